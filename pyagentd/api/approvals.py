@@ -99,7 +99,7 @@ class AsksReply(TypedDict):
     asks: list[AskRow]
 
 
-class Answered(TypedDict):
+class AnswerReply(TypedDict):
     """Whether an answer counted."""
 
     accepted: bool  # it was the first
@@ -123,7 +123,7 @@ class GrantsReply(TypedDict):
     session: str
 
 
-class Revoked(TypedDict):
+class RevokeReply(TypedDict):
     """How many grants were taken back."""
 
     revoked: int
@@ -156,7 +156,7 @@ class AuditReply(TypedDict):
     problem: str | None  # why the last ones could not be written
 
 
-class ScopeChecked(TypedDict):
+class ScopeCheckReply(TypedDict):
     """What the guard would say."""
 
     decision: Literal["allow", "ask", "deny"]
@@ -194,7 +194,7 @@ class Approvals(Group):
         answers: str | None = None,
         env: Env = (),
         key: str | None = None,
-    ) -> Answered:
+    ) -> AnswerReply:
         """Answer a question.
 
         ``session`` and ``always`` allow it and remember what the question said it would remember; other questions
@@ -223,7 +223,7 @@ class Approvals(Group):
         return {"grants": list(map(grant_row, found)), "root": str(workspace), "session": root.session_id}
 
     @command_line("grants")
-    async def revoke(self, client: Client, *, branch: str, action: str, kind: Kind | None = None) -> Revoked:
+    async def revoke(self, client: Client, *, branch: str, action: str, kind: Kind | None = None) -> RevokeReply:
         """Revoke the grants whose expression is ``action``, of kind "session", "project" or both."""
         async with self._kernel.using(self._ref(branch)) as live:
             revoked = await self._kernel.grants.revoke(paths.root_of(live.ref), _workspace(live), action, kind)
@@ -258,7 +258,7 @@ class Approvals(Group):
         return {"decisions": rows, "more": len(rows) < len(found), "problem": problem or None}
 
     @command_line("scope check")
-    async def scope_check(self, client: Client, *, branch: str, kind: Access, resource: str) -> ScopeChecked:
+    async def scope_check(self, client: Client, *, branch: str, kind: Access, resource: str) -> ScopeCheckReply:
         """Return how the guard would decide about an access in a run with a human.
 
         ``resource`` is a path, relative to the workspace root, or a command.

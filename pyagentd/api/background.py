@@ -242,7 +242,7 @@ class SchedulesReply(TypedDict):
     schedules: list[ScheduleRow]
 
 
-class Delivered(TypedDict):
+class DeliveryReply(TypedDict):
     """What became of a message that came by the clock or from another program."""
 
     message: str
@@ -302,7 +302,7 @@ class ScheduleOperations(Group):
         return self._row(await self._kernel.feature(Schedules).cancel(id))
 
     @command_line("schedule run")
-    async def schedule_run(self, client: Client, *, id: str) -> Delivered:
+    async def schedule_run(self, client: Client, *, id: str) -> DeliveryReply:
         """Deliver a schedule's message now; its next time does not change."""
         return _delivered(await self._kernel.feature(Schedules).run(id))
 
@@ -319,7 +319,7 @@ class ScheduleOperations(Group):
         env: Env = (),
         key: str | None = None,
         allow: Sequence[str] = (),
-    ) -> Delivered:
+    ) -> DeliveryReply:
         """Deliver a message of another program to a branch; the same delivery twice is one message.
 
         ``headers`` is a JSON object of texts that are kept with the message.
@@ -376,7 +376,7 @@ class ScheduleOperations(Group):
         }
 
 
-def _delivered(delivered: DeliveryOutcome) -> Delivered:
+def _delivered(delivered: DeliveryOutcome) -> DeliveryReply:
     submitted = delivered.submitted
     return {
         "message": delivered.message_id,

@@ -13,11 +13,11 @@ from pyagentd.api.group import (
     Env,
     Group,
     JsonReply,
-    Submitted,
+    PromptReceipt,
     directory,
     message_settings,
+    prompt_receipt,
     send_options,
-    told_submitted,
     turn_metadata,
 )
 from pyagentd.api.models import TOOLS, checked_model, summary
@@ -109,19 +109,19 @@ class QueueText(TypedDict):
     text: str
 
 
-class Paused(TypedDict):
+class PauseReply(TypedDict):
     """Whether a queue waits until somebody goes on."""
 
     paused: bool
 
 
-class Resumed(TypedDict):
+class ResumeReply(TypedDict):
     """Whether messages wait."""
 
     waiting: bool
 
 
-class Retried(TypedDict):
+class RetryReply(TypedDict):
     """Whether a request was sent again."""
 
     retried: bool
@@ -170,7 +170,7 @@ class Queue(Group):
         async with self._kernel.using(self._ref(branch)) as live:
             await self._kernel.queue.edit(live, id, text)
 
-    async def queue_pause(self, client: Client, *, branch: str) -> Paused:
+    async def queue_pause(self, client: Client, *, branch: str) -> PauseReply:
         """Pause the queue if it has messages, until it is resumed; a client calls this before it stops a run."""
         async with self._kernel.using(self._ref(branch)) as live:
             self._kernel.queue.pause(live)
@@ -184,7 +184,7 @@ class Queue(Group):
         branch: str,
         env: Env = (),
         key: str | None = None,
-    ) -> Resumed:
+    ) -> ResumeReply:
         """Resume a paused queue; environment and key are for messages whose client is gone."""
         options = send_options(client, env, key, ())
         async with self._kernel.using(self._ref(branch)) as live:
@@ -196,7 +196,7 @@ class Queue(Group):
         async with self._kernel.using(self._ref(branch)) as live:
             return cast(BranchStatus, live.status)
 
-    async def retry_now(self, client: Client, *, branch: str) -> Retried:
+    async def retry_now(self, client: Client, *, branch: str) -> RetryReply:
         """Retry the failed request at once, if one waits to be retried."""
         async with self._kernel.using(self._ref(branch)) as live:
             waits = live.status["state"] == "retrying" and live.run is not None
@@ -261,7 +261,7 @@ def command_answered(made: CommandOutcome) -> CommandAnswered:
         "began": made.began or None,
     }
     if made.submitted is not None:
-        return {**told_submitted(made.submitted), "command": command}
+        return {**prompt_receipt(made.submitted), "command": command}
     run, message = made.run_id or None, made.message_id or None
     return {"run": run, "message": message, "queued": False, "seq": made.seq, "ended": "done", "command": command}
 
@@ -319,7 +319,7 @@ class SettingsDropped(BranchDescription):
     dropped: list[str]
 
 
-class Attached(BranchDescription):
+class AttachReply(BranchDescription):
     """A branch that is attached."""
 
     branch: str
@@ -346,7 +346,7 @@ class Unknown(TypedDict):
     unknown: Literal[True]
 
 
-class Edited(TypedDict):
+class EditReply(TypedDict):
     """What became of an edit."""
 
     revision: int  # of the document with it
@@ -379,7 +379,7 @@ class ToolsReply(TypedDict):
     on: Sequence[str]
 
 
-class Aborted(TypedDict):
+class AbortReply(TypedDict):
     """Whether a run was stopped."""
 
     aborted: bool
@@ -405,7 +405,7 @@ class Conversations(Group):
         sha256: str | None = None,
         text: str | None = None,
         seq: int | None = None,
-    ) -> Attached | Unknown:
+    ) -> AttachReply | Unknown:
         """Attach to a branch: receive its events, and edit its document from the text that the client has.
 
         That is the document at ``revision``, what was read from the file and has hash ``sha256``, or ``text``. The
@@ -439,7 +439,7 @@ class Conversations(Group):
                 *named_agents.opening_notes(self._kernel, live),
             ]
             described = self._described_live(live, preset, made_from)
-            return cast(Attached, {**answer, "notes": notes, "unconfined": unconfined, **described})
+            return cast(AttachReply, {**answer, "notes": notes, "unconfined": unconfined, **described})
 
     async def _unconfined(self, preset: Preset) -> str:
         """Return why commands of a session are not confined, "" when they are."""
@@ -464,7 +464,7 @@ class Conversations(Group):
         id: str = "",
         after: str = "",
         settings: Mapping[str, Any] | Sequence[Any] = (),
-    ) -> Edited:
+    ) -> EditReply:
         """Change the text of a branch that is attached, as it was at ``revision``.
 
         Each hunk is ``(BEG END TEXT ROLES)``: TEXT in place of what is between two positions (from 1), with ROLES,
@@ -605,7 +605,7 @@ class Conversations(Group):
         agent: str | None = None,
         model: str | None = None,
         settings: Mapping[str, Any] | Sequence[Any] = (),
-    ) -> Submitted | CommandAnswered:
+    ) -> PromptReceipt | CommandAnswered:
         """Submit the prompt that ends at position ``end`` of the document at ``revision``.
 
         With ``after`` that is a position in the text after the edit with this id, which its client made there.
@@ -634,7 +634,7 @@ class Conversations(Group):
         settings: Mapping[str, Any] | Sequence[Any] = (),
         steer: bool = False,
         command: CommandRule = "human",
-    ) -> Submitted | CommandAnswered:
+    ) -> PromptReceipt | CommandAnswered:
         """Submit ``text`` as the next message; it is put into the document when its turn comes.
 
         A slash command is answered at once; one that changes something only from a client with
@@ -669,17 +669,17 @@ class Conversations(Group):
                 live.publish(Event("notice", live.key, 0, ({"text": checked.note},)))
         return checked.model
 
-    async def _submit(self, client: Client, branch: str, given: Submission) -> Submitted | CommandAnswered:
+    async def _submit(self, client: Client, branch: str, given: Submission) -> PromptReceipt | CommandAnswered:
         async with self._kernel.using(self._ref(branch)) as live:
             if live.document.trouble or live.run is None:  # where the disk refuses what was typed nothing is recorded
                 await live.document.flush()
             if (done := await run_if_command(self._kernel, live, given, client)) is not None:
                 return command_answered(done)
             made = await self._kernel.submit(live, given)
-        return told_submitted(made)
+        return prompt_receipt(made)
 
     @command_line("abort", "chat")
-    async def abort(self, client: Client, *, branch: str) -> Aborted:
+    async def abort(self, client: Client, *, branch: str) -> AbortReply:
         """Stop the branch's run."""
         async with self._kernel.using(self._ref(branch)) as live:  # what waits since an earlier daemon goes on first
             aborted = await self._kernel.abort(live)
@@ -768,7 +768,7 @@ def _settings_row(settings: Settings) -> SettingsRow:
 # Operations on the length of a conversation: compacting it when somebody wants it.
 
 
-class Compacted(TypedDict):
+class CompactReply(TypedDict):
     """A compaction; how it ended and what it made only where its end was waited for."""
 
     run: str
@@ -798,16 +798,16 @@ class Compaction(Group):
         wait: bool = False,
         env: Env = (),
         key: str | None = None,
-    ) -> Compacted:
+    ) -> CompactReply:
         """Summarise everything said so far; ``instructions`` say what to keep, ``wait`` answers when it is done."""
         options = send_options(client, env, key, ())
         async with self._kernel.using(self._ref(branch)) as live:
             run = await compact(self._kernel, live, options, instructions.strip())
-            started: Compacted = {"run": run, "seq": live.recorder.last_seq}
+            started: CompactReply = {"run": run, "seq": live.recorder.last_seq}
             if not wait or live.task is None:
                 return started
             await asyncio.wait([live.task])
-            return cast(Compacted, {**started, "seq": live.recorder.last_seq, **_compaction_ended(live, run)})
+            return cast(CompactReply, {**started, "seq": live.recorder.last_seq, **_compaction_ended(live, run)})
 
 
 def _compaction_ended(live: LiveBranch, run: str) -> dict[str, Any]:
@@ -915,7 +915,7 @@ class TurnAgents(Group):
         key: str | None = None,
         allow: Sequence[str] = (),
         id: str | None = None,
-    ) -> Submitted:
+    ) -> PromptReceipt:
         """Approve the plan in a branch: the user's message that says so, answered by ``agent``.
 
         It is a message like any that is typed: it waits for its turn while a run is in flight, and no trigger.
@@ -925,7 +925,7 @@ class TurnAgents(Group):
             _require_plan(self._kernel, live)
             given = Submission(text=APPROVED, options=options, id=id, metadata={"agent": agent})
             made = await self._kernel.submit(live, given)
-        return told_submitted(made)
+        return prompt_receipt(made)
 
     @command_line("skills")
     async def skills(self, client: Client, *, root: str | None = None) -> SkillsReply:

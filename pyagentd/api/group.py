@@ -238,7 +238,7 @@ def _environment(env: Env) -> dict[str, str]:
     return {name: str(value) for name, value in variables.items() if value is not None}
 
 
-class Submitted(TypedDict):
+class PromptReceipt(TypedDict):
     """What became of a message."""
 
     run: str | None  # that answers it; nil while it waits
@@ -248,7 +248,7 @@ class Submitted(TypedDict):
     ended: str | None  # of a message that came before and is over: how
 
 
-def told_submitted(made: Receipt) -> Submitted:
+def prompt_receipt(made: Receipt) -> PromptReceipt:
     """Return what became of a message, as its client is told."""
     return {
         "run": made.run_id,

@@ -31,7 +31,7 @@ class KeptFile(TypedDict):
     reason: str
 
 
-class Restored(TypedDict):
+class RestoreReply(TypedDict):
     """What restoring did."""
 
     id: str  # undo-restore takes it; "" when nothing was to do
@@ -46,7 +46,7 @@ class HistoryChanged(TypedDict):
 
     hidden: list[str]
     shown: list[str]
-    files: NotRequired[Restored]  # where files were to be restored
+    files: NotRequired[RestoreReply]  # where files were to be restored
 
 
 class HistoryRun(HistoryChanged):
@@ -104,7 +104,7 @@ class HistoryReply(TypedDict):
     prompts: list[PromptRow]  # oldest first
 
 
-class Forked(BranchPlaces):
+class ForkReply(BranchPlaces):
     """The names and places of a fork."""
 
     dir: str
@@ -209,7 +209,7 @@ class Histories(Group):
     @command_line("fork")
     async def fork(
         self, client: Client, *, branch: str, message: str | None = None, title: str | None = None
-    ) -> Forked:
+    ) -> ForkReply:
         """Make a session of the conversation up to ``message``, by default all of it."""
         async with self._kernel.using(self._ref(branch)) as live:
             made = await fork_of(self._kernel, live, message, title=title)
@@ -231,7 +231,7 @@ class Histories(Group):
 
 def _changed(changed: HistoryChange) -> HistoryChanged:
     reply: HistoryChanged = {"hidden": list(changed.hidden), "shown": list(changed.shown)}
-    return reply if changed.files is None else {**reply, "files": cast(Restored, changed.files)}
+    return reply if changed.files is None else {**reply, "files": cast(RestoreReply, changed.files)}
 
 
 def _with_run(changed: HistoryChange, made: Receipt) -> HistoryRun:
@@ -310,7 +310,7 @@ class SnapshotOperations(Group):
         message: str | None = None,
         paths: Sequence[str] | None = None,
         conflicts: Conflicts = "keep",
-    ) -> Restored:
+    ) -> RestoreReply:
         """Put files back as they were before a message of the user's.
 
         ``paths`` are those of files and directories, nil all; ``conflicts`` says what becomes of files that somebody
@@ -319,14 +319,14 @@ class SnapshotOperations(Group):
         ref = self._ref(branch)
         self._require_quiet(ref)
         since = await self._message(ref, message)
-        return cast(Restored, await self._kernel.feature(Snapshots).restore(ref, since, paths, conflicts))
+        return cast(RestoreReply, await self._kernel.feature(Snapshots).restore(ref, since, paths, conflicts))
 
     @command_line("restore")
-    async def undo_restore(self, client: Client, *, branch: str, id: str) -> Restored:
+    async def undo_restore(self, client: Client, *, branch: str, id: str) -> RestoreReply:
         """Undo a restore."""
         ref = self._ref(branch)
         self._require_quiet(ref)
-        return cast(Restored, await self._kernel.feature(Snapshots).undo(ref, id))
+        return cast(RestoreReply, await self._kernel.feature(Snapshots).undo(ref, id))
 
     async def prune_snapshots(self, client: Client) -> PrunedSnapshots:
         """Delete old snapshots now."""
@@ -370,7 +370,7 @@ class ConversationHistory(TypedDict):
     contexts: list[ListedConversation]
 
 
-class Cleared(TypedDict):
+class ClearReply(TypedDict):
     """What was put behind a boundary."""
 
     messages: int
@@ -396,7 +396,7 @@ class ContextOperations(Group):
             return _saved(await self._kernel.feature(Contexts).save(live, description, options=options))
 
     @command_line("context clear")
-    async def context_clear(self, client: Client, *, branch: str) -> Cleared:
+    async def context_clear(self, client: Client, *, branch: str) -> ClearReply:
         """Begin a new conversation without saving the present one, which the model no longer sees."""
         async with self._kernel.using(self._ref(branch)) as live:
             cleared = await self._kernel.feature(Contexts).clear(live)

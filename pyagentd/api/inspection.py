@@ -238,7 +238,7 @@ class SearchReply(TypedDict):
     problem: str | None  # why it cannot be
 
 
-class Reindexed(TypedDict):
+class ReindexReply(TypedDict):
     """What the new index has."""
 
     branches: int
@@ -246,7 +246,7 @@ class Reindexed(TypedDict):
     seconds: float
 
 
-class Located(TypedDict):
+class LocateReply(TypedDict):
     """Positions in the saved document as in Emacs, from 1; nil where nothing was found."""
 
     position: int | None
@@ -288,7 +288,7 @@ class Search(Group):
         }
 
     @command_line("reindex")
-    async def reindex(self, client: Client) -> Reindexed:
+    async def reindex(self, client: Client) -> ReindexReply:
         """Rebuild the index; ``progress`` events ("reindex") tell the caller how far it is."""
         started, told_at = time.monotonic(), 0.0
 
@@ -310,7 +310,7 @@ class Search(Group):
         message: str | None = None,
         part: str | None = None,
         query: str | None = None,
-    ) -> Located:
+    ) -> LocateReply:
         """Return where a message, or a part of it, stands in the saved document; nil when it does not.
 
         Without a message it is the first place where words of ``query`` stand.
@@ -381,7 +381,7 @@ class DaemonStatus(TypedDict):
     confinement: str | None  # what confines commands: bubblewrap or landlock
 
 
-class Stopped(TypedDict):
+class StopReply(TypedDict):
     """What stays when the daemon stops."""
 
     asks: int  # questions that stay open
@@ -412,7 +412,7 @@ class Daemon(Group):
         return self._kernel.feature(Telemetry).prometheus()
 
     @command_line("stop")
-    async def stop(self, client: Client) -> Stopped:
+    async def stop(self, client: Client) -> StopReply:
         """Stop the daemon: runs that wait for a human go on in the next one, others are aborted."""
         await self._kernel.trees.awake()
         self._process.stop()

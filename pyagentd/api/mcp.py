@@ -100,7 +100,7 @@ class PromptOffered(TypedDict):
     arguments: list[ArgumentOffered]
 
 
-class Offered(TypedDict):
+class McpOffer(TypedDict):
     """What a server offers."""
 
     title: str
@@ -147,7 +147,7 @@ class ServersLent(TypedDict):
     names: list[str]
 
 
-class Trusted(TypedDict):
+class TrustReply(TypedDict):
     """What is trusted now, by name."""
 
     trusted: list[str]
@@ -256,7 +256,7 @@ class McpOperations(Group):
 
     @command_line("mcp trust")
     @by_person
-    async def trust_mcp(self, client: Client, *, root: str, hash: str) -> Trusted:
+    async def trust_mcp(self, client: Client, *, root: str, hash: str) -> TrustReply:
         """Trust the servers of the project ``root`` if their hash is still ``hash``."""
         _, project = await self._servers_of(root)
         if project is None or not project.servers:
@@ -321,7 +321,7 @@ class McpOperations(Group):
         }
 
 
-async def _offers(server: Server) -> Offered:
+async def _offers(server: Server) -> McpOffer:
     """Return what a server offers; raises ``ToolError``."""
     catalog = await server.connection.offers()
     resources, prompts = server.connection.resources, server.connection.prompts
@@ -403,7 +403,7 @@ class HookEvents(TypedDict):
     events: list[str]
 
 
-class Accepted(TypedDict):
+class AcceptReply(TypedDict):
     """Whether somebody still waited for an answer."""
 
     accepted: bool
@@ -432,7 +432,7 @@ class HookOperations(Group):
 
     @command_line("hooks")
     @by_person
-    async def trust_hooks(self, client: Client, *, root: str, hash: str) -> Trusted:
+    async def trust_hooks(self, client: Client, *, root: str, hash: str) -> TrustReply:
         """Trust the hooks of the project ``root`` if their hash is still ``hash``."""
         project = await self._project(root)
         if project is None or project.error:
@@ -451,7 +451,7 @@ class HookOperations(Group):
         self._kernel.feature(Hooks).clients.offer(client, tuple(events or ()))
         return {"events": list(events or ())}
 
-    async def hook_answer(self, client: Client, *, id: str, answer: str) -> Accepted:
+    async def hook_answer(self, client: Client, *, id: str, answer: str) -> AcceptReply:
         """Answer a ``hook`` event with a JSON object."""
         return {"accepted": self._kernel.feature(Hooks).clients.answer(client, id, answer)}
 
@@ -502,7 +502,7 @@ class EmacsOperations(Group):
 
     async def emacs_answer(
         self, client: Client, *, id: str, answer: str | None = None, path: str | None = None
-    ) -> Accepted:
+    ) -> AcceptReply:
         """Answer an ``emacs`` event with a JSON object, or the file with it."""
         return {"accepted": await self._kernel.feature(EmacsClients).answer(client, id, answer, path)}
 

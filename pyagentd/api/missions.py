@@ -11,10 +11,10 @@ from pyagentd.api.group import (
     Env,
     Group,
     JsonReply,
-    Submitted,
+    PromptReceipt,
     project_of,
+    prompt_receipt,
     send_options,
-    told_submitted,
 )
 from pyagentd.errors import BadRequest
 from pyagentd.features.agents import short_title
@@ -33,7 +33,7 @@ _COMMANDS = "Bash"
 _ASK = ("id", "tool", "detail", "reason")  # what a trace says of a question
 
 
-class MissionStarted(BranchPlaces, Submitted):
+class MissionStarted(BranchPlaces, PromptReceipt):
     """The session of a mission, and what became of its prompt."""
 
 
@@ -103,7 +103,7 @@ class Missions(Group):
         async with self._kernel.using(ref) as live:
             made = await self._kernel.submit(live, Submission(text=prompt, options=options, metadata=metadata))
             await live.secure()  # who visits the document now finds the prompt in it
-        return {**describe_branch(ref), **told_submitted(made)}
+        return {**describe_branch(ref), **prompt_receipt(made)}
 
     @command_line("mission")
     async def mission_resume(
@@ -131,7 +131,7 @@ class Missions(Group):
                 )
             given = Submission(text=_GO_ON, options=options, metadata={"mission": {"resume": run_id}})
             made = await self._kernel.submit(live, given)
-        return {**describe_branch(live.ref), **told_submitted(made)}
+        return {**describe_branch(live.ref), **prompt_receipt(made)}
 
     @command_line("mission")
     async def mission_trace(self, client: Client, *, branch: str) -> JsonReply:

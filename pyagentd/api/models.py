@@ -146,7 +146,7 @@ def model_source(kernel: Kernel, ref: BranchRef, model: str | None) -> str:
     return "agent.json" if is_own else "preset.md"
 
 
-class Rewritten(TypedDict):
+class RewriteReply(TypedDict):
     """A passage as a model rewrote it."""
 
     text: str
@@ -280,7 +280,7 @@ class ModelOperations(Group):
         model: str | None = None,
         env: Env = (),
         key: str | None = None,
-    ) -> Rewritten:
+    ) -> RewriteReply:
         """Have a model rewrite a passage, outside of any session.
 
         It answers which would answer in a new session, or ``model``, ``[BACKEND/]NAME``. ``name`` is that of the file

@@ -319,26 +319,26 @@ def _write(path: Path, found: list[SessionRow], form: Form) -> None:
 What = Literal["session", "branch", "agent"]
 
 
-class Renamed(BranchPlaces):
+class RenameReply(BranchPlaces):
     """A session under its new title."""
 
     title: str
     note: str | None  # where the title is not the name
 
 
-class Archived(BranchPlaces):
+class ArchiveReply(BranchPlaces):
     """A session that lists leave out, or do not."""
 
     archived_at: int | None  # epoch ms
 
 
-class Duplicated(BranchPlaces):
+class DuplicateReply(BranchPlaces):
     """The names and places of a copy."""
 
     note: str | None  # what of a named agent is not copied
 
 
-class Trashed(TypedDict):
+class TrashReply(TypedDict):
     """What was moved to the trash."""
 
     trashed: list[str]
@@ -348,7 +348,7 @@ class Lifecycle(Group):
     """Sessions and agents as things that come and go."""
 
     @command_line("rename")
-    async def rename(self, client: Client, *, branch: str, title: str) -> Renamed:
+    async def rename(self, client: Client, *, branch: str, title: str) -> RenameReply:
         """Give a session, or an agent, another title; ids and directories never change."""
         wanted = " ".join(title.split())
         if not _is_title(wanted):
@@ -363,7 +363,7 @@ class Lifecycle(Group):
         return {**describe_branch(ref), "title": wanted, "note": note if named else None}
 
     @command_line("archive")
-    async def archive(self, client: Client, *, branch: str, undo: bool = False) -> Archived:
+    async def archive(self, client: Client, *, branch: str, undo: bool = False) -> ArchiveReply:
         """Hide a session or agent from lists, or with ``undo`` show it again; it is not changed."""
         ref = self._ref(branch)
         archived_at = None if undo else epoch_ms(self._kernel.clock.now())
@@ -371,7 +371,7 @@ class Lifecycle(Group):
         return {**describe_branch(ref), "archived_at": archived_at}
 
     @command_line("duplicate")
-    async def duplicate(self, client: Client, *, branch: str, name: str | None = None) -> Duplicated:
+    async def duplicate(self, client: Client, *, branch: str, name: str | None = None) -> DuplicateReply:
         """Copy a session with all its branches, agents and files; the copy has an id of its own.
 
         Of a named agent the conversation alone is copied.
@@ -400,7 +400,7 @@ class Lifecycle(Group):
         return {**describe_branch(made), "note": note if named else None}
 
     @command_line("delete")
-    async def delete(self, client: Client, *, branch: str, what: What | None = None) -> Trashed:
+    async def delete(self, client: Client, *, branch: str, what: What | None = None) -> TrashReply:
         """Move a session, a branch or an agent to the trash.
 
         Without ``what`` an agent's ref means the agent, a branch's ref the branch, or the session if it is all of it.
@@ -681,7 +681,7 @@ def _branch_row(node: Node) -> BranchRow:
 _TEMPERATURES = (0.0, 2.0)
 
 
-class Exported(TypedDict):
+class ExportReply(TypedDict):
     """An exported conversation, here or in a file."""
 
     text: NotRequired[str]
@@ -689,7 +689,7 @@ class Exported(TypedDict):
     notes: Sequence[str]  # what could not be said in that format
 
 
-class Imported(BranchPlaces):
+class ImportReply(BranchPlaces):
     """The session that was made of a chat."""
 
     notes: list[str]  # what could not be taken over
@@ -699,7 +699,9 @@ class Exchange(Group):
     """Conversations as files."""
 
     @command_line("export")
-    async def export(self, client: Client, *, branch: str, format: str = "md", file: str | None = None) -> Exported:
+    async def export(
+        self, client: Client, *, branch: str, format: str = "md", file: str | None = None
+    ) -> ExportReply:
         """Export a branch as ``md``, ``json``, ``jsonl``, ``html`` or ``acp``: to ``file``, or as text or our file.
 
         An existing ``file`` is replaced.
@@ -731,7 +733,7 @@ class Exchange(Group):
         name: str | None = None,
         preset: str = DEFAULT_PRESET,
         root: str | None = None,
-    ) -> Imported:
+    ) -> ImportReply:
         """Import a chat of gptel or another program as a session."""
         path = expand_home(file)
         chat = await asyncio.to_thread(exchange.importing.read_chat, path)
