@@ -13,7 +13,7 @@ from pyagentd.cli.link import daemon
 from pyagentd.errors import PyagentdError, Unreachable, WireError
 from pyagentd.events import Event
 from pyagentd.wire.client import CALL_TIMEOUT_S, event_of, result_of
-from pyagentd.wire.frames import MAX_FRAME, FrameReader, Incoming, call, parse
+from pyagentd.wire.frames import MAX_FRAME, FrameReader, IncomingMessage, call, parse
 
 _READ: Final = 1 << 18  # bytes at once
 _ENDED: Final = Unreachable("The daemon has ended", hint="The next call starts it again")
@@ -37,7 +37,7 @@ class Daemon:
         self._reading: asyncio.Task[None] | None = None
         self._is_json = False
         self._uids = itertools.count(1)
-        self._pending: dict[int, asyncio.Future[Incoming]] = {}
+        self._pending: dict[int, asyncio.Future[IncomingMessage]] = {}
 
     async def call(self, method: str, /, timeout: float = CALL_TIMEOUT_S, **arguments: Any) -> Any:
         """Return the answer to ``method``; see ``DaemonClient.call``.
@@ -94,12 +94,12 @@ class Daemon:
                     waiting.set_exception(_ENDED)
             self._on_lost()
 
-    def _take(self, message: Incoming) -> None:
+    def _take(self, message: IncomingMessage) -> None:
         match message:
-            case Incoming("call", 0, ("events", [batch])):
+            case IncomingMessage("call", 0, ("events", [batch])):
                 for item in batch:
                     self._on_event(event_of(item))
-            case Incoming("return" | "return-error" | "epc-error", uid, _):
+            case IncomingMessage("return" | "return-error" | "epc-error", uid, _):
                 if (waiting := self._pending.get(uid)) is not None and not waiting.done():
                     waiting.set_result(message)
             case _:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pyagentd.config.tables import CompactionSettings
 from pyagentd.errors import BadRequest, Busy, ContextOverflow, ProviderError, StoreError, TransientProviderError
 from pyagentd.events import Event
-from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, Retrying, StepFinished
+from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, RetryNotice, StepFinished
 from pyagentd.llm.catalog import ModelFacts
 from pyagentd.llm.prompts import accept_summary, previous_summary, shorten, summary_request, transcript
 from pyagentd.messages import Message, Text, ToolResult, Usage
@@ -181,7 +181,7 @@ class Summariser:
         *,
         known: ModelFacts,
         settings: CompactionSettings,
-        observe: Callable[[Retrying], None] = lambda retrying: None,
+        observe: Callable[[RetryNotice], None] = lambda retrying: None,
         request: Callable[..., ModelRequest] = summary_request,
     ) -> None:
         self.model = model
@@ -277,7 +277,7 @@ class Summariser:
             async for batch in batches:
                 for item in batch:
                     match item:
-                        case Retrying():
+                        case RetryNotice():
                             if item.attempt > self._settings.retry_on_transient:
                                 raise TransientProviderError(item.message)
                             self._observe(item)
@@ -410,7 +410,7 @@ class Compactor:
         known = self._kernel.model_facts(model, settings.provider)
         return Summariser(settings.backend, model, known=known, settings=self.configured, observe=self._retrying)
 
-    def _retrying(self, item: Retrying) -> None:
+    def _retrying(self, item: RetryNotice) -> None:
         self._branch.state.moved(PHASE, attempt=item.attempt, message=item.message)
 
     def _record(self, data: Mapping[str, Any], *, model: str, usage: Usage) -> None:

@@ -43,7 +43,15 @@ from pyagentd.features.mission_tool import (
     unfinished,
 )
 from pyagentd.lisp.parallel import abandoned
-from pyagentd.llm.backend import ModelRequest, PartDelta, PartFinished, PartStarted, Retrying, SentAgain, StepFinished
+from pyagentd.llm.backend import (
+    ModelRequest,
+    PartDelta,
+    PartFinished,
+    PartStarted,
+    RetryNotice,
+    SentAgain,
+    StepFinished,
+)
 from pyagentd.messages import Message, Text, ToolCall, ToolResult
 from pyagentd.mission import firewall
 from pyagentd.mission.budget import Budget, Scope, enter
@@ -823,8 +831,8 @@ class MissionRun(Run):
         assert self._sending is not None, "a mission's requests are the loop's"
         return self._sending
 
-    def _take(self, item: Retrying | SentAgain | PartStarted | PartDelta | PartFinished) -> None:
-        if isinstance(item, Retrying | SentAgain):
+    def _take(self, item: RetryNotice | SentAgain | PartStarted | PartDelta | PartFinished) -> None:
+        if isinstance(item, RetryNotice | SentAgain):
             super()._take(item)
             return
         kept = self._replayed.take(item)

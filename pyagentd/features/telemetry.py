@@ -22,7 +22,7 @@ from pyagentd import __version__
 from pyagentd.config.tables import TelemetryTable
 from pyagentd.errors import NotInstalled, PyagentdError
 from pyagentd.installation import extra
-from pyagentd.llm.backend import Body, ModelRequest, PartFinished, Retrying, StepFinished, StreamItem
+from pyagentd.llm.backend import Body, ModelRequest, PartFinished, RetryNotice, StepFinished, StreamItem
 from pyagentd.llm.tracing import Watcher
 from pyagentd.log import concealed, correlate
 from pyagentd.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult
@@ -162,7 +162,7 @@ def _series(name: str, kind: str, told: str, values: Iterable[tuple[Mapping[str,
 
 
 class _Request:
-    """One request, counted, and its span; see ``llm.tracing.Watching``."""
+    """One request, counted, and its span; see ``llm.tracing.RequestWatch``."""
 
     def __init__(self, telemetry: Telemetry, run: "RunBuilder", request: ModelRequest) -> None:
         self._telemetry = telemetry
@@ -190,7 +190,7 @@ class _Request:
                 self._stop = item
             elif isinstance(item, PartFinished):
                 self._parts.append(item.part)
-            elif isinstance(item, Retrying):
+            elif isinstance(item, RetryNotice):
                 self._telemetry.count("pyagentd.retries", model=self._model)
                 if self._span is not None:
                     self._span.add_event("retry", {"attempt": item.attempt, "delay_s": item.delay_s})

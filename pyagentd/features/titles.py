@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pyagentd.errors import PyagentdError
 from pyagentd.events import Event
-from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, Retrying, StepFinished
+from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, RetryNotice, StepFinished
 from pyagentd.llm.prompts import sanitise_title, title_request
 from pyagentd.messages import Text
 from pyagentd.runtime.branch import LiveBranch
@@ -104,7 +104,7 @@ async def _answer_text(backend: Backend, request: ModelRequest) -> str:
     async with aclosing(backend.stream(request)) as batches:
         async for batch in batches:
             for item in batch:
-                if isinstance(item, Retrying):
+                if isinstance(item, RetryNotice):
                     raise PyagentdError(item.message)
                 if isinstance(item, StepFinished) and item.stop_reason == "refusal":
                     return ""

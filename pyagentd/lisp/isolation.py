@@ -483,14 +483,14 @@ def _is_parallel(source: str, limits: Limits) -> bool:
 # -- The fork server and its children
 
 
-class Compiled(Protocol):
+class CompiledProgram(Protocol):
     """A compiled program."""
 
     def run(self, *, context: Any, memory: Any, tools: Tools | None, limits: Limits) -> Result:
         """Run it; see ``Program.run``."""
 
 
-Compile = Callable[[str], Compiled]
+Compile = Callable[[str], CompiledProgram]
 
 ADDRESS_SPACE: Final = 512 * 1024 * 1024
 """Bytes a child may map beyond what the fork server has mapped."""

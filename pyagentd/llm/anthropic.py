@@ -19,13 +19,13 @@ from pyagentd.llm.backend import (
     MAX_ARGUMENTS,
     Body,
     BodyWriter,
+    IdentityCache,
     Mark,
     ModelRequest,
     PartDelta,
     PartFinished,
     PartKind,
     PartStarted,
-    Remembered,
     StepFinished,
     StopReason,
     StreamItem,
@@ -103,7 +103,7 @@ def _written_tools(tools: tuple[ToolSchema, ...]) -> list[Json]:
     return listed
 
 
-_system, _tools = Remembered(_written_system), Remembered(_written_tools)
+_system, _tools = IdentityCache(_written_system), IdentityCache(_written_tools)
 
 
 def _content(parts: tuple[Part, ...]) -> list[Json]:

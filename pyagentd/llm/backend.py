@@ -39,7 +39,7 @@ def encode(value: object) -> bytes:
         return dumps(value).encode("utf-8", "replace")
 
 
-class Remembered(Generic[_K, _V]):
+class IdentityCache(Generic[_K, _V]):
     """What was made of objects, of the last ones; they are known again by their identity.
 
     Runs share what is equal of their tools and system prompts, so few objects serve many agents.
@@ -156,7 +156,7 @@ class BodyWriter:
         self._marks = marks
         self._known: dict[int, tuple[_Reference, _Written]] = {}  # by the identity of a living message
         self._forget = lambda gone: self._known.pop(gone.key, None)  # one for all: there are many messages
-        self._long: Remembered[object, bytes] = Remembered(encode)
+        self._long: IdentityCache[object, bytes] = IdentityCache(encode)
 
     def write(
         self,
@@ -309,7 +309,7 @@ class StepFinished:
 
 
 @dataclass(frozen=True, slots=True)
-class Retrying:
+class RetryNotice:
     """The request failed for now and is sent again after ``delay_s`` seconds."""
 
     attempt: int  # the failed one, counted from 1
@@ -326,7 +326,7 @@ class SentAgain:
     attempt: int  # the one that begins, counted from 1
 
 
-StreamItem = PartStarted | PartDelta | PartFinished | StepFinished | Retrying | SentAgain
+StreamItem = PartStarted | PartDelta | PartFinished | StepFinished | RetryNotice | SentAgain
 
 
 class Backend(Protocol):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyagentd.errors import TransientProviderError
-from pyagentd.llm.backend import Backend, ModelRequest, Retrying, SentAgain, StreamItem
+from pyagentd.llm.backend import Backend, ModelRequest, RetryNotice, SentAgain, StreamItem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class RetryingBackend:
         self._jitter = jitter
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[StreamItem], None]:
-        """Yield the answer of the first attempt that succeeds, and a ``Retrying`` before each wait."""
+        """Yield the answer of the first attempt that succeeds, and a ``RetryNotice`` before each wait."""
         attempt = 1
         while True:
             seen = False
@@ -76,7 +76,7 @@ class RetryingBackend:
                 delay = self._policy.delay(attempt, error.retry_after, self._jitter())
                 message = error.message
             now = asyncio.Event()
-            yield [Retrying(attempt, delay, message, self._policy.max_attempts, now.set)]
+            yield [RetryNotice(attempt, delay, message, self._policy.max_attempts, now.set)]
             await self._wait(delay, now)
             attempt += 1
             yield [SentAgain(attempt)]

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from pyagentd.clock import Clock, epoch_ms
 from pyagentd.errors import PyagentdError
-from pyagentd.llm.backend import Backend, Body, ModelRequest, PartFinished, Retrying, StepFinished, StreamItem
+from pyagentd.llm.backend import Backend, Body, ModelRequest, PartFinished, RetryNotice, StepFinished, StreamItem
 from pyagentd.log import concealed
 from pyagentd.messages import Message, ToolCall
 
@@ -29,7 +29,7 @@ class Trace(Protocol):
         ...
 
 
-class Watching(Protocol):
+class RequestWatch(Protocol):
     """Who is told of one request, from before it is sent to after its end.
 
     Attributes:
@@ -51,7 +51,7 @@ class Watching(Protocol):
         ...
 
 
-Watcher = Callable[[ModelRequest], Watching]
+Watcher = Callable[[ModelRequest], RequestWatch]
 """Is told of each request of a run, and returns who watches it."""
 
 
@@ -122,7 +122,7 @@ class TraceWatcher:
         self._clock = clock
         self._step: int | None = None
 
-    def __call__(self, request: ModelRequest) -> Watching:
+    def __call__(self, request: ModelRequest) -> RequestWatch:
         """Begin to note a request."""
         self._step = 1 + (self._trace.steps_before() if self._step is None else self._step)
         return _Step(self._trace, self._clock, self._step, request.purpose)
@@ -161,7 +161,7 @@ class _Step:
         """Note what of a batch is about time, retries and the end."""
         for item in batch:
             match item:
-                case Retrying():
+                case RetryNotice():
                     told = {"attempt": item.attempt, "delay_s": item.delay_s, "message": concealed(item.message)}
                     self._retries.append(told)
                     continue

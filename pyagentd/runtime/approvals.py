@@ -21,7 +21,7 @@ from pyagentd.policy.guard import Allow, Confirm, Context, Deny, Widening, decid
 from pyagentd.policy.guard import Ask as Ask_
 from pyagentd.policy.guard import Decision as Decision_
 from pyagentd.store.db.audit import Decided
-from pyagentd.tools.invoke import Authorise, Denied, Edited, checked_arguments
+from pyagentd.tools.invoke import Authorise, Denied, EditedCall, checked_arguments
 from pyagentd.tools.spec import ToolContext, ToolSpec
 
 # What a human is shown of a question, by every client: who asks what, lines and keys.
@@ -497,7 +497,7 @@ class Authority:
         """Return the check that ``invoke`` makes before it runs ``call``."""
         self._root = str(tool_context.root)
 
-        async def authorise(action: Action) -> Edited | None:
+        async def authorise(action: Action) -> EditedCall | None:
             decision, lease = self._decided(action, spec.confirm)
             if lease is not None:
                 self._leases.remove(lease)
@@ -616,7 +616,7 @@ class Authority:
             reason = f"{action.tool} may not do this: the rules of this session cannot be read. {error}"
             return Deny(reason, "scope")
 
-    async def _ask(self, asked: AskedCall, ask: Ask_, lease: Widening | None) -> Edited | None:
+    async def _ask(self, asked: AskedCall, ask: Ask_, lease: Widening | None) -> EditedCall | None:
         tool, action = asked.spec.name, asked.action
         self._waiting[asked.call.id] = asked
         try:
@@ -635,7 +635,7 @@ class Authority:
         await self._see_again(asked, args, action)
         self._decide_again(asked, action, answer, lease)
         shown = json.dumps(args, ensure_ascii=False)
-        return Edited(
+        return EditedCall(
             args=args, action=action, note=f"[The user changed the arguments before allowing this: {shown}]"
         )
 

@@ -24,7 +24,7 @@ from pyagentd.runtime.document_sync import (
     DocumentVersion,
     Override,
     RecoveredRoles,
-    Written,
+    SavedFile,
     edit_to_wire,
     find_override,
     roles_to_wire,
@@ -639,7 +639,7 @@ class LiveBranch(Watchers, SessionRow):
             self.tell(sink, "edit", **facts, own=True)
         self.tell_others(sink, "edit", **facts, hunks=edit_to_wire(edit))
 
-    def _written(self, written: Written) -> None:
+    def _written(self, written: SavedFile) -> None:
         mtime_ns = written.stamp.mtime_ns if written.stamp else 0
         self.tell_others(None, "persisted", revision=written.revision, mtime=mtime_ns)
         self.note_complete()

@@ -536,7 +536,7 @@ _KEPT = 20  # documents of a crowd that nobody watches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class SavedFile:
     """What the file holds now."""
 
     revision: int
@@ -566,7 +566,7 @@ class DocumentSync:
         self,
         path: Path,
         *,
-        written: Callable[[Written], None],
+        written: Callable[[SavedFile], None],
         changed: Callable[[int, Edit, Sink | None, str], None] = lambda *_: None,
         is_watched: Callable[[], bool] = lambda: False,
         refused: Callable[[str], None] = lambda _: None,
@@ -820,7 +820,7 @@ class DocumentSync:
                 self._versions.append(DocumentVersion(sha256=file.sha256, seq=seq, marker=marker))
                 if len(_by_and_by) > _KEPT and not self._is_watched() and not live.unsaved and not live.is_dirty:
                     self._live = None  # it is read again when there is more
-                self._written(Written(revision=revision, stamp=file.stamp, settings=doc.settings))
+                self._written(SavedFile(revision=revision, stamp=file.stamp, settings=doc.settings))
                 return
 
     def _note_refusal(self, error: BaseException) -> None:

@@ -36,7 +36,7 @@ from pyagentd.llm.backend import (
     PartDelta,
     PartFinished,
     PartStarted,
-    Retrying,
+    RetryNotice,
     SentAgain,
     StepFinished,
     ToolSchema,
@@ -56,7 +56,7 @@ from pyagentd.store.journal import message_row, part_row
 from pyagentd.store.registry import RunProgress
 from pyagentd.store.trace import OrgLog
 from pyagentd.tools import invoke as spool
-from pyagentd.tools.invoke import Edited, Envelope, invoke
+from pyagentd.tools.invoke import EditedCall, Envelope, invoke
 from pyagentd.tools.spec import Args, CallHooks, Output, Target, ToolContext, ToolSpec, schema_of, summary
 
 log = logging.getLogger(__name__)
@@ -714,7 +714,7 @@ class ToolCaller:
         context = replace(self._context, call_id=call.id, hooks=hooks)
         decided = False
 
-        async def authorise(action: Action) -> Edited | None:
+        async def authorise(action: Action) -> EditedCall | None:
             nonlocal decided
             decided = True
             asked = call if hooks is None else hooks.call
@@ -1197,8 +1197,8 @@ class Run:
             self._move(RunSignal.ANSWER)  # an empty answer is an answer
         self._answer.finish_step(stop.stop_reason, stop.usage, estimated=stop.estimated)
 
-    def _take(self, item: Retrying | SentAgain | PartStarted | PartDelta | PartFinished) -> None:
-        if isinstance(item, Retrying):
+    def _take(self, item: RetryNotice | SentAgain | PartStarted | PartDelta | PartFinished) -> None:
+        if isinstance(item, RetryNotice):
             self._retry_now = item.now
             facts = {"attempt": item.attempt, "max_attempts": item.max_attempts, "delay_s": item.delay_s}
             self._tell("retrying", **facts, message=item.message)

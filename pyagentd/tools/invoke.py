@@ -316,7 +316,7 @@ _ROUNDS = 4  # of a human and hooks who change each other's arguments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Edited:
+class EditedCall:
     """What a human allowed in place of what the model asked for."""
 
     args: dict[str, Any]  # checked
@@ -339,7 +339,7 @@ class Denied(ToolError):
         self.by: Denier = by
 
 
-Authorise = Callable[[Action], Awaitable[Edited | None]]
+Authorise = Callable[[Action], Awaitable[EditedCall | None]]
 """Returns when the action may happen, as it is or edited; raises ``ToolError`` with the reason when it may not.
 
 It may wait for a human.

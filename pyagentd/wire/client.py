@@ -21,7 +21,16 @@ from typing import Any, Final, Self
 from pyagentd import __version__
 from pyagentd.errors import Unreachable, WireError
 from pyagentd.events import Event
-from pyagentd.wire.frames import MAX_FRAME, PROTOCOL, FrameReader, Incoming, call, check_versions, error_from, parse
+from pyagentd.wire.frames import (
+    MAX_FRAME,
+    PROTOCOL,
+    FrameReader,
+    IncomingMessage,
+    call,
+    check_versions,
+    error_from,
+    parse,
+)
 from pyagentd.wire.lifecycle import LOCALHOST, LOG, Runtime, private_directory, read_runtime
 from pyagentd.wire.sexp import plists_to_dicts
 
@@ -34,7 +43,7 @@ _LOST_RACE_S: Final = 1.0  # how long another daemon that won the start may take
 _LOG_TAIL: Final = 2000  # bytes
 
 
-def result_of(answer: Incoming, *, is_json: bool = False) -> Any:
+def result_of(answer: IncomingMessage, *, is_json: bool = False) -> Any:
     """Return what a call was answered.
 
     Args:
@@ -64,7 +73,7 @@ class DaemonClient:
         self._socket = connection
         self._reader = FrameReader(MAX_FRAME)
         self._uids = itertools.count(1)
-        self._answers: dict[int, Incoming] = {}
+        self._answers: dict[int, IncomingMessage] = {}
         self._events: deque[Event] = deque()
         self._on_event: Callable[[Event], object] = self._events.append
 
@@ -153,7 +162,7 @@ class DaemonClient:
                 self._take(parse(payload))
         return True
 
-    def _take(self, message: Incoming) -> None:
+    def _take(self, message: IncomingMessage) -> None:
         match message:
             case ("call", 0, ("events", [batch])):
                 for item in batch:

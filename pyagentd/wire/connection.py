@@ -29,7 +29,7 @@ from pyagentd.wire.frames import (
     PROTOCOL,
     BadHeader,
     FrameReader,
-    Incoming,
+    IncomingMessage,
     Oversized,
     answer,
     check_versions,
@@ -593,7 +593,7 @@ class Connection(asyncio.Protocol):
             else:
                 self._handle(message)
 
-    def _handle(self, message: Incoming) -> None:
+    def _handle(self, message: IncomingMessage) -> None:
         match message:
             case ("call" | "methods", uid, _) if self._host.operations is None:
                 self._tasks.add(self._loop.create_task(self._later(message, uid)))
@@ -606,7 +606,7 @@ class Connection(asyncio.Protocol):
             case _:  # answers to notifications: stock epc.el sends them
                 pass
 
-    async def _later(self, message: Incoming, uid: int) -> None:
+    async def _later(self, message: IncomingMessage, uid: int) -> None:
         """Handle a message when there are operations."""
         try:
             await asyncio.shield(self._host.offered)

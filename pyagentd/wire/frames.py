@@ -117,7 +117,7 @@ def frame(payload: bytes) -> bytes:
     return b"%06x%b\n" % (length, payload)
 
 
-class Incoming(NamedTuple):
+class IncomingMessage(NamedTuple):
     """A message as received: ``uid`` is 0 for a notification."""
 
     verb: str
@@ -125,7 +125,7 @@ class Incoming(NamedTuple):
     rest: tuple[Any, ...]
 
 
-def parse(payload: bytes) -> Incoming:
+def parse(payload: bytes) -> IncomingMessage:
     """Return the message in ``payload``.
 
     Raises:
@@ -133,7 +133,7 @@ def parse(payload: bytes) -> Incoming:
     """
     match decode(payload):
         case [Symbol() as verb, int() as uid, *rest] if uid is not True:
-            return Incoming(verb, uid, tuple(rest))
+            return IncomingMessage(verb, uid, tuple(rest))
         case _:
             raise WireError("Not an EPC message")
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyagentd.config.tables import CompactionSettings
 from pyagentd.errors import ContextOverflow, ProviderError, TransientProviderError
 from pyagentd.features.compaction import CUT, Summariser
-from pyagentd.llm.backend import ModelRequest, PartFinished, Retrying, StepFinished, StreamItem
+from pyagentd.llm.backend import ModelRequest, PartFinished, RetryNotice, StepFinished, StreamItem
 from pyagentd.llm.catalog import ModelFacts
 from pyagentd.messages import Message, Text, ToolCall, ToolResult, Usage
 from pyagentd.runtime.usage import (
@@ -91,7 +91,7 @@ class TestPruning:
 class Model:
     """Says what is scripted: a text, an error, or a wait before another attempt; a text that ends with … is cut."""
 
-    def __init__(self, *script: str | Exception | Retrying) -> None:
+    def __init__(self, *script: str | Exception | RetryNotice) -> None:
         self.script = list(script)
         self.asked: list[str] = []
         self.max_tokens: list[int] = []
@@ -105,7 +105,7 @@ class Model:
             said = self.script.pop(0) if self.script else f"summary {item}"
             if isinstance(said, Exception):
                 raise said
-            if isinstance(said, Retrying):
+            if isinstance(said, RetryNotice):
                 yield [said]
                 continue
             stop = "max_tokens" if said.endswith("…") else "end_turn"
@@ -182,7 +182,7 @@ async def test_what_cannot_fit_is_not_sent() -> None:
 
 
 async def test_failures_are_tried_again_only_so_often_and_an_empty_summary_is_none() -> None:
-    waits = [Retrying(attempt=n, delay_s=0, message="Overloaded") for n in (1, 2, 3)]
+    waits = [RetryNotice(attempt=n, delay_s=0, message="Overloaded") for n in (1, 2, 3)]
     assert (await summariser(Model(*waits[:2], "done")).summarise("", LONG)).text == "done"
     with pytest.raises(TransientProviderError, match="Overloaded"):
         await summariser(Model(*waits, "done")).summarise("", LONG)

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from pyagentd.errors import ConfigError, NoKey, TransientProviderError
-from pyagentd.llm.backend import Retrying, SentAgain
+from pyagentd.llm.backend import RetryNotice, SentAgain
 from pyagentd.llm.factory import BackendSettings, close_backends, make_backend
 from tests.llm.requests import collect, flatten, request, said
 from tests.server import ModelServer, refusal
@@ -74,7 +74,7 @@ async def test_retries_are_as_many_as_the_settings_say(model_server: ModelServer
     items: list[object] = []
     with pytest.raises(TransientProviderError):
         await flatten(backend.stream(request()), items)
-    assert [type(item) for item in items] == [Retrying, SentAgain]
+    assert [type(item) for item in items] == [RetryNotice, SentAgain]
     assert len(model_server.requests) == 2
     await close_backends()
 

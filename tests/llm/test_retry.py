@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from pyagentd.errors import ProviderError, TransientProviderError
 from pyagentd.llm.anthropic import AnthropicBackend, server
-from pyagentd.llm.backend import Backend, Retrying, StepFinished, StreamItem
+from pyagentd.llm.backend import Backend, RetryNotice, StepFinished, StreamItem
 from pyagentd.llm.retry import RetryPolicy, with_retry
 from tests.llm.requests import collect, end, flatten, request, said
 from tests.server import ModelServer, answer, error_event, refusal, text
@@ -45,7 +45,7 @@ async def test_a_failure_that_passes_is_shown_as_retrying(model_server: ModelSer
     model_server.say(BUSY, "at last")
     items = await collect(backend, request())
     retrying = items[0]
-    assert isinstance(retrying, Retrying)
+    assert isinstance(retrying, RetryNotice)
     assert (retrying.attempt, retrying.delay_s) == (1, 1.0)
     assert "529" in retrying.message and "Overloaded" in retrying.message
     assert said(items) == "at last" and end(items).stop_reason == "end_turn"
@@ -66,7 +66,7 @@ async def test_waits_double_up_to_the_cap_and_the_last_attempt_raises(
     with pytest.raises(TransientProviderError, match="529"):
         await flatten(backend.stream(request()), items)
     assert waits.seconds == [1.0, 2.0, 3.0]
-    assert [item.attempt for item in items if isinstance(item, Retrying)] == [1, 2, 3]
+    assert [item.attempt for item in items if isinstance(item, RetryNotice)] == [1, 2, 3]
     assert len(model_server.requests) == 4
 
 
@@ -143,5 +143,5 @@ async def test_the_policy_leaves_a_good_answer_alone(
     model_server: ModelServer, backend: Backend, waits: Waits
 ) -> None:
     items = await collect(backend, request())
-    assert [type(item) for item in items if isinstance(item, Retrying | StepFinished)] == [StepFinished]
+    assert [type(item) for item in items if isinstance(item, RetryNotice | StepFinished)] == [StepFinished]
     assert waits.seconds == []

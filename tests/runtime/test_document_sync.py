@@ -14,7 +14,7 @@ import pytest
 from pyagentd.errors import Stale, StoreError
 from pyagentd.events import InsertRole, Sink
 from pyagentd.runtime import document_sync
-from pyagentd.runtime.document_sync import DocumentSync, DocumentVersion, LiveDocument, RecoveredRoles, Written
+from pyagentd.runtime.document_sync import DocumentSync, DocumentVersion, LiveDocument, RecoveredRoles, SavedFile
 from pyagentd.store import atomic
 from pyagentd.store.document import text as document
 from pyagentd.store.document.files import Edit, Hunk, apply_edit, document_cache, transform
@@ -30,7 +30,7 @@ class Desk:
 
     def __init__(self, file: Path) -> None:
         self.file = file
-        self.told: list[Written] = []
+        self.told: list[SavedFile] = []
         self.edits: list[tuple[int, Edit, str]] = []
         self.refused: list[str] = []
         self.document = DocumentSync(file, written=self._wrote, changed=self._changed, refused=self.refused.append)
@@ -47,7 +47,7 @@ class Desk:
         self.document.add(Insert(text, role, "prt_1" if role else "", self.seq))
         return self.seq
 
-    def _wrote(self, written: Written) -> None:
+    def _wrote(self, written: SavedFile) -> None:
         self.told.append(written)
         self._written.set()
 

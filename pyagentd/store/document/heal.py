@@ -174,7 +174,7 @@ def _telling_line(text: str) -> tuple[str, int]:
 # back, it has its role again.
 
 
-class Expected(NamedTuple):
+class ExpectedText(NamedTuple):
     """A text with its roles; ``places`` has the range of each recorded piece, in the order of the pieces."""
 
     body: str
@@ -182,7 +182,7 @@ class Expected(NamedTuple):
     places: tuple[tuple[int, int], ...]
 
 
-def expected(conversation: Conversation, recorded: Sequence[RecordedPiece]) -> Expected:
+def expected(conversation: Conversation, recorded: Sequence[RecordedPiece]) -> ExpectedText:
     """Return the document that shows ``recorded``, which are the pieces of ``conversation``."""
     layout = _Layout(recorded)
     errors: dict[str, list[str]] = defaultdict(list)
@@ -204,7 +204,7 @@ def expected(conversation: Conversation, recorded: Sequence[RecordedPiece]) -> E
             layout.add_step(message, parts)
     layout.end_turn(due)
     layout.end()
-    return Expected("".join(layout.texts), tuple(merged(layout.spans)), tuple(layout.places))
+    return ExpectedText("".join(layout.texts), tuple(merged(layout.spans)), tuple(layout.places))
 
 
 def error_blocks(conversation: Conversation) -> Iterator[tuple[str, str]]:
@@ -339,7 +339,7 @@ class Comparison(NamedTuple):
         places: Where each recorded piece is in the text; None for those that are not there in one piece.
     """
 
-    target: Expected
+    target: ExpectedText
     kept: Sequence[TextMatch]
     spans: list[Span]
     places: list[tuple[int, int] | None]
@@ -459,7 +459,7 @@ def _find_places(places: Iterable[tuple[int, int]], kept: Sequence[TextMatch]) -
 
 
 class _Carrier:
-    def __init__(self, target: Expected, body: str) -> None:
+    def __init__(self, target: ExpectedText, body: str) -> None:
         self._body = body
         self._regions = regions(Document(body=target.body, spans=target.spans))
         self._starts = [region.start for region in self._regions]
@@ -676,7 +676,7 @@ def error_note_spans(body: str, conversation: Conversation, spans: Sequence[Span
 
 def _quotes(
     body: str,
-    target: Expected,
+    target: ExpectedText,
     recorded: Sequence[RecordedPiece],
     places: Sequence[tuple[int, int] | None],
     draft: int,
@@ -709,7 +709,7 @@ def _last_heading(text: str, spans: Sequence[Span], end: int) -> int:
 
 def _unrecorded(
     document: Document,
-    target: Expected,
+    target: ExpectedText,
     recorded: Sequence[RecordedPiece],
     spans: Sequence[Span],
     places: Sequence[tuple[int, int] | None],
