@@ -126,6 +126,9 @@ LINES = "far " * 20 + "\nnear"
 QUIET = Call(name="Bash", input={}, result="")
 
 FOUND: list[tuple[str, list[Turn], list[Splice]]] = [
+    # a character that is a space, though no ASCII one, is left of the only prompt
+    ("emacs", [Turn(prompt="0", steps=())], [Splice(0, 5, "\x1f")]),
+    ("shell", [Turn(prompt="0", steps=())], [Splice(0, 5, "\xa0")]),
     # the fence of hidden reasoning is doubled where the roles say that all of it is hidden
     (
         "emacs",

@@ -333,6 +333,12 @@ class Alignment:
     seen: ModelView | None = field(default=None, compare=False)
 
 
+def _prompt(texts: Iterable[str]) -> str:
+    """Return texts of the user as one prompt; one of spaces alone, of whichever alphabet, is none."""
+    prompt = "\n\n".join(texts)
+    return "" if prompt.isspace() else prompt
+
+
 class Recognition:
     """One document matched with one record.
 
@@ -458,14 +464,14 @@ class Recognition:
             elif self.found[index].key[0] == "user":
                 view.begin_turn(owner.id if (owner := self.owners[index]) is not None else "")
                 texts = list(self._user_texts(index, stop))
-                last = "\n\n".join(texts)
+                last = _prompt(texts)
                 for text in texts:
                     view.add_user(text)
             else:
                 last = ""
                 view.add_answer([seen for i in range(index, stop) if (seen := self._seen(i)) is not None])
             index = stop
-        new = "\n\n".join(self._user_texts(self.prompt_start, self.above))
+        new = _prompt(self._user_texts(self.prompt_start, self.above))
         return Alignment(
             view=view.finished(),
             new_prompt=new,
@@ -1065,6 +1071,6 @@ def align_turn(
     messages = seen.messages | {message.id for message in new}
     seen = ModelView(seq=conversation.last_seq, messages=messages, view=seen.view + made, calls=view.ids)
     found = list(fragments(body, laid - len(RUN_CLOSE), end))
-    prompt = body[found[0][0] : found[-1][1]] if found else ""
+    prompt = _prompt([body[found[0][0] : found[-1][1]]] if found else [])
     asked = (Message(role="user", parts=(Text(text=prompt),)),) if prompt else ()
     return Alignment(view=seen.view + asked, new_prompt=prompt, last_prompt=prompt, edits=(), seen=seen)
