@@ -559,12 +559,12 @@ A model's own questions are shown in a form."
 (defun pyagentd-ask-notice--stay (&rest _)
   "Let keys be those of the text again unless point is on the question."
   (when (and pyagentd-ask-notice--focus
-             (not (minibufferp (window-buffer))) ; where more is asked
-             (not (and (eq (current-buffer) (window-buffer))
-                       (eql (point)
-                            (overlay-start pyagentd-ask-notice--focus)))))
-    (pyagentd-ask-notice--unfocus)
-    (pyagentd-ask-notice-refresh)))
+             (not (minibufferp (window-buffer)))) ; where more is asked
+    (cond ((not (eql (point) (overlay-start pyagentd-ask-notice--focus)))
+           (pyagentd-ask-notice--unfocus)
+           (pyagentd-ask-notice-refresh))
+          ((not (eq (current-buffer) (window-buffer)))
+           (pyagentd-ask--leave)))))
 
 (defun pyagentd-ask--leave ()
   "Leave the question open and go back to where point was."
@@ -580,6 +580,21 @@ A model's own questions are shown in a form."
         (goto-char back))
       (set-marker back nil)))
   (pyagentd-ask-notice-refresh))
+
+(defun pyagentd-ask-notice-aside ()
+  "Leave the question that point is on, to look at something else.
+Return a function that goes back to it if it is still open, or nil if point
+is on no question."
+  (with-current-buffer (window-buffer)
+    (when pyagentd-ask-notice--focus
+      (let ((buffer (current-buffer))
+            (id (overlay-get pyagentd-ask-notice--focus 'pyagentd-ask-id)))
+        (pyagentd-ask--leave)
+        (lambda ()
+          (when-let ((ask (and (eq buffer (window-buffer))
+                               (pyagentd-ask-find id))))
+            (with-current-buffer buffer
+              (pyagentd-ask-notice--enter ask))))))))
 
 (defun pyagentd-ask--no-key ()
   "Say that the key just typed does nothing on a question."
@@ -816,11 +831,22 @@ PASSING says that there is nothing to see any more once we have answered."
 
 (add-hook 'pyagentd-ask-changed-hook #'pyagentd-ask-here--on-change)
 
+(pyagentd-deflocal pyagentd-ask-here--back nil
+  "Function that goes back to the question that this was shown from, or nil.")
+
 (defun pyagentd-ask-here-display (selected)
   "Show this buffer, in a window that is SELECTED or not.
 Its keys are letters, so whoever asked for it is there."
+  (setq pyagentd-ask-here--back (and selected (pyagentd-ask-notice-aside)))
   (if selected (pop-to-buffer (current-buffer))
     (display-buffer (current-buffer))))
+
+(defun pyagentd-ask-here-quit ()
+  "Close this window, and go back to the question that it was shown from."
+  (interactive)
+  (let ((back pyagentd-ask-here--back))
+    (quit-window)
+    (when back (funcall back))))
 
 (defun pyagentd-ask-here ()
   "Return the ask that commands in this buffer answer, or nil."

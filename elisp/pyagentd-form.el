@@ -320,7 +320,7 @@ argument, or ALL from Lisp, all of them as JSON."
 (defvar pyagentd-ask-diff-mode-map
   (let ((map (pyagentd-ask-keys-define (make-sparse-keymap))))
     (define-key map "d" nil)
-    (define-key map "q" #'quit-window)
+    (define-key map "q" #'pyagentd-ask-here-quit)
     (define-key map (kbd "SPC") #'scroll-up-command)
     (define-key map (kbd "DEL") #'scroll-down-command)
     map)
@@ -415,6 +415,7 @@ Quitting changes nothing; the question is still to be answered."
                     (user-error "Cannot show %s after the change; see the diff"
                                 path)))
          (name (file-name-nondirectory path))
+         (back (or (pyagentd-ask-notice-aside) #'ignore))
          (windows (current-window-configuration))
          (buffers (list (pyagentd-ask-diff--buffer (format "*%s now*" name)
                                                    path (or before ""))
@@ -426,7 +427,8 @@ Quitting changes nothing; the question is still to be answered."
                                  (add-hook 'ediff-quit-hook
                                            (lambda ()
                                              (mapc #'kill-buffer buffers)
-                                             (set-window-configuration windows))
+                                             (set-window-configuration windows)
+                                             (funcall back))
                                            t t))))))))
 
 (provide 'pyagentd-form)

@@ -284,7 +284,7 @@ The variable `asked' is bound to the question, or nil."
       (unless (equal (car pair) "d")
         (should (eq (cdr pair) (key-binding (car pair))))))
     (should (eq 'diff-hunk-next (key-binding (kbd "M-n"))))
-    (should (eq 'quit-window (key-binding "q")))))
+    (should (eq 'pyagentd-ask-here-quit (key-binding "q")))))
 
 (ert-deftest pyagentd-answer-windows-of-one-ask-are-selected-and-left ()
   (dolist (look '((pyagentd-ask--diff . "*pyagentd diff*")
@@ -302,6 +302,22 @@ The variable `asked' is bound to the question, or nil."
             (call-interactively (key-binding "n")))
           (pyagentd-test-await (null (get-buffer-window (cdr look))))
           (should (eq chat (selected-window))))))))
+
+(ert-deftest pyagentd-answer-windows-of-one-ask-go-back-to-the-question ()
+  (dolist (look '("d" "o"))
+    (pyagentd-test-with-ask
+      (answer-test--open :tool "Edit" :path "/x"
+                         :preview "--- /x\n+++ /x\n@@ -1 +1 @@\n-a\n+b\n")
+      (save-window-excursion
+        (switch-to-buffer (current-buffer))
+        (delete-other-windows)
+        (goto-char (point-max))
+        (insert " a draft")
+        (pyagentd-test-type (format "C-c C-c %s q n" look))
+        (should (eq 'deny (plist-get (answer-test--sent) :decision)))
+        (should (string-suffix-p " a draft" (buffer-string)))
+        (pyagentd-test-await (null (pyagentd-ask-find "q2")))
+        (should (eobp))))))
 
 (ert-deftest pyagentd-answer-from-elsewhere-leaves-the-diff-and-says-so ()
   (pyagentd-test-with-ask
