@@ -172,6 +172,11 @@ def test_an_entry_that_spells_an_option_out_admits_it():
     assert why("git -c core.pager=x log", "git -c color.ui=never log") is not None
 
 
+@pytest.mark.parametrize("program", ["gzip", "bzip2", "/usr/bin/bunzip2", "lz4", "xz", "gzip-1.13"])
+def test_a_program_writes_the_same_whatever_digits_end_its_name(program):
+    assert set(read(f"{program} out/data").writes) == {"out/data", "out/*"}
+
+
 def test_a_denied_text_is_found_however_it_is_written():
     rules = ("rm -rf",)
     for text in ("rm -rf x", "rm  -fr x", "r''m -r -f x", "env /bin/rm x --force -R", "echo 'rm -rf'"):

@@ -136,14 +136,12 @@ _COUNT = re.compile(r"-\d+")
 _TEST_WORDS = names("= == != < > ! ] ( )")
 
 
-def misunderstood(found: Effects, words: tuple[Word, ...]) -> str | None:
-    """Return the part of a command that is not understood, to end a sentence, or None; note paths in ``found``.
+def misunderstood(found: Effects) -> str | None:
+    """Return the part of an examined command that is not understood, to end a sentence; None when all of it is.
 
-    Args:
-        found: What ``programs`` says of it.
-        words: Its words, without what stands before a subcommand.
+    Notes in ``found`` what the command is given to look at.
     """
-    name = words[0].text
+    words, name = found.words, found.program
     known = UNDERSTOOD.get(name)
     if known is None:
         return f"`{name}` is not one of the programs that are known well enough"
@@ -151,7 +149,9 @@ def misunderstood(found: Effects, words: tuple[Word, ...]) -> str | None:
         case "text":
             why = None
         case "tests":
-            found.looks += [each for word in words[1:] for each in _tested(word)]
+            for word in words[1:]:
+                if word.text and not word.text.startswith("-") and word.text not in _TEST_WORDS:
+                    found.look(word)
             why = None
         case "found":
             why = _find(words, found)
@@ -195,13 +195,6 @@ def _is_known(item: Argument, known: Options, words: tuple[Word, ...]) -> bool:
 
 def _is_script(item: Argument) -> bool:
     return item.name in ("-e", "--regexp", "--expression")
-
-
-def _tested(word: Word) -> list[str]:
-    looked = Effects(words=(word,))
-    if not word.text.startswith("-") and word.text not in _TEST_WORDS and word.text:
-        looked.look(word)
-    return looked.looks
 
 
 def _find(words: tuple[Word, ...], found: Effects) -> str | None:

@@ -12,26 +12,10 @@ from pyagentd.policy.shell import (
     SimpleCommand,
     Unreadable,
     Word,
-    literal,
     names,
     programs,
-    roles_of,
 )
 from pyagentd.policy.shell.admission import misunderstood
-from pyagentd.policy.shell.programs import (
-    ALIASES,
-    PLAIN,
-    PROGRAMS,
-    apply,
-    read_awk,
-    read_dd,
-    read_find,
-    read_git,
-    read_sed,
-    read_tar,
-    read_xargs,
-    unwrap,
-)
 
 # Lists and pipelines of simple commands; every other construct of the shell is unreadable.
 
@@ -414,13 +398,6 @@ _MAX_PLACES = 8  # directories a line may be in
 _MAX_LENGTH = 30_000  # characters
 _MAX_PATHS = 1_000
 _PLAIN_WRAPPERS = names("env nice nohup timeout stdbuf command builtin sh bash dash")
-_VERSION = re.compile(r"[-.\d]+$")
-
-_READERS = {
-    "find": read_find, "gfind": read_find, "sed": read_sed, "gsed": read_sed, "awk": read_awk, "gawk": read_awk,
-    "mawk": read_awk, "nawk": read_awk, "original-awk": read_awk, "tar": read_tar, "gtar": read_tar,
-    "bsdtar": read_tar, "dd": read_dd,
-}  # fmt: skip
 
 Places = tuple[str, ...]  # directories a command may start in; "" is the workspace root
 
@@ -506,7 +483,7 @@ class _Reader:
             check_program(words[0])
             if by_shell:
                 programs.check(words)
-            wrapped = unwrap(words)
+            wrapped = programs.unwrap(words)
             if wrapped is None:
                 break
             if "/" in words[0].text:  # some file of that name, whatever it does
@@ -530,8 +507,9 @@ class _Reader:
         self, words: tuple[Word, ...], text: str, said: tuple[str, ...], places: Places, depth: int, writes: int
     ) -> None:
         found = Effects(words=words, fed=self._fed)
-        words = examine(found)
-        unlisted = misunderstood(found, words)  # for every one: it also says what that looks at
+        programs.examine(found)
+        words = found.words
+        unlisted = misunderstood(found)  # for every one: it also says what that looks at
         self.unlisted = self.unlisted or unlisted
         if found.repository:
             where = found.where and _moved(found.where, places)
@@ -562,29 +540,6 @@ class _Reader:
             self._naming += 1
         if len(self.reads) + len(self.writes) + len(self.looks) > _MAX_PATHS:
             raise Unreadable("it names too many files")
-
-
-def examine(found: Effects) -> tuple[Word, ...]:
-    """Note the effects of a known program; return its words, without harmless options before a subcommand.
-
-    An unknown program is not examined: allowing it by name allows whatever it does.
-    """
-    words = found.words
-    name = words[0].text.rpartition("/")[2]
-    name = name if name in PROGRAMS or name in PLAIN else _VERSION.sub("", name) or name
-    name = ALIASES.get(name, name)
-    if name in PLAIN:
-        return words
-    literal(words, roles_of(PROGRAMS[name]) if name in PROGRAMS else {})
-    if name == "git":
-        return read_git(found)
-    if name == "xargs":
-        read_xargs(found)
-    elif name in _READERS:
-        _READERS[name](found)
-    elif name in PROGRAMS:
-        apply(PROGRAMS[name], found)
-    return words
 
 
 def _simple(

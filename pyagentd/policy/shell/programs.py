@@ -8,6 +8,7 @@ option that is not named is harmless. Options that are named and do something ne
 
 import posixpath
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyagentd.policy.shell import (
@@ -19,6 +20,7 @@ from pyagentd.policy.shell import (
     Word,
     arguments,
     is_abbreviated,
+    literal,
     names,
     roles_of,
 )
@@ -284,8 +286,12 @@ _ALSO = {
     "less": "zless",
     "more": "most pg",
     "man": "apropos whatis",
+    "find": "gfind",
+    "sed": "gsed",
+    "awk": "gawk mawk nawk original-awk",
+    "tar": "gtar bsdtar",
 }
-ALIASES = {also: name for name, others in _ALSO.items() for also in others.split()}
+_ALIASES = {also: name for name, others in _ALSO.items() for also in others.split()}
 
 
 # Programs that only run another one; what counts is the one inside.
@@ -492,7 +498,7 @@ _KEEP_LINKS = "-a --archive -d -P --no-dereference -R -r --recursive -l --links"
 _NO_MODES = names("-R -v -c -f -h -H -L -P --from")
 
 
-def apply(program: Program, found: Effects) -> None:
+def _apply(program: Program, found: Effects) -> None:
     """Note in ``found`` the effects of a command's words for ``program``."""
     items = list(arguments(found.words, roles_of(program)))
     for item in items:
@@ -648,7 +654,7 @@ _PRINTS = names("-O --to-stdout")
 _EXTRACTS = names("-x --extract --get")
 
 
-def read_tar(found: Effects) -> None:
+def _read_tar(found: Effects) -> None:
     """Note the programs that ``tar`` runs, and the archive or directory it writes."""
     archives: list[Word] = []
     places: list[Word] = []
@@ -713,7 +719,7 @@ def _with_dashes(words: tuple[Word, ...]) -> tuple[Word, ...]:
     return (*spelled, *rest)
 
 
-def read_dd(found: Effects) -> None:
+def _read_dd(found: Effects) -> None:
     """Add the files of a ``dd``."""
     for word in found.words[1:]:
         key, _, path = word.text.partition("=")
@@ -739,7 +745,7 @@ _XARGS = Program(
 _XARGS_FLAGS = names("-0 --null -r --no-run-if-empty -t --verbose -x --exit -o --open-tty -p --interactive")
 
 
-def read_find(found: Effects) -> None:
+def _read_find(found: Effects) -> None:
     """Note the effects of ``find``: commands, writes, deletions."""
     words = found.words
     starts = _starts(words)
@@ -809,7 +815,7 @@ def _put_in(word: Word, mark: str, within: tuple[str, ...], *, leads: bool) -> W
     )
 
 
-def read_xargs(found: Effects) -> None:
+def _read_xargs(found: Effects) -> None:
     """Note the command of ``xargs``, whose further words are unknown."""
     start, mark = _xargs_command(found)
     inner = [*found.words[start:]] or [Word(text="echo")]
@@ -902,14 +908,15 @@ _DELETES = {"clean": "deletes files that are not in the repository", "rm": "dele
 _HELPER = re.compile(r"[A-Za-z0-9][\w.+-]*::")
 
 
-def read_git(found: Effects) -> tuple[Word, ...]:
-    """Note the effects of ``git``; return its words without harmless options before the subcommand.
+def _read_git(found: Effects) -> None:
+    """Note the effects of ``git``; take the harmless options before the subcommand out of its words.
 
     What a repository's own settings and hooks run is their owner's: no tool writes those.
     """
     words, at = _subcommand(found)
+    found.words = words
     if at == len(words):
-        return words
+        return
     if words[at].varies:
         raise Unreadable(f"the subcommand of git is the pattern `{words[at].text}`")
     name, arguments = words[at].text, [word.text for word in words[at + 1 :]]
@@ -927,7 +934,6 @@ def read_git(found: Effects) -> tuple[Word, ...]:
     if name in _CHANGES:
         found.links = True  # a commit has links as it has files
         found.write_into(Word(text="."))
-    return words
 
 
 def _subcommand(found: Effects) -> tuple[tuple[Word, ...], int]:
@@ -989,7 +995,7 @@ _SED = Program(takes="-l --line-length", script="-e --expression", maybe="-i --i
 _AWK = Program(takes="-F -v")
 
 
-def read_sed(found: Effects) -> None:
+def _read_sed(found: Effects) -> None:
     """Note the effects of a ``sed`` script, and the files edited in place."""
     items = list(arguments(found.words, roles_of(_SED)))
     scripts = [item.value for item in items if item.role == "script" and item.value is not None]
@@ -1017,7 +1023,7 @@ def read_sed(found: Effects) -> None:
             found.runs("e", what="runs programs or writes files, unless its script is one of the plain kind")
 
 
-def read_awk(found: Effects) -> None:
+def _read_awk(found: Effects) -> None:
     """Note the effects of an ``awk`` program."""
     items = list(arguments(found.words, roles_of(_AWK)))
     for item in items:
@@ -1087,3 +1093,43 @@ def is_harmless_awk(program: str) -> bool:
         return False
     _, brace, statements = program.partition("{")
     return not (brace and "print" in statements and ">" in statements)
+
+
+# A command whose wrappers are gone, by the name of its program.
+
+_READERS: dict[str, Callable[[Effects], None]] = {
+    "awk": _read_awk,
+    "dd": _read_dd,
+    "find": _read_find,
+    "git": _read_git,
+    "sed": _read_sed,
+    "tar": _read_tar,
+    "xargs": _read_xargs,
+}
+_VERSION = re.compile(r"[-.\d]+$")
+
+
+def examine(found: Effects) -> None:
+    """Note the effects of a command of which only the words are known yet.
+
+    An unknown program is not examined: allowing it by name allows whatever it does.
+    """
+    name = _known_as(found.program)
+    if name in PLAIN:
+        return
+    program, reader = PROGRAMS.get(name), _READERS.get(name)
+    literal(found.words, roles_of(program) if program else {})
+    if reader:
+        reader(found)
+    elif program:
+        _apply(program, found)
+
+
+def _known_as(program: str) -> str:
+    """Return the name that the tables have for a program: ``python`` for ``/usr/bin/python3.12``."""
+    name = program.rpartition("/")[2]
+    for each in (name, _VERSION.sub("", name)):
+        known = _ALIASES.get(each, each)
+        if known in PLAIN or known in PROGRAMS or known in _READERS:
+            return known
+    return name
