@@ -382,6 +382,6 @@ class Program:
 
 
 @cache
-def roles_of(program: Program) -> dict[str, Role]:
-    """Return the role of each known option of a program."""
-    return {option: role for role in get_args(Role) for option in getattr(program, role, "").split()}
+def roles_of(row: object) -> dict[str, Role]:
+    """Return the role of each option that a row of a table names: in its field of that role's name."""
+    return {option: role for role in get_args(Role) for option in getattr(row, role, "").split()}

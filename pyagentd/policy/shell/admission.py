@@ -10,8 +10,6 @@ from pyagentd.policy.shell import (
     Argument,
     Effect,
     Effects,
-    Program,
-    Role,
     ShellReading,
     SimpleCommand,
     Word,
@@ -167,7 +165,7 @@ def misunderstood(found: Effects) -> str | None:
 
 
 def _arguments(name: str, known: Options, words: tuple[Word, ...], found: Effects) -> str | None:
-    items = list(arguments(words, _roles(known)))
+    items = list(arguments(words, roles_of(known)))
     operands = [item.value for item in items if item.role == "operand" and item.value is not None]
     if known.operands in ("pattern", "script") and not any(_is_script(item) for item in items):
         operands = operands[1:]
@@ -176,10 +174,6 @@ def _arguments(name: str, known: Options, words: tuple[Word, ...], found: Effect
             found.look(word)
     wrong = next((item for item in items if not _is_known(item, known, words)), None)
     return f"`{name} {words[wrong.at].text}` is not an option that is known well enough" if wrong else None
-
-
-def _roles(known: Options) -> dict[str, Role]:
-    return roles_of(Program(takes=known.takes, maybe=known.maybe))
 
 
 def _is_known(item: Argument, known: Options, words: tuple[Word, ...]) -> bool:

@@ -8,7 +8,7 @@ option that is not named is harmless. Options that are named and do something ne
 
 import posixpath
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pyagentd.policy.shell import (
@@ -16,9 +16,11 @@ from pyagentd.policy.shell import (
     Effects,
     Inner,
     Program,
+    Role,
     Unreadable,
     Word,
     arguments,
+    following,
     is_abbreviated,
     literal,
     names,
@@ -302,55 +304,45 @@ _ALIASES = {also: name for name, others in _ALSO.items() for also in others.spli
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wrapper:
-    """The options of a wrapper, and how many operands stand before the command it runs."""
+    """The options of a wrapper, and what stands before the command that it runs."""
 
-    flags: str = ""
-    options: Program = Program()  # noqa: RUF009 - frozen
-    operands: int = 0
+    flags: str = ""  # options without an argument
+    takes: str = ""  # with one
+    into: str = ""  # with one: the directory that the command runs in
+    operands: int = 0  # words before the command
     text: bool = False  # what it runs is a line for a shell, made of the rest of its words
+    tells: str = "--help --version"  # with such an option first it only tells something: a command of its own
+    alone: bool = False  # without a command it does so too
 
 
 WRAPPERS = {
     "env": Wrapper(
-        flags="-i --ignore-environment -0 --null -v --debug",
-        options=Program(takes="-u --unset", into="-C --chdir"),
+        flags="-i --ignore-environment -0 --null -v --debug", takes="-u --unset", into="-C --chdir", alone=True
     ),
-    "nice": Wrapper(flags="-0 -1 -2 -3 -4 -5 -6 -7 -8 -9", options=Program(takes="-n --adjustment")),
+    "nice": Wrapper(flags="-0 -1 -2 -3 -4 -5 -6 -7 -8 -9", takes="-n --adjustment", alone=True),
     "nohup": Wrapper(),
     "timeout": Wrapper(
-        flags="-f --foreground -p --preserve-status -v --verbose",
-        options=Program(takes="-k --kill-after -s --signal"),
-        operands=1,
+        flags="-f --foreground -p --preserve-status -v --verbose", takes="-k --kill-after -s --signal", operands=1
     ),
-    "stdbuf": Wrapper(options=Program(takes="-i --input -o --output -e --error")),
-    "setsid": Wrapper(flags="-c --ctty -f --fork -w --wait"),
-    "ionice": Wrapper(flags="-t --ignore", options=Program(takes="-c --class -n --classdata")),
-    "command": Wrapper(flags="-p"),
-    "builtin": Wrapper(),
-    "busybox": Wrapper(),
-    "toybox": Wrapper(),
+    "stdbuf": Wrapper(takes="-i --input -o --output -e --error"),
+    "setsid": Wrapper(flags="-c --ctty -f --fork -w --wait", tells="--help --version -h -V"),
+    "ionice": Wrapper(
+        flags="-t --ignore",
+        takes="-c --class -n --classdata",
+        tells="--help --version -h -V -p --pid -P --pgid -u --uid",
+        alone=True,
+    ),
+    "command": Wrapper(flags="-p", tells="-v -V"),
+    "builtin": Wrapper(tells=""),
+    "busybox": Wrapper(tells="--help --list --list-full --install", alone=True),
+    "toybox": Wrapper(tells="--help --long", alone=True),
     "watch": Wrapper(
         flags="-b -c -d -e -g -p -t -w --beep --color --differences --errexit --chgexit --precise --no-title",
-        options=Program(takes="-n --interval"),
+        takes="-n --interval",
         text=True,
+        tells="--help --version -h -v",
     ),
 }
-
-# Without a command, or with such an option, they only tell something: commands of their own.
-_TELLS = {
-    "env": names("--help --version"),
-    "nice": names("--help --version"),
-    "ionice": names("--help --version -h -V -p --pid -P --pgid -u --uid"),
-    "command": names("-v -V"),
-    "timeout": names("--help --version"),
-    "stdbuf": names("--help --version"),
-    "setsid": names("--help --version -h -V"),
-    "nohup": names("--help --version"),
-    "busybox": names("--help --list --list-full --install"),
-    "toybox": names("--help --long"),
-    "watch": names("--help --version -h -v"),
-}
-_ALONE = names("env nice ionice busybox toybox")
 
 _SHELLS = names("sh bash dash ash")
 _SHELL_FLAGS = frozenset("ceuxvfl")
@@ -376,14 +368,14 @@ def unwrap(words: tuple[Word, ...]) -> WrappedCommand | None:
     if name in _SHELLS:
         return _shell_line(words)
     wrapper = WRAPPERS.get(name)
-    if wrapper is None or (len(words) == 1 and name in _ALONE):
+    if wrapper is None or (len(words) == 1 and wrapper.alone):
         return None
-    if len(words) > 1 and words[1].text in _TELLS.get(name, ()):
+    if len(words) > 1 and words[1].text in names(wrapper.tells):
         return None
     start, where = _skip(name, wrapper, words)
     rest = words[start:]
     if not rest:
-        if name in _ALONE and where is None:
+        if wrapper.alone and where is None:
             return None
         raise Unreadable(f"`{name}` has no command")
     if name == "env" and ("=" in rest[0].text):
@@ -397,30 +389,34 @@ def unwrap(words: tuple[Word, ...]) -> WrappedCommand | None:
 
 def _skip(name: str, wrapper: Wrapper, words: tuple[Word, ...]) -> tuple[int, Word | None]:
     """Return the index of the inner command's first word, and the directory it runs in."""
-    at, where = 1, None
-    flags, roles = names(wrapper.flags), roles_of(wrapper.options)
-    while at < len(words) and words[at].text.startswith("-") and words[at].text != "--":
-        if words[at].varies or words[at].text == "-":
-            raise Unreadable(f"`{name} {words[at].text}` is not known")
-        taken = 1
-        for item in (item for item in arguments(words[:1] + words[at : at + 2], roles) if item.at == 1):
-            if (item.role == "unknown" and item.name not in flags) or is_abbreviated(item, words[at]):
-                raise Unreadable(f"`{name} {item.name}` is not known")
-            if item.value is not None and item.value.varies:
-                raise Unreadable(f"`{name} {item.name}` has a pattern")
-            if item.role == "into":
-                where = item.value
-            taken += _took_next(item, words, at)
-        at += taken
-    if at < len(words) and words[at].text == "--":
-        at += 1
+    items, at = _leading_options(words, roles_of(wrapper), names(wrapper.flags))
     if any(word.varies for word in words[at : at + wrapper.operands]):
         raise Unreadable(f"`{name}` has a pattern")
-    return at + wrapper.operands, where
+    where = [item.value for item in items if item.role == "into"]
+    return at + wrapper.operands, where[-1] if where else None
 
 
-def _took_next(item: Argument, words: tuple[Word, ...], at: int) -> bool:
-    return item.value is not None and at + 1 < len(words) and item.value is words[at + 1]
+def _leading_options(
+    words: tuple[Word, ...], roles: Mapping[str, Role], flags: frozenset[str]
+) -> tuple[list[Argument], int]:
+    """Return the options before the command that a program runs, and the index of the first word after them.
+
+    Raises:
+        Unreadable: An option is not known, or known only when it runs.
+    """
+    program, items, at = words[0], list[Argument](), 1
+    while at < len(words) and words[at].text.startswith("-") and words[at].text != "--":
+        if words[at].varies or words[at].text == "-":
+            raise Unreadable(f"`{program.text} {words[at].text}` is not known")
+        here = [item for item in arguments((program, *words[at : at + 2]), roles) if item.at == 1]
+        for item in here:
+            if (item.role == "unknown" and item.name not in flags) or is_abbreviated(item, words[at]):
+                raise Unreadable(f"`{program.text} {item.name}` is not known")
+            if item.value is not None and item.value.varies:
+                raise Unreadable(f"`{program.text} {item.name}` has a pattern")
+        items += here
+        at += 2 if any(item.value is not None and item.value is following(words, at) for item in here) else 1
+    return items, at + (at < len(words) and words[at].text == "--")
 
 
 def _shell_line(words: tuple[Word, ...]) -> WrappedCommand | None:
@@ -429,8 +425,9 @@ def _shell_line(words: tuple[Word, ...]) -> WrappedCommand | None:
     while at < len(words) and (text := words[at].text)[:1] in ("-", "+") and text not in ("-", "--"):
         if words[at].varies:
             raise Unreadable(f"`{words[0].text}` has the pattern `{text}`")
-        following = words[at + 1].text if at + 1 < len(words) and not words[at + 1].varies else ""
-        option = text.endswith("o") and set(text[1:-1]) <= _SHELL_FLAGS and following in _SHELL_SETTINGS
+        value = following(words, at)
+        is_setting = value is not None and not value.varies and value.text in _SHELL_SETTINGS
+        option = is_setting and text.endswith("o") and set(text[1:-1]) <= _SHELL_FLAGS
         if not option and not (text[0] == "-" and set(text[1:]) <= _SHELL_FLAGS):
             if line or any("c" in word.text for word in words[at:] if word.text.startswith("-")):
                 raise Unreadable(f"`{words[0].text} {text}` is not known")
@@ -817,33 +814,19 @@ def _put_in(word: Word, mark: str, within: tuple[str, ...], *, leads: bool) -> W
 
 def _read_xargs(found: Effects) -> None:
     """Note the command of ``xargs``, whose further words are unknown."""
-    start, mark = _xargs_command(found)
+    items, start = _leading_options(found.words, roles_of(_XARGS), _XARGS_FLAGS)
+    mark = ""  # what stands for a word that xargs reads; "": words are appended
+    for item in items:
+        if item.role == "reads":
+            found.read(item.value)
+        if item.name in ("-I", "-i", "--replace"):
+            mark = item.value.text if item.value is not None else "{}"
     inner = [*found.words[start:]] or [Word(text="echo")]
     if mark:
         inner = [_put_in(word, mark, (), leads=True) for word in inner]
     else:
         inner.append(Word(text="the words that xargs reads", bare=False, varies=True, leads=True))
     found.inner.append(Inner(words=tuple(inner)))
-
-
-def _xargs_command(found: Effects) -> tuple[int, str]:
-    """Return the start of the command and its placeholder for a word ("": words are appended)."""
-    words, mark, at = found.words, "", 1
-    while at < len(words) and words[at].text.startswith("-") and words[at].text != "--":
-        taken = 1
-        for item in arguments(words[:1] + words[at : at + 2], roles_of(_XARGS)):
-            if item.at != 1:
-                continue
-            if (item.role == "unknown" and item.name not in _XARGS_FLAGS) or is_abbreviated(item, words[at]):
-                raise Unreadable(f"`{found.program} {item.name}` is not known")
-            if item.role == "reads":
-                found.read(item.value)
-            if item.name in ("-I", "-i", "--replace"):
-                mark = item.value.text if item.value is not None else "{}"
-            if item.value is not None and at + 1 < len(words) and item.value is words[at + 1]:
-                taken = 2
-        at += taken
-    return at + (at < len(words) and words[at].text == "--"), mark
 
 
 # ``git``: which subcommands only look, which change the repository, and what its options run.
@@ -943,11 +926,11 @@ def _subcommand(found: Effects) -> tuple[tuple[Word, ...], int]:
     """
     words, at, kept = found.words, 1, [found.words[0]]
     while at < len(words) and (text := words[at].text).startswith("-") and text not in _LOOKS:
-        following = words[at + 1] if at + 1 < len(words) else None
-        if text == "-C" and following is not None:
-            if found.where is not None or following.varies:
+        value = following(words, at)
+        if text == "-C" and value is not None:
+            if found.where is not None or value.varies:
                 raise Unreadable("`git -C` with several directories or a pattern")
-            found.where = following
+            found.where = value
         elif text not in _QUIET:
             found.runs(
                 text.partition("=")[0], len(kept) + (text in _WITH_VALUE), "makes git run or read something else"
