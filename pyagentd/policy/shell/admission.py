@@ -113,6 +113,8 @@ UNDERSTOOD: dict[str, Options] = {
     "tee": Options(flags="-a -i --append", operands="written"),
 }
 
+UNDERSTOOD_WRAPPERS = names("env nice nohup timeout stdbuf command builtin sh bash dash")
+
 _GIT = Options(
     flags="""
     --stat --shortstat --numstat --summary --oneline --graph --decorate --all --branches --tags --name-only
@@ -134,6 +136,11 @@ _COUNT = re.compile(r"-\d+")
 _TEST_WORDS = names("= == != < > ! ] ( )")
 
 
+def misunderstood_wrapper(name: str) -> str | None:
+    """Return that a wrapper is not understood, to end a sentence; None when it is."""
+    return None if name in UNDERSTOOD_WRAPPERS else _unknown(name)
+
+
 def misunderstood(found: Effects) -> str | None:
     """Return the part of an examined command that is not understood, to end a sentence; None when all of it is.
 
@@ -142,7 +149,7 @@ def misunderstood(found: Effects) -> str | None:
     words, name = found.words, found.program
     known = UNDERSTOOD.get(name)
     if known is None:
-        return f"`{name}` is not one of the programs that are known well enough"
+        return _unknown(name)
     match known.operands:
         case "text":
             why = None
@@ -162,6 +169,10 @@ def misunderstood(found: Effects) -> str | None:
     if varying := next((word.text for word in words if word.varies), None):
         return f"what `{varying}` becomes is known only when it runs"
     return why
+
+
+def _unknown(name: str) -> str:
+    return f"`{name}` is not one of the programs that are known well enough"
 
 
 def _arguments(name: str, known: Options, words: tuple[Word, ...], found: Effects) -> str | None:

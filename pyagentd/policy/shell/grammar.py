@@ -1,4 +1,7 @@
-"""Parses a command line as bash would, and finds what it runs, reads and writes."""
+"""Parses a command line as bash would, and finds what it runs, reads and writes.
+
+It knows lists and pipelines of simple commands; every other construct of the shell is unreadable.
+"""
 
 import posixpath
 import re
@@ -7,6 +10,7 @@ import unicodedata
 from dataclasses import dataclass
 
 from pyagentd.policy.shell import (
+    Effect,
     Effects,
     ShellReading,
     SimpleCommand,
@@ -15,10 +19,7 @@ from pyagentd.policy.shell import (
     names,
     programs,
 )
-from pyagentd.policy.shell.admission import misunderstood
-
-# Lists and pipelines of simple commands; every other construct of the shell is unreadable.
-
+from pyagentd.policy.shell.admission import misunderstood, misunderstood_wrapper
 
 # Words and operators of a command line, as bash 5 reads them; whatever is not a literal is unreadable.
 #
@@ -181,11 +182,7 @@ class _WordReader:
         while (char := text[at : at + 1]) != '"':
             if not char:
                 raise Unreadable("its quotes are not balanced")
-            if (
-                char == "\\"
-                and (following := text[at + 1 : at + 2])
-                and (following in _ESCAPED_IN_DOUBLE or following == "\n")
-            ):
+            if char == "\\" and (following := text[at + 1 : at + 2]) in _ESCAPED_IN_DOUBLE:
                 if following != "\n":
                     self._chars.append((following, True))
                 at += 2
@@ -397,7 +394,6 @@ _MAX_DEPTH = 6  # commands inside commands
 _MAX_PLACES = 8  # directories a line may be in
 _MAX_LENGTH = 30_000  # characters
 _MAX_PATHS = 1_000
-_PLAIN_WRAPPERS = names("env nice nohup timeout stdbuf command builtin sh bash dash")
 
 Places = tuple[str, ...]  # directories a command may start in; "" is the workspace root
 
@@ -487,8 +483,8 @@ class _Reader:
             if wrapped is None:
                 break
             if "/" in words[0].text:  # some file of that name, whatever it does
-                self.commands.append(_simple(words, text, said))
-            self._note_wrapper(words[0].text)
+                self._add(words, text, said)
+            self.unlisted = self.unlisted or misunderstood_wrapper(words[0].text)
             by_shell = by_shell and words[0].text in ("command", "builtin")
             if wrapped.where is not None:
                 places = _moved(wrapped.where, places)
@@ -497,7 +493,7 @@ class _Reader:
                 return ()
             words = wrapped.words
         if by_shell and words[0].text == "cd":
-            self.commands.append(_simple(words, text, said))
+            self._add(words, text, said)
             to = _moved(programs.destination(words), places)
             return to if in_shell else ()
         self._program(words, text, said, places, depth, writes)
@@ -518,7 +514,7 @@ class _Reader:
             places = _moved(found.where, places)
         self._paths(found, places)
         if words[0].text != "xargs":
-            self.commands.append(_simple(words, text, said, found, writes=len(self.writes) > writes))
+            self._add(words, text, said, tuple(found.effects), writes=len(self.writes) > writes)
         for inner in found.inner:
             inside = tuple(_join(place, where) for place in places for where in inner.where) or places
             if depth >= _MAX_DEPTH:
@@ -526,9 +522,17 @@ class _Reader:
             whole = text if words[0].text == "xargs" else shlex.join(word.text for word in inner.words)
             self._command(inner.words, whole, inside, depth + 1, len(self.writes))
 
-    def _note_wrapper(self, name: str) -> None:
-        if name not in _PLAIN_WRAPPERS:
-            self.unlisted = self.unlisted or f"`{name}` is not one of the programs that are known well enough"
+    def _add(
+        self,
+        words: tuple[Word, ...],
+        text: str,
+        said: tuple[str, ...],
+        effects: tuple[Effect, ...] = (),
+        *,
+        writes: bool = False,
+    ) -> None:
+        plain = tuple(word.text for word in words)
+        self.commands.append(SimpleCommand(words=plain, text=text, said=said, effects=effects, writes=writes))
 
     def _paths(self, found: Effects, places: Places) -> None:
         self.reads += [_join(place, path) for path in found.reads for place in places]
@@ -540,15 +544,6 @@ class _Reader:
             self._naming += 1
         if len(self.reads) + len(self.writes) + len(self.looks) > _MAX_PATHS:
             raise Unreadable("it names too many files")
-
-
-def _simple(
-    words: tuple[Word, ...], text: str, said: tuple[str, ...], found: Effects | None = None, *, writes: bool = False
-) -> SimpleCommand:
-    effects = tuple(found.effects) if found else ()
-    return SimpleCommand(
-        words=tuple(word.text for word in words), text=text, said=said, effects=effects, writes=writes
-    )
 
 
 def _moved(to: Word, places: Places) -> Places:
