@@ -159,6 +159,7 @@ def test_everything_is_admitted_by_a_star_and_only_the_grammar_knows_more():
         ("ls &&", "nothing follows `&&`"),
         ("cd -", "one plain directory"),
         ("ls | xargs rm", "could be an option of `rm`"),
+        ("ls | xargs - echo", "`xargs -` is not known"),
         ("sort -o ./x* a", "name them"),
     ],
 )
