@@ -848,18 +848,28 @@ connected with need not answer: the server has asked it."
                                   " "))
                           buttons))))))))
 
+(defun pyagentd-doctor--count (level findings)
+  "Return how many of FINDINGS are of LEVEL."
+  (seq-count (lambda (finding) (eq (plist-get finding :level) level)) findings))
+
 (defun pyagentd-doctor--verdict (findings)
   "Return a sentence about FINDINGS as a whole."
-  (let ((missing (seq-count (lambda (finding)
-                              (eq (plist-get finding :level) 'missing))
-                            findings)))
+  (let ((missing (pyagentd-doctor--count 'missing findings))
+        (warnings (pyagentd-doctor--count 'warning findings)))
     (cond ((eq pyagentd-doctor--server 'asked) "Checking the server…")
-          ((seq-some (lambda (finding) (eq (plist-get finding :level) 'asked))
-                     findings)
+          ((< 0 (pyagentd-doctor--count 'asked findings))
            "Checking other machines…")
-          ((zerop missing) "All checks passed.")
-          ((= missing 1) "1 check failed.")
-          (t (format "%d checks failed." missing)))))
+          ((= 0 missing warnings) "All checks passed.")
+          (t (string-join
+              (list (pcase missing
+                      (0 "No check failed")
+                      (1 "1 check failed")
+                      (_ (format "%d checks failed" missing)))
+                    (pcase warnings
+                      (0 "no warnings.")
+                      (1 "1 warning.")
+                      (_ (format "%d warnings." warnings))))
+              ", ")))))
 
 (defun pyagentd-doctor--show ()
   "Show the findings."

@@ -350,9 +350,21 @@ The variable `root' is bound to a temporary directory."
     (let ((text (install-test--doctor)))
       (dolist (part '("0\\.0\\.9, protocol 1; this package"
                       "\\[Use the offline stand-in\\]" "\\[Run it\\]"
-                      "1 check failed"))
+                      "1 check failed, 2 warnings"))
         (should (string-match-p part text)))
       (kill-buffer "*pyagentd-doctor*"))))
+
+(ert-deftest pyagentd-doctor-with-a-warning-alone-does-not-say-that-all-is-well ()
+  (install-test--with-tools pyagentd-version
+    (install-test--program
+     (expand-file-name "tools/pyagentd" root)
+     (format "echo '%s'"
+             (json-serialize
+              `(:ok t :version ,pyagentd-version :protocol ,pyagentd-rpc-protocol
+                :checks [(:name "key" :level "warning" :detail "not set")]))))
+    (should (string-match-p "\\`No check failed, [1-9] warning"
+                            (install-test--doctor)))
+    (kill-buffer "*pyagentd-doctor*")))
 
 (ert-deftest pyagentd-doctor-of-a-daemon-that-is-silent-says-one-thing ()
   (let ((connection (pyagentd-doctor-check-finding "connection" 'ok "pid 7"))
