@@ -120,7 +120,10 @@ else took most of the pause, the next one is awaited."
 ;; part is what is between two changes of the role at the beginning of a
 ;; line; within a long one we start at a line not far above.
 ;;
-;; Text whose syntax was found has the property `pyagentd-syntax'.
+;; Text whose syntax was found has the property `pyagentd-syntax'.  What
+;; `markdown-mode' notes in the text are positions, which are wrong once
+;; something above has become longer or shorter: `pyagentd-syntax-at' is
+;; where the text stood then.
 
 (defvar font-lock-beg)
 (defvar font-lock-end)
@@ -203,9 +206,24 @@ That is POS, a line further down, or nil if POS marks none."
 
 ;;;; Finding the syntax
 
+(defun pyagentd-syntax--unknown (end)
+  "Return from where up to END the syntax is to be found, nil if it is known."
+  (let ((pos (point-min)) unknown)
+    (while (and (null unknown) (< pos end))
+      (if (and (get-text-property pos 'pyagentd-syntax)
+               (eql (get-text-property pos 'pyagentd-syntax-at)
+                    (save-restriction
+                      (widen)
+                      (previous-single-property-change
+                       (1+ pos) 'pyagentd-syntax-at nil (point-min)))))
+          (setq pos (next-single-property-change pos 'pyagentd-syntax-at
+                                                 nil end))
+        (setq unknown pos)))
+    unknown))
+
 (defun pyagentd-syntax--find (end)
   "Find the syntax of the accessible text up to END where it is not known."
-  (when-let ((start (text-property-not-all (point-min) end 'pyagentd-syntax t)))
+  (when-let ((start (pyagentd-syntax--unknown end)))
     (with-silent-modifications
       (let ((done (save-restriction
                     ;; With the newline before: Markdown takes a line of
@@ -217,7 +235,9 @@ That is POS, a line further down, or nil if POS marks none."
                           (syntax-propertize--done start))
                       (syntax-propertize end)
                       (min syntax-propertize--done (point-max))))))
-        (put-text-property start (max end done) 'pyagentd-syntax t)
+        (add-text-properties start (max end done)
+                             (list 'pyagentd-syntax t
+                                   'pyagentd-syntax-at start))
         (when (bound-and-true-p markdown-make-gfm-checkboxes-buttons)
           (save-excursion
             (save-match-data
@@ -232,7 +252,7 @@ That is POS, a line further down, or nil if POS marks none."
         (remove-text-properties
          (max (point-min) (1- beg))
          (if (< end (point-max)) (pyagentd-syntax--end end) (point-max))
-         '(pyagentd-syntax nil))))))
+         '(pyagentd-syntax nil pyagentd-syntax-at nil))))))
 
 ;;;; Where it is used
 
@@ -381,7 +401,8 @@ It would parse all text before point."
     (widen)
     (syntax-ppss-flush-cache (point-min))
     (with-silent-modifications
-      (remove-text-properties (point-min) (point-max) '(pyagentd-syntax nil)))))
+      (remove-text-properties (point-min) (point-max)
+                              '(pyagentd-syntax nil pyagentd-syntax-at nil)))))
 
 (provide 'pyagentd-large)
 ;;; pyagentd-large.el ends here

@@ -155,6 +155,18 @@
     (syntax-test--fontify (point-min) (point-max))
     (should (memq 'markdown-pre-face (syntax-test--faces-after "# Head")))))
 
+(ert-deftest pyagentd-syntax-below-a-change-is-that-of-where-the-text-is-now ()
+  (let ((text (syntax-test--conversation 3)))
+    (syntax-test--with text
+      (syntax-test--fontify (point-min) (point-max))
+      (goto-char (point-min))
+      (dolist (change (list (lambda () (insert "Some words.\n"))
+                            (lambda () (delete-char 7))))
+        (funcall change)
+        (syntax-test--fontify (point-min) (point-max))
+        (should (equal (syntax-test--faces (point-min) (point-max))
+                       (syntax-test--usual-faces (buffer-string))))))))
+
 (ert-deftest pyagentd-syntax-follows-what-the-daemon-inserts ()
   (syntax-test--with "### One"
     (pyagentd-test-attach)
