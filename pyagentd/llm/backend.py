@@ -121,7 +121,7 @@ class _Written:
 
 @dataclass(slots=True)
 class _Kept:
-    """The messages of a run's last request, as they were written."""
+    """The messages of a branch's last request, as they were written."""
 
     first: list[Mapping[str, Any]]
     messages: tuple[Message, ...]
@@ -135,8 +135,9 @@ class BodyWriter:
     """Writes the requests of one client, so that a step pays for what is new in it and not for the conversation.
 
     A run sends the same messages again with every step, as the same objects, and new ones behind them: what it sent
-    last is kept with the run and extended. The JSON of each message and its digest are kept as long as it lives, for
-    other requests that say it. Of the rest, a long value that did not change is kept from one request to the next.
+    last is kept and extended, by its next step and by the next run. The JSON of each message and its digest are kept
+    as long as it lives, for other requests that say it. Of the rest, a long value that did not change is kept from
+    one request to the next.
 
     Args:
         items: Returns what a message is in the body: none where nothing in it can be sent.
@@ -174,7 +175,7 @@ class BodyWriter:
             messages: The conversation, oldest first.
             key: Under which the messages are sent.
             first: Items before those of the messages.
-            kept: Where the run keeps what it sent, see ``ModelRequest``.
+            kept: Where is kept what was sent, see ``ModelRequest``.
         """
         sent = self._extended(tuple(messages), list(first), {} if kept is None else kept)
         return Body(
@@ -266,7 +267,7 @@ class ModelRequest:
     thinking_budget: int | None = None  # tokens; None turns reasoning off
     purpose: str = field(default="step", compare=False)  # another word for what is not a step of a run
     sent: Callable[[Body], None] | None = field(default=None, compare=False, repr=False)  # told of every attempt
-    # Where whoever writes it keeps what it wrote, from one request of a run to the next.
+    # Where whoever writes it keeps what it wrote, from one request of a branch to the next.
     kept: dict[object, Any] = field(default_factory=dict, compare=False, repr=False)
 
 

@@ -976,6 +976,7 @@ class RunSettings:
     ready: Callable[[], Awaitable[None]] = _at_once  # waits for what the first request needs: servers of tools
     fresh: Fresh | None = None  # called before every request; None: what holds first holds to the end
     around: Around = _unwatched  # watches every tool call
+    sent: dict[object, Any] = field(default_factory=dict)  # what the backend keeps of the last request
 
 
 Step = Callable[[], Awaitable["Step | None"]]
@@ -1039,7 +1040,6 @@ class Run:
         )
         self.stopwatch = RunTimer(settings.limits.time_s, self.fail)
         self._note = ""
-        self._kept: dict[object, Any] = {}  # what the backend keeps of the last request
         self._turns = 0
         self._calls = 0
         self._resumed = resumed
@@ -1274,7 +1274,7 @@ class Run:
             max_tokens=settings.max_tokens,
             temperature=settings.temperature,
             thinking_budget=settings.thinking_budget,
-            kept=self._kept,
+            kept=settings.sent,
         )
 
     def _move(self, signal: RunSignal, **details: Any) -> None:

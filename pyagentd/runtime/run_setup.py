@@ -7,7 +7,7 @@ import asyncio
 import base64
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -273,6 +273,7 @@ class RunPlan:
         model: Which model, before hooks had their say.
         provider: The name of the backend.
         models: By model, filled when it is asked.
+        sent: What the backend keeps of the last request, see ``ModelRequest.kept``.
     """
 
     made_of: tuple[object, ...]
@@ -295,6 +296,7 @@ class RunPlan:
     model: str
     provider: str
     models: dict[str, ModelPlan]
+    sent: dict[object, Any] = field(default_factory=dict)
 
     def holds(self, made_of: tuple[object, ...], block: SettingsBlock) -> bool:
         """Return whether it would be made again of this."""
@@ -429,6 +431,7 @@ class RunBuilder:
             limits=limits_of(plan.preset),
             tool_results=plan.preset.include_tool_results or ref.is_agent,  # a parent reads them
             agent=plan.turn.agent,
+            sent=plan.sent,
         )
         if kernel.named.is_named(ref):
             settings = replace(settings, fresh=RequestRenewal(self, plan.turn, plan.preset, plan.skills))
