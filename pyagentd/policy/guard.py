@@ -117,20 +117,19 @@ def once_key(action: Action) -> str:
 
 def _permitted(action: Action, context: Context, confirm: Confirm) -> Decision:
     """Decide about an action inside the scope, by profiles, grants and the tool itself."""
-    asking = None  # the profile that wants a human to be asked
-    for profile in (context.profile, *context.ancestor_profiles):
-        says = _profile_verdict(profile, action)
-        if profile is not None and says == "deny":
-            return _out_of_profile(action, profile, above=profile is not context.profile)
-        if profile is not None and says == "ask":
-            asking = asking or profile
+    profiles = [each for each in (context.profile, *context.ancestor_profiles) if each is not None]
+    verdicts = [(each, _profile_verdict(each, action)) for each in profiles]
+    denying = next((profile for profile, says in verdicts if says == "deny"), None)
+    asking = next((profile for profile, says in verdicts if says == "ask"), None)
+    if denying is not None:
+        return _out_of_profile(action, denying, above=denying is not context.profile)
     if confirm == "always":
         return _always(action, context)
     if (unreadable := _unreadable(action)) is not None:
         return _unreadable_command(action, context, f"nobody can tell beforehand what it does: {unreadable}")
     if (unlisted := _unlisted(action, context)) is not None:
         return _unreadable_command(action, context, f"it runs with your rights, not confined: {unlisted}")
-    if asking is None and context.profile is not None and _profile_verdict(context.profile, action) == "allow":
+    if asking is None and context.profile is not None and (context.profile, "allow") in verdicts:
         return Allow(f"profile {context.profile.name}")
     if asking is None and not confirm:
         return Allow("meta" if action.kind == "meta" else "scope")
@@ -141,10 +140,8 @@ def _permitted(action: Action, context: Context, confirm: Confirm) -> Decision:
     return _question(action, context, f"{action.tool} acts only with your approval, and no grant covers this")
 
 
-def _profile_verdict(profile: Profile | None, action: Action) -> Verdict | None:
-    """Return the verdict of ``profile``; None when the tool decides, as it does without a profile."""
-    if profile is None:
-        return None
+def _profile_verdict(profile: Profile, action: Action) -> Verdict | None:
+    """Return the verdict of ``profile``; None when the tool decides."""
     says = verdict(profile, action)
     # Tools without a resource of their own are in every profile; whether they ask is theirs to say.
     return None if action.kind == "meta" and says != "allow" else says
@@ -473,7 +470,8 @@ def patterns_to_remember(action: Action) -> tuple[str, ...]:
     web for all of them, a command as described above, anything else as exactly what it is.
     """
     if action.kind == "command":
-        return _remembered_command(action)
+        patterns = [_for_command(action.tool, command) for command in _commands_alone(action)]
+        return tuple(dict.fromkeys(patterns or [literal(str(action))]))
     return tuple(dict.fromkeys(_for_form(action, form) for form in action.forms))
 
 
@@ -482,10 +480,14 @@ def covering_grants(action: Action, remembered: Iterable[re.Pattern[str]]) -> st
     patterns = list(remembered)
     if action.kind != "command":
         return _all_matched(action.forms, patterns)  # a link must not borrow the rights of its name
-    exact = literal(str(action))
-    if any(pattern.pattern in (exact, re.escape(str(action))) for pattern in patterns):
-        return exact
-    return _covered_command(action, patterns)
+    if _has_exact(str(action), patterns):
+        return literal(str(action))
+    commands = _commands_alone(action)
+    texts = [f"tool:{action.tool}:{command.text}" for command in commands]
+    plain_or_exact = (
+        _is_plain(each) or _has_exact(text, patterns) for each, text in zip(commands, texts, strict=True)
+    )
+    return _all_matched(texts, patterns) if commands and all(plain_or_exact) else None
 
 
 def literal(text: str) -> str:
@@ -524,29 +526,12 @@ def _for_form(action: Action, form: str) -> str:
     return literal(form)
 
 
-def _remembered_command(action: Action) -> tuple[str, ...]:
+def _commands_alone(action: Action) -> tuple[SimpleCommand, ...]:
+    """Return the commands of a line that does no more than they do, and writes no file; none of any other line."""
     reading = action.shell
-    if not _divisible(action, reading):
-        return (literal(str(action)),)
-    assert reading is not None
-    return tuple(dict.fromkeys(_for_command(action.tool, command) for command in reading.commands))
-
-
-def _covered_command(action: Action, patterns: list[re.Pattern[str]]) -> str | None:
-    reading = action.shell
-    if not _divisible(action, reading):
-        return None
-    assert reading is not None
-    if not all(_is_plain(command) or _has_exact(action.tool, command, patterns) for command in reading.commands):
-        return None
-    return _all_matched([f"tool:{action.tool}:{command.text}" for command in reading.commands], patterns)
-
-
-def _divisible(action: Action, reading: ShellReading | None) -> bool:
-    """Return whether a command line is no more than the commands in it, and writes no file."""
-    if reading is None or reading.unreadable is not None or not reading.commands:
-        return False
-    return not reading.writes and not action.writes
+    if reading is None or reading.unreadable is not None or reading.writes or action.writes:
+        return ()
+    return reading.commands
 
 
 def _for_command(tool: str, command: SimpleCommand) -> str:
@@ -574,8 +559,7 @@ def _is_plain(command: SimpleCommand) -> bool:
         return False
 
 
-def _has_exact(tool: str, command: SimpleCommand, patterns: list[re.Pattern[str]]) -> bool:
-    text = f"tool:{tool}:{command.text}"
+def _has_exact(text: str, patterns: list[re.Pattern[str]]) -> bool:
     return any(pattern.pattern in (literal(text), re.escape(text)) for pattern in patterns)
 
 
