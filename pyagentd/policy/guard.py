@@ -17,7 +17,7 @@ from pyagentd.policy import shell
 from pyagentd.policy.action import Action, ResolvedPath, exactly, first_match, first_match_folded, roam_refusal
 from pyagentd.policy.presets import Preset
 from pyagentd.policy.profiles import Profile, Verdict, covering_expressions, fits, read_only_refusal, verdict
-from pyagentd.policy.shell import ANY, ShellReading, SimpleCommand
+from pyagentd.policy.shell import ANY, COMMAND_DEVICES, SimpleCommand
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ def decide(action: Action, context: Context, confirm: Confirm) -> Decision:
         context: The rules.
         confirm: The tool wants a human to agree, see ``Confirm``.
     """
-    action = _read(action)
+    action = _completed(action)
     if refusal := protected_reason(action, context):
         return Deny(refusal, "protected")
     if refusal := denied_reason(action, context):
@@ -93,8 +93,11 @@ def decide(action: Action, context: Context, confirm: Confirm) -> Decision:
     return _permitted(action, context, confirm)
 
 
-def _read(action: Action) -> Action:
-    """Return a command with its reading. If its caller has not read it, its files have not been looked up."""
+def _completed(action: Action) -> Action:
+    """Return a command with its reading, and without the devices that are its own; any other action as it is.
+
+    If its caller has not read it, its files have not been looked up.
+    """
     if action.kind != "command":
         return action
     reading = action.shell
@@ -104,7 +107,11 @@ def _read(action: Action) -> Action:
             reading = replace(reading, unreadable="it names files, and nobody looked where they are")
     if not action.confined:
         reading = replace(reading, unreadable=reading.unreadable or reading.behind_links)
-    return replace(action, shell=reading)
+    paths, writes = (
+        tuple(path for path in paths if path.lexical not in COMMAND_DEVICES)
+        for paths in (action.paths, action.writes)
+    )
+    return replace(action, shell=reading, paths=paths, writes=writes)
 
 
 def once_key(action: Action) -> str:
@@ -277,11 +284,6 @@ CREDENTIALS = (
     "/proc/*/task/*/fd/**",
 )
 
-COMMAND_DEVICES = frozenset(
-    {"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/stdin", "/dev/stdout", "/dev/stderr"}
-)
-"""What any command may redirect from and to: it is the command's own, or nothing is kept there."""
-
 
 # Where an agent may act: the steps of the decision that look at paths and commands.
 #
@@ -296,7 +298,7 @@ _SHOWN_PATTERNS = 5
 
 def protected_reason(action: Action, context: Context) -> str | None:
     """Return why an action is always denied, whatever a preset or a person says; None when it is not."""
-    for path in _touched(action):
+    for path in (*action.paths, *action.writes):
         if _either(CREDENTIALS, path):
             return (
                 f"{action.tool} may not touch {path}: credentials may be there, which no tool reads or writes. "
@@ -318,7 +320,7 @@ def protected_reason(action: Action, context: Context) -> str | None:
 
 def denied_reason(action: Action, context: Context) -> str | None:
     """Return which ``deny`` of the agent or of a session above it forbids this, or None."""
-    for path in _touched(action):
+    for path in (*action.paths, *action.writes):
         if pattern := _either(context.preset.paths.deny, path):
             return (
                 f"{action.tool} may not touch {path}: `paths.deny` has {pattern}. "
@@ -375,9 +377,8 @@ def _outside_commands(action: Action, context: Context) -> str | None:
     if why := shell.refusal(action.shell, context.preset.shell.allow):
         return f"{action.tool} may not run this: {why}. Use another tool for it, or another command. {EXPAND}"
     paths = context.preset.paths
-    reads = tuple(path for path in action.paths if path.lexical not in COMMAND_DEVICES)
-    return _outside(action, "read", reads, paths.read, context.readable) or _outside(
-        action, "write", tuple(_written(action)), paths.write
+    return _outside(action, "read", action.paths, paths.read, context.readable) or _outside(
+        action, "write", action.writes, paths.write
     )
 
 
@@ -400,17 +401,8 @@ def _outside(
     return None
 
 
-def _touched(action: Action) -> Iterable[ResolvedPath]:
-    """Yield every path of an action; of a command not the devices that are its own."""
-    if action.kind != "command":
-        return (*action.paths, *action.writes)
-    return (path for path in (*action.paths, *action.writes) if path.lexical not in COMMAND_DEVICES)
-
-
-def _written(action: Action) -> Iterable[ResolvedPath]:
-    if action.kind == "command":
-        return (path for path in action.writes if path.lexical not in COMMAND_DEVICES)
-    return action.writes if action.kind == "read" else (*action.paths, *action.writes)
+def _written(action: Action) -> tuple[ResolvedPath, ...]:
+    return action.writes if action.kind in ("read", "command") else (*action.paths, *action.writes)
 
 
 def _either(patterns: tuple[str, ...], path: ResolvedPath) -> str | None:

@@ -33,7 +33,17 @@ if TYPE_CHECKING:
 else:
     __getattr__ = door(__name__, allowed_by_name="admission", denied="admission", refusal="admission", read="grammar")
 
-__all__ = ["ANY", "Effect", "ShellReading", "SimpleCommand", "allowed_by_name", "denied", "read", "refusal"]
+__all__ = [
+    "ANY",
+    "COMMAND_DEVICES",
+    "Effect",
+    "ShellReading",
+    "SimpleCommand",
+    "allowed_by_name",
+    "denied",
+    "read",
+    "refusal",
+]
 
 
 # The values that the reader of shell commands returns: words, commands, redirects, effects.
@@ -219,7 +229,8 @@ def following(words: tuple[Word, ...], at: int) -> Word | None:
 # What is found out about one command while its words are read.
 
 _SHELLS = ("sh", "bash")  # who may run these may run anything
-_NOWHERE = names("/dev/null /dev/stdin /dev/stdout /dev/stderr /dev/zero /dev/full /dev/random /dev/urandom")
+COMMAND_DEVICES = names("/dev/null /dev/stdin /dev/stdout /dev/stderr /dev/zero /dev/full /dev/random /dev/urandom")
+"""What any command may redirect from and to: it is the command's own, or nothing is kept there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,7 +279,7 @@ class Effects:
 
     def write(self, word: Word | None, *, links: bool = True) -> None:
         """Note that it writes or removes this file; with ``links`` also where a link of that name leads."""
-        if word is None or word.path in _NOWHERE:
+        if word is None or word.path in COMMAND_DEVICES:
             return
         if not word.varies:
             self.writes += [*_passed(word.path), word.path]
@@ -296,7 +307,7 @@ class Effects:
 
 
 def _file_or_inside(word: Word | None) -> list[str]:
-    if word is None or word.path == "-" or word.path in _NOWHERE:
+    if word is None or word.path == "-" or word.path in COMMAND_DEVICES:
         return []
     inside = word.path.rpartition("/")[2] in ("", ".", "..")  # a directory: what is read is in it
     return [f"{word.path.rstrip('/')}/*" if inside else word.path]
