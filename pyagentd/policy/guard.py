@@ -579,6 +579,8 @@ Right = Literal["read", "write", "command", "pattern"]
 
 ROAM_KEYS = ("subdirectory", "tags", "node_ids")
 
+_FIELDS = {"paths": "paths", "shell_commands": "shell", "org_roam_patterns": "roam"}  # of a preset, by section
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Widening:
@@ -604,22 +606,11 @@ class Widening:
 
     def preset(self, preset: Preset) -> Preset:
         """Return ``preset`` with the additions."""
-        paths, shell, roam = preset.paths, preset.shell, preset.roam
         for (section, key), values in self.lists().items():
-            match section, key:
-                case "paths", "read":
-                    paths = replace(paths, read=_joined(paths.read, values))
-                case "paths", "write":
-                    paths = replace(paths, write=_joined(paths.write, values))
-                case "shell_commands", _:
-                    shell = replace(shell, allow=_joined(shell.allow, values))
-                case _, "subdirectory":
-                    roam = replace(roam, subdirectory=_joined(roam.subdirectory, values))
-                case _, "tags":
-                    roam = replace(roam, tags=_joined(roam.tags, values))
-                case _, "node_ids":
-                    roam = replace(roam, node_ids=_joined(roam.node_ids, values))
-        return replace(preset, paths=paths, shell=shell, roam=roam)
+            field = _FIELDS[section]
+            table = getattr(preset, field)
+            preset = replace(preset, **{field: replace(table, **{key: _joined(getattr(table, key), values)})})
+        return preset
 
     def widen(self, context: Context, action: Action) -> Context | None:
         """Return ``context`` with the additions, as far as they concern ``action``; None when they do not.
