@@ -1,4 +1,4 @@
-"""Actions as policy sees them: the action string, its paths, names of tools, and glob patterns for paths."""
+"""Actions as policy sees them: patterns of paths, names of tools, rules about notes, and the action itself."""
 
 import os
 import re
@@ -27,10 +27,8 @@ from pyagentd.reader import FullText, Rule
 # There is no negation and no brace expansion; case counts, except where something is forbidden.
 # A pattern that ends in ``/`` means everything below.
 
-
-# FORCEUNIX and CASE: the same answer on every system. Without REALPATH the library never looks at the disk.
+# FORCEUNIX and CASE: the same answer on every system. Without REALPATH wcmatch never looks at the disk.
 _FLAGS = glob.GLOBSTAR | glob.DOTGLOB | glob.FORCEUNIX | glob.CASE
-
 
 # HFS+ leaves these out of names: with one of them in it, ``.git`` is still ``.git``.
 _IGNORED = dict.fromkeys([*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0xFEFF])
@@ -65,19 +63,19 @@ def first_match_folded(patterns: tuple[str, ...], path: str) -> str | None:
 
 def under(directory: str) -> str:
     """Return the pattern of everything below ``directory``, whatever characters are in its name."""
-    return _literal(directory.rstrip("/")) + "/**"
+    return exactly(directory.rstrip("/")) + "/**"
 
 
 def exactly(path: str) -> str:
-    """Return the pattern of ``path`` alone, whatever characters are in its name."""
-    return _literal(path)
+    """Return the pattern of ``path`` alone, whatever characters are in its name; people read it."""
+    return _SPECIAL.sub(r"\\\g<0>", path)
 
 
 def normalise(pattern: str) -> str:
     """Return ``pattern`` with ``~`` for the user's home and a ``/`` at its end written out."""
     if pattern.startswith("~/"):
         home = os.path.expanduser("~")  # noqa: PTH111 - as text; no Path is made here
-        pattern = _literal(home.rstrip("/")) + pattern[1:]
+        pattern = exactly(home.rstrip("/")) + pattern[1:]
     return pattern + "**" if pattern.endswith("/") else pattern
 
 
@@ -113,11 +111,6 @@ def _prepared_folded(patterns: tuple[str, ...]) -> tuple[tuple[str, str, glob.Wc
     return tuple((pattern, *_prepared(_folded(normalise(pattern)))) for pattern in patterns)
 
 
-def _literal(path: str) -> str:
-    """Return a pattern that matches ``path`` alone, escaped only where necessary, since people read it."""
-    return _SPECIAL.sub(r"\\\g<0>", path)
-
-
 @lru_cache(maxsize=4096)
 def _prepared(pattern: str) -> tuple[str, glob.WcMatcher[str]]:
     """Return a text that occurs in every path ``pattern`` matches, and its matcher."""
@@ -125,16 +118,11 @@ def _prepared(pattern: str) -> tuple[str, glob.WcMatcher[str]]:
     return max(_WILD.split(plain), key=len), glob.compile(pattern, flags=_FLAGS)
 
 
-# What is about to happen, as values: an action, its paths, and every way of writing it down.
+# Names of tools.
 #
-# An action is written ``tool:<name>:<detail>``. Profiles and grants are regular expressions about that text, and
-# each may use any name of the tool and, inside the workspace, the path relative to its root.
-
-# One tool, one name of ours, and what others call it.
-#
-# A preset written for gptel, for Claude Code or for an older program names the same tools differently;
-# policy, log and wire only ever see our name. Profiles are written about *actions* (``tool:view:.*``): there one
-# name may stand for several of our tools, and one of our tools answers to every name it has anywhere.
+# A preset that was written for gptel, for Claude Code or for an older program has other names for the same tools;
+# policy, log and wire only ever see ours. A profile may use any of these names in an action (``tool:view:.*``), and
+# one name may stand for several of our tools there.
 
 META_TOOLS = frozenset(
     {
@@ -152,7 +140,7 @@ META_TOOLS = frozenset(
 )
 """Tools that touch no resource of their own: every profile has them, and they have no scope."""
 
-# Columns: the id that never changes; names in gptel; in hosts of named agents; in Claude Code and others.
+# Our name, which never changes; names in gptel, in hosts of named agents, in Claude Code and others.
 _OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "Read": ("read", "read_file", "read_file_in_scope", "view", "View", "ReadFile"),
     "Write": ("write", "write_file", "write_file_in_scope", "create_file", "WriteFile"),
@@ -175,8 +163,8 @@ _OTHER_NAMES: dict[str, tuple[str, ...]] = {
 
 _OURS = {other: ours for ours, others in _OTHER_NAMES.items() for other in others}
 
-# What has one action and we have several tools: finding a file and searching in files is viewing them, and
-# an agent is an agent whichever of two schemas it was asked for with.
+# One action for several of our tools: to find files and to search in them is to view them, and an agent is spawned by
+# either of two tools.
 _SHARED_ACTIONS: dict[str, tuple[str, ...]] = {
     "Glob": ("view",),
     "Grep": ("view",),
@@ -238,20 +226,21 @@ def _relative(value: object) -> str:
     return str(value)
 
 
+_Relative = Annotated[str, Rule(parse=_relative, words="a text")]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roam:
-    """The scope of a preset: paths and commands."""
+    """The notes that a preset permits."""
 
-    subdirectory: tuple[
-        Annotated[str, Rule(parse=_relative, words="a text")], ...
-    ] = ()  # globs of directories below the notes', such as ``gptel/**``
+    subdirectory: tuple[_Relative, ...] = ()  # globs of directories below the notes', such as ``gptel/**``
     tags: tuple[FullText, ...] = ()  # exact
     node_ids: tuple[FullText, ...] = ()  # exact, or ``*``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoamTarget:
-    """The target of a call."""
+    """The note that a call is about."""
 
     operation: Literal["create", "tag", "link"]
     subdirectory: str = ""  # relative to the notes' directory
@@ -293,6 +282,11 @@ def _tagged(target: RoamTarget, rules: Roam) -> bool:
 def _listed(allowed: tuple[str, ...]) -> str:
     return ", ".join(allowed) or "which is empty"
 
+
+# The action: what is about to happen, and every way of writing it down.
+#
+# It is written ``tool:<name>:<detail>``. Profiles and grants are regular expressions about that text. They may use
+# any name of the tool and, inside the workspace, the path relative to its root.
 
 Kind = Literal["read", "write", "command", "pattern", "net", "mcp", "self", "meta"]
 
