@@ -29,8 +29,6 @@ from pyagentd.reader import INSIDE, FromOne, FullText, Path, Rule, Source, Text,
 #       docs: {tools: ["search*"]}    # of that one only these tools
 #       own: {command: [npx, some-server]}
 
-_ALL, _NONE = "all", "none"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedServers:
@@ -67,11 +65,9 @@ def read_wanted(value: object, source: Source, path: Path = ()) -> WantedServers
     match value:
         case str():
             names = re.findall(r"[^\s,]+", value)
-            return (
-                WantedServers(all=True)
-                if _ALL in names
-                else WantedServers(names=tuple(name for name in names if name != _NONE))
-            )
+            if "all" in names:
+                return WantedServers(all=True)
+            return WantedServers(names=tuple(name for name in names if name != "none"))
         case bool():
             return WantedServers(all=value)
         case list():
@@ -174,7 +170,7 @@ Thinking = Literal["", "off", "low", "medium", "high"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paths:
-    """Where tools may act: absolute glob patterns, see ``patterns``."""
+    """Where tools may act: absolute glob patterns, see ``action``."""
 
     read: tuple[_Pattern, ...] = ()
     write: tuple[_Pattern, ...] = ()
@@ -223,18 +219,20 @@ class Preset:
     caller: Caller = "user"  # "agent": a model that was spawned is told so
     profile: _Profile | None = None  # one written out, the name of one, or none
     roam: Annotated[Roam, Rule(keys=("org_roam_patterns",))] = field(default_factory=Roam)
-    read_only: bool = False  # it and its agents change nothing, whatever else is allowed: see ``readonly``
+    read_only: bool = False  # it and its agents change nothing, whatever else is allowed: see ``profiles``
     max_turns: FromOne | None = None  # requests to the model in one run; None: no limit
     max_calls: FromOne | None = None  # of tools in one run; None: what holds for all, see ``run.MAX_CALLS``
     time_budget_s: _Duration | None = None  # of one run
     token_budget: FromOne | None = None  # of one run
     signature: Text = ""  # it runs as a mission under this contract; "" chats
     prompt: Text = ""  # of a mission: what it is told, with `{{field}}` for its inputs; "": the message it is sent
-    mcp: WantedServers | None = field(
-        default=None, metadata=INSIDE
-    )  # servers of tools; None: all of a session, none of an agent
+    # Servers of tools; None: all of a session, none of an agent.
+    mcp: WantedServers | None = field(default=None, metadata=INSIDE)
     parallel: FromOne | None = None  # of a mission: calls of tools of one program that run at a time; None: 10
     isolation: Isolation = "none"  # of a mission: "process" runs its programs in a process of their own
+
+
+_OF_MISSIONS = ("prompt", "isolation", "parallel")  # in any other preset these keys are another program's
 
 
 def parse_preset(
@@ -253,16 +251,15 @@ def parse_preset(
         body: What follows the front matter.
         file: The file, for errors.
         profiles: The user's own by name: a profile that is named is looked up here and among the built-in ones.
-            None leaves the name as it is, for who only wants to know that the file can be read.
+            With None it stays a name; that is for callers that only check whether the file can be read.
 
     Raises:
         PresetError: A value is missing or of the wrong kind; names file, line and key.
     """
     source = Source.of_front_matter(front, file, PresetError)
-    of_mission = (
-        () if str(front.get("signature") or "").strip() else ("prompt", "isolation", "parallel")
-    )  # others' keys elsewhere
-    made = read({key: value for key, value in front.items() if key not in of_mission}, Preset, source)
+    is_mission = bool(str(front.get("signature") or "").strip())
+    ours = {key: value for key, value in front.items() if is_mission or key not in _OF_MISSIONS}
+    made = read(ours, Preset, source)
     if (key := find_key(front, "read-only")) and name == PLAN and not made.read_only:
         hint = "It should be true: an agent of this name only looks; give one that works another name"
         raise source.wrong((key,), f"`{key}` is false", hint)

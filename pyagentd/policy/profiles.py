@@ -19,7 +19,7 @@ from pyagentd.reader import INSIDE, Rule
 
 log = logging.getLogger(__name__)
 
-_LONGEST_S = 0.05  # for one text: an expression that takes longer has not matched
+_TIMEOUT_S = 0.05  # for one text: an expression that takes longer has not matched
 _REPEATED_GROUP = re.compile(r"\)[*+{]")
 _NO_COUNT = re.compile(r"(?<!\\)((?:\\\\)*)\{(?!\d+(?:,\d*)?\}|,\d*\})")
 
@@ -80,13 +80,13 @@ def _is_quick(pattern: str) -> bool:
 @lru_cache(maxsize=256)
 def _timed(pattern: re.Pattern[str], text: str) -> bool | None:
     """Return whether ``pattern`` matches all of ``text``; None when that takes too long to find out."""
-    import regex  # it takes a while, and most sessions need it never
+    import regex  # it is slow to load, and most sessions never need it
 
-    # What only ``regex`` gives a meaning stays literal: {e<=1}, [[:alpha:]].
+    # What has a meaning for ``regex`` alone stays literal: {e<=1}, [[:alpha:]].
     same = _NO_COUNT.sub(r"\1\\{", pattern.pattern).replace("[[:", r"[\[:")
     flags = (regex.DOTALL if pattern.flags & re.DOTALL else 0) | regex.VERSION0
     try:
-        return regex.fullmatch(same, text, flags, timeout=_LONGEST_S) is not None
+        return regex.fullmatch(same, text, flags, timeout=_TIMEOUT_S) is not None
     except TimeoutError:
         log.warning("the expression %r takes too long for an action of %d characters", pattern.pattern, len(text))
     except regex.error as error:
@@ -208,11 +208,10 @@ BUILTIN = {
 # Which tools a model is told about: not those that its profile denies for every detail.
 #
 # Hiding a tool spares the model a refusal; the decision itself is made anew for every call. So a tool is hidden only
-# when it is certain that nothing it could do would pass: an expression is asked whether the beginning that all
-# actions of the tool share can be continued to a match.
+# when certainly none of its actions would pass: no expression matches any text that begins as all of them do.
 
-# What looks at the end of the text, where the partial matcher takes the end of what is known for the end of all, and
-# what ``regex`` reads differently from ``re``: such an expression may match anything.
+# An expression with one of these is taken to match anything. The first ones look at the end of the text, and the
+# partial matcher takes the end of the beginning for it; ``regex`` reads the others differently from ``re``.
 _UNSURE = re.compile(r"\\[bBZzGKmMXRLpPN]|\$(?!\Z)|\[\[|\{(?![\d,])|\(\?\(|--|&&|\|\||~~")
 
 
@@ -229,7 +228,7 @@ def _may_match(pattern: str, prefix: str) -> bool:
     """Return False only when no text that begins with ``prefix`` is matched by ``pattern``."""
     if _UNSURE.search(pattern):
         return True
-    import regex  # it takes a while, and most sessions have no profile
+    import regex  # it is slow to load, and most sessions have no profile
 
     try:
         return regex.fullmatch(pattern, prefix, regex.DOTALL | regex.VERSION0, partial=True, timeout=1.0) is not None
@@ -237,21 +236,20 @@ def _may_match(pattern: str, prefix: str) -> bool:
         return True
 
 
-# Agents that only look: what a preset with ``read-only: true`` may do, and all its agents with it; pure.
+# Agents that only look: what a preset with ``read-only: true`` permits to its agent, and to all agents below it.
 #
-# This is what makes plan mode a fact and no promise (mode-plan I4): the decision asks here before it looks at scope,
-# profile, grant or answer, so nothing that anybody allowed, allows or will allow lets such an agent change anything.
-# It names what may happen and not what may not: a tool that nobody thought of is refused, wherever it comes from and
-# whatever it says of itself.
+# The decision asks here before it looks at scope, profiles, grants and answers, so nothing that anybody allowed lets
+# such an agent change anything. This is a list of what may happen: a tool that nobody thought of is refused, wherever
+# it comes from and whatever it says of itself.
 #
-# Commands are refused whole. Whether one only looks depends on what its options, its configuration and the programs
-# that it calls do, and who plans can read and search without any.
+# Every command is refused. Whether one only looks depends on its options, its configuration and the programs that it
+# calls, and an agent that plans can read and search without any.
 
 _EXPANSION = "request_scope_expansion"
 
 READ_ONLY_TOOLS: dict[str, frozenset[Kind]] = {
     **dict.fromkeys(("Read", "Glob", "Grep"), frozenset[Kind]({"read"})),
-    # What these tell goes to the user or to the model, and an agent may do what its parent may.
+    # What these write goes to the user or to the model, and an agent that they spawn is read-only too.
     **dict.fromkeys(
         ("question", "TodoWrite", "skill", "tool_search", "PersistentAgent", "task", "mission", _EXPANSION),
         frozenset[Kind]({"meta", "read"}),
@@ -277,7 +275,7 @@ def read_only_refusal(action: Action, *, own: bool, above: bool) -> str | None:
         own: Its own preset is read-only.
         above: That of a session above it is, or was when it was spawned.
     """
-    if not (own or above) or _is_read_only(action):
+    if not (own or above) or _only_looks(action):
         return None
     if own:
         return (
@@ -291,8 +289,9 @@ def read_only_refusal(action: Action, *, own: bool, above: bool) -> str | None:
     )
 
 
-def _is_read_only(action: Action) -> bool:
+def _only_looks(action: Action) -> bool:
     tool = canonical_tool(action.tool)
     if action.kind not in READ_ONLY_TOOLS.get(tool, ()) or action.writes or action.command is not None:
         return False
-    return tool != _EXPANSION or is_read_only(action.detail.split(" ", 1)[0])  # nobody is asked for nothing
+    # To ask for more scope is no use for a tool that is refused in any case.
+    return tool != _EXPANSION or is_read_only(action.detail.split(" ", 1)[0])
