@@ -11,12 +11,12 @@
 3. Files that are known to be read or written (redirects, options, operands of programs that write) are ``reads`` and
    ``writes``; the guard holds them against ``paths``, also when everything else is allowed.
 4. A program that is not known is whatever its name was allowed for.
-5. Where nothing confines a command, ``*`` stands for ``understood`` alone, and what such a program is given to look
-   at counts as read. A path that lies behind a link the line itself may make is no certain one.
+5. Where nothing confines a command, ``*`` admits only the programs of ``admission.UNDERSTOOD``, and what such a
+   program is given to look at counts as read. A line that may make links and names other paths cannot be read.
 6. What cannot be read for certain is admitted by nobody but a human who sees the whole text.
 
-Programs are a table (``programs``); ``git``, ``find``, ``sed``, ``awk`` and ``tar`` are read by code of their own.
-Nothing here looks at the disk, and the grammar is bash's with a clean environment, no aliases and no ``extglob``.
+``grammar`` takes the line apart, ``programs`` knows what each program does, ``admission`` decides. Nothing here looks
+at the disk, and the grammar is bash's with a clean environment, no aliases and no ``extglob``.
 """
 
 import posixpath
@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 
-# The values that the reader of shell commands returns: words, commands, redirects, effects.
+# What the reader of shell commands returns.
 
 ANY = "*"
 """In ``shell_commands``: every program."""
@@ -71,6 +71,11 @@ class Word:
     def path(self) -> str:
         """As a path: ``~/x`` is the home directory's, a literal ``~`` is spelled ``./~``."""
         return f"./{self.text}" if self.text.startswith("~") and not self.home else self.text
+
+    @property
+    def directory(self) -> "Word":
+        """The directory in which the file of this name is."""
+        return Word(text=posixpath.dirname(self.text) or ".", home=self.home and "/" in self.text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,9 +116,9 @@ class ShellReading:
     writes: tuple[str, ...] = ()
     unreadable: str | None = None  # why the rest cannot be told, the end of a sentence
     # What counts only where nothing confines the command:
-    looks: tuple[str, ...] = ()  # paths that programs of ``understood`` are given to look at
+    looks: tuple[str, ...] = ()  # paths that programs of ``admission.UNDERSTOOD`` are given to look at
     repositories: tuple[str, ...] = ()  # directories in which git looks for its repository
-    unlisted: str | None = None  # why not every program and argument is one of ``understood``; the end of a sentence
+    unlisted: str | None = None  # why not all of it is in ``admission.UNDERSTOOD``; the end of a sentence
     behind_links: str | None = None  # why a path may lead elsewhere by then; the end of a sentence
 
 
@@ -226,7 +231,7 @@ def following(words: tuple[Word, ...], at: int) -> Word | None:
     return words[at + 1] if at + 1 < len(words) else None
 
 
-# What is found out about one command while its words are read.
+# What is found out about one command while its words are read. ``programs`` notes it here.
 
 _SHELLS = ("sh", "bash")  # who may run these may run anything
 COMMAND_DEVICES = names("/dev/null /dev/stdin /dev/stdout /dev/stderr /dev/zero /dev/full /dev/random /dev/urandom")
@@ -242,8 +247,8 @@ class Inner:
 
 
 @dataclass(slots=True, kw_only=True)
-class Effects:
-    """The effects, paths and inner commands of one command."""
+class Findings:
+    """What is found out about one command: its effects, paths and inner commands."""
 
     words: tuple[Word, ...]
     effects: dict[Effect, None] = field(default_factory=dict)  # in order, each once
@@ -293,7 +298,7 @@ class Effects:
     def write_beside(self, word: Word) -> None:
         """Note that it writes files in the same directory, under names made from this one."""
         if not word.varies:
-            self.write_into(Word(text=posixpath.dirname(word.text) or ".", home=word.home and "/" in word.text))
+            self.write_into(word.directory)
 
     def write_into(self, directory: Word, name: str = "*") -> None:
         """Note that it writes a file in this directory."""
@@ -323,22 +328,22 @@ def _passed(path: str) -> list[str]:
     ]
 
 
-def literal(words: tuple[Word, ...], roles: Mapping[str, Role]) -> None:
+def refuse_late_options(words: tuple[Word, ...], roles: Mapping[str, Role]) -> None:
     """Refuse a word that could turn into an option when the command runs.
 
     Args:
         words: The command.
-        roles: What is known of the program's options; where that is nothing, ``--`` after one may be its argument.
+        roles: What is known of the program's options. Without any, ``--`` after an option may be its argument.
     """
-    flag = True
+    takes_nothing = True  # the word before is no option that takes this one as its argument
     for word in words[1:]:
-        if word.text == "--" and flag and not word.varies:
+        if word.text == "--" and takes_nothing and not word.varies:
             return
         if word.leads:
             raise Unreadable(
                 f"what `{word.text}` becomes could be an option of `{words[0].text}`; quote it or begin it with ./"
             )
-        flag = not word.text.startswith("-") or (
+        takes_nothing = not word.text.startswith("-") or (
             bool(roles) and all(_is_flag(each, roles) for each in _options(word))
         )
 

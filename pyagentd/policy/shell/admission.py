@@ -9,7 +9,7 @@ from pyagentd.policy.shell import (
     ANY,
     Argument,
     Effect,
-    Effects,
+    Findings,
     ShellReading,
     SimpleCommand,
     Word,
@@ -141,7 +141,7 @@ def misunderstood_wrapper(name: str) -> str | None:
     return None if name in UNDERSTOOD_WRAPPERS else _unknown(name)
 
 
-def misunderstood(found: Effects) -> str | None:
+def misunderstood(found: Findings) -> str | None:
     """Return the part of an examined command that is not understood, to end a sentence; None when all of it is.
 
     Notes in ``found`` what the command is given to look at.
@@ -175,7 +175,7 @@ def _unknown(name: str) -> str:
     return f"`{name}` is not one of the programs that are known well enough"
 
 
-def _arguments(name: str, known: Options, words: tuple[Word, ...], found: Effects) -> str | None:
+def _arguments(name: str, known: Options, words: tuple[Word, ...], found: Findings) -> str | None:
     items = list(arguments(words, roles_of(known)))
     operands = [item.value for item in items if item.role == "operand" and item.value is not None]
     if known.operands in ("pattern", "script") and not any(_is_script(item) for item in items):
@@ -202,7 +202,7 @@ def _is_script(item: Argument) -> bool:
     return item.name in ("-e", "--regexp", "--expression")
 
 
-def _find(words: tuple[Word, ...], found: Effects) -> str | None:
+def _find(words: tuple[Word, ...], found: Findings) -> str | None:
     at, starts = 1, 0
     while at < len(words) and not words[at].text.startswith("-") and words[at].text not in _FIND_FLAGS:
         found.look(words[at])
@@ -216,7 +216,7 @@ def _find(words: tuple[Word, ...], found: Effects) -> str | None:
     return None
 
 
-def _git(words: tuple[Word, ...], found: Effects) -> str | None:
+def _git(words: tuple[Word, ...], found: Findings) -> str | None:
     if len(words) < 2 or words[1].text not in _GIT_LOOKS:
         return f"`git {' '.join(word.text for word in words[1:2])}` is not known well enough"
     if found.where is not None and not found.where.text:
@@ -301,11 +301,11 @@ def _in_words(text: str, reading: ShellReading) -> bool:
 def _same_options(wanted: list[str], words: tuple[str, ...]) -> bool:
     """Return whether ``words`` begin with the wanted program and subcommand and have at least the wanted options."""
     options = [word for word in wanted if word.startswith("-") and word != "--"]
-    names = [word for word in wanted if word not in options]
-    if not options or not names:
+    program = [word for word in wanted if word not in options]
+    if not options or not program:
         return False
-    began = [words[0].rpartition("/")[2], *words[1 : len(names)]]
-    return began == names and _letters(options) <= _letters(words[1:])
+    began = [words[0].rpartition("/")[2], *words[1 : len(program)]]
+    return began == program and _letters(options) <= _letters(words[1:])
 
 
 # Long names of the options that people forbid.

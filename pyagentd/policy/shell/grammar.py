@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pyagentd.policy.shell import (
     Effect,
-    Effects,
+    Findings,
     ShellReading,
     SimpleCommand,
     Unreadable,
@@ -457,7 +457,7 @@ class _Reader:
         """Add one simple command; return where it moves the shell."""
         writes = len(self.writes)
         for redirect in part.redirects:
-            target = Effects(words=(redirect.target,))
+            target = Findings(words=(redirect.target,))
             if "<" in redirect.operator:
                 target.read(redirect.target)
             if ">" in redirect.operator:
@@ -502,7 +502,7 @@ class _Reader:
     def _program(
         self, words: tuple[Word, ...], text: str, said: tuple[str, ...], places: Places, depth: int, writes: int
     ) -> None:
-        found = Effects(words=words, fed=self._fed)
+        found = Findings(words=words, fed=self._fed)
         programs.examine(found)
         words = found.words
         unlisted = misunderstood(found)  # for every one: it also says what that looks at
@@ -534,7 +534,7 @@ class _Reader:
         plain = tuple(word.text for word in words)
         self.commands.append(SimpleCommand(words=plain, text=text, said=said, effects=effects, writes=writes))
 
-    def _paths(self, found: Effects, places: Places) -> None:
+    def _paths(self, found: Findings, places: Places) -> None:
         self.reads += [_join(place, path) for path in found.reads for place in places]
         self.writes += [_join(place, path) for path in found.writes for place in places]
         self.looks += [_join(place, path) for path in found.looks for place in places]

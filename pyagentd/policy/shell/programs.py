@@ -1,19 +1,19 @@
-"""A table of programs: which of their options and operands read, write, run or delete.
+"""What programs do: a table of which of their options and operands read, write, run or delete.
 
-To extend it, add a line to a table. Names of options are as the program's manual has them, separated by blanks; an
-option with an argument that does no harm is in ``takes``, so that its argument is not mistaken for something else. An
-option that is not named is harmless. Options that are named and do something need an allowance of their own (see
-``refusal``). ``git``, ``find``, ``sed``, ``awk`` and ``tar`` are read by code of their own, in the second half.
+To extend it, add a line to a table. Options are written as the program's manual has them, separated by blanks. An
+option that takes a harmless argument is in ``takes``, so that its argument is not mistaken for something else. An
+option that is not named is harmless; one that is named and does something needs an allowance of its own (see
+``refusal``). ``git``, ``find``, ``sed``, ``awk`` and ``tar`` are read by code of their own, in the second half, and
+``examine`` at the end finds what is known of a program.
 """
 
-import posixpath
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pyagentd.policy.shell import (
     Argument,
-    Effects,
+    Findings,
     Inner,
     Program,
     Role,
@@ -22,8 +22,8 @@ from pyagentd.policy.shell import (
     arguments,
     following,
     is_abbreviated,
-    literal,
     names,
+    refuse_late_options,
     roles_of,
 )
 
@@ -495,7 +495,7 @@ _KEEP_LINKS = "-a --archive -d -P --no-dereference -R -r --recursive -l --links"
 _NO_MODES = names("-R -v -c -f -h -H -L -P --from")
 
 
-def _apply(program: Program, found: Effects) -> None:
+def _apply(program: Program, found: Findings) -> None:
     """Note in ``found`` the effects of a command's words for ``program``."""
     items = list(arguments(found.words, roles_of(program)))
     for item in items:
@@ -506,7 +506,7 @@ def _apply(program: Program, found: Effects) -> None:
         _operands(program, items, found)
 
 
-def _option(item: Argument, program: Program, found: Effects) -> None:
+def _option(item: Argument, program: Program, found: Findings) -> None:
     match item.role:
         case "runs":
             found.runs(item.name, item.at)
@@ -532,7 +532,7 @@ def _option(item: Argument, program: Program, found: Effects) -> None:
             found.runs(item.value.text, item.at, program.what)
 
 
-def _operands(program: Program, items: list[Argument], found: Effects) -> None:
+def _operands(program: Program, items: list[Argument], found: Findings) -> None:
     operands = [item.value for item in items if item.role == "operand" and item.value is not None]
     into = next((item.value for item in items if item.role == "into"), None)
     found.links = program.links
@@ -564,13 +564,15 @@ def _operands(program: Program, items: list[Argument], found: Effects) -> None:
             found.write_beside(word)
 
 
-def _late_options(items: list[Argument], found: Effects) -> list[Word]:
+def _late_options(items: list[Argument], found: Findings) -> list[Word]:
     """Return options that follow an operand: some of these programs take them for files."""
     first = min((item.at for item in items if item.role == "operand"), default=len(found.words))
     return [word for word in found.words[first + 1 :] if word.text.startswith("-")]
 
 
-def _copied(program: Program, items: list[Argument], operands: list[Word], into: Word | None, found: Effects) -> None:
+def _copied(
+    program: Program, items: list[Argument], operands: list[Word], into: Word | None, found: Findings
+) -> None:
     *sources, target = [*operands, into] if into is not None else operands or [_HERE]
     found.links = (
         program.operands in ("moved", "linked")
@@ -586,8 +588,7 @@ def _copied(program: Program, items: list[Argument], operands: list[Word], into:
             # What is written to the new name of a link is written to what it links to, wherever that is.
             found.write(source, links=program.operands != "moved")
             if program.operands == "linked" and not source.text.startswith("/"):
-                beside = Word(text=posixpath.dirname(target.text) or ".", home=target.home and "/" in target.text)
-                found.write_into(beside, source.text)
+                found.write_into(target.directory, source.text)
         elif not source.varies:
             found.read(source)
     if not _is_remote(target):
@@ -597,7 +598,7 @@ def _copied(program: Program, items: list[Argument], operands: list[Word], into:
         _arrive(sources or [_HERE], target, found, backups=backups)
 
 
-def _arrive(sources: list[Word], target: Word, found: Effects, *, backups: bool) -> None:
+def _arrive(sources: list[Word], target: Word, found: Findings, *, backups: bool) -> None:
     """Note the files written into ``target``, a directory."""
     if backups:
         found.write_into(target)
@@ -651,7 +652,7 @@ _PRINTS = names("-O --to-stdout")
 _EXTRACTS = names("-x --extract --get")
 
 
-def _read_tar(found: Effects) -> None:
+def _read_tar(found: Findings) -> None:
     """Note the programs that ``tar`` runs, and the archive or directory it writes."""
     archives: list[Word] = []
     places: list[Word] = []
@@ -682,7 +683,7 @@ def _read_tar(found: Effects) -> None:
         found.write_into(places[0] if places else Word(text="."))
 
 
-def _archive(archive: Word, modes: set[str], found: Effects) -> None:
+def _archive(archive: Word, modes: set[str], found: Findings) -> None:
     if ":" in archive.text:
         found.runs("-f HOST:FILE", what="runs a remote shell")
     if archive.text == "-":
@@ -716,7 +717,7 @@ def _with_dashes(words: tuple[Word, ...]) -> tuple[Word, ...]:
     return (*spelled, *rest)
 
 
-def _read_dd(found: Effects) -> None:
+def _read_dd(found: Findings) -> None:
     """Add the files of a ``dd``."""
     for word in found.words[1:]:
         key, _, path = word.text.partition("=")
@@ -742,7 +743,7 @@ _XARGS = Program(
 _XARGS_FLAGS = names("-0 --null -r --no-run-if-empty -t --verbose -x --exit -o --open-tty -p --interactive")
 
 
-def _read_find(found: Effects) -> None:
+def _read_find(found: Findings) -> None:
     """Note the effects of ``find``: commands, writes, deletions."""
     words = found.words
     starts = _starts(words)
@@ -780,7 +781,7 @@ def _starts(words: tuple[Word, ...]) -> list[Word]:
     return [] if any(start.varies for start in starts) else starts or [Word(text=".")]
 
 
-def _inner(found: Effects, at: int, starts: list[Word]) -> int:
+def _inner(found: Findings, at: int, starts: list[Word]) -> int:
     """Add the command after ``-exec``; return the index of its last word."""
     option, words = found.words[at].text, found.words
     end = at + 1
@@ -812,7 +813,7 @@ def _put_in(word: Word, mark: str, within: tuple[str, ...], *, leads: bool) -> W
     )
 
 
-def _read_xargs(found: Effects) -> None:
+def _read_xargs(found: Findings) -> None:
     """Note the command of ``xargs``, whose further words are unknown."""
     items, start = _leading_options(found.words, roles_of(_XARGS), _XARGS_FLAGS)
     mark = ""  # what stands for a word that xargs reads; "": words are appended
@@ -891,7 +892,7 @@ _DELETES = {"clean": "deletes files that are not in the repository", "rm": "dele
 _HELPER = re.compile(r"[A-Za-z0-9][\w.+-]*::")
 
 
-def _read_git(found: Effects) -> None:
+def _read_git(found: Findings) -> None:
     """Note the effects of ``git``; take the harmless options before the subcommand out of its words.
 
     What a repository's own settings and hooks run is their owner's: no tool writes those.
@@ -919,7 +920,7 @@ def _read_git(found: Effects) -> None:
         found.write_into(Word(text="."))
 
 
-def _subcommand(found: Effects) -> tuple[tuple[Word, ...], int]:
+def _subcommand(found: Findings) -> tuple[tuple[Word, ...], int]:
     """Return the words without the options before the subcommand that change nothing, and where the subcommand is.
 
     Adds what those do that change something, and notes the directory.
@@ -941,7 +942,7 @@ def _subcommand(found: Effects) -> tuple[tuple[Word, ...], int]:
     return (*kept, *words[at:]), subcommand
 
 
-def _options(found: Effects, name: str, words: tuple[Word, ...], subcommand: int) -> None:
+def _options(found: Findings, name: str, words: tuple[Word, ...], subcommand: int) -> None:
     operands = 0
     for item in arguments(words[subcommand:], {**roles_of(_OPTIONS), **roles_of(_OWN.get(name, Program()))}):
         at, value = item.at + subcommand, item.value
@@ -978,7 +979,7 @@ _SED = Program(takes="-l --line-length", script="-e --expression", maybe="-i --i
 _AWK = Program(takes="-F -v")
 
 
-def _read_sed(found: Effects) -> None:
+def _read_sed(found: Findings) -> None:
     """Note the effects of a ``sed`` script, and the files edited in place."""
     items = list(arguments(found.words, roles_of(_SED)))
     scripts = [item.value for item in items if item.role == "script" and item.value is not None]
@@ -1001,27 +1002,27 @@ def _read_sed(found: Effects) -> None:
             if suffixes:
                 found.write_beside(word)
     for script in scripts:
-        _literal(script, found)
+        _refuse_pattern(script, found)
         if not is_harmless_sed(script.text):
             found.runs("e", what="runs programs or writes files, unless its script is one of the plain kind")
 
 
-def _read_awk(found: Effects) -> None:
+def _read_awk(found: Findings) -> None:
     """Note the effects of an ``awk`` program."""
     items = list(arguments(found.words, roles_of(_AWK)))
     for item in items:
         if item.role == "unknown":
             found.runs(item.name, item.at, "runs a program that cannot be read here")
         if item.role == "takes" and item.value is not None:
-            _literal(item.value, found)
+            _refuse_pattern(item.value, found)
     program = next((item.value for item in items if item.role == "operand"), None)
     if program is not None:
-        _literal(program, found)
+        _refuse_pattern(program, found)
         if not is_harmless_awk(program.text):
             found.runs("system", what="runs programs or writes files, which its program seems to do")
 
 
-def _literal(word: Word, found: Effects) -> None:
+def _refuse_pattern(word: Word, found: Findings) -> None:
     if word.varies:
         raise Unreadable(f"what `{found.program}` does is in the pattern `{word.text}`; quote it")
 
@@ -1080,7 +1081,7 @@ def is_harmless_awk(program: str) -> bool:
 
 # A command whose wrappers are gone, by the name of its program.
 
-_READERS: dict[str, Callable[[Effects], None]] = {
+_READERS: dict[str, Callable[[Findings], None]] = {
     "awk": _read_awk,
     "dd": _read_dd,
     "find": _read_find,
@@ -1092,7 +1093,7 @@ _READERS: dict[str, Callable[[Effects], None]] = {
 _VERSION = re.compile(r"[-.\d]+$")
 
 
-def examine(found: Effects) -> None:
+def examine(found: Findings) -> None:
     """Note the effects of a command of which only the words are known yet.
 
     An unknown program is not examined: allowing it by name allows whatever it does.
@@ -1101,7 +1102,7 @@ def examine(found: Effects) -> None:
     if name in PLAIN:
         return
     program, reader = PROGRAMS.get(name), _READERS.get(name)
-    literal(found.words, roles_of(program) if program else {})
+    refuse_late_options(found.words, roles_of(program) if program else {})
     if reader:
         reader(found)
     elif program:
