@@ -470,7 +470,7 @@ def check(words: tuple[Word, ...]) -> None:
     if name in REFUSED:
         raise Unreadable(f"`{name}` runs text or changes what later words mean")
     looked_at = words[1:2] if name == "printf" else words[1:]
-    for option in _EVALUATES.get(name, ()):
+    for option in sorted(_EVALUATES.get(name, ())):
         if any(word.text.startswith(option) or word.leads for word in looked_at):
             raise Unreadable(f"`{name} {option}` evaluates what follows it")
 
