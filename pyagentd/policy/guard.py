@@ -377,9 +377,8 @@ def _outside_commands(action: Action, context: Context) -> str | None:
     if why := shell.refusal(action.shell, context.preset.shell.allow):
         return f"{action.tool} may not run this: {why}. Use another tool for it, or another command. {EXPAND}"
     paths = context.preset.paths
-    return _outside(action, "read", action.paths, paths.read, context.readable) or _outside(
-        action, "write", action.writes, paths.write
-    )
+    why = _outside(action, "read", action.paths, paths.read, also=context.readable)
+    return why or _outside(action, "write", action.writes, paths.write)
 
 
 def _named(action: Action, right: str) -> str | None:
