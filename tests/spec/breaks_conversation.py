@@ -12,8 +12,8 @@ BREAKS_OF_CONVERSATIONS = [
     _of(
         'How do I design a "plan mode"?',
         "pyagentd/policy/profiles.py",
-        "    if not (own or above) or _is_read_only(action):\n",
-        "    if not above or _is_read_only(action):\n",
+        "    if not (own or above) or _only_looks(action):\n",
+        "    if not above or _only_looks(action):\n",
     ),
     _of(
         'When a user clicks "approve and auto mode" on a plan, does that fire a trigger or a user message?',
