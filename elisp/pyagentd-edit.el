@@ -717,22 +717,22 @@ Their keys are :id, :text, :queued-at, :steer and :origin.")
 
 ;;;; Where the text is
 
-(defun pyagentd-answered-end ()
-  "Return the end of the last text that is not the user's."
+(defun pyagentd-answered-end (&optional before)
+  "Return the end of the last text that is not the user's, BEFORE a position."
   (save-restriction
     (widen)
-    (let ((pos (point-max)))
+    (let ((pos (or before (point-max))))
       (while (and (> pos (point-min)) (not (get-text-property (1- pos) 'gptel)))
         (setq pos (previous-single-property-change pos 'gptel nil (point-min))))
       pos)))
 
 (defun pyagentd-queued-start (end)
   "Return where the user's new text that ends at END begins.
-That is below the last answer and everything that is queued already."
+That is below the answer above it and everything that is queued already."
   (save-excursion
     (save-restriction
       (widen)
-      (goto-char (pyagentd-answered-end))
+      (goto-char (pyagentd-answered-end end))
       (when (and pyagentd-insert--marker (<= (point) pyagentd-insert--marker end))
         (goto-char pyagentd-insert--marker))
       (pcase-dolist (`(,_ . ,overlay) pyagentd-queued--overlays)

@@ -57,6 +57,28 @@
       (should (equal (buffer-string)
                      "### One\n\nHello, you\n\n### Two\n\nAgain")))))
 
+(ert-deftest pyagentd-queue-text-above-an-answer-is-marked-there ()
+  (queue-test--with-session "### One\n\n"
+    (pyagentd-insert-start (point-max))
+    (pyagentd-insert "Hello\n\n" 'response)
+    (pyagentd-insert "### " nil)
+    (pyagentd-insert "\n\nTwo" 'response)
+    (goto-char (point-min))
+    (search-forward "### " nil nil 2)
+    (insert "More")
+    (pyagentd-send)
+    (pyagentd-test-await (pyagentd-test-calls 'send))
+    (let ((id (caar pyagentd-queued--overlays)))
+      (queue-test--push 'queue
+                        `(:items ((:id ,id :text "More" :queued-at 1000
+                                       :origin "document"))))
+      (pyagentd-test-await pyagentd-queued-items)
+      (pyagentd-test-await (pyagentd-queued-overlay id))
+      (let ((overlay (pyagentd-queued-overlay id)))
+        (should (equal "More" (buffer-substring-no-properties
+                               (overlay-start overlay) (overlay-end overlay))))
+        (should (overlay-get overlay 'after-string))))))
+
 (ert-deftest pyagentd-queue-what-waited-before-may-fire-while-more-is-sent ()
   "The answer to what waited goes on below it, not where the last run ended."
   (queue-test--with-session "### One\n\nHello\n\n### Two\n\n### "
