@@ -8,12 +8,14 @@ chat begins, reads the keys.
 import asyncio
 import os
 import re
+import signal
 import subprocess
 import sys
+import termios
 import textwrap
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -48,11 +50,15 @@ if TYPE_CHECKING:
     from prompt_toolkit.completion import Completer, Completion
     from prompt_toolkit.document import Document
     from prompt_toolkit.formatted_text import ANSI
+    from prompt_toolkit.history import History
+    from prompt_toolkit.input import Input
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+    from prompt_toolkit.output import Output
     from rich.markdown import Markdown
 
 _COMMAND_S = 300.0  # some slash commands ask a model
 _LEAVE_S = 2.0  # how long a second Ctrl-C leaves
+_TAKEN_S = 5.0  # until the daemon has what was sent just before one left
 _UNARMED_S = 0.7  # what was typed for something else is not an answer to a question that has just appeared
 _REDRAW_S = 0.05
 _TICK_S = 0.5
@@ -62,6 +68,7 @@ _PICKED = 12  # sessions to choose from
 _FRESH_S = 10.0  # how long the files of the project are not listed again
 _MOST_FILES = 20_000
 _MOST_COMPLETIONS = 50
+_FIRST_SEND = "send or clear your message, then answer"
 
 LETTERS: Mapping[str, tuple[str, str]] = {
     "y": ("allow", "once"),
@@ -135,12 +142,30 @@ def chat(session: str | None, goes_on: bool, picks: bool, preset: str | None, ro
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise BadRequest("A chat needs a terminal", hint='From a script: pyagentd send SESSION "…"')
     place = None
-    if session or goes_on or picks:
-        with daemon(human=True) as link:
-            place = branch_of(link, session) if session else _picked(sessions_known(link), root.resolve(), ask=picks)
-        if place is None:
-            return ExitCode.FAILED
-    return asyncio.run(Chat(place, preset=preset, root=root.resolve()).talk())
+    with _type_ahead():
+        if session or goes_on or picks:
+            with daemon(human=True) as link:
+                known = branch_of(link, session) if session else None
+                place = known or _picked(sessions_known(link), root.resolve(), ask=picks)
+            if place is None:
+                return ExitCode.FAILED
+        return asyncio.run(Chat(place, preset=preset, root=root.resolve()).talk())
+
+
+@contextmanager
+def _type_ahead() -> Iterator[None]:
+    """Have keys wait for the line to type in: the terminal neither shows nor changes them. Ctrl-C still ends."""
+    fd = sys.stdin.fileno()
+    before = termios.tcgetattr(fd)
+    modes = termios.tcgetattr(fd)
+    modes[0] &= ~termios.ICRNL
+    modes[3] &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN)
+    termios.tcsetattr(fd, termios.TCSANOW, modes)
+    try:
+        yield
+    finally:
+        with suppress(termios.error):  # hung up
+            termios.tcsetattr(fd, termios.TCSANOW, before)
 
 
 def _picked(found: Iterable[Mapping[str, Any]], root: Path, *, ask: bool) -> Path | None:
@@ -207,6 +232,9 @@ class Chat:
         self._armed_at = 0.0  # letters before are no answers
         self._lasting: Literal["session", "always"] | None = None  # what waits for its second key
         self._reasons = False  # whether what is typed is the reason of a denial
+        self._is_begun = False  # whether the line was begun before the question appeared, and is no answer to it
+        self._drafts: dict[str, str] = {}  # arguments as they were edited, until the daemon has taken them
+        self._is_lent = False  # whether the terminal is another program's
         self._interrupted_at = float("-inf")
         self._calls: set[str] = set()
         self._transcript, self._progress = Transcript(), Progress()
@@ -229,8 +257,14 @@ class Chat:
             await self._list_commands()
             with suppress(EOFError):
                 await self._input.prompt_async()
+            if self._working:
+                await asyncio.wait(self._working, timeout=_TAKEN_S)
         finally:
             self._is_attached = False  # the link ends because the user leaves
+            if self._display is not None:
+                self._is_lent = True
+                self._display.disable_bracketed_paste()
+                self._display.flush()
             for task in (telling, ticking, *self._working):
                 task.cancel()
             with suppress(PyagentdError):
@@ -244,15 +278,12 @@ class Chat:
 
     def _session(self) -> "PromptSession[str]":
         from prompt_toolkit import PromptSession
-        from prompt_toolkit.history import FileHistory
 
-        history = sessions_dir() / ".chat-history"
-        history.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(history, os.O_CREAT | os.O_WRONLY, 0o600))  # prompts are nobody else's
+        keyboard, self._display = _terminal(lambda: self._is_lent)
         session: PromptSession[str] = PromptSession(
             self._above,
             multiline=True,
-            history=FileHistory(str(history)),
+            history=_history(),
             completer=_completer(self._root_of, lambda: self._commands),
             complete_while_typing=True,
             bottom_toolbar=self._below,
@@ -260,21 +291,25 @@ class Chat:
             prompt_continuation="  ",
             reserve_space_for_menu=4,
             erase_when_done=True,
+            input=keyboard,
+            output=self._display,
         )
         session.app.min_redraw_interval = _REDRAW_S
         session.default_buffer.on_text_changed += lambda _: self._arm()
+        session.default_buffer.on_text_changed += lambda line: self._cleared() if not line.text else None
         return session
 
     def _keys(self) -> "KeyBindings":
-        from prompt_toolkit.filters import Condition
+        from prompt_toolkit.filters import Condition, is_searching
         from prompt_toolkit.key_binding import KeyBindings
         from prompt_toolkit.keys import Keys
 
         keys = KeyBindings()
-        asked = Condition(lambda: self._is_asked and not self._input.default_buffer.text)
-        empty = Condition(lambda: not self._input.default_buffer.text)
+        typing = ~is_searching  # a search, which Ctrl-R begins, has keys of its own
+        asked = typing & Condition(lambda: self._is_asked and not self._input.default_buffer.text)
+        empty = typing & Condition(lambda: not self._input.default_buffer.text)
 
-        @keys.add("enter")
+        @keys.add("enter", filter=typing)
         def _(event: "KeyPressEvent") -> None:
             buffer = event.current_buffer
             if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
@@ -283,45 +318,74 @@ class Chat:
                 buffer.delete_before_cursor()
                 buffer.newline()
             else:
-                text = buffer.text
-                buffer.reset(append_to_history=bool(text.strip()) and not (self._reasons or self._form))
-                self._entered(text)
+                text, taken = buffer.text, self._line_for()
+                buffer.reset(append_to_history=bool(text.strip()) and taken == "message")
+                self._cleared()  # a reset tells nobody
+                self._entered(text, taken)
 
-        @keys.add("escape", "enter")
-        @keys.add("c-j")
+        @keys.add("escape", "enter", filter=typing)
+        @keys.add("c-j", filter=typing)
         def _(event: "KeyPressEvent") -> None:
             event.current_buffer.newline()
 
-        @keys.add("tab")
+        @keys.add("tab", filter=typing)
         def _(event: "KeyPressEvent") -> None:
             _complete(event)
 
-        @keys.add("c-c")
+        @keys.add("c-c", filter=typing)
         def _(event: "KeyPressEvent") -> None:
             self._interrupt(event)
+
+        @keys.add("<sigint>")
+        def _(event: "KeyPressEvent") -> None:
+            if not self._is_lent:  # else it was meant for the editor
+                self._interrupt(event)
 
         @keys.add("c-d", filter=empty)
         def _(event: "KeyPressEvent") -> None:
             event.app.exit(exception=EOFError)
 
+        @keys.add("c-z")
+        def _(event: "KeyPressEvent") -> None:
+            self._do(self._suspend())
+
         @keys.add(Keys.Any, filter=asked)
         def _(event: "KeyPressEvent") -> None:
-            self._decide(event.data)
+            processor = event.key_processor
+            behind = [*processor.key_buffer[len(event.key_sequence) :], *processor.input_queue]
+            if all(each.key == Keys.CPRResponse for each in behind):
+                self._decide(event.data)
+                return
+            self._lasting = None  # this one was pasted, or is a piece of a key that we do not know
+            self._arm()
+            if event.data.isprintable():
+                event.current_buffer.insert_text(event.data)
 
         return keys
 
-    def _entered(self, text: str) -> None:
-        """Take a line: a reason, an answer to a question, or a message."""
+    def _line_for(self) -> Literal["reason", "answer", "message"]:
+        """Return what a line is that is entered now."""
+        if self._ask is None:
+            return "message"
+        return "reason" if self._reasons else "answer" if self._form and not self._is_begun else "message"
+
+    def _entered(self, text: str, taken: Literal["reason", "answer", "message"]) -> None:
+        """Take a line."""
         ask = self._ask
-        if self._reasons and ask:
+        if taken == "reason" and ask:
             self._reasons = False
             self._do(self._reply(ask, "deny", reason=text.strip()))
-        elif self._form and ask:
-            self._do(self._answered(ask, self._form, text))
         elif text.strip() in ("/quit", "/exit"):
             self._input.app.exit(exception=EOFError)
+        elif taken == "answer" and ask and self._form:
+            if text.strip() or time.monotonic() >= self._armed_at:
+                self._do(self._answered(ask, self._form, text))
         elif text.strip():
             self._do(self._send(text))
+
+    def _cleared(self) -> None:
+        """Have what is typed from now on be for the question on the screen."""
+        self._is_begun = False
 
     def _interrupt(self, event: "KeyPressEvent") -> None:
         now = time.monotonic()
@@ -331,11 +395,13 @@ class Chat:
         elif self._lasting or self._reasons:
             self._lasting, self._reasons = None, False
             buffer.reset()
+            self._cleared()
             return
         elif self._busy:
             self._do(self._abort())
         elif buffer.text:
             buffer.reset()
+            self._cleared()
             return
         self._interrupted_at = now
         asyncio.get_running_loop().call_later(_LEAVE_S, event.app.invalidate)
@@ -387,12 +453,28 @@ class Chat:
         await self._settled(str(ask["id"]))
 
     async def _edit(self, ask: Mapping[str, Any]) -> None:
+        id = str(ask["id"])
+        async with self._lend():
+            arguments = await asyncio.to_thread(edited, ask, self._drafts.get(id, ""))
+        if arguments is not None:
+            self._drafts[id] = arguments  # a mistake in them is not the end of them
+            await self._reply(ask, "allow", input=arguments)
+
+    async def _suspend(self) -> None:
+        async with self._lend():
+            os.kill(0, signal.SIGTSTP)
+
+    @asynccontextmanager
+    async def _lend(self) -> AsyncIterator[None]:
+        """Leave the terminal, as the chat found it, to another program."""
         from prompt_toolkit.application import in_terminal
 
-        async with in_terminal():
-            arguments = edited(ask)
-        if arguments is not None:
-            await self._reply(ask, "allow", input=arguments)
+        self._is_lent = True
+        try:
+            async with in_terminal():
+                yield
+        finally:
+            self._is_lent = False
 
     async def _answered(self, ask: Mapping[str, Any], form: QuestionForm, line: str) -> None:
         word, _, rest = line.strip().partition(" ")
@@ -414,6 +496,8 @@ class Chat:
 
     async def _show_ask(self, ask: Mapping[str, Any]) -> None:
         self._form = QuestionForm(ask) if ask.get("kind") == "question" else None
+        self._lasting, self._reasons = None, False
+        self._is_begun = bool(self._input.default_buffer.text)
         self._arm()
         asyncio.get_running_loop().call_later(_UNARMED_S + 0.05, self._input.app.invalidate)
         text = question(ask, self._branch)
@@ -424,6 +508,7 @@ class Chat:
     async def _settled(self, id: str) -> None:
         shown = self._ask is not None and self._ask["id"] == id
         self._asks.pop(id, None)
+        self._drafts.pop(id, None)
         if shown:
             self._form, self._lasting, self._reasons = None, None, False
             if ask := self._ask:
@@ -652,10 +737,12 @@ class Chat:
         """Print above the line to type in."""
         from prompt_toolkit.application import in_terminal
 
+        with self._console.capture() as drawn:  # before the line to type in goes away
+            for part in parts:
+                self._console.print(part, markup=False)
         async with in_terminal():
-            with self._input.app.input.raw_mode():  # keys meanwhile are for the chat, the terminal acts on none
-                for part in parts:
-                    self._console.print(part, markup=False)
+            sys.stdout.write(drawn.get())
+            sys.stdout.flush()
 
     async def _tick(self) -> None:
         while True:  # the seconds of a run are seen to pass
@@ -676,12 +763,14 @@ class Chat:
         ask = self._ask
         if ask is not None and self._form is not None:
             yield from printable(self._form.prompt()).splitlines()
+            if self._is_begun:
+                yield f"\x1b[2m{_FIRST_SEND}\x1b[0m"
         elif ask is not None and self._lasting:
             yield f"\x1b[1m{printable(lasting(ask, self._lasting))}\x1b[0m"
             yield "\x1b[1my\x1b[0m allow that   any other key: back"
         elif ask is not None and self._is_asked:
             if self._input.default_buffer.text:
-                yield "\x1b[2msend or clear your message, then answer\x1b[0m"
+                yield f"\x1b[2m{_FIRST_SEND}\x1b[0m"
             elif time.monotonic() >= self._armed_at:
                 yield "   ".join(f"\x1b[1m{letter}\x1b[0m {word}" for letter, word in letters(ask).items())
             else:
@@ -699,6 +788,44 @@ class Chat:
 
     def _root_of(self) -> Path:
         return Path((self._place and workspace_root(self._place)) or self._root)
+
+
+def _terminal(is_lent: Callable[[], bool]) -> "tuple[Input, Output | None]":
+    """Return the keyboard and the screen of a chat; None lets prompt_toolkit choose the screen.
+
+    While the chat prints, keys and pastes still come as they are: the terminal is put back only for another program.
+    """
+    from prompt_toolkit.input.vt100 import Vt100Input
+    from prompt_toolkit.output.vt100 import Vt100_Output
+    from prompt_toolkit.utils import get_term_environment_variable, is_dumb_terminal
+
+    class Keyboard(Vt100Input):
+        def cooked_mode(self) -> AbstractContextManager[None]:
+            return super().cooked_mode() if is_lent() else nullcontext()
+
+    class Screen(Vt100_Output):
+        def disable_bracketed_paste(self) -> None:
+            if is_lent():
+                super().disable_bracketed_paste()
+
+    if is_dumb_terminal():
+        return Keyboard(sys.stdin), None
+    return Keyboard(sys.stdin), Screen.from_pty(sys.stdout, term=get_term_environment_variable())
+
+
+def _history() -> "History":
+    """Return what was sent before, of all chats."""
+    from prompt_toolkit.history import FileHistory
+
+    class Sent(FileHistory):
+        def store_string(self, string: str) -> None:
+            with suppress(OSError):  # a full disk keeps nobody from sending
+                super().store_string(string)
+
+    file = sessions_dir() / ".chat-history"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    os.close(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600))  # prompts are nobody else's
+    return Sent(str(file))
 
 
 def _share(context: Mapping[str, Any]) -> str:

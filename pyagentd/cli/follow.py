@@ -421,7 +421,7 @@ class QuestionForm:
 
     def prompt(self) -> str:
         """Return the question that comes next, with what may be typed."""
-        place = len(self._answers)
+        place = min(len(self._answers), len(self._questions) - 1)  # the last one, until its answer has been taken
         asked = self._questions[place]
         lines = question_lines(asked, place if len(self._questions) > 1 else None)
         number = "numbers" if asked.get("multi_select") else "a number"
@@ -573,13 +573,17 @@ def choices(ask: Mapping[str, Any]) -> list[Decision]:
     return [*offered, "abort"]
 
 
-def edited(ask: Mapping[str, Any]) -> str | None:
+def edited(ask: Mapping[str, Any], draft: str = "") -> str | None:
     """Have the arguments of ``ask`` edited in the user's editor; None when they stay as they are.
+
+    Args:
+        ask: The approval.
+        draft: The arguments as they were edited before, if that was in vain.
 
     Raises:
         click.ClickException: There is no editor.
     """
-    before = json.dumps(json.loads(str(ask.get("input") or "{}")), ensure_ascii=False, indent=2) + "\n"
+    before = draft or json.dumps(json.loads(str(ask.get("input") or "{}")), ensure_ascii=False, indent=2) + "\n"
     after = click.edit(before, extension=".json")
     return None if after is None or after.strip() == before.strip() else after
 
@@ -743,6 +747,7 @@ class Follower:
         self._human = human
         self._asks: deque[Mapping[str, Any]] = deque()  # the first one is on the screen
         self._prompt = AskPrompt()
+        self._draft = ""  # the arguments of that one, as they were edited
         self._seq = 0
         for ask in asks if human else ():
             self._put(ask)
@@ -828,6 +833,7 @@ class Follower:
 
     def _next_ask(self) -> None:
         self._asks.popleft()
+        self._draft = ""
         if self._asks:
             self._prompt.put(self._asks[0], self._branch)
 
@@ -844,9 +850,10 @@ class Follower:
             self._next_ask()
 
     def _answer(self, ask: Mapping[str, Any], reply: Reply) -> None:
-        arguments = edited(ask) if reply.decision == "edit" else None
+        arguments = edited(ask, self._draft) if reply.decision == "edit" else None
         if reply.decision == "edit" and arguments is None:
             raise BadRequest("The text was not edited")
+        self._draft = arguments or ""  # a mistake in it is not the end of it
         decision = "allow" if reply.decision == "edit" else reply.decision
         self._link.call(
             "answer", ask=ask["id"], decision=decision, reason=reply.reason, input=arguments, answers=reply.answers

@@ -1,10 +1,12 @@
 """``pyagentd chat`` on a real terminal, driven by keys, its screen read; the model takes 2 s a turn where it may."""
 
 import os
+import shlex
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -22,10 +24,10 @@ SLOW_S = 2.0
 class Screen:
     """``pyagentd chat`` in tmux."""
 
-    def __init__(self, system: System, *arguments: str) -> None:
+    def __init__(self, system: System, *arguments: str, command: Sequence[str] = ()) -> None:
         self._socket = tempfile.mktemp(prefix="t", dir=system.home)  # a server of its own
         self._env = {**system.env, "TERM": "xterm-256color"}
-        command = [*system.command("chat", *arguments)]
+        command = command or system.command("chat", *arguments)
         self._tmux("-f", "/dev/null", "new-session", "-d", "-s", "c", "-x", "100", "-y", "40", "-c",
                    str(system.project), *command)  # fmt: skip
         self._tmux("set-option", "-g", "remain-on-exit", "on")
@@ -62,6 +64,21 @@ class Screen:
         self.type(said)
         self.keys("Enter")
 
+    def paste(self, pasted: str) -> None:
+        """Paste, between the marks of a paste if the program on the terminal has asked for them."""
+        self._tmux("set-buffer", pasted)
+        self._tmux("paste-buffer", "-p", "-t", "c")
+
+    def record(self, file: Path) -> None:
+        """Write what comes to the terminal from now on to ``file``."""
+        self._tmux("pipe-pane", "-t", "c", f"cat > {file}")
+        wait_for(file.exists, "the recording", 30.0)
+
+    def modes(self) -> str:
+        """Return the modes of the terminal."""
+        terminal = self._tmux("display-message", "-p", "-t", "c", "#{pane_tty}").strip()
+        return subprocess.run(["stty", "-a", "-F", terminal], capture_output=True, text=True, check=True).stdout
+
     def ended(self) -> bool:
         return self._tmux("display-message", "-p", "-t", "c", "#{pane_dead}").strip() == "1"
 
@@ -74,10 +91,10 @@ class Opener:
         self._system = system
         self._open: list[Screen] = []
 
-    def __call__(self, *arguments: str) -> Screen:
+    def __call__(self, *arguments: str, command: Sequence[str] = (), ready: str = "›") -> Screen:
         self.close()
-        self._open.append(Screen(self._system, *arguments))
-        self._open[-1].shows("Continue which session?" if "--resume" in arguments else "›")
+        self._open.append(Screen(self._system, *arguments, command=command))
+        self._open[-1].shows("Continue which session?" if "--resume" in arguments else ready)
         return self._open[-1]
 
     def close(self) -> None:
@@ -96,6 +113,9 @@ def chat(system: System, model_server: ModelServer) -> Iterator[Opener]:
 
 
 WRITE = tool_use("Write", file_path="new.txt", content="one\ntwo\n")
+ASK = tool_use(
+    "question", questions=[{"question": "Which tea?", "options": [{"label": "Black"}, {"label": "Green"}]}]
+)
 CHOICES = "y once   s session   p project   n deny   r deny with a reason   e edit   d diff"
 
 
@@ -183,6 +203,147 @@ def test_keys_while_it_prints_are_for_the_line(chat: Opener, model_server: Model
     screen.keys("-l", "Done")
     shown = screen.shows("› Done")
     assert "~" not in shown, shown
+
+
+def test_a_paste_while_it_prints_is_one(chat: Opener, model_server: ModelServer, system: System) -> None:
+    valve = Valve(answer(*(text(f"Paragraph {number}\n\n") for number in range(5))))
+    model_server.say(valve, "Both lines.")
+    screen = chat()
+    screen.record(system.home / "recording")
+    screen.say("Write.")
+    valve.open()
+    screen.shows("Paragraph 4")
+    screen.paste("one\ntwo")
+    screen.shows("› one\n  two")
+    screen.keys("Enter")
+    screen.shows("Both lines.")
+    assert b"\x1b[?2004l" not in (system.home / "recording").read_bytes()  # pastes have marks at every moment
+    screen.keys("C-d")
+    wait_for(screen.ended, "the chat to end")
+    assert b"\x1b[?2004l" in (system.home / "recording").read_bytes()
+
+
+def test_keys_before_it_is_ready_are_for_the_line(chat: Opener, model_server: ModelServer, system: System) -> None:
+    model_server.say("Hello to you.")
+    daemon = system.daemon_pid() if system.ok("new", "first") else 0
+    os.kill(daemon, signal.SIGSTOP)
+    try:
+        screen = chat(ready="")
+        wait_for(lambda: "-icanon" in screen.modes(), "the keys to be the chat's", 30.0)
+        screen.say("Hello?")
+        assert "Hello?" not in screen.now()
+    finally:
+        os.kill(daemon, signal.SIGCONT)
+    screen.shows("› Hello?", "Hello to you.")
+
+
+def test_ctrl_r_finds_what_was_sent_and_answers_no_question(
+    chat: Opener, model_server: ModelServer, system: System
+) -> None:
+    model_server.say("It is hot.", answer("I write.", WRITE), "Then not.")
+    screen = chat()
+    screen.say("Tell me, yes, about tea.")
+    screen.shows("It is hot.")
+    screen.keys("C-r")
+    screen.type("yes")
+    screen.shows("I-search backward: yes", "› Tell me, yes, about tea.")
+    screen.keys("Enter")
+    wait_for(lambda: "I-search" not in screen.now(), "the search to end", 30.0)
+    assert len(model_server.requests) == 1
+    screen.keys("Enter")
+    screen.shows(CHOICES)
+    screen.keys("C-r")
+    screen.type("yes")
+    screen.shows("I-search backward: yes")
+    screen.keys("C-c")
+    screen.shows(CHOICES)
+    assert not (system.project / "new.txt").exists()
+    screen.keys("n")
+    screen.shows("Then not.")
+
+
+def test_a_paste_without_marks_answers_no_question(chat: Opener, model_server: ModelServer, system: System) -> None:
+    model_server.say(answer("I write.", WRITE), "Then not.")
+    screen = chat()
+    screen.say("Write it.")
+    screen.shows(CHOICES)
+    screen.type("yes, but later")
+    screen.shows("› yes, but later", "send or clear your message, then answer")
+    screen.keys("C-u")
+    screen.shows(CHOICES)
+    screen.keys("n")
+    screen.shows("Then not.")
+    assert not (system.project / "new.txt").exists()
+
+
+def test_what_is_being_typed_answers_no_question_of_the_model(chat: Opener, model_server: ModelServer) -> None:
+    valve = Valve(answer(text("I ask.", chunks=2), ASK))
+    model_server.say(valve, "Green tea.", "And milk.")
+    screen = chat()
+    screen.say("Ask me.")
+    screen.shows("Waiting for the model")
+    screen.type("With milk, please.")
+    valve.open()
+    screen.shows("Which tea?", "send or clear your message, then answer")
+    screen.keys("Enter")
+    screen.shows("1 queued", "2) Green")
+    screen.say("2")
+    screen.shows("Green tea.", "› With milk, please.", "And milk.")
+    assert "Green" in str(model_server.requests[1].messages[-1])
+
+
+def test_what_was_sent_just_before_leaving_is_sent(chat: Opener, model_server: ModelServer, system: System) -> None:
+    model_server.say("I am here.")
+    screen = chat()
+    screen.keys("A question", "Enter", "C-d")
+    wait_for(screen.ended, "the chat to end")
+    name = screen.shows("continue with: pyagentd chat ").rpartition("pyagentd chat ")[2].split()[0]
+    assert "A question" in system.ok("show", name)
+
+
+def test_an_editor_has_the_terminal_and_a_mistake_in_it_is_kept(
+    chat: Opener, model_server: ModelServer, system: System
+) -> None:
+    home = system.home
+    editor = home / "editor"
+    editor.write_text(f"""#!/bin/sh
+trap ': > {home}/interrupted' INT
+if [ ! -e {home}/begun ]; then
+    : > {home}/begun
+    until [ -e {home}/interrupted ]; do sleep 0.05; done
+    echo '{{"file_path": "new.txt", "content": "edi' > "$1"
+else
+    cp "$1" {home}/again
+    echo '{{"file_path": "new.txt", "content": "edited"}}' > "$1"
+fi
+""")
+    editor.chmod(0o755)
+    system.env["VISUAL"] = str(editor)
+    model_server.say(answer("I write.", WRITE), "All is written.")
+    screen = chat()
+    screen.say("Write it.")
+    screen.shows(CHOICES)
+    screen.keys("e")
+    wait_for((home / "begun").exists, "the editor", 30.0)
+    screen.keys("C-c")
+    screen.shows("· ", CHOICES)
+    screen.keys("e")
+    screen.shows("All is written.")
+    assert (home / "again").read_text() == '{"file_path": "new.txt", "content": "edi\n'
+    assert (system.project / "new.txt").read_text() == "edited"
+
+
+def test_ctrl_z_suspends(chat: Opener, model_server: ModelServer, system: System) -> None:
+    model_server.say("Here again.")
+    screen = chat(command=("bash", "--norc", "-i"), ready="bash-")
+    screen.say(f"clear; {shlex.join(system.command('chat'))}")
+    screen.shows("›")
+    screen.keys("C-z")
+    screen.shows("Stopped")
+    screen.say("fg")
+    screen.shows("Enter sends")
+    screen.say("Are you there?")
+    screen.shows("› Are you there?", "Here again.")
 
 
 def test_ctrl_c_interrupts_and_twice_leaves_and_the_session_goes_on(
