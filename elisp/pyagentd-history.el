@@ -55,7 +55,7 @@
             ('rewind (substitute-command-keys
                       (format "rewound, \\<pyagentd-mode-map>\
 C-u \\[pyagentd-rewind] brings %s back" (if (= count 1) "it" "them"))))
-            ('edit "as it was before it was edited")
+            ('edit "of the prompt before it was edited")
             ('context "of a conversation that was cleared")
             (_ "of another variant"))))
 
@@ -264,7 +264,7 @@ Each is a plist with :number, :message-id (or nil), :start, :end and
 (defun pyagentd-branch--read-side ()
   "Ask whether the chosen prompt goes into the branch."
   (pcase (car (read-multiple-choice
-               "The prompt"
+               "Shall the prompt be in the branch?"
                '((?i "include" "The branch ends with this prompt.")
                  (?e "exclude" "The branch ends before it; write another prompt."))))
     (?i 'include)
