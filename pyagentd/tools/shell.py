@@ -19,8 +19,7 @@ from pyagentd.store import paths
 from pyagentd.tools.invoke import CommandOutput, Pipe
 from pyagentd.tools.process import Group, child_environment
 from pyagentd.tools.sandbox import enclosure
-from pyagentd.tools.sandbox import enclosure as caution
-from pyagentd.tools.sandbox.enclosure import Watch, separate
+from pyagentd.tools.sandbox.enclosure import Enclosure, Watch, separate
 from pyagentd.tools.sandbox.plan import ShellScope
 from pyagentd.tools.spec import Args, BackgroundCommand, Output, Target, ToolContext, ToolSpec, as_the_system_does
 
@@ -106,7 +105,7 @@ async def _run_in_background(args: Args, ctx: ToolContext) -> Output:
     return Output(text=text, brief=f"→ in the background as {id}")
 
 
-async def _prepared(command: str, scope: ShellScope, ctx: ToolContext) -> enclosure.Enclosure:
+async def _prepared(command: str, scope: ShellScope, ctx: ToolContext) -> Enclosure:
     """Prepare in a thread; what is ready only after a cancellation is closed."""
     preparing = asyncio.ensure_future(asyncio.to_thread(_prepare, command, scope, ctx))
     try:
@@ -116,12 +115,12 @@ async def _prepared(command: str, scope: ShellScope, ctx: ToolContext) -> enclos
         raise
 
 
-def _close_unused(prepared: asyncio.Future[enclosure.Enclosure]) -> None:
+def _close_unused(prepared: asyncio.Future[Enclosure]) -> None:
     if not prepared.cancelled() and prepared.exception() is None:
         prepared.result().close()
 
 
-def _prepare(command: str, scope: ShellScope, ctx: ToolContext) -> enclosure.Enclosure:
+def _prepare(command: str, scope: ShellScope, ctx: ToolContext) -> Enclosure:
     env = child_environment(ctx.env)
     made = enclosure.enclose(command, scope, root=ctx.root, spool_dir=ctx.spool_dir, env=env)
     if made.mechanism is not None:
@@ -129,8 +128,8 @@ def _prepare(command: str, scope: ShellScope, ctx: ToolContext) -> enclosure.Enc
     return made
 
 
-async def _attempt(started: enclosure.Enclosure, scope: ShellScope, ctx: ToolContext, seconds: float) -> Output:
-    records = scope.records if caution.is_watched(started, scope) else ()
+async def _attempt(started: Enclosure, scope: ShellScope, ctx: ToolContext, seconds: float) -> Output:
+    records = scope.records if enclosure.is_watched(started, scope) else ()
     watch = await asyncio.to_thread(Watch, records, started.git)
     printed = CommandOutput(ctx.spool_dir)
     pipe = Pipe(printed)
@@ -177,7 +176,7 @@ def _session(branch_dir: Path) -> str:
         return paths.session_dir_of(branch_dir).name
 
 
-async def _finish(started: enclosure.Enclosure, ctx: ToolContext, pipe: Pipe, seconds: float) -> str:
+async def _finish(started: Enclosure, ctx: ToolContext, pipe: Pipe, seconds: float) -> str:
     """Run the command to its end, or stop it; return what went wrong, or ""."""
     try:
         group = await Group.start(
@@ -273,7 +272,7 @@ BASH = ToolSpec(
     kind="command",
     run=_run,
     describe=lambda args, ctx: describe_command(args["command"], ctx.root, ctx.scope(), child_environment(ctx.env)),
-    caution=lambda ctx: caution.unconfined(ctx.scope()),
+    caution=lambda ctx: enclosure.unconfined(ctx.scope()),
     confirm=True,
     timeout_s=_MAX_MS / 1000 + 30,  # the command's own limit comes first
 )

@@ -29,7 +29,6 @@ from pyagentd.tools.sandbox.plan import (
     Mechanism,
     Plan,
     ShellScope,
-    Trees,
     inside,
     is_system,
     parts,
@@ -39,16 +38,7 @@ from pyagentd.tools.sandbox.plan import (
     with_limits,
 )
 
-# Notices that a command changed the records of sessions, or what git runs, where nothing could keep it from that.
-#
-# Configuration is compared whole. The log only grows, and others may write it meanwhile: what was there must still
-# be.
-
-
 log = logging.getLogger(__name__)
-
-
-# From a command and the rules for it to what is really started.
 
 # A plan as the arguments of ``bwrap``: namespaces of its own for processes, mounts, network and messages.
 #
@@ -59,7 +49,6 @@ log = logging.getLogger(__name__)
 _ROOT_KEEPS = ("CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_SETGID", "CAP_SETUID", "CAP_KILL")
 
 _TREE, _PIN, _READONLY, _HIDDEN = range(4)  # in this order where they meet
-
 
 GIT_CONFIGURATION = "/run/gitconfig"
 
@@ -110,7 +99,7 @@ def _base(plan: Plan) -> Iterator[str]:
         yield from ("--ro-bind-try", path, path)
     if plan.temporary:
         yield from ("--perms", "1777", "--tmpfs", "/tmp")
-    if not Trees(dict(plan.trees)).writable("/var/tmp"):
+    if not plan.seen.writable("/var/tmp"):
         yield from ("--perms", "1777", "--tmpfs", "/var/tmp")
     if plan.network and (servers := resolver()) is not None:
         yield from ("--ro-bind", servers, servers)
@@ -144,8 +133,8 @@ def _hide(path: str, is_directory: bool) -> list[str]:
 
 def _home(plan: Plan) -> list[str]:
     """Return a home for programs that want to write there, where the scope has none; it is gone afterwards."""
-    home, trees = plan.home, Trees(dict(plan.trees))
-    if not home.startswith("/") or trees.of(home) is not None or is_system(home) or home == "/":
+    home = plan.home
+    if not home.startswith("/") or plan.seen.of(home) is not None or is_system(home) or home == "/":
         return []
     return ["--tmpfs", home]
 
@@ -300,6 +289,8 @@ def describe_mechanism(mechanism: Mechanism | None) -> str:
             return "Commands are not confined: their arguments are not limited to the scope of their agent."
 
 
+# From a command and its scope to what is really started.
+
 _STATUS_BYTES = 10_000
 _LAUNCHER = str(Path(__file__).with_name("launcher.py"))
 
@@ -311,9 +302,9 @@ class Enclosure:
     argv: tuple[str, ...]
     env: Mapping[str, str]
     leader: Leader
-    mechanism: Mechanism | None
+    mechanism: Mechanism | None = None
     files: tuple[int, ...] = ()  # descriptors that the program inherits
-    temporary: str | None = None
+    temporary: str | None = None  # a directory of the command's own
     git: frozenset[str] = frozenset()  # what decides which programs git runs; no command changes it
     status: int | None = None  # a descriptor of what bubblewrap tells about itself
 
@@ -395,7 +386,7 @@ def _with_landlock(argv: Sequence[str], view: Plan, env: Mapping[str, str]) -> E
         settings.write_text(plan.configuration(env), "utf-8")
         spec = {"abi": abi(), "rules": rules(view, temporary), "network": view.network}
         adapted = _adapted(env, view, temporary if view.temporary else "/tmp", str(settings))
-        return replace(_launched(argv, spec, adapted, "landlock", temporary), git=view.git)
+        return replace(_launched(argv, spec, adapted), mechanism="landlock", temporary=temporary, git=view.git)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
@@ -404,27 +395,19 @@ def _with_landlock(argv: Sequence[str], view: Plan, env: Mapping[str, str]) -> E
 def _unconfined(argv: Sequence[str], env: Mapping[str, str]) -> Enclosure:
     env = {**env, **plan.ONLY_REAL_REPOSITORIES}
     if not sys.platform.startswith("linux"):
-        return Enclosure(argv=tuple(argv), env=env, leader="command", mechanism=None)
-    return _launched(argv, {"abi": 0, "rules": [], "network": True}, env, None, None)
+        return Enclosure(argv=tuple(argv), env=env, leader="command")
+    return _launched(argv, {"abi": 0, "rules": [], "network": True}, env)
 
 
-def _launched(
-    argv: Sequence[str],
-    spec: Mapping[str, Any],
-    env: Mapping[str, str],
-    mechanism: Mechanism | None,
-    temporary: str | None,
-) -> Enclosure:
-    descriptor = _file(
-        json.dumps({**spec, "argv": list(argv), "parent": os.getpid()}).encode("utf-8", "surrogateescape")
-    )
+def _launched(argv: Sequence[str], spec: Mapping[str, Any], env: Mapping[str, str]) -> Enclosure:
+    """Return what starts ``argv`` by the launcher, which confines it as ``spec`` says."""
+    told = {**spec, "argv": list(argv), "parent": os.getpid()}
+    descriptor = _file(json.dumps(told).encode("utf-8", "surrogateescape"))
     return Enclosure(
         argv=(sys.executable, "-I", "-S", _LAUNCHER, str(descriptor)),
         env=env,
         leader="launcher",
-        mechanism=mechanism,
         files=(descriptor,),
-        temporary=temporary,
     )
 
 
@@ -439,13 +422,17 @@ def _file(content: bytes) -> int:
 
 def _adapted(env: Mapping[str, str], view: Plan, temporary: str, git_settings: str) -> dict[str, str]:
     """Return ``env`` with a directory for temporary files that the command can write, and settings git can read."""
-    seen = Trees(dict(view.trees))
     named = env.get("TMPDIR", "")
-    changes = {} if named and seen.writable(named) else {"TMPDIR": temporary}
-    if seen.of(f"{view.home}/.gitconfig") is None:
+    changes = {} if named and view.seen.writable(named) else {"TMPDIR": temporary}
+    if view.seen.of(f"{view.home}/.gitconfig") is None:
         changes["GIT_CONFIG_GLOBAL"] = git_settings
     return {**env, **changes}
 
+
+# Notices that a command changed the records of sessions, or what git runs, where nothing could keep it from that.
+#
+# Configuration is compared whole. The log only grows, and others may write it meanwhile: what was there must still
+# be.
 
 _WHOLE = (paths.PRESET_FILE, paths.SCOPE_PLAN_FILE, paths.BRANCH_METADATA_FILE)
 _CHUNK = 1 << 20
@@ -553,12 +540,11 @@ def unconfined(scope: ShellScope) -> str:
         return str(error)
     if mechanism is not None:
         return ""
-    why = "by its preset" if not scope.confine else "by configuration" if scope.wanted == "off" else "on this machine"
-    return (
-        f"{describe_mechanism(None)} (Confinement is off {why}.)"
-        if why != "on this machine"
-        else f"{describe_mechanism(None)}"
-    )
+    if not scope.confine:
+        return f"{describe_mechanism(None)} (Confinement is off by its preset.)"
+    if scope.wanted == "off":
+        return f"{describe_mechanism(None)} (Confinement is off by configuration.)"
+    return describe_mechanism(None)
 
 
 def is_watched(started: Enclosure, scope: ShellScope) -> bool:

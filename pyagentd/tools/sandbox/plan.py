@@ -29,6 +29,7 @@ from pyagentd.config import Confinement
 from pyagentd.errors import ToolError
 from pyagentd.policy.action import matches, normalise
 from pyagentd.policy.guard import CREDENTIALS
+from pyagentd.policy.shell import ANY
 
 # The scope of a command as values: paths, network, limits.
 
@@ -37,16 +38,14 @@ Mechanism = Literal["bubblewrap", "landlock"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellScope:
-    """The rules for one command, read anew for each. Patterns are those of ``policy.patterns``."""
+    """The rules for one command, read anew for each. Patterns are those of ``policy.action``."""
 
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()  # the agent's own and those of every session above it
     protected: tuple[str, ...] = ()  # absolute paths that are read at most: sessions root, configuration
     hidden: tuple[str, ...] = ()  # absolute paths of directories nobody may see: that of the daemon's socket
-    closed: tuple[
-        str, ...
-    ] = ()  # absolute paths of directories seen only where the scope names something inside them
+    closed: tuple[str, ...] = ()  # absolute paths of directories seen only where the scope names what is inside them
     own: tuple[str, ...] = ()  # absolute paths inside ``closed`` that are seen where the scope is around them
     records: tuple[str, ...] = ()  # directories whose metadata is watched: the agent's and those above it
     commands: tuple[str, ...] = ()  # ``shell_commands.allow``
@@ -290,19 +289,13 @@ def resolver() -> str | None:
 
 # What one command may use up; room for any ordinary build, an end for what runs away.
 #
-# ==================== ====================== ======================================================= processes,
-# threads 4,096 of the user where nothing confines, else of the command open files 65,536 (16,384 soft) size of a
-# file 16 GiB processor time 10 min for each core of one process; a command has 10 min at most address space 256 GiB,
-# soft a sanitizer that reserves more lifts it: ``ulimit -v unlimited`` core dumps none ====================
-# ====================== =======================================================
-#
 # A limit of the daemon's own that is lower stays.
 
-_PROCESSES = 4_096
-_FILES_SOFT, _FILES_HARD = 16_384, 65_536
-_FILE_KIB = 16 * 1024 * 1024
-_CPU_S = 600
-_ADDRESS_KIB = 256 * 1024 * 1024
+_PROCESSES = 4_096  # and threads: of the user where nothing confines, else of the command
+_FILES_SOFT, _FILES_HARD = 16_384, 65_536  # that are open
+_FILE_KIB = 16 * 1024 * 1024  # of one file
+_CPU_S = 600  # of one process, for each core
+_ADDRESS_KIB = 256 * 1024 * 1024  # soft: a sanitizer that reserves more lifts it with ``ulimit -v unlimited``
 
 _RAISED = f"""
 ulimit -c 0; ulimit -u {_PROCESSES}; ulimit -f {_FILE_KIB}; ulimit -t {_CPU_S * (os.cpu_count() or 1)}
@@ -776,7 +769,6 @@ def _line(key: str, value: str) -> str:
 
 
 MOST_PLACES = 2_000  # that are hidden or made read-only one by one
-_ANY = "*"
 _GIT = "/.git/"
 
 # Denied by every agent's preset so that file tools leave them alone; the programs that keep them need them.
@@ -788,7 +780,7 @@ _USED_BY: Mapping[str, tuple[Effect, frozenset[str]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a command sees. Paths are absolute and resolved, parents first, below what is hidden are only trees."""
+    """What a command sees. Paths are absolute and resolved, parents first; inside what is hidden are only trees."""
 
     root: str  # where it starts, seen or not
     home: str
@@ -799,6 +791,11 @@ class Plan:
     pinned: tuple[str, ...]  # writable directories that stay where they are, so that what they hold does
     temporary: bool  # it has a /tmp of its own
     network: bool
+
+    @property
+    def seen(self) -> Trees:
+        """Its trees, to ask about a path."""
+        return Trees(dict(self.trees))
 
 
 def plan(scope: ShellScope, *, root: Path, spool_dir: Path, env: Mapping[str, str]) -> Plan:
@@ -891,7 +888,7 @@ def _rules(scope: ShellScope) -> Rules:
     used: list[tuple[str, Effect]] = [("**/.git/**", "git")]
     for pattern in scope.deny:
         effect, users = _USED_BY.get(pattern, ("hide", frozenset()))
-        if effect != "hide" and (_ANY in scope.commands or users & _programs(scope.commands)):
+        if effect != "hide" and (ANY in scope.commands or users & _programs(scope.commands)):
             used.append((pattern, effect))
         else:
             hidden.append(pattern)
