@@ -102,7 +102,7 @@ class RunKeeper:
     async def around(self, action: Action, call_id: str) -> AsyncIterator[KeptFiles]:
         """Keep what ``action`` may change from before and after the block."""
         kept = KeptFiles()
-        if action.kind not in ("write", "command") and not action.roams:
+        if action.kind not in ("write", "command") and not action.may_change_any_file:
             yield kept
             return
         async with self.snapshots.using(), self.snapshots.changing(_files(action) if action.kind == "write" else ()):
@@ -122,7 +122,7 @@ class RunKeeper:
                 await asyncio.to_thread(self.snapshots.workspaces.snapshot, self.root, self._denies())
 
     async def _begin(self, action: Action, call_id: str) -> _Call | None:
-        root = self.root if (action.kind == "command" or action.roams) and not self._too_much else None
+        root = self.root if (action.kind == "command" or action.may_change_any_file) and not self._too_much else None
         change = Change(
             id=new_change_id(),
             turns=self.snapshots.turns(self.branch, self.run_id),

@@ -318,7 +318,7 @@ class Action:
     roam: RoamTarget | None = None  # of kind "pattern"
     root: str = ""  # the workspace root, for what a profile says about paths relative to it
     rule: str = ""  # of kind "mcp": the whole text, ``mcp:<server>:<tool>``
-    roams: bool = False  # it may change any file of the workspace, and nobody can tell which
+    may_change_any_file: bool = False  # ... of the workspace, and nobody can tell which
     change: str | None = None  # of kind "self": what it was and what it would be, as JSON for the audit
 
     def __str__(self) -> str:

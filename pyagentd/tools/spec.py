@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from pyagentd.errors import ToolError
 from pyagentd.events import shortened
-from pyagentd.policy.action import Action, ResolvedPath
+from pyagentd.policy.action import Action, Kind, ResolvedPath
 from pyagentd.policy.guard import Confirm
 from pyagentd.policy.shell import ShellReading
 from pyagentd.tools.sandbox.plan import UNCONFINED, ShellScope
@@ -194,9 +194,8 @@ def _trimmed(start: int, old: str, new: str) -> Replacement:
     head = _common(old, new)
     tail = _common(old[head:][::-1], new[head:][::-1])
     text = new[head : len(new) - tail]
-    if (
-        not old and start and text.endswith("\n")
-    ):  # new lines stand behind a line, and not before the next one's marks
+    if not old and start and text.endswith("\n"):
+        # New lines go to the end of the line before them: so they do not move the marks of the one after them.
         return Replacement(start - 1, start - 1, f"\n{text[:-1]}")
     return Replacement(start + head, start + len(old) - tail, text)
 
@@ -226,7 +225,6 @@ def _common(one: str, other: str) -> int:
 
 
 Args = Mapping[str, Any]
-Kind = Literal["read", "write", "command", "pattern", "net", "mcp", "self", "meta"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,7 +261,7 @@ class Target:
     shell: ShellReading | None = None
     confined: bool = True  # something keeps the command inside its scope while it runs
     rule: str = ""  # the whole action as text, where that is not ``tool:<name>:<detail>``
-    roams: bool = False  # it may change any file of the workspace, and nobody can tell which
+    may_change_any_file: bool = False  # ... of the workspace, and nobody can tell which
     change: str | None = None  # of a setting: what it was and what it would be, as JSON for the audit
 
 
@@ -291,9 +289,8 @@ class ToolSpec:
     describe: "Callable[[Args, ToolContext], Target]"
     preview: "Callable[[Args, ToolContext], str] | None" = None  # what a human sees before approving; blocks
     caution: "Callable[[ToolContext], str] | None" = None  # what a human should know before approving, or ""; blocks
-    still: "Callable[[Args, ToolContext], None] | None" = (
-        None  # raises ``ToolError``: what they saw holds no more; blocks
-    )
+    # Raises ``ToolError`` when what they saw holds no more; blocks.
+    still: "Callable[[Args, ToolContext], None] | None" = None
     confirm: Confirm = False  # ask a human unless a profile or a grant allows it; or whatever they allow
     confirming: "Callable[[Args, ToolContext], Awaitable[Confirm]] | None" = None  # where that depends on the call
     acts_as: str = ""  # the name of the tool in the action string, where that is another
@@ -315,7 +312,7 @@ class ToolSpec:
             confined=target.confined,
             root=str(ctx.root),
             rule=target.rule,
-            roams=target.roams,
+            may_change_any_file=target.may_change_any_file,
             change=target.change,
         )
 

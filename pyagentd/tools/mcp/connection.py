@@ -728,7 +728,9 @@ def _spec(settings: ServerSettings, connection: Connection, tool: ServerTool, sh
         kind="mcp",
         run=run,
         describe=lambda args, ctx: Target(
-            detail=_one_line(args), rule=rule_of(settings.name, tool.name), roams=bool(settings.command) and not looks
+            detail=_one_line(args),
+            rule=rule_of(settings.name, tool.name),
+            may_change_any_file=bool(settings.command) and not looks,
         ),
         preview=lambda args, ctx: json.dumps(args, ensure_ascii=False, indent=2) if args else "",
         confirm=not looks,
