@@ -20,9 +20,9 @@ MAX_BYTES = 10_000_000  # of a file that is read whole
 
 # O_PATH needs only search permission on the way down, as an ordinary open of the whole path would.
 _DIRECTORY = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+LIST_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # O_NONBLOCK: opening a FIFO must not wait for its other end.
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _PROCESS = secrets.token_hex(4)  # of drafts tells ours, which are being written, from those of a daemon that is gone
 _DRAFT = re.compile(r"\.pyagentd-([0-9a-f]{8})-[0-9a-f]{16}\.tmp")
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -76,7 +76,7 @@ def open_file(path: str) -> int:
     """
     with parent(path) as (directory, name):
         try:
-            descriptor = os.open(name, _READ, dir_fd=directory)
+            descriptor = os.open(name, READ_FLAGS, dir_fd=directory)
         except OSError as error:
             raise _swapped_or(error, name, directory, path) from error
     mode = os.fstat(descriptor).st_mode
@@ -89,10 +89,10 @@ def open_file(path: str) -> int:
 def open_directory(path: str) -> int:
     """Return a descriptor for listing the directory ``path``; the caller closes it."""
     if path == "/":
-        return os.open("/", _LIST)
+        return os.open("/", LIST_FLAGS)
     with parent(path) as (directory, name):
         try:
-            return os.open(name, _LIST, dir_fd=directory)
+            return os.open(name, LIST_FLAGS, dir_fd=directory)
         except OSError as error:
             raise _swapped_or(error, name, directory, path) from error
 
@@ -144,7 +144,7 @@ def draft_name() -> str:
 def sweep(path: str) -> None:
     """Remove the drafts that a daemon left beside ``path`` when it was killed; what cannot be removed stays."""
     with suppress(OSError, ToolError), parent(path) as (directory, _):
-        listed = os.open(".", _LIST, dir_fd=directory)
+        listed = os.open(".", LIST_FLAGS, dir_fd=directory)
         try:
             for name in os.listdir(listed):  # noqa: PTH208 - by descriptor
                 found = _DRAFT.fullmatch(name)

@@ -16,14 +16,11 @@ from pyagentd.errors import NotInstalled, ToolError, did_you_mean
 from pyagentd.policy.action import Action
 from pyagentd.tools.spec import KeptFiles, Output, ToolContext, ToolSpec
 
-# Output too long for the model: its head is shown, the whole is kept in a file the model may read.
-#
-# Sizes are bytes of UTF-8, 200 KB as the defaults of the agent guide have it.
-
-
 log = logging.getLogger(__name__)
 
-SHOWN_BYTES = 200_000
+# Output too long for the model: its head is shown, the whole is kept in a file the model may read.
+
+SHOWN_BYTES = 200_000  # of UTF-8
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -46,13 +43,9 @@ def save(directory: Path, tool: str, text: str) -> Path:
 def head(text: str, limit: int = SHOWN_BYTES) -> str:
     """Return the whole lines of ``text`` that fit into ``limit`` bytes, or a part of the first line."""
     data = text.encode(errors="replace")
-    return text if len(data) <= limit else head_of_bytes(data, limit)
-
-
-def head_of_bytes(data: bytes, limit: int = SHOWN_BYTES) -> str:
-    """Return the same for output that is bytes; what is not UTF-8 shows as U+FFFD."""
-    if len(data) > limit:
-        data = data[: data.rfind(b"\n", 0, limit) + 1] or _whole_characters(data[:limit])
+    if len(data) <= limit:
+        return text
+    data = data[: data.rfind(b"\n", 0, limit) + 1] or _whole_characters(data[:limit])
     return data.decode(errors="replace")
 
 
@@ -78,7 +71,7 @@ def truncation_notice(shown: str, path: Path) -> str:
 _MAX_BYTES = 50_000_000  # a command that prints more is stopped: it would fill the disk
 _CHUNK = 65_536
 _REST_S = 0.1
-_SHOWN_BYTES = SHOWN_BYTES - 1_000  # leaves room for how the command ended
+_COMMAND_BYTES = SHOWN_BYTES - 1_000  # leaves room for how the command ended
 
 
 class CommandOutput:
@@ -96,7 +89,7 @@ class CommandOutput:
         self._size += len(data)
         if self._file is None:
             self._head += data
-            if self._size > _SHOWN_BYTES:
+            if self._size > _COMMAND_BYTES:
                 self._open()
         else:
             _write(self._file, data)
@@ -106,7 +99,7 @@ class CommandOutput:
     def shown(self) -> str:
         """Return what the model sees of it."""
         whole = bytes(self._head).decode(errors="replace")
-        shown = head(whole, _SHOWN_BYTES)
+        shown = head(whole, _COMMAND_BYTES)
         if shown != whole and self.path is None:
             self._open()  # bytes that are no UTF-8 need more room when shown
         return shown if self.path is None else shown + truncation_notice(shown, self.path)
@@ -172,12 +165,6 @@ class Pipe:
         self._loop.remove_reader(self._read)
         self._eof.set()
 
-
-# The one way to run a tool: validate, ask hooks, authorise, run with a timeout, and always an envelope.
-#
-# What a hook or a human changes is validated anew, and what a hook changed is authorised anew. Whatever a tool does,
-# its caller gets an ``Envelope``; only cancellation passes through. The model reads the text of a failure and
-# decides what to do about it.
 
 # Checks arguments against the part of JSON Schema that tool schemas use.
 #
@@ -311,6 +298,12 @@ def _show(value: object) -> str:
         text = repr(value)
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
+
+# The one way to run a tool: validate, ask hooks, authorise, run with a timeout, and always an envelope.
+#
+# What a hook or a human changes is validated anew, and what a hook changed is authorised anew. Whatever a tool does,
+# its caller gets an ``Envelope``; only cancellation passes through. The model reads the text of a failure and
+# decides what to do about it.
 
 _ROUNDS = 4  # of a human and hooks who change each other's arguments
 

@@ -12,8 +12,7 @@ from typing import TextIO
 
 from pyagentd.errors import ToolError
 from pyagentd.policy.action import ResolvedPath
-from pyagentd.tools import files as dirfd_open
-from pyagentd.tools.files import is_binary, marked
+from pyagentd.tools.files import IsDirectory, is_binary, marked, open_directory, open_file, read_all
 from pyagentd.tools.invoke import SHOWN_BYTES
 from pyagentd.tools.spec import (
     Args,
@@ -65,7 +64,7 @@ async def _run(args: Args, ctx: ToolContext) -> Output:
 def _small(path: ResolvedPath) -> list[str] | None:
     """Return the lines of an ordinary small file that the kernel has in memory, without waiting; None of others."""
     try:
-        file = dirfd_open.open_file(path.resolved)
+        file = open_file(path.resolved)
         try:
             data = bytearray(_SMALL)
             size = os.preadv(file, [data], 0, os.RWF_NOWAIT)
@@ -161,25 +160,25 @@ def _decodes(start: bytes, encoding: str) -> bool:
 def open_existing(path: ResolvedPath, ctx: ToolContext) -> int:
     """Return a descriptor of the file; what is not there or no file gets a hint about what to do instead."""
     try:
-        return dirfd_open.open_file(path.resolved)
+        return open_file(path.resolved)
     except FileNotFoundError as error:
         near = _near_names(path, ctx)
         hint = f"Did you mean {' or '.join(near)}?" if near else "Find it with Glob"
         raise ToolError(f"{path.lexical} does not exist", hint=hint) from error
-    except dirfd_open.IsDirectory as error:
+    except IsDirectory as error:
         raise ToolError(error.message, hint=f'List it with Glob(pattern="*", path="{path.lexical}")') from error
 
 
 def read_existing(path: ResolvedPath, ctx: ToolContext) -> bytes:
     """Return the whole content of the file, with the same hints."""
-    return dirfd_open.read_all(open_existing(path, ctx), path.lexical)
+    return read_all(open_existing(path, ctx), path.lexical)
 
 
 def _near_names(path: ResolvedPath, ctx: ToolContext) -> list[str]:
     """Return readable files beside the missing one with a similar name, the nearest first."""
     directory, name = os.path.split(path.resolved)
     try:
-        descriptor = dirfd_open.open_directory(directory)
+        descriptor = open_directory(directory)
     except (OSError, ToolError):
         return []
     try:

@@ -28,7 +28,7 @@ from typing import Any, Literal, NamedTuple
 
 from pyagentd.errors import ToolError
 from pyagentd.store.gitignore import Rules, ignores, rules_file, with_rules
-from pyagentd.tools.files import SNIFFED, is_binary, open_directory, open_file, read_bytes
+from pyagentd.tools.files import LIST_FLAGS, READ_FLAGS, SNIFFED, is_binary, open_directory, open_file, read_bytes
 
 # The files under a directory, as somebody searching a project wants them.
 #
@@ -37,7 +37,6 @@ from pyagentd.tools.files import SNIFFED, is_binary, open_directory, open_file, 
 # link swapped in while walking leads nowhere.
 
 _DEPTH = 100
-_LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class File(NamedTuple):
@@ -71,7 +70,7 @@ def _walk(descriptor: int, path: str, rules: Rules | None, hidden: bool, depth: 
                 yield File(path + name, descriptor, name, entry.is_symlink())
         for name in directories if depth < _DEPTH else ():
             with suppress(OSError):  # not readable, or gone
-                below = os.open(name, _LIST, dir_fd=descriptor)
+                below = os.open(name, LIST_FLAGS, dir_fd=descriptor)
                 yield from _walk(below, f"{path}{name}/", rules, hidden, depth + 1)
     finally:
         os.close(descriptor)
@@ -107,7 +106,6 @@ _MAX_BYTES = 50_000_000
 _LINE_CHARS = 500
 _BEFORE_CHARS = 100  # of a long line, shown before its match
 _META = frozenset(r"\.^$*+?{}[]|()")
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +141,7 @@ def search(request: Request) -> Iterator[Row]:
             if needle is None:
                 yield [file.path, os.lstat(file.name, dir_fd=file.directory).st_mtime_ns, file.is_link]
             elif not file.is_link:
-                yield from needle.rows(file.path, os.open(file.name, _READ, dir_fd=file.directory))
+                yield from needle.rows(file.path, os.open(file.name, READ_FLAGS, dir_fd=file.directory))
 
 
 class _Needle:
