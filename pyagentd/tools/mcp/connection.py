@@ -263,6 +263,12 @@ State = Literal["stopped", "starting", "running", "failed"]
 
 _T = TypeVar("_T")
 
+Changed = Callable[["Connection", tuple[str, ...], tuple[str, ...]], None]
+"""Told when a server offers other tools than before, with the names of the new ones and of those that are gone."""
+
+Learned = Callable[["Connection"], None]
+"""Told whenever a server has said what it offers."""
+
 
 class Unavailable(ToolError):
     """Nothing can be wanted of the server now."""
@@ -273,8 +279,8 @@ class Connection:
 
     Args:
         launch: How it is started.
-        changed: Told when it offers something else than before, with the names of tools that are new and gone.
-        learned: Told whenever it has said what it offers.
+        changed: See ``Changed``.
+        learned: See ``Learned``.
         now: The time, in seconds.
 
     Attributes:
@@ -289,8 +295,8 @@ class Connection:
         self,
         launch: Launch,
         *,
-        changed: "Callable[[Connection, tuple[str, ...], tuple[str, ...]], None]" = lambda *_: None,
-        learned: "Callable[[Connection], None]" = lambda _: None,
+        changed: Changed = lambda *_: None,
+        learned: Learned = lambda _: None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.launch = launch
@@ -530,25 +536,22 @@ def _loaded() -> Any:
 
 _LOOK_S = 60.0  # between looks for servers that nobody uses
 
-Changed = Callable[[Connection, tuple[str, ...], tuple[str, ...]], None]
-Learned = Callable[[Connection], None]
-
 
 class Pool:
     """The servers that were wanted so far.
 
     Args:
-        changed: Told when one offers other tools than before.
-        learned: Told whenever one has said what it offers.
+        changed: See ``Changed``.
+        learned: See ``Learned``.
     """
 
-    def __init__(self, changed: Changed = lambda *_: None, learned: Learned = lambda _: None) -> None:
+    def __init__(self, changed: Changed, learned: Learned) -> None:
         self._changed = changed
         self._learned = learned
         self._known: dict[Launch, Connection] = {}
         self._looking: asyncio.Task[None] | None = None
 
-    def get(self, launch: Launch) -> "Connection":
+    def get(self, launch: Launch) -> Connection:
         """Return the server that is started so; nothing is started yet."""
         if launch not in self._known:
             self._known[launch] = Connection(launch, changed=self._changed, learned=self._learned)
@@ -556,7 +559,7 @@ class Pool:
             self._looking = asyncio.create_task(self._end_idle_ones())
         return self._known[launch]
 
-    def all(self) -> "list[Connection]":
+    def all(self) -> list[Connection]:
         """Return those that were wanted so far."""
         return list(self._known.values())
 
@@ -576,14 +579,9 @@ class Pool:
                 await connection.close_when_idle()
 
 
-# Tools of MCP servers as ``ToolSpec`` values: names, schemas, and the text of their results.
-#
-# A server is somebody else's program: its description of a tool is bounded, its schema made to fit what providers
-# take, and every call is asked about unless a profile, a grant, or the user's trust in the server says otherwise.
-
 # What a server answered, as text for a model: what is not text is kept in a file that the text names.
 #
-# Also what the SDK's classes say, as values of ``catalog``; they are told apart by their ``type``.
+# The classes of the SDK become the values above; they are told apart by their ``type``.
 
 
 def parse_result(result: "CallToolResult") -> CallResult:
@@ -660,6 +658,11 @@ def _bytes(text: str) -> bytes:
         return text.encode()
 
 
+# Tools of MCP servers as ``ToolSpec`` values: names, schemas, and the text of their results.
+#
+# A server is somebody else's program: its description of a tool is bounded, its schema made to fit what providers
+# take, and every call is asked about unless a profile, a grant, or the user's trust in the server says otherwise.
+
 LONGEST_TOOL = 64  # as providers take it
 _LONGEST_DESCRIPTION = 4000
 _LONGEST_SCHEMA = 50_000  # characters
@@ -728,7 +731,7 @@ def _spec(settings: ServerSettings, connection: Connection, tool: ServerTool, sh
         kind="mcp",
         run=run,
         describe=lambda args, ctx: Target(
-            detail=_one_line(args),
+            detail=shortened(json.dumps(args, ensure_ascii=False) if args else "", _SHOWN),
             rule=rule_of(settings.name, tool.name),
             may_change_any_file=bool(settings.command) and not looks,
         ),
@@ -775,8 +778,3 @@ def _opened(schema: Any) -> dict[str, Any]:
     if "items" in schema:
         made["items"] = _opened(schema["items"])
     return made
-
-
-def _one_line(args: Args) -> str:
-    text = json.dumps(args, ensure_ascii=False) if args else ""
-    return shortened(text, _SHOWN)
