@@ -216,12 +216,15 @@ Neither the text nor the mode of its file may do more than colour it."
           (delay-mode-hooks t)
           (inhibit-local-variables-regexps '(""))
           (magic-mode-alist nil)
-          (inhibit-message t))
+          (inhibit-message t)
+          (log message-log-max)
+          (message-log-max nil)) ; what the modes say helps nobody
       (diff-mode)
       (condition-case-unless-debug err
           (font-lock-ensure)
-        (error (pyagentd-log 'debug "No colours: %s"
-                             (error-message-string err)))))
+        (error (let ((message-log-max log))
+                 (pyagentd-log 'debug "No colours: %s"
+                               (error-message-string err))))))
     (dolist (overlay (overlays-in (point-min) (point-max)))
       (when-let ((face (overlay-get overlay 'face)))
         (add-face-text-property (overlay-start overlay) (overlay-end overlay)
