@@ -6,6 +6,8 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
+from pathlib import Path
+from typing import TextIO
 
 import click
 
@@ -170,15 +172,24 @@ def _on_host(words: Sequence[str]) -> list[str] | None:
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status (see ``outcome``)."""
     words = list(sys.argv[1:] if args is None else args)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # closed by whoever runs us; what is opened next must not take its number
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115  # until the end
+    stdout = sys.stdout
     if command := _on_host(words):
         os.execvp(command[0], command)
     if "_PYAGENTD_COMPLETE" in os.environ:
         importlib.import_module("pyagentd.cli.completion")
     try:
         status = cli.main(words, prog_name=PROGRAM, standalone_mode=False)
-    except BrokenPipeError:
-        # The reader (head, less) has enough; what is still buffered must not fail at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader (head, less) has enough
+        _drop_output(stdout)
+        return ExitCode.DONE
+    except SystemExit:
+        if sys.stdout is stdout:
+            raise
+        _drop_output(stdout)  # click exchanges the streams and exits with 1 when the reader has enough
         return ExitCode.DONE
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
@@ -189,10 +200,19 @@ def main(args: Sequence[str] | None = None) -> int:
         return ExitCode.DONE
     except (PyagentdError, click.ClickException, OSError) as error:
         report(error, as_json=_wants_json(words))
+        try:
+            sys.stdout.flush()
+        except OSError:
+            _drop_output(stdout)
         if getattr(error, "code", "") == NoKey.code:
             _tell_local_servers()
         return exit_code(error)
     return int(status or ExitCode.DONE)
+
+
+def _drop_output(stdout: TextIO) -> None:
+    """Let what is still buffered not fail when Python exits."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())
 
 
 def _tell_local_servers() -> None:

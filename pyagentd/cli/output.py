@@ -261,6 +261,8 @@ def _describe(error: Exception) -> tuple[str, str]:
         case click.ClickException():
             return "failed", error.format_message()
         case OSError():
-            return "os-error", f"{error.filename}: {error.strerror}" if error.filename else str(error)
+            return "os-error", f"{error.filename}: {error.strerror}" if error.filename else (
+                error.strerror or str(error)
+            )
         case _:
             return "internal", f"{type(error).__name__}: {error}"

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pyagentd.errors import Ambiguous, NotASession, NotFound, StoreError
+from pyagentd.events import one_line
 from pyagentd.log import of_session
 from pyagentd.messages import Message, Part, ToolResult
 from pyagentd.store import atomic, conversation, paths
@@ -25,6 +26,8 @@ from pyagentd.store.paths import BranchRef
 _SHOWN = 8
 _STAMPED = re.compile(r"(.+)-\d{14}(?:-\d+)?")  # a session's id: its name, the time, and a number if need be
 _NAME = re.compile(r"[^./][^/]*")  # of a directory that a scan would look at
+_LONGEST_NAME = 255  # bytes of a directory's name
+_SHOWN = 60  # characters of a name that cannot be one
 
 _log = logging.getLogger(__name__)
 
@@ -157,6 +160,10 @@ class Registry:
         """
         if not text.strip():
             raise NotFound("The name of a session is empty", hint="List them with `pyagentd sessions`")
+        if any(len(name.encode("utf-8", "replace")) > _LONGEST_NAME for name in text.split("/")):
+            raise NotFound(
+                f"The name {one_line(text, _SHOWN)!r} is too long", hint="List them with `pyagentd sessions`"
+            )
         if text.startswith(("/", "~", ".")):
             return paths.ref_of(Path(text).expanduser())
         if "/" not in text and (place := self._session_dir(text)) is not None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -324,3 +325,38 @@ def test_a_missing_key_names_a_server_of_this_machine(
     assert main(["ask", "hi"]) == ExitCode.FAILED
     said = capsys.readouterr().err
     assert "No API key" in said and "has qwen3: `pyagentd models --local --use` has it answer" in said
+
+
+@pytest.mark.parametrize("words", [("config", "show"), ("--help",), ("completion", "bash")])
+def test_a_reader_that_has_enough_is_no_failure(words: tuple[str, ...]) -> None:
+    done = _at_closed_pipe(*words)
+    assert (done.returncode, done.stderr) == (ExitCode.DONE, "")
+
+
+def _at_closed_pipe(*words: str) -> subprocess.CompletedProcess[str]:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        return _separate(*words, stdout=writer)
+    finally:
+        os.close(writer)
+
+
+def _separate(*words: str, stdout: int) -> subprocess.CompletedProcess[str]:
+    """Run a process that buffers its output, as Python does."""
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    command = [sys.executable, "-m", "pyagentd", *words]
+    return subprocess.run(command, env=env, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_output_that_cannot_be_written_is_an_error() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = _separate("config", "show", stdout=full.fileno())
+    assert (done.returncode, done.stderr) == (ExitCode.FAILED, "pyagentd: No space left on device\n")
+
+
+def test_closed_streams_are_as_good_as_empty_ones() -> None:
+    command = f"exec {shlex.quote(sys.executable)} -m pyagentd config show <&- >&-"
+    done = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (ExitCode.DONE, "")

@@ -146,7 +146,7 @@ def test_copies_of_an_agent_in_two_branches_are_told_apart_by_directory(root):
     assert Registry(root).resolve(str(agent.branch_dir)) == agent
 
 
-@pytest.mark.parametrize("text", ["nothing", "nothing/main", "", "a/b/c"])
+@pytest.mark.parametrize("text", ["nothing", "nothing/main", "", "a/b/c", "x" * 300, f"/{'ä' * 150}"])
 def test_what_fits_nothing_says_how_to_find_it(root, text):
     new_session(root)
     with pytest.raises((NotFound, NotASession)) as error:
