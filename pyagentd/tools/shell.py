@@ -8,6 +8,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from pyagentd.errors import NotASession, PyagentdError, ToolError
 from pyagentd.policy import shell
 from pyagentd.policy.action import first_match
 from pyagentd.store import paths
-from pyagentd.tools.invoke import CommandOutput, Pipe
+from pyagentd.tools.invoke import SHOWN_BYTES, create, head, truncation_notice
 from pyagentd.tools.process import Group, child_environment
 from pyagentd.tools.sandbox import enclosure
 from pyagentd.tools.sandbox.enclosure import Enclosure, Watch, separate
@@ -63,6 +64,109 @@ _SCHEMA = {
     "required": ["command"],
     "additionalProperties": False,
 }
+
+
+# What a command prints, as it comes: bounded, its beginning in memory, all of it in a file once that is long.
+
+_MAX_BYTES = 50_000_000  # a command that prints more is stopped: it would fill the disk
+_CHUNK = 65_536
+_REST_S = 0.1
+_COMMAND_BYTES = SHOWN_BYTES - 1_000  # leaves room for how the command ended
+
+
+class CommandOutput:
+    """What a command printed: the beginning in memory, everything in a file once it is too long to show."""
+
+    def __init__(self, spool_dir: Path) -> None:
+        self._spool_dir = spool_dir
+        self._file: int | None = None
+        self._head = bytearray()
+        self._size = 0
+        self.path: Path | None = None
+
+    def add(self, data: bytes) -> None:
+        """Take the next piece; raises ``ToolError`` when it is too much, and ``OSError``."""
+        self._size += len(data)
+        if self._file is None:
+            self._head += data
+            if self._size > _COMMAND_BYTES:
+                self._open()
+        else:
+            _write(self._file, data)
+        if self._size > _MAX_BYTES:
+            raise ToolError(f"it printed more than {_MAX_BYTES // 1_000_000} MB")
+
+    def shown(self) -> str:
+        """Return what the model sees of it."""
+        whole = bytes(self._head).decode(errors="replace")
+        shown = head(whole, _COMMAND_BYTES)
+        if shown != whole and self.path is None:
+            self._open()  # bytes that are no UTF-8 need more room when shown
+        return shown if self.path is None else shown + truncation_notice(shown, self.path)
+
+    def close(self) -> None:
+        """Close the file; no more is added."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _open(self) -> None:
+        self._file, self.path = create(self._spool_dir, "Bash")
+        _write(self._file, self._head)
+
+
+def _write(descriptor: int, data: bytes | bytearray) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+class Pipe:
+    """Brings what comes out of a pipe to ``printed`` as it comes."""
+
+    def __init__(self, printed: CommandOutput) -> None:
+        self._printed = printed
+        self._loop = asyncio.get_running_loop()
+        self._read, self.write = os.pipe()
+        self._eof = asyncio.Event()
+        self.refused: asyncio.Future[str] = self._loop.create_future()  # why no more is taken
+        os.set_blocking(self._read, False)
+        self._loop.add_reader(self._read, self._step)
+
+    def close_write(self) -> None:
+        """Close our copy of the writing end, once the command has its own."""
+        if self.write >= 0:
+            os.close(self.write)
+            self.write = -1
+
+    async def rest(self) -> None:
+        """Take what a command that has ended still left in the pipe; others may hold it open for ever."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_REST_S):
+                await self._eof.wait()
+
+    def close(self) -> None:
+        """Read no more."""
+        self.close_write()
+        self._loop.remove_reader(self._read)
+        os.close(self._read)
+        self._printed.close()
+
+    def _step(self) -> None:
+        try:
+            data = os.read(self._read, _CHUNK)
+            if data:
+                self._printed.add(data)
+                return
+        except BlockingIOError:
+            return
+        except (OSError, ToolError) as error:
+            self.refused.set_result(str(error))
+        self._loop.remove_reader(self._read)
+        self._eof.set()
+
+
+# The tool.
 
 
 async def _run(args: Args, ctx: ToolContext) -> Output:
