@@ -136,12 +136,12 @@ _COUNT = re.compile(r"-\d+")
 _TEST_WORDS = names("= == != < > ! ] ( )")
 
 
-def misunderstood_wrapper(name: str) -> str | None:
+def wrapper_not_understood(name: str) -> str | None:
     """Return that a wrapper is not understood, to end a sentence; None when it is."""
     return None if name in UNDERSTOOD_WRAPPERS else _unknown(name)
 
 
-def misunderstood(found: Findings) -> str | None:
+def not_understood(found: Findings) -> str | None:
     """Return the part of an examined command that is not understood, to end a sentence; None when all of it is.
 
     Notes in ``found`` what the command is given to look at.

@@ -19,7 +19,7 @@ from pyagentd.policy.shell import (
     names,
     programs,
 )
-from pyagentd.policy.shell.admission import misunderstood, misunderstood_wrapper
+from pyagentd.policy.shell.admission import not_understood, wrapper_not_understood
 
 # Words and operators of a command line, as bash 5 reads them; whatever is not a literal is unreadable.
 #
@@ -484,7 +484,7 @@ class _Reader:
                 break
             if "/" in words[0].text:  # some file of that name, whatever it does
                 self._add(words, text, said)
-            self.unlisted = self.unlisted or misunderstood_wrapper(words[0].text)
+            self.unlisted = self.unlisted or wrapper_not_understood(words[0].text)
             by_shell = by_shell and words[0].text in ("command", "builtin")
             if wrapped.where is not None:
                 places = _moved(wrapped.where, places)
@@ -505,7 +505,7 @@ class _Reader:
         found = Findings(words=words, fed=self._fed)
         programs.examine(found)
         words = found.words
-        unlisted = misunderstood(found)  # for every one: it also says what that looks at
+        unlisted = not_understood(found)  # for every one: it also says what that looks at
         self.unlisted = self.unlisted or unlisted
         if found.repository:
             where = found.where and _moved(found.where, places)
