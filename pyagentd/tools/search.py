@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from wcmatch import glob
@@ -80,15 +80,16 @@ def names_hidden(pattern: str) -> bool:
     return any(segment.startswith(".") for segment in pattern.split("/"))
 
 
-def output(lines: list[str], shown: int | None, nothing: str, notes: list[str]) -> Output:
+def output(lines: list[str], shown: int | None, nothing: str, notes: list[str], brief: str) -> Output:
     """Return the notes and the first ``shown`` of ``lines``, all of them kept beside, or ``nothing``."""
+    if not lines and notes:  # nothing found by a search that did not end is not an answer
+        return Output(text="\n".join([*notes, nothing]), ok=False)
     if not lines:
-        # Nothing found by a search that did not end is not an answer.
-        return Output(text="\n".join([*notes, nothing]), ok=not notes)
+        return Output(text=nothing, brief=brief)
     if shown is None or len(lines) <= shown:
-        return Output(text="\n".join([*notes, *lines]))
+        return Output(text="\n".join([*notes, *lines]), brief=brief)
     head = [*notes, *lines[:shown]]
-    return Output(text="".join(f"{line}\n" for line in head), full="\n".join([*notes, *lines]))
+    return Output(text="".join(f"{line}\n" for line in head), full="\n".join([*notes, *lines]), brief=brief)
 
 
 async def search(request: Request, take: Callable[[list[Row]], bool], seconds: float) -> bool:
@@ -139,15 +140,15 @@ async def _worker(request: Request) -> AsyncIterator[Group]:
 
 # The Glob tool: files whose names match a pattern, the newest first.
 
-_SHOWN = 1_000
-_KEPT = 50_000  # how many are kept in the file beside the shown ones
+_GLOB_SHOWN = 1_000
+_GLOB_KEPT = 50_000  # how many are kept in the file beside the shown ones
 _MAGIC = re.compile(r"[*?\[{\\]")
 
-_DESCRIPTION = """\
+_GLOB_DESCRIPTION = """\
 Find files by name, the newest first: `**/*.py` at any depth, `src/*.{ts,tsx}` directly in `src`.
 Files that `.gitignore` names are left out, hidden ones too unless the pattern has a dot (`**/.*`, `.github/**`)."""
 
-_SCHEMA = {
+_GLOB_SCHEMA = {
     "type": "object",
     "properties": {
         "pattern": {"type": "string", "minLength": 1, "description": "For instance `**/*.py`"},
@@ -158,7 +159,7 @@ _SCHEMA = {
 }
 
 
-def _split(args: Args, ctx: ToolContext) -> tuple[ResolvedPath, str]:
+def _walked(args: Args, ctx: ToolContext) -> tuple[ResolvedPath, str]:
     """Return the directory to walk and the pattern below it: ``src/*.py`` walks ``src`` only."""
     segments = args["pattern"].split("/")
     fixed = next((index for index, segment in enumerate(segments) if _MAGIC.search(segment)), len(segments) - 1)
@@ -171,13 +172,13 @@ def _split(args: Args, ctx: ToolContext) -> tuple[ResolvedPath, str]:
     return path, pattern
 
 
-def _describe(args: Args, ctx: ToolContext) -> Target:
-    path, _ = _split(args, ctx)
+def _glob_describe(args: Args, ctx: ToolContext) -> Target:
+    path, _ = _walked(args, ctx)
     return Target(detail=path.lexical, paths=(directory(path),))
 
 
-async def _run(args: Args, ctx: ToolContext) -> Output:
-    base, (_, pattern) = ctx.paths[0], _split(args, ctx)
+async def _glob(args: Args, ctx: ToolContext) -> Output:
+    base, (_, pattern) = ctx.paths[0], _walked(args, ctx)
     if not is_directory(base):
         raise ToolError(f"{base.lexical} is not a directory")
     scope = Scope(base, ctx)
@@ -187,26 +188,26 @@ async def _run(args: Args, ctx: ToolContext) -> Output:
         for path, changed_ns, is_link in rows:
             if (name := scope.name(path, is_link)) is not None:
                 found.append((-changed_ns, name))
-        return len(found) >= _KEPT
+        return len(found) >= _GLOB_KEPT
 
     request = Request(what="glob", base=undirected(base), include=regexes(pattern), hidden=names_hidden(pattern))
     notes = []
     if not await search(request, take, SECONDS):
         notes.append(f"[Stopped after {SECONDS:g} s: there may be more files. Name a directory to search.]")
-    if len(found) >= _KEPT:
-        notes.append(f"[These are {_KEPT} of more files: narrow the pattern.]")
+    if len(found) >= _GLOB_KEPT:
+        notes.append(f"[These are {_GLOB_KEPT} of more files: narrow the pattern.]")
     nothing = f"[No file matches {args['pattern']} in {scope.base}]"
-    some = output([name for _, name in sorted(found)], _SHOWN, nothing, notes)
-    return replace(some, brief=counted(len(found), "file", "files", more=len(found) >= _KEPT)) if some.ok else some
+    brief = counted(len(found), "file", "files", more=len(found) >= _GLOB_KEPT)
+    return output([name for _, name in sorted(found)], _GLOB_SHOWN, nothing, notes, brief)
 
 
 GLOB = ToolSpec(
     name="Glob",
-    description=_DESCRIPTION,
-    input_schema=_SCHEMA,
+    description=_GLOB_DESCRIPTION,
+    input_schema=_GLOB_SCHEMA,
     kind="read",
-    run=_run,
-    describe=_describe,
+    run=_glob,
+    describe=_glob_describe,
     parallel_safe=True,
     timeout_s=SECONDS + 10,
 )
@@ -217,7 +218,7 @@ GLOB = ToolSpec(
 _GREP_SHOWN = 200
 _GREP_KEPT = 5_000  # how many matches are kept in the file beside the shown ones
 
-_WHAT: dict[str, What] = {"content": "content", "files_with_matches": "files", "count": "count"}
+_OUTPUT_MODES: dict[str, What] = {"content": "content", "files_with_matches": "files", "count": "count"}
 
 _GREP_DESCRIPTION = """\
 Search the lines of text files with a regular expression (syntax of Python's `re`, one line at a time).
@@ -232,7 +233,7 @@ _GREP_SCHEMA = {
         "glob": {"type": "string", "minLength": 1, "description": "Only these files: `*.py`, `src/**/*.{ts,tsx}`"},
         "output_mode": {
             "type": "string",
-            "enum": list(_WHAT),
+            "enum": list(_OUTPUT_MODES),
             "description": "Lines (default), only names of files, or the number of matching lines in each file",
         },
         "ignore_case": {"type": "boolean", "description": "Upper and lower case are the same (default false)"},
@@ -301,11 +302,11 @@ def _grep_describe(args: Args, ctx: ToolContext) -> Target:
     return Target(detail=path.lexical, paths=(directory(path),))
 
 
-def _request(args: Args, base: ResolvedPath, seconds: float) -> Request:
+def _grep_request(args: Args, base: ResolvedPath, seconds: float) -> Request:
     files: str = args.get("glob", "")
     below = files.lstrip("/") if "/" in files else f"**/{files}"
     return Request(
-        what=_WHAT[args.get("output_mode", "content")],
+        what=_OUTPUT_MODES[args.get("output_mode", "content")],
         base=undirected(base),
         include=regexes(below) if files else (),
         hidden=names_hidden(files),
@@ -324,7 +325,7 @@ def grep_tool(seconds: float = SECONDS) -> ToolSpec:
         scope = Scope(base, ctx)
         found = _Matches(scope, args.get("context", 0))
         notes = []
-        if not await search(_request(args, base, seconds), found.take, seconds):
+        if not await search(_grep_request(args, base, seconds), found.take, seconds):
             notes.append(
                 f"[Stopped after {seconds:g} s: there may be more. Search fewer files, or write the expression so "
                 "that it does not try the same text in many ways.]"
@@ -333,9 +334,8 @@ def grep_tool(seconds: float = SECONDS) -> ToolSpec:
             notes.append(f"[These are {_GREP_KEPT} of more matches: narrow the search.]")
         notes += [f"[Not searched, too large: {name}]" for name in found.too_large]
         nothing = f"[Nothing matches {args['pattern']} in {scope.base}]"
-        some = output(found.lines, found.shown, nothing, notes)
-        count = counted(found.count, "match", "matches", more=found.count >= _GREP_KEPT)
-        return replace(some, brief=count) if some.ok else some
+        brief = counted(found.count, "match", "matches", more=found.count >= _GREP_KEPT)
+        return output(found.lines, found.shown, nothing, notes, brief)
 
     return ToolSpec(
         name="Grep",
