@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Literal
 
 Leader = Literal["command", "monitor", "launcher"]
-"""What the process we start is: the command itself; bubblewrap, with which everything inside ends; or our launcher,
-which passes SIGTERM on to nobody and ends all it started, also what left the group, on SIGUSR1."""
+"""The process that is started: the command itself; bubblewrap, with which everything inside it ends; or our launcher,
+which ignores SIGTERM, and on SIGUSR1 kills all that it started, also what left the group."""
 
-_GRACE_S = 0.5  # between asking a group to end and ending it
+_GRACE_S = 0.5  # between SIGTERM and SIGKILL
 _POLL_S = 0.02
-_LAUNCHER_S = 2.0  # for killing what is left; then the launcher is killed itself
+_LAUNCHER_S = 2.0  # in which the launcher kills what is left; then it is killed itself
 
 _DEVNULL = asyncio.subprocess.DEVNULL
 
@@ -72,7 +72,7 @@ class Group:
         await self.wait()
 
     async def wait(self) -> None:
-        """Wait until the process has ended; one that should end all others gets its time for that."""
+        """Wait until the process has ended; a launcher that takes too long to kill the others is killed itself."""
         try:
             async with asyncio.timeout(_LAUNCHER_S if self._leader == "launcher" else None):
                 await self.process.wait()
@@ -89,7 +89,7 @@ class Group:
             self._signal(signal.SIGKILL)
 
     def _ask(self) -> bool:
-        """Ask everybody to end, but not who would end the others before they could tidy up."""
+        """Send SIGTERM to the group, but not to a monitor, which would kill the others before they could tidy up."""
         if self._leader != "monitor":
             return self._signal(signal.SIGTERM)
         for pid in _members(self.process.pid):
@@ -133,7 +133,7 @@ _MEANING = re.compile(
 
 
 def child_environment(client: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for a command; ``client`` is the environment of who sent the message and wins."""
+    """Return the environment for a command; that of the ``client`` that sent the message wins over the daemon's."""
     inherited = {name: value for name, value in os.environ.items() if _INHERITED.fullmatch(name)}
     given = {name: value for name, value in client.items() if _is_given(name, value)}
     return {"TERM": "dumb", **inherited, **given}
