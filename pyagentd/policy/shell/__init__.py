@@ -20,7 +20,7 @@ at the disk, and the grammar is bash's with a clean environment, no aliases and 
 """
 
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Literal, get_args
@@ -76,6 +76,10 @@ class Word:
     def directory(self) -> "Word":
         """The directory in which the file of this name is."""
         return Word(text=posixpath.dirname(self.text) or ".", home=self.home and "/" in self.text)
+
+
+HERE = Word(text=".")
+"""The directory that a command starts in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +188,11 @@ def arguments(words: tuple[Word, ...], roles: Mapping[str, Role]) -> Iterator[Ar
             # may be an operand.
             certain = took and not perhaps_taken and not words[at + 1].text.startswith("-")
             at, perhaps_taken = at + (2 if certain else 1), took and not certain
+
+
+def operands_of(items: Iterable[Argument]) -> list[Word]:
+    """Return the operands among ``items``."""
+    return [item.value for item in items if item.role == "operand" and item.value is not None]
 
 
 def is_abbreviated(item: Argument, word: Word) -> bool:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from pyagentd.policy.shell import (
     ANY,
+    HERE,
     Argument,
     Effect,
     Findings,
@@ -16,6 +17,7 @@ from pyagentd.policy.shell import (
     arguments,
     is_abbreviated,
     names,
+    operands_of,
     roles_of,
 )
 
@@ -177,11 +179,11 @@ def _unknown(name: str) -> str:
 
 def _arguments(name: str, known: Options, words: tuple[Word, ...], found: Findings) -> str | None:
     items = list(arguments(words, roles_of(known)))
-    operands = [item.value for item in items if item.role == "operand" and item.value is not None]
+    operands = operands_of(items)
     if known.operands in ("pattern", "script") and not any(_is_script(item) for item in items):
         operands = operands[1:]
     if known.operands not in ("words", "written"):
-        for word in operands or ([Word(text=".")] if known.here else []):
+        for word in operands or ([HERE] if known.here else []):
             found.look(word)
     wrong = next((item for item in items if not _is_known(item, known, words)), None)
     return f"`{name} {words[wrong.at].text}` is not an option that is known well enough" if wrong else None
@@ -208,7 +210,7 @@ def _find(words: tuple[Word, ...], found: Findings) -> str | None:
         found.look(words[at])
         at, starts = at + 1, starts + 1
     if not starts:
-        found.look(Word(text="."))
+        found.look(HERE)
     while at < len(words):
         if words[at].text not in _FIND_TAKES | _FIND_FLAGS:
             return f"`find {words[at].text}` is not known well enough"
@@ -222,7 +224,7 @@ def _git(words: tuple[Word, ...], found: Findings) -> str | None:
     if found.where is not None and not found.where.text:
         return "`git -C` goes nowhere"
     found.repository = True
-    found.look(Word(text="."))
+    found.look(HERE)
     # Any operand may be a file, also one outside of the repository, which `git diff` then compares as it is.
     return _arguments(f"git {words[1].text}", _GIT, words[1:], found)
 

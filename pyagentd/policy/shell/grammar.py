@@ -414,7 +414,7 @@ def read(command: str) -> ShellReading:
         unreadable=reader.unreadable,
         looks=tuple(dict.fromkeys(reader.looks)),
         repositories=tuple(dict.fromkeys(reader.repositories)),
-        unlisted=reader.unlisted or _climbs(reader),
+        unlisted=reader.unlisted or reader.climbs(),
         behind_links=reader.behind_links(),
     )
 
@@ -437,6 +437,11 @@ class _Reader:
         if self._link_makers and self._naming + len(self._link_makers) > 1:
             return f"`{self._link_makers[0]}` may make links behind which another of its paths lies; use two calls"
         return None
+
+    def climbs(self) -> str | None:
+        """Return why a path may be another when it is used: the line writes, and may replace what ``..`` leads to."""
+        climbing = [path for path in (*self.reads, *self.writes, *self.looks) if ".." in path.split("/")[1:]]
+        return f"it changes files, and `{climbing[0]}` goes up again" if self.writes and climbing else None
 
     def line(self, text: str, places: Places, depth: int) -> None:
         """Read ``text``, following where ``cd`` may lead: after ``cd X &&`` to X, after ``cd X;`` perhaps."""
@@ -557,9 +562,3 @@ def _moved(to: Word, places: Places) -> Places:
 
 def _join(place: str, path: str) -> str:
     return path if not place or path.startswith(("/", "~")) else f"{place.rstrip('/')}/{path.removeprefix('./')}"
-
-
-def _climbs(reader: _Reader) -> str | None:
-    """Return why a line's paths may change while it runs: it writes, and may replace what ``..`` leads to."""
-    climbing = [path for path in (*reader.reads, *reader.writes, *reader.looks) if ".." in path.split("/")[1:]]
-    return f"it changes files, and `{climbing[0]}` goes up again" if reader.writes and climbing else None

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pyagentd.policy.shell import (
+    HERE,
     Argument,
     Findings,
     Inner,
@@ -23,6 +24,7 @@ from pyagentd.policy.shell import (
     following,
     is_abbreviated,
     names,
+    operands_of,
     refuse_late_options,
     roles_of,
 )
@@ -490,7 +492,6 @@ def destination(words: tuple[Word, ...]) -> Word:
 
 # What one command does beyond its plain purpose, from its options and operands.
 
-_HERE = Word(text=".")
 _KEEP_LINKS = "-a --archive -d -P --no-dereference -R -r --recursive -l --links"  # of cp and rsync
 _NO_MODES = names("-R -v -c -f -h -H -L -P --from")
 
@@ -525,7 +526,7 @@ def _option(item: Argument, program: Program, found: Findings) -> None:
         case "into" if item.value is not None:
             found.write_into(item.value)
         case "drops":
-            found.write_into(_HERE)
+            found.write_into(HERE)
         case "takes" if item.value is not None and item.value.varies:
             raise Unreadable(f"what `{item.value.text}` after `{item.name}` becomes cannot be told before; quote it")
         case "takes" | "operand" if program.code and item.value and re.search(program.code, item.value.text):
@@ -533,11 +534,11 @@ def _option(item: Argument, program: Program, found: Findings) -> None:
 
 
 def _operands(program: Program, items: list[Argument], found: Findings) -> None:
-    operands = [item.value for item in items if item.role == "operand" and item.value is not None]
+    operands = operands_of(items)
     into = next((item.value for item in items if item.role == "into"), None)
     found.links = program.links
     if program.here and into is None:
-        found.write_into(_HERE)
+        found.write_into(HERE)
     match program.operands:
         case "written":
             written = operands
@@ -573,14 +574,14 @@ def _late_options(items: list[Argument], found: Findings) -> list[Word]:
 def _copied(
     program: Program, items: list[Argument], operands: list[Word], into: Word | None, found: Findings
 ) -> None:
-    *sources, target = [*operands, into] if into is not None else operands or [_HERE]
+    *sources, target = [*operands, into] if into is not None else operands or [HERE]
     found.links = (
         program.operands in ("moved", "linked")
         or _is_hard_link(program, items)
         or any(_means(item.name, _KEEP_LINKS) for item in items)
     )
     if program.operands == "linked" and not sources:
-        sources, target = [target], _HERE  # `ln FILE` links to it here
+        sources, target = [target], HERE  # `ln FILE` links to it here
     sources = [source for source in sources if not _is_remote(source)]
     reaches_source = program.operands in ("moved", "linked") or _is_hard_link(program, items)
     for source in sources:
@@ -595,7 +596,7 @@ def _copied(
         backups = any(_means(item.name, program.beside) for item in items)
         if into is None and target.text.rpartition("/")[2] not in ("", ".", ".."):
             found.write(target)
-        _arrive(sources or [_HERE], target, found, backups=backups)
+        _arrive(sources or [HERE], target, found, backups=backups)
 
 
 def _arrive(sources: list[Word], target: Word, found: Findings, *, backups: bool) -> None:
@@ -680,7 +681,7 @@ def _read_tar(found: Findings) -> None:
         _archive(archive, modes, found)
     found.links = bool(modes & _EXTRACTS)
     if modes & _EXTRACTS and not modes & _PRINTS:
-        found.write_into(places[0] if places else Word(text="."))
+        found.write_into(places[0] if places else HERE)
 
 
 def _archive(archive: Word, modes: set[str], found: Findings) -> None:
@@ -778,7 +779,7 @@ def _starts(words: tuple[Word, ...]) -> list[Word]:
         if word.text.startswith("-") or word.text in ("(", ")", "!", ","):
             break
         starts.append(word)
-    return [] if any(start.varies for start in starts) else starts or [Word(text=".")]
+    return [] if any(start.varies for start in starts) else starts or [HERE]
 
 
 def _inner(found: Findings, at: int, starts: list[Word]) -> int:
@@ -917,7 +918,7 @@ def _read_git(found: Findings) -> None:
     _options(found, name, words, at)
     if name in _CHANGES:
         found.links = True  # a commit has links as it has files
-        found.write_into(Word(text="."))
+        found.write_into(HERE)
 
 
 def _subcommand(found: Findings) -> tuple[tuple[Word, ...], int]:
@@ -983,7 +984,7 @@ def _read_sed(found: Findings) -> None:
     """Note the effects of a ``sed`` script, and the files edited in place."""
     items = list(arguments(found.words, roles_of(_SED)))
     scripts = [item.value for item in items if item.role == "script" and item.value is not None]
-    operands = [item.value for item in items if item.role == "operand" and item.value is not None]
+    operands = operands_of(items)
     for item in items:
         if item.role == "runs":
             found.runs(item.name, item.at, "runs a script that is in a file")
