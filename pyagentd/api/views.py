@@ -1045,7 +1045,7 @@ class Lists(Group):
                 )
                 for row in answer["files"]
             ],
-            empty="No file is another than it was.",
+            empty="No changed files.",
             note={None: "whole session", "last": "since the last prompt"}.get(message, "since a prompt"),
         )
 
