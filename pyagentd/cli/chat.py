@@ -68,6 +68,7 @@ _PICKED = 12  # sessions to choose from
 _FRESH_S = 10.0  # how long the files of the project are not listed again
 _MOST_FILES = 20_000
 _MOST_COMPLETIONS = 50
+_BOLD, _DIM = "\x1b[1m", "\x1b[2m"
 _FIRST_SEND = "send or clear your message, then answer"
 
 LETTERS: Mapping[str, tuple[str, str]] = {
@@ -762,22 +763,42 @@ class Chat:
     def _news(self) -> Iterator[str]:
         ask = self._ask
         if ask is not None and self._form is not None:
-            yield from printable(self._form.prompt()).splitlines()
+            yield from self._fitted(self._form.prompt())
             if self._is_begun:
-                yield f"\x1b[2m{_FIRST_SEND}\x1b[0m"
+                yield from self._fitted(_FIRST_SEND, _DIM)
         elif ask is not None and self._lasting:
-            yield f"\x1b[1m{printable(lasting(ask, self._lasting))}\x1b[0m"
-            yield "\x1b[1my\x1b[0m allow that   any other key: back"
+            yield from self._fitted(lasting(ask, self._lasting), _BOLD)
+            yield from self._offered({"y": "allow that", "any other key:": "back"})
         elif ask is not None and self._is_asked:
             if self._input.default_buffer.text:
-                yield f"\x1b[2m{_FIRST_SEND}\x1b[0m"
+                yield from self._fitted(_FIRST_SEND, _DIM)
             elif time.monotonic() >= self._armed_at:
-                yield "   ".join(f"\x1b[1m{letter}\x1b[0m {word}" for letter, word in letters(ask).items())
+                yield from self._offered(letters(ask))
             else:
                 yield "…"
         elif self._busy and not self._answer.rest:
             waited = int(time.monotonic() - self._began)
-            yield f"\x1b[2m{printable(self._progress.text)} {waited} s\x1b[0m".replace("\n", "\x1b[0m\n\x1b[2m")
+            yield from self._fitted(f"{self._progress.text} {waited} s", _DIM)
+
+    def _fitted(self, text: str, style: str = "") -> Iterator[str]:
+        """Yield ``text`` in lines that the terminal has room for: what it cannot show in one it would cut."""
+        from rich.text import Text
+
+        for line in printable(text).splitlines():
+            for piece in Text(line).wrap(self._console, self._console.width):
+                yield f"{style}{piece.plain}\x1b[0m" if style else piece.plain
+
+    def _offered(self, words: Mapping[str, str]) -> Iterator[str]:
+        """Yield what the keys ``words`` do, in lines that the terminal has room for."""
+        line, wide = "", 0
+        for key, word in words.items():
+            more = len(f"{key} {word}")
+            if line and wide + 3 + more > self._console.width:
+                yield line
+                line, wide = "", 0
+            line += f"{'   ' if line else ''}{_BOLD}{key}\x1b[0m {word}"
+            wide += more + (3 if wide else 0)
+        yield line
 
     def _below(self) -> str:
         if time.monotonic() - self._interrupted_at < _LEAVE_S:

@@ -64,6 +64,9 @@ class Screen:
         self.type(said)
         self.keys("Enter")
 
+    def resize(self, columns: int, lines: int) -> None:
+        self._tmux("resize-window", "-t", "c", "-x", str(columns), "-y", str(lines))
+
     def paste(self, pasted: str) -> None:
         """Paste, between the marks of a paste if the program on the terminal has asked for them."""
         self._tmux("set-buffer", pasted)
@@ -157,6 +160,24 @@ def test_an_approval_by_letters_and_what_lasts_wants_a_second_key(
     screen.shows("• Write new.txt", "All is written.")
     assert (system.project / "other.txt").read_text() == "three\n"
     assert screen.now().count("Allow Write ") == 1
+
+
+def test_a_narrow_terminal_shows_all_of_what_is_asked(
+    chat: Opener, model_server: ModelServer, system: System
+) -> None:
+    question = "Which of the two teas that grandmother liked shall it be in the end?"
+    asks = tool_use("question", questions=[{"question": question, "options": [{"label": "Green"}]}])
+    model_server.say(answer(asks), answer(WRITE), "All is written.")
+    screen = chat()
+    screen.resize(24, 30)
+    screen.say("Write it.")
+    screen.shows("Which of the two teas", "shall it be in the end?", "/abort]")
+    screen.say("1")
+    screen.shows("p project", "e edit   d diff")
+    screen.keys("p")
+    screen.shows("From now on, in", "without asking: Edit", "any other key: back")
+    screen.keys("y")
+    screen.shows("All is written.")
 
 
 def test_a_denial_with_a_reason(chat: Opener, model_server: ModelServer, system: System) -> None:
