@@ -28,7 +28,7 @@ from pyagentd.errors import (
 )
 from pyagentd.events import Event
 from pyagentd.messages import ToolCall
-from pyagentd.policy.action import validate_pattern
+from pyagentd.policy.action import Target, validate_pattern
 from pyagentd.policy.presets import Commands, Preset, Result, WantedServers
 from pyagentd.policy.shell import ANY
 from pyagentd.runtime.branch import LiveBranch
@@ -45,7 +45,7 @@ from pyagentd.store.conversation import Conversation, Message, RunState
 from pyagentd.store.journal import read_rows, row_of
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.presetfile import DEFAULT_WRITE
-from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
+from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec
 from pyagentd.wire.sexp import encode
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 from pyagentd.clock import new_id
 from pyagentd.errors import BadRequest, ToolError
 from pyagentd.events import Event, Sink
-from pyagentd.policy.action import Kind
+from pyagentd.policy.action import Kind, Target
 from pyagentd.policy.guard import Confirm
 from pyagentd.reader import FullText, Rule, Source, object_in, read
 from pyagentd.runtime.branch import LiveBranch
@@ -33,7 +33,6 @@ from pyagentd.tools.spec import (
     EditorView,
     Output,
     Replacement,
-    Target,
     ToolContext,
     ToolSpec,
     is_remote,

@@ -24,6 +24,7 @@ from pyagentd.features.agents import (
     short_title,
 )
 from pyagentd.messages import Usage
+from pyagentd.policy.action import Target
 from pyagentd.policy.presets import Preset
 from pyagentd.runtime.feature import Feature
 from pyagentd.runtime.run import RunSettings
@@ -31,7 +32,7 @@ from pyagentd.runtime.status import Outcome
 from pyagentd.store import paths
 from pyagentd.store.conversation import Conversation, Part
 from pyagentd.store.paths import BranchRef
-from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
+from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec
 
 if TYPE_CHECKING:
     from pyagentd.mission.budget import Budget

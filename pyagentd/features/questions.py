@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from pyagentd import reader
 from pyagentd.errors import BadRequest, ToolError
+from pyagentd.policy.action import Target
 from pyagentd.runtime.approvals import Authority
 from pyagentd.runtime.feature import Feature
-from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
+from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec
 
 if TYPE_CHECKING:
     from pyagentd.runtime.run_setup import RunBuilder

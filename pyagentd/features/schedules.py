@@ -21,6 +21,7 @@ from zoneinfo import ZoneInfo
 
 from pyagentd.clock import epoch_ms, new_id
 from pyagentd.errors import BadRequest, Busy, NotASession, NotFound, PyagentdError, RateLimited, ToolError
+from pyagentd.policy.action import Target
 from pyagentd.policy.profiles import compile_action
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import Feature, RunEnded
@@ -34,7 +35,7 @@ from pyagentd.store.db.schedules import Delivery, Kind, Schedule
 from pyagentd.store.db.schedules import Source as Source_
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools.process import is_secret
-from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
+from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec
 
 if TYPE_CHECKING:
     from pyagentd.runtime.kernel import Kernel

@@ -23,6 +23,7 @@ from pyagentd.policy.action import (
     META_TOOLS,
     Action,
     ResolvedPath,
+    Target,
     canonical_tool,
     exactly,
     normalise,
@@ -36,7 +37,7 @@ from pyagentd.store import metadata, paths, presetfile
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools.builtin import builtin_tools
 from pyagentd.tools.invoke import Denied
-from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
+from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec
 
 if TYPE_CHECKING:
     from pyagentd.runtime.run_setup import RunBuilder

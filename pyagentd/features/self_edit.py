@@ -17,6 +17,7 @@ from pyagentd.errors import PresetError, PyagentdError, ToolError
 from pyagentd.events import shortened
 from pyagentd.features import models
 from pyagentd.features.models import Models
+from pyagentd.policy.action import Target
 from pyagentd.policy.guard import Confirm
 from pyagentd.policy.presets import read_profile
 from pyagentd.policy.profiles import Profile, resolve_profile
@@ -25,7 +26,7 @@ from pyagentd.runtime import presets as agent_overlay
 from pyagentd.runtime.feature import Feature
 from pyagentd.runtime.settings import provider_of as configured_provider
 from pyagentd.store import named_agents
-from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
+from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec
 
 if TYPE_CHECKING:
     from pyagentd.runtime.run_setup import RunBuilder

@@ -25,6 +25,7 @@ from pyagentd import regularfile
 from pyagentd.clock import iso8601
 from pyagentd.errors import Busy, NotFound, PyagentdError, StoreError, ToolError
 from pyagentd.events import Event, one_line
+from pyagentd.policy.action import Target
 from pyagentd.runtime.feature import Feature
 from pyagentd.runtime.queue import Submission
 from pyagentd.runtime.settings import SendOptions
@@ -35,7 +36,7 @@ from pyagentd.store.db.tasks import Status, Task
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools import invoke
 from pyagentd.tools.sandbox.enclosure import Enclosure
-from pyagentd.tools.spec import Args, BackgroundCommand, Output, Target, ToolContext, ToolSpec
+from pyagentd.tools.spec import Args, BackgroundCommand, Output, ToolContext, ToolSpec
 
 if TYPE_CHECKING:
     from pyagentd.runtime.kernel import Kernel

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from pyagentd.errors import ToolError
 from pyagentd.events import Event
-from pyagentd.policy.action import canonical_tool
+from pyagentd.policy.action import Target, canonical_tool
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import BranchOpened, Feature
 from pyagentd.store.conversation import Conversation, counted
 from pyagentd.store.journal import Row
-from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
+from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec
 
 if TYPE_CHECKING:
     from pyagentd.runtime.kernel import Kernel

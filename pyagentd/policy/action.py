@@ -304,22 +304,28 @@ class ResolvedPath:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Action:
-    """A call of a tool before it is made; as text ``tool:<name>:<detail>``, or ``rule``."""
+class Target:
+    """What a call is about; a tool makes it of the arguments."""
 
-    tool: str
-    detail: str
-    kind: Kind
-    paths: tuple[ResolvedPath, ...] = ()  # used as ``kind`` says; of a command: what it is known to read
+    detail: str  # the last part of the action string: an absolute path, a command, a name
+    paths: tuple[ResolvedPath, ...] = ()  # used as ``Action.kind`` says; of a command: what it is known to read
     writes: tuple[ResolvedPath, ...] = ()  # what a command is known to write
     command: str | None = None
     shell: ShellReading | None = None  # what the grammar makes of the command
     confined: bool = True  # something keeps the command inside its scope while it runs
-    roam: RoamTarget | None = None  # of kind "pattern"
-    root: str = ""  # the workspace root, for what a profile says about paths relative to it
-    rule: str = ""  # of kind "mcp": the whole text, ``mcp:<server>:<tool>``
+    rule: str = ""  # of kind "mcp": the whole text of the action, ``mcp:<server>:<tool>``
     may_change_any_file: bool = False  # ... of the workspace, and nobody can tell which
     change: str | None = None  # of kind "self": what it was and what it would be, as JSON for the audit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action(Target):
+    """A call of a tool before it is made; as text ``tool:<name>:<detail>``, or ``rule``."""
+
+    tool: str
+    kind: Kind
+    roam: RoamTarget | None = None  # of kind "pattern"
+    root: str = ""  # the workspace root, for what a profile says about paths relative to it
 
     def __str__(self) -> str:
         return self.rule or f"tool:{self.tool}:{self.detail}"

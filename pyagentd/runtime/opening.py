@@ -14,7 +14,7 @@ from pyagentd import regularfile
 from pyagentd.errors import StoreError, ToolError
 from pyagentd.llm.backend import Backend, ModelRequest, StreamItem
 from pyagentd.messages import ToolCall
-from pyagentd.policy.action import Action
+from pyagentd.policy.action import Action, Target
 from pyagentd.runtime.document_sync import RunText, after_prompt
 from pyagentd.runtime.status import RESTART, Outcome
 from pyagentd.store import atomic, metadata, paths
@@ -28,7 +28,7 @@ from pyagentd.store.journal import Journal
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.registry import RunProgress
 from pyagentd.store.trace import OrgLog
-from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
+from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec
 
 RESTARTED = "aborted by host restart"
 

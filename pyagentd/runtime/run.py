@@ -43,7 +43,7 @@ from pyagentd.llm.backend import (
     encode,
 )
 from pyagentd.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult, Usage
-from pyagentd.policy.action import Action, canonical_tool
+from pyagentd.policy.action import Action, Target, canonical_tool
 from pyagentd.policy.presets import Preset
 from pyagentd.runtime.approvals import Authority
 from pyagentd.runtime.opening import RESTARTED, ResumedRun, decided_before
@@ -57,7 +57,7 @@ from pyagentd.store.registry import RunProgress
 from pyagentd.store.trace import OrgLog
 from pyagentd.tools import invoke as spool
 from pyagentd.tools.invoke import EditedCall, Envelope, invoke
-from pyagentd.tools.spec import Args, CallHooks, Output, Target, ToolContext, ToolSpec, schema_of, summary
+from pyagentd.tools.spec import Args, CallHooks, Output, ToolContext, ToolSpec, schema_of, summary
 
 log = logging.getLogger(__name__)
 

@@ -24,12 +24,13 @@ from pyagentd.config import Config
 from pyagentd.config.loading import OwnPlaces
 from pyagentd.errors import PyagentdError, SkillError, StoreError, ToolError
 from pyagentd.events import Event
+from pyagentd.policy.action import Target
 from pyagentd.reader import FullText, Rule, Source, read
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.turn_agent import TAKEN_OVER
 from pyagentd.store import presetfile
 from pyagentd.store.document.render import writable
-from pyagentd.tools.spec import Args, Target, ToolContext, ToolSpec
+from pyagentd.tools.spec import Args, ToolContext, ToolSpec
 
 
 def environment(root: Path, now: datetime) -> str:

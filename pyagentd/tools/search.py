@@ -17,10 +17,10 @@ from pathlib import Path
 from wcmatch import glob
 
 from pyagentd.errors import ToolError
-from pyagentd.policy.action import ResolvedPath
+from pyagentd.policy.action import ResolvedPath, Target
 from pyagentd.tools.process import Group, child_environment
 from pyagentd.tools.search_worker import Request, Row, What
-from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec, counted, resolve
+from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec, counted, resolve
 
 SECONDS = 20.0
 

@@ -15,14 +15,14 @@ from typing import Any
 
 from pyagentd.errors import NotASession, PyagentdError, ToolError
 from pyagentd.policy import shell
-from pyagentd.policy.action import first_match
+from pyagentd.policy.action import Target, first_match
 from pyagentd.store import paths
 from pyagentd.tools.invoke import SHOWN_BYTES, create, head, truncation_notice
 from pyagentd.tools.process import Group, child_environment
 from pyagentd.tools.sandbox import enclosure
 from pyagentd.tools.sandbox.enclosure import Enclosure, Watch, separate
 from pyagentd.tools.sandbox.plan import ShellScope
-from pyagentd.tools.spec import Args, BackgroundCommand, Output, Target, ToolContext, ToolSpec, as_the_system_does
+from pyagentd.tools.spec import Args, BackgroundCommand, Output, ToolContext, ToolSpec, as_the_system_does
 
 log = logging.getLogger(__name__)
 

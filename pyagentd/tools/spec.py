@@ -8,16 +8,15 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from pyagentd.errors import ToolError
 from pyagentd.events import shortened
-from pyagentd.policy.action import Action, Kind, ResolvedPath
+from pyagentd.policy.action import Action, Kind, ResolvedPath, Target
 from pyagentd.policy.guard import Confirm
-from pyagentd.policy.shell import ShellReading
 from pyagentd.tools.sandbox.plan import UNCONFINED, ShellScope
 
 if TYPE_CHECKING:
@@ -251,21 +250,6 @@ class ToolContext:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """What a call is about, as policy sees it."""
-
-    detail: str  # the last part of the action string: an absolute path, a command, a name
-    paths: tuple[ResolvedPath, ...] = ()  # of a command: what it is known to read
-    writes: tuple[ResolvedPath, ...] = ()  # what a command is known to write
-    command: str | None = None
-    shell: ShellReading | None = None
-    confined: bool = True  # something keeps the command inside its scope while it runs
-    rule: str = ""  # the whole action as text, where that is not ``tool:<name>:<detail>``
-    may_change_any_file: bool = False  # ... of the workspace, and nobody can tell which
-    change: str | None = None  # of a setting: what it was and what it would be, as JSON for the audit
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
     """What a tool returns when plain text does not say enough."""
 
@@ -301,20 +285,8 @@ class ToolSpec:
     def action(self, args: Args, ctx: "ToolContext") -> Action:
         """Return the call as policy sees it; raises ``ToolError`` when it names something impossible."""
         target = self.describe(args, ctx)
-        return Action(
-            tool=self.acts_as or self.name,
-            detail=target.detail,
-            kind=self.kind,
-            paths=target.paths,
-            writes=target.writes,
-            command=target.command,
-            shell=target.shell,
-            confined=target.confined,
-            root=str(ctx.root),
-            rule=target.rule,
-            may_change_any_file=target.may_change_any_file,
-            change=target.change,
-        )
+        facts = {each.name: getattr(target, each.name) for each in fields(Target)}
+        return Action(tool=self.acts_as or self.name, kind=self.kind, root=str(ctx.root), **facts)
 
 
 def schema_of(spec: ToolSpec) -> dict[str, Any]:

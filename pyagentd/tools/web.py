@@ -18,7 +18,8 @@ from urllib.parse import SplitResult, quote, urlencode, urljoin, urlsplit, urlun
 from pyagentd import tools
 from pyagentd.config.tables import WebSettings
 from pyagentd.errors import ToolError
-from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
+from pyagentd.policy.action import Target
+from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec
 
 if TYPE_CHECKING:
     from pyagentd.tools.webclient import WebResponse

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from pyagentd.errors import BadRequest, Busy, ConfigError
+from pyagentd.policy.action import Target
 from pyagentd.runtime.approvals import Answer
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.opening import RESTARTED
@@ -27,7 +28,7 @@ from pyagentd.store.db.state import State
 from pyagentd.store.document.render import replay
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.registry import Registry
-from pyagentd.tools.spec import Target, ToolSpec
+from pyagentd.tools.spec import ToolSpec
 from pyagentd.wire import sexp
 from tests.runtime.world import OVERLOADED, Watcher, World, assert_closed, attached, body, last_of, rows
 from tests.server import Block, Request, answer, error_event, malformed, refusal, text, thinking, tool_use

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from pyagentd.errors import ToolError
-from pyagentd.policy.action import Action
+from pyagentd.policy.action import Action, Target
 from pyagentd.tools.invoke import invoke
-from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec, schema_of
+from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec, schema_of
 from tests.tools.conftest import Call, allow
 
 Run = Callable[[Args, ToolContext], Awaitable[str | Output]]

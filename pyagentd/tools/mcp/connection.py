@@ -29,10 +29,11 @@ from pyagentd.errors import ConfigError, NotInstalled, ToolError
 from pyagentd.events import shortened
 from pyagentd.installation import extra
 from pyagentd.log import conceal
+from pyagentd.policy.action import Target
 from pyagentd.reader import MAX_DEPTH, is_deeper
 from pyagentd.tools import invoke, mcp
 from pyagentd.tools.process import child_environment
-from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
+from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec
 
 if TYPE_CHECKING:
     from mcp_types import BlobResourceContents, CallToolResult, ContentBlock, TextResourceContents
