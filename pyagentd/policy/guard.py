@@ -68,7 +68,7 @@ class Deny:
 Decision = Allow | Ask | Deny
 
 Confirm = bool | Literal["always"]
-"""Whether a tool wants a human to agree: unless a named profile or a grant does, or every single time."""
+"""Whether a tool wants a human to agree: True unless a named profile or a grant allows it, "always" in any case."""
 
 
 def decide(action: Action, context: Context, confirm: Confirm) -> Decision:
@@ -373,7 +373,7 @@ def _outside_roam(action: Action, context: Context) -> str | None:
 
 def _outside_commands(action: Action, context: Context) -> str | None:
     if action.shell is None:
-        return f"{action.tool} may not run this: nobody has read what it does."
+        return f"{action.tool} may not run this: what it does was not read."
     if why := shell.refusal(action.shell, context.preset.shell.allow):
         return f"{action.tool} may not run this: {why}. Use another tool for it, or another command. {EXPAND}"
     paths = context.preset.paths

@@ -22,7 +22,7 @@ from pyagentd.tools.sandbox.plan import UNCONFINED, ShellScope
 if TYPE_CHECKING:
     from pyagentd.tools.sandbox.enclosure import Enclosure
 
-# What happens around a call besides the decision: files are kept, hooks asked, and what outlives it handed on.
+# What happens around a call besides the decision: files are kept, hooks are asked, a command may outlive the call.
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class KeptFiles:
 
 
 class FileKeeper(Protocol):
-    """Who keeps files."""
+    """Keeps the files that calls change."""
 
     def around(self, action: Action, call_id: str) -> AbstractAsyncContextManager[KeptFiles]:
         """Keep what ``action`` may change from before and after the block; never a reason for a call to fail."""
@@ -42,7 +42,7 @@ class FileKeeper(Protocol):
 
 
 class CallHooks(Protocol):
-    """Who asks the hooks about one call."""
+    """Asks the hooks about one call."""
 
     async def before(
         self, tool: str, args: Mapping[str, Any], action: Action, call_id: str
@@ -83,7 +83,7 @@ class BackgroundCommand:
 
 
 class TaskStarter(Protocol):
-    """Who runs commands that outlive their call."""
+    """Runs commands that outlive their call."""
 
     async def begin(self, command: BackgroundCommand) -> tuple[str, Path]:
         """Run a command in the background, and return its task's id and the file with what it prints.
@@ -141,7 +141,7 @@ class ChangeOutcome:
 
 
 class Buffers(Protocol):
-    """Who asks editors about files."""
+    """Asks the user's editors about files."""
 
     async def look(self, path: str, *, whole: bool) -> EditorView:
         """Return what editors show of the file ``path``, resolved; its text if it is not the file's, or ``whole``."""
@@ -162,7 +162,7 @@ def is_remote(path: str) -> bool:
 
 
 def only_open(path: str) -> ToolError:
-    """Return what is said of a file of another machine that nobody has open."""
+    """Return the error for a file of another machine that no editor has open."""
     return ToolError(
         f"{path} is on another machine, and can be reached only while the user has it open in Emacs",
         hint="Ask the user to open it",
@@ -239,10 +239,10 @@ class ToolContext:
     call_id: str = ""  # the model's id of this call
     scope: Callable[[], ShellScope] = lambda: UNCONFINED  # what a command may touch, read anew for each
     notify: Callable[[str], None] = lambda text: None  # shows the user one line
-    keeping: FileKeeper | None = None  # who keeps the files that calls change
-    hooks: CallHooks | None = None  # who asks the hooks about this call
-    tasks: TaskStarter | None = None  # who runs commands in the background
-    buffers: Buffers | None = None  # who asks the user's editors about files
+    keeping: FileKeeper | None = None  # None: no files are kept
+    hooks: CallHooks | None = None
+    tasks: TaskStarter | None = None  # None: nothing runs in the background
+    buffers: Buffers | None = None
 
     def bound_to(self, action: Action) -> "ToolContext":
         """Return this context with the paths of ``action``: the tool opens these and resolves nothing anew."""
@@ -275,7 +275,7 @@ class ToolSpec:
     caution: "Callable[[ToolContext], str] | None" = None  # what a human should know before approving, or ""; blocks
     # Raises ``ToolError`` when what they saw holds no more; blocks.
     still: "Callable[[Args, ToolContext], None] | None" = None
-    confirm: Confirm = False  # ask a human unless a profile or a grant allows it; or whatever they allow
+    confirm: Confirm = False  # True: ask a human unless a profile or a grant allows it; "always": in any case
     confirming: "Callable[[Args, ToolContext], Awaitable[Confirm]] | None" = None  # where that depends on the call
     acts_as: str = ""  # the name of the tool in the action string, where that is another
     parallel_safe: bool = False  # may run beside other calls of the same answer

@@ -244,7 +244,7 @@ def confinement(wanted: Confinement = "auto") -> Mechanism | None:
 
 
 def is_tried() -> bool:
-    """Return whether it is known what works here, so that nobody has to wait for a trial."""
+    """Return whether bubblewrap was tried already, so that asking what works here takes no time."""
     return _bubblewrap.cache_info().currsize > 0
 
 
@@ -472,14 +472,14 @@ class Watch:
 
 
 def has_second_names(directories: Iterable[str]) -> bool:
-    """Return whether a record can also be reached by a name elsewhere, where no rule may stand in the way."""
+    """Return whether a record has a hard link elsewhere, where perhaps no rule keeps a command from it."""
     return any(_links(path) > 1 for path in _records(directories))
 
 
 def separate(directories: Iterable[str]) -> None:
-    """Make every setting that has a second name a file of its own: who writes by the other name changes it no more.
+    """Replace every setting that has a second name (a hard link) by a copy, which the other name does not reach.
 
-    The log stays what it is, others have it open. What cannot be replaced is watched.
+    The log is left as it is, since others have it open. What cannot be replaced is watched.
     """
     for path in (f"{directory}/{name}" for directory in directories for name in _WHOLE):
         if _links(path) > 1:
@@ -529,7 +529,7 @@ def _links(path: str) -> int:
         return 0
 
 
-# What is said, and looked at, where a command is not kept inside its scope.
+# What a human is told, and what is watched, where a command is not confined.
 
 
 def unconfined(scope: ShellScope) -> str:
