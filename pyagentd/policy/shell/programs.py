@@ -648,9 +648,9 @@ _TAR = Program(
     does="-P --absolute-names",
     deletes="--remove-files --recursive-unlink",
 )
-_MODES = names("-c --create -r --append -u --update -A --catenate --concatenate --delete")
-_PRINTS = names("-O --to-stdout")
-_EXTRACTS = names("-x --extract --get")
+_TAR_MODES = names("-c --create -r --append -u --update -A --catenate --concatenate --delete")
+_TAR_PRINTS = names("-O --to-stdout")
+_TAR_EXTRACTS = names("-x --extract --get")
 
 
 def _read_tar(found: Findings) -> None:
@@ -658,7 +658,7 @@ def _read_tar(found: Findings) -> None:
     archives: list[Word] = []
     places: list[Word] = []
     modes: set[str] = set()
-    for item in arguments(_with_dashes(found.words), roles_of(_TAR)):
+    for item in arguments(_tar_words(found.words), roles_of(_TAR)):
         if item.name in ("-f", "--file") and item.value is not None:
             archives.append(item.value)
         elif item.name in ("-C", "--directory") and item.value is not None:
@@ -666,7 +666,7 @@ def _read_tar(found: Findings) -> None:
         elif item.name.startswith("--one-top-level") and item.value is not None:
             found.write_into(item.value)
         elif item.role == "unknown":
-            modes |= _modes(item.name) - (_PRINTS if not item.certain else set())
+            modes |= _tar_modes(item.name) - (_TAR_PRINTS if not item.certain else set())
         elif item.role in ("runs", "does"):
             found.runs(item.name, what="runs programs or reaches anywhere")
         elif item.role == "deletes":
@@ -678,33 +678,33 @@ def _read_tar(found: Findings) -> None:
     if len(places) > 1:
         raise Unreadable("`tar` with several directories")
     for archive in archives:
-        _archive(archive, modes, found)
-    found.links = bool(modes & _EXTRACTS)
-    if modes & _EXTRACTS and not modes & _PRINTS:
+        _tar_archive(archive, modes, found)
+    found.links = bool(modes & _TAR_EXTRACTS)
+    if modes & _TAR_EXTRACTS and not modes & _TAR_PRINTS:
         found.write_into(places[0] if places else HERE)
 
 
-def _archive(archive: Word, modes: set[str], found: Findings) -> None:
+def _tar_archive(archive: Word, modes: set[str], found: Findings) -> None:
     if ":" in archive.text:
         found.runs("-f HOST:FILE", what="runs a remote shell")
     if archive.text == "-":
         return
-    if modes & _MODES:
+    if modes & _TAR_MODES:
         found.write(archive)
     elif not archive.varies:
         found.read(archive)
 
 
-def _modes(name: str) -> set[str]:
+def _tar_modes(name: str) -> set[str]:
     """Return the modes that an option, perhaps abbreviated, can mean."""
-    known = _MODES | _EXTRACTS | _PRINTS
+    known = _TAR_MODES | _TAR_EXTRACTS | _TAR_PRINTS
     if name in known:
         return {name}
     # An abbreviation of --to-stdout must not hide an extraction.
     return {mode for mode in known - {"--to-stdout"} if name.startswith("--") and mode.startswith(name)}
 
 
-def _with_dashes(words: tuple[Word, ...]) -> tuple[Word, ...]:
+def _tar_words(words: tuple[Word, ...]) -> tuple[Word, ...]:
     """Return ``tar xzf FILE`` as ``tar -x -z -f FILE``."""
     if len(words) < 2 or words[1].text.startswith("-"):
         return words
@@ -730,11 +730,11 @@ def _read_dd(found: Findings) -> None:
 
 # ``find`` and ``xargs``: programs that run others on what they find.
 
-_RUNS = names("-exec -execdir -ok -okdir")
-_WRITES = names("-fprint -fprint0 -fls -fprintf")
-_LEADING = names("-H -L -P --")
-_OTHER_LEADING = re.compile(r"-[EHLPXdfsx]+")  # of other systems; one of them is followed by a directory
-_FOLLOWS = names("-H -L -follow")
+_FIND_RUNS = names("-exec -execdir -ok -okdir")
+_FIND_WRITES = names("-fprint -fprint0 -fls -fprintf")
+_FIND_LEADING = names("-H -L -P --")
+_FIND_OTHER_LEADING = re.compile(r"-[EHLPXdfsx]+")  # of other systems; one of them is followed by a directory
+_FIND_FOLLOWS = names("-H -L -follow")
 
 _XARGS = Program(
     takes="-d --delimiter -E -n --max-args -L -P --max-procs -s --max-chars -I --process-slot-var",
@@ -747,13 +747,13 @@ _XARGS_FLAGS = names("-0 --null -r --no-run-if-empty -t --verbose -x --exit -o -
 def _read_find(found: Findings) -> None:
     """Note the effects of ``find``: commands, writes, deletions."""
     words = found.words
-    starts = _starts(words)
+    starts = _find_starts(words)
     at = 1
     while at < len(words):
         text = words[at].text
-        if text in _RUNS:
-            at = _inner(found, at, starts)
-        elif text in _WRITES and at + 1 < len(words):
+        if text in _FIND_RUNS:
+            at = _find_exec(found, at, starts)
+        elif text in _FIND_WRITES and at + 1 < len(words):
             found.write(words[at + 1])
         elif text == "-files0-from" and at + 1 < len(words):
             found.read(words[at + 1])
@@ -764,15 +764,15 @@ def _read_find(found: Findings) -> None:
         at += 1
 
 
-def _starts(words: tuple[Word, ...]) -> list[Word]:
+def _find_starts(words: tuple[Word, ...]) -> list[Word]:
     """Return where it starts, below which everything lies that it finds; empty when that cannot be told."""
     texts = [word.text for word in words]
-    if "-files0-from" in texts or not _FOLLOWS.isdisjoint(texts):
+    if "-files0-from" in texts or not _FIND_FOLLOWS.isdisjoint(texts):
         return []
     at = 1
-    while at < len(texts) and (texts[at] in _LEADING or texts[at].startswith(("-O", "-D"))):
+    while at < len(texts) and (texts[at] in _FIND_LEADING or texts[at].startswith(("-O", "-D"))):
         at += 2 if texts[at] == "-D" else 1
-    if at < len(texts) and _OTHER_LEADING.fullmatch(texts[at]):
+    if at < len(texts) and _FIND_OTHER_LEADING.fullmatch(texts[at]):
         return []
     starts = []
     for word in words[at:]:
@@ -782,11 +782,11 @@ def _starts(words: tuple[Word, ...]) -> list[Word]:
     return [] if any(start.varies for start in starts) else starts or [HERE]
 
 
-def _inner(found: Findings, at: int, starts: list[Word]) -> int:
+def _find_exec(found: Findings, at: int, starts: list[Word]) -> int:
     """Add the command after ``-exec``; return the index of its last word."""
     option, words = found.words[at].text, found.words
     end = at + 1
-    while end < len(words) and not _ends(words[end - 1].text, words[end].text):
+    while end < len(words) and not _find_exec_ends(words[end - 1].text, words[end].text):
         end += 1
     if end == len(words) or end == at + 1:
         raise Unreadable(f"`{found.program} {option}` has no command that ends in `;` or `+`")
@@ -798,7 +798,7 @@ def _inner(found: Findings, at: int, starts: list[Word]) -> int:
     return end
 
 
-def _ends(before: str, text: str) -> bool:
+def _find_exec_ends(before: str, text: str) -> bool:
     return text == ";" or (text == "+" and before == "{}")
 
 
@@ -833,16 +833,16 @@ def _read_xargs(found: Findings) -> None:
 
 # ``git``: which subcommands only look, which change the repository, and what its options run.
 
-_QUIET = names(
+_GIT_QUIET = names(
     """
     -p --paginate -P --no-pager --no-replace-objects --no-lazy-fetch --no-optional-locks --bare --literal-pathspecs
     --glob-pathspecs --noglob-pathspecs --icase-pathspecs
     """
 )
 
-_WITH_VALUE = names("-c --config-env --exec-path --git-dir --work-tree --namespace --super-prefix --attr-source")
+_GIT_WITH_VALUE = names("-c --config-env --exec-path --git-dir --work-tree --namespace --super-prefix --attr-source")
 
-_LOOKS = names(
+_GIT_LOOKS = names(
     """
     annotate blame cat-file check-attr check-ignore check-mailmap check-ref-format cherry count-objects describe diff
     diff-files diff-index diff-tree for-each-ref fsck get-tar-commit-id grep help log ls-files ls-remote ls-tree
@@ -850,7 +850,7 @@ _LOOKS = names(
     show-ref status stripspace var verify-commit verify-pack verify-tag version whatchanged --version --help -v -h
     """
 )
-_CHANGES = names(
+_GIT_CHANGES = names(
     """
     add am apply archive branch bundle checkout cherry-pick clean clone commit commit-tree fast-export fetch
     format-patch gc hash-object init merge mktag mktree mv notes pack-refs prune pull push read-tree rebase reflog
@@ -859,7 +859,7 @@ _CHANGES = names(
     """
 )
 
-_OPTIONS = Program(
+_GIT_OPTIONS = Program(
     takes="-m --message --author --date -n --max-count --since --until --format --pretty -L --grep -G -S --depth -b",
     reads="--file --pathspec-from-file --contents",
     writes="--output --export-marks",
@@ -868,29 +868,29 @@ _OPTIONS = Program(
     does="--ext-diff --unsafe-paths",
 )
 # What an option means to some subcommands, where it means something else, or nothing, to the others.
-_OWN = {
+_GIT_OWN_OPTIONS = {
     **dict.fromkeys(names("archive format-patch"), Program(writes="-o --output")),
     **dict.fromkeys(names("commit tag notes merge commit-tree"), Program(reads="-F --file")),
     **dict.fromkeys(names("blame annotate"), Program(reads="-S --contents --ignore-revs-file")),
     "grep": Program(reads="-f"),
     "ls-files": Program(reads="-X --exclude-from"),
 }
-_READ = names("apply am hash-object")  # their operands are files that come into the repository
+_GIT_READS = names("apply am hash-object")  # their operands are files that come into the repository
 # One letter means different things to different subcommands; here it runs something only in these.
-_LETTERS = {
+_GIT_LETTERS = {
     "-x": names("rebase"),
     "-c": names("clone"),
     "-u": names("clone"),
     "-s": names("merge pull rebase cherry-pick revert"),
     "-O": names("grep"),
 }
-_PLACES = names("clone init worktree bundle push")  # some of their operands are directories or files they make
-_CONFIG_SCOPES = names(
+_GIT_PLACES = names("clone init worktree bundle push")  # some of their operands are directories or files they make
+_GIT_CONFIG_SCOPES = names(
     "--global --local --system --worktree --show-origin --show-scope --null -z --name-only --includes"
 )
-_CONFIG_READS = names("--get --get-all --get-regexp --get-urlmatch --list -l get list")
-_DELETES = {"clean": "deletes files that are not in the repository", "rm": "deletes files"}
-_HELPER = re.compile(r"[A-Za-z0-9][\w.+-]*::")
+_GIT_CONFIG_READS = names("--get --get-all --get-regexp --get-urlmatch --list -l get list")
+_GIT_DELETES = {"clean": "deletes files that are not in the repository", "rm": "deletes files"}
+_GIT_HELPER = re.compile(r"[A-Za-z0-9][\w.+-]*::")
 
 
 def _read_git(found: Findings) -> None:
@@ -898,66 +898,67 @@ def _read_git(found: Findings) -> None:
 
     What a repository's own settings and hooks run is their owner's: no tool writes those.
     """
-    words, at = _subcommand(found)
+    words, at = _git_subcommand(found)
     found.words = words
     if at == len(words):
         return
     if words[at].varies:
         raise Unreadable(f"the subcommand of git is the pattern `{words[at].text}`")
-    name, arguments = words[at].text, [word.text for word in words[at + 1 :]]
+    name, given = words[at].text, [word.text for word in words[at + 1 :]]
     if name == "config":
-        first = next((argument for argument in arguments if argument not in _CONFIG_SCOPES), "")
-        if first not in _CONFIG_READS:
+        first = next((each for each in given if each not in _GIT_CONFIG_SCOPES), "")
+        if first not in _GIT_CONFIG_READS:
             found.runs(name, at, "changes settings, which can make git run programs")
-    elif name in _DELETES:
-        found.deletes(name, at, _DELETES[name])
-    elif name == "reset" and any(argument.startswith("--h") for argument in arguments):
+    elif name in _GIT_DELETES:
+        found.deletes(name, at, _GIT_DELETES[name])
+    elif name == "reset" and any(each.startswith("--h") for each in given):
         found.deletes("reset --hard", what="throws changes away")
-    elif name not in _LOOKS | _CHANGES:
+    elif name not in _GIT_LOOKS | _GIT_CHANGES:
         found.runs(name, at, "runs an alias, another program, or a subcommand that runs others")
-    _options(found, name, words, at)
-    if name in _CHANGES:
+    _git_options(found, name, words, at)
+    if name in _GIT_CHANGES:
         found.links = True  # a commit has links as it has files
         found.write_into(HERE)
 
 
-def _subcommand(found: Findings) -> tuple[tuple[Word, ...], int]:
+def _git_subcommand(found: Findings) -> tuple[tuple[Word, ...], int]:
     """Return the words without the options before the subcommand that change nothing, and where the subcommand is.
 
     Adds what those do that change something, and notes the directory.
     """
     words, at, kept = found.words, 1, [found.words[0]]
-    while at < len(words) and (text := words[at].text).startswith("-") and text not in _LOOKS:
+    while at < len(words) and (text := words[at].text).startswith("-") and text not in _GIT_LOOKS:
         value = following(words, at)
         if text == "-C" and value is not None:
             if found.where is not None or value.varies:
                 raise Unreadable("`git -C` with several directories or a pattern")
             found.where = value
-        elif text not in _QUIET:
+        elif text not in _GIT_QUIET:
             found.runs(
-                text.partition("=")[0], len(kept) + (text in _WITH_VALUE), "makes git run or read something else"
+                text.partition("=")[0], len(kept) + (text in _GIT_WITH_VALUE), "makes git run or read something else"
             )
-            kept += words[at : at + 1 + (text in _WITH_VALUE)]
-        at += 1 + (text == "-C" or text in _WITH_VALUE)
+            kept += words[at : at + 1 + (text in _GIT_WITH_VALUE)]
+        at += 1 + (text == "-C" or text in _GIT_WITH_VALUE)
     subcommand = len(kept)
     return (*kept, *words[at:]), subcommand
 
 
-def _options(found: Findings, name: str, words: tuple[Word, ...], subcommand: int) -> None:
+def _git_options(found: Findings, name: str, words: tuple[Word, ...], subcommand: int) -> None:
     operands = 0
-    for item in arguments(words[subcommand:], {**roles_of(_OPTIONS), **roles_of(_OWN.get(name, Program()))}):
+    roles = {**roles_of(_GIT_OPTIONS), **roles_of(_GIT_OWN_OPTIONS.get(name, Program()))}
+    for item in arguments(words[subcommand:], roles):
         at, value = item.at + subcommand, item.value
         if item.role == "operand" and value is not None:
             operands += 1
-            if name in _READ or (name == "diff" and any(word.text == "--no-index" for word in words)):
+            if name in _GIT_READS or (name == "diff" and any(word.text == "--no-index" for word in words)):
                 found.read(value)
-            if _HELPER.match(value.text):
+            if _GIT_HELPER.match(value.text):
                 found.runs(value.text, at, "runs a program that fetches from there")
-            elif name in _PLACES and (name != "clone" or operands > 1) and _is_elsewhere(value):
+            elif name in _GIT_PLACES and (name != "clone" or operands > 1) and _git_is_elsewhere(value):
                 found.write_into(value)
             elif name == "push" and value.text.startswith("file:"):
                 found.runs("push file:", at, "writes to another repository")
-        elif item.role == "runs" and name in _LETTERS.get(item.name, (name,)):
+        elif item.role == "runs" and name in _GIT_LETTERS.get(item.name, (name,)):
             found.runs(f"{name} {item.name}", at, "makes git run something else")
         elif item.role == "does":
             found.runs(f"{name} {item.name}", at, "runs a program that the settings name, or reaches anywhere")
@@ -969,7 +970,7 @@ def _options(found: Findings, name: str, words: tuple[Word, ...], subcommand: in
             found.read(value)
 
 
-def _is_elsewhere(word: Word) -> bool:
+def _git_is_elsewhere(word: Word) -> bool:
     """Return whether it is a path that leaves the current directory: one with a colon is a URL."""
     return word.home or word.text == ".." or ("/" in word.text and ":" not in word.text)
 
@@ -1030,33 +1031,33 @@ def _refuse_pattern(word: Word, found: Findings) -> None:
 
 # -- sed -----------------------------------------------------------------------------------------------------------
 
-_ADDRESS = r"(?:\d+(?:~\d+)?|\$|/(?:[^/\\\n\[]|\\[^\n]|\[\^?\]?[^\]/\n]*\])*/[IM]*)"
-_WHERE = re.compile(rf"[\s;]*(?:{_ADDRESS}(?:\s*,\s*(?:{_ADDRESS}|[+~]\d+))?)?\s*!?\s*")
-_PLAIN = re.compile(r"[{}]|[pdqQnNDgGhHxPl=zF]\s*\d*|[btT]\s*\w*|:\s*\w+|[aic][ \t]+[^\\\n]*(?=\n|$)")
-_SEPARATED = re.compile(r"\s*(?:[;\n]|(?=\})|$)")
+_SED_ADDRESS = r"(?:\d+(?:~\d+)?|\$|/(?:[^/\\\n\[]|\\[^\n]|\[\^?\]?[^\]/\n]*\])*/[IM]*)"
+_SED_WHERE = re.compile(rf"[\s;]*(?:{_SED_ADDRESS}(?:\s*,\s*(?:{_SED_ADDRESS}|[+~]\d+))?)?\s*!?\s*")
+_SED_PLAIN = re.compile(r"[{}]|[pdqQnNDgGhHxPl=zF]\s*\d*|[btT]\s*\w*|:\s*\w+|[aic][ \t]+[^\\\n]*(?=\n|$)")
+_SED_SEPARATED = re.compile(r"\s*(?:[;\n]|(?=\})|$)")
 
 
 def is_harmless_sed(script: str) -> bool:
     """Return whether no command of ``script`` runs a program, or reads or writes another file."""
     at = 0
     while at < len(script):
-        where = _WHERE.match(script, at)
+        where = _SED_WHERE.match(script, at)
         at = where.end() if where else at
         if at == len(script):
             return not script[where.start() if where else 0 : at].strip(" \t\n;")
-        command = _PLAIN.match(script, at) or _substitution(script, at)
+        command = _SED_PLAIN.match(script, at) or _sed_substitution(script, at)
         if command is None:
             return False
         at = command.end()
         if script[command.start()] not in "{}":
-            separated = _SEPARATED.match(script, at)
+            separated = _SED_SEPARATED.match(script, at)
             if separated is None:
                 return False
             at = separated.end()
     return True
 
 
-def _substitution(script: str, at: int) -> re.Match[str] | None:
+def _sed_substitution(script: str, at: int) -> re.Match[str] | None:
     """Match ``s`` or ``y`` with flags that do no harm; every sed must agree on where it ends."""
     delimiter = script[at + 1 : at + 2]
     if script[at] not in "sy" or not delimiter or delimiter.isalnum() or delimiter in "\\\n[] \t":
@@ -1069,12 +1070,12 @@ def _substitution(script: str, at: int) -> re.Match[str] | None:
 
 # -- awk -----------------------------------------------------------------------------------------------------------
 
-_RUNS_OR_READS = re.compile(r"system|getline|@|extension|(?<!\|)\|(?!\|)|\|&")
+_AWK_RUNS_OR_READS = re.compile(r"system|getline|@|extension|(?<!\|)\|(?!\|)|\|&")
 
 
 def is_harmless_awk(program: str) -> bool:
     """Return whether ``program`` has nothing with which awk runs, or writes or reads another file."""
-    if _RUNS_OR_READS.search(program):
+    if _AWK_RUNS_OR_READS.search(program):
         return False
     _, brace, statements = program.partition("{")
     return not (brace and "print" in statements and ">" in statements)
