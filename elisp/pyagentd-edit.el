@@ -22,6 +22,8 @@
 (require 'pyagentd-session)
 (require 'pyagentd-large)
 
+(declare-function pyagentd-status-busy-p "pyagentd-status")
+
 ;;;; What edits are to each other
 
 (defun pyagentd-edit-moved (pos edit &optional before)
@@ -592,6 +594,18 @@ Return nil, with nothing changed, if that is not possible."
     (setq pyagentd-insert--cell (cons pos (+ pos length)))
     (push pyagentd-insert--cell buffer-undo-list)
     (undo-boundary)))
+
+(defun pyagentd-insert--keep (beg end)
+  "Signal that undo cannot remove BEG to END if that is an answer in progress.
+The rest of it would be joined to the prompt, and redo would not find its place."
+  (when (and (pyagentd-status-busy-p) pyagentd-insert--marker
+             (equal (cons beg end) pyagentd-insert--cell)
+             (= end pyagentd-insert--marker))
+    (goto-char end)                     ; undo has gone to BEG
+    (user-error "%s" (substitute-command-keys "The answer is still arriving; \
+\\<pyagentd-mode-map>\\[pyagentd-abort] stops it, then it can be undone"))))
+
+(add-hook 'pyagentd-session-undoing-functions #'pyagentd-insert--keep)
 
 ;;;; Point
 

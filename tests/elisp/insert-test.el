@@ -137,6 +137,32 @@
     (undo)
     (should (equal (buffer-string) "### Hi"))))
 
+(ert-deftest pyagentd-insert-answer-in-progress-is-not-undone ()
+  (insert-test--with-answer "### Hi"
+    (buffer-enable-undo)
+    (pyagentd-status-set '(:state busy))
+    (pyagentd-test-stream "\n\none" " two")
+    (goto-char (point-max))
+    (insert " draft")
+    (undo-boundary)
+    (let ((last-command nil))
+      (undo)
+      (should (equal (buffer-string) "### Hi\n\none two"))
+      (undo-boundary)
+      (setq last-command 'undo)
+      (should-error (undo) :type 'user-error)
+      (should (eobp))
+      (pyagentd-test-stream " three")
+      (should (equal (buffer-string) "### Hi\n\none two three"))
+      (pyagentd-status-set '(:state idle))
+      (undo-boundary)
+      (setq last-command nil)
+      (undo)                            ; the undoing of the draft
+      (undo-boundary)
+      (setq last-command 'undo)
+      (undo 2)
+      (should (equal (buffer-string) "### Hi")))))
+
 (ert-deftest pyagentd-insert-undo-takes-the-draft-first ()
   (insert-test--with-answer "### Hi"
     (pyagentd-test-stream "one")
