@@ -258,8 +258,8 @@ class Chat:
             await self._list_commands()
             with suppress(EOFError):
                 await self._input.prompt_async()
-            if self._working:
-                await asyncio.wait(self._working, timeout=_TAKEN_S)
+            if self._working and (await asyncio.wait(self._working, timeout=_TAKEN_S))[1]:
+                note("left before the daemon answered; look whether it has what you sent last")
         finally:
             self._is_attached = False  # the link ends because the user leaves
             if self._display is not None:

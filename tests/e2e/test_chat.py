@@ -322,6 +322,18 @@ def test_what_was_sent_just_before_leaving_is_sent(chat: Opener, model_server: M
     assert "A question" in system.ok("show", name)
 
 
+def test_leaving_a_daemon_that_does_not_answer_says_so(chat: Opener, system: System) -> None:
+    screen = chat()
+    daemon = system.daemon_pid()
+    os.kill(daemon, signal.SIGSTOP)
+    try:
+        screen.keys("A question", "Enter", "C-d")
+        wait_for(screen.ended, "the chat to end", 30.0)
+        screen.shows("left before the daemon answered; look whether it has what you sent last")
+    finally:
+        os.kill(daemon, signal.SIGCONT)
+
+
 def test_an_editor_has_the_terminal_and_a_mistake_in_it_is_kept(
     chat: Opener, model_server: ModelServer, system: System
 ) -> None:
