@@ -333,11 +333,11 @@ It has at most ROOM lines, nil for all; of a change the first changed one."
          (shown (seq-take (nthcdr skipped lines) (or room (length lines))))
          (more (+ (or (plist-get part :more) 0)
                   (- (length lines) skipped (length shown)))))
-    (concat
-     (substring (string-join shown) 0 -1)
-     (when (> more 0)
-       (propertize (format "\n  … %s" (pyagentd-count more "more line"))
-                   'face 'shadow)))))
+    (if (= more 0) (substring (string-join shown) 0 -1)
+      ;; With its newline: the colour of the line reaches to the edge.
+      (concat (string-join shown)
+              (propertize (format "  … %s" (pyagentd-count more "more line"))
+                          'face 'shadow)))))
 
 (defun pyagentd-ask-text--unchanged (lines)
   "Return how many LINES of a diff come before its first change but one."

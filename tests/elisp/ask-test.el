@@ -156,6 +156,12 @@
                      ("@@" diff-hunk-header)))
       (should (equal (ask-test--faces text part) faces)))))
 
+(ert-deftest pyagentd-ask-last-line-before-more-is-coloured-to-the-edge ()
+  (let ((text (pyagentd-ask-text-part
+               '(:text "--- a\n+++ a\n@@ @@\n+one\n+two" :face "diff" :more 3))))
+    (should (string-search "+two\n  … 3 more lines" text))
+    (should (equal (ask-test--faces text "\n  …") '(diff-added)))))
+
 (ert-deftest pyagentd-ask-diff-of-an-unknown-file-has-those-of-a-diff ()
   (dolist (path '(nil "/p/a.unknown"))
     (let ((text (ask-test--text "--- a\n+++ a\n@@ @@\n+(defun x ())" path)))
