@@ -393,17 +393,26 @@ def list_view(name: str | None, session: str | None, limit: int, as_json: bool) 
     Emacs shows the same lists with M-x pyagentd-list.
     """
     with daemon() as link:
+        found = link.call("views")["views"]
         if name is None:
-            found = link.call("views")["views"]
             if as_json:
                 print_json({"views": found})
             else:
                 rows = [(each["name"], each["session"] or "", each["summary"]) for each in found]
                 print_table(("name", "session", "what"), rows)
             return
+        about = next((each["session"] for each in found if each["name"] == name), "optional")
+        if about == "required" and not session:
+            raise click.UsageError(f"The list {name} is about one session: pyagentd list {name} SESSION")
+        if session and not about:
+            raise click.UsageError(f"The list {name} is about no single session: leave SESSION out")
         given = {"branch": str(branch_of(link, session))} if session else {}
         view = link.call("view", name=name, arguments=given, limit=limit)
     print_json(view) if as_json else print_view(view)
+
+
+_OF_SESSION = frozenset({"inspect", "mission", "trust", "task"})
+_BY_ID = frozenset({"ask", "decision", "task"})
 
 
 @click.command("report")
@@ -416,7 +425,13 @@ def report_page(name: str, session: str | None, id: str | None, as_json: bool) -
 
     Emacs shows the same pages. Of a project (hooks, presets, servers) it is SESSION's, else the current one.
     """
-    given: dict[str, Any] = {"id": int(id) if id and id.isdecimal() else id} if id else {}
+    if name in _OF_SESSION and not session:
+        raise click.UsageError(f"The page {name} is about one session: pyagentd report {name} SESSION")
+    if name in _BY_ID and not id:
+        raise click.UsageError(f"The page {name} needs --id")
+    if id and name == "decision" and not id.isdecimal():
+        raise click.UsageError(f"The id of a decision is a number, which {id!r} is not")
+    given: dict[str, Any] = {"id": int(id) if name == "decision" else id} if id else {}
     with daemon() as link:
         if session:
             given["branch"] = str(branch_of(link, session))

@@ -169,3 +169,12 @@ def test_serve_ends_on_sigterm_and_leaves_no_socket(system: System) -> None:
     os.kill(system.daemon_pid(), signal.SIGTERM)
     wait_for(lambda: not (system.runtime / "daemon.sock").exists(), "the socket to be removed")
     wait_for(lambda: not (system.runtime / "daemon.eld").exists(), "the runtime file to be removed")
+
+
+def test_lists_and_pages_say_what_they_are_about(system: System) -> None:
+    session, _ = system.new("tea")
+    assert "pyagentd list queue SESSION" in fails(system, "list", "queue", code=2)
+    assert "no single session" in fails(system, "list", "sessions", session, code=2)
+    assert "pyagentd report inspect SESSION" in fails(system, "report", "inspect", code=2)
+    assert "--id" in fails(system, "report", "decision", code=2)
+    assert "'x' is not" in fails(system, "report", "decision", "--id", "x", code=2)
