@@ -57,12 +57,18 @@ class ShellScope:
 UNCONFINED = ShellScope(confine=False)
 
 
-# Which entries of a directory the rules are about, told from their names without looking at anything else.
+# Which entries of a directory the rules are about, told by their names alone.
 #
 # A pattern ``P/**`` is about everything below ``P``, so it comes to the directory ``P`` itself.
 
-Effect = Literal["hide", "fixed", "git", "leave", "found"]
-"""What becomes of an entry: not seen, not seen because of where it is, a git directory, not looked into, sought."""
+# What becomes of an entry.
+Effect = Literal[
+    "hide",  # it is not seen
+    "fixed",  # it is not seen because of its place, so the directories above it cannot be moved
+    "git",  # it is a git directory: what decides which programs git runs is read-only
+    "leave",  # it is seen and not looked into
+    "found",  # it is what is sought
+]
 
 _WILD = re.compile(r"[*?\[\\]")
 _BELOW = "/**"
@@ -78,7 +84,7 @@ def base_of(pattern: str) -> tuple[str, bool]:
 
 
 def floats(pattern: str) -> bool:
-    """Return whether ``pattern`` is about a name wherever it stands, so that moving it changes nothing."""
+    """Return whether ``pattern`` is about a name at any depth, so that it holds wherever the entry is moved."""
     base, _ = base_of(pattern)
     return base.startswith("**/") and base.count("/") == 1
 
@@ -138,10 +144,10 @@ def _name_matcher(segment: str) -> str:
     return str(fnmatch.translate("*" if segment == "**" else segment, flags=fnmatch.DOTMATCH | fnmatch.CASE)[0][0])
 
 
-# Places of the machine that programs need in order to run, and those that nobody's scope means.
+# Places of the machine that programs need in order to run, and those that no scope can name.
 #
-# Rules that float (``**/NAME``) are about what people keep, so they do not hold in the system's directories: a
-# ``**/runtime/**`` must not take away the library of a language.
+# Rules that float (``**/NAME``) are about people's files, so they do not hold in the system's directories: a
+# ``**/runtime/**`` must not hide the library of a language.
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/nix", "/gnu")
 INSTALLED = ("/opt",)  # programs as a rule, but also a place where people work
@@ -159,7 +165,7 @@ KERNEL_SETTINGS = (
 )
 TEMPORARY = ("/tmp", "/var/tmp")
 
-# Secrets among what the system's programs read; who may not read them anyway loses nothing.
+# Secrets in the system's directories; those that the user may not read either need not be hidden.
 _SECRETS = (
     *(f"/etc/{name}{end}" for name in ("shadow", "gshadow") for end in ("", "-")),
     "/etc/sudoers",
@@ -186,7 +192,7 @@ def parts(path: str) -> list[str]:
 
 
 def is_kernels(path: str) -> bool:
-    """Return whether ``path`` is nobody's file, so that no scope means it."""
+    """Return whether ``path`` is one of the kernel's or of running programs, which no scope can name."""
     return any(inside(path, place) for place in NEVER)
 
 
