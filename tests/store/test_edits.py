@@ -126,6 +126,20 @@ LINES = "far " * 20 + "\nnear"
 QUIET = Call(name="Bash", input={}, result="")
 
 FOUND: list[tuple[str, list[Turn], list[Splice]]] = [
+    # an answer that the roles hold together, with parts of a call, is not the end of the prompt above it
+    (
+        "emacs",
+        [
+            Turn(
+                prompt="0",
+                steps=(
+                    Step(texts=("0\n\n0",), calls=(Call(name="Bash", input={}, result="0"),)),
+                    Step(texts=("0\n0",)),
+                ),
+            )
+        ],
+        [Splice(10, 10, "0\n```\n0\n0\n\n"), Splice(55, 65, "")],
+    ),
     # a character that is a space, though no ASCII one, is left of the only prompt
     ("emacs", [Turn(prompt="0", steps=())], [Splice(0, 5, "\x1f")]),
     ("shell", [Turn(prompt="0", steps=())], [Splice(0, 5, "\xa0")]),

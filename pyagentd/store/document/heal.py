@@ -345,9 +345,8 @@ class Comparison(NamedTuple):
     places: list[tuple[int, int] | None]
 
 
-def compare(conversation: Conversation, recorded: Sequence[RecordedPiece], document: Document) -> Comparison:
-    """Compare the text with the document that shows ``recorded``, which are the pieces of ``conversation``."""
-    body = document.body
+def compare(conversation: Conversation, recorded: Sequence[RecordedPiece], body: str) -> Comparison:
+    """Compare ``body`` with the document that shows ``recorded``, which are the pieces of ``conversation``."""
     target = expected(conversation, recorded)
     hidden = [place for piece, place in zip(recorded, target.places, strict=True) if piece.is_hidden]
     shown = [place for piece, place in zip(recorded, target.places, strict=True) if not piece.is_hidden]
@@ -355,7 +354,7 @@ def compare(conversation: Conversation, recorded: Sequence[RecordedPiece], docum
     for _, unit in groupby(zip(recorded, target.places, strict=True), key=lambda each: each[0].unit):
         own = [place for _, place in unit]
         units.append((own[0][0], own[-1][1]))
-    kept = _at_pieces(common_text(target.body, body), target.body, document, hidden, shown, units)
+    kept = _at_pieces(common_text(target.body, body), target.body, body, hidden, shown, units)
     places = _find_places(target.places, kept)
     lost: dict[str, list[tuple[str, int]]] = defaultdict(list)  # what stands nowhere else, by its first telling line
     for piece, place in zip(recorded, places, strict=True):
@@ -400,7 +399,7 @@ def _first_moved(body: str, start: int, end: int, lost: Mapping[str, Sequence[tu
 def _at_pieces(
     kept: Sequence[TextMatch],
     text: str,
-    document: Document,
+    body: str,
     hidden: Sequence[tuple[int, int]],
     shown: Sequence[tuple[int, int]],
     units: Sequence[tuple[int, int]],
@@ -409,10 +408,8 @@ def _at_pieces(
 
     Of a ``hidden`` piece that begins like the one behind it, the beginning would be found and the rest be missing;
     of a ``shown`` one that begins like what is missing before it, the beginning would be missing; and what is new
-    above a block would stand behind the fence with which both begin, which is right where the roles of the document
-    say so.
+    above a block would stand behind the fence with which both begin.
     """
-    body, bounds = document.body, {span[:2] for span in document.spans}
     moved = list(kept)
     for number, (_, after) in enumerate(pairwise(kept)):
         before = moved[number]
@@ -422,8 +419,6 @@ def _at_pieces(
             if torn is None or not text.startswith("```", torn[0]):
                 torn = _around(units, end)
             size = end - torn[0] if torn is not None and end == after.old else 0
-            if torn and (before.new + before.size - size, after.new + torn[1] - end) in bounds:
-                continue
             if 0 < size <= before.size and body.endswith("\n" + text[end - size : end], 0, after.new):
                 moved[number] = before._replace(size=before.size - size)
                 moved[number + 1] = TextMatch(after.old - size, after.new - size, after.size + size)
@@ -626,7 +621,7 @@ def _sizes(piece: RecordedPiece) -> Iterator[tuple[str, str, int]]:
 def heal(document: Document, conversation: Conversation) -> Document:
     """Return ``document`` with the roles that the text has according to the record."""
     body, recorded = document.body, recorded_pieces(conversation)
-    target, kept, spans, places = compare(conversation, recorded, document)
+    target, kept, spans, places = compare(conversation, recorded, body)
     draft = _last_heading(body, spans, len(body))
     if any(
         body.startswith(f"{_HEADING}{piece.key[2]}\n", draft)

@@ -288,7 +288,7 @@ def _end(document: Document, piece: Piece) -> int:
 def _with_roles(document: Document, after: Conversation, back: set[str]) -> Document:
     """Give the text of the messages ``back`` the roles that the record says."""
     recorded = recorded_pieces(after)
-    found = compare(after, recorded, document)
+    found = compare(after, recorded, document.body)
     places = [
         place
         for piece, place in zip(recorded, found.places, strict=True)

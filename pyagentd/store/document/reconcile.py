@@ -445,9 +445,10 @@ class Recognition:
         said = (found.end for index, found in enumerate(self.found) if self._number(index) >= 0)
         return max((*(span.end for span in self.document.spans), *said), default=0)
 
-    def exact(self, *, answers: bool = False) -> int:
-        """Return how many pieces are there as recorded; with ``answers`` without those of the user."""
-        return sum(1 for number in self.links if number >= 0 and not (answers and self._is_user(number)))
+    def exact(self, *, prompts: bool | None = None) -> int:
+        """Return how many pieces are there as recorded: all, prompts alone, or answers alone."""
+        found = [number for number in self.links if number >= 0]
+        return sum(1 for number in found if prompts is None or self._is_user(number) == prompts)
 
     def _is_user(self, number: int) -> bool:
         return self.recorded[number].key[0] == "user"
@@ -975,7 +976,10 @@ def recognise(document: Document, conversation: Conversation, end: int | None = 
     better.lost = kind
     if kind == "shifted" and better.exact() < alignment.exact():
         return alignment
-    if kind == "missing" and better.exact(answers=True) <= 2 * alignment.exact(answers=True):
+    if kind == "missing" and (
+        better.exact(prompts=False) <= 2 * alignment.exact(prompts=False)
+        or better.exact(prompts=True) < alignment.exact(prompts=True)
+    ):  # the bounds may be right: few more answers are found without them, or fewer prompts
         return alignment
     return better
 
