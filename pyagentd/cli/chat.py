@@ -36,7 +36,7 @@ from pyagentd.cli.follow import (
 )
 from pyagentd.cli.link import branch_of, complete_session, daemon, models_known, run_environment
 from pyagentd.cli.output import ExitCode, note, preset_option, printable, workplace_option
-from pyagentd.cli.send import mentioned, with_files
+from pyagentd.cli.send import LONGEST_PROMPT, mentioned, with_files
 from pyagentd.cli.sessions import sessions_known
 from pyagentd.clock import new_id
 from pyagentd.config import sessions_dir
@@ -142,6 +142,11 @@ def chat(session: str | None, goes_on: bool, picks: bool, preset: str | None, ro
         raise click.UsageError("--preset is for new sessions")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise BadRequest("A chat needs a terminal", hint='From a script: pyagentd send SESSION "…"')
+    if os.environ.get("TERM") in ("dumb", "unknown"):
+        raise BadRequest(
+            "A chat redraws its questions, which this terminal cannot show (TERM=dumb)",
+            hint='In Emacs: M-x pyagentd-session; line by line: pyagentd send SESSION "…"',
+        )
     place = None
     with _type_ahead():
         if session or goes_on or picks:
@@ -262,10 +267,9 @@ class Chat:
                 note("left before the daemon answered; look whether it has what you sent last")
         finally:
             self._is_attached = False  # the link ends because the user leaves
-            if self._display is not None:
-                self._is_lent = True
-                self._display.disable_bracketed_paste()
-                self._display.flush()
+            self._is_lent = True
+            self._display.disable_bracketed_paste()
+            self._display.flush()
             for task in (telling, ticking, *self._working):
                 task.cancel()
             with suppress(PyagentdError):
@@ -535,6 +539,8 @@ class Chat:
         message = new_id("msg")  # sent twice it is one message
         for attempt in (1, 2):
             try:
+                if (size := len(text.encode("utf-8", "surrogateescape"))) > LONGEST_PROMPT:
+                    raise BadRequest(f"A message of {size:,} bytes", hint="Above 900 kB, name a file that holds it")
                 await self._attach(" ".join(text.split())[:_NAME])
                 if self._place and attempt == 1 and (shown := mentioned(text, self._root_of())):
                     text = with_files(text, shown, self._place)
@@ -811,14 +817,14 @@ class Chat:
         return Path((self._place and workspace_root(self._place)) or self._root)
 
 
-def _terminal(is_lent: Callable[[], bool]) -> "tuple[Input, Output | None]":
-    """Return the keyboard and the screen of a chat; None lets prompt_toolkit choose the screen.
+def _terminal(is_lent: Callable[[], bool]) -> "tuple[Input, Output]":
+    """Return the keyboard and the screen of a chat.
 
     While the chat prints, keys and pastes still come as they are: the terminal is put back only for another program.
     """
     from prompt_toolkit.input.vt100 import Vt100Input
     from prompt_toolkit.output.vt100 import Vt100_Output
-    from prompt_toolkit.utils import get_term_environment_variable, is_dumb_terminal
+    from prompt_toolkit.utils import get_term_environment_variable
 
     class Keyboard(Vt100Input):
         def cooked_mode(self) -> AbstractContextManager[None]:
@@ -829,8 +835,6 @@ def _terminal(is_lent: Callable[[], bool]) -> "tuple[Input, Output | None]":
             if is_lent():
                 super().disable_bracketed_paste()
 
-    if is_dumb_terminal():
-        return Keyboard(sys.stdin), None
     return Keyboard(sys.stdin), Screen.from_pty(sys.stdout, term=get_term_environment_variable())
 
 

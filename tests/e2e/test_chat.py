@@ -69,7 +69,10 @@ class Screen:
 
     def paste(self, pasted: str) -> None:
         """Paste, between the marks of a paste if the program on the terminal has asked for them."""
-        self._tmux("set-buffer", pasted)
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write(pasted)
+            file.flush()
+            self._tmux("load-buffer", file.name)
         self._tmux("paste-buffer", "-p", "-t", "c")
 
     def record(self, file: Path) -> None:
@@ -178,6 +181,25 @@ def test_a_narrow_terminal_shows_all_of_what_is_asked(
     screen.shows("From now on, in", "without asking: Edit", "any other key: back")
     screen.keys("y")
     screen.shows("All is written.")
+
+
+def test_a_terminal_that_cannot_show_questions_gets_no_chat(chat: Opener, system: System) -> None:
+    screen = chat(command=("env", "TERM=dumb", *system.command("chat")), ready="(TERM=dumb)")
+    wait_for(screen.ended, "the chat to end")
+
+
+def test_a_message_that_is_too_long_is_kept(chat: Opener, model_server: ModelServer, system: System) -> None:
+    model_server.say("Short.")
+    screen = chat()
+    screen.paste("x" * 950_000)
+    screen.keys("Enter")
+    screen.shows("A message of 950,000 bytes", "name a file that holds it")
+    assert system.json("sessions") == []
+    screen.keys("Up")
+    screen.shows("xxxxx")
+    screen.keys("C-u")
+    screen.say("Hello?")
+    screen.shows("› Hello?", "Short.")
 
 
 def test_a_denial_with_a_reason(chat: Opener, model_server: ModelServer, system: System) -> None:
