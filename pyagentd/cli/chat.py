@@ -300,8 +300,7 @@ class Chat:
             output=self._display,
         )
         session.app.min_redraw_interval = _REDRAW_S
-        session.default_buffer.on_text_changed += lambda _: self._arm()
-        session.default_buffer.on_text_changed += lambda line: self._cleared() if not line.text else None
+        session.default_buffer.on_text_changed += lambda line: self._typed(line.text)
         return session
 
     def _keys(self) -> "KeyBindings":
@@ -387,6 +386,13 @@ class Chat:
                 self._do(self._answered(ask, self._form, text))
         elif text.strip():
             self._do(self._send(text))
+
+    def _typed(self, text: str) -> None:
+        """Take note that the line is ``text`` now."""
+        self._arm()
+        self._interrupted_at = float("-inf")  # the next Ctrl-C is about the line
+        if not text:
+            self._cleared()
 
     def _cleared(self) -> None:
         """Have what is typed from now on be for the question on the screen."""

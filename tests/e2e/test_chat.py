@@ -423,6 +423,21 @@ def test_ctrl_c_interrupts_and_twice_leaves_and_the_session_goes_on(
     screen.shows("Here again.")
 
 
+def test_ctrl_c_after_typing_is_about_the_line(chat: Opener, model_server: ModelServer) -> None:
+    valve = Valve(answer(text("One. Two.", chunks=2)))
+    model_server.say(valve, "Still here.")
+    screen = chat()
+    screen.say("Count.")
+    valve.let(1)
+    screen.shows("One.")
+    screen.keys("C-c")
+    screen.shows("interrupted")
+    screen.keys("a draft", "C-c")
+    wait_for(lambda: "a draft" not in screen.now(), "the line to be cleared", 30.0)
+    screen.say("Are you there?")
+    screen.shows("› Are you there?", "Still here.")
+
+
 def test_tab_completes_before_the_next_key(chat: Opener, model_server: ModelServer, system: System) -> None:
     (system.project / "notes-of-tea.md").write_text("tea\n")
     model_server.say("It is about tea.")
