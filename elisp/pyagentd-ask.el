@@ -844,7 +844,7 @@ Its keys are letters, so whoever asked for it is there."
   (if selected (pop-to-buffer (current-buffer))
     (display-buffer (current-buffer))))
 
-(defun pyagentd-ask-here-quit ()
+(defun pyagentd-ask--here-quit ()
   "Close this window, and go back to the question that it was shown from."
   (interactive)
   (let ((back pyagentd-ask-here--back))

@@ -830,30 +830,11 @@ have written below the plan goes along.  While a run is in flight the
 message waits for its turn.  Its key has to be confirmed."
   (interactive "P"
                pyagentd-mode)
-  (if (called-interactively-p 'any)
-      (pyagentd-plan--confirm (lambda () (pyagentd-plan--approve agent)))
-    (pyagentd-plan--approve agent)))
-
-(defun pyagentd-plan--confirm (then)
-  "Call THEN if there is a plan here and the user approves of it."
-  (with-current-buffer (pyagentd-plan--buffer)
-    (if (null pyagentd--branch-dir) (pyagentd-plan--none)
-      (pyagentd-later-asking
-       'agents-available (list :branch pyagentd--branch-dir)
-       (lambda (answer)
-         (cond ((not (plist-get answer :plan)) (pyagentd-plan--none))
-               ((eq ?y (read-char-choice
-                        "Approve the plan and have it carried out?  y or n: "
-                        '(?y ?n)))
-                (funcall then))
-               (t (message "Not approved"))))))))
-
-(defun pyagentd-plan--none ()
-  "Say that there is nothing to approve here."
-  (message "No question is open here, and no plan waits for approval"))
-
-(defun pyagentd-plan--approve (agent)
-  "Approve the plan in this buffer; AGENT is as in `pyagentd-approve'."
+  (when (called-interactively-p 'any)
+    (pyagentd-plan--buffer)
+    (unless (eq ?y (read-char-choice "Approve the plan and have it carried out?\
+  y or n: " '(?y ?n)))
+      (user-error "Not approved")))
   (if (and agent (not (stringp agent)))
       (pyagentd-plan--read #'pyagentd-approve)
     (with-current-buffer (pyagentd-plan--buffer)

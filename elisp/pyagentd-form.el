@@ -320,7 +320,7 @@ argument, or ALL from Lisp, all of them as JSON."
 (defvar pyagentd-ask-diff-mode-map
   (let ((map (pyagentd-ask-keys-define (make-sparse-keymap))))
     (define-key map "d" nil)
-    (define-key map "q" #'pyagentd-ask-here-quit)
+    (define-key map "q" #'pyagentd-ask--here-quit)
     (define-key map (kbd "SPC") #'scroll-up-command)
     (define-key map (kbd "DEL") #'scroll-down-command)
     map)

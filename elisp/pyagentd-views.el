@@ -182,7 +182,7 @@ With ASK, from Lisp, its window is not selected."
       (use-local-map
        (let ((map (pyagentd-ask-keys-define (make-sparse-keymap))))
          (define-key map "o" nil)
-         (define-key map "q" #'pyagentd-ask-here-quit)
+         (define-key map "q" #'pyagentd-ask--here-quit)
          (set-keymap-parent map pyagentd-report-mode-map)
          map))
       (pyagentd-ask-here-set

@@ -55,7 +55,7 @@ def test_changed_files_are_listed_and_put_back(system: System, model_server: Mod
     emacs.eval('(progn (goto-char (point-min)) (search-forward "a.txt") (pyagentd-snapshots--diff) t)')
     assert "+one" in emacs.eval('(with-current-buffer "*pyagentd diff*" (buffer-string))')
     emacs.eval("(cl-letf (((symbol-function 'yes-or-no-p) #'always)) (pyagentd-snapshots--restore-all) t)")
-    emacs.wait('(string-prefix-p "No file is another" (buffer-string))')
+    emacs.wait('(string-prefix-p "No changed files" (buffer-string))')
     assert (system.project / "a.txt").read_text() == "one\n" and not (system.project / "b.txt").exists()
     emacs.eval("(progn (pyagentd-snapshots--undo) t)")
     wait_for((system.project / "b.txt").exists, "what was created to be back")

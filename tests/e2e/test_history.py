@@ -111,7 +111,13 @@ def test_a_prompt_is_edited_in_place_or_in_a_buffer_and_sent_instead(
         '(progn (goto-char (point-min)) (search-forward "Second q") (replace-match "Better q")'
         " (pyagentd-edit-prompt) t)"
     )
-    shows(emacs, "A third answer.", "Better question?", "… 1 turn as it was", without=("Second answer.",))
+    shows(
+        emacs,
+        "A third answer.",
+        "Better question?",
+        "… 1 turn of the prompt before it was edited",
+        without=("Second answer.",),
+    )
     emacs.wait(IDLE)
     assert asked(model_server) == ["First question?", "First answer.", "Better question?"]
     emacs.eval("(progn (save-buffer) t)")

@@ -284,7 +284,7 @@ The variable `asked' is bound to the question, or nil."
       (unless (equal (car pair) "d")
         (should (eq (cdr pair) (key-binding (car pair))))))
     (should (eq 'diff-hunk-next (key-binding (kbd "M-n"))))
-    (should (eq 'pyagentd-ask-here-quit (key-binding "q")))))
+    (should (eq 'pyagentd-ask--here-quit (key-binding "q")))))
 
 (ert-deftest pyagentd-answer-windows-of-one-ask-are-selected-and-left ()
   (dolist (look '((pyagentd-ask--diff . "*pyagentd diff*")

@@ -10,7 +10,7 @@
 (require 'pyagentd-chat)
 
 (defconst plan-test--available
-  "(:agent \"build\" :opened-with \"build\" :plan t :agents
+  "(:agent \"build\" :opened-with \"build\" :agents
     ((:name \"build\" :description \"Works.\")
      (:name \"plan\" :description \"Looks.\" :read-only t)))")
 
@@ -93,20 +93,12 @@
   (plan-test--with-session "### Hi"
     (pyagentd-test-type "C-c M-l plan RET")
     (should (equal pyagentd-plan-next "plan"))
-    (should (equal "Not approved"
-                   (pyagentd-test-said (pyagentd-test-type "C-c C-c n"))))
+    (should-error (pyagentd-test-type "C-c C-c n"))
     (should-not (pyagentd-test-calls 'approve))
     (pyagentd-test-type "C-u C-c C-c y plan RET")
     (pyagentd-test-settle)
     (should (equal (plist-get (car (pyagentd-test-calls 'approve)) :agent)
                    "plan"))))
-
-(ert-deftest pyagentd-plan-without-one-nothing-is-to-be-approved ()
-  (plan-test--with-session "### Hi"
-    (pyagentd-test-answer 'agents-available '(:agent "build" :plan nil))
-    (should (string-search "no plan"
-                           (pyagentd-test-said (pyagentd-test-type "C-c C-c"))))
-    (should-not (pyagentd-test-calls 'approve))))
 
 (ert-deftest pyagentd-plan-without-a-choice-nothing-is-asked ()
   (plan-test--with-session "### Hi"

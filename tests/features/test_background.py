@@ -10,6 +10,7 @@ import pytest
 
 from pyagentd.runtime.approvals import Answer
 from pyagentd.store.paths import BranchRef
+from tests.e2e.valve import Valve
 from tests.features.test_agents import GRANT, agents_of, results, spawn
 from tests.runtime.world import Watcher, World, assert_closed, attached, body, last_of, rows
 from tests.server import Request, answer, text, tool_use
@@ -150,10 +151,14 @@ async def test_after_a_restart_the_parent_hears_that_it_was_aborted(helper: Worl
 async def test_an_agents_own_background_agents_belong_to_its_result(helper: World) -> None:
     helper.preset("deep", model="model-deep", tools="Read")
 
+    below = Valve(answer("from below"))  # not before its parent has been asked to go on without it
+
     def reply(request: Request) -> Any:
         model, turns = request.body["model"], len(request.messages)
         if model == "model-deep":
-            return answer("from below")
+            return below
+        if model == "model-helper" and turns > 1:
+            below.open()
         if model == "model-helper":
             return [answer(spawn("deep", background=True)), answer("first"), answer("second")][turns // 2]
         return answer(spawn()) if turns == 1 else answer("Done")
