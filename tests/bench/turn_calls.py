@@ -20,12 +20,12 @@ from types import FrameType
 from typing import Any
 
 from tests.bench.references import ROOT
+from tests.bench.turns import AFTER_MS
 from tests.bench.world import World, new_world
 from tests.e2e.emacs import wait_for
 
 _TURNS = 20  # of a prompt
 _PROMPTS = 20
-_AFTER_MS = 40  # how long the model takes, so that short requests and long ones are answered alike
 _SETTLE_S = 1.0  # until the index has what was said
 
 
@@ -57,14 +57,14 @@ def _counted(world: World) -> tuple[Counter[str], Counter[str]]:
             assert daemon.stdout is not None
             assert daemon.stdout.readline(), "the daemon did not start"
             with world.client() as client:
-                world.headless(client, world.session("warm"), f"turns {_TURNS} after {_AFTER_MS}")
+                world.headless(client, world.session("warm"), f"turns {_TURNS} after {AFTER_MS}")
                 branch = world.session("counted")
                 world.view(client, branch)
                 counts = []
                 for number in range(_PROMPTS):
                     time.sleep(_SETTLE_S if number in (0, _PROMPTS - 1) else 0)
                     os.kill(daemon.pid, signal.SIGUSR1)
-                    world.run(client, branch, f"turns {_TURNS} after {_AFTER_MS}")
+                    world.run(client, branch, f"turns {_TURNS} after {AFTER_MS}")
                     if number in (0, _PROMPTS - 1):
                         time.sleep(_SETTLE_S)
                         os.kill(daemon.pid, signal.SIGUSR2)

@@ -14,7 +14,7 @@ from tests.bench.world import World
 from tests.e2e.emacs import wait_for
 
 _GROWS_BY = 20  # turns of a run
-_AFTER_MS = 40  # is how long the model takes then
+AFTER_MS = 40  # how long the model takes, so that short requests and long ones are answered alike
 _NOWHERE = "nothing"  # a word that is searched for
 _QUIET = 6  # halves of a second in which nothing happens
 
@@ -54,7 +54,7 @@ def _growth(world: World, daemon: int) -> Figure:
     after a request: it takes longer to read a long one, and a daemon that has nothing else to do meanwhile reads the
     answer in more pieces than one that still notes what it sent.
     """
-    prompt = f"turns {_GROWS_BY} after {_AFTER_MS}"
+    prompt = f"turns {_GROWS_BY} after {AFTER_MS}"
     runs = 400 // _GROWS_BY
     with world.client() as client:
 
