@@ -40,7 +40,7 @@ def encode(value: object) -> bytes:
 
 
 class IdentityCache(Generic[_K, _V]):
-    """What was made of objects, of the last ones; they are known again by their identity.
+    """Values made of objects, for the objects that were asked for last; an object is known by its identity.
 
     Runs share what is equal of their tools and system prompts, so few objects serve many agents.
     """
@@ -175,7 +175,7 @@ class BodyWriter:
             messages: The conversation, oldest first.
             key: Under which the messages are sent.
             first: Items before those of the messages.
-            kept: Where is kept what was sent, see ``ModelRequest``.
+            kept: Where the writer keeps what it wrote, see ``ModelRequest``.
         """
         sent = self._extended(tuple(messages), list(first), {} if kept is None else kept)
         return Body(
@@ -267,7 +267,7 @@ class ModelRequest:
     thinking_budget: int | None = None  # tokens; None turns reasoning off
     purpose: str = field(default="step", compare=False)  # another word for what is not a step of a run
     sent: Callable[[Body], None] | None = field(default=None, compare=False, repr=False)  # told of every attempt
-    # Where whoever writes it keeps what it wrote, from one request of a branch to the next.
+    # Where the writer of the body keeps what it wrote, from one request of a branch to the next.
     kept: dict[object, Any] = field(default_factory=dict, compare=False, repr=False)
 
 

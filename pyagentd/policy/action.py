@@ -67,7 +67,10 @@ def under(directory: str) -> str:
 
 
 def exactly(path: str) -> str:
-    """Return the pattern of ``path`` alone, whatever characters are in its name; people read it."""
+    """Return the pattern of ``path`` alone, whatever characters are in its name.
+
+    Only what has a meaning in a pattern is escaped: people read it.
+    """
     return _SPECIAL.sub(r"\\\g<0>", path)
 
 

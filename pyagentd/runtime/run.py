@@ -976,7 +976,7 @@ class RunSettings:
     ready: Callable[[], Awaitable[None]] = _at_once  # waits for what the first request needs: servers of tools
     fresh: Fresh | None = None  # called before every request; None: what holds first holds to the end
     around: Around = _unwatched  # watches every tool call
-    sent: dict[object, Any] = field(default_factory=dict)  # what the backend keeps of the last request
+    kept: dict[object, Any] = field(default_factory=dict)  # by the backend, of the last request
 
 
 Step = Callable[[], Awaitable["Step | None"]]
@@ -1274,7 +1274,7 @@ class Run:
             max_tokens=settings.max_tokens,
             temperature=settings.temperature,
             thinking_budget=settings.thinking_budget,
-            kept=settings.sent,
+            kept=settings.kept,
         )
 
     def _move(self, signal: RunSignal, **details: Any) -> None:

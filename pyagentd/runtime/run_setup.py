@@ -273,7 +273,7 @@ class RunPlan:
         model: Which model, before hooks had their say.
         provider: The name of the backend.
         models: By model, filled when it is asked.
-        sent: What the backend keeps of the last request, see ``ModelRequest.kept``.
+        kept: What the backend keeps of the last request, see ``ModelRequest``.
     """
 
     made_of: tuple[object, ...]
@@ -296,7 +296,7 @@ class RunPlan:
     model: str
     provider: str
     models: dict[str, ModelPlan]
-    sent: dict[object, Any] = field(default_factory=dict)
+    kept: dict[object, Any] = field(default_factory=dict)
 
     def holds(self, made_of: tuple[object, ...], block: SettingsBlock) -> bool:
         """Return whether it would be made again of this."""
@@ -431,7 +431,7 @@ class RunBuilder:
             limits=limits_of(plan.preset),
             tool_results=plan.preset.include_tool_results or ref.is_agent,  # a parent reads them
             agent=plan.turn.agent,
-            sent=plan.sent,
+            kept=plan.kept,
         )
         if kernel.named.is_named(ref):
             settings = replace(settings, fresh=RequestRenewal(self, plan.turn, plan.preset, plan.skills))
