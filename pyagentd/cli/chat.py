@@ -36,7 +36,7 @@ from pyagentd.cli.follow import (
 )
 from pyagentd.cli.link import branch_of, complete_session, daemon, models_known, run_environment
 from pyagentd.cli.output import ExitCode, note, preset_option, printable, workplace_option
-from pyagentd.cli.send import LONGEST_PROMPT, mentioned, with_files
+from pyagentd.cli.send import check_length, mentioned, with_files
 from pyagentd.cli.sessions import sessions_known
 from pyagentd.clock import new_id
 from pyagentd.config import sessions_dir
@@ -545,8 +545,7 @@ class Chat:
         message = new_id("msg")  # sent twice it is one message
         for attempt in (1, 2):
             try:
-                if (size := len(text.encode("utf-8", "surrogateescape"))) > LONGEST_PROMPT:
-                    raise BadRequest(f"A message of {size:,} bytes", hint="Above 900 kB, name a file that holds it")
+                check_length(text, hint="name a file that holds it")
                 await self._attach(" ".join(text.split())[:_NAME])
                 if self._place and attempt == 1 and (shown := mentioned(text, self._root_of())):
                     text = with_files(text, shown, self._place)

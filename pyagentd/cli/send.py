@@ -71,13 +71,11 @@ from pyagentd.wire.client import DaemonClient
 Form = Literal["text", "json", "events"]
 """What is printed: text for people, one object at the end, or each event as a line."""
 
-LONGEST_PROMPT = 900_000
-"""Bytes; a call to the daemon holds 1 MiB."""
-
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _LONGEST_COMMAND_S = 300.0  # a long conversation is summarised in pieces
 _SLASH = re.compile(r"/[A-Za-z][\w:.-]*(?!\S)")
+_LONGEST_PROMPT = 900_000  # bytes; a call to the daemon holds 1 MiB
 _LARGEST_FILE = 50_000_000  # bytes
 _STDIN = Path("-")
 _MENTION = re.compile(r"(?<![\w@/.])@([^\s\"'<>`]+)")
@@ -224,9 +222,14 @@ def prompt_text(text: str | None, files: Sequence[Path] = ()) -> str:
     message = "\n\n".join(part for part in ("" if text in (None, "-") else str(text), piped) if part.strip())
     if not message:
         raise click.UsageError("TEXT is empty" if text is not None else "Missing argument 'TEXT'")
-    if (size := len(message.encode("utf-8", "surrogateescape"))) > LONGEST_PROMPT:
-        raise BadRequest(f"A prompt of {size:,} bytes", hint="Above 900 kB, send it as a file: --attach FILE")
+    check_length(message, hint="send it as a file: --attach FILE")
     return message
+
+
+def check_length(message: str, *, hint: str) -> None:
+    """Raise ``BadRequest`` if a message is too long for a call to the daemon; ``hint`` says what to do instead."""
+    if (size := len(message.encode("utf-8", "surrogateescape"))) > _LONGEST_PROMPT:
+        raise BadRequest(f"A message of {size:,} bytes", hint=f"Above 900 kB, {hint}")
 
 
 def _piped() -> str:
