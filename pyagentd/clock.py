@@ -83,7 +83,8 @@ def new_id(prefix: Prefix) -> str:
 #
 # Everything that arrives between two beats is merged by its owner (the recorder merges text of a part, the outbox
 # merges text of a branch), so the cost of a stream depends on time and not on the number of its chunks. The first
-# two beats after a quiet time come at once: the first shows that a run has begun, the second its first word.
+# two beats after a quiet time come at once: the first shows that a run has begun, the second its first word. What
+# somebody waits for (the end of a run, a question) does not wait for the beat; what is queued before it comes along.
 
 PERIOD_S = 0.033
 
@@ -101,9 +102,12 @@ class Pulse:
         self._record: dict[Callable[[], None], None] = {}
         self._show: dict[Callable[[], None], None] = {}
 
-    def request(self, phase: Phase, flush: Callable[[], None]) -> None:
-        """Have ``flush`` called at the next beat; asking twice is asking once."""
-        (self._record if phase == "record" else self._show)[flush] = None
+    def request(self, phase: Phase, flush: Callable[[], None], *, urgent: bool = False) -> None:
+        """Have ``flush`` called at the next beat, or soon if ``urgent``; asking twice is asking once."""
+        waiting = self._record if phase == "record" else self._show
+        waiting[flush] = None
+        if urgent:
+            self._loop.call_soon(_run_if_waiting, waiting, flush)
         if self._timer is None:
             self._timer = self._loop.call_at(max(self._loop.time(), self._due), self._beat)
 
@@ -117,6 +121,12 @@ class Pulse:
         finally:
             waiting = self._record or self._show
             self._timer = self._loop.call_at(self._due, self._beat) if waiting else None
+
+
+def _run_if_waiting(flushes: dict[Callable[[], None], None], flush: Callable[[], None]) -> None:
+    if flush in flushes:
+        del flushes[flush]
+        flush()
 
 
 def _run(flushes: dict[Callable[[], None], None]) -> None:

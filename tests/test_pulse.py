@@ -24,6 +24,9 @@ class Loop:
         heapq.heappush(self._due, (when, len(self._due), callback))
         return object()
 
+    def call_soon(self, callback: Callable[..., None], *arguments: object) -> None:
+        self.call_at(self.now, lambda: callback(*arguments))
+
     def run(self, until: float) -> None:
         while self._due and self._due[0][0] <= until:
             when, _, callback = heapq.heappop(self._due)
@@ -76,3 +79,23 @@ def test_asking_twice_is_asking_once_and_what_is_recorded_is_shown_in_the_same_b
     pulse.request("record", record)
     loop.run(100.0)
     assert done == ["record", "show"]
+
+
+def test_what_is_urgent_is_shown_at_once_and_not_again_at_the_beat() -> None:
+    loop = Loop()
+    pulse = Pulse(cast(Any, loop), period_s=1.0)
+    shown: list[float] = []
+
+    def show() -> None:
+        shown.append(loop.now)
+
+    for _ in range(3):
+        pulse.request("show", show)
+        loop.run(loop.now)
+    pulse.request("show", show)
+    loop.run(100.5)
+    assert shown == [100.0, 100.0]  # the two beats that come at once
+    pulse.request("show", show, urgent=True)
+    pulse.request("show", show, urgent=True)
+    loop.run(110.0)
+    assert shown == [100.0, 100.0, 100.5]

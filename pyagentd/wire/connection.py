@@ -15,7 +15,6 @@ import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
@@ -156,8 +155,9 @@ def _peer_uid(peer: socket.socket) -> int | None:
 #
 # Adjacent ``insert`` events of a branch with the same role become one; other branches' events in between do not
 # matter, the branch's own do, so the order of each branch is exact. Everything leaves in one frame per beat of the
-# pulse. While the socket is full nothing leaves and merging goes on; beyond ``BACKLOG`` bytes everything queued is
-# dropped, each branch concerned is told ``resync`` once and is silent until it is attached anew (``reset``).
+# pulse, or at once with an event that somebody waits for (``_URGENT``). While the socket is full nothing leaves and
+# merging goes on; beyond ``BACKLOG`` bytes everything queued is dropped, each branch concerned is told ``resync``
+# once and is silent until it is attached anew (``reset``).
 #
 # The SEQ a client sees means: *with this event, everything up to row SEQ is shown*. Where one row became several
 # events (a tool's result, a text longer than ``PIECE``) only the last has its number; the others have the number of
@@ -173,6 +173,7 @@ _TAIL: Final = b")))"
 _LARGEST: Final = MAX_FRAME - len(_HEAD) - len(_TAIL) - 1
 _OVERHEAD: Final = 400  # bytes of an entry beside its text
 _LATEST: Final = frozenset({"status", "context"})  # kinds of which only the last word before a frame is told
+_URGENT: Final = frozenset({"run", "ask", "answered"})  # kinds that somebody waits for, a few of each run
 
 
 @dataclass(slots=True, eq=False)
@@ -208,10 +209,10 @@ class Outbox:
 
     Args:
         write: Sends a frame; may call ``pause`` before it returns.
-        request: Has the function it is given called at the next beat.
+        request: Has the function it is given called at the next beat, or soon if the second argument is true.
     """
 
-    def __init__(self, write: Callable[[bytes], None], request: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(self, write: Callable[[bytes], None], request: Callable[[Callable[[], None], bool], None]) -> None:
         self._write = write
         self._request = request
         self._queue: deque[_Entry] = deque()
@@ -241,7 +242,7 @@ class Outbox:
             return
         if self._size > BACKLOG:
             self._overflow()
-        self._wake()
+        self._wake(urgent=event.kind in _URGENT)
 
     def reset(self, branch: str, seq: int) -> None:
         """Forget what is queued for ``branch``, whose rows up to ``seq`` the client is told in another way.
@@ -275,9 +276,9 @@ class Outbox:
             if batch:
                 self._write(frame(_HEAD + b" ".join(batch) + _TAIL))
 
-    def _wake(self) -> None:
+    def _wake(self, *, urgent: bool = False) -> None:
         if self._queue and not self._paused:
-            self._request(self.flush)
+            self._request(self.flush, urgent)
 
     def _push_insert(self, branch: str, seq: int, text: str, role: Any) -> None:
         if not isinstance(text, str):
@@ -523,7 +524,7 @@ class Connection(asyncio.Protocol):
         self._json = False  # whether answers are JSON
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
-        self._outbox = Outbox(self._write, partial(host.pulse.request, "show"))
+        self._outbox = Outbox(self._write, lambda flush, urgent: host.pulse.request("show", flush, urgent=urgent))
         self.ended: asyncio.Future[None] = self._loop.create_future()
 
     @property

@@ -23,8 +23,13 @@ class Wire:
     def __init__(self) -> None:
         self.frames: list[bytes] = []
         self.requested: set[Callable[[], None]] = set()
+        self.urgent = False  # whether something was requested that does not wait for a beat
         self.room = 10**9  # bytes until the socket is full
-        self.outbox = Outbox(self._write, self.requested.add)
+        self.outbox = Outbox(self._write, self._request)
+
+    def _request(self, flush: Callable[[], None], urgent: bool) -> None:
+        self.requested.add(flush)
+        self.urgent = self.urgent or urgent
 
     def _write(self, data: bytes) -> None:
         self.frames.append(data)
@@ -354,3 +359,13 @@ def test_events_of_no_branch_go_on_after_some_were_lost(wire: Wire) -> None:
     assert len(wire.drain()) < 10
     wire.outbox.push(Event("notice", "", 0, ({"text": "later"},)))
     assert len(wire.beat()) == 1
+
+
+@pytest.mark.parametrize("kind", ["run", "ask", "answered"])
+def test_what_somebody_waits_for_leaves_without_a_beat_and_behind_what_came_before(kind: str) -> None:
+    wire = Wire()
+    wire.insert("b", 1, "text")
+    assert not wire.urgent
+    wire.outbox.push(Event(kind, "b", 2, ({"phase": "finished"},)))
+    assert wire.urgent
+    assert [event[0] for event in wire.beat()] == ["insert", kind]
