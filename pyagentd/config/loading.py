@@ -180,11 +180,7 @@ class Config:
         Raises:
             ConfigError: No backend has that name; the message lists those that exist.
         """
-        folded = {known.casefold(): settings for known, settings in self.backends.items()}
-        key = name.casefold()
-        known = self.backends.get(name) or folded.get(key) or folded.get(_ALIASES.get(key, key))
-        if known is None:
-            known = service(_ALIASES.get(key, key))
+        known = self.backends.get(name) or self._backend_in_any_case(name.casefold())
         if known is None:
             raise ConfigError(
                 f"No backend is called {name!r}; known: {', '.join(sorted(self.backends))}",
@@ -196,6 +192,11 @@ class Config:
             known = replace(known, base_url=None)
         url = env.get("ANTHROPIC_BASE_URL")
         return replace(known, base_url=url) if url and known.takes_address_from_environment else known
+
+    def _backend_in_any_case(self, name: str) -> BackendSettings | None:
+        folded = {known.casefold(): settings for known, settings in self.backends.items()}
+        alias = _ALIASES.get(name, name)
+        return folded.get(name) or folded.get(alias) or service(alias)
 
     @property
     def key_variables(self) -> frozenset[str]:

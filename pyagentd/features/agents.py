@@ -116,15 +116,16 @@ def validate(wanted: Assignment, known: Collection[str]) -> None:
                 raise BadRequest(f"{name}: {error.message}", hint=error.hint) from None
 
 
-def persistent_agent(spawner: "ParentSpawner", *, depth: int) -> ToolSpec:
+def persistent_agent(spawner: "ParentSpawner", presets: Mapping[str, Preset], *, depth: int) -> ToolSpec:
     """Return the tool for a run of a branch that is ``depth`` agents below its root."""
     return agent_tool(
-        spawner, depth=depth, name="PersistentAgent", schema=_schema, wanted=_assignment, told=result_of
+        spawner, presets, depth=depth, name="PersistentAgent", schema=_schema, wanted=_assignment, told=result_of
     )
 
 
 def agent_tool(
     spawner: "ParentSpawner",
+    presets: Mapping[str, Preset],
     *,
     depth: int,
     name: str,
@@ -136,13 +137,13 @@ def agent_tool(
 
     Args:
         spawner: What makes and runs them.
+        presets: Those that an agent may have, by name.
         depth: How many agents the run's branch is below its root.
         name: The tool's.
         schema: Returns its arguments' schema, given the names of the presets.
         wanted: Returns what a call wants, given its arguments and id.
         told: Returns what an agent came to as the tool gives it.
     """
-    presets = spawner.templates()
     listing = "\n".join(f"- {each}: {preset.description}" for each, preset in sorted(presets.items()))
 
     async def run(args: Args, ctx: ToolContext) -> Output:
@@ -310,9 +311,11 @@ NAME = "task"
 _DESCRIBED = 60  # characters of a prompt that name its task
 
 
-def task(spawner: "ParentSpawner", *, depth: int) -> ToolSpec:
+def task(spawner: "ParentSpawner", presets: Mapping[str, Preset], *, depth: int) -> ToolSpec:
     """Return the tool for a run of a branch that is ``depth`` agents below its root."""
-    return agent_tool(spawner, depth=depth, name=NAME, schema=_task_schema, wanted=_task_assignment, told=as_output)
+    return agent_tool(
+        spawner, presets, depth=depth, name=NAME, schema=_task_schema, wanted=_task_assignment, told=as_output
+    )
 
 
 def as_output(outcome: Outcome) -> Output:
@@ -822,7 +825,8 @@ class AgentSpawner(Feature):
     def tools_for(self, run: "RunBuilder") -> Sequence[ToolSpec]:
         """Return the tools that start agents."""
         spawner, depth = self.spawner(run.branch, run.options, run.run_id), len(run.ancestors)
-        return [make(spawner, depth=depth) for make in (persistent_agent, task)]
+        presets = spawner.templates()
+        return [make(spawner, presets, depth=depth) for make in (persistent_agent, task)]
 
     async def rejoin(self, branch: LiveBranch, options: SendOptions, run_id: str, call: ToolCall) -> Output | None:
         """Return the result of a call that was made before the daemon ended; None if it spawned no agent."""

@@ -205,7 +205,7 @@ def copy_tree(source: Path, target: Path, *, last: str = "") -> None:
         StoreError: The disk refused; ``target`` may be there in part.
     """
     _copy_tree(source, target, last)
-    _sync_tree(target)  # afterwards: what many files need is then written at once
+    sync_tree(target)  # afterwards: what many files need is then written at once
     with _Refusals(target):
         _sync_directory(target.parent)
 
@@ -326,13 +326,18 @@ def _copy_tree(source: Path, target: Path, last: str) -> None:
                 _copy_file(Path(entry.path), place)
 
 
-def _sync_tree(directory: Path) -> None:
+def sync_tree(directory: Path) -> None:
+    """Return when ``directory`` and all that is in it survive a loss of power.
+
+    Raises:
+        StoreError: The disk refused.
+    """
     with _Refusals(directory):
         with os.scandir(directory) as listed:
             entries = list(listed)
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
-                _sync_tree(Path(entry.path))
+                sync_tree(Path(entry.path))
             elif entry.is_file(follow_symlinks=False):
                 _sync_file(Path(entry.path))
         _sync_directory(directory)

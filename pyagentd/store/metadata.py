@@ -82,7 +82,7 @@ def write_scope_plan(
     parent_session_id: str | None = None,
     activity_org_file: str | None = None,
 ) -> None:
-    """Write the metadata of a new session or agent.
+    """Write the metadata of a new session or agent; the caller syncs it.
 
     Args:
         branch_dir: Where to.
@@ -99,7 +99,7 @@ def write_scope_plan(
     values = {"version": VERSION, "session_id": session_id, "created": created, "updated": created}
     activity = {"activity_org_file": activity_org_file} if activity_org_file is not None else {}
     text = yamlfile.dump_texts({**values, **lineage, "preset": preset, **activity})
-    atomic.write_text(paths.scope_plan_file(branch_dir), text)
+    atomic.write_text(paths.scope_plan_file(branch_dir), text, fsync=False)
 
 
 def write_branch_metadata(branch_dir: Path, *, parent_branch: str, created: str, position: int) -> None:

@@ -4,6 +4,7 @@ An edit changes nothing outside ``paths:``, and keeps comments and key order ins
 meaning of the keys; this module knows only the file and the section ``paths``, which pyagentd itself writes.
 """
 
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -386,7 +387,9 @@ def find_templates(dirs: Sequence[Path]) -> dict[str, Path]:
 
 def _markdown_files(directory: Path) -> list[Path]:
     try:
-        entries = sorted(directory.iterdir())
+        with os.scandir(directory) as entries:
+            named = [each for each in entries if each.name.endswith(".md") and not each.name.startswith(".")]
+            found = [each.name for each in named if each.is_file(follow_symlinks=False) or Path(each).is_file()]
     except OSError:
         return []
-    return [file for file in entries if file.suffix == ".md" and not file.name.startswith(".") and file.is_file()]
+    return [directory / name for name in sorted(found)]

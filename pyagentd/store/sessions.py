@@ -146,7 +146,7 @@ def create_session(
         branch_dir = paths.branch_dir(draft, paths.MAIN_BRANCH)
         atomic.make_dirs(branch_dir)
         atomic.replace_link(paths.current_link(draft), f"{paths.BRANCHES_DIR}/{paths.MAIN_BRANCH}")
-        atomic.write_text(paths.preset_file(branch_dir), text)
+        atomic.write_text(paths.preset_file(branch_dir), text, fsync=False)
         metadata.write_scope_plan(
             branch_dir,
             session_id=session_id,
@@ -154,11 +154,12 @@ def create_session(
             created=iso8601(now),
             activity_org_file=activity_org_file,
         )
-        atomic.write_text(paths.session_file(branch_dir), "")
+        atomic.write_text(paths.session_file(branch_dir), "", fsync=False)
         if fill is not None:
             fill(session_id, branch_dir)
         if facts is not None:
             _record(branch_dir, session_row(id=session_id, now_ms=epoch_ms(now), **facts))
+        atomic.sync_tree(draft)
     _log.info("Created session directory: %s", place, extra=of_session(place))
     return BranchRef(
         session_id=session_id,
@@ -201,7 +202,7 @@ def create_agent(
     text = _agent_preset(preset_text, preset_name, tuple(read), tuple(write_default), tuple(deny))
     home = paths.agents_dir(parent.branch_dir)
     with build_directory(home, ids.agent_id(preset_name, stamp(now), description)) as (draft, place):
-        atomic.write_text(paths.preset_file(draft), text)
+        atomic.write_text(paths.preset_file(draft), text, fsync=False)
         metadata.write_scope_plan(
             draft,
             session_id=place.name,
@@ -209,20 +210,20 @@ def create_agent(
             created=iso8601(now),
             parent_session_id=parent.session_id,
         )
-        atomic.write_text(paths.session_file(draft), "")
+        atomic.write_text(paths.session_file(draft), "", fsync=False)
         if facts is not None:
             above = {"parent_id": parent.session_id, "parent_branch": parent.branch_name}
             _record(draft, session_row(id=place.name, now_ms=epoch_ms(now), **above, **facts))
+        atomic.sync_tree(draft)
     _log.info("Created agent directory: %s", place, extra=of_session(place))
     return paths.agent_ref(place)
 
 
 def _record(branch_dir: Path, session: Mapping[str, Any]) -> None:
-    """Append the row of a session to the log of a branch that nobody can see yet."""
+    """Append the row of a session to the log of a branch that nobody can see yet; the caller syncs it."""
     journal = Journal.open(paths.journal_file(branch_dir))
     try:
         journal.append("session", session)
-        journal.sync()
     finally:
         journal.close()
 

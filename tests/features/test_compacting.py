@@ -203,7 +203,8 @@ async def test_tokens_that_a_server_does_not_report_are_estimated(small: World, 
         await attached(branch, watcher)
         for number in range(6):
             await small.kernel.prompt(branch, text=f"Turn {number}", options=small.options)
-            await watcher.until(lambda: watcher.of("run") and watcher.of("run")[-1].args[0]["phase"] == "finished")
+            await watcher.until(lambda: any(event.args[0]["phase"] == "finished" for event in watcher.of("run")))
+            await watcher.until(lambda: watcher.of("context"))  # it comes with a beat, also behind the end
             seen += [event.args[0] for event in watcher.of("context")]
             await watcher.finished(branch)
         branch.detach(watcher)

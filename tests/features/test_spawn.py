@@ -51,7 +51,9 @@ async def call(args: Mapping[str, Any], outcome: Outcome, depth: int = 0) -> tup
     async def authorise(action: object) -> None:
         return None
 
-    return await invoke(persistent_agent(spawner, depth=depth), dict(args), context, authorise), spawner
+    return await invoke(
+        persistent_agent(spawner, spawner.templates(), depth=depth), dict(args), context, authorise
+    ), spawner
 
 
 DONE = Outcome(reason="done", text="found")
@@ -135,14 +137,14 @@ async def test_agents_may_be_nested_only_so_deep() -> None:
 
 
 def test_the_presets_found_are_the_choices_and_are_described() -> None:
-    spec = persistent_agent(Spawner(DONE), depth=0)
+    spec = persistent_agent(made := Spawner(DONE), made.templates(), depth=0)
     assert spec.input_schema["properties"]["preset"]["enum"] == ["executor", "explorer"]
     assert "- explorer: the explorer" in spec.description
     assert spec.confirm and spec.kind == "meta"
 
 
 def test_a_request_to_read_everything_is_said_to_whoever_approves_it() -> None:
-    spec = persistent_agent(Spawner(DONE), depth=0)
+    spec = persistent_agent(made := Spawner(DONE), made.templates(), depth=0)
     place = Path("/tmp")
     context = ToolContext(root=place, branch_dir=place, spool_dir=place, readable=lambda path: True)
     assert spec.preview is not None
@@ -174,7 +176,7 @@ def test_what_the_agent_may_write_and_run_is_shown(preset: Preset, shown: list[s
             return {"explorer": preset}
 
     place = Path("/tmp")
-    spec = persistent_agent(Other(DONE), depth=0)
+    spec = persistent_agent(made := Other(DONE), made.templates(), depth=0)
     assert spec.preview is not None
     context = ToolContext(root=place, branch_dir=place, spool_dir=place, readable=lambda path: True)
     assert spec.preview(GOOD, context).splitlines()[1:3] == shown
@@ -191,7 +193,7 @@ def test_the_command_of_a_server_that_starts_with_the_agent_is_shown() -> None:
             return {"explorer": replace(MAKER, mcp=wanted)}
 
     place = Path("/tmp")
-    spec = persistent_agent(Other(DONE), depth=0)
+    spec = persistent_agent(made := Other(DONE), made.templates(), depth=0)
     assert spec.preview is not None
     context = ToolContext(root=place, branch_dir=place, spool_dir=place, readable=lambda path: True)
     assert "MCP servers: files, own (python 'a b.py'), web (https://x)" in spec.preview(GOOD, context).splitlines()
