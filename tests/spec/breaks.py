@@ -22,7 +22,7 @@ BREAKS = [
     Break(
         "Valid session directory structure",
         _SESSIONS,
-        '        atomic.write_text(paths.session_file(branch_dir), "")\n',
+        '        atomic.write_text(paths.session_file(branch_dir), "", fsync=False)\n',
         "        pass\n",
     ),
     Break(

@@ -57,7 +57,7 @@ BREAKS_OF_AGENTS = [
     _of(
         "Preset template copied to agent directory",
         _SESSIONS,
-        "        atomic.write_text(paths.preset_file(draft), text)\n",
+        "        atomic.write_text(paths.preset_file(draft), text, fsync=False)\n",
         "        atomic.write_text(paths.preset_file(draft), text[:-2])\n",
     ),
     _of(
@@ -76,14 +76,14 @@ BREAKS_OF_AGENTS = [
     _of(
         "Empty session.md created",
         _SESSIONS,
-        '        atomic.write_text(paths.session_file(draft), "")\n',
+        '        atomic.write_text(paths.session_file(draft), "", fsync=False)\n',
         '        atomic.write_text(paths.session_file(place), "### ")\n',
     ),
     _of(
         "No current symlink for agents",
         _SESSIONS,
-        '        atomic.write_text(paths.session_file(draft), "")\n',
-        '        atomic.write_text(paths.session_file(draft), "")\n'
+        '        atomic.write_text(paths.session_file(draft), "", fsync=False)\n',
+        '        atomic.write_text(paths.session_file(draft), "", fsync=False)\n'
         '        atomic.replace_link(paths.current_link(place), ".")\n',
     ),
     _of(
