@@ -172,8 +172,16 @@ _HEAD: Final = f"(call 0 {EVENTS} ((".encode()
 _TAIL: Final = b")))"
 _LARGEST: Final = MAX_FRAME - len(_HEAD) - len(_TAIL) - 1
 _OVERHEAD: Final = 400  # bytes of an entry beside its text
-_LATEST: Final = frozenset({"status", "context"})  # kinds of which only the last word before a frame is told
+_LATEST: Final = frozenset({"status", "context", "agent"})  # kinds of which the last word before a frame is told
 _URGENT: Final = frozenset({"run", "ask", "answered"})  # kinds that somebody waits for, a few of each run
+
+
+_Subject = tuple[str, str, str]
+"""Branch, kind, and the id of the agent that an event is about, "" for the branch itself."""
+
+
+def _subject(event: Event) -> _Subject:
+    return event.branch, event.kind, event.args[0]["id"] if event.kind == "agent" else ""
 
 
 @dataclass(slots=True, eq=False)
@@ -194,6 +202,7 @@ class _Entry:
     role: Any = None  # of an insert
     before: int = 0  # the last row it completes before ``row``
     args: tuple[Any, ...] | None = None  # of what is encoded when it leaves
+    subject: _Subject | None = None  # of what the next word about the same replaces
 
     def encoded(self) -> bytes:
         """Return it as it is sent; raises ``Unencodable``."""
@@ -218,7 +227,7 @@ class Outbox:
         self._queue: deque[_Entry] = deque()
         self._last: dict[str, _Entry] = {}  # the newest queued entry of each branch
         self._last_row: dict[str, _Entry] = {}  # ... and the newest that has a number
-        self._latest: dict[tuple[str, str], _Entry] = {}  # ... and of each branch and kind of ``_LATEST``
+        self._latest: dict[_Subject, _Entry] = {}  # ... and what was said last of each subject
         self._shown: dict[str, int] = {}  # what each branch has been shown, by the client's own account
         self._unfinished: set[str] = set()  # branches with a row of which only a part has left
         self._silent: set[str] = set()  # branches that lost events and were not attached since
@@ -302,14 +311,15 @@ class Outbox:
         self._enqueue(_Entry(event.kind, event.branch, event.seq, event.seq, rest, _OVERHEAD + len(rest)))
 
     def _push_latest(self, event: Event) -> None:
-        key = (event.branch, event.kind)
-        if (old := self._latest.get(key)) is not None:
+        subject = _subject(event)
+        if (old := self._latest.get(subject)) is not None:
             if self._last.get(event.branch) is old:
                 old.args = event.args
                 return
             self._queue.remove(old)
             self._size -= old.size
-        self._latest[key] = entry = _Entry(event.kind, event.branch, 0, 0, b"", 2 * _OVERHEAD, args=event.args)
+        entry = _Entry(event.kind, event.branch, 0, 0, b"", 2 * _OVERHEAD, args=event.args, subject=subject)
+        self._latest[subject] = entry
         self._enqueue(entry)
 
     def _reopen_row(self, branch: str, seq: int) -> None:
@@ -341,8 +351,8 @@ class Outbox:
         for newest in (self._last, self._last_row):
             if newest.get(entry.branch) is entry:
                 del newest[entry.branch]
-        if entry.kind in _LATEST:
-            self._latest.pop((entry.branch, entry.kind), None)
+        if entry.subject is not None:
+            self._latest.pop(entry.subject, None)
         if entry.seq:
             self._shown[entry.branch] = entry.seq
         if entry.seq != entry.row:
