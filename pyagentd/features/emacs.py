@@ -322,7 +322,7 @@ class RunBuffers:
 
     async def look(self, path: str, *, whole: bool) -> EditorView:
         """Return what the Emacsen show of a file, all asked at once: one with unsaved text comes first."""
-        asked = self._clients.with_buffers(self._watching())
+        asked = self._clients.with_buffers() and self._clients.with_buffers(self._watching())
         if not asked:
             return EditorView()
         seen = await asyncio.gather(*(self._look(client, path, whole) for client in asked))
