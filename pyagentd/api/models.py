@@ -29,7 +29,16 @@ from pyagentd.events import Event
 from pyagentd.features import mission_tool, named_agents
 from pyagentd.features.models import CheckedModel, Models
 from pyagentd.features.schedules import local_user
-from pyagentd.features.usage import AgentCost, facts_of, look_below
+from pyagentd.features.usage import (
+    AgentCost,
+    By,
+    UsageLine,
+    days_ago,
+    facts_of,
+    look_below,
+    report,
+    sum_of_lines,
+)
 from pyagentd.llm import catalog
 from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, StepFinished
 from pyagentd.llm.prompts import accept_rewrite, rewrite_request
@@ -44,19 +53,7 @@ from pyagentd.runtime.kernel import Kernel
 from pyagentd.runtime.presets import PresetTemplate, ProjectPresets
 from pyagentd.runtime.settings import DEFAULT_MAX_TOKENS, SendOptions, backend_for, configured_provider, provider_of
 from pyagentd.runtime.turn_agent import answers_next
-from pyagentd.runtime.usage import (
-    By,
-    ContextReply,
-    Cost,
-    Meter,
-    UsageLine,
-    days_ago,
-    report,
-    spent_on,
-    sum_of_lines,
-    tokens_used,
-    total_spent,
-)
+from pyagentd.runtime.usage import ContextReply, Cost, Meter, spent_on, tokens_used, total_spent
 from pyagentd.store import atomic, paths, presetfile
 from pyagentd.store.conversation import COMPACTION, Message, message_usage, steps_of
 from pyagentd.store.journal import served_by

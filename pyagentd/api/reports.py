@@ -34,8 +34,8 @@ from pyagentd.api.views import (
 )
 from pyagentd.errors import BadRequest, NotFound
 from pyagentd.events import Face, Line, LineReply, Place, Text, one_line
+from pyagentd.features.usage import By
 from pyagentd.runtime.approvals import agent_words, lines_of
-from pyagentd.runtime.usage import By
 from pyagentd.store import charts, paths, presetfile
 from pyagentd.store.charts import Chart
 from pyagentd.store.conversation import counted

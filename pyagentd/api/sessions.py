@@ -21,7 +21,7 @@ from pyagentd.features.emacs import EmacsClients
 from pyagentd.features.overview import Overview, listed_row, spent_row
 from pyagentd.features.schedules import Schedules
 from pyagentd.features.tasks import Tasks
-from pyagentd.features.usage import facts_of
+from pyagentd.features.usage import facts_of, priced_usage
 from pyagentd.llm.prompts import one_line
 from pyagentd.policy.action import under
 from pyagentd.policy.presets import DEFAULT_PRESET, Preset, parse_preset
@@ -30,7 +30,7 @@ from pyagentd.runtime import run as offer
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.document_sync import settings_in_document, settings_of
 from pyagentd.runtime.kernel import Kernel
-from pyagentd.runtime.usage import Expense, priced_usage, total_spent
+from pyagentd.runtime.usage import Expense, total_spent
 from pyagentd.store import branching, metadata, paths, presetfile, sessions
 from pyagentd.store import export as exchange
 from pyagentd.store.atomic import write_bytes

@@ -25,10 +25,11 @@ from pyagentd.api.sessions import Branches, Sessions, session_rows
 from pyagentd.errors import BadRequest, NotFound, did_you_mean
 from pyagentd.events import Face, FilePlace, Place, ReportPlace, SessionPlace, ViewPlace, one_line, shortened
 from pyagentd.features.overview import Overview
+from pyagentd.features.usage import By
 from pyagentd.policy.guard import explain_pattern
 from pyagentd.runtime.approvals import agent_words
 from pyagentd.runtime.kernel import Kernel
-from pyagentd.runtime.usage import By, cost
+from pyagentd.runtime.usage import cost
 from pyagentd.store import paths
 from pyagentd.store.conversation import counted
 from pyagentd.wire.operations import Operation, command_line

@@ -1,116 +1,30 @@
-"""Tokens and costs: the size of a context window, which parts of it can be left out, and what requests cost."""
+"""Tokens and costs of one conversation: how full the model's window is, and what the requests cost."""
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime, time, timedelta, tzinfo
-from functools import cache
-from typing import Any, Literal, NamedTuple, TypedDict
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypedDict
 
-from pyagentd.llm.catalog import ModelFacts, Prices
+from pyagentd.llm.catalog import ModelFacts
 from pyagentd.messages import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult, Usage
 from pyagentd.store.conversation import (
     COMPACTION,
     Conversation,
     estimated_tokens,
     message_usage,
-    output_stub,
     steps_of,
     usage_beyond,
     usage_of,
 )
 from pyagentd.store.conversation import Message as Message_
 from pyagentd.store.conversation import Part as Part_
-from pyagentd.store.db.projection import QUARTER_MS, Place, RequestTotals, places, sums
-from pyagentd.store.db.state import State
 from pyagentd.store.journal import ProviderModel, Row, served_by
 
-# Which end of a conversation stays verbatim; pure.
-#
-# A tail begins with a turn of the user, or, where the last turn alone is too long, with a step of its answer: never
-# between a call and its result.
-
 _CALL_TOKENS = 16  # what the frame of a call or a result takes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TailStart:
-    """A place where a tail may begin.
-
-    Attributes:
-        index: Of the first message of the view that stays.
-        message_id: The recorded message that begins there.
-        part_id: The ``step-start`` part of that message, "" when all of it stays.
-    """
-
-    index: int
-    message_id: str
-    part_id: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tail:
-    """What stays.
-
-    Attributes:
-        cut: Where it begins.
-        tokens: About how many it has.
-        warning: What is to be said of it, or "".
-    """
-
-    cut: TailStart
-    tokens: int
-    warning: str = ""
-
-
-def tail_starts(view: Sequence[Message], conversation: Conversation) -> list[TailStart]:
-    """Return where a tail of ``view`` may begin, in order; the whole view is no tail."""
-    steps = _steps(conversation)
-    return [cut for index in range(1, len(view)) if (cut := _cut(view, index, steps)) is not None]
-
-
-def choose_tail(view: Sequence[Message], places: Sequence[TailStart], *, turns: int, budget: int) -> Tail | None:
-    """Return the tail that stays, None when nothing can go.
-
-    Args:
-        view: What the model sees.
-        places: Its ``tail_starts``.
-        turns: How many turns of the user should stay.
-        budget: How many tokens they may take.
-    """
-    left = _tokens_from(view)
-    starts = [cut for cut in places if not cut.part_id]
-    for number in range(min(turns, len(starts)), 0, -1):
-        cut = starts[-number]
-        if left[cut.index] <= budget:
-            return Tail(cut=cut, tokens=left[cut.index], warning=_fewer(turns, number))
-    last = starts[-1] if starts else None
-    if last is not None and left[last.index] <= 2 * budget:
-        return Tail(cut=last, tokens=left[last.index], warning=_fewer(turns, 1))
-    within = [cut for cut in places if cut.part_id and (last is None or cut.index > last.index)]
-    found = next((each for each in within if left[each.index] <= budget), within[-1] if within else last)
-    if found is None:
-        return None
-    warning = "The last turn is too long to stay whole: its beginning was summarised too" if found.part_id else ""
-    return Tail(cut=found, tokens=left[found.index], warning=warning or _fewer(turns, 1))
 
 
 def tokens_of(messages: Sequence[Message]) -> int:
     """Return about how many tokens messages take."""
     return sum(_part_tokens(part) for message in messages for part in message.parts)
-
-
-def _fewer(turns: int, number: int) -> str:
-    if number >= min(turns, 2):
-        return ""
-    return "Only the last turn stays as it is: the one before takes too much of the model's window"
-
-
-def _tokens_from(view: Sequence[Message]) -> list[int]:
-    left = [0] * (len(view) + 1)
-    for index in range(len(view) - 1, -1, -1):
-        left[index] = left[index + 1] + tokens_of(view[index : index + 1])
-    return left
 
 
 def _part_tokens(part: Part) -> int:
@@ -123,88 +37,6 @@ def _part_tokens(part: Part) -> int:
             return _CALL_TOKENS + estimated_tokens(text)
         case Media():
             return 0  # it is made of a link when this was counted already
-
-
-def _cut(view: Sequence[Message], index: int, steps: dict[str, TailStart]) -> TailStart | None:
-    message = view[index]
-    if message.role == "user":
-        return TailStart(index=index, message_id=message.id) if message.id else None
-    before = view[index - 1]
-    if not any(isinstance(part, ToolResult) for part in before.parts):
-        return None  # it answers a prompt, which would be gone
-    calls = (steps.get(part.id) for part in message.parts if isinstance(part, ToolCall))
-    found = next((cut for cut in calls if cut is not None), None)
-    return None if found is None else TailStart(index=index, message_id=found.message_id, part_id=found.part_id)
-
-
-def _steps(conversation: Conversation) -> dict[str, TailStart]:
-    """Return for each recorded call where its step begins."""
-    found: dict[str, TailStart] = {}
-    for message in conversation.messages.values():
-        if message.role == "assistant" and not message.is_hidden:
-            for start, part in _with_starts(message.parts):
-                call = str(part.data["toolCallId"])
-                found[call] = TailStart(index=0, message_id=message.id, part_id=start.id)
-    return found
-
-
-def _with_starts(parts: Sequence[Part_]) -> Iterator[tuple[Part_, Part_]]:
-    start: Part_ | None = None
-    for part in parts:
-        if part.type == "step-start":
-            start = part
-        elif part.is_tool and start is not None:
-            yield start, part
-
-
-# Which outputs of tools the model need not see any longer; pure.
-#
-# Old, big ones go: what was read or run can be read or run again. The most recent stay, and the state that some
-# tools keep in their results.
-
-KEEP_RECENT = 5  # results
-LEAST = 400  # characters; less is not worth a stub
-PROTECTED = frozenset({"TodoWrite", "task", "PersistentAgent", "mission", "question", "skill", "tool_search"})
-
-
-def prunable_outputs(view: Sequence[Message], conversation: Conversation) -> dict[str, str]:
-    """Return the outputs that may go: ids of recorded parts by call id."""
-    known = {str(part.data["toolCallId"]): part for part in conversation.parts.values() if part.is_tool}
-    names = {part.id: part.name for part in _parts(view) if isinstance(part, ToolCall)}
-    results = [part for part in _parts(view) if isinstance(part, ToolResult)]
-    found = {}
-    for result in results[:-KEEP_RECENT]:
-        part = known.get(result.id)
-        big = len(result.text) >= LEAST and not result.is_error
-        if part is not None and part.edited is None and big and names.get(result.id) not in PROTECTED:
-            found[result.id] = part.id
-    return found
-
-
-def tokens_saved(view: Sequence[Message], calls: Mapping[str, str]) -> int:
-    """Return about how many tokens a view has less without these outputs."""
-    texts = (part.text for part in _parts(view) if isinstance(part, ToolResult) and part.id in calls)
-    return sum(estimated_tokens(text) - estimated_tokens(output_stub(text)) for text in texts)
-
-
-def without_outputs(view: Sequence[Message], calls: Mapping[str, str]) -> tuple[Message, ...]:
-    """Return the view without the outputs of ``calls``."""
-    return tuple(
-        replace(message, parts=tuple(_stubbed(part, calls) for part in message.parts))
-        if any(isinstance(part, ToolResult) and part.id in calls for part in message.parts)
-        else message
-        for message in view
-    )
-
-
-def _stubbed(part: Part, calls: Mapping[str, str]) -> Part:
-    if isinstance(part, ToolResult) and part.id in calls:
-        return ToolResult(id=part.id, text=output_stub(part.text), is_error=part.is_error)
-    return part
-
-
-def _parts(view: Sequence[Message]) -> list[Part]:
-    return [part for message in view for part in message.parts]
 
 
 # What a conversation cost and how much of the model's window it takes: sums over what the provider counted.
@@ -664,132 +496,3 @@ def _replaced(whole: "Expense", old: "Expense", new: "Expense") -> "Expense | No
     counts = {key: count - getattr(old.tokens, key) for key, count in whole.tokens.to_dict().items()}
     rest = Expense(tokens=usage_of(counts), pico=whole.pico - old.pico, unpriced=whole.unpriced)
     return rest + new
-
-
-# What all sessions cost together, by day, model, session or preset: sums over the tables of ``state.db``.
-#
-# Each request counts once, however many branches and forks have a copy of it; agents count with the session at the
-# root of their tree. Prices are those of today. What is in the trash is not in the tables, and not here. Blocks.
-
-By = Literal["day", "model", "session", "preset"]
-
-_UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UsageLine:
-    """One day, model, session or preset.
-
-    Attributes:
-        key: The day in ISO 8601, the model's name, the session's place (as ``chat_sessions.id`` without the branch),
-            the preset's name.
-        requests: How many requests there were.
-        spent: What they cost.
-        facts: Of a session ``session_id`` and ``title``.
-    """
-
-    key: str
-    requests: int
-    spent: "Expense"
-    facts: Mapping[str, Any] = field(default_factory=dict)
-
-    def to_wire(self) -> dict[str, Any]:
-        """Return it for clients."""
-        return {"key": self.key, **self.facts, "requests": self.requests, **self.spent.to_wire()}
-
-
-def report(
-    state: State, facts_of: FactsOf, by: By, *, since_ms: int = 0, zone: tzinfo | None = None
-) -> list[UsageLine]:
-    """Return what was spent since a moment (epoch ms), days with the newest first, anything else the dearest.
-
-    Args:
-        state: The database.
-        facts_of: What is known of a model.
-        by: What a line is.
-        since_ms: From when on.
-        zone: In which days are days; None is that of the machine.
-
-    Raises:
-        StoreError: The database cannot be used.
-    """
-    match by:
-        case "day":
-            lines = _lines(sums(state, "quarter", since_ms=since_ms), facts_of, lambda group, _: _day(group, zone))
-            return sorted(lines, key=lambda line: line.key, reverse=True)
-        case "model":
-            lines = _lines(sums(state, "model", since_ms=since_ms), facts_of, lambda _, each: each.served.model)
-            return _dearest_first(lines)
-    known = places(state)
-    found = sums(state, "branch", since_ms=since_ms)
-    if by == "preset":
-        return _dearest_first(_lines(found, facts_of, lambda group, _: _preset(known.get(group))))
-    titles = {session_of(key): place for key, place in known.items() if not place.is_agent}
-    lines = _lines(found, facts_of, lambda group, _: session_of(group))
-    return _dearest_first(_titled(line, titles.get(line.key)) for line in lines)
-
-
-def days_ago(days: int, now: datetime, zone: tzinfo | None = None) -> int:
-    """Return in epoch ms when the first of the last ``days`` days began, of which today is one."""
-    today = now.astimezone(zone).date()
-    begin = datetime.combine(today - timedelta(days=days - 1), time.min, zone)
-    return int(begin.timestamp() * 1000)
-
-
-def sum_of_lines(lines: Iterable[UsageLine], key: str = "") -> UsageLine:
-    """Return several lines as one."""
-    known = list(lines)
-    return UsageLine(
-        key=key, requests=sum(line.requests for line in known), spent=total_spent(line.spent for line in known)
-    )
-
-
-def priced_usage(counted: RequestTotals, facts_of: FactsOf) -> "Expense":
-    """Return what requests to one model cost."""
-    prices = facts_of(counted.served).prices
-    if prices is None:
-        return Expense(tokens=counted.usage, unpriced=frozenset({counted.served.model or _UNKNOWN}))
-    return Expense.of(counted.usage, _at_length(prices, counted.longer).of(counted.usage))
-
-
-def session_of(key: str) -> str:
-    """Return the session at the root of the tree of the branch or agent with this ``chat_sessions.id``."""
-    return key.rpartition("/branches/")[0] or key
-
-
-def _lines(
-    found: Iterable[tuple[Any, RequestTotals]], facts_of: FactsOf, key_of: Callable[[Any, RequestTotals], str]
-) -> list[UsageLine]:
-    requests: dict[str, int] = defaultdict(int)
-    spent: dict[str, Expense] = defaultdict(Expense)
-    facts = cache(facts_of)
-    for group, counted in found:
-        key = key_of(group, counted) or _UNKNOWN
-        requests[key] += counted.requests
-        spent[key] += priced_usage(counted, facts)
-    return [UsageLine(key=key, requests=requests[key], spent=spent[key]) for key in requests]
-
-
-def _dearest_first(lines: Iterable[UsageLine]) -> list[UsageLine]:
-    return sorted(lines, key=lambda line: (-line.spent.pico, -line.spent.tokens.total, line.key))
-
-
-def _titled(line: UsageLine, place: Place | None) -> UsageLine:
-    if place is None:
-        return line
-    return replace(line, facts={"session_id": place.session_id, "title": place.title or None})
-
-
-def _preset(place: Place | None) -> str:
-    return "" if place is None else place.preset or ""
-
-
-def _day(quarter: int, zone: tzinfo | None) -> str:
-    return datetime.fromtimestamp(quarter * QUARTER_MS / 1000, zone).date().isoformat()
-
-
-def _at_length(prices: Prices, longer: int) -> Prices:
-    """Return the prices of requests whose prompts were longer than ``longer``, whatever their sum is."""
-    if prices.long is not None and prices.long_above is not None and longer >= prices.long_above:
-        return prices.long
-    return replace(prices, long=None)

@@ -13,19 +13,20 @@ from hypothesis import strategies as st
 
 from pyagentd.config.tables import CompactionSettings
 from pyagentd.errors import ContextOverflow, ProviderError, TransientProviderError
-from pyagentd.features.compaction import CUT, Summariser
-from pyagentd.llm.backend import ModelRequest, PartFinished, RetryNotice, StepFinished, StreamItem
-from pyagentd.llm.catalog import ModelFacts
-from pyagentd.messages import Message, Text, ToolCall, ToolResult, Usage
-from pyagentd.runtime.usage import (
+from pyagentd.features.compaction import (
+    CUT,
     KEEP_RECENT,
+    Summariser,
     choose_tail,
     prunable_outputs,
     tail_starts,
-    tokens_of,
     tokens_saved,
     without_outputs,
 )
+from pyagentd.llm.backend import ModelRequest, PartFinished, RetryNotice, StepFinished, StreamItem
+from pyagentd.llm.catalog import ModelFacts
+from pyagentd.messages import Message, Text, ToolCall, ToolResult, Usage
+from pyagentd.runtime.usage import tokens_of
 from pyagentd.store.document.reconcile import align
 from tests.store.talk import Call, Step, Talk, Turn, assert_valid, talks
 

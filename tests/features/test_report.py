@@ -10,9 +10,10 @@ import pytest
 
 from pyagentd.api import Service
 from pyagentd.features.indexer import Indexer
+from pyagentd.features.usage import days_ago, priced_usage, report, session_of
 from pyagentd.llm.catalog import ModelFacts, Prices, facts, shipped
 from pyagentd.messages import Usage
-from pyagentd.runtime.usage import Expense, days_ago, priced_usage, report, session_of
+from pyagentd.runtime.usage import Expense
 from pyagentd.store.db.projection import LENGTHS, RequestTotals
 from pyagentd.store.db.state import State
 from pyagentd.store.journal import ProviderModel
