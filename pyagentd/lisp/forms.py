@@ -450,11 +450,6 @@ def quote(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     return analysis.quoted(form.items[1])
 
 
-def test_equal(one: Node, other: Node, start: int) -> Node:
-    """Return ``(= one other)``."""
-    return Invoke("=", [one, other], start)
-
-
 # Tool calls, memory, ``return`` and ``fail``; throwing and catching errors.
 
 ENDS = {"return": "leave_return", "fail": "leave_fail"}
@@ -867,15 +862,11 @@ def _each(analysis: Analysis, form: List, bindings: Vector, index: int, names: d
     bind(analysis, pattern, Local(var, start), scope, pairs)
     rest = _each(analysis, form, bindings, index + 2, scope, inner)
     function = analysis.function([Arity([var], None, Let(pairs, rest, start) if pairs else rest)], None, form, before)
-    if can_inline(function, 1) and not _stops(items):
+    may_stop = any(isinstance(each, Literal) and each.value is Keyword("while") for each in items[::2])
+    if can_inline(function, 1) and not may_stop:
         analysis.functions = before
         return Each("each", function, collection, start)
     return RuntimeCall("for_each", [collection, function], start)
-
-
-def _stops(items: list[Form]) -> bool:
-    """Return whether one of the bindings can end a loop early."""
-    return any(isinstance(each, Literal) and each.value is Keyword("while") for each in items[::2])
 
 
 def _modified(
@@ -946,7 +937,7 @@ def case(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     for index in range(0, len(clauses) - 1, 2):
         constants = clauses[index]
         group = constants.items if isinstance(constants, List) else [constants]
-        tests = [test_equal(held, analysis.quoted(each), start) for each in group]
+        tests: list[Node] = [Invoke("=", [held, analysis.quoted(each)], start) for each in group]
         test = tests[0] if len(tests) == 1 else Logic("or", tests, start) if tests else Const(False, start)
         found.append((test, analysis.node(clauses[index + 1], scope, tail)))
     if len(clauses) % 2:

@@ -355,11 +355,6 @@ def _name_of(value: Value) -> Value:
     return value.name if type(value) is Keyword else value
 
 
-def is_true(get: Get) -> Predicate:
-    """Return the predicate that tests whether the field is true."""
-    return lambda value: truthy(get(value))
-
-
 def _equals(get: Get, wanted: Value, budget: Budget) -> Predicate:
     wanted = _name_of(wanted)
     if type(wanted) is str:
@@ -632,7 +627,8 @@ def no_clause(run: Run) -> Value:
 
 def where_true(run: Run, path: tuple[Any, ...]) -> Callable[[Value], bool]:
     """Return the predicate of ``(where :field)``."""
-    return is_true(getter(path))
+    get = getter(path)
+    return lambda value: truthy(get(value))
 
 
 def where(run: Run, path: tuple[Any, ...], operator: str, wanted: Value) -> Callable[[Value], bool]:

@@ -515,7 +515,9 @@ def _to_python(value: Value, made: dict[int, tuple[Value, Any]], depth: int) -> 
     if kind is Keyword:
         return value.name
     if kind not in {list, dict, LispSet}:
-        return value if value is None or kind in {str, int, float, bool} else _as_word(value)
+        if value is None or kind in {str, int, float, bool}:
+            return value
+        return value.text if type(value) is Pattern else "#function"
     if id(value) in made:
         return made[id(value)][1]
     if depth >= MAX_DEPTH:
@@ -533,10 +535,6 @@ def _to_python(value: Value, made: dict[int, tuple[Value, Any]], depth: int) -> 
                 result[name] = _to_python(item, made, depth + 1)
     made[id(value)] = value, result  # with the value, so that no other gets its id
     return result
-
-
-def _as_word(value: Value) -> str:
-    return value.text if type(value) is Pattern else "#function"
 
 
 def _python_key(key: Key, made: dict[int, tuple[Value, Any]], depth: int) -> Any:

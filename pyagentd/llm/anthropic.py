@@ -109,11 +109,7 @@ _system, _tools = IdentityCache(_written_system), IdentityCache(_written_tools)
 def _content(parts: tuple[Part, ...]) -> list[Json]:
     blocks = [block for part in parts if (block := _block(part)) is not None]
     # The API wants results before any text of the same message.
-    return sorted(blocks, key=lambda block: block["type"] != "tool_result") if _has_result(blocks) else blocks
-
-
-def _has_result(blocks: list[Json]) -> bool:
-    return any(block["type"] == "tool_result" for block in blocks)
+    return sorted(blocks, key=lambda block: block["type"] != "tool_result")
 
 
 def _block(part: Part) -> Json | None:

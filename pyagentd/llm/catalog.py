@@ -115,7 +115,7 @@ def facts(model: str, config: Config, *, backend: str = "") -> ModelFacts:
         backend: Who serves it, if that is known: what the offline one says costs nothing.
     """
     stated: dict[str, Any] = dict(_catalogued(model, config, backend))
-    settings = _of_user(model, config)
+    settings = config.models.get(model) or config.models.get(family(model)) or ModelSettings()
     own = settings.stated()
     stated |= own
     if settings.states_prices:
@@ -130,11 +130,6 @@ def facts(model: str, config: Config, *, backend: str = "") -> ModelFacts:
         output_known="max_output" in stated,
         abilities=tuple(stated.get("abilities", ())),
     )
-
-
-def _of_user(model: str, config: Config) -> ModelSettings:
-    found = config.models.get(model) or config.models.get(family(model))
-    return found or ModelSettings()
 
 
 def _catalogued(model: str, config: Config, backend: str) -> Mapping[str, Any]:

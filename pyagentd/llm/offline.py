@@ -558,7 +558,11 @@ def report(view: View) -> str:
     if not view.exchanges:
         return _without_tools(view)
     facts = "\n".join(f"- {_fact(exchange)}" for exchange in view.exchanges if _is_news(exchange, view))
-    quotes = "".join(f"\n\n{_quote(one.text)}" for one in view.exchanges if _is_quotable(one))
+    quotes = "".join(
+        f"\n\n{_quote(one.text)}"
+        for one in view.exchanges
+        if one.name in ("PersistentAgent", "mission") and not one.is_error
+    )
     return (
         f"This is what the tools found:\n\n{facts}{quotes}\n\n{DISCLAIMER}: I quote the tools and conclude nothing."
     )
@@ -578,10 +582,6 @@ def _is_news(exchange: Exchange, view: View) -> bool:
     """Whether the exchange adds a fact: a pattern whose files were all read does not."""
     others = [one for one in view.exchanges if one.name != "Glob"]
     return exchange.name != "Glob" or exchange.is_error or len(found_files(exchange)) != len(others) or not others
-
-
-def _is_quotable(exchange: Exchange) -> bool:
-    return exchange.name in ("PersistentAgent", "mission") and not exchange.is_error
 
 
 def _fact(exchange: Exchange) -> str:
@@ -839,7 +839,7 @@ def _answer(body: "Json", key: str) -> "Iterator[Json]":
     elif wants_mission(body):
         text = answer(body)
     elif calls:
-        text = _announcement(calls)
+        text = f"I use {' and '.join(dict.fromkeys(call.name for call in calls))} for this."
     else:
         text = report(view)
     usage = {"input_tokens": _tokens(body), "output_tokens": 1}
@@ -852,11 +852,6 @@ def _answer(body: "Json", key: str) -> "Iterator[Json]":
     said = len(text) + sum(len(json.dumps(call.input)) for call in calls)
     yield {"type": "message_delta", "delta": delta, "usage": {"output_tokens": 1 + said // 4}}
     yield {"type": "message_stop"}
-
-
-def _announcement(calls: tuple[Call, ...]) -> str:
-    names = dict.fromkeys(call.name for call in calls)
-    return f"I use {' and '.join(names)} for this."
 
 
 def _text_block(text: str) -> "Iterator[Json]":

@@ -609,7 +609,9 @@ class OpenAIBackend:
             except Refused as error:
                 found = None
                 if error.status in (*_OTHER_FORM, *range(500, 600)):
-                    found = self.quirk(settings, quirks, _whole_refusal(error))
+                    # All that it says: the field that it is about may stand beside the message.
+                    said = json.dumps(error.body, ensure_ascii=False, default=str)
+                    found = self.quirk(settings, quirks, said)
                 if found is None:
                     raise
                 _log.warning("%s: sending the request in another form (%s)", request.model, found)
@@ -617,8 +619,3 @@ class OpenAIBackend:
             else:
                 check_stream(answer.headers, self.api)
                 return answer
-
-
-def _whole_refusal(error: Refused) -> str:
-    """Return all that a refusal says: the field that it is about may stand beside the message."""
-    return json.dumps(error.body, ensure_ascii=False, default=str)

@@ -92,9 +92,9 @@ class LLMTool:
             )
         for name in self.options:
             if name not in OPTIONS:
-                raise ToolsError(
-                    f'"{name}" is not an option of a tool with a prompt', hint=_known_names(name, OPTIONS | _OWN)
-                )
+                allowed = OPTIONS | _OWN
+                hint = did_you_mean(name, allowed) or f"Known: {', '.join(sorted(allowed))}"
+                raise ToolsError(f'"{name}" is not an option of a tool with a prompt', hint=hint)
 
     @property
     def contract(self) -> Signature:
@@ -181,10 +181,6 @@ def as_tool(config: Mapping[str, Any] | None = None, /, **named: Any) -> LLMTool
 
 def _braced(names: Iterable[str]) -> str:
     return ", ".join("{{" + name + "}}" for name in names)
-
-
-def _known_names(name: str, known: frozenset[str]) -> str:
-    return did_you_mean(name, known) or f"Known: {', '.join(sorted(known))}"
 
 
 # Judgment tools: the model is asked for data instead of a program.

@@ -62,7 +62,9 @@ def _step_value(result: Any) -> Any:
 def _call_python(function: Callable[..., Any], args: Mapping[str, Any], signature: Signature | None) -> Any:
     parameters = _parameters(function)
     if parameters is None:
-        return function(*_positional(args, signature)) if signature is not None else function(dict(args))
+        if signature is None:
+            return function(dict(args))
+        return function(*(args[each.name] for each in signature.params if each.name in args))
     if takes_everything(function) or _takes_unnamed_dict(parameters, signature):
         return function(dict(args))
     return _call_by_name(function, parameters, args)
@@ -128,10 +130,6 @@ def _takes_unnamed_dict(parameters: Mapping[str, inspect.Parameter], signature: 
     if _is_variadic(parameter):
         return False
     return parameter.name not in {each.name.replace("-", "_") for each in signature.params}
-
-
-def _positional(args: Mapping[str, Any], signature: Signature) -> list[Any]:
-    return [args[each.name] for each in signature.params if each.name in args]
 
 
 def _is_variadic(parameter: inspect.Parameter) -> bool:

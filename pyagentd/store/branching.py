@@ -10,7 +10,7 @@ import logging
 import re
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -232,7 +232,7 @@ def _points(document: Document, pieces: Sequence[Piece]) -> Iterator[BranchPoint
         home = homes[first.region]
         before = prompts[index - 1][-1].found.end if index else 0
         after = prompts[index + 1][0].found.start if index + 1 < len(prompts) else home.end
-        start = _skip_blank(document.body, max(before, home.start), first.start)
+        start = first.start - len(document.body[max(before, home.start) : first.start].lstrip(BLANK))
         yield BranchPoint(
             number=index + 1,
             message_id=prompt[0].message.id if prompt[0].message else None,
@@ -254,10 +254,6 @@ def _prompts(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
             prompt.append(piece)
     if prompt:
         yield prompt
-
-
-def _skip_blank(body: str, start: int, end: int) -> int:
-    return end - len(body[start:end].lstrip(BLANK))
 
 
 # Copies of branches, agents and whole sessions, while others may be writing in the originals.
@@ -385,6 +381,10 @@ def _write(branch_dir: Path, facts: list[tuple[str, Mapping[str, Any]]]) -> None
     if not facts:
         return
     atomic.write_bytes(file, b"")
+    _append(file, facts)
+
+
+def _append(file: Path, facts: Sequence[Fact]) -> None:
     journal = Journal.open(file)
     try:
         journal.append_many(facts)
@@ -595,20 +595,11 @@ def _fill(place: Path, parent: BranchRef, configuration: Mapping[str, bytes], be
     """Put everything but the document into the branch."""
     for name, content in configuration.items():
         atomic.write_bytes(place / name, content)
-    _write_log(paths.journal_file(place), before)
+    _append(paths.journal_file(place), before.facts())
     files = paths.files_dir(parent.branch_dir)
     if files.is_dir() and not files.is_symlink():
         atomic.copy_tree(files, paths.files_dir(place))
     _copy_agents(parent, place)
-
-
-def _write_log(file: Path, before: LogBefore) -> None:
-    journal = Journal.open(file)
-    try:
-        journal.append_many(before.facts())
-        journal.sync()
-    finally:
-        journal.close()
 
 
 def _copy_agents(parent: BranchRef, place: Path) -> None:
@@ -640,7 +631,6 @@ def _write_document(place: Path, found: Outline, end: int, about: Mapping[str, P
 # edits, and the configuration and files byte for byte. It has no agents, runs, questions or grants: what was done in
 # the parent was not done here. Its row names the parent and the message, so both find each other.
 
-_FORKING_STAMP = re.compile(r"-\d{8,14}(-\d+)?$")
 _OWN = ("settings", "noted")  # metadata of a session that is about its own document
 _LONGEST_ROW = 64 * 1024  # of a session
 
@@ -664,8 +654,9 @@ def fork_session(
     """
     messages = copied_messages(conversation, anchor)
     now = clock.now()
-    called = title if title is not None else _forking_title_of_copy(conversation)
-    wanted = ids.session_id(called or f"{_FORKING_STAMP.sub('', source.session_id)} copy", stamp(now))
+    own = conversation.session.get("title")
+    called = title if title is not None else f"{own} (copy)" if own else ""
+    wanted = ids.session_id(called or f"{_STAMP.sub('', source.session_id)} copy", stamp(now))
     with build_directory(root, wanted) as (draft, place):
         ref = paths.branch_dir(draft, paths.MAIN_BRANCH)
         session = _session(conversation, source, place.name, anchor, called, epoch_ms(now))
@@ -678,7 +669,7 @@ def fork_session(
         files = paths.files_dir(source.branch_dir)
         if files.is_dir() and not files.is_symlink():
             atomic.copy_tree(files, paths.files_dir(ref))
-        _forking_write_log(paths.journal_file(ref), facts)
+        _append(paths.journal_file(ref), facts)
         atomic.replace_link(paths.current_link(draft), f"{paths.BRANCHES_DIR}/{paths.MAIN_BRANCH}")
         settings = text.read(paths.session_file(source.branch_dir)).settings
         made = replace(shown_document(facts), settings=settings)
@@ -802,23 +793,9 @@ def _session(
     }
 
 
-def _forking_title_of_copy(conversation: Conversation) -> str:
-    title = conversation.session.get("title")
-    return f"{title} (copy)" if title else ""
-
-
 def _copy_file(source: Path, target: Path) -> None:
     try:
         content = regularfile.read_bytes(source)
     except FileNotFoundError:
         raise NotFound(f"{source.parent} has no {source.name}", hint="Copy it there, then go on") from None
     atomic.write_bytes(target, content)
-
-
-def _forking_write_log(file: Path, facts: Iterable[Fact]) -> None:
-    journal = Journal.open(file)
-    try:
-        journal.append_many(list(facts))
-        journal.sync()
-    finally:
-        journal.close()

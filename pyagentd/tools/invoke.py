@@ -286,7 +286,8 @@ async def invoke(
         if ctx.hooks is not None:
             said = await ctx.hooks.after(spec.name, given, output.text, output.ok, duration_ms, ctx.call_id)
             output = _with(output, said)
-        if _is_long(output):
+        # What is surely short is not worth a thread.
+        if output.full is not None or len(output.text) > SHOWN_BYTES // 4:
             output = await asyncio.to_thread(_bounded, output, spec.name, ctx.spool_dir)
     except Exception as error:  # the boundary, before and after the tool
         output, denied = _refusal(spec.name, error)
@@ -346,11 +347,6 @@ async def _run(spec: ToolSpec, args: dict[str, object], ctx: ToolContext) -> Out
             raise  # the tool's own, for instance of a network
         raise ToolError(f"{spec.name} did not finish within {spec.timeout_s:g} s and was stopped") from error
     return Output(text=output) if isinstance(output, str) else output
-
-
-def _is_long(output: Output) -> bool:
-    """Return whether something may have to be written; what is surely short is not worth a thread."""
-    return output.full is not None or len(output.text) > SHOWN_BYTES // 4
 
 
 def _bounded(output: Output, tool: str, spool_dir: Path) -> Output:

@@ -9,9 +9,9 @@ import pytest
 
 from pyagentd.errors import ProviderError, TransientProviderError
 from pyagentd.mission.delegation import adelegate, delegate, gather_sync, mission
-from pyagentd.mission.llmcall import AttemptsFailed, delay_s, reason_of, with_retries
 from pyagentd.mission.options import LLMError, Retry, retry
 from pyagentd.mission.registry import Scripted
+from pyagentd.mission.turn import AttemptsFailed, delay_s, reason_of, with_retries
 from tests.mission.answers import RETURN_1, code, told
 
 

@@ -103,7 +103,7 @@ BREAKS_OF_MISSIONS = [
         '            "prompt": mission.text,\n',
         '            "prompt": "",\n',
     ),
-    _of("Output", f"{_MISSION}/llmcall.py", "    scope.spend(answer.usage)\n", ""),
+    _of("Output", f"{_MISSION}/turn.py", "    scope.spend(answer.usage)\n", ""),
     _of(
         "Memory Operations",
         f"{_MISSION}/turn.py",
@@ -147,7 +147,7 @@ BREAKS_OF_MISSIONS = [
     ),
     _of(
         "LLM Retry Scope",
-        f"{_MISSION}/llmcall.py",
+        f"{_MISSION}/turn.py",
         "            return seconds(retry.base_s) * 2.0 ** (failures - 1)\n",
         "            return seconds(retry.base_s)\n",
     ),

@@ -1114,7 +1114,9 @@ def flatten(budget: Budget, coll: Any) -> list[Any]:
     (flatten [1 [2 [3 4]] {:a [5]}]) => [1 2 3 4 {:a [5]}]
     """
     result: list[Any] = []
-    waiting = [iter(_vector_or_set("flatten", coll, budget))]
+    if coll is not None and type(coll) is not list and type(coll) is not LispSet:
+        raise wrong("flatten", "a vector", coll)
+    waiting = [iter(items("flatten", coll, budget))]
     while waiting:
         budget.steps(1)
         for item in waiting[-1]:
@@ -1129,12 +1131,6 @@ def flatten(budget: Budget, coll: Any) -> list[Any]:
         else:
             waiting.pop()
     return result
-
-
-def _vector_or_set(op: str, coll: Any, budget: Budget) -> list[Any]:
-    if type(coll) is list or type(coll) is LispSet or coll is None:
-        return items(op, coll, budget)
-    raise wrong(op, "a vector", coll)
 
 
 @transforming_define("distinct", charges=True, shown="coll")

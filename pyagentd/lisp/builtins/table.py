@@ -280,13 +280,9 @@ def items(op: str, value: Any, budget: Budget) -> list[Any]:
         return graphemes(value)
     if kind is Endless:
         raise no_end(op)
-    raise wrong(op, "a collection", value, hint=_collection_hint(value))
-
-
-def _collection_hint(value: Any) -> str:
-    if callable(value) or type(value) is Keyword:
-        return "The function comes first and the collection last."
-    return ""
+    is_function = callable(value) or type(value) is Keyword
+    hint = "The function comes first and the collection last." if is_function else ""
+    raise wrong(op, "a collection", value, hint=hint)
 
 
 def function_named(function: Any) -> Callable[..., Any]:

@@ -181,7 +181,8 @@ def of_callable(function: Callable[..., Any], *, strict: bool = False) -> Signat
         hint = "Give a signature as text"
         raise SignatureError(f"the parameters of {name} cannot be inspected", hint=hint) from error
     hints = _hints(function)
-    params = [_param(one, hints, name, strict) for one in found.parameters.values() if _is_named(one)]
+    unnamed = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+    params = [_param(one, hints, name, strict) for one in found.parameters.values() if one.kind not in unnamed]
     returns = hints.get("return", Parameter.empty)
     if returns is Parameter.empty and strict:
         raise SignatureError(
@@ -201,10 +202,6 @@ def of_model(model: Any, *, strict: bool = False) -> Signature:
         SignatureError: A hint cannot be resolved, or ``strict`` requires a type for it.
     """
     return Signature((), type_of_hint(model, strict=strict))
-
-
-def _is_named(parameter: Parameter) -> bool:
-    return parameter.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:

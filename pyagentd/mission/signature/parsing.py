@@ -150,7 +150,9 @@ class _Reader:
             case "space":
                 pass
             case "comma":
-                self._take_comma(at)
+                if not self._inside[-1] or self._comma >= 0:
+                    raise self._error("there is nothing before this comma", at, "Remove the comma")
+                self._comma = at
             case "open":
                 self._take_open(at)
             case "close":
@@ -172,11 +174,6 @@ class _Reader:
         form = Form(kind=kind, value=value, source=self._text, offset=at, after_comma=self._comma >= 0)
         self._comma = -1
         self._inside[-1].append(form)
-
-    def _take_comma(self, at: int) -> None:
-        if not self._inside[-1] or self._comma >= 0:
-            raise self._error("there is nothing before this comma", at, "Remove the comma")
-        self._comma = at
 
     def _take_open(self, at: int) -> None:
         if len(self._open) == MAX_DEPTH:

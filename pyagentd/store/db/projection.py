@@ -213,11 +213,6 @@ def part_text(type: str, data: Mapping[str, Any], streamed: str, edited: str | N
     return kind, "\n".join(str(data[name]) for name in names if data.get(name))
 
 
-def title_text(title: str, session_id: str) -> str:
-    """Return what a session is found by beside its messages: its title and the words in its id."""
-    return f"{title}\n{session_id}" if title else session_id
-
-
 def _tool_text(data: Mapping[str, Any]) -> str:
     name = str(data.get("type", "")).removeprefix("tool-")
     result = data.get("output") if data.get("state") == "output-available" else data.get("errorText")
@@ -1099,7 +1094,7 @@ class _Indexing:
     def _write_lone(self, lone: Iterable[DocumentPiece], facts: Mapping[str, Any]) -> None:
         """Write the title, and what only the document has."""
         id, written = self._ref.session_id, mtime_ns(self._stamps.document) // 1_000_000
-        title = writable(title_text(facts["title"], id))
+        title = writable(f"{facts['title']}\n{id}" if facts["title"] else id)
         wanted = Counter([LoneText(f"title {id}", "session", "title", facts["created_at"], title)])
         for piece in lone:
             role, kind = _ROLES[piece.key[0]]
@@ -1309,7 +1304,8 @@ def _groups(
     db: sqlite3.Connection, query: Query, limit: int, scope: Scope
 ) -> tuple[list[list[dict[str, Any]]], bool]:
     """Return the rows that were found, those of one origin together, best origin first."""
-    archived = frozenset() if scope.archived else _archived(db)
+    archived_ids = "SELECT id FROM chat_sessions WHERE archived_at IS NOT NULL"
+    archived: Set[str] = frozenset() if scope.archived else {key for (key,) in db.execute(archived_ids)}
     count = _FIRST
     while True:
         groups: dict[str, list[dict[str, Any]]] = {}
@@ -1334,10 +1330,6 @@ def _is_within(row: Mapping[str, Any], scope: Scope, archived: Set[str]) -> bool
         and (not scope.within or f"{row['key']}/".startswith(f"{scope.within}/"))
         and (not archived or archived.isdisjoint(_lineage(row["key"])))
     )
-
-
-def _archived(db: sqlite3.Connection) -> Set[str]:
-    return {key for (key,) in db.execute("SELECT id FROM chat_sessions WHERE archived_at IS NOT NULL")}
 
 
 def _lineage(key: str) -> Iterator[str]:

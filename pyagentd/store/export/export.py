@@ -158,7 +158,9 @@ def canonical(source: Source) -> tuple[dict[str, Any], tuple[str, ...]]:
     messages = {item["message"]["id"]: item for item in record["messages"]}
     new = [data["id"] for kind, data in made.facts if kind == "message"]
     if new:
-        messages = _in_place(messages, new, _document_order(made, conversation), session.get("created_at", 0))
+        pieces = recognise(made.document, conversation).pieces
+        order = list(dict.fromkeys(piece.message.id for piece in pieces if piece.message is not None))
+        messages = _in_place(messages, new, order, session.get("created_at", 0))
     ordered = sorted(messages.values(), key=lambda item: item["message"]["created_at"])
     notes = [*made.notes]
     if new:
@@ -190,12 +192,6 @@ def _joined(conversation: Conversation, made: Adoption) -> Conversation:
     for number, (kind, data) in enumerate(made.facts, conversation.last_seq + 1):
         joined.apply(Row(number, kind, data))
     return joined
-
-
-def _document_order(made: Adoption, conversation: Conversation) -> list[str]:
-    """Return the ids of the messages in the order in which they begin in the document."""
-    pieces = recognise(made.document, conversation).pieces
-    return list(dict.fromkeys(piece.message.id for piece in pieces if piece.message is not None))
 
 
 def _in_place(

@@ -253,7 +253,9 @@ class Web:
         code = response.status_code
         self.refused = f"{code} {response.reason_phrase}".strip() if code >= 400 else ""
         if code in (401, 403):
-            self.refused += f": {_WANTS_LOGIN if _wants_login(response) else _WANTS_TOKEN}"
+            # A server that has OAuth names where a login begins (RFC 9728).
+            login = "resource_metadata" in response.headers.get("www-authenticate", "")
+            self.refused += f": {_WANTS_LOGIN if login else _WANTS_TOKEN}"
         if response.headers.get("content-type", "").startswith("application/json"):  # the SDK bounds the others
             assert isinstance(response.stream, httpx2.AsyncByteStream)
             response.stream = _Bounded(response.stream, self._is_too_long)
@@ -281,11 +283,6 @@ class _Bounded(httpx2.AsyncByteStream):
     async def aclose(self) -> None:
         """Let go of it."""
         await self._stream.aclose()
-
-
-def _wants_login(response: httpx2.Response) -> bool:
-    """Return whether a refusal names where a login begins, as servers do that have OAuth (RFC 9728)."""
-    return "resource_metadata" in response.headers.get("www-authenticate", "")
 
 
 MOST_TOOLS = 1000

@@ -471,11 +471,6 @@ class Watch:
         )
 
 
-def has_second_names(directories: Iterable[str]) -> bool:
-    """Return whether a record has a hard link elsewhere, where perhaps no rule keeps a command from it."""
-    return any(_links(path) > 1 for path in _records(directories))
-
-
 def separate(directories: Iterable[str]) -> None:
     """Replace every setting that has a second name (a hard link) by a copy, which the other name does not reach.
 
@@ -549,4 +544,5 @@ def unconfined(scope: ShellScope) -> str:
 
 def is_watched(started: Enclosure, scope: ShellScope) -> bool:
     """Return whether the records could be changed by a command, so that they are compared afterwards."""
-    return started.mechanism is None or has_second_names(scope.records)
+    # A record with a hard link elsewhere may be where no rule keeps a command from it.
+    return started.mechanism is None or any(_links(path) > 1 for path in _records(scope.records))

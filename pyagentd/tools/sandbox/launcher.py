@@ -68,14 +68,8 @@ def _prctl(what: str, option: int, argument: int) -> None:
 # -- Landlock ------------------------------------------------------------------------------------------------------
 
 
-def _handled(abi: int) -> int:
-    """Return the rights to files that this kernel knows."""
-    bits = {1: 13, 2: 14, 3: 15, 4: 15}.get(abi, 16)
-    return (1 << bits) - 1
-
-
 def _restrict(abi: int, rules: list[list[str]], network: bool) -> None:
-    handled = _handled(abi)
+    handled = (1 << {1: 13, 2: 14, 3: 15, 4: 15}.get(abi, 16)) - 1  # the rights to files that this kernel knows
     values = [handled, _NET_TCP if abi >= 4 and not network else 0, _SCOPES if abi >= 6 else 0]
     known = values[: 1 if abi < 4 else 2 if abi < 6 else 3]
     attributes = struct.pack(f"={len(known)}Q", *known)

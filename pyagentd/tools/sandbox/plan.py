@@ -222,13 +222,6 @@ def system_links() -> Iterator[tuple[str, str]]:
             yield directory, os.readlink(directory)  # noqa: PTH115
 
 
-def system_secrets() -> Iterator[str]:
-    """Yield what of the system's directories is not shown."""
-    for path in _SECRETS:
-        if os.access(path, os.R_OK) and os.path.realpath(path) == path:
-            yield path
-
-
 def program_trees(env: Mapping[str, str], root: str, writable: Collection[str]) -> Iterator[str]:
     """Yield where programs are installed: those on ``PATH``, and the interpreters that these and the workspace use.
 
@@ -825,7 +818,8 @@ def plan(scope: ShellScope, *, root: Path, spool_dir: Path, env: Mapping[str, st
     git_found = {path for entry in found if entry.effect == "git" for path in git_read_only(entry.path)}
     hidden = {entry.path: entry.is_directory for entry in found if entry.effect in ("hide", "fixed")}
     hidden |= {path: True for path in (*scope.hidden, *scope.closed) if os.path.isdir(path)}  # noqa: PTH112
-    hidden |= {path: os.path.isdir(path) for path in system_secrets()}  # noqa: PTH112
+    secrets = [path for path in _SECRETS if os.access(path, os.R_OK) and os.path.realpath(path) == path]
+    hidden |= {path: os.path.isdir(path) for path in secrets}  # noqa: PTH112
     hidden |= {path: False for tree in programs for path in program_secrets(tree)}
     fixed = {*scope.protected, *scope.hidden, *(entry.path for entry in found if entry.effect == "fixed")}
     return _plan(scope, trees, hidden, git_found, fixed, root, env.get("HOME", ""))
