@@ -314,6 +314,7 @@ The variable `root' is bound to a temporary directory."
       (should (string-match-p "server +not found; uv can install it" text))
       (with-current-buffer "*pyagentd-doctor*"
         (goto-char (point-min))
+        (search-forward "uv can install it")  ; markdown-mode may be missing
         (search-forward "[Install it]")
         (push-button (match-beginning 0))
         (pyagentd-test-await (not pyagentd-install--running))
@@ -350,7 +351,7 @@ The variable `root' is bound to a temporary directory."
     (let ((text (install-test--doctor)))
       (dolist (part '("0\\.0\\.9, protocol 1; this package"
                       "\\[Use the offline stand-in\\]" "\\[Run it\\]"
-                      "1 check failed, 2 warnings"))
+                      "1 check failed, [23] warnings"))
         (should (string-match-p part text)))
       (kill-buffer "*pyagentd-doctor*"))))
 
