@@ -461,7 +461,8 @@ def call(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     args = form.items[1:]
     if not args:
         analysis.fail("call needs the name of a tool", form, 'Write (call "tool" {:arg value}).')
-    if len(args) > 2 or (len(args) == 2 and _never_a_map(args[1]) and not _ends(args[0])):
+    is_map = len(args) < 2 or not isinstance(args[1], Literal) or args[1].value is None  # as far as can be seen
+    if len(args) > 2 or not (is_map or _ends(args[0])):
         error = LispError(
             "validation_error",
             "a tool takes one map of arguments, not positional ones",
@@ -510,10 +511,6 @@ def _thunk(analysis: Analysis, form: List, forms: list[Form], scope: Scope) -> F
     """Return a function without arguments that evaluates forms."""
     before = analysis.functions
     return analysis.function([Arity([], None, body(analysis, forms, scope, None, form.start))], None, form, before)
-
-
-def _never_a_map(form: Form) -> bool:
-    return isinstance(form, Literal) and form.value is not None
 
 
 def _ends(form: Form) -> bool:
@@ -636,7 +633,9 @@ def _function(analysis: Analysis, form: Form, rest: list[Form], scope: Scope, va
     before = analysis.functions
     arities = [_arity(analysis, each, scope) for each in rest]
     analysis.in_lambda = analysis_lambda
-    _check_overloads(analysis, form, arities)
+    counts = [len(each.params) for each in arities if each.rest is None]
+    if len(set(counts)) != len(counts) or sum(each.rest is not None for each in arities) > 1:
+        analysis.fail("two bodies of a function take the same number of arguments", form)
     return analysis.function(arities, var, form, before)
 
 
@@ -648,12 +647,6 @@ def _declared(form: Form) -> tuple[int, int | None] | None:
     if "&" in names:
         return names.index("&"), None
     return len(names), len(names)
-
-
-def _check_overloads(analysis: Analysis, form: Form, arities: list[Arity]) -> None:
-    counts = [len(each.params) for each in arities if each.rest is None]
-    if len(set(counts)) != len(counts) or sum(each.rest is not None for each in arities) > 1:
-        analysis.fail("two bodies of a function take the same number of arguments", form)
 
 
 def _arity(analysis: Analysis, form: Form, scope: Scope) -> Arity:

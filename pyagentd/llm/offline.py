@@ -233,7 +233,8 @@ class View:
 def view_of(body: "Json") -> View:
     """Return what ``body``, the JSON of a request, says."""
     messages = body.get("messages") or []
-    start = _last_prompt(messages)
+    prompts = (number for number, each in reversed([*enumerate(messages)]) if each["role"] == "user" and _text(each))
+    start = next(prompts, -1)
     return View(
         prompt=_text(messages[start]) if start >= 0 else "",
         pictures=len(media_of(messages[start : start + 1])) if start >= 0 else 0,
@@ -261,13 +262,6 @@ def _text(message: "Json") -> str:
     if isinstance(content, list):
         content = [block for block in content if not block.get("text", "").startswith(_SUMMARY)]
     return text_of(content).strip()
-
-
-def _last_prompt(messages: "list[Json]") -> int:
-    prompts = (
-        index for index, message in reversed([*enumerate(messages)]) if message["role"] == "user" and _text(message)
-    )
-    return next(prompts, -1)
 
 
 def _exchanges(messages: "list[Json]") -> list[Exchange]:
@@ -845,20 +839,16 @@ def _answer(body: "Json", key: str) -> "Iterator[Json]":
     usage = {"input_tokens": _tokens(body), "output_tokens": 1}
     message = {"id": f"msg_offline_{key}", "type": "message", "role": "assistant", "model": body.get("model", "")}
     yield {"type": "message_start", "message": {**message, "content": [], "stop_reason": None, "usage": usage}}
-    yield from _text_block(text)
+    yield {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
+    for word in _WORD.findall(text):
+        yield {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": word}}
+    yield {"type": "content_block_stop", "index": 0}
     for index, call in enumerate(calls, 1):
         yield from _call_block(index, f"toolu_offline_{key}_{index}", call)
     delta = {"stop_reason": "tool_use" if calls else "end_turn", "stop_sequence": None}
     said = len(text) + sum(len(json.dumps(call.input)) for call in calls)
     yield {"type": "message_delta", "delta": delta, "usage": {"output_tokens": 1 + said // 4}}
     yield {"type": "message_stop"}
-
-
-def _text_block(text: str) -> "Iterator[Json]":
-    yield {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
-    for word in _WORD.findall(text):
-        yield {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": word}}
-    yield {"type": "content_block_stop", "index": 0}
 
 
 def _call_block(index: int, call_id: str, call: Call) -> "Iterator[Json]":

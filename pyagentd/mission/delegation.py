@@ -9,7 +9,7 @@ import logging
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
 from dataclasses import dataclass, field, is_dataclass, replace
@@ -406,15 +406,12 @@ class Compiled:
     def __call__(self, context: Any = None, **options: Any) -> Step[Any]:
         """Run them over ``context``; ``options`` are those of ``delegate``, ``tools`` above all."""
         arguments = {"signature": self.signature, "max_turns": len(self.programs), **options}
-        return delegate("(run again)", llm=self._llm(), context=context, **arguments)
-
-    def _llm(self) -> Callable[[Request], str]:
         left = iter(self.programs)
 
         def answer(request: Request) -> str:
             return f"```clojure\n{next(left)}\n```"
 
-        return answer
+        return delegate("(run again)", llm=answer, context=context, **arguments)
 
 
 def compiled(step: Step[Any]) -> Compiled:
@@ -642,7 +639,10 @@ def _window(executor: Executor, todo: list[Mission[Any]], limit: int) -> list[St
         while True:
             while len(running) < limit and (following := next(waiting, None)) is not None:
                 index, each = following
-                running[executor.submit(_call_for(executor, each))] = index
+                call = each.run
+                if isinstance(executor, ThreadPoolExecutor):  # so that its threads see the calling mission's budget
+                    call = partial(copy_context().run, call)
+                running[executor.submit(call)] = index
             if not running:
                 return [step for step in steps if step is not None]
             for done in wait(running, return_when=FIRST_COMPLETED).done:
@@ -650,12 +650,6 @@ def _window(executor: Executor, todo: list[Mission[Any]], limit: int) -> list[St
     finally:
         for future in running:
             future.cancel()
-
-
-def _call_for(executor: Executor, each: Mission[Any]) -> Callable[[], Step[Any]]:
-    if isinstance(executor, ThreadPoolExecutor):  # so that its threads see the calling mission's budget
-        return partial(copy_context().run, each.run)
-    return each.run
 
 
 def _finished(done: Future[Step[Any]]) -> Step[Any]:

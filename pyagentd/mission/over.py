@@ -389,7 +389,9 @@ def run_over(
         if workers is not executor:
             stack.callback(workers.close)
         write = _Writer(file, list(todo) if ordered else None)
-        loop = _Loop(mission, items, named, workers, todo, _each_costs(mission), max_cost_usd, spent)
+        limits = mission.options.get("limits")
+        each_usd = float(mission.options.get("max_cost_usd") or (limits and limits.max_cost_usd) or 0.0)
+        loop = _Loop(mission, items, named, workers, todo, each_usd, max_cost_usd, spent)
         for row in loop.rows():
             write.add(row)
             summary.done += 1
@@ -399,12 +401,6 @@ def run_over(
         write.flush()
         summary.stopped = loop.stopped
     return summary
-
-
-def _each_costs(mission: Mission[Any]) -> float:
-    """Return the most that an item may cost; 0 without a limit."""
-    limits = mission.options.get("limits")
-    return float(mission.options.get("max_cost_usd") or (limits and limits.max_cost_usd) or 0.0)
 
 
 class _Loop:

@@ -219,7 +219,10 @@ def inventory(
         firewall: Writes the samples.
         memory: The memory at the start.
     """
-    types = declared_types(declared)
+    types: dict[str, Type] = {}
+    if declared is not None:
+        returned = declared.returns.fields if isinstance(declared.returns, Map) else ()
+        types = {field.name: field.type for field in (*returned, *declared.params)}
     data = [("ctx", key, value, types) for key, value in context.items()]
     none: dict[str, Type] = {}
     kept = [("memory", key, value, none) for key, value in (memory or {}).items()]
@@ -232,14 +235,6 @@ def inventory(
         lines.append(_inventory_entry(place, _name(key), value, known, firewall))
         room -= len(lines[-1])
     return "\n".join(lines)
-
-
-def declared_types(signature: Signature | None) -> dict[str, Type]:
-    """Return the types of a signature's parameters and of the fields of its result, by name."""
-    if signature is None:
-        return {}
-    returned = signature.returns.fields if isinstance(signature.returns, Map) else ()
-    return {field.name: field.type for field in (*returned, *signature.params)}
 
 
 def type_of(value: Any, depth: int = 0) -> Type:
@@ -296,7 +291,11 @@ def _join(types: list[Type]) -> Type:
     emptied = [_NO_FIELDS if each == Primitive("map") else each for each in types]
     maps = [each for each in emptied if isinstance(each, Map)]
     if len(maps) == len(types) and any(each.fields for each in maps):
-        return _join_maps(maps)
+        found: dict[str, list[Field]] = {}
+        for each in maps:
+            for one in each.fields:
+                found.setdefault(one.name, []).append(one)
+        return Map(tuple(_join_field(name, fields, len(maps)) for name, fields in found.items()))
     lists = [each for each in types if isinstance(each, List)]
     if len(lists) == len(types):
         known = [each.item for each in lists if each.item != ANY]
@@ -305,14 +304,6 @@ def _join(types: list[Type]) -> Type:
     if kinds == {Primitive("int"), Primitive("float")}:
         return Primitive("float")
     return types[0] if len(kinds) == 1 else ANY if ANY in kinds else choice(types)
-
-
-def _join_maps(maps: list[Map]) -> Map:
-    found: dict[str, list[Field]] = {}
-    for each in maps:
-        for one in each.fields:
-            found.setdefault(one.name, []).append(one)
-    return Map(tuple(_join_field(name, fields, len(maps)) for name, fields in found.items()))
 
 
 def _join_field(name: str, fields: list[Field], maps: int) -> Field:

@@ -304,15 +304,6 @@ def merge_result(context: Mapping[str, Any], value: Any) -> tuple[Mapping[str, A
     return {**context, **writable}, tuple(writable)
 
 
-def replaced_warnings(context: Mapping[str, Any], names: Iterable[str]) -> list[str]:
-    """Return a warning for each name of the context that a program's result has replaced."""
-    return [
-        f"ctx/{name} now holds the result of this program; its earlier value is gone"
-        for name in names
-        if name in context and name != "last"
-    ]
-
-
 def is_function(value: Any) -> bool:
     """Return whether a program ended with a function, which is not data."""
     return callable(value) and not isinstance(value, lisp.Keyword)
@@ -628,7 +619,11 @@ class _TurnRun:
                 "What is printed is not shown; you read what a program evaluates to, so end it with what you want "
                 "to see"
             )
-        given = replaced_warnings(self.ctx.mission.context, names)
+        given = [
+            f"ctx/{name} now holds the result of this program; its earlier value is gone"
+            for name in names
+            if name in self.ctx.mission.context and name != "last"
+        ]
         feedback = prompt.value_feedback(
             result.value, names, self.ctx.mission.firewall, [*given, *self.toolbox.warnings]
         )

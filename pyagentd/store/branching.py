@@ -282,7 +282,8 @@ def duplicate_session(source: BranchRef, *, root: Path, name: str | None = None,
         StoreError: The disk refused; nothing is left behind.
     """
     now = clock.now()
-    title = name or _title_of_copy(source)
+    titles = [row.data.get("title") for row in _rows(source.branch_dir) if row.type == "session"]
+    title = name or (f"{titles[-1]} copy" if titles and titles[-1] else "")
     wanted = ids.session_id(title or f"{_STAMP.sub('', source.session_id)} copy", stamp(now))
     with build_directory(root, wanted) as (draft, place):
         home = paths.branches_dir(draft)
@@ -326,11 +327,6 @@ def _states(directory: Path) -> list[tuple[Path, int, int]]:
             continue
         found.append((file, status.st_ino, status.st_mtime_ns))
     return found
-
-
-def _title_of_copy(source: BranchRef) -> str:
-    titles = [row.data.get("title") for row in _rows(source.branch_dir) if row.type == "session"]
-    return f"{titles[-1]} copy" if titles and titles[-1] else ""
 
 
 def _rename(branch_dir: Path, *, old: str, new: str, title: str, now: datetime) -> None:
@@ -482,7 +478,12 @@ def create_branch(
     found = read_outline(parent)
     point = choose(found, message_id=message_id, offset=offset)
     before = LogBefore(found, point, include=include)
-    _require_ended(parent, before, missing_run)
+    if before.open_run() is not None:
+        raise Busy(
+            f"{parent.name} is answering a prompt before that point", hint="Wait for the answer, or abort it first"
+        )
+    if missing_run is not None and before.keeps_run(missing_run):
+        raise Busy(f"The editor of {parent.name} has not saved the last answer", hint="Save it there, then branch")
     end = point.cut(include=include)
     about = of_session(parent.session_dir)
     try:
@@ -561,15 +562,6 @@ def _problem(name: str) -> str:
     if any(unicodedata.category(char) in _UNFIT for char in name):
         return "has a character that cannot be printed"
     return "is too long" if len(name.encode()) > _NAME_BYTES else ""
-
-
-def _require_ended(parent: BranchRef, before: LogBefore, missing_run: str | None) -> None:
-    if before.open_run() is not None:
-        raise Busy(
-            f"{parent.name} is answering a prompt before that point", hint="Wait for the answer, or abort it first"
-        )
-    if missing_run is not None and before.keeps_run(missing_run):
-        raise Busy(f"The editor of {parent.name} has not saved the last answer", hint="Save it there, then branch")
 
 
 def _configuration(parent: BranchRef) -> Mapping[str, bytes]:

@@ -224,18 +224,14 @@ def current_rows(log: Iterable[Chunk], *, once: bool) -> tuple[list[Row], int]:
         damaged += bad
         for row in found:
             if row.type == "part" and deltas:
-                _supersede(deltas, row)
+                # Deltas that came before the full row of their part say nothing more.
+                name = str(row.data.get("id", "")).encode(errors="replace")
+                if later := [line for line in deltas.pop(name, ()) if line.seq > row.seq]:
+                    deltas[name] = later
     if deltas:
         found, bad = rows_of([line for lines in deltas.values() for line in lines])
         rows, damaged = sorted([*rows, *found], key=lambda row: row.seq), damaged + bad
     return rows, damaged + numbering.damaged
-
-
-def _supersede(deltas: dict[bytes, list[Line]], part: Row) -> None:
-    """Drop the deltas that came before the full row ``part``."""
-    name = str(part.data.get("id", "")).encode(errors="replace")
-    if later := [line for line in deltas.pop(name, ()) if line.seq > part.seq]:
-        deltas[name] = later
 
 
 def line_of(row: Row) -> bytes:

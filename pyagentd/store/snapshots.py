@@ -927,21 +927,14 @@ def _sweep(objects: Objects, kept: list[Change]) -> tuple[int, int]:
             objects_of(objects, root, used)
     removed, size, fresh = 0, 0, time.time() - _FRESH_S
     for name, path in objects.names():
-        found = _stat(path)
-        if found is None:
+        try:
+            found = path.stat()
+        except OSError:
             continue
-        if name in used or found[0] > fresh:
-            size += found[1]
+        if name in used or found.st_mtime > fresh:
+            size += found.st_size
         else:
             with suppress(OSError):
                 path.unlink()
                 removed += 1
     return removed, size
-
-
-def _stat(path: Path) -> tuple[float, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime, found.st_size

@@ -305,7 +305,8 @@ class TraceWriter:
         base, same = self._id or None, 0
         if self._last:  # an earlier writer's: all of it, or none
             base, count = str(self._last["id"]), int(self._last["count"])
-            if count <= len(body.digests) and _chained(body.digests[:count]) == self._last["chain"]:
+            chain = hashlib.sha256(b"".join(body.digests[:count])).hexdigest()
+            if count <= len(body.digests) and chain == self._last["chain"]:
                 same = count
         elif body.digests[: len(self._digests)] == self._digests:
             same = len(self._digests)
@@ -381,10 +382,6 @@ def line_of(line: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) and "type" in value else None
-
-
-def _chained(digests: Sequence[bytes]) -> str:
-    return hashlib.sha256(b"".join(digests)).hexdigest()
 
 
 # Reading ``requests.jsonl``: the steps of a branch, and the exact request of each.

@@ -366,15 +366,12 @@ def _bounded(output: Output, tool: str, spool_dir: Path) -> Output:
 
 
 def _refusal(tool: str, error: Exception) -> tuple[Output, Denier | Literal[""]]:
-    return Output(text=_explain(tool, error), ok=False), error.by if isinstance(error, Denied) else ""
-
-
-def _explain(tool: str, error: Exception) -> str:
     match error:
         case ToolError() | NotInstalled():
-            return str(error)
+            text = str(error)
         case OSError(filename=str() as name):
-            return f"{error.strerror}: {name}"
+            text = f"{error.strerror}: {name}"
         case _:
             log.exception("tool %s failed", tool)
-            return f"{tool} failed: {type(error).__name__}: {error}"
+            text = f"{tool} failed: {type(error).__name__}: {error}"
+    return Output(text=text, ok=False), error.by if isinstance(error, Denied) else ""

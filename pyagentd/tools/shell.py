@@ -327,7 +327,10 @@ def describe_command(command: str, root: Path, scope: ShellScope, env: Mapping[s
     if "\0" in command:
         raise ToolError("a command must not contain a NUL character")
     reading = shell.read(command)
-    confined = _is_confined(scope)
+    try:
+        confined = enclosure.mechanism_for(scope) is not None
+    except ToolError:  # it will not run
+        confined = True
     looks: tuple[str, ...] = ()
     if not confined:
         looks = (*reading.looks, *_repositories(reading.repositories, root))
@@ -340,13 +343,6 @@ def describe_command(command: str, root: Path, scope: ShellScope, env: Mapping[s
         paths=tuple(as_the_system_does(path, root) for path in (*reading.reads, *looks)),
         writes=tuple(as_the_system_does(path, root) for path in reading.writes),
     )
-
-
-def _is_confined(scope: ShellScope) -> bool:
-    try:
-        return enclosure.mechanism_for(scope) is not None
-    except ToolError:  # it will not run
-        return True
 
 
 def _repositories(places: tuple[str, ...], root: Path) -> tuple[str, ...]:

@@ -142,13 +142,6 @@ def unified(before: str | None, after: str, path: str) -> str:
     return "\n".join([f"--- {'/dev/null' if before is None else path}", f"+++ {path}", *shown])
 
 
-def changed_lines(before: str, after: str) -> tuple[int, int]:
-    """Return how many lines were added and removed between two texts."""
-    old, new = _lines(before), _lines(after)
-    changed = [op for hunk in _hunks(old, new) for op in hunk if op[0] != "equal"]
-    return sum(j2 - j1 for *_, j1, j2 in changed), sum(i2 - i1 for _, i1, i2, *_ in changed)
-
-
 def _lines(text: str) -> list[str]:
     lines = text.replace("\r\n", "\n").split("\n")
     return lines[:-1] if lines[-1] == "" else lines
@@ -294,8 +287,9 @@ class _Change:
     @property
     def brief(self) -> str:
         """How many lines came and went, as ``Output.brief``."""
-        added, removed = changed_lines(self.before.text if self.before else "", self.after)
-        return f"+{added} −{removed}"
+        old, new = _lines(self.before.text if self.before else ""), _lines(self.after)
+        changed = [op for hunk in _hunks(old, new) for op in hunk if op[0] != "equal"]
+        return f"+{sum(j2 - j1 for *_, j1, j2 in changed)} −{sum(i2 - i1 for _, i1, i2, *_ in changed)}"
 
 
 def _write_change(path: ResolvedPath, args: Args, ctx: ToolContext, shown: TextFile | None) -> _Change:
@@ -320,9 +314,13 @@ def _edit_change(path: ResolvedPath, args: Args, ctx: ToolContext, shown: TextFi
     if wanted == new:
         raise ToolError("old_string and new_string are the same: nothing to change")
     found = list(islice(occurrences(wanted, old.text), _COUNTED + 1))
-    lines = _line_numbers(old.text, found)
+    numbers = ", ".join(str(line_number(old.text, start)) for start, _ in found[:_COUNTED])
+    lines = numbers if len(found) <= _COUNTED else f"{numbers}, …"
     if not found:
-        raise ToolError(f"old_string does not occur in {path.lexical}", hint=_near_miss(wanted, old.text))
+        line = loose_line(wanted, old.text)
+        said = f"at line {line} the same words stand with other white space"
+        hint = f"Nothing was changed: {'read the file again, it may have changed' if line is None else said}"
+        raise ToolError(f"old_string does not occur in {path.lexical}", hint=hint)
     if len(found) > 1 and not args.get("replace_all"):
         times = f"{len(found)} times" if len(found) <= _COUNTED else f"more than {_COUNTED} times"
         raise ToolError(
@@ -332,18 +330,6 @@ def _edit_change(path: ResolvedPath, args: Args, ctx: ToolContext, shown: TextFi
     after, count = replaced(wanted, new.replace("\n", "\r\n") if old.crlf else new, old.text)
     times = f"{count} occurrences" if count > 1 else "1 occurrence"
     return _Change(old, after, old.with_text(after), f"Replaced {times} in {path.lexical} (line {lines})")
-
-
-def _line_numbers(text: str, found: list[Span]) -> str:
-    shown = ", ".join(str(line_number(text, start)) for start, _ in found[:_COUNTED])
-    return shown if len(found) <= _COUNTED else f"{shown}, …"
-
-
-def _near_miss(wanted: str, text: str) -> str:
-    line = loose_line(wanted, text)
-    if line is None:
-        return "Nothing was changed: read the file again, it may have changed"
-    return f"Nothing was changed: at line {line} the same words stand with other white space"
 
 
 def _count(text: str) -> str:

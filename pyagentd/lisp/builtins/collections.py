@@ -756,19 +756,16 @@ def take_while(budget: Budget, pred: Any, coll: Any = MISSING) -> Any:
     if coll is MISSING:
         return Stage(lambda found: take_while(budget, pred, found))
     if type(coll) is Endless:
-        return _taken_while(as_function(pred, 1, "take-while"), coll, budget)
+        function = as_function(pred, 1, "take-while")
+        taken: list[Any] = []
+        for item in coll.ticking(budget):
+            if not truthy(function(item)):
+                break
+            budget.cells(1)
+            taken.append(item)
+        return taken
     found = items("take-while", coll, budget)
     return _part("take-while", found, budget, 0, _run_length("take-while", pred, found, budget))
-
-
-def _taken_while(function: Callable[[Any], Any], coll: Endless, budget: Budget) -> list[Any]:
-    taken: list[Any] = []
-    for item in coll.ticking(budget):
-        if not truthy(function(item)):
-            break
-        budget.cells(1)
-        taken.append(item)
-    return taken
 
 
 @picking_define("drop-while", charges=True, shown="pred coll")

@@ -225,7 +225,8 @@ class _TypeDeriver:
         if is_model(hint):
             return Primitive("map") if depth >= MAX_DEPTH else self._model(hint, depth)
         if isinstance(hint, type) and issubclass(hint, PythonEnum):
-            return self._one_of(enum_values(hint), hint)
+            plain = all(isinstance(member.value, str | int | float | bool) for member in hint)
+            return self._one_of(tuple(member.value if plain else member.name for member in hint), hint)
         if isinstance(hint, type) and issubclass(hint, PurePath):
             return Primitive("string")
         for base in (str, int, float, dict, list):  # a subclass is written as its base
@@ -270,12 +271,6 @@ class _TypeDeriver:
             name = getattr(hint, "__qualname__", str(hint))
             raise SignatureError(f"no type corresponds to the type hint {name}", hint="Give a signature as text")
         return ANY
-
-
-def enum_values(cls: type[PythonEnum]) -> tuple[Any, ...]:
-    """Return the constants for the members of ``cls``: their values, or their names if a value is not plain."""
-    plain = all(isinstance(member.value, str | int | float | bool) for member in cls)
-    return tuple(member.value if plain else member.name for member in cls)
 
 
 def _is_required(model: Any, name: str, hint: Any) -> bool:

@@ -389,7 +389,10 @@ def schema_of(form: Form, type_of: TypeOf) -> Type:
     if hint := _UNSUPPORTED.get(word):
         raise form.error(f"`[:{word} …]` is not supported here", hint)
     if word in OPERATORS:
-        return _constraint(form)
+        rest = form.value[1:]
+        if len(rest) != 1 or rest[0].kind != "number":
+            raise form.error("this takes one number", f"As in `[:{word} 0]`")
+        return Constraint(word, _finite(rest[0]))
     if word != "map" and (name := known(word)):
         return _bounded(form, name)
     return _SCHEMAS[word](form, type_of)
@@ -500,13 +503,6 @@ def _list(form: Form, type_of: TypeOf) -> Type:
 def _map_of(form: Form, type_of: TypeOf) -> Type:
     bounds, (key, value) = _bounds_and(form, 2, ["min", "max"])
     return MapOf(type_of(key), type_of(value), *_lengths(bounds))
-
-
-def _constraint(form: Form) -> Type:
-    word, *rest = form.value
-    if len(rest) != 1 or rest[0].kind != "number":
-        raise form.error("this takes one number", f"As in `[:{word.value} 0]`")
-    return Constraint(word.value, _finite(rest[0]))
 
 
 def _bounded(form: Form, name: Any) -> Type:

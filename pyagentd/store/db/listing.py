@@ -73,6 +73,11 @@ def single_entry(ref: BranchRef, session: Mapping[str, Any] | None = None) -> Li
     if not stamps.document and not stamps.journal:
         return None
     known = _from_files(ref, stamps) if session is None else _facts(stamps, session, session.get("agent"), None)
+    is_current = not ref.is_agent and ref.branch_name == _linked(ref.session_dir)
+    return _entry(ref, known, stamps, is_current, str(ref.branch_dir.parent.parent) if ref.is_agent else None)
+
+
+def _entry(ref: BranchRef, known: Facts, stamps: Stamps, is_current: bool, parent: str | None) -> ListEntry:
     return ListEntry(
         ref=ref,
         title=known.title,
@@ -80,8 +85,8 @@ def single_entry(ref: BranchRef, session: Mapping[str, Any] | None = None) -> Li
         preset=known.preset,
         created=known.created,
         updated=_iso(max(mtime_ns(stamps.journal), mtime_ns(stamps.document))),
-        is_current=not ref.is_agent and ref.branch_name == _linked(ref.session_dir),
-        parent=str(ref.branch_dir.parent.parent) if ref.is_agent else None,
+        is_current=is_current,
+        parent=parent,
     )
 
 
@@ -95,16 +100,7 @@ def _listed(
         known = _from_files(entry.ref, stamps)
     if known.archived_at is not None and not archived:
         return
-    yield ListEntry(
-        ref=entry.ref,
-        title=known.title,
-        archived_at=known.archived_at,
-        preset=known.preset,
-        created=known.created,
-        updated=_iso(max(mtime_ns(stamps.journal), mtime_ns(stamps.document))),
-        is_current=is_current,
-        parent=parent,
-    )
+    yield _entry(entry.ref, known, stamps, is_current, parent)
     for agent in entry.agents:
         yield from _listed(agent, facts, key, False, archived=archived)
 

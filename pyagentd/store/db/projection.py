@@ -149,12 +149,9 @@ def _rows(db: sqlite3.Connection, message: Message) -> Iterator[tuple[int, ...]]
     for index, (at_ms, usage) in enumerate(found):
         origin = _origin(str(first or message.id), index)
         counts = (min(getattr(usage, name), _MOST) for name in _NAMES)
-        yield (at_ms, origin, int(bool(first)), served, _longer(usage), *counts)
-
-
-def _longer(usage: Usage) -> int:
-    prompt = usage.input + usage.cache_read + usage.cache_write
-    return max((length for length in LENGTHS if prompt > length), default=0)
+        prompt = usage.input + usage.cache_read + usage.cache_write
+        longer = max((length for length in LENGTHS if prompt > length), default=0)
+        yield (at_ms, origin, int(bool(first)), served, longer, *counts)
 
 
 def _number(db: sqlite3.Connection, served: ProviderModel) -> int:
@@ -1311,7 +1308,11 @@ def _groups(
         groups: dict[str, list[dict[str, Any]]] = {}
         rows = list(_counted_rows(db, query, count))
         for row in rows:
-            if _is_within(row, scope, archived):
+            if (
+                (scope.hidden or not row["hidden"])
+                and (not scope.within or f"{row['key']}/".startswith(f"{scope.within}/"))
+                and (not archived or archived.isdisjoint(_lineage(row["key"])))
+            ):
                 groups.setdefault(row["origin"], []).append(row)
         if len(groups) > limit or len(rows) < count:
             return list(groups.values())[:limit], len(groups) > limit
@@ -1322,14 +1323,6 @@ def _counted_rows(db: sqlite3.Connection, query: Query, count: int) -> Iterator[
     cursor = db.execute(_FOUND, (query.expression, count))
     names = [column[0] for column in cursor.description]
     return (dict(zip(names, row, strict=True)) for row in cursor)
-
-
-def _is_within(row: Mapping[str, Any], scope: Scope, archived: Set[str]) -> bool:
-    return (
-        (scope.hidden or not row["hidden"])
-        and (not scope.within or f"{row['key']}/".startswith(f"{scope.within}/"))
-        and (not archived or archived.isdisjoint(_lineage(row["key"])))
-    )
 
 
 def _lineage(key: str) -> Iterator[str]:

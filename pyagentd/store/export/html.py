@@ -199,7 +199,8 @@ class _Renderer(RendererHTML):
 
     def link_open(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType) -> str:
         address = str(tokens[index].attrGet("href") or "")
-        if not is_safe_link(address):
+        scheme, colon, _ = address.partition(":")
+        if not address.startswith("#") and not (colon and scheme.lower() in _SCHEMES):
             _closing(tokens, index).meta["dead"] = True
             return f'<span class="link" title="{escape(address)}">'
         rel = "" if address.startswith("#") else ' rel="noopener noreferrer"'
@@ -217,12 +218,6 @@ class _Renderer(RendererHTML):
             return f'<img src="{escape(source)}" alt="{escape(words)}" />'
         said = f"{words} ({address})" if words else address
         return f'<span class="link">{escape(f"[image: {said}]")}</span>'
-
-
-def is_safe_link(address: str) -> bool:
-    """Return whether following ``address`` stays harmless: http, https, mailto, or a place of the same page."""
-    scheme, colon, _ = address.partition(":")
-    return address.startswith("#") or bool(colon and scheme.lower() in _SCHEMES)
 
 
 def data_uri(image: bytes) -> str:
