@@ -36,7 +36,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextvars import copy_context
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import pyagentd
 from pyagentd.errors import PyagentdError, ToolError
@@ -56,6 +56,9 @@ from pyagentd.lisp.parallel import (
 from pyagentd.lisp.runtime import Result, ToolCall, Tools, Usage
 from pyagentd.lisp.serialization import decode, encode
 from pyagentd.lisp.values import Value
+
+if TYPE_CHECKING:
+    from pyagentd.lisp.program import Program
 
 # -- Messages between the caller and the child: a length, then JSON.
 #
@@ -483,14 +486,7 @@ def _is_parallel(source: str, limits: Limits) -> bool:
 # -- The fork server and its children
 
 
-class CompiledProgram(Protocol):
-    """A compiled program."""
-
-    def run(self, *, context: Any, memory: Any, tools: Tools | None, limits: Limits) -> Result:
-        """Run it; see ``Program.run``."""
-
-
-Compile = Callable[[str], CompiledProgram]
+Compile = Callable[[str], "Program"]
 
 ADDRESS_SPACE: Final = 512 * 1024 * 1024
 """Bytes a child may map beyond what the fork server has mapped."""

@@ -580,9 +580,6 @@ def _error_message(error: Exception) -> str:
     """Return the message of an exception without Python notation."""
     if isinstance(error, KeyError) and error.args and isinstance(error.args[0], str | int):
         return f"there is no {error.args[0]}"
-    return error_text(error) or f"{_spaced(type(error).__name__)}, without a message"
-
-
-def _spaced(name: str) -> str:
-    """Return ``TimeoutError`` as "timeout error"."""
-    return "".join(f" {char.lower()}" if char.isupper() else char for char in name).strip()
+    # ``TimeoutError`` is a "timeout error".
+    kind = "".join(f" {char.lower()}" if char.isupper() else char for char in type(error).__name__).strip()
+    return error_text(error) or f"{kind}, without a message"

@@ -7,6 +7,7 @@ meaning of the keys; this module knows only the file and the section ``paths``, 
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -382,14 +383,10 @@ def find_templates(dirs: Sequence[Path]) -> dict[str, Path]:
         dirs: Where to look: shipped, the user's, the trusted project's; a later one wins. One that is
             missing or cannot be listed holds none.
     """
-    return {file.stem: file for directory in dirs for file in _markdown_files(directory)}
-
-
-def _markdown_files(directory: Path) -> list[Path]:
-    try:
-        with os.scandir(directory) as entries:
+    found: dict[str, Path] = {}
+    for directory in dirs:
+        with suppress(OSError), os.scandir(directory) as entries:
             named = [each for each in entries if each.name.endswith(".md") and not each.name.startswith(".")]
-            found = [each.name for each in named if each.is_file(follow_symlinks=False) or Path(each).is_file()]
-    except OSError:
-        return []
-    return [directory / name for name in sorted(found)]
+            files = [each.name for each in named if each.is_file(follow_symlinks=False) or Path(each).is_file()]
+            found |= {name.removesuffix(".md"): directory / name for name in sorted(files)}
+    return found
