@@ -605,6 +605,7 @@ class AskPrompt:
 
     def __init__(self) -> None:
         self._typed = b""
+        self._pasting = False  # a paste of several lines is being read
         self._ask: Mapping[str, Any] = {}
         self._lasting: Literal["session", "always"] | None = None  # what waits for its second key
         self._offered: Sequence[Decision] = ("allow", "deny", "abort")
@@ -613,8 +614,9 @@ class AskPrompt:
 
     def put(self, ask: Mapping[str, Any], branch: str) -> None:
         """Print ``ask`` and the choices; what was typed before is not an answer to it."""
-        self._typed, self._ask, self._lasting = b"", ask, None
+        self._typed, self._pasting, self._ask, self._lasting = b"", False, ask, None
         _discard_typed()
+        _mark_pastes(ask.get("kind") != "question")
         self._form = QuestionForm(ask) if ask.get("kind") == "question" else None
         if self._form is not None:
             who = question(ask, branch).partition("\n")[0]
@@ -624,8 +626,12 @@ class AskPrompt:
         self._choices = _line_of(self._offered, _SCOPE_TOLD if ask.get("kind") == "scope" else _TOLD)
         print(f"\a{question(ask, branch)}\n{self._choices}", end="", file=sys.stderr, flush=True)
 
+    def close(self) -> None:
+        """Leave the terminal as it was: no question is on the screen."""
+        _mark_pastes(False)
+
     def poll(self, timeout_s: float) -> Reply | None:
-        """Return the reply once a whole line was typed; end of input denies."""
+        """Return the reply once a whole line was typed; end of input denies, and what is pasted decides nothing."""
         if not _typed_within(timeout_s):
             return None
         data = os.read(sys.stdin.fileno(), 4096)
@@ -637,6 +643,10 @@ class AskPrompt:
         line, self._typed = self._typed.decode(errors="replace"), b""
         if self._form is not None:
             return self._take_answer(self._form, line)
+        if self._pasted(line):
+            print(self._choices, end="", file=sys.stderr, flush=True)
+            return None
+        line = line.replace(_PASTE, "").replace(_PASTE_END, "")
         if self._lasting:
             kind, self._lasting = self._lasting, None
             if line.strip().lower() in ("y", "yes"):
@@ -657,6 +667,12 @@ class AskPrompt:
             return None
         return reply
 
+    def _pasted(self, line: str) -> bool:
+        """Return whether ``line`` begins in a paste, which is no answer to what is on the screen."""
+        begins_in_one = self._pasting or line.startswith(_PASTE)
+        self._pasting = line.rfind(_PASTE) > line.rfind(_PASTE_END) or (self._pasting and _PASTE_END not in line)
+        return begins_in_one
+
     def _take_answer(self, form: QuestionForm, line: str) -> Reply | None:
         """Take an answer to the question on the screen; return the reply once all are answered."""
         word, _, rest = line.strip().partition(" ")
@@ -676,6 +692,16 @@ def _question_text(form: QuestionForm) -> str:
 
 def _line_of(offered: Sequence[Decision], told: Mapping[str, str]) -> str:
     return f"{', '.join(told[each] for each in offered)}: "
+
+
+_PASTE = "\x1b[200~"  # what a terminal that marks pastes puts before and behind one
+_PASTE_END = "\x1b[201~"
+
+
+def _mark_pastes(on: bool) -> None:
+    """Have the terminal mark what is pasted, or stop that."""
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        print(f"\x1b[?2004{'h' if on else 'l'}", end="", file=sys.stderr, flush=True)
 
 
 def _typed_within(timeout_s: float) -> bool:
@@ -762,6 +788,8 @@ class Follower:
                     ending = self._interrupted(interrupts)._replace(interrupted=True)
         finally:
             self._view.pause()
+            if self._asks:
+                self._prompt.close()
         return ending or FollowEnd("timeout", f"No end after {timeout_s:g} s; the run goes on")
 
     def _until(self, deadline: float | None, stop: Callable[[], bool] = lambda: False) -> FollowEnd | None:
@@ -836,6 +864,8 @@ class Follower:
         self._draft = ""
         if self._asks:
             self._prompt.put(self._asks[0], self._branch)
+        else:
+            self._prompt.close()
 
     def _poll_reply(self) -> None:
         if reply := self._prompt.poll(_TICK_S):

@@ -208,6 +208,30 @@ def test_what_was_typed_before_a_question_is_on_the_screen_answers_nothing(keybo
     assert prompt.poll(5) == Reply("deny")
 
 
+def test_what_is_pasted_decides_nothing(keyboard: int) -> None:
+    prompt = AskPrompt()
+    prompt.put(FULL, "/s/main")
+    for line in (b"\x1b[200~y\n", b"y\n", b"y\x1b[201~\n"):
+        os.write(keyboard, line)
+        assert prompt.poll(5) is None
+    os.write(keyboard, b"\x1b[200~y\x1b[201~\n")
+    assert prompt.poll(5) is None
+    os.write(keyboard, b"n \x1b[200~not now\x1b[201~\n")
+    assert prompt.poll(5) == Reply("deny", "not now")
+
+
+def test_the_terminal_is_told_to_mark_pastes_while_a_question_is_on_the_screen(keyboard: int) -> None:
+    controller, screen = pty.openpty()
+    with os.fdopen(screen, "w") as stderr, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stderr", stderr)
+        prompt = AskPrompt()
+        prompt.put(ASK, "/s/main")
+        prompt.close()
+    shown = os.read(controller, 65536)
+    os.close(controller)
+    assert shown.startswith(b"\x1b[?2004h") and shown.endswith(b"\x1b[?2004l")
+
+
 QUESTIONS = {
     "id": "ask_2",
     "branch": "/s/main",
