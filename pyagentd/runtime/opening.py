@@ -30,7 +30,7 @@ from pyagentd.store.registry import RunProgress
 from pyagentd.store.trace import OrgLog
 from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec
 
-RESTARTED = "aborted by host restart"
+RESTARTED = "The daemon ended before this was done"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
