@@ -338,13 +338,6 @@ SIDE is how it was made."
 
 ;;;; Going to another
 
-(defun pyagentd-branch-lineage (branch)
-  "Return in words where BRANCH, a plist, comes from."
-  (if-let ((parent (plist-get branch :parent)))
-      (concat parent (when-let ((position (plist-get branch :position)))
-                       (format ", character %d" position)))
-    ""))
-
 (defun pyagentd-branch--read-branch (prompt branches default)
   "Read one of BRANCHES with PROMPT; DEFAULT is the name of one."
   (pyagentd-choose
@@ -353,8 +346,8 @@ SIDE is how it was made."
    :default default :category 'pyagentd-branch
    :annotate (lambda (branch)
                (concat (and (plist-get branch :current) "  current")
-                       (when (plist-get branch :parent)
-                         (concat "  from " (pyagentd-branch-lineage branch)))
+                       (when-let ((parent (plist-get branch :parent)))
+                         (concat "  from " parent))
                        "  " (pyagentd-time (plist-get branch :created))))))
 
 (defun pyagentd-switch-branch (&optional branch)

@@ -801,7 +801,7 @@ class Lists(Group):
                 Column("Branch", 44, _branch_cell, sorts=False),
                 Column("Created", 17, lambda row: cell(local_time(row["created"])["text"], "dim"), sorts=False),
                 Column("Agents", 7, of("agents"), right=True, sorts=False),
-                Column("Comes from", 0, lambda row: cell(_lineage(row), "dim"), sorts=False),
+                Column("Comes from", 0, lambda row: cell(row["parent"] or "", "dim"), sorts=False),
             ),
             rows=rows,
             actions=(action("s", "make it current", "switch", "branch", done="Current branch: %s"),),
@@ -1413,12 +1413,6 @@ def _with_stems(agents: Sequence[Mapping[str, Any]], above: str = "") -> Iterato
 def _branch_cell(row: Mapping[str, Any]) -> CellReply:
     text = f"{row['stem']}{row['name']}"
     return cell(f"* {text}", "strong") if row["current"] else cell(f"  {text}")
-
-
-def _lineage(row: Mapping[str, Any]) -> str:
-    if not row["parent"]:
-        return ""
-    return f"{row['parent']}, character {row['position']}" if row["position"] else str(row["parent"])
 
 
 # Decisions, usage, servers, files.

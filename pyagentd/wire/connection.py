@@ -176,12 +176,15 @@ _LATEST: Final = frozenset({"status", "context", "agent"})  # kinds of which the
 _URGENT: Final = frozenset({"run", "ask", "answered"})  # kinds that somebody waits for, a few of each run
 
 
-_Subject = tuple[str, str, str]
-"""Branch, kind, and the id of the agent that an event is about, "" for the branch itself."""
+_Subject = tuple[str, str, str, bool]
+"""Branch, kind, and of an agent its id and whether it has ended: its end never stands for its beginning."""
 
 
 def _subject(event: Event) -> _Subject:
-    return event.branch, event.kind, event.args[0]["id"] if event.kind == "agent" else ""
+    if event.kind != "agent":
+        return event.branch, event.kind, "", False
+    agent = event.args[0]
+    return event.branch, event.kind, agent["id"], agent["state"] == "finished"
 
 
 @dataclass(slots=True, eq=False)

@@ -85,11 +85,11 @@ ENDINGS = [
     Ending("cut in the middle", r"Error: Network failure", (answer(text("found", chunks=3), cut_after=5),) * 12),
     Ending("agent stopped", r"Error: User aborted agent", act=abort_agent),
     Ending("parent stopped", r"abort", act=abort_parent),
-    Ending("daemon stopped", r"abort", act=stop_daemon),
-    Ending("daemon killed", r"abort", act=kill_daemon),
+    Ending("daemon stopped", r"The daemon ended", act=stop_daemon),
+    Ending("daemon killed", r"The daemon ended", act=kill_daemon),
     Ending("parent's buffer killed", r"Error: User aborted agent", act=kill_buffer),
     Ending("Emacs killed", r"Error: User aborted agent", act=kill_emacs, emacs_lives=False),
-    Ending("daemon and Emacs killed", r"abort", act=kill_both, emacs_lives=False),
+    Ending("daemon and Emacs killed", r"The daemon ended", act=kill_both, emacs_lives=False),
 ]
 
 

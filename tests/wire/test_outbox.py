@@ -371,11 +371,12 @@ def test_what_somebody_waits_for_leaves_without_a_beat_and_behind_what_came_befo
     assert [event[0] for event in wire.beat()] == ["insert", kind]
 
 
-def test_of_each_agent_the_last_state_before_a_beat_is_told() -> None:
+def test_of_each_agent_the_last_state_before_a_beat_and_its_end_are_told() -> None:
     wire = Wire()
     for state, name in (("wait", "one"), ("wait", "two"), ("tool", "one"), ("finished", "one")):
         wire.outbox.push(Event("agent", "b", 0, ({"id": name, "state": state},)))
     told = [dict(zip(event[3][::2], event[3][1::2], strict=True)) for event in wire.beat()]
-    assert [(agent[":id"], agent[":state"]) for agent in told] == [("two", "wait"), ("one", "finished")]
+    states = [(agent[":id"], agent[":state"]) for agent in told]
+    assert states == [("two", "wait"), ("one", "tool"), ("one", "finished")]
     wire.outbox.push(Event("agent", "b", 0, ({"id": "two", "state": "finished"},)))
     assert len(wire.beat()) == 1
