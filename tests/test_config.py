@@ -250,3 +250,16 @@ def test_the_file_in_the_documentation_can_be_read() -> None:
     page = (Path(__file__).parents[1] / "docs" / "configuration.md").read_text("utf-8").partition("\n| variable")[0]
     example = "\n".join(line[4:] for line in page.splitlines() if line.startswith("    "))
     check_config(read_toml(Path("config.toml"), example))
+
+
+@pytest.mark.parametrize("table", ["mcp.x]\nurl", "telemetry]\nendpoint", "web]\nsearch_url"])
+@pytest.mark.parametrize("address", ["http://[", "http://", "https:///x", "ftp://x", "http://host:port/", "x"])
+def test_what_is_no_address_is_reported_with_its_line(tmp_path: Path, table: str, address: str) -> None:
+    with pytest.raises(ConfigError, match=r"config.toml:2: .* It should be an address"):
+        config_of(tmp_path, f'[{table} = "{address}"\n')
+
+
+@pytest.mark.parametrize("address", ["https://x.example/y", "http://[::1]:80/", "http://${HOST}:${PORT}/", "${ALL}"])
+def test_variables_may_stand_in_an_address(tmp_path: Path, address: str) -> None:
+    (server,) = config_of(tmp_path, f'[mcp.x]\nurl = "{address}"\n').mcp
+    assert server.url == address

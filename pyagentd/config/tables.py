@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, Literal, NamedTuple
+from urllib.parse import urlsplit
 
 from msgspec import Meta
 
@@ -19,6 +20,19 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 
 BUILTIN_PROFILES = ("open", "standard", "locked")
 
+
+def _address(value: object) -> str:
+    """Return an address of the web, or ""; variables may stand for any part of it."""
+    if not isinstance(value, str):
+        raise ValueError
+    parts = urlsplit(re.sub(r"\$\{[^}]*\}", "1", value))
+    is_variable = value.startswith("${")
+    if value and not is_variable and not (parts.scheme in ("http", "https") and parts.hostname and parts.port != 0):
+        raise ValueError
+    return value
+
+
+_Address = Annotated[str, Rule(parse=_address, words="an address that begins with http:// or https://")]
 _FromZero = Annotated[int, Meta(ge=0)]
 
 
@@ -262,9 +276,7 @@ class TelemetryTable:
     """
 
     enabled: bool = False
-    endpoint: Annotated[
-        str, Meta(pattern="^(https?://.+)?$"), Rule(words="an address that begins with http:// or https://")
-    ] = ""
+    endpoint: _Address = ""
     service_name: str = "pyagentd"
     interval_s: Annotated[
         float, Meta(gt=0, le=3600), Rule(keys=("interval",), words="a number of seconds above 0, up to 3600")
@@ -285,10 +297,7 @@ class WebSettings:
     """
 
     search: Literal["searxng", "brave", "tavily"] | None = None
-    search_url: (
-        Annotated[str, Meta(pattern="^https?://"), Rule(words="an address that begins with http:// or https://")]
-        | None
-    ) = None
+    search_url: _Address | None = None
     key_env: str | None = None
     allow_private: bool = False
 
@@ -431,9 +440,7 @@ class _ServerTable:
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     cwd: str = ""
-    url: Annotated[
-        str, Meta(pattern=r"^(https?://[^/]|\$\{|$)"), Rule(words="an address, which begins with https://")
-    ] = ""
+    url: _Address = ""
     headers: Mapping[str, str] = field(default_factory=dict)
     tools: tuple[str, ...] | None = None
     timeout: _Seconds = 60.0
