@@ -307,4 +307,4 @@ async def test_tools_org_has_every_call_also_what_the_end_of_a_daemon_cut_off(wo
     await say(world, ref, "Again.")
     log = (ref.branch_dir / "tools.org").read_text()
     assert log.count("* Tool Call: Read") == 2
-    assert ":TOOL_CALL_ID: cut\n  :STATE: error" in log and "aborted" in log and "alpha" in log
+    assert ":TOOL_CALL_ID: cut\n  :STATE: error" in log and "The daemon ended" in log and "alpha" in log

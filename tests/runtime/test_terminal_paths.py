@@ -210,7 +210,7 @@ ENDINGS = [
     Ending(
         "exception where the end is recorded", _FAILED, ("found",), raising(LiveBranch, "finish_run", BUG, _is_agent)
     ),
-    Ending("the daemon is stopped", "abort", (HANGS,), parent="aborted", act="stop daemon"),
+    Ending("the daemon is stopped", "The daemon ended", (HANGS,), parent="aborted", act="stop daemon"),
     Ending("the parent's buffer is killed", r"found\Z", (ASKS, "found"), act="detach"),
     Ending("Emacs is gone", r"found\Z", (ASKS, "found"), act="forget"),
 ]
