@@ -521,9 +521,15 @@ class Chat:
         self._asks.pop(id, None)
         self._drafts.pop(id, None)
         if shown:
-            self._form, self._lasting, self._reasons = None, None, False
+            self._end_question()
             if ask := self._ask:
                 await self._show_ask(ask)
+
+    def _end_question(self) -> None:
+        """Forget the answer that was begun; a reason that was being typed is no message."""
+        if self._reasons:
+            self._input.default_buffer.reset()
+        self._form, self._lasting, self._reasons = None, None, False
 
     # To and from the daemon
 
@@ -618,7 +624,7 @@ class Chat:
             self._is_attached = False
             self._state = "idle"
             self._asks.clear()
-            self._form, self._lasting, self._reasons = None, None, False
+            self._end_question()
             self._do(self._say("the daemon has ended; your next message starts it again"))
 
     async def _tell(self) -> None:

@@ -374,6 +374,8 @@ class TextView(RunNotes):
         for piece in pieces:
             self._progress.hide()
             stream = sys.stderr if piece.style == "dim" and not self._terminal else sys.stdout
+            if stream is sys.stderr:
+                sys.stdout.flush()  # both may go into one pipe
             said = shown(piece.text, stream)
             stream.write(dim(said, stream) if piece.style == "dim" else said)
         sys.stdout.flush()
@@ -639,6 +641,11 @@ class AskPrompt:
             return Reply("deny", "no answer: end of input")
         self._typed += data
         if not self._typed.endswith(b"\n"):
+            return None
+        if self._form is None and _typed_within(0):  # more lines at once than one types
+            _discard_typed()
+            self._typed = b""
+            print(self._choices, end="", file=sys.stderr, flush=True)
             return None
         line, self._typed = self._typed.decode(errors="replace"), b""
         if self._form is not None:

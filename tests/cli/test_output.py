@@ -107,3 +107,19 @@ def test_a_question_of_an_agent_names_its_task() -> None:
     row = {"id": "ask_1", "agent": "explorer-1", "detail": "make", "description": "Look at\nthe docs"}
     assert asks._line(row) == "make (Look at the docs)"
     assert asks._line({**row, "description": None}) == "make"
+
+
+def test_the_line_of_a_tool_begins_a_line_where_both_streams_are_one_pipe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (tmp_path / "both").open("ab", buffering=0) as both:
+        for name in ("stdout", "stderr"):
+            monkeypatch.setattr(sys, name, io.TextIOWrapper(io.BufferedWriter(both), line_buffering=name == "stderr"))
+        view = TextView()
+        view.show(Event("insert", "b", 1, ("I will look", "response")))
+        view.show(Event("tool", "b", 0, ({"id": "call_1", "name": "Read", "summary": "Read a.txt"},)))
+        view.pause()
+        sys.stdout.flush()
+        said = (tmp_path / "both").read_text()
+        monkeypatch.undo()
+    assert said.startswith("I will look\n") and "Read a.txt" in said.splitlines()[1]

@@ -215,6 +215,24 @@ def test_a_denial_with_a_reason(chat: Opener, model_server: ModelServer, system:
     assert "not today" in str(model_server.last.body)
 
 
+def test_a_reason_whose_question_is_answered_elsewhere_is_no_message(
+    chat: Opener, model_server: ModelServer, system: System
+) -> None:
+    model_server.say(answer("I write.", WRITE), "Then not.")
+    screen = chat()
+    screen.say("Write it.")
+    screen.shows(CHOICES)
+    screen.keys("r")
+    screen.shows("reason ›")
+    screen.type("because it is")
+    screen.shows("because it is")
+    (ask,) = system.json("asks")
+    system.ok("answer", ask["id"], "deny")
+    screen.shows("Then not.")
+    screen.say("Thank you.")
+    screen.shows("› Thank you.")
+
+
 def test_what_is_being_typed_answers_no_question(chat: Opener, model_server: ModelServer, system: System) -> None:
     valve = Valve(answer(text("I write.", chunks=2), WRITE))
     model_server.say(valve, "Then not.")
