@@ -316,21 +316,29 @@ POINT is a prompt, which SIDE in- or excludes."
         :exclude (eq side 'exclude)
         :name name))
 
+(defun pyagentd-branch--insert-heading ()
+  "Put the heading of a prompt at the end, where there is none yet.
+The file gets it with the first change.  What is put there before the
+buffer is attached may be taken away by the daemon's text."
+  (let ((at-end (eobp)))
+    (save-excursion
+      (goto-char (point-max))
+      (unless (or buffer-read-only (bobp)
+                  (looking-back (regexp-quote pyagentd-prompt-prefix)
+                                (line-beginning-position)))
+        (let ((buffer-undo-list t))
+          (with-silent-modifications
+            (insert (if (bolp) "" "\n\n") pyagentd-prompt-prefix)))))
+    (when at-end
+      (goto-char (point-max)))))
+
 (defun pyagentd-branch-visit (made side)
   "Visit the branch MADE, an answer of the daemon; return its buffer.
 SIDE is how it was made."
   (let ((buffer (pyagentd-manage-visit made)))
     (with-current-buffer buffer
       (when (eq side 'exclude)
-        ;; Where to type; the file gets it with the first change.
-        (save-excursion
-          (goto-char (point-max))
-          (unless (or buffer-read-only (bobp)
-                      (looking-back (regexp-quote pyagentd-prompt-prefix)
-                                    (line-beginning-position)))
-            (let ((buffer-undo-list t))
-              (with-silent-modifications
-                (insert (if (bolp) "" "\n\n") pyagentd-prompt-prefix))))))
+        (pyagentd-attached-then #'pyagentd-branch--insert-heading))
       (goto-char (point-max))
       (message "Branch %s of %s" (plist-get made :branch-name)
                (plist-get made :parent)))
