@@ -262,6 +262,12 @@ def test_what_is_no_address_is_reported_with_its_line(tmp_path: Path, address: s
 
 
 @pytest.mark.parametrize("address", ["https://x.example/y", "http://[::1]:80/", "http://${HOST}:${PORT}/", "${ALL}"])
-def test_variables_may_stand_in_an_address(tmp_path: Path, address: str) -> None:
+def test_variables_may_stand_in_the_address_of_a_server(tmp_path: Path, address: str) -> None:
     (server,) = config_of(tmp_path, f'[mcp.x]\nurl = "{address}"\n').mcp
     assert server.url == address
+
+
+@pytest.mark.parametrize("address", ["", "${ALL}", "https://${HOST}:${PORT}/"])
+def test_variables_stand_in_no_other_address(tmp_path: Path, address: str) -> None:
+    with pytest.raises(ConfigError, match="search_url"):
+        config_of(tmp_path, f'[web]\nsearch = "searxng"\nsearch_url = "{address}"\n')

@@ -21,18 +21,35 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 BUILTIN_PROFILES = ("open", "standard", "locked")
 
 
+def is_address(text: str) -> bool:
+    """Return whether ``text`` is an address that can be reached over HTTP."""
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
 def _address(value: object) -> str:
-    """Return an address of the web, or ""; variables may stand for any part of it."""
-    if not isinstance(value, str):
-        raise ValueError
-    parts = urlsplit(re.sub(r"\$\{[^}]*\}", "1", value))
-    is_variable = value.startswith("${")
-    if value and not is_variable and not (parts.scheme in ("http", "https") and parts.hostname and parts.port != 0):
+    if not isinstance(value, str) or not is_address(value):
         raise ValueError
     return value
 
 
-_Address = Annotated[str, Rule(parse=_address, words="an address that begins with http:// or https://")]
+def _no_or_one_address(value: object) -> str:
+    return "" if value == "" else _address(value)
+
+
+def _server_address(value: object) -> str:
+    """Return the address of an MCP server, or ""; variables may stand for any part of it."""
+    if not isinstance(value, str):
+        raise ValueError
+    if not value.startswith("${"):
+        _no_or_one_address(re.sub(r"\$\{[^}]*\}", "1", value))
+    return value
+
+
+_ADDRESS = "an address that begins with http:// or https://"
 _FromZero = Annotated[int, Meta(ge=0)]
 
 
@@ -276,7 +293,7 @@ class TelemetryTable:
     """
 
     enabled: bool = False
-    endpoint: _Address = ""
+    endpoint: Annotated[str, Rule(parse=_no_or_one_address, words=_ADDRESS)] = ""
     service_name: str = "pyagentd"
     interval_s: Annotated[
         float, Meta(gt=0, le=3600), Rule(keys=("interval",), words="a number of seconds above 0, up to 3600")
@@ -297,7 +314,7 @@ class WebSettings:
     """
 
     search: Literal["searxng", "brave", "tavily"] | None = None
-    search_url: _Address | None = None
+    search_url: Annotated[str, Rule(parse=_address, words=_ADDRESS)] | None = None
     key_env: str | None = None
     allow_private: bool = False
 
@@ -440,7 +457,7 @@ class _ServerTable:
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     cwd: str = ""
-    url: _Address = ""
+    url: Annotated[str, Rule(parse=_server_address, words=_ADDRESS)] = ""
     headers: Mapping[str, str] = field(default_factory=dict)
     tools: tuple[str, ...] | None = None
     timeout: _Seconds = 60.0

@@ -12,11 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, assert_never, cast
-from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from pyagentd import llm
-from pyagentd.config.tables import Kind
+from pyagentd.config.tables import Kind, is_address
 from pyagentd.errors import ConfigError, NoKey
 from pyagentd.installation import extra
 from pyagentd.llm.backend import Backend
@@ -160,12 +159,7 @@ def _check_compatible(name: str, settings: BackendSettings) -> None:
 
 
 def _check_url(url: str) -> None:
-    try:
-        parts = urlsplit(url)
-        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        valid = False
-    if not valid:
+    if not is_address(url):
         raise ConfigError(f"The base URL {url!r} is not an HTTP address", hint="It looks like https://host[:port]")
 
 
