@@ -642,16 +642,13 @@ class AskPrompt:
         self._typed += data
         if not self._typed.endswith(b"\n"):
             return None
-        if self._form is None and _typed_within(0):  # more lines at once than one types
-            _discard_typed()
-            self._typed = b""
-            print(self._choices, end="", file=sys.stderr, flush=True)
-            return None
         line, self._typed = self._typed.decode(errors="replace"), b""
         if self._form is not None:
             return self._take_answer(self._form, line)
         if self._pasted(line):
-            print(self._choices, end="", file=sys.stderr, flush=True)
+            self._lasting = None
+            if not self._pasting:
+                print(self._choices, end="", file=sys.stderr, flush=True)
             return None
         line = line.replace(_PASTE, "").replace(_PASTE_END, "")
         if self._lasting:
@@ -675,10 +672,14 @@ class AskPrompt:
         return reply
 
     def _pasted(self, line: str) -> bool:
-        """Return whether ``line`` begins in a paste, which is no answer to what is on the screen."""
-        begins_in_one = self._pasting or line.startswith(_PASTE)
+        """Return whether ``line`` begins in a paste, marked or not, which is no answer to what is on the screen."""
+        marked = self._pasting or line.startswith(_PASTE)
         self._pasting = line.rfind(_PASTE) > line.rfind(_PASTE_END) or (self._pasting and _PASTE_END not in line)
-        return begins_in_one
+        if not marked and _typed_within(0):  # more lines at once than one types
+            _discard_typed()
+            self._pasting = False
+            return True
+        return marked
 
     def _take_answer(self, form: QuestionForm, line: str) -> Reply | None:
         """Take an answer to the question on the screen; return the reply once all are answered."""

@@ -223,6 +223,19 @@ def test_what_is_pasted_decides_nothing(keyboard: int) -> None:
     assert prompt.poll(5) == Reply("deny", "not now")
 
 
+def test_a_paste_that_comes_in_pieces_does_not_take_what_is_typed_after_it(keyboard: int) -> None:
+    prompt = AskPrompt()
+    prompt.put(FULL, "/s/main")
+    os.write(keyboard, b"\x1b[200~y\n")
+    assert prompt.poll(5) is None
+    os.write(keyboard, b"y\ny\x1b[201~\n")
+    assert [prompt.poll(0.1) for _ in range(3)] == [None] * 3
+    os.write(keyboard, b"n \x1b[200~since\nit is\x1b[201~\n")  # a reason is one line
+    assert [prompt.poll(0.1) for _ in range(3)] == [None] * 3
+    os.write(keyboard, b"y\n")
+    assert prompt.poll(5) == Reply("allow")
+
+
 def test_the_terminal_is_told_to_mark_pastes_while_a_question_is_on_the_screen(keyboard: int) -> None:
     controller, screen = pty.openpty()
     with os.fdopen(screen, "w") as stderr, pytest.MonkeyPatch.context() as patch:
