@@ -322,9 +322,9 @@ class RunBuffers:
 
     async def look(self, path: str, *, whole: bool) -> EditorView:
         """Return what the Emacsen show of a file, all asked at once: one with unsaved text comes first."""
-        asked = self._clients.with_buffers() and self._clients.with_buffers(self._watching())
-        if not asked:
+        if not self._clients.with_buffers():
             return EditorView()
+        asked = self._clients.with_buffers(self._watching())
         seen = await asyncio.gather(*(self._look(client, path, whole) for client in asked))
         showing = [one for one in seen if one.is_open]
         changed = [one for one in showing if one.modified]
