@@ -202,13 +202,19 @@ def test_a_message_that_is_too_long_is_kept(chat: Opener, model_server: ModelSer
     screen.shows("› Hello?", "Short.")
 
 
-def test_a_denial_with_a_reason(chat: Opener, model_server: ModelServer, system: System) -> None:
+def asked_for_a_reason(chat: Opener, model_server: ModelServer) -> Screen:
+    """Return a screen on which the reason of a denial is to be typed."""
     model_server.say(answer("I write.", WRITE), "Then not.")
     screen = chat()
     screen.say("Write it.")
     screen.shows(CHOICES)
     screen.keys("r")
     screen.shows("reason ›")
+    return screen
+
+
+def test_a_denial_with_a_reason(chat: Opener, model_server: ModelServer, system: System) -> None:
+    screen = asked_for_a_reason(chat, model_server)
     screen.say("not today")
     screen.shows("Then not.")
     assert not (system.project / "new.txt").exists()
@@ -218,12 +224,7 @@ def test_a_denial_with_a_reason(chat: Opener, model_server: ModelServer, system:
 def test_a_reason_whose_question_is_answered_elsewhere_is_no_message(
     chat: Opener, model_server: ModelServer, system: System
 ) -> None:
-    model_server.say(answer("I write.", WRITE), "Then not.")
-    screen = chat()
-    screen.say("Write it.")
-    screen.shows(CHOICES)
-    screen.keys("r")
-    screen.shows("reason ›")
+    screen = asked_for_a_reason(chat, model_server)
     screen.type("because it is")
     screen.shows("because it is")
     (ask,) = system.json("asks")
