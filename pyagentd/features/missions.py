@@ -19,8 +19,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -70,6 +69,7 @@ from pyagentd.mission.template import expand, placeholders
 from pyagentd.mission.tools import Tool
 from pyagentd.policy.guard import EXPAND
 from pyagentd.policy.presets import Isolation, Preset
+from pyagentd.runtime.feature import Gate
 from pyagentd.runtime.opening import ResumedRun
 from pyagentd.runtime.recorder import Recorder
 from pyagentd.runtime.run import Run, RunPhase, RunSignal, Step, describe_call
@@ -666,41 +666,6 @@ class Unfulfilled(PyagentdError):
         super().__init__(f"The mission failed ({fail.reason}): {fail.message.rstrip('.')}")
 
 
-class CallGate:
-    """Lets parallel calls run: those that only look together, one that changes something alone."""
-
-    def __init__(self) -> None:
-        self._changed = asyncio.Condition()
-        self._running = 0
-        self._one_is_alone = False
-
-    @asynccontextmanager
-    async def beside(self) -> AsyncIterator[None]:
-        """Run beside other calls that only look."""
-        async with self._changed:
-            await self._changed.wait_for(lambda: not self._one_is_alone)
-            self._running += 1
-        try:
-            yield
-        finally:
-            async with self._changed:
-                self._running -= 1
-                self._changed.notify_all()
-
-    @asynccontextmanager
-    async def alone(self) -> AsyncIterator[None]:
-        """Run when no other call does."""
-        async with self._changed:
-            await self._changed.wait_for(lambda: not self._one_is_alone and self._running == 0)
-            self._one_is_alone = True
-        try:
-            yield
-        finally:
-            async with self._changed:
-                self._one_is_alone = False
-                self._changed.notify_all()
-
-
 class MissionRun(Run):
     """One mission; ``execute`` it once.
 
@@ -723,7 +688,7 @@ class MissionRun(Run):
         self._trouble: PyagentdError | None = None  # why the model could not be asked
         self._logged = False
         self._replay: Replay | None = None  # of the program that an earlier daemon left
-        self._gate = CallGate()
+        self._gate = Gate()  # calls that only look go in together, one that changes something alone
 
     async def _begin(self) -> Step:
         await self._prepare()

@@ -27,7 +27,7 @@ from pyagentd.features import agents as spawning
 from pyagentd.policy.action import Action, first_match_folded
 from pyagentd.policy.guard import CREDENTIALS, SESSION_RECORDS
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.feature import Feature
+from pyagentd.runtime.feature import Feature, Gate
 from pyagentd.runtime.settings import SendOptions, protected_paths
 from pyagentd.runtime.turns import Prompt
 from pyagentd.store import atomic, paths
@@ -105,7 +105,8 @@ class RunKeeper:
         if action.kind not in ("write", "command") and not action.may_change_any_file:
             yield kept
             return
-        async with self.snapshots.using(), self.snapshots.changing(_files(action) if action.kind == "write" else ()):
+        files = _files(action) if action.kind == "write" else ()
+        async with self.snapshots.gate.beside(), self.snapshots.changing(files):
             call = await self._begin(action, call_id)
             try:
                 yield kept
@@ -113,11 +114,11 @@ class RunKeeper:
                 if call is not None:
                     await _surely(self._end(call, kept))
                 elif action.kind == "write":
-                    self._tell(list(_files(action)), call_id)
+                    self._tell(list(files), call_id)
 
     async def warm(self) -> None:
         """Look at the workspace beforehand, so that the first command need not wait for it."""
-        async with self.snapshots.using():
+        async with self.snapshots.gate.beside():
             with contextlib.suppress(PyagentdError):  # said when a command comes
                 await asyncio.to_thread(self.snapshots.workspaces.snapshot, self.root, self._denies())
 
@@ -360,7 +361,7 @@ class Upkeep:
         Raises:
             StoreError: The disk refused.
         """
-        async with self._snapshots.alone():
+        async with self._snapshots.gate.alone():
             self._snapshots.workspaces.forget()
             now = epoch_ms(self._kernel.clock.now())
             return await asyncio.to_thread(
@@ -374,7 +375,7 @@ class Upkeep:
     async def recover(self) -> None:
         """See what became of the calls that an earlier daemon did not see the end of; then forget what is old."""
         try:
-            async with self._snapshots.using():
+            async with self._snapshots.gate.beside():
                 await asyncio.to_thread(self.close_unfinished)
             marker = self._kernel.config.sessions_dir / DIRECTORY / "pruned"
             now = epoch_ms(self._kernel.clock.now())
@@ -590,9 +591,7 @@ class Snapshots(Feature):
         self.recent = RecentEdits()
         self.upkeep = Upkeep(kernel, self)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._users = 0
-        self._free = asyncio.Condition()
-        self._pruning = False
+        self.gate = Gate()  # what keeps or restores files goes in together, what prunes them alone
         self._begun = False
 
     # -- runs ----------------------------------------------------------------------------------------------------
@@ -661,32 +660,6 @@ class Snapshots(Feature):
         if root is not None:
             entries.append((str(root), self.workspaces.snapshot(root, denies)))
         return assemble(self.objects, entries)
-
-    @contextlib.asynccontextmanager
-    async def using(self) -> AsyncIterator[None]:
-        """Let nothing be pruned during the block."""
-        async with self._free:
-            await self._free.wait_for(lambda: not self._pruning)
-            self._users += 1
-        try:
-            yield
-        finally:
-            self._users -= 1
-            async with self._free:
-                self._free.notify_all()
-
-    @contextlib.asynccontextmanager
-    async def alone(self) -> AsyncIterator[None]:
-        """Wait until nothing is being kept, and let nothing be during the block."""
-        async with self._free:
-            await self._free.wait_for(lambda: not self._pruning and not self._users)
-            self._pruning = True
-        try:
-            yield
-        finally:
-            self._pruning = False
-            async with self._free:
-                self._free.notify_all()
 
     @contextlib.asynccontextmanager
     async def changing(self, files: Iterable[str]) -> AsyncIterator[None]:
@@ -771,7 +744,7 @@ class Snapshots(Feature):
     ) -> dict[str, Any]:
         turn = await self.last_turn(paths.root_of(ref))
         own = await self.last_turn(ref) if ref.is_agent else turn
-        async with self.using():
+        async with self.gate.beside():
             proposals = await asyncio.to_thread(self._proposals, changes, only)
             async with self.changing(each.path for each in proposals):
                 done = await asyncio.to_thread(self._perform, ref, (turn, own), proposals, conflicts)

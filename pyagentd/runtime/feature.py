@@ -1,8 +1,10 @@
-"""The base class of features, and the bus that sends them events."""
+"""The base class of features, the bus that sends them events, and the gate that two of them have."""
 
+import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -229,3 +231,42 @@ class Feature:
     async def rejoin(self, branch: LiveBranch, options: SendOptions, run_id: str, call: ToolCall) -> Output | None:
         """Return the result of a call that was made before the daemon ended; None of a call that it does not know."""
         return None
+
+
+class Gate:
+    """Lets in together who does not mind the others, and alone who does.
+
+    To leave waits for nothing: who is cancelled has left as well.
+    """
+
+    def __init__(self) -> None:
+        self._inside = 0
+        self._one_is_alone = False
+        self._left = asyncio.Event()
+
+    @asynccontextmanager
+    async def beside(self) -> AsyncIterator[None]:
+        """Be inside beside others."""
+        await self._until(lambda: not self._one_is_alone)
+        self._inside += 1
+        try:
+            yield
+        finally:
+            self._inside -= 1
+            self._left.set()
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """Be inside when nobody else is, and nobody comes."""
+        await self._until(lambda: not self._one_is_alone and self._inside == 0)
+        self._one_is_alone = True
+        try:
+            yield
+        finally:
+            self._one_is_alone = False
+            self._left.set()
+
+    async def _until(self, open_: Callable[[], bool]) -> None:
+        while not open_():
+            self._left.clear()
+            await self._left.wait()
