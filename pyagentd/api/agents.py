@@ -546,7 +546,7 @@ class NamedAgents(Group):
         self._kernel.publish(Event("agents", "", 0))
         were = "were" if key == "permissions" else "was"
         for live in self._kernel.inside(place):
-            live.publish(Event("notice", live.key, 0, ({"text": f"The {key} of {name} {were} changed"},)))
+            live.say(f"The {key} of {name} {were} changed")
 
     def _answering(self, ref: BranchRef) -> str | None:
         """Return the model that answers an agent; None where that cannot be told."""

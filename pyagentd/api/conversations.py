@@ -22,7 +22,6 @@ from pyagentd.api.group import (
 )
 from pyagentd.api.models import TOOLS, checked_model, summary
 from pyagentd.errors import BadRequest
-from pyagentd.events import Event
 from pyagentd.features import contexts as emptied
 from pyagentd.features import named_agents, suggestions, todo
 from pyagentd.features.agents import AgentSpawner
@@ -666,7 +665,7 @@ class Conversations(Group):
         checked = await checked_model(kernel, kernel.presets.of_branch(ref), model, options)
         if checked.note:
             async with kernel.using(ref) as live:
-                live.publish(Event("notice", live.key, 0, ({"text": checked.note},)))
+                live.say(checked.note)
         return checked.model
 
     async def _submit(self, client: Client, branch: str, given: Submission) -> PromptReceipt | CommandAnswered:

@@ -25,7 +25,6 @@ from pyagentd.errors import (
     PyagentdError,
     nearest,
 )
-from pyagentd.events import Event
 from pyagentd.features import mission_tool, named_agents
 from pyagentd.features.models import CheckedModel, Models
 from pyagentd.features.schedules import local_user
@@ -212,7 +211,7 @@ class ModelOperations(Group):
                     values = {"model": name} | ({"backend": provider} if provider else {})
                     presetfile.set_values(paths.preset_file(ref.branch_dir), values)
             if (live := kernel.opened(ref.key)) is not None:
-                live.publish(Event("notice", live.key, 0, ({"text": f"The model is {checked.model} from now on"},)))
+                live.say(f"The model is {checked.model} from now on")
         async with kernel.using(ref) as live:
             preset = answers_next(kernel, live, options)
             in_document = "model" in live.override(kernel.presets.of_branch(ref))

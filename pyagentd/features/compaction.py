@@ -556,7 +556,7 @@ class Compactor:
 
     def say(self, text: str) -> None:
         """Tell whoever watches."""
-        self._branch.publish(Event("notice", self._branch.key, 0, ({"text": text},)))
+        self._branch.say(text)
 
     def _summariser(self) -> Summariser:
         settings, config = self._settings, self._kernel.config

@@ -6,11 +6,10 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from pyagentd.clock import iso8601, span
 from pyagentd.errors import BadRequest, Busy, NotFound, PyagentdError
-from pyagentd.events import Event
 from pyagentd.features.compaction import Summariser
 from pyagentd.features.history import History
 from pyagentd.features.schedules import Triggers
@@ -23,7 +22,6 @@ from pyagentd.runtime.kernel import Kernel
 from pyagentd.runtime.run import new_run_id
 from pyagentd.runtime.run_setup import RunBuilder
 from pyagentd.runtime.settings import SendOptions, extra_model
-from pyagentd.runtime.status import Outcome
 from pyagentd.store import contexts, paths
 from pyagentd.store.contexts import Context, Trigger, messages_of
 from pyagentd.store.conversation import Conversation, counted
@@ -345,7 +343,7 @@ class Contexts(Feature):
         async with branch.starting:
             changed = await self._history.clear_held(branch)
         self.kernel.bus.tell(ConversationCleared(branch))
-        self._say(branch, f"Context cleared. {KEPT}")
+        branch.say(f"Context cleared. {KEPT}")
         return ClearedContext(messages=len(changed.hidden))
 
     async def restore(self, branch: LiveBranch, id: str) -> ContextRow:
@@ -371,7 +369,7 @@ class Contexts(Feature):
             await self._append(branch, context)
         self.kernel.bus.tell(ConversationRestored(branch))
         self.kernel.bus.tell(BranchWritten(branch.ref))
-        self._say(branch, f"Context restored: {row.description} ({counted(row.message_count, 'message')})")
+        branch.say(f"Context restored: {row.description} ({counted(row.message_count, 'message')})")
         return row
 
     # -- what happens by itself --------------------------------------------------------------------------------
@@ -393,7 +391,7 @@ class Contexts(Feature):
             row = await self._write(branch, said, text, "idle_timeout")
             notice = _put_away(row, f"after {span(seconds)} of inactivity")
             await self._history.clear_held(branch, notice=notice)
-        self._say(branch, notice)
+        branch.say(notice)
         return True
 
     async def keep(self, branch: LiveBranch, trigger: Trigger) -> ContextRow | None:
@@ -492,27 +490,14 @@ class Contexts(Feature):
         found, run_id = restored_turns(context.messages), new_run_id()
         metadata = {"context": context.id}
         prompt = await branch.prompts.from_client(found.turns[0].prompt)
-        # No await from here on: either all of it is there or the next daemon ends it.
-        seq = branch.start_run(replace(prompt, metadata=metadata), run_id=run_id, interactive=True)
-        self._tell_run(branch, run_id, seq, "started")
-        with branch.recorder.together():
-            for kind, data in facts_of_turns(
-                found,
-                session_id=branch.ref.session_id,
-                run_id=run_id,
-                metadata=metadata,
-                now_ms=branch.recorder.now_ms(),
-            ):
-                branch.recorder.record(kind, data)
-        branch.finish_run(run_id, Outcome(reason="done", text=""))
-        await branch.secure()
-        branch.note_complete()
-        self._tell_run(branch, run_id, branch.tell_end(run_id), "finished")
-
-    def _tell_run(self, branch: LiveBranch, run_id: str, seq: int, phase: Literal["started", "finished"]) -> None:
-        message_id = branch.conversation.runs[run_id].data["message_id"]
-        end: dict[str, Any] = {"reason": "done", "message": ""} if phase == "finished" else {"message_id": message_id}
-        branch.publish(Event("run", branch.key, seq, ({"id": run_id, "phase": phase, **end},)))
+        rows = facts_of_turns(
+            found,
+            session_id=branch.ref.session_id,
+            run_id=run_id,
+            metadata=metadata,
+            now_ms=branch.recorder.now_ms(),
+        )
+        await branch.record_run(replace(prompt, metadata=metadata), rows, run_id=run_id, interactive=True)
 
     def _require_next(self, branch: LiveBranch) -> None:
         branch.require_idle()
@@ -521,9 +506,6 @@ class Contexts(Feature):
             raise Busy("The daemon is stopping", hint="Try again in a moment")
         if branch.queue.waiting:
             raise Busy("Messages are queued", hint="Wait for the answers, or remove the messages from the queue")
-
-    def _say(self, branch: LiveBranch, text: str) -> None:
-        branch.publish(Event("notice", branch.key, 0, ({"text": text},)))
 
 
 def _put_away(row: ContextRow, when: str) -> str:
@@ -592,8 +574,8 @@ async def _remove(kernel: Kernel, branch: LiveBranch, shown: list[str]) -> None:
         try:
             if shown != [message.id for message in hidden.visible(live.conversation)]:
                 text = "The conversation went on, so nothing was removed. /context clear puts all of it behind"
-                live.publish(Event("notice", live.key, 0, ({"text": text},)))
+                live.say(text)
             else:
                 await kernel.feature(Contexts).clear(live)
         except PyagentdError as error:
-            live.publish(Event("notice", live.key, 0, ({"text": f"Nothing was removed: {error}"},)))
+            live.say(f"Nothing was removed: {error}")

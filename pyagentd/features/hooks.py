@@ -368,7 +368,7 @@ class Hooks(Feature):
         if prompt.message_id:  # it is asked again: it has its row
             return prompt
         if text != prompt.text and (view := with_text(prompt.view, prompt.text, text)) is not None:
-            self._notice(branch, "A hook changed what the model sees of your message")
+            branch.say("A hook changed what the model sees of your message")
             return replace(prompt, view=view, metadata={**metadata, "model_text": text})
         return replace(prompt, metadata=metadata)
 
@@ -503,10 +503,7 @@ class Hooks(Feature):
         if (str(root), text) not in self._notices:
             self._notices.add((str(root), text))
             log.warning("%s", text)
-            self._notice(branch, text)
-
-    def _notice(self, branch: LiveBranch, text: str) -> None:
-        branch.publish(Event("notice", branch.key, 0, ({"text": text},)))
+            branch.say(text)
 
 
 def _moment(run: "RunBuilder") -> "HookMoment":

@@ -13,7 +13,6 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from pyagentd.errors import BadRequest, PyagentdError, UserError, did_you_mean
-from pyagentd.events import Event
 from pyagentd.features.history import History
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.document_sync import DocumentVersion
@@ -21,7 +20,6 @@ from pyagentd.runtime.feature import BranchWritten, Feature
 from pyagentd.runtime.queue import Receipt, Submission
 from pyagentd.runtime.run import new_run_id
 from pyagentd.runtime.settings import SendOptions
-from pyagentd.runtime.status import Outcome
 from pyagentd.runtime.turns import Prompt
 from pyagentd.store.document import hidden
 from pyagentd.store.document.render import writable
@@ -358,7 +356,7 @@ async def run_if_command(
     try:
         if (found := parse_typed(text, known)) is None:
             if near := did_you_mean(name, {each.split()[0] for each in known}, shown="/{}", cutoff=_ALIKE):
-                _say(branch, f"/{name} is not a command, and was sent as it is. {near}")
+                branch.say(f"/{name} is not a command, and was sent as it is. {near}")
             return None
         name = found.command.name
         if not _may_change(given) and found.command.changes(found.arguments):
@@ -378,7 +376,7 @@ async def run_if_command(
         try:
             made = replace(made, began=await answer.then() or "")
         except PyagentdError as error:
-            _say(branch, str(error))
+            branch.say(str(error))
             made = replace(made, text=str(error), code=error.code)
     if answer.prompt:
         origin = {"origin": answer.prompt_origin} if answer.prompt_origin else {}
@@ -439,19 +437,11 @@ async def _recorded(
         again = await _as_it_is(branch, prompt, given)
         if not _may_stand(kernel, branch, prompt):
             return made
-        # No await from here on: either all of it is there or the next daemon ends it.
         run_id, now_ms = new_run_id(), branch.recorder.now_ms()
         hiding = {**hidden.mark(hidden.COMMAND, now_ms=now_ms), "command": made.name}
         hinted = replace(again, metadata={**hiding, **_sent(given)}, id=given.id or "")
-        seq = branch.start_run(hinted, run_id=run_id, interactive=given.options.interactive)
-        _tell_run(branch, run_id, seq, "started")
-        with branch.recorder.together():
-            for kind, data in _facts(branch, made.text, hiding, now_ms):
-                branch.recorder.record(kind, data)
-        branch.finish_run(run_id, Outcome(reason="done", text=""))
-        await branch.secure()
-        branch.note_complete()
-        _tell_run(branch, run_id, branch.tell_end(run_id), "finished")
+        rows = _facts(branch, made.text, hiding, now_ms)
+        await branch.record_run(hinted, rows, run_id=run_id, interactive=given.options.interactive)
         await History(kernel).give_roles_held(branch, hidden.COMMAND)
     kernel.bus.tell(BranchWritten(branch.ref))
     message_id = str(branch.conversation.runs[run_id].data["message_id"])
@@ -494,13 +484,3 @@ def _fenced(text: str) -> str:
     longest = max((len(run) for run in _TICKS.findall(text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence} text\n{text}\n{fence}"
-
-
-def _say(branch: LiveBranch, text: str) -> None:
-    branch.publish(Event("notice", branch.key, 0, ({"text": text},)))
-
-
-def _tell_run(branch: LiveBranch, run_id: str, seq: int, phase: Literal["started", "finished"]) -> None:
-    message_id = branch.conversation.runs[run_id].data["message_id"]
-    end: dict[str, Any] = {"reason": "done", "message": ""} if phase == "finished" else {"message_id": message_id}
-    branch.publish(Event("run", branch.key, seq, ({"id": run_id, "phase": phase, **end},)))

@@ -7,7 +7,7 @@ document and takes edits, ``attaching`` makes the reply to a client that attache
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -190,6 +190,10 @@ class Watchers:
             sink.push(event)
         if event.kind in _AT_A_GLANCE:
             self.noticed()
+
+    def say(self, text: str) -> None:
+        """Tell everybody a sentence that is true only now."""
+        self.publish(Event("notice", self.key, 0, ({"text": text},)))
 
     def tell(self, sink: Sink, kind: Kind, **facts: Any) -> None:
         """Tell one client what is true only now."""
@@ -449,7 +453,7 @@ class LiveBranch(Watchers, SessionRow):
         """
         if not self.reader.looked:
             for note in (await self.reader.look()).notes:
-                self.tell_others(None, "notice", text=note)
+                self.say(note)
 
     # -- settings ----------------------------------------------------------------------------------------------
 
@@ -532,6 +536,33 @@ class LiveBranch(Watchers, SessionRow):
             with contextlib.suppress(StoreError):
                 self.recorder.record("run", {**run.data, "state": "told"})
         return self.recorder.last_seq
+
+    async def record_run(
+        self, prompt: Prompt, rows: Iterable[tuple[str, Mapping[str, Any]]], *, run_id: str, interactive: bool
+    ) -> None:
+        """Record a run whose answer is known, and tell of it; the caller holds ``starting`` and has looked once.
+
+        Args:
+            prompt: What it answers.
+            rows: Its messages and their parts.
+            run_id: What it is called.
+            interactive: Whether a person sees it.
+
+        Raises:
+            StoreError: The disk refused.
+        """
+        # No await before its end is recorded: either all of it is there or the next daemon ends it.
+        seq = self.start_run(prompt, run_id=run_id, interactive=interactive)
+        started = {"id": run_id, "phase": "started", "message_id": self.conversation.runs[run_id].data["message_id"]}
+        self.publish(Event("run", self.key, seq, (started,)))
+        with self.recorder.together():
+            for kind, data in rows:
+                self.recorder.record(kind, data)
+        self.finish_run(run_id, Outcome(reason="done", text=""))
+        await self.secure()
+        self.note_complete()
+        finished = {"id": run_id, "phase": "finished", "reason": "done", "message": ""}
+        self.publish(Event("run", self.key, self.tell_end(run_id), (finished,)))
 
     @property
     def has_open_run(self) -> bool:

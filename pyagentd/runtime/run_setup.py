@@ -651,7 +651,7 @@ class RunBuilder:
             readable=self.authority.readable,
             env=self.options.env,
             scope=protecting_hooks(shell_scope(self.rules, branch.ref, self.ancestors, kernel.config), self.root),
-            notify=lambda text: branch.publish(Event("notice", branch.key, 0, ({"text": text},))),
+            notify=branch.say,
             **given,
         )
 

@@ -334,7 +334,7 @@ class Queues:
         if any(each.id == message.id for each in branch.queue.waiting):
             branch.queue.cancel(message.id)
             self._gone(branch, message.id, "canceled")
-            branch.publish(Event("notice", branch.key, 0, ({"text": str(error)},)))
+            branch.say(str(error))
 
     async def _drain(self, ref: BranchRef) -> None:
         try:

@@ -23,7 +23,6 @@ from pyagentd.clock import Clock
 from pyagentd.config import Config
 from pyagentd.config.loading import OwnPlaces
 from pyagentd.errors import PyagentdError, SkillError, StoreError, ToolError
-from pyagentd.events import Event
 from pyagentd.policy.action import Target
 from pyagentd.reader import FullText, Rule, Source, read
 from pyagentd.runtime.branch import LiveBranch
@@ -472,7 +471,7 @@ async def _record(home: KernelView, branch: LiveBranch, *, keep: Mapping[str, An
     kept = {name: keep[name] for name in TAKEN_OVER if name in keep}
     branch.record_session(workspace_root=root, metadata={**found, **kept})
     for note in notes:
-        branch.publish(Event("notice", branch.key, 0, ({"text": note},)))
+        branch.say(note)
 
 
 def _look(home: KernelView, root: Path) -> tuple[dict[str, Any], tuple[str, ...]]:

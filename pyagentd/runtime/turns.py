@@ -202,7 +202,7 @@ class TurnStart:
             branch.announce = None
         branch.paused = False
         for note in prompt.notes:
-            branch.tell_others(None, "notice", text=note)
+            branch.say(note)
         return last
 
     def _notes(self, message_id: str) -> dict[str, Any]:

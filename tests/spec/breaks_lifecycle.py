@@ -181,7 +181,7 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "Context Restore 4: notice",
         _CONTEXTS,
-        '        self._say(branch, f"Context restored:',
+        '        branch.say(f"Context restored:',
         '        str(f"Context restored:',
     ),
     _of("Context History", "pyagentd/store/db/agents.py", "ORDER BY saved_at DESC", "ORDER BY saved_at"),
