@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 from click import ClickException
@@ -263,24 +263,8 @@ class Transcript:
 _POSITIONAL: Mapping[str, tuple[str, ...]] = {"insert": ("text", "role"), "prompt": ("text", "place")}
 
 
-class View(Protocol):
-    """Shows a run."""
-
-    def show(self, event: Event) -> None:
-        """Show one event."""
-        ...
-
-    def idle(self) -> None:
-        """Nothing has come for a moment."""
-        ...
-
-    def pause(self) -> None:
-        """Leave the last line finished and the terminal to somebody else; also at the end."""
-        ...
-
-
-class RunNotes:
-    """What every view notes of a run.
+class View:
+    """Shows a run; this one nothing of it.
 
     Attributes:
         denied: Calls that were denied because nobody could be asked, as ``denied`` events say.
@@ -291,39 +275,31 @@ class RunNotes:
         self.denied: list[Mapping[str, Any]] = []
         self.message_id: str | None = None
 
-    def note(self, event: Event) -> None:
-        """Take note of ``event``."""
+    def show(self, event: Event) -> None:
+        """Show one event, and take note of it."""
         match event.kind, event.args:
             case "denied", (Mapping() as call,):
                 self.denied.append(call)
             case "run", ({"phase": "started", "message_id": str(message)},):
                 self.message_id = message
 
-
-class ResultView(RunNotes):
-    """Nothing until the end."""
-
-    def show(self, event: Event) -> None:
-        """Take note of ``event``."""
-        self.note(event)
-
     def idle(self) -> None:
-        """Do nothing."""
+        """Nothing has come for a moment."""
 
     def pause(self) -> None:
-        """Do nothing."""
+        """Leave the last line finished and the terminal to somebody else; also at the end."""
 
 
-class JsonView(ResultView):
+class JsonView(View):
     """One event a line."""
 
     def show(self, event: Event) -> None:
         """Print ``event``."""
-        self.note(event)
+        super().show(event)
         print_json(event_object(event))
 
 
-class TextView(RunNotes):
+class TextView(View):
     """The answer as it comes on stdout; what the wait is for on stderr.
 
     Into a pipe or a file stdout holds the answer alone; what the model does goes to stderr.
@@ -338,7 +314,7 @@ class TextView(RunNotes):
 
     def show(self, event: Event) -> None:
         """Print what ``event`` adds."""
-        self.note(event)
+        super().show(event)
         match event.kind, event.args:
             case "insert", (str() as text, role):
                 self._print(text, role)

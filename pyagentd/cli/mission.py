@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from pyagentd import lisp as language
-from pyagentd.cli.follow import FollowEnd, Follower, TextView, View
+from pyagentd.cli.follow import FollowEnd, Follower, TextView
 from pyagentd.cli.link import branch_of, complete_agent, daemon, json_text, run_environment, watch
 from pyagentd.cli.output import (
     ExitCode,
@@ -254,27 +254,13 @@ def _context(file: str | None) -> str | None:
     return json.dumps(found if isinstance(found, dict) else {"data": found})
 
 
-class _Quiet:
+class _Quiet(TextView):
     """Shows what the wait is for, and notices; the answer comes at the end."""
-
-    def __init__(self) -> None:
-        self._view: View = TextView()
-        self.denied: list[Mapping[str, Any]] = []
 
     def show(self, event: Event) -> None:
         """Show ``event`` if that goes to stderr: stdout is for the result alone."""
-        if event.kind == "denied":
-            self.denied.append(event.args[0])
-        if event.kind in ("status", "todo", "agent", "notice"):
-            self._view.show(event)
-
-    def idle(self) -> None:
-        """Show progress."""
-        self._view.idle()
-
-    def pause(self) -> None:
-        """Leave the terminal to somebody else."""
-        self._view.pause()
+        if event.kind not in ("insert", "tool"):
+            super().show(event)
 
 
 class _Tracing(_Quiet):

@@ -22,8 +22,6 @@ from pyagentd.cli.follow import (
     Follower,
     Interrupts,
     JsonView,
-    ResultView,
-    RunNotes,
     TextView,
     View,
     event_object,
@@ -377,7 +375,7 @@ def follow_sent(
     if not wait:
         print_reply(sent, sent["run"] or sent["message"], as_json=form != "text")
         return ExitCode.DONE
-    view = TextView() if form == "text" else JsonView() if form == "events" else ResultView()
+    view = TextView() if form == "text" else JsonView() if form == "events" else View()
     for line in notes if form == "events" else ():
         view.show(Event("notice", branch, 0, ({"text": line},)))
     queued = sent["message"] if sent.get("queued") else None
@@ -415,7 +413,7 @@ def _denied_call(call: Mapping[str, Any]) -> str:
     return f"{str(call['action']).removeprefix('tool:')[:_LONGEST_ACTION]}{where}"
 
 
-def _result(link: DaemonClient, branch: str, session: str, view: RunNotes, ending: FollowEnd) -> dict[str, Any]:
+def _result(link: DaemonClient, branch: str, session: str, view: View, ending: FollowEnd) -> dict[str, Any]:
     """Return what ``--json`` prints of a run: its answer, what it took, and how each call of a tool came out."""
     text = json_text(link.call("show", timeout=_LONG_S, branch=branch))
     texts: list[str] = []
