@@ -28,6 +28,7 @@ BASE_FILES = {
     "messages",
     "reader",
     "regularfile",
+    "words",
 }
 
 # An import goes up this table only (docs/ARCHITECTURE.md, "Rooms").

@@ -12,7 +12,7 @@ from pyagentd.features.named_agents import DEFAULTS
 from pyagentd.features.slash_commands import Answer, Argument, Call, Command, Commands
 from pyagentd.llm import catalog
 from pyagentd.store import contexts, paths
-from pyagentd.store.conversation import counted
+from pyagentd.words import counted
 
 # How a slash command asks for an operation, in the name of whoever typed it.
 

@@ -38,8 +38,8 @@ from pyagentd.features.usage import By
 from pyagentd.runtime.approvals import agent_words, lines_of
 from pyagentd.store import charts, paths, presetfile
 from pyagentd.store.charts import Chart
-from pyagentd.store.conversation import counted
 from pyagentd.wire.operations import command_line
+from pyagentd.words import counted
 
 _WIDTH = 76  # columns of a chart
 

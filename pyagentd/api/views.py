@@ -31,9 +31,9 @@ from pyagentd.runtime.approvals import agent_words
 from pyagentd.runtime.kernel import Kernel
 from pyagentd.runtime.usage import cost
 from pyagentd.store import paths
-from pyagentd.store.conversation import counted
 from pyagentd.wire.operations import Operation, command_line
 from pyagentd.wire.sexp import SexpError, plist_to_dict
+from pyagentd.words import counted
 
 LIMIT = 500  # rows, where the client does not say
 LONGEST_CELL = 400  # characters

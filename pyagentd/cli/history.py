@@ -24,7 +24,7 @@ from pyagentd.cli.send import RunFailed, follow_sent, form_of, is_human
 from pyagentd.cli.sessions import LONG_S, can_ask, choose_prompt, prompt_line
 from pyagentd.errors import NotFound
 from pyagentd.store import contexts
-from pyagentd.store.conversation import counted, round_tokens
+from pyagentd.words import counted, short_tokens
 
 _HISTORY_S = 120.0  # a long document is compared with its log
 
@@ -309,7 +309,7 @@ def compact(session: str, instructions: str, wait: bool, as_json: bool) -> int:
     if as_json:
         print_json({**made, "reason": "done"})
     else:
-        tokens, left = round_tokens(made["tokens"] or 0), round_tokens(made["summary_tokens"] or 0)
+        tokens, left = short_tokens(made["tokens"] or 0), short_tokens(made["summary_tokens"] or 0)
         messages = counted(made["messages"], "message")
         click.echo(f"Compacted {messages} of ~{tokens} tokens to a summary of ~{left} tokens")
     return ExitCode.DONE

@@ -17,6 +17,7 @@ from typing import Any, TextIO, TypeVar
 import click
 
 from pyagentd.errors import PyagentdError, WireError
+from pyagentd.words import dollars
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -138,11 +139,6 @@ def price(spent: Mapping[str, Any]) -> str:
     if spent["cost_usd"] is not None:
         return dollars(spent["cost_usd"])
     return f"{dollars(spent['known_usd'])} + unknown" if spent["known_usd"] else "unknown"
-
-
-def dollars(amount: float) -> str:
-    """Return an amount of US dollars; below a cent with more places."""
-    return f"${amount:,.2f}" if amount >= 0.01 or not amount else f"${amount:.4f}"
 
 
 # Options that several commands have, with their words.

@@ -42,7 +42,7 @@ from pyagentd.cli.output import (
 )
 from pyagentd.errors import BadRequest, PyagentdError, RateLimited, UserError
 from pyagentd.installation import extra
-from pyagentd.store.conversation import counted
+from pyagentd.words import counted
 
 _MOST_FILES = 50  # that a message names
 _LARGEST = 100_000  # bytes of a request's body

@@ -34,12 +34,12 @@ from pyagentd.cli.output import (
 )
 from pyagentd.cli.usage import show_trace
 from pyagentd.errors import BadRequest
-from pyagentd.store.conversation import counted
 from pyagentd.store.db.projection import parse
 from pyagentd.store.document.hidden import fold_hidden
 from pyagentd.store.document.text import read
 from pyagentd.store.paths import AGENTS_DIR, BRANCHES_DIR
 from pyagentd.wire.client import DaemonClient
+from pyagentd.words import counted
 
 LIST_TIMEOUT_S = 120.0
 

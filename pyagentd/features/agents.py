@@ -47,6 +47,7 @@ from pyagentd.store.paths import BranchRef
 from pyagentd.store.presetfile import DEFAULT_WRITE
 from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec
 from pyagentd.wire.sexp import encode
+from pyagentd.words import counted
 
 if TYPE_CHECKING:
     from pyagentd.runtime.kernel import Kernel
@@ -240,7 +241,7 @@ def _plist(outcome: Outcome) -> str:
 
 
 def _brief(tools: int) -> str:
-    return f"· done, {tools} tool{'' if tools == 1 else 's'}" if tools else "· done"
+    return f"· done, {counted(tools, 'tool')}" if tools else "· done"
 
 
 def _preview(wanted: Assignment, preset: Preset | None) -> str:

@@ -37,13 +37,13 @@ from pyagentd.store.conversation import (
     compaction_data,
     estimated_tokens,
     output_stub,
-    round_tokens,
     summarised,
     summary_message,
 )
 from pyagentd.store.document.reconcile import align, recognise
 from pyagentd.store.journal import message_row, part_row
 from pyagentd.tools.spec import schema_of
+from pyagentd.words import short_tokens
 
 if TYPE_CHECKING:
     from pyagentd.runtime.branch import LiveBranch
@@ -689,8 +689,8 @@ class ContextFitter:
         refused = not overflow and not self._failed and self._facts.window_known
         if refused and left > self._facts.context_window:
             raise ContextOverflow(
-                f"The conversation has about {round_tokens(left)} tokens, and {self._model} holds "
-                f"{round_tokens(self._facts.context_window)}"
+                f"The conversation has about {short_tokens(left)} tokens, and {self._model} holds "
+                f"{short_tokens(self._facts.context_window)}"
             )
         if overflow and made is not None and tokens_of(made) >= tokens_of(view):
             return None  # it would be refused as well

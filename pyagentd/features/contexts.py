@@ -24,7 +24,7 @@ from pyagentd.runtime.run_setup import RunBuilder
 from pyagentd.runtime.settings import SendOptions, extra_model
 from pyagentd.store import contexts, paths
 from pyagentd.store.contexts import Context, Trigger, messages_of
-from pyagentd.store.conversation import Conversation, counted
+from pyagentd.store.conversation import Conversation
 from pyagentd.store.db import agents
 from pyagentd.store.db.agents import ContextRow
 from pyagentd.store.document import hidden
@@ -34,6 +34,7 @@ from pyagentd.store.document.render import writable
 from pyagentd.store.journal import message_row, part_row
 from pyagentd.store.named_agents import named_dir, saved_dir
 from pyagentd.store.paths import BranchRef
+from pyagentd.words import counted
 
 # Conversations that are saved, put behind and taken up again.
 #

@@ -42,6 +42,7 @@ from pyagentd.store.db.state import State
 from pyagentd.store.db.tasks import Task
 from pyagentd.store.named_agents import AgentFile, Material
 from pyagentd.store.paths import BranchRef
+from pyagentd.words import counted, size
 
 if TYPE_CHECKING:
     from pyagentd.runtime.branch import LiveBranch
@@ -694,10 +695,10 @@ def _require_rest(state: State, name: str, directory: Path) -> None:
         due = db.execute("SELECT count(*) FROM schedules WHERE branch_dir = ? OR substr(branch_dir, 1, ?) = ?", below)
         schedules = due.fetchone()[0]
     if tasks:
-        raise Busy(f"{name} has {tasks} running task{'' if tasks == 1 else 's'}", hint="Wait for them, or kill them")
+        raise Busy(f"{name} has {counted(tasks, 'running task')}", hint="Wait for them, or kill them")
     if schedules:
         raise Busy(
-            f"{name} has {schedules} scheduled turn{'' if schedules == 1 else 's'}",
+            f"{name} has {counted(schedules, 'scheduled turn')}",
             hint="Remove them first: pyagentd schedule",
         )
 
@@ -886,7 +887,6 @@ def _git_output(directory: Path, *words: str) -> str | None:
 # What would be lost with a named agent: what its user is asked about before it is destroyed.
 
 _MOST_FILES = 100_000
-_UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -914,25 +914,25 @@ class DestroyWarnings:
     def _removed(self) -> Iterator[str]:
         where = "go to the trash" if self.trash else "are deleted for good: there is no trash for them"
         least = "more than " if self.more else ""
-        yield f"{least}{_many(self.files, 'file')} ({_size(self.size)}) in {self.directory} {where}"
+        yield f"{least}{counted(self.files, 'file')} ({size(self.size)}) in {self.directory} {where}"
         if self.worktree is not None and self.worktree.uncommitted:
-            yield f"{_many(self.worktree.uncommitted, 'file')} in its workspace not committed"
+            yield f"{counted(self.worktree.uncommitted, 'file')} in its workspace not committed"
         if self.worktree is not None and self.worktree.unpushed:
-            yield f"{_many(self.worktree.unpushed, 'commit')} in its workspace not pushed anywhere"
+            yield f"{counted(self.worktree.unpushed, 'commit')} in its workspace not pushed anywhere"
         if self.contexts:
-            yield _many(self.contexts, "saved conversation")
+            yield counted(self.contexts, "saved conversation")
         if self.messages:
-            yield f"the conversation that goes on ({_many(self.messages, 'message')}), saved with the files"
+            yield f"the conversation that goes on ({counted(self.messages, 'message')}), saved with the files"
 
     def _ended(self) -> Iterator[str]:
         if self.runs:
-            yield f"{_many(self.runs, 'answer')} in flight, cut off"
+            yield f"{counted(self.runs, 'answer')} in flight, cut off"
         for task in self.tasks:
             yield f"the running command {task.command!r} ({task.id}), ended"
         if self.asks:
-            yield f"{_many(self.asks, 'open question')}, dismissed"
+            yield f"{counted(self.asks, 'open question')}, dismissed"
         if self.schedules:
-            yield f"{_many(self.schedules, 'scheduled turn')}, cancelled"
+            yield f"{counted(self.schedules, 'scheduled turn')}, cancelled"
 
 
 async def destroy_warnings(kernel: "Kernel", name: str) -> DestroyWarnings:
@@ -948,7 +948,7 @@ async def destroy_warnings(kernel: "Kernel", name: str) -> DestroyWarnings:
     tasks = tuple(task for task in began if task.status == "running")
     key = Projection(kernel.state, kernel.config.sessions_dir).key(place)
 
-    def counted() -> DestroyWarnings:
+    def looked() -> DestroyWarnings:
         files, size, more = _counted(place)
         return DestroyWarnings(
             name=name,
@@ -966,7 +966,7 @@ async def destroy_warnings(kernel: "Kernel", name: str) -> DestroyWarnings:
             schedules=sum(Path(each.branch_dir).is_relative_to(Path(key)) for each in schedules.find(kernel.state)),
         )
 
-    return await asyncio.to_thread(counted)
+    return await asyncio.to_thread(looked)
 
 
 def _counted(place: Path) -> tuple[int, int, bool]:
@@ -982,18 +982,6 @@ def _counted(place: Path) -> tuple[int, int, bool]:
             except OSError:  # gone meanwhile
                 continue
     return files, size, False
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
-def _size(count: float) -> str:
-    for unit in _UNITS[:-1]:
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} {_UNITS[-1]}"
 
 
 # The defaults that a user sets for all named agents: what a new one gets, and when one is idle.

@@ -37,6 +37,7 @@ from pyagentd.store.paths import BranchRef
 from pyagentd.tools import invoke
 from pyagentd.tools.sandbox.enclosure import Enclosure
 from pyagentd.tools.spec import Args, BackgroundCommand, Output, ToolContext, ToolSpec
+from pyagentd.words import counted
 
 if TYPE_CHECKING:
     from pyagentd.runtime.kernel import Kernel
@@ -679,7 +680,7 @@ def status_lines(facts: Mapping[str, Any], running: Sequence[Task], now: datetim
     """
     idle = f", idle {_for(facts['last_at'], now)}" if facts["last_at"] else ""
     count = facts["messages"]
-    title, said = facts.get("title"), f"active ({count} message{'' if count == 1 else 's'}{idle})"
+    title, said = facts.get("title"), f"active ({counted(count, 'message')}{idle})"
     model = facts["model"] or "the default of its backend"
     lines = [
         f"Agent: {facts['agent']}" if title is None else f"Session: {_called(title, facts['agent'])}",
@@ -706,14 +707,14 @@ def _called(title: str, session_id: str) -> str:
 def _asks(count: int) -> list[str]:
     if not count:
         return []
-    return [f"Waiting: {count} question{'' if count == 1 else 's'}; `pyagentd asks` lists what to answer"]
+    return [f"Waiting: {counted(count, 'question')}; `pyagentd asks` lists what to answer"]
 
 
 def _git(found: Mapping[str, Any] | None) -> list[str]:
     if found is None:
         return []
     count = found["uncommitted"]
-    return [f"Git: {found['branch'] or 'no branch'} ({count} uncommitted file{'' if count == 1 else 's'})"]
+    return [f"Git: {found['branch'] or 'no branch'} ({counted(count, 'uncommitted file')})"]
 
 
 def _for(at: str, now: datetime) -> str:

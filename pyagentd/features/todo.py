@@ -13,9 +13,10 @@ from pyagentd.events import Event
 from pyagentd.policy.action import Target, canonical_tool
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import BranchOpened, Feature
-from pyagentd.store.conversation import Conversation, counted
+from pyagentd.store.conversation import Conversation
 from pyagentd.store.journal import Row
 from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec
+from pyagentd.words import counted
 
 if TYPE_CHECKING:
     from pyagentd.runtime.kernel import Kernel

@@ -22,6 +22,7 @@ from pyagentd.llm.anthropic import AnthropicBackend
 from pyagentd.llm.backend import Body
 from pyagentd.llm.http import Answer
 from pyagentd.llm.prompts import HEADINGS, SYSTEM, TITLE_SYSTEM, quoted_prompt
+from pyagentd.words import counted
 
 # Which files a prompt names or implies; pure.
 
@@ -597,7 +598,7 @@ def _glob(exchange: Exchange) -> str:
     named = ", ".join(f"`{path}`" for path in files[:_NAMED_AT_MOST])
     more = f" and {len(files) - _NAMED_AT_MOST} more" if len(files) > _NAMED_AT_MOST else ""
     unread = f" I read at most {READ_AT_MOST}." if len(files) > READ_AT_MOST else ""
-    return f"{_subject(exchange)} matches {_count(len(files), 'file')}: {named}{more}.{unread}"
+    return f"{_subject(exchange)} matches {counted(len(files), 'file')}: {named}{more}.{unread}"
 
 
 def _report_read(exchange: Exchange) -> str:
@@ -605,7 +606,7 @@ def _report_read(exchange: Exchange) -> str:
     numbered = [match for line in lines if (match := _NUMBERED.match(line))]
     texts = [match[2] for match in numbered] or lines
     count = int(numbered[-1][1]) if numbered else len(texts)
-    fact = f"{_subject(exchange)} has {_count(count, 'line')}"
+    fact = f"{_subject(exchange)} has {counted(count, 'line')}"
     title, description = _title(texts), _description(texts)
     beginning = f", and begins with “{_cut(title)}”" if title else ""
     return f"{fact}{beginning}." + (f" Its description is “{_cut(description)}”." if description else "")
@@ -632,7 +633,7 @@ def _mission(exchange: Exchange) -> str:
 
 
 def _other(exchange: Exchange) -> str:
-    count = _count(len(exchange.text.splitlines()), "line")
+    count = counted(len(exchange.text.splitlines()), "line")
     first = _first_line(exchange.text)
     return f"{exchange.name} {_subject(exchange)} returned {count}" + (
         f"; the first is “{_cut(first)}”." if first else "."
@@ -660,10 +661,6 @@ def _first_line(text: str) -> str:
 
 def _cut(text: str) -> str:
     return text if len(text) <= _QUOTED_CHARS else f"{text[:_QUOTED_CHARS].rstrip()}…"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 # How the offline stand-in summarises: what was asked, what was used, what was said last; pure.
@@ -704,7 +701,7 @@ def summary_of(text: str) -> str:
     answers = [one_line(words, _LONGEST) for who, words in said if who == "assistant"]
     before = _sections(earlier[1]) if earlier else {}
     calls = _CALL.findall(quoted)
-    used = [f"{name} was used {_count(calls.count(name), 'time')}" for name in dict.fromkeys(calls)]
+    used = [f"{name} was used {counted(calls.count(name), 'time')}" for name in dict.fromkeys(calls)]
     found = {
         "Goal": [*before.get("Goal", ()), *prompts],
         "Progress": [*before.get("Progress", ()), *used, *answers[-1:]],

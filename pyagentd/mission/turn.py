@@ -23,6 +23,7 @@ from pyagentd.mission.options import LLM, LLMError, Message, Options, Request, R
 from pyagentd.mission.runtime import Runtime, error_text, new_span
 from pyagentd.mission.step import Fail, Turn, Usage
 from pyagentd.mission.tools import Tool, Toolbox
+from pyagentd.words import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -385,14 +386,14 @@ def stop_before_turn(progress: Progress, options: Options, scope: Scope, runtime
     """Take a turn from the budget and return None, or return why the mission may not take another one."""
     limit = options.max_consecutive_failures
     if limit is not None and progress.failures >= limit:
-        return _stop("max_consecutive_failures_exceeded", f"{_counted(limit, 'turn')} in a row failed", progress)
+        return _stop("max_consecutive_failures_exceeded", f"{counted(limit, 'turn')} in a row failed", progress)
     if progress.turn >= options.max_turns:
-        message = f"The mission did not end within {_counted(options.max_turns, 'turn')}"
+        message = f"The mission did not end within {counted(options.max_turns, 'turn')}"
         return _stop("max_turns_exceeded", message, progress)
     if fail := limit_reached(scope, runtime):
         return fail
     if not scope.budget.take_turn():
-        message = f"The mission and its children used all of their {_counted(scope.budget.turns, 'turn')}"
+        message = f"The mission and its children used all of their {counted(scope.budget.turns, 'turn')}"
         return _stop("turn_budget_exhausted", message, progress)
     scope.spend(Usage(turns=1))
     return None
@@ -434,10 +435,6 @@ def _out_of_time(scope: Scope) -> Fail:
             **({"left_behind": list(scope.left_behind)} if scope.left_behind else {}),
         },
     )
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _stop(reason: str, message: str, progress: Progress) -> Fail:
@@ -501,7 +498,7 @@ class _TurnRun:
         try:
             reply = self._ask()
         except AttemptsFailed as error:
-            message = f"The model did not answer after {_counted(error.attempts, 'attempt')}: {error}"
+            message = f"The model did not answer after {counted(error.attempts, 'attempt')}: {error}"
             details = {"reason": error.reason, "attempts": error.attempts}
             late = limit_reached(self.ctx.scope, self.ctx.runtime)
             fail = late or Fail(reason="llm_error", message=message, details=details)

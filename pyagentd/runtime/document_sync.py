@@ -57,6 +57,7 @@ from pyagentd.store.document.text import (
 )
 from pyagentd.store.paths import BranchRef
 from pyagentd.wire.sexp import tagged
+from pyagentd.words import counted
 
 log = logging.getLogger(__name__)
 
@@ -1034,5 +1035,5 @@ class DocumentReader:
             self._recorder.adopt(reading.facts)
         except StoreError:  # a disk that refuses is said where the branch is opened
             return ""
-        lacked = "1 message" if messages == 1 else f"{messages} messages"
+        lacked = counted(messages, "message")
         return f"{paths.JOURNAL_FILE} lacked {lacked} of this document; recorded now" if messages else ""

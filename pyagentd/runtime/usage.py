@@ -18,6 +18,7 @@ from pyagentd.store.conversation import (
 from pyagentd.store.conversation import Message as Message_
 from pyagentd.store.conversation import Part as Part_
 from pyagentd.store.journal import ProviderModel, Row, served_by
+from pyagentd.words import dollars, short_tokens
 
 _CALL_TOKENS = 16  # what the frame of a call or a result takes
 
@@ -153,20 +154,6 @@ def context_words(told: ContextReply) -> Iterator[str]:
 def _buckets(counts: Mapping[str, int]) -> str:
     kinds = ("input", "output", "reasoning", "cache_read", "cache_write")
     return ", ".join(f"{kind.replace('_', ' ')} {counts.get(kind) or 0:,}" for kind in kinds)
-
-
-def short_tokens(tokens: int) -> str:
-    """Return a number of tokens in a few characters: 950, 1.2k, 12k, 1.2M."""
-    if tokens >= 999_500:
-        return f"{tokens / 1_000_000:.1f}M"
-    if tokens >= 9_950:
-        return f"{round(tokens / 1000)}k"
-    return f"{tokens / 1000:.1f}k" if tokens >= 1000 else str(tokens)
-
-
-def dollars(amount: float) -> str:
-    """Return an amount of US dollars; below a cent with more places."""
-    return f"${amount:,.2f}" if amount >= 0.01 or not amount else f"${amount:.4f}"
 
 
 def cost(known: float, *, unpriced: bool) -> str:

@@ -13,6 +13,7 @@ from html import escape
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
+from pyagentd import words
 from pyagentd.events import shortened
 from pyagentd.store.conversation import Conversation, Message
 
@@ -225,9 +226,7 @@ def _each_day(amounts: Mapping[str, float]) -> dict[str, float]:
 
 
 def _amount(amount: float, *, dollars: bool) -> str:
-    if dollars:
-        return f"${amount:,.2f}" if amount >= 0.01 or not amount else f"${amount:.4f}"
-    return f"{amount / 1e6:.1f}M" if amount >= 1e6 else f"{amount / 1e3:.1f}k" if amount >= 1e3 else f"{amount:.0f}"
+    return words.dollars(amount) if dollars else words.short_tokens(round(amount))
 
 
 _AGENT_TOOLS = ("PersistentAgent", "mission", "task")

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from pyagentd.messages import Usage
 from pyagentd.store.journal import Row
+from pyagentd.words import counted, short_tokens
 
 # What the log tells of one message, one part and one run: the last row of each, and what the user made of it.
 #
@@ -503,22 +504,10 @@ def estimated_tokens(text: str) -> int:
 def summarised(data: Mapping[str, Any]) -> str:
     """Return what a marker did, in words, without saying that it did."""
     facts: Mapping[str, Any] = data.get("metadata") or {}
-    what = [f"~{round_tokens(facts.get('tokens') or 0)} tokens"] if facts.get("tokens") else []
+    what = [f"~{short_tokens(facts.get('tokens') or 0)} tokens"] if facts.get("tokens") else []
     if data.get("summary") and not facts.get("only_pruned"):
         return ", ".join([counted(facts.get("messages") or 0, "message"), *what])
     return ", ".join([f"{counted(len(_pruned(facts)), 'tool output')} pruned", *what])
-
-
-def round_tokens(tokens: int) -> str:
-    """Return a number of tokens as people say it: ``850``, ``3.1k``, ``31k``."""
-    if tokens < 1000:
-        return str(tokens)
-    return f"{tokens / 1000:.1f}k" if tokens < 9950 else f"{round(tokens / 1000)}k"
-
-
-def counted(number: int, noun: str, plural: str = "") -> str:
-    """Return ``1 message`` or ``2 messages``; ``plural`` is needed where an added ``s`` does not make it."""
-    return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
 def _head(data: Mapping[str, Any]) -> str:

@@ -26,6 +26,7 @@ from pyagentd.tools.spec import (
     only_open,
     resolve,
 )
+from pyagentd.words import counted
 
 _LINE_CHARS = 10_000  # a longer line is cut; minified files would fill the answer with one line
 _SNIFFED = 65_536
@@ -134,7 +135,7 @@ def _lines(file: TextIO) -> Iterator[str]:
 def _nothing(path: ResolvedPath, lines: int) -> str:
     if lines == 0:
         return f"[{path.lexical} is empty.]"
-    return f"[{path.lexical} has only {lines} line{'' if lines == 1 else 's'}.]"
+    return f"[{path.lexical} has only {counted(lines, 'line')}.]"
 
 
 def _open_text(path: ResolvedPath, ctx: ToolContext) -> io.TextIOWrapper:

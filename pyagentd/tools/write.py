@@ -31,6 +31,7 @@ from pyagentd.tools.spec import (
     only_open,
     replacements,
 )
+from pyagentd.words import counted
 
 # Changes of a file that the user has open: planned on the text of the buffer, made there, saved by the editor.
 #
@@ -334,7 +335,7 @@ def _edit_change(path: ResolvedPath, args: Args, ctx: ToolContext, shown: TextFi
 
 def _count(text: str) -> str:
     lines = text.count("\n") + (not text.endswith("\n") and text != "")
-    return f"{lines} line{'' if lines == 1 else 's'}"
+    return counted(lines, "line")
 
 
 _Planner = Callable[[ResolvedPath, Args, ToolContext, TextFile | None], _Change]

@@ -18,7 +18,6 @@ from pyagentd.runtime.usage import (
     context_used,
     context_words,
     session_usage,
-    short_tokens,
     tokens_used,
 )
 from pyagentd.runtime.usage import (
@@ -29,6 +28,7 @@ from pyagentd.store.conversation import Conversation, compaction_data
 from pyagentd.store.document import text as document
 from pyagentd.store.journal import ProviderModel, Row
 from pyagentd.store.paths import BranchRef
+from pyagentd.words import short_tokens
 from tests.features.test_agents import converse, spawn
 from tests.runtime.world import Watcher, World, attached
 from tests.server import answer, tool_use

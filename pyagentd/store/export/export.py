@@ -24,6 +24,7 @@ from pyagentd.store.document.text import Document, Settings, format_file
 from pyagentd.store.export.foreign import protocol_lines
 from pyagentd.store.journal import Row, read_rows
 from pyagentd.store.paths import BranchRef, linked_files
+from pyagentd.words import counted
 
 # What an export is made from: a branch or an agent read from disk once, with the agents below it.
 #
@@ -164,7 +165,7 @@ def canonical(source: Source) -> tuple[dict[str, Any], tuple[str, ...]]:
     ordered = sorted(messages.values(), key=lambda item: item["message"]["created_at"])
     notes = [*made.notes]
     if new:
-        count = "1 message" if len(new) == 1 else f"{len(new)} messages"
+        count = counted(len(new), "message")
         notes.append(f"{count} of the document are in no log; they have new ids and the time of what precedes them")
     return {"session": session, "messages": ordered}, tuple(notes)
 

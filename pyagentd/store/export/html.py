@@ -31,6 +31,7 @@ from pyagentd.store.export.export import Source
 from pyagentd.store.journal import served_by
 from pyagentd.store.paths import media_type
 from pyagentd.wire.sexp import read_call
+from pyagentd.words import counted
 
 # Pieces of an exported page: tool calls, reasoning, errors, and the short texts around them; pure, escaped.
 
@@ -104,11 +105,6 @@ def first_line(text: str) -> str:
 def cut(line: str) -> str:
     """Return ``line``, or its beginning if it is too long for a summary."""
     return line if len(line) <= _LINE else line[: _LINE - 1].rstrip() + "…"
-
-
-def count(number: int, noun: str) -> str:
-    """Return ``2 prompts``."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def date(created: str) -> str:
@@ -381,9 +377,9 @@ def _facts(source: Source, timeline: "_Timeline") -> str:
         date(source.created),
         source.document.settings.model,
         source.preset and f"preset {source.preset}",
-        count(len(timeline.prompts), "prompt"),
-        count(timeline.calls, "tool call") if timeline.calls else "",
-        count(len(source.agents), "agent") if source.agents else "",
+        counted(len(timeline.prompts), "prompt"),
+        counted(timeline.calls, "tool call") if timeline.calls else "",
+        counted(len(source.agents), "agent") if source.agents else "",
     ]
     return '<ul class="facts">' + "".join(f"<li>{escape(fact)}</li>" for fact in facts if fact) + "</ul>"
 
