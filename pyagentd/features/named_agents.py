@@ -646,6 +646,7 @@ async def rename(kernel: "Kernel", name: str, new_name: str, *, user: str) -> Br
         BadRequest, NotFound: As ``agent_dir``.
         Conflict: There is something of that name.
         Busy: It is answering, a task of it runs, or turns of it are scheduled.
+        PresetError: A file that has to say the new name is malformed; it has its old name.
         StoreError: The disk refused; it has its old name.
     """
     named_agents.checked_name(new_name)
@@ -705,17 +706,22 @@ def _require_rest(state: State, name: str, directory: Path) -> None:
 
 def _move(kernel: "Kernel", old: Path, new: Path) -> None:
     """Move everything; blocks."""
+    row_of(kernel, named_agents.read(old), paths.ref_of(old), status="idle")
+    _rewrite(old, old=old, new=old)  # what cannot be read refuses before anything has moved
     agents.intend(kernel.state, old.name, f"{RENAME} {new.name}")
     try:
         atomic.move(old, new)
         try:
             adapt(kernel, old, new)
         except BaseException:
-            _rewrite(new, old=new, new=old)
-            atomic.move(new, old)
+            try:
+                _rewrite(new, old=new, new=old)
+            finally:
+                atomic.move(new, old)
             raise
     except BaseException:
-        agents.intend(kernel.state, old.name, None)
+        if old.is_dir():  # otherwise the next daemon goes on with it
+            agents.intend(kernel.state, old.name, None)
         raise
 
 

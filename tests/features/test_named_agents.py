@@ -325,6 +325,33 @@ async def test_another_name_takes_everything_along(world: World, service: Servic
         await service.agent_rename(Watcher(), name="my-agent", new_name="other")
 
 
+@pytest.mark.parametrize(("broken", "line"), [("{bad\n", 1), ('{"name": "my-agent",\n "model": 7}\n', 2)])
+async def test_an_agent_whose_file_cannot_be_read_keeps_its_name(service: Service, broken: str, line: int) -> None:
+    file = Path((await made(service))["dir"]) / "agent.json"
+    before = file.read_text("utf-8")
+    file.write_text(broken, "utf-8")
+    with pytest.raises(PresetError) as refused:
+        await service.agent_rename(Watcher(), name="my-agent", new_name="other")
+    assert f"{file}:{line}" in refused.value.message
+    file.write_text(before, "utf-8")
+    assert (await service.agent_rename(Watcher(), name="my-agent", new_name="other"))["session_id"] == "other"
+
+
+async def test_what_breaks_while_an_agent_moves_brings_it_back(
+    world: World, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Path((await made(service))["dir"])
+
+    def breaks(kernel: object, old: Path, new: Path) -> None:
+        (new / "agent.json").write_text("{bad\n", "utf-8")
+        raise StoreError("The disk is full")
+
+    monkeypatch.setattr(creating, "adapt", breaks)
+    with pytest.raises(PyagentdError):
+        await service.agent_rename(Watcher(), name="my-agent", new_name="other")
+    assert names_in(place.parent) == {"my-agent"}
+
+
 # -- as a session ---------------------------------------------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from pyagentd.api import Service
+from pyagentd.errors import StoreError
 from pyagentd.features import named_agents as creating
 from pyagentd.features import named_agents as destroying
 from pyagentd.features import named_agents as recovering
@@ -197,3 +198,19 @@ async def test_giving_one_another_name(world: World) -> None:
         if not disk.hit:
             break
     assert ends == {True, False}
+
+
+async def test_another_name_that_the_conversation_could_not_follow_is_followed_by_the_next_daemon(
+    world: World,
+) -> None:
+    place = await made(world.service(), "old")
+
+    async def refuse(*_: Any) -> None:
+        raise StoreError("The disk is full")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pyagentd.runtime.system_prompt.renew_workplace", refuse)
+        with pytest.raises(StoreError):
+            await world.service().agent_rename(Watcher(), name="old", new_name="new")
+    await afterwards(world)
+    assert_whole(world, "new", place.with_name("new"))
