@@ -69,7 +69,8 @@ def _written_id(place: str) -> str:
 
 
 def _has_conversation(place: str) -> bool:
-    return any(os.path.isfile(f"{each}/session.md") for each in _directories(f"{place}/branches"))  # noqa: PTH113
+    files = ("session.md", "messages.jsonl")  # a document that is gone is made anew from the log
+    return any(os.path.isfile(f"{each}/{name}") for each in _directories(f"{place}/branches") for name in files)  # noqa: PTH113
 
 
 def _directories(home: str) -> list[str]:

@@ -119,8 +119,8 @@ def show(session: str, trace: bool, step: int | None, request: bool, as_json: bo
         if trace or step is not None:
             show_trace(link, str(branch_dir), step=step, request=request, as_json=as_json)
             return
-        # Opening a branch makes a document anew that is gone.
-        needed = as_json or not (branch_dir / "session.md").exists()
+        # Opening a branch makes a document anew that is gone or empty.
+        needed = as_json or not read(branch_dir / "session.md").body.strip()
         answer = link.call("show", branch=str(branch_dir)) if needed else {}
     if as_json:
         print_json(json.loads(json_text(answer)))

@@ -445,7 +445,7 @@ def child_agents(ref: BranchRef) -> list[BranchRef]:
         places = sorted(home.iterdir())
     except OSError:  # none
         return []
-    return [paths.agent_ref(place) for place in places if paths.session_file(place).is_file()]
+    return [paths.agent_ref(place) for place in places if paths.has_conversation(place)]
 
 
 def child_of_call(ref: BranchRef, call_id: str) -> BranchRef | None:

@@ -254,7 +254,7 @@ def branches(session_dir: Path) -> list[BranchRef]:
     """
     places = _directories(paths.branches_dir(session_dir))
     named = sorted(places, key=lambda place: (place.name != paths.MAIN_BRANCH, place.name))
-    return [paths.ref_of(place) for place in named if paths.session_file(place).is_file()]
+    return [paths.ref_of(place) for place in named if paths.has_conversation(place)]
 
 
 def agents(branch: BranchRef) -> list[Path]:
@@ -274,7 +274,7 @@ def with_agents(branch: BranchRef) -> Iterator[BranchRef]:
     """
     yield branch
     for place in agents(branch):
-        if paths.session_file(place).is_file():
+        if paths.has_conversation(place):
             yield from with_agents(paths.agent_ref(place))
 
 

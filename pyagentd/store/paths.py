@@ -13,6 +13,7 @@ No other module spells a file name. Functions ending in ``_file``, ``_dir`` or `
 and ``parent_of`` look at the disk.
 """
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -145,6 +146,12 @@ def is_session_dir(directory: Path) -> bool:
     return (directory / BRANCHES_DIR).is_dir()
 
 
+def has_conversation(place: Path | str) -> bool:
+    """Return whether a branch or agent lives here; a document that is gone is made anew from the log."""
+    # As text, and the log only where there is no document: a scan asks this of every branch there is.
+    return os.path.isfile(f"{place}/{SESSION_FILE}") or os.path.isfile(f"{place}/{JOURNAL_FILE}")  # noqa: PTH113
+
+
 def ref_of(path: Path) -> BranchRef:
     """Return the branch that ``path`` means.
 
@@ -160,10 +167,10 @@ def ref_of(path: Path) -> BranchRef:
 
 def _ref_at(place: Path, path: Path) -> BranchRef:
     """Return the branch at a resolved place; ``path`` is what was asked for."""
-    if _has_conversation(place):
+    if has_conversation(place):
         if place.parent.name == BRANCHES_DIR:
             return _branch_ref(place)
-        if place.parent.name == AGENTS_DIR and (place.parent.parent / SESSION_FILE).is_file():
+        if place.parent.name == AGENTS_DIR and has_conversation(place.parent.parent):
             return agent_ref(place)
     elif is_session_dir(place):
         return ref_of(_active_branch(place))
@@ -234,11 +241,6 @@ def _branch_ref(place: Path) -> BranchRef:
     )
 
 
-def _has_conversation(place: Path) -> bool:
-    """Return whether a branch or agent lives here; a document that is gone is made anew from the log."""
-    return (place / SESSION_FILE).is_file() or (place / JOURNAL_FILE).is_file()
-
-
 def is_dated(name: str) -> bool:
     """Return whether the directory name ``name`` has the form of an id, a date in it."""
     return _DATED.search(name) is not None
@@ -258,10 +260,10 @@ def _active_branch(session_dir: Path) -> Path:
     current = current_link(session_dir).resolve()
     home = branches_dir(session_dir)
     # A link that leads out of the session is not ours to follow.
-    if current.parent == home and _has_conversation(current):
+    if current.parent == home and has_conversation(current):
         return current
     main = home / MAIN_BRANCH
-    if _has_conversation(main):
+    if has_conversation(main):
         return main
     raise NotASession(
         f"{session_dir} has no active branch",

@@ -143,7 +143,7 @@ class Registry:
         if (place := self._session_dir(session_id)) is not None and _NAME.fullmatch(branch_name):
             ref = _branch_ref(place, session_id, branch_name)
             known[ref.key] = ref
-        present = [ref for ref in known.values() if paths.session_file(ref.branch_dir).is_file()]
+        present = [ref for ref in known.values() if paths.has_conversation(ref.branch_dir)]
         return present[0] if len(present) == 1 else None
 
     def resolve(self, text: str) -> BranchRef:
@@ -281,7 +281,7 @@ def _entries(
 ) -> "Iterator[Entry]":
     for name in _subdirectories(home):
         place = f"{home}/{name}"
-        if os.path.isfile(f"{place}/{paths.SESSION_FILE}"):  # noqa: PTH113 - as above
+        if paths.has_conversation(place):
             entry, agents = known.get(place), tuple(_agent_entries(place, known))
             if entry is None or entry.agents != agents or entry.ref.session_id != (session_id or name):
                 entry = Entry(ref=ref_of(name), agents=agents)
@@ -331,7 +331,7 @@ def _unfinished(branch_dir: Path) -> Iterator[BranchRef]:
     except OSError:  # none, or none that can be seen
         return
     for place in places:
-        if paths.session_file(place).is_file():
+        if paths.has_conversation(place):
             atomic.sweep(place)
             if not is_finished(paths.journal_file(place)):
                 yield paths.agent_ref(place)
@@ -405,7 +405,7 @@ def suspended_runs(root: BranchRef) -> dict[str, SuspendedRun]:
         StoreError: A log cannot be read.
     """
     unfinished = unfinished_agents(root.branch_dir)
-    if paths.session_file(root.branch_dir).is_file() and not is_finished(paths.journal_file(root.branch_dir)):
+    if paths.has_conversation(root.branch_dir) and not is_finished(paths.journal_file(root.branch_dir)):
         unfinished.append(root)
     return _wanted(root, _waiting(unfinished))
 

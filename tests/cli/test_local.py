@@ -81,6 +81,8 @@ def test_a_session_is_completed_from_the_disk_without_a_daemon(home: Path) -> No
     conversation(home / "sessions" / "notes-20260101120000")
     conversation(home / "sessions" / "renamed")
     conversation(home / "sessions-agents" / "norbert", agent_json="{}")
+    main = home / "sessions" / "notes-20260101120000" / "branches" / "main"
+    (main / "session.md").rename(main / "messages.jsonl")  # the document is gone, the log is there
     (home / "sessions" / "nobody-20260101120000" / "branches").mkdir(parents=True)
     assert completed("pyagentd", "show", "no") == {"notes-20260101120000", "noon-20260101120000", "norbert"}
     assert "--json" in completed("pyagentd", "show", "--j")

@@ -207,6 +207,19 @@ def test_show_prints_the_document_and_with_json_the_messages(system: System, ser
     assert shown["session"]["id"] == session
 
 
+@pytest.mark.parametrize("lost", [Path.unlink, lambda file: file.write_text("")], ids=["gone", "empty"])
+def test_a_conversation_without_its_document_is_listed_and_shown(
+    system: System, server: ModelServer, lost: Callable[[Path], object]
+) -> None:
+    session, branch = system.new("talk")
+    server.say("fine")
+    system.ok("send", session, "how are you?")
+    lost(branch / "session.md")
+    assert [one["session_id"] for one in system.json("sessions")] == [session]
+    assert system.ok("show", "talk").startswith("### how are you?\n\nfine\n")
+    assert "fine" in (branch / "session.md").read_text()
+
+
 def test_a_refused_request_exits_with_1_and_says_why_on_stderr(system: System, server: ModelServer) -> None:
     session, _ = system.new()
     server.say(refusal(400, "invalid_request_error", "the model is on holiday"))

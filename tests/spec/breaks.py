@@ -28,7 +28,7 @@ BREAKS = [
     Break(
         "Current branch symlink",
         _PATHS,
-        "    if current.parent == home and _has_conversation(current):",
+        "    if current.parent == home and has_conversation(current):",
         "    if False and (",
     ),
     Break(
@@ -57,14 +57,14 @@ BREAKS = [
     Break(
         "Filesystem as source of truth",
         _REGISTRY,
-        "if paths.session_file(ref.branch_dir).is_file()]\n        return present[0]",
+        "if paths.has_conversation(ref.branch_dir)]\n        return present[0]",
         "]\n        return present[0]",
     ),
     Break(
         "Registry initialization from disk",
         _REGISTRY,
-        '        if os.path.isfile(f"{place}/{paths.SESSION_FILE}"):  # noqa: PTH113 - as above\n',
-        "        if True:\n",
+        "        if paths.has_conversation(place):\n            entry, agents",
+        "        if True:\n            entry, agents",
     ),
     Break(
         "Standalone session creation",
@@ -140,7 +140,7 @@ BREAKS = [
     Break(
         "Discovering branches within a session",
         "pyagentd/store/metadata.py",
-        "if paths.session_file(place).is_file()]",
+        "if paths.has_conversation(place)]",
         "]",
     ),
     Break(

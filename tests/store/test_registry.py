@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from pyagentd.errors import Ambiguous, NotASession, NotFound
+from pyagentd.store.metadata import branches
 from pyagentd.store.paths import ref_of
 from pyagentd.store.registry import Registry
 from pyagentd.store.sessions import create_session
@@ -74,6 +75,18 @@ def test_what_was_removed_is_gone_and_what_was_added_is_found(root):
     assert registry.get(main.session_id) is None
     later = new_session(root, "later")
     assert registry.resolve(later.session_id) == later
+
+
+def test_a_session_and_an_agent_whose_document_is_gone_are_found_by_their_logs(root):
+    main = new_session(root)
+    other, agent = add_branch(main, "20260205123100-try"), new_agent(main)
+    for each in (main, other, agent):
+        (each.branch_dir / "session.md").unlink()
+        (each.branch_dir / "messages.jsonl").touch()
+    registry = Registry(root)
+    assert registry.branches() == [other, main, agent] and branches(main.session_dir) == [main, other]
+    assert registry.resolve("react") == registry.get(main.session_id) == main
+    assert registry.resolve("react/20260205123100") == other and registry.resolve("explorer-") == agent
 
 
 def test_an_id_a_prefix_a_branch_and_a_directory_resolve(root, monkeypatch):

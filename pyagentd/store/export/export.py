@@ -89,7 +89,7 @@ def read_source(ref: BranchRef) -> Source:
 def _agents(branch_dir: Path) -> Iterator[BranchRef]:
     home = paths.agents_dir(branch_dir)
     for place in sorted(home.iterdir()) if home.is_dir() else ():
-        if not place.is_symlink() and paths.session_file(place).is_file():
+        if not place.is_symlink() and paths.has_conversation(place):
             yield paths.agent_ref(place)
 
 
