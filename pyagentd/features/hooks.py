@@ -9,9 +9,10 @@ import json
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,7 @@ BLOCKS = 2  # the exit code
 
 _HOOKPROCESS_MOST_BYTES = 1_000_000  # of what it prints
 _SHOWN = 2000  # characters of a reason
+_NO_REASON = "no reason was given"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +112,7 @@ def parse_answer(code: int, out: bytes, err: bytes) -> HookAnswer:
     """Return what an exit code and what was printed mean."""
     said = err.decode(errors="replace").strip()[:_SHOWN]
     if code == BLOCKS:
-        return HookAnswer(blocks=said or "no reason was given")
+        return HookAnswer(blocks=said or _NO_REASON)
     if code != 0:
         return HookAnswer(problem=f"it ended with {code}: {said}" if said else f"it ended with {code}")
     text = out.decode(errors="replace").strip()
@@ -122,7 +124,28 @@ def parse_answer(code: int, out: bytes, err: bytes) -> HookAnswer:
         changes = None
     if not isinstance(changes, dict):
         return HookAnswer(problem=f"it printed no JSON object: {text[:80]!r}")
-    return HookAnswer(changes=changes)
+    return answer_of(changes)
+
+
+_ANSWERS: Mapping[str, type] = {"text": str, "agent": str, "model": str, "append": str, "input": dict}
+
+
+def answer_of(said: Mapping[str, Any]) -> HookAnswer:
+    """Return what an object means: with ``block`` or ``deny`` it blocks, whatever these say; else it changes things.
+
+    A value of the wrong type changes nothing: the hook has failed.
+    """
+    given = {key: value for key, value in said.items() if value is not None}
+    reasons = [given.pop(key) for key in ("block", "deny") if given.get(key, False) is not False]
+    if reasons:
+        return HookAnswer(blocks=next((why for why in reasons if isinstance(why, str) and why), _NO_REASON))
+    wrong = [key for key, kind in _ANSWERS.items() if key in given and not isinstance(given[key], kind)]
+    problem = "; ".join(
+        f"its `{key}` is {json.dumps(given.pop(key), default=str)[:80]}, where "
+        f"{'an object' if _ANSWERS[key] is dict else 'a text'} is wanted"
+        for key in wrong
+    )
+    return HookAnswer(changes=given, problem=problem)
 
 
 def _program(name: str, base: Path) -> str | None:
@@ -176,23 +199,26 @@ class RunHooks:
     _moment: "HookMoment"
 
     async def before(
-        self, tool: str, args: Mapping[str, Any], action: Action, call_id: str
+        self, tool: str, args: Mapping[str, Any], action_of: Callable[[Mapping[str, Any]], Action], call_id: str
     ) -> Mapping[str, Any] | None:
         """Return what hooks want in place of ``args``, or None; raises ``ToolError`` when one forbids the call."""
         if not self._hooks.is_any("tool.before", self._moment):
             return None
-        facts: dict[str, Any] = {"tool": tool, "input": dict(args), "action": str(action), "call_id": call_id}
+        facts: dict[str, Any] = {
+            "tool": tool,
+            "input": dict(args),
+            "action": str(action_of(args)),
+            "call_id": call_id,
+        }
         changed = False
         async for source, word in self._hooks.words("tool.before", self._moment, lambda: facts, tool):
-            why = refusal_reason(word)
-            if why is None and (denied := word.changes.get("deny")):
-                why = str(denied)
-            if why is not None:
+            if word.blocks is not None:
                 if self._moment.witness is not None:
-                    self._moment.witness(tool, str(action), "deny", f"hook {source}", why)
-                raise ToolError(f"A hook of the user denied this: {why}")
-            if isinstance(wanted := word.changes.get("input"), dict):
-                facts["input"], changed = wanted, True
+                    self._moment.witness(tool, facts["action"], "deny", f"hook {source}", word.blocks)
+                raise ToolError(f"A hook of the user denied this: {word.blocks}")
+            if "input" in word.changes:
+                facts["input"], changed = word.changes["input"], True
+                facts["action"] = str(action_of(facts["input"]))
         return facts["input"] if changed else None
 
     async def after(
@@ -213,16 +239,9 @@ class RunHooks:
         async for _, word in self._hooks.words("tool.after", self._moment, lambda: facts, tool):
             if word.blocks is not None:
                 added.append(word.blocks)
-            if isinstance(more := word.changes.get("append"), str) and more:
+            if more := word.changes.get("append"):
                 added.append(more)
         return "\n".join(f"[hook] {each}" for each in added)
-
-
-def refusal_reason(word: HookAnswer) -> str | None:
-    """Return why a hook blocks: by its exit code, or ``{"block": REASON}``."""
-    if word.blocks is None and (said := word.changes.get("block")):
-        return str(said)
-    return word.blocks
 
 
 # Functions of an Emacs as hooks: asked by an event, answered by an operation, never waited for beyond their time.
@@ -294,15 +313,13 @@ class HookClients:
         Raises:
             BadRequest: It is not a JSON object.
         """
-        changes = object_in(said, "The answer of a hook")
+        given = object_in(said, "The answer of a hook")
         asked, waiting = self._open.get(number, (None, None))
         if waiting is None or asked is not client or waiting.done():
             return False
-        error = str(changes.pop("error", "") or "")
-        blocks = changes.pop("block", None)
-        waiting.set_result(
-            HookAnswer(changes=changes, blocks=None if blocks in (None, False, "") else str(blocks), problem=error)
-        )
+        error = str(given.pop("error", "") or "")
+        word = answer_of(given)
+        waiting.set_result(replace(word, problem=error) if error else word)
         return True
 
 
@@ -356,14 +373,14 @@ class Hooks(Feature):
         }
         metadata, text = dict(prompt.metadata), prompt.text
         async for source, word in self.words("message.user", moment, lambda: facts):
-            if (why := refusal_reason(word)) is not None:
-                raise Blocked(f"The hook {source} blocked this message: {why}")
-            if isinstance(agent := word.changes.get("agent"), str) and agent:
+            if word.blocks is not None:
+                raise Blocked(f"The hook {source} blocked this message: {word.blocks}")
+            if agent := word.changes.get("agent"):
                 metadata["agent"] = facts["agent"] = agent
-            if isinstance(model := word.changes.get("model"), str) and model:
+            if model := word.changes.get("model"):
                 metadata["model"] = {"provider_id": None, "model_id": model}
                 facts["model"] = model
-            if isinstance(changed := word.changes.get("text"), str) and changed.strip():
+            if (changed := word.changes.get("text", "")).strip():
                 text = facts["text"] = changed
         if prompt.message_id:  # it is asked again: it has its row
             return prompt
@@ -383,9 +400,9 @@ class Hooks(Feature):
             "metadata": {},
         }
         async for source, word in self.words("message.user", moment, lambda: facts):
-            if (why := refusal_reason(word)) is not None:
-                raise Blocked(f"The hook {source} blocked this message: {why}")
-            if isinstance(changed := word.changes.get("text"), str) and changed.strip():
+            if word.blocks is not None:
+                raise Blocked(f"The hook {source} blocked this message: {word.blocks}")
+            if (changed := word.changes.get("text", "")).strip():
                 text = facts["text"] = changed
         return text
 
@@ -396,8 +413,8 @@ class Hooks(Feature):
             return model
         facts = {"model": model, "preset": preset.name, "backend": preset.backend}
         async for _, word in self.words("model.resolve", moment, lambda: facts):
-            if isinstance(changed := word.changes.get("model"), str) and changed.strip():
-                facts["model"] = changed.strip()
+            if changed := word.changes.get("model", "").strip():
+                facts["model"] = changed
         return facts["model"]
 
     def context_for(self, run: "RunBuilder") -> Mapping[str, Any]:
@@ -446,13 +463,12 @@ class Hooks(Feature):
         if not self.is_any(event, moment):
             return
         common = _common(event, moment)
-        for base, hook in await self._programs(event, moment):
-            if hook.is_about(tool):
-                told = {**common, **facts()}
-                word = await ask_program(hook, told, base=base, root=moment.root, env=moment.options.env)
-                name = " ".join(hook.command)[:80]
-                self._note(event, moment, name, word)
-                yield name, word
+        async for base, hook in self._programs(event, moment, tool):
+            told = {**common, **facts()}
+            word = await ask_program(hook, told, base=base, root=moment.root, env=moment.options.env)
+            name = " ".join(hook.command)[:80]
+            self._note(event, moment, name, word)
+            yield name, word
         for client in self.clients.of(event, self.kernel.watching(moment.branch)):
             word = await self.clients.ask(client, moment.branch.key, event, {**common, **facts()})
             name = f"function of {getattr(client, 'name', 'Emacs')}"
@@ -467,13 +483,27 @@ class Hooks(Feature):
             or os.path.isdir(f"{moment.root}/.pyagentd")  # noqa: PTH112 - twice for each call of a tool
         )
 
-    async def _programs(self, event: str, moment: "HookMoment") -> list[tuple[Path, HookSettings]]:
-        """Return the programs for ``event`` with where their names begin: the user's, then a trusted project's."""
+    async def _programs(
+        self, event: str, moment: "HookMoment", tool: str
+    ) -> AsyncIterator[tuple[Path, HookSettings]]:
+        """Yield the programs for ``event`` with where their names begin: the user's, then a trusted project's."""
         config = self.kernel.config
-        found = [(config.file.parent, hook) for hook in config.hooks if hook.event == event]
+        for hook in config.hooks:
+            if hook.event == event and hook.is_about(tool):
+                yield config.file.parent, hook
+        for number in count():
+            project = await self._trusted(moment)  # before each: while one ran, another may have been changed
+            hooks = [each for each in project.hooks if each.event == event and each.is_about(tool)] if project else []
+            if project is not None and number < len(hooks):
+                yield project.root, hooks[number]
+            if number + 1 >= len(hooks):
+                return
+
+    async def _trusted(self, moment: "HookMoment") -> ProjectHooks | None:
+        """Return the project's hooks if the user trusts them as they are now; else say why they do not run."""
         project = await asyncio.to_thread(project_hooks, moment.root)
         if project is None:
-            return found
+            return None
         if project.error:
             self._say(moment.branch, project.root, f"The project's hooks cannot be used: {project.error}")
         elif not self.trusts(project):
@@ -484,8 +514,8 @@ class Hooks(Feature):
                 "Read them, then: pyagentd hooks --trust (in Emacs M-x pyagentd-list, hooks)",
             )
         else:
-            found += [(project.root, hook) for hook in project.hooks if hook.event == event]
-        return found
+            return project
+        return None
 
     def trusts(self, project: ProjectHooks) -> bool:
         """Return whether the user agreed to exactly this."""

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -373,7 +374,16 @@ class Servers(Feature):
         )
         connection = self.pool.get(launch(settings, around))
         self._remembered.recall(connection, settings)
+        if settings.of_project:
+            connection.refused = partial(self._distrusted, root)
         return Server(settings=settings, connection=connection)
+
+    def _distrusted(self, root: Path) -> str:
+        """Return why a server of a workspace must not be started: it may be wanted long after it was trusted."""
+        project = project_servers(root)
+        if project is not None and self.trusts(project):
+            return ""
+        return "its files changed since you said you trust it. Read them, then: pyagentd mcp trust"
 
     def say(self, key: str, text: str) -> None:
         """Tell whoever watches a branch, once."""

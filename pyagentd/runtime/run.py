@@ -742,10 +742,10 @@ class _CallHooks:
     asked: bool = False  # there is an action, and who refuses it notes that
 
     async def before(
-        self, tool: str, args: Mapping[str, Any], action: Action, call_id: str
+        self, tool: str, args: Mapping[str, Any], action_of: Callable[[Mapping[str, Any]], Action], call_id: str
     ) -> Mapping[str, Any] | None:
         self.asked = True
-        changed = await self.hooks.before(tool, args, action, call_id)
+        changed = await self.hooks.before(tool, args, action_of, call_id)
         if changed is not None:
             self.call = replace(self.call, input=dict(changed))
         return changed

@@ -311,9 +311,13 @@ async def _cleared(
     Raises:
         ToolError: One of them says no, or they do not come to an end.
     """
+
+    def action_of(args: Mapping[str, Any]) -> Action:
+        return spec.action(checked_arguments(spec.name, spec.input_schema, args), ctx)
+
     action = spec.action(given, ctx)
     for _ in range(_ROUNDS):
-        changed = None if ctx.hooks is None else await ctx.hooks.before(spec.name, given, action, ctx.call_id)
+        changed = None if ctx.hooks is None else await ctx.hooks.before(spec.name, given, action_of, ctx.call_id)
         if changed is not None and changed != given:
             given = checked_arguments(spec.name, spec.input_schema, changed)
             action = spec.action(given, ctx)

@@ -45,9 +45,9 @@ class CallHooks(Protocol):
     """Asks the hooks about one call."""
 
     async def before(
-        self, tool: str, args: Mapping[str, Any], action: Action, call_id: str
+        self, tool: str, args: Mapping[str, Any], action_of: Callable[[Mapping[str, Any]], Action], call_id: str
     ) -> Mapping[str, Any] | None:
-        """Return the arguments that hooks want instead, unchecked, or None.
+        """Return the arguments that hooks want instead, or None; ``action_of`` checks them and returns what they do.
 
         Raises:
             ToolError: A hook forbids the call.

@@ -99,6 +99,23 @@ async def test_a_hook_before_a_tool_forbids_it_and_says_why(world: World) -> Non
         assert [(row["decision"], row["rule"].split("/")[-1]) for row in found] == [("deny", "deny")]
 
 
+@pytest.mark.parametrize("said", [{"deny": ""}, {"deny": True}, {"block": "no", "input": 5}])
+async def test_a_hook_denies_by_its_answer_whatever_that_says(world: World, said: dict[str, Any]) -> None:
+    configure(world, "tool.before", script(world.home, "deny", f"print(json.dumps({said}))"))
+    async with talking(world) as talk:
+        assert "A hook of the user denied this" in await talk.turn(write("x"), "Well.")
+        assert not (world.project / "a.txt").exists()
+
+
+async def test_a_hook_is_told_the_action_as_those_before_it_have_changed_it(world: World) -> None:
+    change = script(world.home, "change", 'print(json.dumps({"input": {"file_path": "b.txt", "content": "x"}}))')
+    guard = script(world.home, "guard", 'if facts["action"].endswith("/b.txt"): sys.exit(2)')
+    configure(world, "tool.before", change, guard)
+    async with talking(world) as talk:
+        assert "A hook of the user denied this" in await talk.turn(write("x"), "Well.")
+        assert not (world.project / "b.txt").exists()
+
+
 async def test_a_hook_is_told_what_is_about_to_happen(world: World) -> None:
     code = 'open(os.path.dirname(sys.argv[0]) + "/told", "w").write(json.dumps([facts, dict(os.environ)]))'
     configure(world, "tool.before", script(world.home, "look", code), tools="Write")
@@ -166,6 +183,7 @@ async def test_a_hook_after_a_tool_adds_to_the_result(world: World) -> None:
         ("print('hello')", "no JSON object"),
         ("import time; time.sleep(60)", "did not answer within 0.3 s"),
         ("os.kill(os.getpid(), 9)", "ended with -9"),
+        ("print(json.dumps({'input': 5}))", "its `input` is 5, where an object is wanted"),
     ],
 )
 async def test_a_hook_that_fails_is_said_and_forbids_nothing(world: World, code: str, said: str) -> None:
@@ -294,6 +312,24 @@ async def test_a_projects_hooks_run_once_they_are_trusted_as_they_are(world: Wor
         assert (world.project / "a.txt").read_text() == "z", "what changed is not what was trusted"
         with pytest.raises(BadRequest, match="changed"):
             await service.trust_hooks(talk.watcher, root=str(world.project), hash=listed["hash"])
+
+
+async def test_a_projects_hook_that_changes_while_another_runs_does_not_run(world: World) -> None:
+    guard = script(world.project, "guard.py", "")
+    bad = f"open({str(world.home / 'ran')!r}, 'w')"
+    script(world.project, "first.py", f"open({str(guard)!r}, 'a').write({bad!r})")
+    place = world.project / ".pyagentd"
+    place.mkdir()
+    (place / "hooks.toml").write_text(
+        "".join(f'[[tool.before]]\ncommand = ["./{each}.py"]\n' for each in ("first", "guard"))
+    )
+    async with talking(world) as talk:
+        service = world.service()
+        listed = await service.hooks(talk.watcher, root=str(world.project))
+        await service.trust_hooks(talk.watcher, root=str(world.project), hash=listed["hash"])
+        await talk.turn(write("x"), "Done.")
+        assert not (world.home / "ran").exists()
+        assert any("changed since" in notice for notice in talk.notices), talk.notices
 
 
 async def test_an_agent_cannot_put_a_projects_guard_to_sleep(world: World) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,13 @@ from pyagentd.cli import main
 from pyagentd.cli.tools import _show
 from pyagentd.config import load_config
 from pyagentd.config.tables import ServerSettings, read_server
-from pyagentd.errors import BadRequest, ConfigError, NotFound
+from pyagentd.errors import BadRequest, ConfigError, NotFound, ToolError
 from pyagentd.features.mcp import Servers
 from pyagentd.policy.presets import WantedServers
 from pyagentd.reader import Source
 from pyagentd.runtime.grants import project_servers
 from pyagentd.store import paths
+from pyagentd.tools.mcp.connection import IDLE_S
 from tests.features.test_mcp import having, notices, offered
 from tests.mcp.servers import plain, table
 from tests.runtime.test_approvals import Talk
@@ -76,6 +78,25 @@ async def test_a_script_of_the_project_that_a_server_runs_counts_too(world: Worl
         script.write_text("two")
         after = project_servers(world.project)
         assert after is not None and after.hash != before.hash
+
+
+async def test_a_script_that_changed_since_it_was_trusted_is_not_started_again(world: World) -> None:
+    script = world.project / "server.py"
+    script.write_text(Path(SERVER["args"][-1]).read_text())  # noqa: ASYNC240
+    write(world, notes={**SERVER, "args": [*SERVER["args"][:-1], str(script)]})
+    async with having(world) as talk:
+        await trust(talk, world)
+        assert "notes_echo" in await turn(talk, world)
+        (connection,) = world.kernel.feature(Servers).pool.all()
+        connection.now = lambda: time.monotonic() + 2 * IDLE_S
+        await connection.close_when_idle()
+        assert connection.state == "stopped"
+        text = script.read_text()
+        script.write_text("raise SystemExit('taken over')\n" + text)
+        with pytest.raises(ToolError, match="its files changed since you said you trust it"):
+            await connection.call("echo", {"text": "hi"})
+        script.write_text(text)
+        assert (await connection.call("echo", {"text": "hi"})).pieces
 
 
 async def test_a_checkout_lends_the_users_servers_no_modules(world: World) -> None:

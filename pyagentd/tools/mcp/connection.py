@@ -290,6 +290,7 @@ class Connection:
         prompts: Its prompts, likewise.
         problem: Why it could not be started, or ended; "" while all is well.
         not_before: When it may be started again.
+        refused: Returns why it must not be started now, "" when it may; it may look at files.
     """
 
     def __init__(
@@ -303,6 +304,7 @@ class Connection:
         self.launch = launch
         self.catalog: Catalog | None = None
         self.problem = ""
+        self.refused: Callable[[], str] = str
         self._tell = changed
         self._learned = learned
         self.now = now
@@ -434,6 +436,8 @@ class Connection:
             self._failed(str(error))
             raise Unavailable(f"The MCP server {self.name} is unavailable: {error}") from error
         link: Link = link_module.Link(self.launch, self._changed, lambda why: self._gone(link, why))
+        if why := await asyncio.to_thread(self.refused):
+            raise Unavailable(f"The MCP server {self.name} is unavailable: {why}")
         log.info("mcp server %s: starting", self.name)
         try:
             await link.open()
