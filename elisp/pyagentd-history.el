@@ -318,8 +318,7 @@ POINT is a prompt, which SIDE in- or excludes."
 
 (defun pyagentd-branch--insert-heading ()
   "Put the heading of a prompt at the end, where there is none yet.
-The file gets it with the first change.  What is put there before the
-buffer is attached may be taken away by the daemon's text."
+That is an edit like any other, which the file gets, but no step of undo."
   (let ((at-end (eobp)))
     (save-excursion
       (goto-char (point-max))
@@ -327,8 +326,7 @@ buffer is attached may be taken away by the daemon's text."
                   (looking-back (regexp-quote pyagentd-prompt-prefix)
                                 (line-beginning-position)))
         (let ((buffer-undo-list t))
-          (with-silent-modifications
-            (insert (if (bolp) "" "\n\n") pyagentd-prompt-prefix)))))
+          (insert (if (bolp) "" "\n\n") pyagentd-prompt-prefix))))
     (when at-end
       (goto-char (point-max)))))
 
