@@ -33,17 +33,23 @@ if TYPE_CHECKING:
     from rich.status import Status
 
 
-# Ctrl-C while following a run: counted, not raised, so that no half-read event is lost.
+# Ctrl-C while a message is sent and its run is followed: counted, not raised, so that no half-read event is lost.
+
+_PATIENT = 2  # the first detaches, the second aborts
 
 
 class Interrupts:
-    """Counts SIGINT while entered."""
+    """Counts SIGINT while entered; within another one, that one goes on counting. The third is raised."""
 
     def __init__(self) -> None:
         self.count = 0
 
     def __enter__(self) -> "Interrupts":
-        self._before = signal.signal(signal.SIGINT, self._note)
+        self._before = signal.getsignal(signal.SIGINT)
+        outer = getattr(self._before, "__self__", None)
+        if isinstance(outer, Interrupts):
+            return outer
+        signal.signal(signal.SIGINT, self._note)
         return self
 
     def __exit__(
@@ -53,6 +59,8 @@ class Interrupts:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.count += 1
+        if self.count > _PATIENT:  # nobody looks: the daemon does not answer
+            raise KeyboardInterrupt
 
 
 # What a waiting user sees: a spinner that says what the run is waiting for.
@@ -722,7 +730,6 @@ class FollowEnd(NamedTuple):
 
     reason: Reason
     message: str = ""
-    interrupted: bool = False  # by Ctrl-C
 
 
 class Follower:
@@ -769,7 +776,7 @@ class Follower:
             with Interrupts() as interrupts:
                 ending = self._until(deadline, lambda: interrupts.count > 0)
                 if ending is None and interrupts.count:
-                    ending = self._interrupted(interrupts)._replace(interrupted=True)
+                    ending = self._interrupted(interrupts)
         finally:
             self._view.pause()
             if self._asks:
@@ -877,16 +884,16 @@ class Follower:
 
     def _interrupted(self, interrupts: "Interrupts") -> FollowEnd:
         self._view.pause()
+        if self._asks:
+            self._prompt.close()
+        self._asks.clear()
+        self._human = False  # questions wait for who comes next
         note("detached; the run goes on (Ctrl-C again aborts it)")
-        until = time.monotonic() + _SECOND_THOUGHTS_S
-        while interrupts.count < 2 and time.monotonic() < until:
-            event = next(self._link.events(_TICK_S), None)
-            if event and event.kind == "run" and (ending := self._take(event)):
-                return ending
-        if interrupts.count < 2:
-            return FollowEnd("detached")
-        self._link.call("abort", branch=self._branch)
-        return self._until(time.monotonic() + _ABORT_S) or FollowEnd("aborted")
+        ending = self._until(time.monotonic() + _SECOND_THOUGHTS_S, lambda: interrupts.count > 1)
+        if ending is None and interrupts.count > 1:
+            self._link.call("abort", branch=self._branch)
+            ending = self._until(time.monotonic() + _ABORT_S) or FollowEnd("aborted")
+        return ending or FollowEnd("detached")
 
     def _resync(self) -> FollowEnd | None:
         """Catch up after the daemon dropped what we were too slow for."""

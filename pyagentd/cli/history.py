@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from pyagentd.cli.follow import Interrupts
 from pyagentd.cli.link import branch_of, complete_session, daemon, session_link, watched_run
 from pyagentd.cli.output import (
     ExitCode,
@@ -105,8 +106,9 @@ def regenerate(session: str, message_id: str | None, wait: bool, as_json: bool, 
     human = is_human(form, headless=False)
     with daemon(human=human) as link:
         _, begin = watched_run(link, session)
-        run = link.call("regenerate", timeout=_HISTORY_S, message=message_id, allow=(), **begin)
-        return follow_sent(link, begin["branch"], session, run, form, human=human, wait=wait)
+        with Interrupts():
+            run = link.call("regenerate", timeout=_HISTORY_S, message=message_id, allow=(), **begin)
+            return follow_sent(link, begin["branch"], session, run, form, human=human, wait=wait)
 
 
 @click.command()

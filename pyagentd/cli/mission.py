@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from pyagentd import lisp as language
-from pyagentd.cli.follow import FollowEnd, Follower, TextView
+from pyagentd.cli.follow import FollowEnd, Follower, Interrupts, TextView
 from pyagentd.cli.link import branch_of, complete_agent, daemon, json_text, run_environment, watch
 from pyagentd.cli.output import (
     ExitCode,
@@ -29,7 +29,7 @@ from pyagentd.cli.output import (
     strict_option,
     workplace_option,
 )
-from pyagentd.cli.send import RunFailed, conclude, denied_note
+from pyagentd.cli.send import RunFailed, conclude, denied_note, exit_status
 from pyagentd.config import load_config
 from pyagentd.errors import BadRequest, SignatureError
 from pyagentd.events import Event
@@ -151,7 +151,7 @@ def mission(
     }
     if resume is None:
         _check(wishes, as_json)
-    with daemon(human=human) as link:
+    with daemon(human=human) as link, Interrupts() as interrupts:
         env, key = run_environment(os.environ)
         about: dict[str, Any] = {"env": env, "key": key, "allow": allow}
         if resume is not None:
@@ -164,7 +164,7 @@ def mission(
         ending, denied = _followed(link, begun, human=human, trace=trace and not as_json)
         told = _mission_state(link, begun)
     status = _print_json(told, begun, ending, trace) if as_json else _print(told, begun, ending)
-    return ExitCode.FAILED if strict and denied else status
+    return exit_status(interrupts, ExitCode.FAILED if strict and denied else status)
 
 
 def _mission_over(
@@ -327,7 +327,7 @@ def _print_json(told: Mapping[str, Any], begun: Mapping[str, Any], ending: Follo
     return ExitCode.DONE if said["ok"] else ExitCode.FAILED
 
 
-def _print(told: Mapping[str, Any], begun: Mapping[str, Any], ending: FollowEnd) -> int:
+def _print(told: Mapping[str, Any], begun: Mapping[str, Any], ending: FollowEnd) -> ExitCode:
     if told.get("ok"):
         value = told["value"]
         print(shown(value if isinstance(value, str) else told["text"], sys.stdout))

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -328,19 +329,21 @@ def _send(
     if is_slash and not is_command and form == "text":
         note("sent as a message: what comes from stdin is a slash command only with --command")
     limit = {"timeout": _LONGEST_COMMAND_S} if is_command else {}
-    sent = link.call("prompt", **limit, branch=branch, text=message, env=env, key=key, **wishes)
-    if command := sent.get("command"):
-        goes_on = wait and command["began"]  # a compaction, below which the next message is to stand
-        if form != "text" or not goes_on:  # else the answer is among the events
-            status = _print_command(command, form != "text")
-        if sent["ended"] and not goes_on:  # else it sent a message to the model
-            return status
-        sent = {**sent, "run": goes_on, "ended": None} if goes_on else sent
-    if form == "text":  # there they are events
-        for line in state.get("notes") or ():
-            note(line)
     how: dict[str, Any] = {"human": human, "wait": wait, "strict": given["strict"], "timeout": given["timeout"]}
-    return follow_sent(link, branch, session, sent, form, steer=steer, notes=state.get("notes") or (), **how)
+    # The reply to a message is there at once; that to a command is waited for, and Ctrl-C leaves it.
+    with nullcontext() if is_command else Interrupts():
+        sent = link.call("prompt", **limit, branch=branch, text=message, env=env, key=key, **wishes)
+        if command := sent.get("command"):
+            goes_on = wait and command["began"]  # a compaction, below which the next message is to stand
+            if form != "text" or not goes_on:  # else the answer is among the events
+                status = _print_command(command, form != "text")
+            if sent["ended"] and not goes_on:  # else it sent a message to the model
+                return status
+            sent = {**sent, "run": goes_on, "ended": None} if goes_on else sent
+        if form == "text":  # there they are events
+            for line in state.get("notes") or ():
+                note(line)
+        return follow_sent(link, branch, session, sent, form, steer=steer, notes=state.get("notes") or (), **how)
 
 
 def follow_sent(
@@ -381,19 +384,25 @@ def follow_sent(
     queued = sent["message"] if sent.get("queued") else None
     if queued and form == "text":
         note("it waits for the run in flight" if not steer else "the run in flight reads it at its next step")
-    if ended := sent.get("ended"):
-        if ended != "canceled" and form == "text":
-            note(f"it was sent before, and answered: pyagentd show {session}")
-        ending = FollowEnd(ended)
-    else:
-        ending = Follower(link, branch, sent["run"], view, human=human, queued=queued).follow(timeout)
-    view.message_id = sent.get("message") or view.message_id
-    status = conclude(ending, session, form != "text")
-    if form != "text":
-        print_json(_result(link, branch, session, view, ending))
-    elif view.denied:
-        note(denied_note(view.denied))
-    return ExitCode.FAILED if strict and view.denied else status
+    with Interrupts() as interrupts:
+        if ended := sent.get("ended"):
+            if ended != "canceled" and form == "text":
+                note(f"it was sent before, and answered: pyagentd show {session}")
+            ending = FollowEnd(ended)
+        else:
+            ending = Follower(link, branch, sent["run"], view, human=human, queued=queued).follow(timeout)
+        view.message_id = sent.get("message") or view.message_id
+        status = conclude(ending, session, form != "text")
+        if form != "text":
+            print_json(_result(link, branch, session, view, ending))
+        elif view.denied:
+            note(denied_note(view.denied))
+    return exit_status(interrupts, ExitCode.FAILED if strict and view.denied else status)
+
+
+def exit_status(interrupts: Interrupts, status: ExitCode) -> ExitCode:
+    """Return what to exit with after following a run, which ends with ``status`` unless the user pressed Ctrl-C."""
+    return ExitCode.INTERRUPTED if interrupts.count else status
 
 
 def denied_note(denied: Sequence[Mapping[str, Any]]) -> str:
@@ -485,7 +494,7 @@ def conclude(ending: FollowEnd, session: str, as_json: bool) -> ExitCode:
             report(RunFailed("The run was aborted"), as_json=as_json)
         case _:
             report(RunFailed(ending.message or f"The run ended: {ending.reason}"), as_json=as_json)
-    return ExitCode.INTERRUPTED if ending.interrupted else ExitCode.FAILED
+    return ExitCode.FAILED
 
 
 # ``pyagentd attach``: what a session said, then what it says.
@@ -722,8 +731,9 @@ def approve(
     human = is_human(form, headless=headless)
     with daemon(human=human) as link:
         _, begin = watched_run(link, session)
-        sent: dict[str, Any] = link.call("approve", agent=agent, allow=allow, **begin)
-        return follow_sent(link, begin["branch"], session, sent, form, human=human, wait=wait, strict=strict)
+        with Interrupts():
+            sent: dict[str, Any] = link.call("approve", agent=agent, allow=allow, **begin)
+            return follow_sent(link, begin["branch"], session, sent, form, human=human, wait=wait, strict=strict)
 
 
 # ``pyagentd messages``: what a model would be sent if there were nothing but the document.

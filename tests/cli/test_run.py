@@ -9,6 +9,7 @@ import re
 import select
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ import pytest
 from pyagentd.cli.app import cli, main
 from tests.e2e.conftest import System
 from tests.e2e.conftest import system as whole_system
+from tests.e2e.valve import Valve
 from tests.mcp.servers import plain, table
 from tests.server import ModelServer, answer, refusal, text, tool_use
 
@@ -387,6 +389,76 @@ def test_a_second_interrupt_aborts(system: System, server: ModelServer, terminal
     screen.expect("The run was aborted")
     assert screen.exit_code() == 130
     wait_until_idle(system, session)
+
+
+_EAGER = """
+import os, signal, sys
+from pyagentd.cli import main
+from pyagentd.wire.client import DaemonClient
+call = DaemonClient.call
+def interrupted(self, method, /, *given, **arguments):
+    answer = call(self, method, *given, **arguments)
+    if method in ("prompt", "mission"):
+        os.kill(os.getpid(), signal.SIGINT)
+    return answer
+DaemonClient.call = interrupted
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("words", [("ask",), ("mission", "--signature", ":string")])
+def test_an_interrupt_just_after_sending_detaches(
+    system: System, server: ModelServer, words: tuple[str, ...]
+) -> None:
+    server.say(answer("half", hang_after=4))
+    left = subprocess.run(
+        [sys.executable, "-c", _EAGER, words[0], "hello", *words[1:]],
+        env=system.env, cwd=system.project, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert "detached; the run goes on" in left.stderr and "stop it with: pyagentd abort" in left.stderr
+    assert left.returncode == 130
+
+
+_PATIENT = """
+import sys
+from pyagentd.cli import follow, main
+follow._SECOND_THOUGHTS_S = 60.0
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_what_ends_while_a_second_interrupt_may_come_is_printed(
+    system: System, server: ModelServer, terminal: Callable[..., Terminal], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, _ = system.new()
+    valve = Valve(answer(text("half the rest", chunks=2)))
+    server.say(valve)
+    monkeypatch.setattr(system, "command", lambda *words: [sys.executable, "-c", _PATIENT, *words])
+    screen = terminal("send", session, "hello")
+    valve.let(1)
+    screen.expect("half")
+    screen.interrupt()
+    screen.expect("detached; the run goes on")
+    valve.open()
+    screen.expect("rest")
+    assert screen.exit_code() == 130
+
+
+def test_a_question_that_comes_after_an_interrupt_waits(
+    system: System, server: ModelServer, terminal: Callable[..., Terminal], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, _ = system.new()
+    valve = Valve(answer("I write it.", tool_use("Write", file_path="new.txt", content="from the model\n")))
+    server.say(valve)
+    screen = terminal("send", session, "hello")
+    valve.let(1)
+    screen.expect("I write it")
+    screen.interrupt()
+    screen.expect("detached; the run goes on")
+    valve.open()
+    screen.expect("see it with")
+    assert screen.exit_code() == 130
+    assert [each["action"] for each in system.json("asks")] and "y allow once" not in screen.screen
 
 
 def test_sessions_lists_what_there_is(system: System) -> None:
