@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import stat
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -191,7 +192,22 @@ def acp(preset: str) -> ExitCode:
     Editors run this, people do not. The sessions are the same as in Emacs and on the command line. A run continues
     when the editor quits.
     """
+    if not _is_stream(0):
+        if not os.read(0, 1):  # as of /dev/null: the editor is gone already
+            return ExitCode.DONE
+        raise click.UsageError(_BY_EDITORS)
+    if not (_is_stream(1) or stat.S_ISCHR(os.fstat(1).st_mode)):
+        raise click.UsageError(_BY_EDITORS)
     with extra("acp", "The Agent Client Protocol"):
         serve = protocol.agent.serve
     serve(preset)
     return ExitCode.DONE
+
+
+_BY_EDITORS = "An editor runs `pyagentd acp` over pipes: stdin and stdout cannot be files"
+
+
+def _is_stream(descriptor: int) -> bool:
+    """Return whether a pipe, a socket or a terminal is there, which can be waited for."""
+    mode = os.fstat(descriptor).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)

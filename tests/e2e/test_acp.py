@@ -7,6 +7,7 @@ import base64
 import contextlib
 import os
 import signal
+import subprocess
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -140,6 +141,27 @@ async def test_another_editor_works_with_the_same_sessions(scripted: System, mod
         assert [(each.session_id, each.cwd) for each in listed.sessions] == [(session.session_id, root)]
         with pytest.raises(acp.RequestError, match="nowhere"):
             await agent.load_session(cwd=root, session_id="nowhere", mcp_servers=[])
+
+
+def test_without_pipes_it_ends_at_the_end_of_input_or_says_who_runs_it(system: System) -> None:
+    lines, output = system.home / "lines", system.home / "output"
+    lines.write_text("{}\n")
+
+    def run(stdin: Path, stdout: Path) -> tuple[int, str]:
+        with stdin.open() as given, stdout.open("w") as taken:
+            done = subprocess.run(
+                system.command("acp"), env=system.env, stdin=given, stdout=taken, stderr=subprocess.PIPE, timeout=60
+            )
+        return done.returncode, done.stderr.decode()
+
+    null = Path(os.devnull)
+    assert run(null, null) == run(null, output) == (0, "")
+    code, said = run(lines, null)
+    assert code == 2 and said.startswith("pyagentd: An editor runs `pyagentd acp`") and said.count("\n") == 1
+    with subprocess.Popen(
+        system.command("acp"), env=system.env, stdin=subprocess.PIPE, stdout=output.open("w")
+    ) as it:
+        assert it.wait(60) == 2
 
 
 async def test_an_editor_that_goes_away_leaves_the_run_going_and_another_takes_it_up(
