@@ -36,7 +36,7 @@ from pyagentd.cli.follow import (
 )
 from pyagentd.cli.link import branch_of, complete_session, daemon, models_known, run_environment
 from pyagentd.cli.output import ExitCode, note, preset_option, printable, workplace_option
-from pyagentd.cli.send import check_length, mentioned, with_files
+from pyagentd.cli.send import check_length, last_session, mentioned, with_files
 from pyagentd.cli.sessions import sessions_known
 from pyagentd.clock import new_id
 from pyagentd.config import sessions_dir
@@ -151,8 +151,10 @@ def chat(session: str | None, goes_on: bool, picks: bool, preset: str | None, ro
     with _type_ahead():
         if session or goes_on or picks:
             with daemon(human=True) as link:
-                known = branch_of(link, session) if session else None
-                place = known or _picked(sessions_known(link), root.resolve(), ask=picks)
+                if picks:
+                    place = _picked(sessions_known(link), root.resolve())
+                else:
+                    place = branch_of(link, session) if session else last_session(link, root.resolve())[0]
             if place is None:
                 return ExitCode.FAILED
         return asyncio.run(Chat(place, preset=preset, root=root.resolve()).talk())
@@ -174,20 +176,16 @@ def _type_ahead() -> Iterator[None]:
             termios.tcsetattr(fd, termios.TCSANOW, before)
 
 
-def _picked(found: Iterable[Mapping[str, Any]], root: Path, *, ask: bool) -> Path | None:
-    """Return the branch of the session that is chosen, those of ``root`` first; the last one unless ``ask``."""
+def _picked(found: Iterable[Mapping[str, Any]], root: Path) -> Path | None:
+    """Return the branch of the session that is chosen, those of ``root`` first."""
     from prompt_toolkit.shortcuts import choice
 
     rows = [each for each in found if each["current"] and not each["agent"]]
     rows.sort(key=lambda each: str(each["updated"]), reverse=True)
     rows.sort(key=lambda each: workspace_root(Path(each["branch"])) != str(root))
-    if not ask:
-        rows = [each for each in rows[:1] if workspace_root(Path(each["branch"])) == str(root)]
     if not rows:
-        note(f"{root} has no session yet" if not ask else "there is no session yet")
+        note("there is no session yet")
         return None
-    if not ask:
-        return Path(rows[0]["branch"])
     options = [(str(each["branch"]), _row(each)) for each in rows[:_PICKED]]
     return Path(choice(message="Continue which session?", options=options))
 

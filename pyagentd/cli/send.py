@@ -11,13 +11,14 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
 import click
 
+from pyagentd import regularfile
 from pyagentd.cli.follow import (
     FollowEnd,
     Follower,
@@ -63,6 +64,7 @@ from pyagentd.runtime.status import tool_event
 from pyagentd.store.atomic import make_dirs, write_bytes
 from pyagentd.store.document.text import gptel_messages
 from pyagentd.store.export.importing import is_org, read_org
+from pyagentd.store.journal import row_of
 from pyagentd.store.metadata import workspace_root
 from pyagentd.store.paths import check_size, files_dir, journal_file, media_type, type_of
 from pyagentd.wire.client import DaemonClient
@@ -192,7 +194,7 @@ def ask(
     human = is_human(form, headless=wishes["headless"])
     with daemon(human=human) as link:
         if goes_on:
-            branch_dir, session = _last_session(link, root.resolve())
+            branch_dir, session = last_session(link, root.resolve())
         else:
             name = " ".join(message.split())[:_NAME]
             made = link.call("create-session", name=name, preset=preset, root=str(root.resolve()))
@@ -248,13 +250,29 @@ def _piped() -> str:
         waiting.cancel()
 
 
-def _last_session(link: DaemonClient, root: Path) -> tuple[Path, str]:
-    """Return the branch and the id of the session of a directory that was written last."""
-    found = sessions_known(link)
-    for each in sorted(found, key=_written, reverse=True):
-        if each["current"] and not each["agent"] and workspace_root(Path(each["branch"])) == str(root):
-            return Path(each["branch"]), str(each["session_id"])
-    raise NotFound(f"{root} has no session yet", hint="Leave out --continue")
+def last_session(link: DaemonClient, root: Path) -> tuple[Path, str]:
+    """Return the branch and the id of the session of a directory that was written last.
+
+    One without a message, such as a refused prompt leaves, is taken only if all are.
+    """
+    known = (each for each in sessions_known(link) if each["current"] and not each["agent"])
+    here = (each for each in sorted(known, key=_written, reverse=True) if _works_in(each, root))
+    if (first := next(here, None)) is None:
+        raise NotFound(f"{root} has no session yet", hint="Leave out --continue")
+    last = next(filter(_has_messages, chain([first], here)), first)
+    return Path(last["branch"]), str(last["session_id"])
+
+
+def _works_in(session: Mapping[str, Any], root: Path) -> bool:
+    return workspace_root(Path(session["branch"])) == str(root)
+
+
+def _has_messages(session: Mapping[str, Any]) -> bool:
+    try:
+        with regularfile.opened(journal_file(Path(session["branch"])), limit=regularfile.LOG) as log:
+            return any(row is not None and row.type == "message" for row in map(row_of, log))
+    except OSError:
+        return False
 
 
 def _written(session: dict[str, Any]) -> tuple[str, int]:

@@ -624,6 +624,24 @@ def test_ask_makes_a_session_prints_the_answer_and_goes_on_where_it_was(system: 
     assert len(system.json("sessions")) == 1
 
 
+def test_a_refused_prompt_is_not_what_is_gone_on_with(system: System, server: ModelServer) -> None:
+    server.say("Blue.", "As the sky.")
+    system.ok("ask", "Which colour?")
+    refused = system.run("ask", "--model", "nope/x", "And then?")
+    assert refused.returncode == 1 and "nope" in refused.stderr
+    assert system.ok("ask", "--continue", "Like what?") == "As the sky.\n"
+    assert [each["content"][0]["text"] for each in server.last.messages] == ["Which colour?", "Blue.", "Like what?"]
+
+
+def test_a_session_of_which_nothing_was_said_yet_is_gone_on_with_if_there_is_no_other(
+    system: System, server: ModelServer
+) -> None:
+    _, branch = system.new()
+    server.say("Blue.")
+    system.ok("ask", "--continue", "Which colour?")
+    assert "Blue." in (branch / "session.md").read_text()
+
+
 def test_a_file_is_sent_along(system: System, server: ModelServer) -> None:
     picture, notes = system.home / "red dot.png", system.home / "notes.txt"
     picture.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(20))
