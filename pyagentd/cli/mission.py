@@ -3,12 +3,13 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -47,12 +48,17 @@ from pyagentd.wire.client import DaemonClient
 _LONGEST = 900_000  # bytes of prompt and context; a call to the daemon holds 1 MiB
 _CUT, _LINES = 600, 6  # characters and lines of a result in a trace
 
+_OVER = ("executor", "output", "ordered", "model", "concurrency", "item_cost", "max_cost")
+_SESSION = ("context", "preset", "root", "wait", "allow", "headless", "strict", "trace")
+_NEW = ("signature", "context", "tools", "preset", "max_turns", "parallel", "root")
+"""Parameters that are for missions over items, for one in a session, and for its beginning."""
+
 
 @click.command()
 @click.argument("prompt", required=False)
 @click.option("--signature", "-s", metavar="SIGNATURE", help="The signature of the result, such as '{count :int}'.")
 @click.option(
-    "--context", metavar="FILE", help="Data for its programs: a JSON object, or any file (its text is ctx/text)."
+    "--context", metavar="FILE", help="Data for its programs: a .json file, or any other (its text is ctx/text)."
 )
 @click.option("--tools", metavar="A,B", help="Tools, instead of the preset's; '' for none.")
 @click.option("--preset", metavar="PRESET", shell_complete=complete_agent, help="The preset.")
@@ -126,6 +132,7 @@ def mission(
     if over is not None:
         if prompt is None or resume:
             raise click.UsageError("Give a PROMPT with --over; --resume has no SESSION then")
+        _refuse(_SESSION, "is for a mission in a session: leave it out with --over")
         limits = {"max_turns": max_turns, "parallel": parallel, "max_cost_usd": item_cost}
         made = _mission_over(prompt, signature, tools, model, {k: v for k, v in limits.items() if v is not None})
         place = Path(output or f"{over}.out.jsonl")
@@ -133,6 +140,9 @@ def mission(
         return _run_over(made, over, place, resume=resume is not None, as_json=as_json, **how)
     if (prompt is None) == (resume is None):
         raise click.UsageError("Give a PROMPT, or --resume SESSION")
+    _refuse(_OVER, "is for a mission over items: leave it out, or give --over")
+    if resume is not None:
+        _refuse(_NEW, "is for a new mission: leave it out with --resume")
     if prompt == context == "-":
         raise click.UsageError("PROMPT and --context cannot both be read from stdin")
     if signature is not None and not signature.strip():
@@ -165,6 +175,15 @@ def mission(
         told = _mission_state(link, begun)
     status = _print_json(told, begun, ending, trace) if as_json else _print(told, begun, ending)
     return exit_status(interrupts, ExitCode.FAILED if strict and denied else status)
+
+
+def _refuse(names: Collection[str], why: str) -> None:
+    """Raise ``UsageError`` for a parameter of ``names`` that was given."""
+    context = click.get_current_context()
+    for option in context.command.params:
+        given = context.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE
+        if option.name in names and given:
+            raise click.UsageError(f"{'/'.join([option.opts[0], *option.secondary_opts])} {why}")
 
 
 def _mission_over(
@@ -249,7 +268,9 @@ def _context(file: str | None) -> str | None:
             raise BadRequest(f"{file} is not text", hint="Give a JSON object, or a file of text") from None
     try:
         found = json.loads(text)
-    except ValueError:
+    except ValueError as error:
+        if isinstance(error, json.JSONDecodeError) and Path(file).suffix.lower() == ".json":
+            raise BadRequest(f"{file}:{error.lineno}: {error.msg}", hint="Correct the JSON there") from error
         return json.dumps({"text": text})
     return json.dumps(found if isinstance(found, dict) else {"data": found})
 

@@ -35,6 +35,21 @@ def test_an_exit_code_says_who_failed(error: Exception, code: ExitCode) -> None:
     assert exit_code(error) == code
 
 
+# Options of a mission that are for one over items only, for one in a session, for its beginning.
+_OVER = (
+    ["--model", "x"], ["--output", "x"], ["--executor", "threads"], ["--ordered"], ["--max-cost", "1"],
+    ["--item-cost", "1"], ["--concurrency", "2"],
+)  # fmt: skip
+_SESSION = (
+    ["--context", "x"], ["--preset", "x"], ["--trace"], ["--no-wait"], ["--allow", "x"], ["--headless"], ["--strict"],
+    ["--root", "."],
+)  # fmt: skip
+_NEW = (
+    ["--signature", ":int"], ["--tools", ""], ["--context", "x"], ["--preset", "x"], ["--max-turns", "2"],
+    ["--parallel", "2"], ["--root", "."],
+)  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -48,6 +63,9 @@ def test_an_exit_code_says_who_failed(error: Exception, code: ExitCode) -> None:
         ["messages", "/no/such/file"],
         ["messages", __file__, "--end", "0"],
         ["completion", "tcsh"],
+        *(["mission", "x", *option] for option in _OVER),
+        *(["mission", "x", "--over", "x.jsonl", *option] for option in _SESSION),
+        *(["mission", "--resume", "x", *option] for option in _NEW),
     ],
 )
 def test_wrong_usage_is_exit_code_2_and_one_line(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -56,6 +74,15 @@ def test_wrong_usage_is_exit_code_2_and_one_line(words: list[str], capsys: pytes
     assert out == ""
     assert err.startswith("pyagentd: ")
     assert err.count("\n") == 1
+
+
+def test_malformed_data_of_a_mission_is_told_with_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "data.json"
+    data.write_text('{"x": 1,\n "y": }\n')
+    assert main(["mission", "{{x}}", "--context", str(data)]) == ExitCode.FAILED
+    assert capsys.readouterr().err == f"pyagentd: {data}:2: Expecting value. Correct the JSON there\n"
 
 
 @pytest.mark.parametrize("words", [["status"], ["stop"], ["abort", "x"]])

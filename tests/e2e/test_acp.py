@@ -158,10 +158,9 @@ def test_without_pipes_it_ends_at_the_end_of_input_or_says_who_runs_it(system: S
     assert run(null, null) == run(null, output) == (0, "")
     code, said = run(lines, null)
     assert code == 2 and said.startswith("pyagentd: An editor runs `pyagentd acp`") and said.count("\n") == 1
-    with subprocess.Popen(
-        system.command("acp"), env=system.env, stdin=subprocess.PIPE, stdout=output.open("w")
-    ) as it:
-        assert it.wait(60) == 2
+    with output.open("w") as taken:
+        refused = subprocess.run(system.command("acp"), env=system.env, input=b"", stdout=taken, timeout=60)
+    assert refused.returncode == 2
 
 
 async def test_an_editor_that_goes_away_leaves_the_run_going_and_another_takes_it_up(
