@@ -128,7 +128,8 @@ def get(root: Path, name: str, as_json: bool) -> None:
     if not found:
         known = ", ".join(sorted({row["name"] for row in told["servers"]})) or "none"
         raise NotFound(
-            f"There is no MCP server {name!r}{': ' + told['error'] if told['error'] else ''}", hint=f"Known: {known}"
+            f"There is no MCP server {name!r}{': ' + told['error'] if told['error'] else ''}",
+            hint=f"Known: {known}{_unread(name, told['error'])}",
         )
     if as_json:
         print_json(found[0])
@@ -156,8 +157,13 @@ def get(root: Path, name: str, as_json: bool) -> None:
 def remove(scope: str | None, root: Path, name: str) -> None:
     """Remove the server NAME from config.toml or from the project's .mcp.json."""
     config, project = config_file(os.environ), root.resolve() / _PROJECT_FILE
-    places = {"user": name in _own_tables(config), "project": name in _project_tables(project).get("mcpServers", {})}
-    named = [place for place, has in places.items() if has and scope in (None, place)]
+    named = ["user"] if scope != "project" and name in _own_tables(config) else []
+    try:
+        if scope != "user" and name in _project_tables(project).get("mcpServers", {}):
+            named.append("project")
+    except ConfigError:
+        if not named:  # the user's own are in the way of none
+            raise
     if not named:
         raise NotFound(f"No MCP server is called {name!r} in {config} or {project}", hint="pyagentd mcp list")
     if len(named) > 1:
@@ -221,7 +227,10 @@ def list_(root: Path, as_json: bool) -> None:
 def test(name: str, root: Path, as_json: bool) -> int:
     """Start the server NAME and show what it offers. Exits 1 if it cannot be reached."""
     with daemon() as link:
-        told = link.call("mcp-test", timeout=_TEST_S, name=name, root=str(root.resolve()), env=_environment())
+        try:
+            told = link.call("mcp-test", timeout=_TEST_S, name=name, root=str(root.resolve()), env=_environment())
+        except NotFound as error:
+            raise NotFound(error.message, hint=f"{error.hint}{_unread(name, error.hint)}") from None
     if as_json:
         print_json({"tools": [], "refused": [], "resources": [], "prompts": []} | told)
     elif told["ok"]:
@@ -270,7 +279,7 @@ def _added(name: str, table: dict[str, Any], scope: str | None, root: Path) -> N
     config, project = config_file(os.environ), root.resolve() / _PROJECT_FILE
     file = project if scope == "project" else config
     read_server(name, table, Source.at(str(file), ConfigError))  # raises what is wrong with it
-    document = _project_tables(project)
+    document = _project_tables(project) if scope == "project" else {}
     known = document.get("mcpServers", {}) if scope == "project" else _own_tables(config)
     if name in known:
         raise Conflict(f"{file} has an MCP server {name!r} already", hint=f"pyagentd mcp remove {name}")
@@ -305,6 +314,12 @@ def _tables_in(text: str) -> dict[str, Any]:
 
 def _own_tables(config: Path) -> dict[str, Any]:
     return _tables_in(read_config_file(config).text)
+
+
+def _unread(name: str, told: str) -> str:
+    """Return what is to be added where the daemon does not know a server that ``config.toml`` has, else ""."""
+    config = config_file(os.environ)
+    return f". {config} has {name}{DAEMON_NOTE}" if name in _own_tables(config) and name not in told else ""
 
 
 def _project_tables(file: Path) -> dict[str, Any]:

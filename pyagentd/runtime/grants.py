@@ -631,20 +631,26 @@ def project_servers(root: Path) -> ProjectServers | None:
     files = [file for name in (OTHERS, OURS) if os.path.lexists(file := root / name)]
     if not files:
         return None
-    try:
-        texts = [(file, read_project_file(file)) for file in files]
-        problems: list[str] = []
-        found = (each for file, data in texts for each in _servers(file, data, problems))
-        servers = {each.name: each for each in found}  # ours come last and win
-        scripts: dict[Path, bytes] = {}
-        for each in list(servers.values()):
-            try:
-                scripts |= server_scripts(root, [each])
-            except (OSError, ValueError) as error:
-                problems.append(f"{each.source}: the MCP server {each.name}: {error}")
-                del servers[each.name]
-    except (OSError, ValueError, ConfigError) as error:
-        return ProjectServers(root=root, hash="", error=str(error))
+    texts: list[tuple[Path, bytes]] = []
+    problems: list[str] = []
+    servers: dict[str, ServerSettings] = {}
+    for file in files:
+        try:
+            data = read_project_file(file)
+            servers |= {each.name: each for each in _servers(file, data, problems)}  # ours come last and win
+        except (OSError, ValueError, ConfigError) as error:
+            problems.append(str(error))
+        else:
+            texts.append((file, data))
+    if not texts:
+        return ProjectServers(root=root, hash="", error="; ".join(problems))
+    scripts: dict[Path, bytes] = {}
+    for each in list(servers.values()):
+        try:
+            scripts |= server_scripts(root, [each])
+        except (OSError, ValueError) as error:
+            problems.append(f"{each.source}: the MCP server {each.name}: {error}")
+            del servers[each.name]
     if not servers and not problems:
         return None
     hashed = hashlib.sha256(b"mcp\0" + os.fsencode(root.resolve()))

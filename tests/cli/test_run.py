@@ -161,6 +161,18 @@ def test_a_command_that_sends_a_message_is_followed_to_its_answer(system: System
     assert "/notes:review a.py" in (branch / "session.md").read_text()
 
 
+def test_a_server_that_the_daemon_has_not_read_yet_is_told_apart_from_an_unknown_one(system: System) -> None:
+    system.new()
+    system.ok("mcp", "add", "files", "--", "npx", "some-server")
+    for what in ("get", "test"):
+        unread, unknown = system.run("mcp", what, "files"), system.run("mcp", what, "other")
+        assert unread.returncode == unknown.returncode == 1
+        assert f"{system.env['PYAGENTD_CONFIG']} has files. The daemon reads it when it starts" in unread.stderr
+        assert "The daemon reads" not in unknown.stderr
+    system.ok("stop")
+    assert "files" in system.ok("mcp", "get", "files")
+
+
 def test_compacting_by_a_command_is_waited_for(system: System, server: ModelServer) -> None:
     session, branch = system.new()
     server.say("Red.", "## Goal\nColours")

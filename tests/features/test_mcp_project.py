@@ -160,6 +160,23 @@ def test_a_file_that_cannot_be_read_starts_nothing(tmp_path: Path, text: str) ->
     assert found is not None and not found.servers and str(tmp_path) in found.error and not found.hash
 
 
+@pytest.mark.parametrize("broken", [".mcp.json", ".pyagentd/mcp.toml"])
+def test_a_file_that_cannot_be_read_keeps_the_servers_of_the_other(tmp_path: Path, broken: str) -> None:
+    (tmp_path / ".pyagentd").mkdir()
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"notes": SERVER}}))
+    (tmp_path / ".pyagentd/mcp.toml").write_text(table("notes", plain()).replace("[mcp.", "["))
+    (tmp_path / broken).write_text("[")
+    found = project_servers(tmp_path)
+    assert (
+        found is not None
+        and [each.name for each in found.servers] == ["notes"]
+        and str(tmp_path / broken) in found.error
+    )
+    (tmp_path / broken).write_text("" if broken.endswith(".toml") else "{}")
+    mended = project_servers(tmp_path)
+    assert mended is not None and not mended.error and mended.hash != found.hash, "what was not read is not trusted"
+
+
 def test_a_pipe_in_the_files_place_makes_nobody_wait(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / ".mcp.json")
     assert project_servers(tmp_path) is None or not project_servers(tmp_path).servers  # type: ignore[union-attr]
@@ -350,3 +367,19 @@ def test_servers_are_added_shown_and_removed_with_the_arguments_of_claude(
     assert main(["mcp", "add", "-t", "sse", "old", "https://x.example/sse"]) == 1
     assert main(["mcp", "add", "--scope", "local", "here", "npx"]) == 2
     assert "cannot be reached" in capsys.readouterr().err
+
+
+def test_a_projects_broken_file_is_not_in_the_way_of_the_users_own_servers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PYAGENTD_CONFIG", str(tmp_path / "config.toml"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".mcp.json").write_text("{")
+    assert (
+        main(["mcp", "add", "files", "--", "npx"]) == 0 and main(["mcp", "add-json", "more", '{"command": "x"}']) == 0
+    )
+    assert main(["mcp", "remove", "files"]) == 0 and main(["mcp", "remove", "--scope", "user", "more"]) == 0
+    assert not load_config().mcp
+    for words in (["remove", "files"], ["add", "--scope", "project", "files", "npx"]):
+        capsys.readouterr()
+        assert main(["mcp", *words]) == 1 and ".mcp.json" in capsys.readouterr().err
