@@ -185,7 +185,13 @@ class Missions(Feature):
             return settings
         given = run.message.get("mission") or {}
         mission = features.missions.mission_of(run.run_id, run.preset, run.branch.conversation, given)
-        make = partial(features.missions.MissionRun, mission=mission, ref=run.branch.ref, kindred=self._kindred)
+        make = partial(
+            features.missions.MissionRun,
+            mission=mission,
+            ref=run.branch.ref,
+            kindred=self._kindred,
+            facts_of=self.kernel.model_facts,
+        )
         return replace(settings, make=make)
 
 

@@ -51,13 +51,13 @@ from pyagentd.llm.backend import (
     SentAgain,
     StepFinished,
 )
+from pyagentd.llm.catalog import ModelFacts
 from pyagentd.messages import Message, Text, ToolCall, ToolResult
 from pyagentd.mission import firewall
 from pyagentd.mission.budget import Budget, Scope, enter
 from pyagentd.mission.checkpoint import CheckpointError
 from pyagentd.mission.checkpoint import State as State_
 from pyagentd.mission.delegation import adelegate
-from pyagentd.mission.models import cost_of
 from pyagentd.mission.options import MAX_TURNS, PARALLEL, TURN_BUDGET, Answer, Request, Retry
 from pyagentd.mission.response import Response
 from pyagentd.mission.response import parse as parse_
@@ -673,14 +673,24 @@ class MissionRun(Run):
         mission: What is asked.
         ref: Where it runs.
         kindred: Which missions run above it.
+        facts_of: What is known of a model that a backend serves, with its prices.
         run: What every run needs.
     """
 
-    def __init__(self, *, mission: Assignment, ref: BranchRef, kindred: RunningMissions, **run: Any) -> None:
+    def __init__(
+        self,
+        *,
+        mission: Assignment,
+        ref: BranchRef,
+        kindred: RunningMissions,
+        facts_of: Callable[[str, str], ModelFacts],
+        **run: Any,
+    ) -> None:
         super().__init__(**run)
         self._mission = mission
         self._ref = ref
         self._kindred = kindred
+        self._facts_of = facts_of
         self._record = Record(self._recorder, self.id)
         self._replayed = ReplayedAnswer()
         self._sending: ModelRequest | None = None
@@ -789,8 +799,8 @@ class MissionRun(Run):
             "content": self._replayed.text,
             "tokens": {"input": read, "output": usage.output + usage.reasoning},
         }
-        cost = cost_of(self._settings.model, usage)
-        return told if cost is None else {**told, "cost_usd": cost}
+        prices = self._facts_of(self._settings.model, self._settings.provider).prices
+        return told if prices is None else {**told, "cost_usd": prices.of(usage)}
 
     def _request(self) -> ModelRequest:
         assert self._sending is not None, "a mission's requests are the loop's"

@@ -167,6 +167,7 @@ class _Request:
     def __init__(self, telemetry: Telemetry, run: "RunBuilder", request: ModelRequest) -> None:
         self._telemetry = telemetry
         self._model = request.model
+        self._provider = provider_of(run.preset, run.kernel.config, run.options)
         self._began = time.monotonic()
         self._stop: StepFinished | None = None
         self._first_s: float | None = None
@@ -175,9 +176,8 @@ class _Request:
         self._span: Span | None = None
         self.inside: Callable[[], AbstractContextManager[object]] | None = None
         if (spans := telemetry._spans) is not None:
-            provider = provider_of(run.preset, run.kernel.config, run.options)
-            self._span = span = spans.step(run.branch, request, provider)
-            self._ended = partial(spans.step_ended, span, request, provider)
+            self._span = span = spans.step(run.branch, request, self._provider)
+            self._ended = partial(spans.step_ended, span, request, self._provider)
             self.inside = partial(spans.current, span)
 
     def sent(self, body: Body) -> None:
@@ -217,7 +217,7 @@ class _Request:
         for kind in ("input", "output", "reasoning", "cache_read", "cache_write"):
             if number := getattr(usage, kind):
                 count("pyagentd.tokens", number, model=model, type=kind)
-        prices = self._telemetry.kernel.model_facts(model).prices
+        prices = self._telemetry.kernel.model_facts(model, self._provider).prices
         if prices is not None and (cost := prices.of(usage)):
             count("pyagentd.cost", cost, model=model)
 

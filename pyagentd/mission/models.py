@@ -30,15 +30,18 @@ from pyagentd.mission.options import Answer, LLMError, Request
 # an unknown cost, not a cost of zero; a mission with ``max_cost_usd`` then fails.
 
 
-def cost_of(model: str, tokens: Usage | Mapping[str, int], config: Config | None = None) -> float | None:
+def cost_of(
+    model: str, tokens: Usage | Mapping[str, int], config: Config | None = None, *, backend: str = ""
+) -> float | None:
     """Return the cost of a request, or None when the model's price is unknown.
 
     Args:
         model: The provider's name of the model.
         tokens: A ``Usage``, or a map with "input" and "output".
         config: The configuration; None reads the user's, once per process.
+        backend: Who serves it, if that is known: prices differ, and the offline one costs nothing.
     """
-    prices = catalog.facts(model, config or _config()).prices
+    prices = catalog.facts(model, config or _config(), backend=backend).prices
     return None if prices is None else prices.of(_usage(tokens))
 
 
@@ -115,9 +118,9 @@ class Model:
             served = make_backend(known.name, settings)
         except UserError as error:
             raise LLMError("config_error", str(error), final=True) from error
-        longest = facts(self.model, config).longest(self.max_tokens)
+        longest = facts(self.model, config, backend=known.name).longest(self.max_tokens)
         options = {"max_tokens": longest, "temperature": self.temperature, **request.get("llm_opts", {})}
-        return await ask(served, self.model, request, options, config=self.config)
+        return await ask(served, self.model, request, options, config=config, seller=known.name)
 
 
 async def ask(
@@ -127,6 +130,7 @@ async def ask(
     options: Mapping[str, Any] | None = None,
     *,
     config: Config | None = None,
+    seller: str = "",
 ) -> Answer:
     """Send one request of a mission to ``backend`` and return the answer with its usage and cost.
 
@@ -136,6 +140,7 @@ async def ask(
         request: What the mission asks.
         options: ``max_tokens`` and ``temperature``; others are not known here and left out.
         config: For prices the user states.
+        seller: The name of the backend, whose prices count.
 
     Raises:
         LLMError: The provider refused, cannot be reached, or cut the answer off.
@@ -155,10 +160,10 @@ async def ask(
     except ProviderError as error:
         for_now = isinstance(error, TransientProviderError)
         raise LLMError(error_class(error), str(error), final=not for_now) from error
-    return answer("".join(texts), model, usage, config)
+    return answer("".join(texts), model, usage, config, backend=seller)
 
 
-def answer(text: str, model: str, usage: Usage, config: Config | None = None) -> Answer:
+def answer(text: str, model: str, usage: Usage, config: Config | None = None, *, backend: str = "") -> Answer:
     """Return the answer of a callback: text, tokens, and the cost if the price is known."""
     made: Answer = {
         "content": text,
@@ -167,7 +172,7 @@ def answer(text: str, model: str, usage: Usage, config: Config | None = None) ->
             "output": usage.output + usage.reasoning,
         },
     }
-    if (cost := cost_of(model, usage, config)) is not None:
+    if (cost := cost_of(model, usage, config, backend=backend)) is not None:
         made["cost_usd"] = cost
     return made
 

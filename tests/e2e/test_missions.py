@@ -28,6 +28,7 @@ def test_the_command_line_prints_the_value_and_the_session_has_all_of_it(system:
     (system.project / "b.md").write_text("three\n")
     prompt = "How many lines has each of *.md?"
     told = json.loads(system.ok("mission", prompt, "--signature", FILES, "--json", "--trace"))
+    assert told["usage"]["cost_usd"] == system.json("usage")["together"]["cost_usd"] == 0
     assert told["ok"] and told["value"]["total"] == 3 and told["state"] == "done"
     assert sorted(call["name"] for turn in told["turns"] for call in turn["calls"]) == ["Glob", "Read", "Read"]
     traced = system.run("mission", prompt, "--signature", FILES, "--trace")

@@ -105,6 +105,10 @@ def test_a_model_is_a_synchronous_callback(config: Config) -> None:
     assert answer["content"] and answer["tokens"]["output"] > 0
 
 
+def test_what_the_offline_backend_says_costs_nothing_whatever_model_it_is_called(config: Config) -> None:
+    assert Model(SONNET, backend="offline", config=config)(asked("hello"))["cost_usd"] == 0
+
+
 async def test_a_model_can_be_awaited(config: Config) -> None:
     answer = await Model("offline-model", backend="offline", config=config).ask(asked("hello"))
     assert answer["content"]

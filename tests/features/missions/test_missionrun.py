@@ -10,9 +10,12 @@ from dataclasses import replace
 import pytest
 
 from pyagentd.errors import PresetError
+from pyagentd.features.usage import facts_of
 from pyagentd.runtime.approvals import Answer
+from pyagentd.runtime.usage import session_usage
 from pyagentd.store.document.render import replay
 from tests.features.missions.contracted import COUNTS, RETURN, contracted, phases, said
+from tests.features.test_usage import CONFIG
 from tests.runtime.delegation import converse, ends, system_of
 from tests.runtime.prefix import assert_prefix
 from tests.runtime.world import Watcher, World, assert_closed, attached, body, rows
@@ -36,6 +39,17 @@ async def test_a_mission_answers_with_a_value_that_reads_well(world: World) -> N
     assert watcher.text(ref.key) in text, "who watched saw what is in the file"
     assert_closed(ref)
     assert phases(ref)["end"]["value"] == {"count": 1, "names": [f"{world.project}/a.txt"]}
+
+
+async def test_a_mission_costs_what_its_session_costs(world: World) -> None:
+    (world.home / "config.toml").write_text(CONFIG.replace("model-main", "model-counter"), encoding="utf-8")
+    world.start()
+    ref = contracted(world)
+    world.server.say(said(RETURN))
+    await converse(world, ref)
+    async with world.kernel.using(ref) as branch:
+        spent = session_usage(branch.conversation, facts_of(world.kernel))
+    assert spent.cost_usd and phases(ref)["end"]["usage"]["cost_usd"] == pytest.approx(spent.cost_usd)
 
 
 async def test_more_calls_than_a_preset_allows_end_a_mission_in_the_middle_of_its_program(world: World) -> None:
