@@ -152,6 +152,12 @@ def trigger(
     _report(delivered or {}, as_json)
 
 
+def _require(session: str) -> None:
+    """See that there is such a session, before its first message is waited for."""
+    with session_link(session):
+        pass
+
+
 def _deliver(
     session: str,
     text: str,
@@ -225,13 +231,13 @@ def watch(
         return Path(path).match(match) and usual(change, path)  # type: ignore[arg-type]
 
     usual = watchfiles.DefaultFilter()
+    _require(session)
     note(f"watching {', '.join(map(str, places))}")
     changes = watchfiles.watch(
         *(place.absolute() for place in places),
         watch_filter=is_wanted,
         debounce=max(1600, round(4000 * settle)),
         step=round(1000 * settle),
-        raise_interrupt=False,
     )
     for batch in changes:
         names = sorted({path for _, path in batch})
@@ -276,8 +282,8 @@ def webhook(
             f"The variable {secret_env} holds no secret of at least 16 characters",
             hint=f"For example: export {secret_env}=$(openssl rand -hex 32)",
         )
-    with suppress(KeyboardInterrupt):
-        asyncio.run(_listen(partial(_deliver, session, source="webhook", allow=allow), text, secret, port, place))
+    _require(session)
+    asyncio.run(_listen(partial(_deliver, session, source="webhook", allow=allow), text, secret, port, place))
 
 
 async def _listen(deliver: Any, text: str, secret: str, port: int | None, place: Path | None) -> None:

@@ -7,6 +7,7 @@ import hmac
 import http.client
 import json
 import re
+import signal
 import socket
 import stat
 import subprocess
@@ -118,6 +119,21 @@ def test_a_unix_socket_is_private_and_a_secret_is_needed(
     system.env["PYAGENTD_WEBHOOK_SECRET"] = SECRET
     refused = system.run("webhook", session, "Look.", "--socket", str(system.home / "file"))
     assert refused.returncode == 1 and (system.home / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "words", [("watch", "Look.", "."), ("webhook", "Look.", "--port", "0")], ids=lambda words: words[0]
+)
+def test_what_waits_knows_its_session_and_ends_quietly(system: System, session: str, words: tuple[str, ...]) -> None:
+    if words[0] == "watch":
+        pytest.importorskip("watchfiles")
+    system.env["PYAGENTD_WEBHOOK_SECRET"] = SECRET
+    refused = system.run(words[0], "nope", *words[1:], timeout=30)
+    assert refused.returncode == 1 and "nope" in refused.stderr and refused.stderr.count("\n") == 1
+    with running(system, words[0], session, *words[1:]) as process:
+        said(process)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130 and said(process) == "\n", "below ^C"
 
 
 def test_files_that_change_are_told_together(system: System, model_server: ModelServer, session: str) -> None:
