@@ -13,7 +13,7 @@ from pyagentd.api.group import Client, Env, Group, directory, project_of, send_o
 from pyagentd.config.tables import HookSettings, ServerSettings, read_server
 from pyagentd.errors import BadRequest, ConfigError, NotFound, ToolError
 from pyagentd.features.emacs import EmacsClients, EmacsOffer, OfferedTool, offered_tool
-from pyagentd.features.hooks import Hooks
+from pyagentd.features.hooks import Hooks, problem_of
 from pyagentd.features.mcp import Server, Servers
 from pyagentd.reader import Source
 from pyagentd.runtime.grants import ProjectHooks, ProjectServers, project_hooks, project_servers
@@ -384,6 +384,7 @@ class HookRow(TypedDict):
     source: str
     origin: Literal["user", "project"]
     trusted: bool
+    problem: str  # why its program cannot be run, or ""
 
 
 class HooksReply(TypedDict):
@@ -415,12 +416,13 @@ class HookOperations(Group):
     @command_line("hooks")
     async def hooks(self, client: Client, *, root: str | None = None) -> HooksReply:
         """Return the hooks of the user and of the project ``root``."""
-        found = [_hook_row(hook, "user", True) for hook in self._kernel.config.hooks]
+        beside = self._kernel.config.file.parent
+        found = [_hook_row(hook, beside, "user", True) for hook in self._kernel.config.hooks]
         project = await self._project(root)
         if project is None:
             return {"hooks": found, "hash": "", "scripts": [], "file": "", "text": "", "error": ""}
         trusted = self._kernel.feature(Hooks).trusts(project)
-        found += [_hook_row(hook, "project", trusted) for hook in project.hooks]
+        found += [_hook_row(hook, project.root, "project", trusted) for hook in project.hooks]
         return {
             "hooks": found,
             "hash": project.hash,
@@ -459,7 +461,7 @@ class HookOperations(Group):
         return None if root is None else await asyncio.to_thread(lambda: project_hooks(directory(root)))
 
 
-def _hook_row(hook: HookSettings, origin: Literal["user", "project"], trusted: bool) -> HookRow:
+def _hook_row(hook: HookSettings, base: Path, origin: Literal["user", "project"], trusted: bool) -> HookRow:
     return {
         "event": hook.event,
         "command": list(hook.command),
@@ -468,6 +470,7 @@ def _hook_row(hook: HookSettings, origin: Literal["user", "project"], trusted: b
         "source": hook.source,
         "origin": origin,
         "trusted": trusted,
+        "problem": problem_of(hook, base),
     }
 
 

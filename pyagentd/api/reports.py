@@ -151,6 +151,9 @@ class Pages(Group):
             )
             for hook in told["hooks"]
         ] or [Line(("No hooks.",))]
+        for hook in told["hooks"]:
+            if hook["problem"]:
+                lines.append(Line((Text(f"{hook['source']} cannot be used: {hook['problem']}", "bad"),)))
         if told["error"]:
             lines.append(Line((Text(f"The project's hooks cannot be used: {told['error']}", "bad"),)))
         if told["file"]:

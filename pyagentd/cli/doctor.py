@@ -20,10 +20,13 @@ from pyagentd.cli.link import daemon
 from pyagentd.cli.models import find as local_servers
 from pyagentd.cli.output import ExitCode, colour, json_option, print_json
 from pyagentd.config import BackendSettings, Config, load_config
-from pyagentd.errors import BadRequest, PyagentdError, Unreachable
+from pyagentd.errors import BadRequest, ConfigError, PyagentdError, Unreachable
+from pyagentd.features.hooks import problem_of
 from pyagentd.policy.presets import parse_preset
 from pyagentd.runtime.presets import configured_profiles
+from pyagentd.runtime.system_prompt import skills_of
 from pyagentd.store.presetfile import find_templates, read, shipped_dir
+from pyagentd.tools.mcp.connection import ServerVariables, launch
 from pyagentd.tools.sandbox import enclosure
 from pyagentd.wire.frames import PROTOCOL
 
@@ -98,6 +101,8 @@ def all_checks(*, emacs: bool = True) -> Iterator[Finding]:
     yield check_daemon(config)
     yield from check_backend(config)
     yield from check_presets(config)
+    yield from check_skills(config)
+    yield from check_hooks(config)
     yield from check_servers(config)
 
 
@@ -264,28 +269,56 @@ def _server(backend: BackendSettings) -> Finding:
 
 
 def check_servers(config: Config) -> Iterator[Finding]:
-    """Check that the programs of the user's MCP servers are there; starts none."""
+    """Check that the user's MCP servers could be started: their variables and programs are there; starts none."""
     for problem in config.mcp_problems:
         yield Finding("mcp servers", "warning", problem, "Correct it in config.toml, or: pyagentd mcp remove NAME")
-    known = [each for each in config.mcp if each.enabled]
-    gone = [each for each in known if each.command and "${" not in each.command[0] and not _program(each.command[0])]
-    for each in gone:
-        detail = f"program {each.command[0]} not found ({each.source})"
-        yield Finding(f"mcp {each.name}", "warning", detail, "Install it, or set enabled = false there")
-    if known and not gone:
-        yield Finding(
-            "mcp servers", "ok", f"{', '.join(each.name for each in known)} (pyagentd mcp test NAME tries one)"
-        )
+    around = ServerVariables(
+        root=Path.home(),
+        apart=config.runtime_dir,
+        variable=lambda name: os.environ.get(name, ""),
+        keys=config.key_variables,
+    )
+    good = []
+    for each in (server for server in config.mcp if server.enabled):
+        try:
+            command = launch(each, around).command
+        except ConfigError as error:
+            yield Finding(f"mcp {each.name}", "warning", error.message, error.hint)
+            continue
+        if command and not shutil.which(Path(command[0]).expanduser()):
+            detail = f"program {command[0]} not found ({each.source})"
+            yield Finding(f"mcp {each.name}", "warning", detail, "Install it, or set enabled = false there")
+        else:
+            good.append(each.name)
+    if good:
+        yield Finding("mcp servers", "ok", f"{', '.join(good)} (pyagentd mcp test NAME tries one)")
 
 
-def _program(word: str) -> str | None:
-    return shutil.which(Path(word).expanduser())
+def check_hooks(config: Config) -> Iterator[Finding]:
+    """Check that the programs of the user's hooks are there; runs none."""
+    for hook in config.hooks:
+        if problem := problem_of(hook, config.file.parent):
+            yield Finding(f"hook {hook.event}", "warning", problem, f"Correct it in {hook.source}")
+
+
+def check_skills(config: Config) -> Iterator[Finding]:
+    """Check that the user's skills can be read, and are where the configuration says."""
+    for place in config.own.more_skills:
+        if not place.is_dir():
+            detail = f"{place} is not a directory ({config.settings['skills.paths'].source})"
+            yield Finding("skills", "warning", detail, "Correct [skills] paths there")
+    for file, error in skills_of(config, None).broken:
+        yield Finding(f"skill {file.parent.name}", "warning", error.message, error.hint or f"$EDITOR {file}")
 
 
 def check_presets(config: Config) -> Iterator[Finding]:
     """Check that every preset can be read."""
     templates = find_templates([shipped_dir(), config.presets_dir])
-    broken = False
+    source = config.settings["presets.dir"].source
+    broken = source != "default" and not config.presets_dir.is_dir()
+    if broken:
+        detail = f"{config.presets_dir} is not a directory ({source})"
+        yield Finding("presets", "warning", detail, f"mkdir -p {config.presets_dir}, or correct [presets] dir there")
     for name, path in templates.items():
         try:
             file = read(path)

@@ -419,6 +419,9 @@ def hooks(root: Path, trust: bool, as_json: bool) -> None:
             for row in rows
         ),
     )
+    for row in rows:
+        if row["problem"]:
+            note(f"{row['source']}: the hook cannot be used: {row['problem']}")
     if told["error"]:
         note(f"the project's hooks cannot be used: {told['error']}")
     elif any(not row["trusted"] for row in rows):

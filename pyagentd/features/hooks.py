@@ -8,6 +8,7 @@ import asyncio
 import json
 import logging
 import os
+import shlex
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
@@ -92,7 +93,7 @@ async def _ask_hooks(
 ) -> HookAnswer:
     program = _program(hook.command[0], base)
     if program is None:
-        return HookAnswer(problem=f"there is no program {hook.command[0]}: give its whole path")
+        return HookAnswer(problem=problem_of(hook, base))
     pipe = asyncio.subprocess.PIPE
     group = await Group.start(program, *hook.command[1:], cwd=root, env=env, stdin=pipe, stdout=pipe, stderr=pipe)
     try:
@@ -146,6 +147,16 @@ def answer_of(said: Mapping[str, Any]) -> HookAnswer:
         for key in wrong
     )
     return HookAnswer(changes=given, problem=problem)
+
+
+def problem_of(hook: HookSettings, base: Path) -> str:
+    """Return why the program of ``hook``, named from ``base`` on, cannot be run; "" when it seems that it can."""
+    program = _program(hook.command[0], base)
+    if program is None:
+        return f"there is no program {hook.command[0]}: give its whole path"
+    if not os.path.isfile(program):  # noqa: PTH113
+        return f"there is no program {program}"
+    return "" if os.access(program, os.X_OK) else f"{program} is not executable: chmod +x {shlex.quote(program)}"
 
 
 def _program(name: str, base: Path) -> str | None:

@@ -213,6 +213,41 @@ def test_doctor_names_a_broken_preset_by_file(home: Path) -> None:
     assert str(broken) in findings["preset mine"].detail
 
 
+def test_doctor_names_what_the_configuration_has_and_cannot_be_used(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / "skills" / "half").mkdir(parents=True)
+    (home / "skills" / "half" / "SKILL.md").write_text("no front matter\n")
+    (home / "config.toml").write_text(
+        f"""
+[presets]
+dir = "{home}/nothing"
+[skills]
+paths = ["{home}/nowhere"]
+[[hooks.tool.before]]
+command = ["/nope/x"]
+[mcp.unset]
+command = ["sh", "${{NOPE}}"]
+[mcp.gone]
+command = "/nope/y"
+[mcp.good]
+command = ["sh", "${{root}}", "${{NOPE:-otherwise}}"]
+"""
+    )
+    main(["doctor", "--json", "--no-emacs"])
+    found = {each["name"]: each for each in json.loads(capsys.readouterr().out)["checks"] if each["level"] != "ok"}
+    for name, words in {
+        "presets": f"{home}/nothing is not a directory ({home}/config.toml:3)",
+        "skills": f"{home}/nowhere is not a directory ({home}/config.toml:5)",
+        "skill half": f"{home}/skills/half/SKILL.md",
+        "hook tool.before": "/nope/x",
+        "mcp unset": "needs the variable NOPE, which is not set",
+        "mcp gone": "/nope/y not found",
+    }.items():
+        assert words in found[name]["detail"] and found[name]["hint"], name
+    assert "mcp servers" not in found
+
+
 @pytest.mark.parametrize(
     ("wanted", "answers", "level", "detail"),
     [

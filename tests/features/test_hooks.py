@@ -314,6 +314,19 @@ async def test_a_projects_hooks_run_once_they_are_trusted_as_they_are(world: Wor
             await service.trust_hooks(talk.watcher, root=str(world.project), hash=listed["hash"])
 
 
+async def test_a_hook_whose_program_cannot_be_run_is_named_before_it_is_trusted(world: World) -> None:
+    (world.project / "guard.py").touch(0o600)
+    for command, problem in (
+        ("./guard.py", "guard.py is not executable: chmod +x "),
+        ("./nosuch", f"there is no program {world.project}/nosuch"),
+        ("nosuch", "there is no program nosuch: give its whole path"),
+    ):
+        project(world, "tool.before", command)
+        (row,) = (await world.service().hooks(Watcher(), root=str(world.project)))["hooks"]
+        page = await world.service().report(Watcher(), name="hooks", arguments={"root": str(world.project)})
+        assert problem in row["problem"] and row["problem"] in str(page["lines"])
+
+
 async def test_a_projects_hook_that_changes_while_another_runs_does_not_run(world: World) -> None:
     guard = script(world.project, "guard.py", "")
     bad = f"open({str(world.home / 'ran')!r}, 'w')"
