@@ -91,11 +91,14 @@ class Grants:
             with contextlib.suppress(StoreError):
                 async with self._kernel.using(root):
                     self._of_session(root)
+        try:
+            await self._load_project(workspace)
+        except StoreError as error:
+            log.warning("grants of %s: %s", workspace, error)
+
+    async def _load_project(self, workspace: Path) -> None:
         if str(workspace) not in self._projects:
-            try:
-                self._projects[str(workspace)] = await asyncio.to_thread(self._read, workspace)
-            except StoreError as error:
-                log.warning("grants of %s: %s", workspace, error)
+            self._projects[str(workspace)] = await asyncio.to_thread(self._read, workspace)
 
     def patterns(self, root: BranchRef, workspace: Path) -> tuple[re.Pattern[str], ...]:
         """Return what holds now, of what was loaded."""
@@ -121,6 +124,7 @@ class Grants:
         ]
         async with self._writing:
             await self.load(root, workspace)
+            await self._load_project(workspace)  # what cannot be read is not written over
             known = [grant for grant in self.listed(root, workspace) if grant.kind == kind]
             had = {grant.action for grant in known}
             added = [grant for grant in new if grant.action not in had]
@@ -137,6 +141,7 @@ class Grants:
         revoked = 0
         async with self._writing:
             await self.load(root, workspace)
+            await self._load_project(workspace)
             for each in (kind,) if kind else ("session", "project"):
                 known = [grant for grant in self.listed(root, workspace) if grant.kind == each]
                 left = [grant for grant in known if grant.action != action]
@@ -161,8 +166,15 @@ class Grants:
         if kind == "session":
             async with self._kernel.using(root) as live:
                 live.require_writable()
+                before, known = live.conversation.session.get("permissions_json"), self._of_session(root)
                 live.note_session(permissions_json=facts)
-                await live.recorder.commit()
+                try:
+                    await live.recorder.commit()
+                except StoreError:
+                    with contextlib.suppress(StoreError):
+                        live.note_session(permissions_json=before)
+                    self._sessions[root.key] = (live.conversation.session.get("permissions_json"), known)
+                    raise
                 self._given.update((root.key, grant.action) for grant in grants)
                 self._of_session(root)
         else:
@@ -492,24 +504,27 @@ class Origins:
 
     def _read(self, key: str) -> frozenset[str]:
         with self._lock:
-            return self._known(key)
-
-    def _known(self, key: str) -> frozenset[str]:
-        if key not in self._kept:
             try:
-                kept = self._state.get(key, [])
+                return self._known(key)
             except StoreError as error:
                 _log.warning("%s", error)
                 return frozenset()
+
+    def _known(self, key: str) -> frozenset[str]:
+        if key not in self._kept:
+            kept = self._state.get(key, [])
             self._kept[key] = frozenset(kept if isinstance(kept, list) else ())
         return self._kept[key]
 
     def _add(self, key: str, value: str) -> None:
         with self._lock:
-            known = self._known(key) | {value}
+            try:
+                known = self._known(key) | {value}
+            except Damaged:  # there is a new file now
+                known = frozenset({value})
             try:
                 self._state.put(key, sorted(known))
-            except Damaged:  # there is a new file now
+            except Damaged:
                 self._state.put(key, sorted(known))
             self._kept[key] = known
 
