@@ -391,10 +391,8 @@ class AskedCall:
             ToolError: The call could not work: nobody needs to be asked.
         """
         spec, action = self.spec, self.action
-        preview, reason, warnings = "", ask.reason, [] if ask.is_routine else [ask.reason]
-        if spec.preview is not None:
-            bound = self.tool_context.bound_to(action)
-            preview = await asyncio.to_thread(spec.preview, dict(self.call.input), bound)
+        reason, warnings = ask.reason, [] if ask.is_routine else [ask.reason]
+        preview = await self.preview()
         if spec.caution is not None and (caution := await asyncio.to_thread(spec.caution, self.tool_context)):
             reason, warnings = f"{reason}. {caution}", [*warnings, caution]
         return {
@@ -415,6 +413,17 @@ class AskedCall:
             "input": json.dumps(dict(self.call.input), ensure_ascii=False),
             "path": action.paths[0].lexical if action.kind == "write" and action.paths else None,
         }
+
+    async def preview(self) -> str:
+        """Return what a human is shown of what the call would do now, "" where the tool shows nothing.
+
+        Raises:
+            ToolError: The call could not work.
+        """
+        if self.spec.preview is None:
+            return ""
+        bound = self.tool_context.bound_to(self.action)
+        return await asyncio.to_thread(self.spec.preview, dict(self.call.input), bound)
 
     def edited(self, text: str) -> tuple[dict[str, Any], Action]:
         """Return arguments that a human wrote as JSON as the tool gets them, and what they do.
@@ -620,7 +629,8 @@ class Authority:
         tool, action = asked.spec.name, asked.action
         self._waiting[asked.call.id] = asked
         try:
-            answer = await self._answer(tool, str(action), await asked.fields(ask), action.change)
+            fields = await asked.fields(ask)
+            answer = await self._answer(tool, str(action), fields, action.change)
         finally:
             del self._waiting[asked.call.id]
         if answer.decision == "deny":
@@ -628,11 +638,11 @@ class Authority:
             why = f": {answer.reason.rstrip('.')}" if answer.reason else ""
             raise Denied(f"The user denied {tool}{why}.", "user")
         if answer.input is None:
-            await self._see_again(asked, dict(asked.call.input), action)
+            await self._see_again(asked, dict(asked.call.input), action, fields["preview"])
             self._decide_again(asked, action, answer, lease)
             return None
         args, action = asked.edited(answer.input)
-        await self._see_again(asked, args, action)
+        await self._see_again(asked, args, action, fields["preview"])
         self._decide_again(asked, action, answer, lease)
         shown = json.dumps(args, ensure_ascii=False)
         return EditedCall(
@@ -653,12 +663,17 @@ class Authority:
             await asyncio.get_running_loop().create_future()  # the cancellation arrives here
         return answer
 
-    async def _see_again(self, asked: AskedCall, args: dict[str, Any], action: Action) -> None:
+    async def _see_again(self, asked: AskedCall, args: dict[str, Any], action: Action, shown: str) -> None:
         """Note that a call is denied of which a human was shown what holds no more; raises ``ToolError`` then."""
-        if asked.spec.still is None:
-            return
         try:
-            await asyncio.to_thread(asked.spec.still, args, asked.tool_context)
+            if asked.spec.still is not None:
+                await asyncio.to_thread(asked.spec.still, args, asked.tool_context)
+            elif shown and _changes(await asked.preview()) != _changes(shown):
+                raise ToolError(
+                    "The user allowed this, but what it would change is no longer what they were shown, and nothing "
+                    "was changed",
+                    hint="Read the file again; it was written meanwhile",
+                )
         except ToolError as error:
             self._witness(asked.spec.name, str(action), "deny", "changed", str(error), change=action.change)
             raise
@@ -689,6 +704,11 @@ class Authority:
         """Note what a human decided; ``rule`` where it was something else that allowed it by then."""
         by = answer.by or None
         self._witness(tool, action, decided, rule or _rule(answer), answer.reason, by, change=change)
+
+
+def _changes(diff: str) -> list[str]:
+    """Return what a diff removes and adds, wherever that stands by now."""
+    return [line for line in diff.split("\n") if line.startswith(("-", "+"))]
 
 
 def _rule(answer: Answer) -> str:

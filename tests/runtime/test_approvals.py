@@ -366,6 +366,38 @@ async def test_an_answer_does_not_overrule_a_rule_that_was_made_meanwhile(world:
         assert await talk.decisions() == [("deny", "deny", None)]
 
 
+@pytest.mark.parametrize(
+    ("now", "after"), [("mine\n", "mine\n"), ("one\nmine\n", "one\nmine\n")], ids=["another", "with more"]
+)
+async def test_a_file_that_changed_while_its_change_was_asked_about_is_left(
+    world: World, service: Service, now: str, after: str
+) -> None:
+    async with talking(world, service) as talk:
+        file = world.project / "a.txt"
+        file.write_text("one\n")
+        await talk.say(answer(tool_use("Write", file_path="a.txt", content="new\n")), "Done")
+        await talk.ask()
+        file.write_text(now)
+        await talk.answer("allow")
+        assert "no longer what they were shown" in await talk.end()
+        assert file.read_text() == after
+        assert [(decided, rule) for decided, rule, _ in await talk.decisions()] == [("deny", "changed")]
+
+
+async def test_a_passage_that_is_as_it_was_shown_is_replaced_whatever_else_changed(
+    world: World, service: Service
+) -> None:
+    async with talking(world, service) as talk:
+        file = world.project / "a.txt"
+        file.write_text("one\n")
+        await talk.say(answer(tool_use("Edit", file_path="a.txt", old_string="one", new_string="two")), "Done")
+        await talk.ask()
+        file.write_text("mine\none\nmine\n")
+        await talk.answer("allow")
+        await talk.end()
+        assert file.read_text() == "mine\ntwo\nmine\n"
+
+
 async def test_while_the_rules_cannot_be_read_nothing_is_allowed(world: World, service: Service) -> None:
     (world.project / "a.txt").write_text("alpha")
     async with talking(world, service) as talk:
