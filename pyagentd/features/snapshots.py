@@ -325,20 +325,26 @@ class _Written(NamedTuple):
 
 
 class RecentEdits:
-    """What Write and Edit made of files a moment ago, and for which session: a command beside them did not."""
+    """What Write and Edit made of files a moment ago, and for which session: a command beside them did not.
+
+    Threads note and ask.
+    """
 
     def __init__(self) -> None:
         self._written: deque[_Written] = deque(maxlen=2000)
+        self._lock = threading.Lock()
 
     def note(self, top: BranchRef, ended: int, found: Iterable[Difference]) -> None:
         """Note what a call of the session ``top`` made of files."""
-        self._written.extend(_Written(ended, top.key, each.path, each.after) for each in found)
+        with self._lock:
+            self._written.extend(_Written(ended, top.key, each.path, each.after) for each in found)
 
     def of_others(self, top: BranchRef, began: int, found: Iterable[Difference]) -> tuple[str, ...]:
         """Return the paths of ``found`` that other sessions made what they are since ``began``."""
-        others = {
-            (each.path, each.after) for each in self._written if each.session != top.key and each.ended >= began
-        }
+        with self._lock:
+            others = {
+                (each.path, each.after) for each in self._written if each.session != top.key and each.ended >= began
+            }
         return tuple(each.path for each in found if (each.path, each.after) in others) if others else ()
 
 
@@ -706,8 +712,8 @@ class Snapshots(Feature):
             StoreError: What was recorded is not there any more.
         """
         changes = await self.changes(ref, message_id)
-        proposals = await asyncio.to_thread(self._proposals, changes, only)
-        return await asyncio.to_thread(self._change_rows, proposals)
+        undos = await asyncio.to_thread(self._undos, changes, only)
+        return await asyncio.to_thread(lambda: self._change_rows(self._proposals(undos)))
 
     async def restore(
         self,
@@ -745,9 +751,13 @@ class Snapshots(Feature):
         turn = await self.last_turn(paths.root_of(ref))
         own = await self.last_turn(ref) if ref.is_agent else turn
         async with self.gate.beside():
-            proposals = await asyncio.to_thread(self._proposals, changes, only)
-            async with self.changing(each.path for each in proposals):
-                done = await asyncio.to_thread(self._perform, ref, (turn, own), proposals, conflicts)
+            undos = await asyncio.to_thread(self._undos, changes, only)
+            async with self.changing(each.path for each in undos):
+
+                def perform() -> RestoreResult:  # files are looked at once nobody else changes them
+                    return self._perform(ref, (turn, own), self._proposals(undos), conflicts)
+
+                done = await asyncio.to_thread(perform)
         for key in dict.fromkeys((ref.key, paths.root_of(ref).key)):
             if done.restored:
                 self.kernel.publish(Event("files", key, 0, ({"paths": done.restored, "call_id": "", "more": False},)))
@@ -755,10 +765,12 @@ class Snapshots(Feature):
 
     # -- what would become of files ------------------------------------------------------------------------------
 
-    def _proposals(self, changes: Sequence[Change], only: Collection[str] | None) -> list[Proposal]:
+    def _undos(self, changes: Sequence[Change], only: Collection[str] | None) -> list[Undo]:
         plan = undoing(self.objects, changes)
-        chosen = (each for path, each in plan.items() if only is None or _named(path, only))
-        return [found for each in chosen if (found := self._proposal(each)) is not None]
+        return [each for path, each in plan.items() if only is None or _named(path, only)]
+
+    def _proposals(self, undos: Iterable[Undo]) -> list[Proposal]:
+        return [found for each in undos if (found := self._proposal(each)) is not None]
 
     def _proposal(self, undo: Undo) -> Proposal | None:
         now = looked_at(undo.path, content=_wants_content(undo))

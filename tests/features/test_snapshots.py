@@ -151,6 +151,20 @@ async def test_what_somebody_else_changed_since_is_kept_and_both_versions_are_th
         assert file.read_text() == "one\n"
 
 
+async def test_what_is_written_while_restoring_waits_is_kept(world: World) -> None:
+    async with talking(world) as talk:
+        await talk.turn(write("a.txt", "one\n"))
+        second = await talk.turn(write("a.txt", "two\n"))
+        file = world.project / "a.txt"
+        async with world.kernel.feature(Snapshots).changing([str(file)]):  # a call of another session is at it
+            restoring = asyncio.create_task(talk.restore(second))
+            done, _ = await asyncio.wait([restoring], timeout=0.3)
+            assert not done
+            file.write_text("of another session\n")
+        assert [row["path"] for row in (await restoring)["kept"]] == [str(file)]
+        assert file.read_text() == "of another session\n"
+
+
 async def test_a_directory_that_became_a_link_comes_back_with_its_files(world: World) -> None:
     """What the link leads to is not what is in the directory, whatever has the same names there."""
     elsewhere = world.project / "elsewhere"
@@ -555,7 +569,7 @@ def test_restoring_brings_the_original_tree_back(tmp_path_factory: Any, before: 
                 ended=number,
             )
         )
-    proposals = restoring._proposals(changes, None)
+    proposals = restoring._proposals(restoring._undos(changes, None))
     assert {each.becomes for each in proposals} <= {"restore", "delete", "create"}
     done = RestoreResult()
     for each in removals(proposals):
@@ -564,4 +578,4 @@ def test_restoring_brings_the_original_tree_back(tmp_path_factory: Any, before: 
         restoring._step(restoring._create, each, done)
     assert not done.kept
     assert shown(root) == original
-    assert not restoring._proposals(changes, None)
+    assert not restoring._proposals(restoring._undos(changes, None))
