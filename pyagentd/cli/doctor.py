@@ -148,7 +148,7 @@ def check_emacs() -> Iterator[Finding]:
         return
     command = [emacs, "--batch", "--eval", _PROBE]
     try:
-        asked = subprocess.run(command, capture_output=True, text=True, timeout=_EMACS_S, check=True)
+        asked = subprocess.run(command, capture_output=True, text=True, timeout=_EMACS_S, check=True, cwd="/")
         version, markdown = asked.stdout.strip().split("\t")
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         yield Finding("emacs", "missing", f"{emacs} does not start: {error}", f"{emacs} --batch --version")

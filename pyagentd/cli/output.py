@@ -246,6 +246,15 @@ def report(error: Exception, *, as_json: bool) -> None:
     print(line, file=sys.stderr)
 
 
+def _is_nowhere() -> bool:
+    """Return whether the working directory was removed."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return True
+    return False
+
+
 def _describe(error: Exception) -> tuple[str, str]:
     match error:
         case PyagentdError():
@@ -256,6 +265,8 @@ def _describe(error: Exception) -> tuple[str, str]:
             return "usage", f"{message}{'' if message.endswith(('.', '?')) else '.'} See {path} --help"
         case click.ClickException():
             return "failed", error.format_message()
+        case FileNotFoundError() if error.filename is None and _is_nowhere():
+            return "os-error", "The working directory is gone: go to another one with cd"
         case OSError():
             return "os-error", f"{error.filename}: {error.strerror}" if error.filename else (
                 error.strerror or str(error)

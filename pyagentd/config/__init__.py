@@ -102,4 +102,5 @@ def runtime_setting(env: Environment) -> Setting:
 
 def absolute(path: str, base: Path | None = None) -> Path:
     """Return ``path`` with ``~`` expanded, from ``base`` (the working directory) on."""
-    return (base or Path.cwd()).joinpath(Path(path).expanduser())
+    place = Path(path).expanduser()
+    return place if place.is_absolute() else (base or Path.cwd()) / place

@@ -480,6 +480,24 @@ def test_sessions_lists_what_there_is(system: System) -> None:
     assert f"{first}/main\tfirst\tidle\t" in system.ok("sessions")
 
 
+def test_only_what_needs_the_working_directory_misses_it(system: System) -> None:
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        script = 'mkdir gone && cd gone && rmdir ../gone && exec "$@"'
+        return subprocess.run(
+            ["sh", "-c", script, "sh", *system.command(*words)],
+            env=system.env, cwd=system.project, capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+
+    session, _ = system.new()
+    for words in (["status"], ["sessions"], ["models"], ["logs"], ["send", session, "Hello"], ["config", "show"]):
+        assert run(*words).returncode == 0, words
+    for words in (["ask", "Hello"], ["new", "here"], ["show", "./here"]):
+        told = run(*words)
+        assert told.returncode == 1
+        assert told.stderr.endswith("pyagentd: The working directory is gone: go to another one with cd\n")
+    assert "does not start" not in run("doctor").stdout
+
+
 def test_presets_names_the_shipped_ones_and_the_users(system: System) -> None:
     (system.home / "config" / "presets").mkdir()
     (system.home / "config" / "presets" / "mine.md").write_text(
