@@ -309,7 +309,7 @@ class Reports(Group):
         what somebody reads before trusting it: "hooks", "presets" and "servers" of the project (``branch`` or
         ``root``), "trust" (``branch``). With ``watch`` the client is told what changes of what the page ``follows``.
         """
-        report: Report = await make(self._pages, "report", client, name, arguments)
+        report: Report = await make(self._pages, "page", client, name, arguments)
         if watch:
             follow(self._kernel, client, report.follows)
         return {

@@ -1070,7 +1070,8 @@ async def make(
     """Return the list or page ``name`` made of ``arguments``, and of those in ``more`` that it takes."""
     maker = makers.get(name)
     if maker is None:
-        raise NotFound(f"There is no {what} {name[:60]!r}", hint=did_you_mean(name, makers))
+        known = did_you_mean(name, makers) or f"There are: {', '.join(sorted(makers))}"
+        raise NotFound(f"There is no {what} {name[:60]!r}", hint=known)
     try:
         given = dict(arguments) if isinstance(arguments, Mapping) else plist_to_dict(list(arguments))
     except SexpError as error:
@@ -1110,7 +1111,7 @@ class Views(Group):
         where there are others. With ``watch`` the client is told what changes of what the list ``follows``, as by
         ``sessions`` and ``tasks``.
         """
-        view: View = await make(self._lists, "view", client, name, arguments, limit=limit)
+        view: View = await make(self._lists, "list", client, name, arguments, limit=limit)
         if watch:
             follow(self._kernel, client, view.follows)
         return view.to_wire(name, limit)

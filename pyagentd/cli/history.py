@@ -1,5 +1,6 @@
 """Commands on turns of a session: ``rewind``, ``fork``, ``regenerate``, ``variants``, ``changes``, ``context``."""
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -234,12 +235,15 @@ def restore(
     """
     if (message is None) == (undone is None):
         raise click.UsageError("Name what to restore: --to MESSAGE-ID, or --undo ID")
-    only = [str(path.absolute()) for path in paths] or None
+    only = [os.path.normpath(path.absolute()) for path in paths] or None
     with session_link(session) as (link, branch):
         if undone is not None:
             done = link.call("undo-restore", timeout=LONG_S, branch=branch, id=undone)
         else:
             found = link.call("changes", timeout=LONG_S, branch=branch, message=message, paths=only)["files"]
+            for name in only or ():
+                if not any(Path(row["path"]).is_relative_to(name) for row in found):
+                    raise NotFound(f"Nothing called {name} was changed", hint=f"See: pyagentd changes {session}")
             if preview:
                 _show(found, diff=True, as_json=as_json)
                 return
@@ -255,6 +259,8 @@ def restore(
         print(shown(path, sys.stdout))
     for row in done["kept"]:
         note(f"kept {row['path']}: {row['reason']}")
+    if not (done["restored"] or done["kept"]):
+        note("no file has changed")
     for path in done["copies"]:
         note(f"the old version is in {path}")
     if done["id"]:

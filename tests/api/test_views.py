@@ -79,6 +79,10 @@ async def test_a_view_that_is_not_there_or_not_meant_so_says_what_there_is(world
     service = world.service()
     with pytest.raises(NotFound, match='Did you mean "running"'):
         await service.view(Watcher(), name="runing")
+    for ask, one in ((service.view, "schedules"), (service.report, "inspect")):
+        with pytest.raises(NotFound) as refused:
+            await ask(Watcher(), name="zzz")
+        assert refused.value.hint.startswith("There are: ") and one in refused.value.hint
     with pytest.raises(BadRequest, match=":brnch"):
         await service.view(Watcher(), name="schedules", arguments={"brnch": "x"})
 
@@ -370,7 +374,7 @@ async def test_the_inspector_is_an_outline_with_requests_to_open(
     assert lines[lines.index("** System prompt …") + 1].startswith("** Tools (") and "* done  How?" in lines
     sent = await service.report(Watcher(), name=place["name"], arguments=place["arguments"])
     assert '"How?"' in printed(sent)
-    with pytest.raises(NotFound, match="report"):
+    with pytest.raises(NotFound, match="page"):
         await service.report(Watcher(), name="inspekt")
 
 

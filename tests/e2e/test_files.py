@@ -60,7 +60,11 @@ def test_changed_files_are_listed_and_put_back(system: System, model_server: Mod
     emacs.eval("(progn (pyagentd-snapshots--undo) t)")
     wait_for((system.project / "b.txt").exists, "what was created to be back")
     assert (system.project / "b.txt").read_text() == "new\n"
-    done = system.json("restore", session, "--to", "last", "--yes", str(system.project / "b.txt"))
+    refused = system.run("restore", session, "--to", "last", "--yes", "b.txt", "c.txt")
+    assert refused.returncode == 1
+    assert f"Nothing called {system.project / 'c.txt'} was changed" in refused.stderr
+    assert (system.project / "b.txt").exists()
+    done = system.json("restore", session, "--to", "last", "--yes", "src/../b.txt")
     assert done["restored"] == [str(system.project / "b.txt")]
     assert (system.project / "a.txt").read_text() == "two\n"
 
