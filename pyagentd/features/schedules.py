@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 from zoneinfo import ZoneInfo
 
 from pyagentd.clock import epoch_ms, new_id
-from pyagentd.errors import BadRequest, Busy, NotASession, NotFound, PyagentdError, RateLimited, ToolError
+from pyagentd.errors import BadRequest, Busy, NotASession, NotFound, PyagentdError, RateLimited, StoreError, ToolError
 from pyagentd.policy.action import Target
 from pyagentd.policy.profiles import compile_action
 from pyagentd.runtime.branch import LiveBranch
@@ -611,11 +611,20 @@ class Schedules(Feature):
         """Deliver what is due."""
         async with self._firing:
             now = self.kernel.clock.now()
-            for schedule in await asyncio.to_thread(schedules.find, self.kernel.state, due_ms=epoch_ms(now)):
+            for due in await asyncio.to_thread(schedules.find, self.kernel.state, due_ms=epoch_ms(now)):
+                schedule = await asyncio.to_thread(schedules.get, self.kernel.state, due.id)
+                if schedule is None or schedule.next_at != due.next_at:  # cancelled while others were delivered
+                    continue
                 try:
                     await self._fire(schedule, now)
                 except Busy:  # the daemon stops: the next one delivers it
                     log.info("schedule %s: not run yet", schedule.id)
+                except StoreError:
+                    raise
+                except Exception as error:  # as of a zone that this machine knows no more: the others are delivered
+                    log.exception("schedule %s", schedule.id)
+                    said = str(error) if isinstance(error, PyagentdError) else f"{type(error).__name__}: {error}"
+                    await self._update(replace(schedule, last_error=said, next_at=epoch_ms(now + AGAIN)))
             await self._count()
 
     async def _watch(self) -> None:

@@ -486,3 +486,39 @@ async def test_an_agent_cancels_its_own_wake_ups_and_no_other_schedule(world: Wo
     states = [data["state"] for data in results(ref, "cancel_wakeup")]
     assert states == ["output-available", "output-error", "output-error"]
     assert [left.id for left in await world.kernel.feature(Schedules).of(ref)] == [users.id]
+
+
+async def test_one_that_cannot_be_delivered_keeps_no_other_from_it(world: World, clock: ManualClock) -> None:
+    ref, own = world.session(), world.kernel.feature(Schedules)
+    options = {"env": dict(world.options.env)}
+    bad = await own.add(
+        ref, cron("1 * * * *", now=START, zone="Europe/Berlin"), "bad", auth_subject="user:me", options=options
+    )
+    await own.add(ref, after(timedelta(hours=1), now=START), "good", auth_subject="user:me", options=options)
+    with world.kernel.state.writing() as db:  # of a machine that knows another set of zones
+        db.execute("UPDATE schedules SET zone = 'Europe/Nowhere' WHERE id = ?", (bad.id,))
+    clock.forward(hours=2)
+    await tick(world)
+    assert [each["text"] for each in said(ref)] == ["good"]
+    (left,) = await own.of(ref)
+    assert left.id == bad.id and "Europe/Nowhere" in left.last_error and left.next_at > bad.next_at
+
+
+async def test_what_is_cancelled_while_another_is_delivered_does_not_come(
+    world: World, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref, own = world.session(), world.kernel.feature(Schedules)
+    options = {"env": dict(world.options.env)}
+    for minutes, text in ((1, "first"), (2, "second")):
+        when = after(timedelta(minutes=minutes), now=START)
+        last = await own.add(ref, when, text, auth_subject="user:me", options=options)
+    deliver = own._deliver
+
+    async def cancelling(*args: Any) -> Any:
+        await own.cancel(last.id)
+        return await deliver(*args)
+
+    monkeypatch.setattr(own, "_deliver", cancelling)
+    clock.forward(minutes=3)
+    await tick(world)
+    assert [each["text"] for each in said(ref)] == ["first"]
