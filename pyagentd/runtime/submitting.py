@@ -298,8 +298,10 @@ class Queues:
         """Record the messages that steer a run as the user's next words in it, and return their texts."""
         if not (waiting := branch.queue.steering()):
             return ()
-        seen = {each.id: await self._seen(branch, each, run_id) for each in waiting}
-        found = [each for each in branch.queue.steering() if each.id in seen]
+        asked = {each.id: each.text for each in waiting}
+        seen = {each.id: await self._seen(branch, each, asked[each.id], run_id) for each in waiting}
+        # One that was edited meanwhile is asked about anew, and steers the next step.
+        found = [each for each in branch.queue.steering() if asked.get(each.id) == each.text]
         if not found:
             return ()
         with branch.recorder.together():
@@ -318,10 +320,9 @@ class Queues:
 
     # -- inside --------------------------------------------------------------------------------------------------
 
-    async def _seen(self, branch: LiveBranch, message: Message, run_id: str) -> str | None:
+    async def _seen(self, branch: LiveBranch, message: Message, text: str, run_id: str) -> str | None:
         """Return what the model sees of a message that steers; None when a hook did not let it pass."""
         try:
-            text = message.text
             for each in self._kernel.features:
                 text = await each.before_steering(branch, text, self._wishes(branch, message), run_id)
             return text

@@ -270,6 +270,30 @@ print(json.dumps({"text": facts["text"].upper()}))"""
         talk.watcher.events.clear()
 
 
+async def test_what_steers_is_seen_as_it_is_when_it_is_edited_meanwhile(world: World) -> None:
+    go = world.home / "go"
+    code = f"import time\nwhile facts['text'] == 'left' and not os.path.exists({str(go)!r}): time.sleep(0.02)"
+    configure(world, "message.user", script(world.home, "look", f"open({str(world.home / 'asked')!r}, 'a')\n{code}"))
+    async with talking(world) as talk:
+        world.server.say(answer(tool_use("Bash", command="true")), answer(tool_use("Bash", command="true")), "Done.")
+        await world.kernel.prompt(talk.branch, text="go", options=world.options)
+        await talk.watcher.until(lambda: talk.watcher.of("ask"))
+        (world.home / "asked").unlink()
+        steer = Submission(text="left", options=world.options, steer=True)
+        message = (await world.kernel.submit(talk.branch, steer)).message_id
+        await world.service().answer(talk.watcher, ask=talk.watcher.of("ask")[0].args[0]["id"], decision="allow")
+        async with asyncio.timeout(30):
+            while not (world.home / "asked").exists():  # noqa: ASYNC110 - a program of another process
+                await asyncio.sleep(0.02)
+        await world.kernel.queue.edit(talk.branch, message, "right")
+        go.touch()
+        await talk.watcher.until(lambda: len(talk.watcher.of("ask")) > 1)
+        await world.service().answer(talk.watcher, ask=talk.watcher.of("ask")[1].args[0]["id"], decision="allow")
+        await talk.watcher.finished(talk.branch)
+        assert "right" in (sent := json.dumps(world.server.last.messages)) and "left" not in sent
+        assert "model_text" not in talk.branch.conversation.messages[message].metadata
+
+
 async def test_a_hook_resolves_the_model(world: World) -> None:
     code = 'print(json.dumps({"model": "cheap-" + facts["model"]}))'
     configure(world, "model.resolve", script(world.home, "model", code))
