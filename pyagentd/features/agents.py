@@ -711,8 +711,9 @@ class Background:
 
     async def _complete(self, ref: BranchRef, description: str, outcome: Outcome) -> None:
         """Take the end of an agent's run: its parent is told when nothing below it goes on."""
-        async with self._kernel.using(ref) as branch:
-            outcome = await self.settled(branch, outcome)
+        with contextlib.suppress(PyagentdError):  # it cannot be opened: what its run came to is known
+            async with self._kernel.using(ref) as branch:
+                outcome = await self.settled(branch, outcome)
         parent = paths.parent_of(ref)
         if parent is not None and not self._kernel.closing:
             await self._owe(parent, Completion(id=ref.session_id, description=description, outcome=outcome))
@@ -748,10 +749,13 @@ class Background:
     async def _owe(self, parent: BranchRef, completion: Completion) -> None:
         if completion.id not in self._alive.get(parent.key, ()) or _child(parent, completion.id).key in self._dropped:
             return  # it was stopped with its parent
-        with contextlib.suppress(PyagentdError):  # its row says that it is owed: whoever opens it next finds that
+        try:
             async with self._kernel.using(parent) as branch:
                 await self._deliver(branch, completion)
-        self._forget(parent.key, completion.id)
+        except PyagentdError as error:  # its row says that it is owed: whoever opens it next finds that
+            log.warning("agent %s: its end is not told yet: %s", completion.id, error)
+        finally:
+            self._forget(parent.key, completion.id)
 
     async def _deliver(self, parent: LiveBranch, completion: Completion) -> None:
         """Submit a result, or add it to one that waits at the queue's end."""

@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 
+from pyagentd.errors import StoreError
+from pyagentd.features.agents import AgentSpawner
 from pyagentd.runtime.approvals import Answer
+from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.status import Outcome
 from pyagentd.store.paths import BranchRef
 from tests.e2e.valve import Valve
 from tests.features.test_agents import GRANT, agents_of, results, spawn
@@ -75,6 +79,23 @@ async def test_the_parent_goes_on_at_once_and_is_woken_by_the_result(helper: Wor
     assert last_of(rows(agent), "session")[agent.session_id]["background"] is True
     assert_closed(ref)
     assert_closed(agent)
+
+
+async def test_the_result_comes_though_its_agent_cannot_be_opened(
+    helper: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_model(helper, agent="found it", main=[answer(spawn(background=True)), "I go on", "Thanks"])
+    settled = helper.kernel.feature(AgentSpawner).background.settled
+
+    async def refused(branch: LiveBranch, outcome: Outcome) -> Outcome:
+        if branch.ref.is_agent:
+            raise StoreError("Input/output error")
+        return await settled(branch, outcome)
+
+    monkeypatch.setattr(helper.kernel.feature(AgentSpawner).background, "settled", refused)
+    ref = helper.session()
+    await run(helper, ref, runs=2)
+    assert len(completions(ref)) == 1 and debts(ref) == ["delivered"]
 
 
 async def test_results_wait_while_the_parent_is_busy_and_come_as_one_message(helper: World) -> None:
