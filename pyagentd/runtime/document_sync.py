@@ -800,8 +800,8 @@ class DocumentSync:
                 if not self._due:
                     return
                 doc, revision, marker, count = live.document, live.revision, live.marker, len(live.unsaved)
-                heading = live.heading
-                seq, dirty, live.is_dirty = self.inserts[-1].seq if self.inserts else 0, live.is_dirty, False
+                heading, inserts = live.heading, self.inserts
+                seq, dirty, live.is_dirty = inserts[-1].seq if inserts else 0, live.is_dirty, False
                 try:
                     file = await asyncio.to_thread(write_document, self._path, doc, live.file, live.kept)
                 except DocumentChanged:
@@ -817,10 +817,11 @@ class DocumentSync:
                     live.heading = ""
                 del live.unsaved[:count]
                 live.know(file.sha256, revision)
-                self._kept = seq
-                self._versions.append(DocumentVersion(sha256=file.sha256, seq=seq, marker=marker))
-                if len(_by_and_by) > _KEPT and not self._is_watched() and not live.unsaved and not live.is_dirty:
-                    self._live = None  # it is read again when there is more
+                if self.inserts is inserts:  # else another run began meanwhile, with a marker of its own
+                    self._kept = seq
+                    self._versions.append(DocumentVersion(sha256=file.sha256, seq=seq, marker=marker))
+                    if len(_by_and_by) > _KEPT and not self._is_watched() and not live.unsaved and not live.is_dirty:
+                        self._live = None  # it is read again when there is more
                 self._written(SavedFile(revision=revision, stamp=file.stamp, settings=doc.settings))
                 return
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import random
+import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -506,3 +507,36 @@ def test_no_revision_of_an_earlier_copy_of_the_document_is_one_of_this(tmp_path:
     again.insert(Insert("word " * 2_000_000, "response", "prt_1", 1))
     with pytest.raises(Stale):
         again.at(DocumentVersion(revision=earlier.revision))
+
+
+async def test_a_write_that_a_run_overtakes_leaves_the_run_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(document_sync, "_KEPT", -1)  # as in a crowd: what nobody watches is not kept in memory
+    desk = Desk(tmp_path / "session.md")
+    desk.begin()
+    desk.add("First.")
+    desk.add("\n\n### ", None)
+    await desk.document.flush()
+    live = await desk.document.look()
+    end = len(live.document.body)
+    live.edit((Hunk(end, end, "Two\n"),))
+    entered, go = threading.Event(), threading.Event()
+    write = document_sync.write_document
+
+    def slow(*args: Any) -> Any:
+        entered.set()
+        assert go.wait(30)
+        return write(*args)
+
+    monkeypatch.setattr(document_sync, "write_document", slow)
+    writing = asyncio.create_task(desk.document.flush())
+    assert await asyncio.to_thread(entered.wait, 30)
+    desk.document.begin(prompt="Two", inserted_prompt=False, anchor=len(live.document.body))
+    go.set()
+    await writing
+    desk.add("\n")
+    desk.add("Second.")
+    await desk.document.flush()
+    body = desk.file.read_text()
+    assert body.index("Two") < body.index("Second.")
