@@ -59,9 +59,8 @@ none, and nothing is done.  Return COMMAND."
 
 ;; The daemon says within moments that it has a prompt.  If it does not, as
 ;; when it is stopped or the machine is busy, the header line says so, and
-;; what is typed goes below a heading of its own: the next prompt.  The
-;; answer brings such a heading, so ours goes when the daemon takes the
-;; prompt, and also when it does not and nothing was written there.
+;; what is typed goes below a heading of its own: the next prompt.  It goes
+;; when the daemon takes the prompt, or does not, and nothing was written there.
 
 (defconst pyagentd-silent--after 0.7
   "Seconds after which the daemon is asked whether it is there.
@@ -71,9 +70,6 @@ So long it may take to say so, too.")
   "Timer that finds the daemon silent, nil while nothing is awaited.")
 (pyagentd-deflocal pyagentd-silent--asked nil
   "What says which question of ours counts, nil if none.")
-(pyagentd-deflocal pyagentd-silent--end nil
-  "Marker at the end of the prompt that has a heading of ours below, or nil.")
-
 (defun pyagentd-silent-watch (&optional end)
   "Show in this session buffer if the daemon is silent for a while.
 END is the end of the prompt that was sent; nil if it is not sent yet."
@@ -115,32 +111,12 @@ It may be there and have reasons to take its time, a hook for one."
   "Put a heading behind END, before what was typed there."
   (save-restriction
     (widen)
-    (let ((heading (concat "\n\n" pyagentd-prompt-prefix))
-          (followers (pyagentd-insert--followers end)))
+    (let ((followers (pyagentd-insert--followers end)))
       (save-excursion
         (goto-char end)
         (unless (looking-at-p "[ \t]*\n")
-          (insert heading)
-          (setq pyagentd-silent--end end)))
+          (insert pyagentd-insert-sign)))
       (mapc #'pyagentd-insert--follow followers))))
-
-(defun pyagentd-silent-taken ()
-  "Remove our heading, since the answer brings one."
-  (when pyagentd-silent--end
-    (setq pyagentd-silent--end nil)
-    (pyagentd-queued--join (pyagentd-insert-position))))
-
-(defun pyagentd-silent-refused ()
-  "Remove our heading if nothing was written below it."
-  (when pyagentd-silent--end
-    (save-excursion
-      (save-restriction
-        (widen)
-        (goto-char pyagentd-silent--end)
-        (setq pyagentd-silent--end nil)
-        (when (looking-at (concat "\n\n" (regexp-quote pyagentd-prompt-prefix)
-                                  "[ \t\n]*\\'"))
-          (delete-region (point) (point-max)))))))
 
 ;;;; Converse with an agent
 
@@ -253,7 +229,10 @@ writes the next prompt."
     (setq pyagentd-chat--known nil)))
 
 (defun pyagentd-chat--attached ()
-  "Show that a prompt waits still: it is sent in a moment."
+  "Show that a prompt waits still: it is sent in a moment.
+A run may have ended while nobody told this buffer."
+  (unless (pyagentd-status-busy-p)
+    (pyagentd-insert-join))
   (when pyagentd-chat--known
     (pyagentd-chat--wait)))
 
@@ -326,7 +305,7 @@ While a run is in progress it waits for its turn, and stays where it is."
        (pyagentd-with-live-buffer buffer
          (pyagentd-silent-over)
          (unless (plist-get answer :queued)
-           (pyagentd-later-soon #'pyagentd-silent-taken))
+           (pyagentd-later-soon #'pyagentd-insert-begun))
          (cond ((plist-get answer :command)
                 (pyagentd-chat--commanded answer id busy))
                ((plist-get answer :queued)
@@ -339,13 +318,15 @@ While a run is in progress it waits for its turn, and stays where it is."
      (lambda (err)
        (pyagentd-with-live-buffer buffer
          (pyagentd-silent-over)
-         (pyagentd-later-soon #'pyagentd-silent-refused)
+         (pyagentd-later-soon #'pyagentd-insert-begun)
          (pyagentd-queued-forget id)
          (unless busy
            (pyagentd-status-set
             (list :state 'error
                   :message (pyagentd-error-text err)))))
-       (message "%s" (pyagentd-error-text err))))))
+       (message "%s" (pyagentd-error-text err))))
+    (unless busy
+      (pyagentd-insert-part))))
 
 (defun pyagentd-chat--ask (id end success failure)
   "Ask the daemon to answer the text up to the marker END, message ID.
@@ -500,7 +481,8 @@ sent."
   :when (pyagentd-attach-new-p seq)
   (when-let ((position (plist-get (car rest) :position)))
     (pyagentd-sync-begin position))
-  (pyagentd-sync-insert (or (plist-get (car rest) :insert) text) nil))
+  (pyagentd-sync-insert (or (plist-get (car rest) :insert) text) nil)
+  (pyagentd-insert-part))
 
 (pyagentd-define-event fired `(,fired)
   "Let the run go on behind a prompt that stands in the text."
@@ -526,6 +508,7 @@ sent."
 (defun pyagentd-chat--finished (run)
   "Note that RUN has finished."
   (pyagentd-insert-flush)
+  (pyagentd-insert-join)
   (pyagentd-overlay-clear)
   (pyagentd-chat--show-status
    (if (eq (pyagentd-symbol (plist-get run :reason)) 'error)
@@ -679,8 +662,7 @@ Return the buffer."
           (funcall pyagentd-pending--then))
         (when pyagentd-pending--end
           (let ((end (marker-position pyagentd-pending--end)))
-            (setq pyagentd-silent--end pyagentd-pending--end
-                  pyagentd-pending--end nil)
+            (setq pyagentd-pending--end nil)
             (pyagentd-chat--send-attached end))))
     (message "The session is in %s"
              (abbreviate-file-name (plist-get session :file)))))
@@ -718,7 +700,7 @@ Return the buffer."
       (user-error "Nothing to send"))
     (delete-region (point) (point-max))
     (setq pyagentd-pending--end (point-marker))
-    (insert "\n\n" pyagentd-prompt-prefix))
+    (insert pyagentd-insert-sign))
   (if pyagentd-pending--trouble
       (pyagentd-pending--ask)
     (force-mode-line-update)

@@ -492,13 +492,24 @@ both stand there, and yours is also in %s" (buffer-name) (buffer-name buffer))))
       (marker-position pyagentd-insert--marker)
     (1+ (buffer-size))))
 
+(defconst pyagentd-insert-sign (concat "\n" pyagentd-prompt-prefix)
+  "What parts a draft from the answer that is arriving above it.
+Commands on lines, such as filling, then do nothing to the answer.  A run
+ends with an empty line more, by which the daemon tells one from the other.")
+
 (defun pyagentd-insert--after-change (beg end length)
   "Text of LENGTH 0 before, typed between BEG and END at the marker, is the user's.
-It would be part of the answer before it, as text typed anywhere else is."
+It would be part of the answer before it, as text typed anywhere else is.
+While an answer arrives it is parted from that: one edit with what was typed."
   (when (and (= length 0) (< beg end) (not undo-in-progress)
              pyagentd-insert--marker (= beg pyagentd-insert--marker))
     (with-silent-modifications
-      (remove-text-properties beg end '(gptel nil)))))
+      (remove-text-properties beg end '(gptel nil)))
+    (when (and (pyagentd-status-busy-p) (not pyagentd-edit--applying))
+      (save-excursion
+        (goto-char beg)
+        (unless (looking-at-p "\n")
+          (insert pyagentd-insert-sign))))))
 
 (add-to-list 'pyagentd-session-hooks
              '(after-change-functions . pyagentd-insert--after-change))
@@ -518,6 +529,48 @@ Between two runs that is above the prompt typed next, not behind its sign."
           (skip-chars-backward "\n")
           (setq sign nil))
         (if sign (pyagentd-insert-position) (point))))))
+
+(defmacro pyagentd-insert--at-draft (&rest body)
+  "Evaluate BODY with point behind the text of the run if a draft alone is below."
+  (declare (indent 0) (debug t))
+  `(save-excursion
+     (save-restriction
+       (widen)
+       (goto-char (pyagentd-insert-position))
+       (unless (or buffer-read-only
+                   (text-property-not-all (point) (point-max) 'gptel nil))
+         ,@body))))
+
+(defun pyagentd-insert-part ()
+  "Part the draft behind the text of a run from it, where it is joined to it."
+  (pyagentd-insert--at-draft
+    (unless (or (looking-at-p "[ \t]*\\(?:\n\\|\\'\\)")
+                (pyagentd-insert--ended-p))
+      (insert pyagentd-insert-sign))))
+
+(defun pyagentd-insert-begun ()
+  "Have the draft behind the prompt of a run stand below a sign.
+A heading with nothing below it goes: the run brings one when it ends."
+  (pyagentd-insert--at-draft
+    (when (looking-at (concat "\n+" (regexp-quote pyagentd-prompt-prefix)))
+      (let ((end (match-end 0)))
+        (delete-region (point)
+                       (if (string-blank-p (buffer-substring end (point-max))) end
+                         (- end (length pyagentd-insert-sign)))))))
+  (pyagentd-insert-part))
+
+(defun pyagentd-insert-join ()
+  "Remove the sign below the text of a run that has ended with a heading."
+  (pyagentd-insert--at-draft
+    (when (and (pyagentd-insert--ended-p)
+               (looking-at (format "\\(?:%s\\)+"
+                                   (regexp-quote pyagentd-insert-sign))))
+      (delete-region (point) (match-end 0)))))
+
+(defun pyagentd-insert--ended-p ()
+  "Return non-nil if point is behind the heading with which a run ends."
+  (looking-back (concat "^" (regexp-quote pyagentd-prompt-prefix))
+                (line-beginning-position)))
 
 (defun pyagentd-insert-start (position)
   "Let the next answer begin at POSITION."
@@ -785,31 +838,7 @@ That is below the answer above it and everything that is queued already."
     (overlay-put overlay 'evaporate t)
     (overlay-put overlay 'modification-hooks '(pyagentd-queued--on-change))
     (overlay-put overlay 'after-string
-                 (propertize "  [queued]" 'face 'pyagentd-queued 'cursor t))
-    (pyagentd-queued--part overlay)))
-
-(defun pyagentd-queued--part (overlay)
-  "Show the text of OVERLAY on a line of its own, below what is being said.
-What is said grows directly before it, until the next prompt is there."
-  (save-excursion
-    (save-restriction
-      (widen)
-      (goto-char (overlay-start overlay))
-      (overlay-put overlay 'before-string
-                   (unless (or (bolp)
-                               (looking-back (concat "^" (regexp-quote
-                                                          pyagentd-prompt-prefix))
-                                             (line-beginning-position)))
-                     (concat "\n\n" (propertize pyagentd-prompt-prefix
-                                                'face 'pyagentd-queued)))))))
-
-(defun pyagentd-queued--part-all ()
-  "Show each text that waits on a line of its own."
-  (pcase-dolist (`(,_ . ,overlay) pyagentd-queued--overlays)
-    (when (and (overlay-buffer overlay) (overlay-get overlay 'face))
-      (pyagentd-queued--part overlay))))
-
-(add-hook 'pyagentd-insert-hook #'pyagentd-queued--part-all)
+                 (propertize "  [queued]" 'face 'pyagentd-queued 'cursor t))))
 
 (defvar pyagentd-queued-edited-function #'ignore
   "Function called when the text of a queued message was changed.
@@ -857,16 +886,7 @@ Its :position is where that is in this text."
     (pyagentd-queued-forget (plist-get fired :id))
     (pyagentd-insert-start (plist-get fired :position))
     (when waited
-      (pyagentd-queued--join (plist-get fired :position)))))
-
-(defun pyagentd-queued--join (end)
-  "Remove the prompt prefix behind END: the answer brings one of its own."
-  (save-excursion
-    (save-restriction
-      (widen)
-      (goto-char end)
-      (when (looking-at (concat "\n\n" (regexp-quote pyagentd-prompt-prefix)))
-        (delete-region end (match-end 0))))))
+      (pyagentd-insert-begun))))
 
 (provide 'pyagentd-edit)
 ;;; pyagentd-edit.el ends here

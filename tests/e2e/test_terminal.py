@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from pyagentd.store.document.text import read
 from tests.e2e.conftest import System
 from tests.e2e.emacs import Emacs, wait_for
 from tests.e2e.valve import Valve
@@ -162,6 +164,44 @@ def test_typing_below_a_stream_is_echoed_at_once_and_stays_below(emacs: Emacs, m
     header(emacs, "Ready")
     body = emacs.eval("(buffer-substring-no-properties (point-min) (point-max))")
     assert body.endswith(f"{words}\n\n### <0><1><2><3><4><5><6><7>")
+
+
+def test_what_is_typed_ahead_is_kept_from_the_answer_and_sent_by_itself(
+    emacs: Emacs, model_server: ModelServer
+) -> None:
+    first = Valve(answer(text("".join(f"word{number} " for number in range(30)), chunks=30)))
+    model_server.say(first, "Second.")
+    make_session(emacs, "Count.")
+    emacs.eval("(progn (setq fill-column 40) (auto-fill-mode 1) t)")
+    emacs.keys("C-c", "Enter")
+    first.let(10)
+    shows(emacs, "word8 ")
+    emacs.keys(" ", "n", "o", "Tab", "C-a", "C-k")
+    type_text(emacs, "typed ahead at some length, so that it is filled")
+    first.let(10)
+    shows(emacs, "word18 ", "typed ahead")
+    type_text(emacs, " and sent")
+    wait_for(lambda: "word18 word19" in same_on_disk(emacs), "what is so far")
+    emacs.keys("C-c", "Enter")
+    shows(emacs, "[queued]")
+    first.open()
+    shows(emacs, "Second.")
+    header(emacs, "Ready")
+    words = "".join(f"word{number} " for number in range(30))
+    sent = "typed ahead at some length, so that\nit is filled and sent"
+    assert same_on_disk(emacs) == f"### Count.\n\n{words}\n\n### {sent}\n\nSecond.\n\n### "
+    assert model_server.last.messages[-1]["content"][-1]["text"] == sent
+
+
+def same_on_disk(emacs: Emacs) -> str:
+    """Wait until the file has the text of the buffer, and return it."""
+
+    def both() -> tuple[str, str]:
+        shown = emacs.eval("(buffer-substring-no-properties (point-min) (point-max))")
+        return read(Path(emacs.eval("buffer-file-name"))).body, shown
+
+    wait_for(lambda: len({*both()}) == 1, "the file to have the text of the buffer")
+    return both()[1]
 
 
 def test_an_error_of_the_model_is_in_the_header_line_and_in_the_text(emacs: Emacs, model_server: ModelServer) -> None:

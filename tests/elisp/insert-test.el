@@ -53,6 +53,87 @@
     (should (equal (buffer-string) "### Hionetwoxxx"))
     (should (equal (pyagentd-block-bounds) '((response (7 13)))))))
 
+;;;; Typed ahead
+
+(defun insert-test--type (keys)
+  "Type KEYS in this buffer, as a person does."
+  (save-window-excursion
+    (set-window-buffer (selected-window) (current-buffer))
+    (execute-kbd-macro (kbd keys))))
+
+(defmacro insert-test--while-answering (answer &rest body)
+  "Evaluate BODY at the end of a session in which ANSWER has arrived so far."
+  (declare (indent 1) (debug t))
+  `(insert-test--with-answer "### Hi"
+     (buffer-enable-undo)
+     (pyagentd-status-set '(:state busy))
+     (pyagentd-test-stream (concat "\n\n" ,answer))
+     (goto-char (point-max))
+     ,@body))
+
+(defun insert-test--end-run ()
+  "End the run of this buffer."
+  (pyagentd-test-events '(insert 9 "\n\n### " nil)
+                        '(run 9 (:phase finished :reason done))))
+
+(ert-deftest pyagentd-insert-what-is-typed-ahead-has-a-line-of-its-own ()
+  (insert-test--while-answering "one"
+    (insert-test--type "a SPC x")
+    (should (equal (buffer-string) "### Hi\n\none\n### a x"))
+    (should (equal (pyagentd-edit-base) "### Hi\n\none"))
+    (pyagentd-test-stream " two")
+    (insert-test--type "TAB SPC y")
+    (should (equal (buffer-string) "### Hi\n\none two\n### a x y"))
+    (should (equal (pyagentd-block-bounds) '((response (7 16)))))
+    (insert-test--end-run)
+    (should (equal (buffer-string) "### Hi\n\none two\n\n### a x y"))))
+
+(ert-deftest pyagentd-insert-keys-on-lines-leave-the-answer-alone ()
+  (insert-test--while-answering "one"
+    (insert-test--type "z z C-a C-k")
+    (should (equal (buffer-string) "### Hi\n\none\n### "))
+    (insert-test--type "w TAB")
+    (should (equal (buffer-string) "### Hi\n\none\n### w"))
+    (insert-test--end-run)
+    (should (equal (buffer-string) "### Hi\n\none\n\n### w"))))
+
+(ert-deftest pyagentd-insert-filling-leaves-the-answer-alone ()
+  (insert-test--while-answering (concat (make-string 60 ?m) " nnnnnnn")
+    (setq-local fill-column 70)
+    (auto-fill-mode)
+    (insert-test--type "SPC typed SPC ahead SPC text")
+    (pyagentd-test-stream " and on")
+    (insert-test--type "SPC here")
+    (insert-test--end-run)
+    (should (equal (buffer-string)
+                   (concat "### Hi\n\n" (make-string 60 ?m) " nnnnnnn and on"
+                           "\n\n###  typed ahead text here")))))
+
+(ert-deftest pyagentd-insert-what-is-typed-ahead-is-undone-with-its-line ()
+  (insert-test--while-answering "one"
+    (insert-test--type "a")
+    (pyagentd-test-stream " two")
+    (undo-boundary)
+    (let ((last-command nil))
+      (undo)
+      (should (equal (buffer-string) "### Hi\n\none two"))
+      (undo-boundary)
+      (setq last-command nil)
+      (undo)
+      (should (equal (buffer-string) "### Hi\n\none two\n### a")))
+    (insert-test--end-run)
+    (should (equal (buffer-string) "### Hi\n\none two\n\n### a"))))
+
+(ert-deftest pyagentd-insert-a-draft-is-parted-from-the-prompt-of-another ()
+  (insert-test--with-answer "### "
+    (save-excursion (goto-char (point-max)) (insert "draft"))
+    (pyagentd-test-events '(prompt 1 "Yo" (:position 5 :insert "Yo"))
+                          '(run 1 (:phase started)))
+    (pyagentd-test-stream "\n\none")
+    (should (equal (buffer-string) "### Yo\n\none\n### draft"))
+    (insert-test--end-run)
+    (should (equal (buffer-string) "### Yo\n\none\n\n### draft"))))
+
 (ert-deftest pyagentd-insert-point-follows-only-at-the-end ()
   (insert-test--with-answer "### Hi"
     (goto-char 3)

@@ -90,9 +90,8 @@
     (pyagentd-test-await (pyagentd-test-calls 'send))
     (should (= (plist-get (car (pyagentd-test-calls 'send)) :end)
                (1+ (length "### Hi there"))))
-    ;; The answer brings the heading of the next prompt.
-    (pyagentd-test-await (equal (substring-no-properties (buffer-string))
-                                "### Hi thereAnd then"))))
+    (should (equal (substring-no-properties (buffer-string))
+                   "### Hi there\n### And then"))))
 
 (ert-deftest pyagentd-pending-prompt-that-is-stopped-is-not-sent ()
   (pending-test--with-session

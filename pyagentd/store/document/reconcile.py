@@ -740,6 +740,7 @@ def _edit(part: conversation.Part, text: str) -> dict[str, Any]:
 # answer (8 characters or more in its role, 24 where the roles are lost) below the place where the run goes on.
 
 _LIKELY = 8
+_HEADINGS = (RUN_CLOSE, f"\n{PROMPT_PREFIX}")  # the latter parts in Emacs what is typed while an answer arrives
 
 
 class _Block(NamedTuple):
@@ -810,8 +811,8 @@ class _Place:
             position, known = position + agreeing, known + agreeing
             if agreeing < len(text):
                 break
-        for blank in range(1, min(len(RUN_OPEN), position - start) + 1):
-            if self._body.startswith(RUN_CLOSE, position - blank):
+        for blank in range(min(len(RUN_OPEN), position - start), 0, -1):
+            if self._body.startswith(_HEADINGS, position - blank):
                 return position - blank, known - blank
         return position, known
 
@@ -849,7 +850,7 @@ class _Place:
         begins = self._blocks[0] if self._blocks else None
         if begins is not None and begins.role is None and begins.part_id:
             return True
-        return known <= len(RUN_OPEN) and self._body.startswith(RUN_CLOSE, anchor)
+        return known <= len(RUN_OPEN) and self._body.startswith(_HEADINGS, anchor)
 
     def _ends_prompt(self, position: int) -> bool:
         """Return whether text of the user, or a hidden answer, ends here: the position is likely still right."""
