@@ -1011,7 +1011,9 @@ class ParentSpawner:
         if values := {**(self._served(template) if shipped else {}), **wanted.values}:
             text = presetfile.with_values(presetfile.parse(text, Path(f"{wanted.preset}.md")), values)
             template = self._kernel.presets.of_content(text.encode(), Path(f"{wanted.preset}.md"), wanted.preset)
-        backend_for(template, self._kernel.config, self.options)  # raises before anything is made
+        file = presets.usable[wanted.preset].file
+        # It raises before anything is made.
+        backend_for(template, self._kernel.config, self.options, template=lambda: (wanted.preset, file))
         own = self.reads()
         return await asyncio.to_thread(
             sessions.create_agent,

@@ -52,7 +52,7 @@ from pyagentd.runtime.settings import (
     with_backend_and_model,
 )
 from pyagentd.runtime.system_prompt import Skill, Workplace, skills_index, skills_of, system_prompt, workplace_of
-from pyagentd.runtime.turn_agent import TAKEN_OVER, TurnNames, TurnPresets, names_for_turn, turn_presets
+from pyagentd.runtime.turn_agent import TAKEN_OVER, TurnNames, TurnPresets, names_for_turn, opened_with, turn_presets
 from pyagentd.store import named_agents, paths
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document.text import Settings
@@ -479,9 +479,9 @@ class RunBuilder:
         self.preset = preset = turn.answered_by(preset_with_overrides(self._answering(), override))
         backend: Backend
         if model is None:
-            backend, model = backend_for(preset, kernel.config, self.options)
+            backend, model = self._backend_of(preset)
         else:
-            backend = DeferredBackend(lambda: backend_for(preset, kernel.config, self.options))
+            backend = DeferredBackend(lambda: self._backend_of(preset))
         wanted = [*preset.tools, *(f"emacs:{tool}" for tool in preset.emacs_tools)]
         permitted = self.permitted(wanted)
         for each in kernel.having("granted"):
@@ -585,7 +585,7 @@ class RunBuilder:
         preset = renewal.turn.answered_by(own)
         changes: dict[str, Any] = {}
         if (preset.backend, preset.model) != (renewal.preset.backend, renewal.preset.model):
-            backend, model = backend_for(preset, kernel.config, self.options)
+            backend, model = self._backend_of(preset)
             model = await self._model(model, preset)
             provider = provider_of(preset, kernel.config, self.options)
             changes = {"backend": self._watched(backend), "model": model, "provider": provider}
@@ -595,6 +595,16 @@ class RunBuilder:
         if not changes and system == now.system:
             return now
         return self._fitted(replace(now, system=system, **changes))
+
+    def _backend_of(self, preset: Preset) -> tuple[Backend, str]:
+        return backend_for(preset, self.kernel.config, self.options, template=self._template)
+
+    def _template(self) -> tuple[str, Path]:
+        """Return the name and the file of what the branch answers with: the template, or its own copy without one."""
+        conversation = self.branch.conversation
+        name = self.presets.name or opened_with(conversation)
+        found = self.kernel.presets.for_project(conversation.session.get("workspace_root")).usable.get(name)
+        return name, found.file if found else paths.preset_file(self.branch.ref.branch_dir)
 
     def _answering(self) -> Preset:
         return with_backend_and_model(self.presets.of_branch(self.branch.ref), self.kernel.config, self.options)

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
+from pathlib import Path
 from typing import Protocol
 
 from pyagentd import installation
@@ -170,9 +171,10 @@ def with_backend_and_model(preset: Preset, config: Config, options: "SendOptions
     known = _known_backend(preset, config, options)
     default = config.default_model if is_backend(config, _default(config), known.name) else None
     own = known.model or default or ""
+    stand_in = known.name if known.kind == "offline" else ""  # it has no models, so it goes by its own name
     if is_backend(config, preset.backend, known.name):
-        return replace(preset, model=preset.model or own)
-    return replace(preset, backend=known.name, model=own or preset.model)
+        return replace(preset, model=preset.model or own or stand_in)
+    return replace(preset, backend=known.name, model=own or preset.model or stand_in)
 
 
 def _default(config: Config) -> str:
@@ -205,8 +207,20 @@ def extra_model(configured: str | None, backend: str, model: str, config: Config
     return model if elsewhere or not name else name
 
 
-def backend_for(preset: Preset, config: Config, options: "SendOptions") -> tuple[Backend, str]:
+def backend_for(
+    preset: Preset,
+    config: Config,
+    options: "SendOptions",
+    *,
+    template: Callable[[], tuple[str, Path]] | None = None,
+) -> tuple[Backend, str]:
     """Return the model's server and the model's name for a preset.
+
+    Args:
+        preset: The preset.
+        config: What is known of its backend.
+        options: What the client sent.
+        template: Returns the name and the file by which the user knows the preset, for errors.
 
     Raises:
         ConfigError: The preset names a backend nobody configured.
@@ -216,7 +230,11 @@ def backend_for(preset: Preset, config: Config, options: "SendOptions") -> tuple
     known, model = _known_backend(preset, config, options), with_backend_and_model(preset, config, options).model
     settings = server_of(known, options)
     if not model:
-        raise PresetError(f"Preset {preset.name} names no model, and backend {known.name} has no default")
+        name, file = template() if template else (preset.name, None)
+        raise PresetError(
+            f"The preset {name} names no model, and the backend {known.name} has none of its own",
+            hint=f"Write `model: NAME` into {file or 'its file'}; for one session, name one with /model or --model",
+        )
     return make_backend(known.name, settings), model
 
 

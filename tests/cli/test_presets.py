@@ -59,3 +59,13 @@ def test_a_broken_preset_is_told_with_its_line_and_hides_no_other(system: System
     refused = system.run("presets", "--trust")
     assert "not trusted, since it cannot be used" in refused.stderr and "theirs.md:5" in refused.stderr
     assert "wait" not in system.run("presets").stderr
+
+
+def test_a_preset_without_a_model_is_answered_by_the_stand_in_and_else_named_with_its_file(system: System) -> None:
+    put(system, "user", "nomodel", "---\nbackend: Claude\n---\nhi")
+    assert "stand-in" in system.ok("ask", "--preset", "nomodel", "hello")
+    system.ok("stop")
+    system.env |= {"PYAGENTD_BACKEND": "anthropic", "ANTHROPIC_API_KEY": "test-key"}
+    refused = system.run("ask", "--preset", "nomodel", "hello")
+    assert refused.returncode == 1 and "The preset nomodel names no model" in refused.stderr
+    assert f"Write `model: NAME` into {system.home}/config/presets/nomodel.md" in refused.stderr
