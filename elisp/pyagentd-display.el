@@ -610,7 +610,6 @@ Terminals show none."
 
 (defun pyagentd-fold--draw (kind beg eol end)
   "Make the block of KIND from BEG to END foldable; its first line ends at EOL."
-  (add-to-invisibility-spec 'pyagentd-fold)
   (let* ((body (pyagentd-draw eol end 'pyagentd-fold t))
          ;; What follows stands a little apart; a terminal has no room for that.
          (after (pyagentd-draw end (min (1+ end) (point-max)) 'pyagentd-fold t

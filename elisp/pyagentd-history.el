@@ -90,7 +90,6 @@ C-u \\[pyagentd-rewind] brings %s back" (if (= count 1) "it" "them"))))
 HIDDEN is a list of (BEG END COUNT BY), VARIANTS one of (BEG END MESSAGE
 NUMBER OF), where NUMBER is 0 if none of them is shown."
   (pyagentd-hidden--clear)
-  (add-to-invisibility-spec 'pyagentd-hidden)
   (save-restriction
     (widen)
     (pcase-dolist (`(,beg ,end ,count ,by) hidden)

@@ -1298,6 +1298,9 @@ M-x pyagentd-connect merges both, M-x revert-buffer reads it, C-x C-s overwrites
     (buffer-auto-save-file-name . nil))
   "Buffer-local settings of a session buffer.")
 
+(defconst pyagentd-session-invisible '(pyagentd-fold pyagentd-hidden)
+  "Values of the property `invisible' of text that is not shown in a session.")
+
 (put 'pyagentd-mode 'permanent-local t)
 
 (defvar pyagentd-completing-functions nil
@@ -1356,6 +1359,7 @@ saved by itself after a pause.
     (add-hook hook function (if (eq hook 'before-save-hook) -100 0) t))
   (pcase-dolist (`(,variable . ,value) pyagentd-session-settings)
     (set (make-local-variable variable) value))
+  (mapc #'add-to-invisibility-spec pyagentd-session-invisible)
   (pyagentd-plain-characters)
   ;; Its file names tools of the daemon's, of which gptel may have none.
   (setq-local warning-suppress-log-types
@@ -1381,6 +1385,7 @@ saved by itself after a pause.
     (remove-hook hook function t))
   (pcase-dolist (`(,variable . ,_) pyagentd-session-settings)
     (kill-local-variable variable))
+  (mapc #'remove-from-invisibility-spec pyagentd-session-invisible)
   (kill-local-variable 'yank-excluded-properties)
   (when pyagentd-session--guard
     (delete-overlay pyagentd-session--guard))

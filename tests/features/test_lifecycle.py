@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from send2trash import plat_other
 from pyagentd.api import Service
 from pyagentd.errors import BadRequest, Busy, NotFound, PyagentdError, StoreError
 from pyagentd.events import Event
+from pyagentd.runtime import branch as branch_module
 from pyagentd.runtime import document_sync as document_sync
 from pyagentd.runtime.approvals import Answer
 from pyagentd.runtime.branch import LiveBranch
@@ -442,3 +445,30 @@ async def test_sessions_that_were_used_leave_no_file_open(world: World) -> None:
     for number in range(2):
         await told(world, "Hi", "Again", name=f"s{number}")
     await until(lambda: not held(world.kernel.config.sessions_dir))  # a branch that nobody uses is closed soon
+
+
+async def test_one_whose_opening_is_given_up_leaves_no_file_open(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = await told(world, "Hi", "Again")
+    await world.kernel.shutdown()
+    world.start()
+    opened, open_branch = threading.Event(), branch_module.open_branch
+
+    def slow(*args: Any, **options: Any) -> Any:
+        found = open_branch(*args, **options)
+        opened.set()
+        time.sleep(0.1)  # until it was given up
+        return found
+
+    async def use() -> None:
+        async with world.kernel.using(ref):
+            pass
+
+    monkeypatch.setattr(branch_module, "open_branch", slow)
+    using = asyncio.create_task(use())
+    assert await asyncio.to_thread(opened.wait, 30)
+    using.cancel()
+    await asyncio.wait([using])
+    assert using.cancelled()
+    await until(lambda: not held(ref.branch_dir))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,7 @@ from pyagentd.errors import BadRequest, PresetError
 from pyagentd.features.agents import AgentSpawner
 from pyagentd.runtime.approvals import Answer
 from pyagentd.runtime.run import AnswerRecorder as Recorded
-from pyagentd.store import paths
+from pyagentd.store import paths, sessions
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.registry import Registry
 from tests.runtime.delegation import (
@@ -158,6 +161,30 @@ async def test_a_disk_that_refuses_an_agent_is_logged_and_told_to_the_parent(
 
 
 @pytest.mark.spec("000", "Preset loaded from file, not memory")
+async def test_one_whose_parent_is_stopped_while_it_is_made_is_gone(
+    helper: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    making, made, create_agent = threading.Event(), threading.Event(), sessions.create_agent
+
+    def slow(*args: Any, **options: Any) -> Any:
+        making.set()
+        time.sleep(0.2)  # until the parent was stopped
+        ref = create_agent(*args, **options)
+        made.set()
+        return ref
+
+    monkeypatch.setattr(sessions, "create_agent", slow)
+    ref, watcher = helper.session(), Watcher()
+    async with helper.kernel.using(ref) as branch:
+        await attached(branch, watcher)
+        helper.server.say(answer(spawn()), "Done.")
+        await helper.kernel.prompt(branch, text="Delegate.", options=helper.granted("tool:.*"))
+        assert await asyncio.to_thread(making.wait, 30)
+        await helper.kernel.abort(branch)
+        assert await asyncio.to_thread(made.wait, 30)
+        assert agents_of(ref) == []
+
+
 async def test_an_agent_is_what_its_own_file_says_now(helper: World) -> None:
     delegate(helper, "found", call=spawn())
     ref = helper.session()
