@@ -192,14 +192,14 @@ def acp(preset: str) -> ExitCode:
     Editors run this, people do not. The sessions are the same as in Emacs and on the command line. A run continues
     when the editor quits.
     """
+    with extra("acp", "The Agent Client Protocol"):
+        serve = protocol.agent.serve
     if not _is_stream(0):
         if not os.read(0, 1):  # as of /dev/null: the editor is gone already
             return ExitCode.DONE
         raise click.UsageError(_BY_EDITORS)
     if not (_is_stream(1) or stat.S_ISCHR(os.fstat(1).st_mode)):
         raise click.UsageError(_BY_EDITORS)
-    with extra("acp", "The Agent Client Protocol"):
-        serve = protocol.agent.serve
     serve(preset)
     return ExitCode.DONE
 
