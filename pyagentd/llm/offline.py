@@ -308,7 +308,7 @@ _FILES = """\
       last-of (fn [line] (last (split line "\\t")))
       read (fn [path]
              (let [lines (names (call "Read" {{:file_path path}}))]
-               {{:path path :lines (count lines) :text (last-of (first lines))}}))
+               {{:path path :lines (count lines) :text (last-of (or (first lines) ""))}}))
       paths {paths}]
   {{:found (mapv read (take {most} paths))}})"""
 

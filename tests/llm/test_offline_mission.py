@@ -56,6 +56,27 @@ def test_it_looks_at_the_files_that_are_named_and_returns_the_type(signature: st
     assert len(step.trace) == 2
 
 
+def test_a_file_without_a_line_is_one_of_those_that_it_looks_at() -> None:
+    said = {"a.py": "     1\tx=1", "b.py": "[b.py is empty.]"}
+    tools = {
+        "Glob": Tool(
+            name="Glob", function=lambda args: "a.py\nb.py", signature=parse("(pattern :string) -> :string")
+        ),
+        "Read": Tool(
+            name="Read",
+            function=lambda args: said[args["file_path"]],
+            signature=parse("(file_path :string) -> :string"),
+        ),
+    }
+    signature = "{files [{path :string, lines :int, text :string}], total :int}"
+    step = delegate("How many lines have *.py?", llm=stand_in, signature=signature, tools=tools)
+    assert step.ok, step.fail
+    assert step.value == {
+        "files": [{"path": "a.py", "lines": 1, "text": "x=1"}, {"path": "b.py", "lines": 0, "text": ""}],
+        "total": 1,
+    }
+
+
 def test_it_works_on_the_data_that_it_is_given() -> None:
     rows = [{"path": "x", "lines": 3}, {"path": "y", "lines": 4}]
     step = delegate("Count.", llm=stand_in, signature="{total :int, n :int}", context={"rows": rows})
