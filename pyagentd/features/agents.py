@@ -1011,21 +1011,28 @@ class ParentSpawner:
         if values := {**(self._served(template) if shipped else {}), **wanted.values}:
             text = presetfile.with_values(presetfile.parse(text, Path(f"{wanted.preset}.md")), values)
             template = self._kernel.presets.of_content(text.encode(), Path(f"{wanted.preset}.md"), wanted.preset)
-        file = presets.usable[wanted.preset].file
-        # It raises before anything is made.
-        backend_for(template, self._kernel.config, self.options, template=lambda: (wanted.preset, file))
+        backend_for(template, self._kernel.config, self.options)  # raises before anything is made
         own = self.reads()
-        return await asyncio.to_thread(
-            sessions.create_agent,
-            self.parent.ref,
-            preset_name=wanted.preset,
-            preset_text=text,
-            description=wanted.description,
-            read=own if wanted.read is None else (wanted.read or ["/**"]),
-            deny=wanted.deny,
-            clock=self._kernel.clock,
-            facts=self._facts(wanted),
+        making = asyncio.ensure_future(
+            asyncio.to_thread(
+                sessions.create_agent,
+                self.parent.ref,
+                preset_name=wanted.preset,
+                preset_text=text,
+                description=wanted.description,
+                read=own if wanted.read is None else (wanted.read or ["/**"]),
+                deny=wanted.deny,
+                clock=self._kernel.clock,
+                facts=self._facts(wanted),
+            )
         )
+        try:
+            return await asyncio.shield(making)
+        except asyncio.CancelledError:  # it is made all the same
+            await asyncio.wait([making])
+            if making.exception() is None:
+                await self._discard(making.result())
+            raise
 
     def _served(self, template: Preset) -> dict[str, str]:
         """Return backend and model of the parent where its backend is not the one that a shipped preset names."""

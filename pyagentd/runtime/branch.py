@@ -407,7 +407,12 @@ class LiveBranch(Watchers, SessionRow):
         Raises:
             StoreError: Its log cannot be read.
         """
-        opened = await asyncio.to_thread(open_branch, ref, goes_on=goes_on, ended=ended)
+        opening = asyncio.ensure_future(asyncio.to_thread(open_branch, ref, goes_on=goes_on, ended=ended))
+        try:
+            opened = await asyncio.shield(opening)
+        except asyncio.CancelledError:  # the thread goes on, and nobody wants what it opens
+            opening.add_done_callback(_close_unwanted)
+            raise
         branch = cls(ref, opened, pulse=pulse, clock=clock)
         branch.last_run = opened.last_run if goes_on else None
         if opened.is_new:
@@ -676,3 +681,8 @@ class LiveBranch(Watchers, SessionRow):
         self.note_complete()
         if self.document.settings is not None:
             self.note_given()
+
+
+def _close_unwanted(opening: asyncio.Future[OpenedBranch]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().journal.close()
