@@ -67,7 +67,8 @@ def same_user(peer: socket.socket) -> bool:
 def is_descendant(peer: socket.socket) -> bool:
     """Return whether the process at the other end was started by this one: a command of an agent, no client.
 
-    A peer that is gone counts as one. Nothing is known of a peer in a container, or on macOS: those do not.
+    So is the command of a background task that outlived an earlier daemon. A peer that is gone counts as one. Nothing
+    is known of a peer in a container, or on macOS: those do not.
     """
     if peer.family != socket.AF_UNIX:
         return _is_held_by_descendant(peer)
@@ -77,13 +78,23 @@ def is_descendant(peer: socket.socket) -> bool:
         return False
     pid = int(struct.unpack("3i", credentials)[0])
     while pid > 0:
-        if pid == os.getpid():
+        if pid == os.getpid() or _runs_a_task(pid):
             return True
         try:
             pid = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
         except (OSError, ValueError, IndexError):
             return Path("/proc/self/stat").exists()
     return False
+
+
+_TASK_RUNNER = b"/pyagentd/features/task_runner.py"
+
+
+def _runs_a_task(pid: int) -> bool:
+    try:
+        return any(each.endswith(_TASK_RUNNER) for each in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"))
+    except OSError:
+        return False
 
 
 def _is_held_by_descendant(peer: socket.socket) -> bool:
@@ -125,7 +136,7 @@ def _as_in_proc(address: tuple[str, int]) -> str:
 
 
 def _family() -> list[int]:
-    """Return the ids of this process and of all that descend from it."""
+    """Return the ids of this process, of those that run background tasks, and of all that descend from them."""
     children: dict[int, list[int]] = {}
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
@@ -134,7 +145,7 @@ def _family() -> list[int]:
             except (OSError, ValueError, IndexError):
                 continue
             children.setdefault(parent, []).append(int(entry.name))
-    found = [os.getpid()]
+    found = [os.getpid(), *filter(_runs_a_task, (pid for pids in children.values() for pid in pids))]
     for pid in found:
         found += children.get(pid, [])
     return found

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ import pytest
 from pyagentd.clock import Pulse
 from pyagentd.errors import StoreError
 from pyagentd.events import Event
+from pyagentd.features import task_runner
 from pyagentd.wire import connection as auth
 from pyagentd.wire.connection import Server
 from pyagentd.wire.frames import call, frame
@@ -145,6 +148,32 @@ def test_a_process_is_known_by_whom_it_descends_from(
             assert not auth.is_descendant(peer)
             monkeypatch.undo()
     child.wait()
+
+
+@pytest.mark.parametrize("family", [socket.AF_UNIX, socket.AF_INET])
+def test_a_command_of_a_task_that_outlived_its_daemon_is_known_as_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, family: socket.AddressFamily
+) -> None:
+    with socket.socket(family) as listener:
+        listener.bind(str(tmp_path / "s") if family == socket.AF_UNIX else ("127.0.0.1", 0))
+        listener.listen()
+        connect = f"import socket; s = socket.socket({int(family)}); s.connect({listener.getsockname()!r}); s.recv(1)"
+        spec = tempfile.TemporaryFile()  # noqa: SIM115 - the task has it
+        argv, end = [sys.executable, "-c", connect], str(tmp_path / "end")
+        told = {"argv": argv, "leader": "command", "files": [], "output": str(tmp_path / "out"), "most": 1000}
+        spec.write(json.dumps({**told, "timeout_s": 60, "grace_s": 1, "temporary": None}).encode())
+        spec.seek(0)
+        runner = [sys.executable, "-I", "-S", task_runner.__file__, str(spec.fileno()), end]
+        task = subprocess.Popen(runner, stdin=subprocess.PIPE, pass_fds=[spec.fileno()])
+        assert task.stdin is not None
+        task.stdin.write(b"g")
+        task.stdin.close()
+        peer, _ = listener.accept()
+        with peer, spec:
+            monkeypatch.setattr("os.getpid", lambda: 0x7FFFFFFF)  # of another daemon
+            assert auth.is_descendant(peer)
+            monkeypatch.undo()
+    task.wait()
 
 
 async def test_a_peer_of_another_user_is_dropped(
