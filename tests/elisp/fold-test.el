@@ -51,6 +51,17 @@
     (blocks-find "Looking")
     (should-error (pyagentd-fold-toggle) :type 'user-error)))
 
+(ert-deftest pyagentd-fold-lasts-when-the-mode-is-set-anew-or-the-file-read-again ()
+  (blocks-with
+    (set-buffer-modified-p t)
+    (save-buffer)
+    (pyagentd-fold--find (point-min) (point-max))
+    (dolist (again (list #'normal-mode (lambda () (revert-buffer t t))))
+      (funcall again)
+      (pyagentd-fold--find (point-min) (point-max))
+      (should (string-search "▸ Read a.py" (fold-test--shown)))
+      (should-not (string-search "two" (fold-test--shown))))))
+
 (ert-deftest pyagentd-fold-which-is-an-option ()
   (let ((pyagentd-fold '(reasoning)))
     (blocks-with
