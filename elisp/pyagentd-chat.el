@@ -812,23 +812,44 @@ have written below the plan goes along.  While a run is in flight the
 message waits for its turn.  Its key has to be confirmed."
   (interactive "P"
                pyagentd-mode)
-  (when (called-interactively-p 'any)
-    (pyagentd-plan--buffer)
-    (unless (eq ?y (read-char-choice "Approve the plan and have it carried out?\
-  y or n: " '(?y ?n)))
-      (user-error "Not approved")))
-  (if (and agent (not (stringp agent)))
-      (pyagentd-plan--read #'pyagentd-approve)
-    (with-current-buffer (pyagentd-plan--buffer)
-      (pyagentd-chat-when-ready
-       (lambda ()
-         (pyagentd-later-here
-          'approve (append (list :branch pyagentd--branch-dir
-                                 :env (pyagentd-env-variables)
-                                 :key (pyagentd-env-key))
-                           (unless (member agent '(nil ""))
-                             (list :agent agent)))
-          #'pyagentd-plan--approved))))))
+  (cond ((called-interactively-p 'any)
+         (with-current-buffer (pyagentd-plan--buffer)
+           (pyagentd-plan--confirm agent)))
+        ((and agent (not (stringp agent)))
+         (pyagentd-plan--read #'pyagentd-approve))
+        (t
+         (with-current-buffer (pyagentd-plan--buffer)
+           (pyagentd-chat-when-ready
+            (lambda ()
+              (pyagentd-later-here
+               'approve (append (list :branch pyagentd--branch-dir
+                                      :env (pyagentd-env-variables)
+                                      :key (pyagentd-env-key))
+                                (unless (member agent '(nil ""))
+                                  (list :agent agent)))
+               #'pyagentd-plan--approved)))))))
+
+(defun pyagentd-plan--confirm (agent)
+  "Approve the plan here if the user agrees, as `pyagentd-approve' with AGENT.
+Say so where there is none, or a question has come with the connection."
+  (pyagentd-attached-then
+   (lambda ()
+     (pyagentd-later-asking
+      'agents-available (list :branch pyagentd--branch-dir)
+      (lambda (answer)
+        (cond ((pyagentd-ask-notice-current)
+               (user-error "A question is open here; %s goes to it"
+                           (substitute-command-keys
+                            "\\<pyagentd-ask-mode-map>\\[pyagentd-ask--go]")))
+              ((plist-get answer :plan))
+              ((pyagentd-status-busy-p)
+               (user-error "Nothing is asked here yet"))
+              (t (user-error
+                  "Nothing is asked here, and there is no plan to approve")))
+        (unless (eq ?y (read-char-choice "Approve the plan and have it carried \
+out?  y or n: " '(?y ?n)))
+          (user-error "Not approved"))
+        (pyagentd-approve agent))))))
 
 (defun pyagentd-plan--approved (answer)
   "Note that the plan in this buffer was approved; ANSWER tells how."

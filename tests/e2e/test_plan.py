@@ -35,7 +35,9 @@ def test_a_plan_is_made_and_approved_with_a_key_that_is_confirmed(system: System
     system_text = "".join(block["text"] for block in model_server.last.body["system"])
     assert "Tabs only." in system_text and "- write-a-skill:" in system_text
     model_server.say("Done.")
-    emacs.eval('(progn (execute-kbd-macro (kbd "C-c C-c y")) t)')
+    emacs.keys("C-c", "C-c")
+    shows(emacs, "Approve the plan")
+    emacs.keys("y")
     shows(emacs, "### Approved, continue.", "Done.", "[build]")
     emacs.wait(IDLE)
     assert {"Write", "Edit", "Bash"} <= tools(model_server)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -202,6 +204,22 @@ def same_on_disk(emacs: Emacs) -> str:
 
     wait_for(lambda: len({*both()}) == 1, "the file to have the text of the buffer")
     return both()[1]
+
+
+def test_the_key_of_a_question_brings_it_back_after_the_daemon_was_killed(
+    emacs: Emacs, model_server: ModelServer, system: System
+) -> None:
+    model_server.say(answer("I write.", tool_use("Write", file_path="new.txt", content="one\n")))
+    make_session(emacs, "Write it.")
+    emacs.keys("C-c", "Enter")
+    shows(emacs, "Allow Write")
+    os.kill(system.daemon_pid(), signal.SIGKILL)
+    wait_for(lambda: "Allow Write" not in emacs.screen(), "the question to go with the daemon")
+    emacs.keys("C-c", "C-c")
+    back = shows(emacs, "Allow Write")
+    assert "Approve the plan" not in back and "no plan" not in back
+    emacs.keys("C-c", "C-c", "n")
+    wait_for(lambda: "Allow Write" not in emacs.screen(), "the question to be answered")
 
 
 def test_an_error_of_the_model_is_in_the_header_line_and_in_the_text(emacs: Emacs, model_server: ModelServer) -> None:

@@ -10,7 +10,7 @@
 (require 'pyagentd-chat)
 
 (defconst plan-test--available
-  "(:agent \"build\" :opened-with \"build\" :agents
+  "(:agent \"build\" :opened-with \"build\" :plan t :agents
     ((:name \"build\" :description \"Works.\")
      (:name \"plan\" :description \"Looks.\" :read-only t)))")
 
@@ -93,12 +93,31 @@
   (plan-test--with-session "### Hi"
     (pyagentd-test-type "C-c M-l plan RET")
     (should (equal pyagentd-plan-next "plan"))
-    (should-error (pyagentd-test-type "C-c C-c n"))
+    (should (equal (pyagentd-test-said (pyagentd-test-type "C-c C-c n"))
+                   "Not approved"))
     (should-not (pyagentd-test-calls 'approve))
     (pyagentd-test-type "C-u C-c C-c y plan RET")
     (pyagentd-test-settle)
     (should (equal (plist-get (car (pyagentd-test-calls 'approve)) :agent)
                    "plan"))))
+
+(ert-deftest pyagentd-plan-where-there-is-none-nothing-is-approved ()
+  (plan-test--with-session "### Hi"
+    (pyagentd-test-answer 'agents-available '(:agent "build" :plan nil :agents nil))
+    (should (equal (pyagentd-test-said (pyagentd-test-type "C-c C-c"))
+                   "Nothing is asked here, and there is no plan to approve"))
+    (should-not (pyagentd-test-calls 'approve))))
+
+(ert-deftest pyagentd-plan-the-key-connects-and-says-what-is-asked ()
+  (plan-test--with-session "### Hi"
+    (pyagentd-test-answer
+     'attach '(:seq 0 :revision 10
+                    :asks ((:id "q1" :type "tool-approval" :tool-name "Bash"))))
+    (setq pyagentd-attach-state nil)
+    (should (equal (pyagentd-test-said (pyagentd-test-type "C-c C-c")
+                     (pyagentd-test-await (pyagentd-ask-notice-current)))
+                   "A question is open here; C-c C-c goes to it"))
+    (should-not (pyagentd-test-calls 'approve))))
 
 (ert-deftest pyagentd-plan-without-a-choice-nothing-is-asked ()
   (plan-test--with-session "### Hi"
