@@ -22,7 +22,6 @@ from pyagentd.features.overview import Overview, listed_row, spent_row
 from pyagentd.features.schedules import Schedules
 from pyagentd.features.tasks import Tasks
 from pyagentd.features.usage import facts_of, priced_usage
-from pyagentd.llm.prompts import one_line
 from pyagentd.policy.action import under
 from pyagentd.policy.presets import DEFAULT_PRESET, Preset, parse_preset
 from pyagentd.policy.profiles import resolve_profile
@@ -168,15 +167,15 @@ class Sessions(Group):
         """Create a session; with ``root`` (a project) it may read and write everything below it.
 
         ``root`` may be a branch's directory, too: then it is where that one works. ``titled`` means that somebody
-        typed ``name``, which is the title then. Activities give its directory and id, the directories of ``projects``
-        that it may read, and their document.
+        typed ``name``, which is the title then; where it is blank, the session is titled after its first answer.
+        Activities give its directory and id, the directories of ``projects`` that it may read, and their document.
         """
+        title = _title_of(name) if titled and name.strip() else ""
         workspace = project_of(root) if root else None
         of_project = await asyncio.to_thread(self._kernel.presets.for_project, workspace)
         parsed, text = of_project.template(preset)
         inside = [] if workspace is None else [under(str(workspace))]
         readable = [under(str(directory(project))) for project in projects]
-        title = one_line(name, TITLE_LENGTH) if titled else ""
         ref = await asyncio.to_thread(
             sessions.create_session,
             self._kernel.config.sessions_dir,
@@ -350,12 +349,7 @@ class Lifecycle(Group):
     @command_line("rename")
     async def rename(self, client: Client, *, branch: str, title: str) -> RenameReply:
         """Give a session, or an agent, another title; ids and directories never change."""
-        wanted = " ".join(title.split())
-        if not _is_title(wanted):
-            raise BadRequest(
-                f"{title[:40]!r} is not a title", hint=f"Give one line of up to {TITLE_LENGTH} characters"
-            )
-        ref = self._ref(branch)
+        wanted, ref = _title_of(title), self._ref(branch)
         await self._note(ref, title=wanted)
         self._touch(*_timelines(ref))
         named = _named(self._kernel, ref)
@@ -478,8 +472,12 @@ def _all_of(ref: BranchRef) -> list[BranchRef]:
     return [each for branch in _timelines(ref) for each in metadata.with_agents(branch)]
 
 
-def _is_title(text: str) -> bool:
-    return 0 < len(text) <= TITLE_LENGTH and not any(unicodedata.category(char) in ("Cc", "Cs") for char in text)
+def _title_of(text: str) -> str:
+    """Return the title that somebody typed as ``text``, on one line; raises ``BadRequest`` if it is none."""
+    wanted = " ".join(text.split())
+    if not 0 < len(wanted) <= TITLE_LENGTH or any(unicodedata.category(char) in ("Cc", "Cs") for char in wanted):
+        raise BadRequest(f"{text[:40]!r} is not a title", hint=f"Give one line of up to {TITLE_LENGTH} characters")
+    return wanted
 
 
 def _what(ref: BranchRef, wanted: What | None) -> What:
@@ -734,7 +732,8 @@ class Exchange(Group):
         preset: str = DEFAULT_PRESET,
         root: str | None = None,
     ) -> ImportReply:
-        """Import a chat of gptel or another program as a session."""
+        """Import a chat of gptel or another program as a session; ``name`` is its title, too."""
+        title = _title_of(name) if name and name.strip() else ""
         path = expand_home(file)
         chat = await asyncio.to_thread(exchange.importing.read_chat, path)
         workspace = project_of(root) if root else None
@@ -760,7 +759,7 @@ class Exchange(Group):
             paths_write=inside,
             clock=self._kernel.clock,
             fill=lambda session_id, branch_dir: filled.append(_filled(session_id, branch_dir, chat, now_ms)),
-            facts={"workspace_root": str(workspace or Path.home()), "agent": template.name},
+            facts={"workspace_root": str(workspace or Path.home()), "agent": template.name, "title": title},
         )
         (made,) = filled
         self._registry.add(ref)

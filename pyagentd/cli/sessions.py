@@ -52,7 +52,7 @@ _CREATED = ("session_id", "session_dir", "branch_dir")
 @workplace_option
 @json_option
 def new(name: str, preset: str | None, root: Path, as_json: bool) -> None:
-    """Create a session called NAME."""
+    """Create a session called NAME; with an empty NAME it is titled after its first answer."""
     with daemon() as link:
         created = link.call("create-session", name=name, titled=True, preset=preset, root=str(root.resolve()))
     print_reply(

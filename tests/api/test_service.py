@@ -105,6 +105,10 @@ async def test_a_name_that_somebody_typed_is_the_title(world: World) -> None:
     assert [made["title"] for made in (typed, other, unnamed)] == ["My work", None, None]
     listed = {row["branch"]: row["title"] for row in (await service.sessions(Watcher()))["sessions"]}
     assert listed[typed["branch"]] == "My work" and listed[other["branch"]] is None
+    for name in ("x" * 201, "bell\a"):  # as for ``rename``
+        with pytest.raises(BadRequest, match="not a title"):
+            await service.create_session(Watcher(), name=name, preset="main", titled=True)
+    assert len((await service.sessions(Watcher()))["sessions"]) == 3
 
 
 async def test_a_session_made_in_the_directory_of_another_works_where_that_one_does(world: World) -> None:

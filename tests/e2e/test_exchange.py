@@ -44,6 +44,8 @@ def test_what_goes_out_as_markdown_comes_back_the_same(system: System, talked: t
     before = out.read_bytes()
     made = system.json("import", str(out), "--name", "Back again")
     assert made["session_id"].startswith("back-again-") and made["notes"] == []
+    assert "Back again" in {row["title"] for row in system.json("sessions")}
+    assert "is not a title" in system.run("import", str(out), "--name", "x" * 201).stderr
     again = Path(made["branch_dir"])
     assert read(again / "session.md") == read(branch / "session.md")
     assert gptel_messages((again / "session.md").read_text()) == gptel_messages((branch / "session.md").read_text())
