@@ -672,6 +672,19 @@ The text is kept beside the file until the daemon has written it."
       (setq buffer-auto-save-file-name nil)
       (set-buffer-modified-p nil))))
 
+(defun pyagentd-sync--revert (ignore-auto noconfirm)
+  "Read the file again; IGNORE-AUTO and NOCONFIRM are as for `revert-buffer'.
+What was typed comes back from the daemon, so that nothing is to be
+confirmed where it has all of that."
+  (funcall (default-value 'revert-buffer-function) ignore-auto
+           (or noconfirm
+               (and (pyagentd-attached-p)
+                    (progn (pyagentd-sync-finish)
+                           (not (pyagentd-edit-pending-p)))))))
+
+(add-to-list 'pyagentd-session-settings
+             '(revert-buffer-function . pyagentd-sync--revert))
+
 (defun pyagentd-sync--kept-until-written (kept ids)
   "Delete KEPT, a file or nil, when the daemon has written the edits IDS."
   (let* ((name (buffer-name))

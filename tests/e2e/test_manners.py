@@ -305,6 +305,21 @@ def test_a_reverted_session_goes_on(system: System, model_server: ModelServer) -
     assert body(emacs) == "### Hi.\n\nHello.\n\n### And?\n\nAgain.\n\n### "
 
 
+def test_reverting_asks_nothing_and_keeps_what_was_typed(system: System) -> None:
+    _, branch = system.new()
+    emacs = system.emacs()
+    open_session(emacs, branch)
+    emacs.wait("(pyagentd-attached-p)")
+    asked = emacs.eval(
+        "(let (asked) (cl-letf (((symbol-function 'yes-or-no-p) (lambda (prompt) (setq asked prompt))))"
+        ' (insert "typed") (revert-buffer)) asked)'
+    )
+    assert asked is None
+    wait_for(lambda: body(emacs) == "### typed", "what was typed to come back")
+    emacs.wait("(not (buffer-modified-p))")
+    assert (branch / "session.md").read_text().startswith("### typed")
+
+
 @pytest.mark.cold
 def test_writing_a_session_elsewhere_makes_an_ordinary_file_of_it(
     system: System, written: Path, model_server: ModelServer
