@@ -425,7 +425,8 @@ class ContextOperations(Group):
         archive = self._kernel.feature(Contexts).archive
         found = await archive.known(agent) if agent else await archive.history(self._ref(branch or ""))
         if agent and not found and await asyncio.to_thread(agents.find, self._kernel.state, agent) is None:
-            raise NotFound(f"There is, and was, no agent called {agent[:80]!r}", hint="/agent list shows them")
+            hint = "List them with /agent list, on the command line with `pyagentd agent list`"
+            raise NotFound(f"There is, and was, no agent called {agent[:80]!r}", hint=hint)
         gone = await asyncio.to_thread(_gone, found)
         return {"contexts": [{**_saved(row), "gone": row.file_path in gone} for row in found]}
 

@@ -1,5 +1,6 @@
 """Commands on turns of a session: ``rewind``, ``fork``, ``regenerate``, ``variants``, ``changes``, ``context``."""
 
+import contextlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -379,8 +380,10 @@ def history(session: str, as_json: bool) -> None:
     with daemon() as link:
         try:
             found = link.call("context-history", branch=str(branch_of(link, session)))["contexts"]
-        except NotFound:
-            found = link.call("context-history", agent=session)["contexts"]
+        except NotFound as unknown:  # that agents have no such name either says nothing more
+            found = []
+            with contextlib.suppress(NotFound):
+                found = link.call("context-history", agent=session)["contexts"]
             if not found:
-                raise
+                raise unknown from None
     print_reply(found, contexts.listing(session, found), as_json=as_json)

@@ -23,6 +23,8 @@ def test_an_agent_lives_and_ends_twice_without_emacs(system: System) -> None:
     assert (saved["trigger"], saved["message_count"]) == ("manual_save", 2)
     system.ok("context", "clear", "bob")
     assert [row["id"] for row in system.json("context", "history", "bob")] == [saved["id"]]
+    unknown = system.run("context", "history", "nosuch").stderr
+    assert "No session, branch or agent is called 'nosuch'" in unknown and "pyagentd sessions" in unknown
     system.ok("context", "restore", "bob", saved["id"][:8])
     (place / "workspace/work.txt").write_text("work")
 
