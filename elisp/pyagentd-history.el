@@ -496,9 +496,8 @@ the files that those turns changed."
   (let ((restored (plist-get (plist-get answer :files) :restored)))
     (message "%s; %s"
              (if (plist-get answer :hidden)
-                 (format "%s hidden%s"
-                         (pyagentd-count (length (plist-get answer :hidden))
-                                         "message")
+                 (format "%s rewound%s"
+                         (pyagentd-count (plist-get answer :turns) "turn")
                          (if restored
                              (format ", %s restored"
                                      (pyagentd-count (length restored) "file"))
@@ -516,8 +515,8 @@ the files that those turns changed."
        (pyagentd-history--call
         'unrewind nil
         (lambda (answer)
-          (message "%s back" (pyagentd-count (length (plist-get answer :shown))
-                                             "message"))))))))
+          (message "%s back"
+                   (pyagentd-count (plist-get answer :turns) "turn"))))))))
 
 ;;;; Asking again
 

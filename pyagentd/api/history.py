@@ -46,6 +46,7 @@ class HistoryChanged(TypedDict):
 
     hidden: list[str]
     shown: list[str]
+    turns: int  # how many turns were shown or, where none was, hidden
     files: NotRequired[RestoreReply]  # where files were to be restored
 
 
@@ -230,7 +231,11 @@ class Histories(Group):
 
 
 def _changed(changed: HistoryChange) -> HistoryChanged:
-    reply: HistoryChanged = {"hidden": list(changed.hidden), "shown": list(changed.shown)}
+    reply: HistoryChanged = {
+        "hidden": list(changed.hidden),
+        "shown": list(changed.shown),
+        "turns": changed.turns,
+    }
     return reply if changed.files is None else {**reply, "files": cast(RestoreReply, changed.files)}
 
 

@@ -56,7 +56,7 @@ def rewind(session: str, message_id: str | None, files: bool, only_list: bool, a
     if as_json:
         print_json(changed)
         return
-    click.echo(f"Hidden: {counted(len(changed['hidden']), 'message')}; show again: pyagentd unrewind {session}")
+    click.echo(f"Hidden: {counted(changed['turns'], 'turn')}; show again: pyagentd unrewind {session}")
     _print_files(changed)
 
 
@@ -70,7 +70,7 @@ def unrewind(session: str, as_json: bool) -> None:
     if as_json:
         print_json(changed)
         return
-    click.echo(f"Shown again: {counted(len(changed['shown']), 'message')}")
+    click.echo(f"Shown again: {counted(changed['turns'], 'turn')}")
     _print_files(changed)
 
 

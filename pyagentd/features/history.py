@@ -65,7 +65,7 @@ def history(document: Document, revision: int, conversation: Conversation) -> di
             (
                 _from_heading(doc, start, conversation.messages[ids[0]]) + 1,
                 _with_heading(doc, _with_error(doc, end)) + 1,
-                _turns(conversation, ids),
+                _turns([conversation.messages[id] for id in ids]),
                 conversation.messages[ids[-1]].metadata.get("hidden_by"),
             )
             for start, end, ids in hidden_ranges(doc, conversation)
@@ -139,10 +139,9 @@ def _with_heading(doc: Document, end: int) -> int:
     return end + len(RUN_CLOSE) if is_left and answer <= doc.spans[index].start <= answer + 1 else end
 
 
-def _turns(conversation: Conversation, ids: Sequence[str]) -> int:
-    """Return how many turns hidden messages are; an answer whose prompt is shown is one as well."""
-    known = [conversation.messages[id] for id in ids]
-    return sum(message.role == "user" for message in known) + (known[0].role != "user")
+def _turns(messages: Sequence[Message]) -> int:
+    """Return how many turns messages are; an answer without its prompt is one as well."""
+    return sum(message.role == "user" for message in messages) + any(each.role != "user" for each in messages[:1])
 
 
 # Which message is meant: a prompt to go back to or to ask again, a variant to show.
@@ -210,10 +209,14 @@ _CARRIED = ("agent", "model", "settings")  # metadata of a prompt that its next 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryChange:
-    """What an operation hid and showed: ids of messages, in their order; ``files`` as the snapshots tell it."""
+    """What an operation hid and showed: ids of messages, in their order; ``files`` as the snapshots tell it.
+
+    ``turns``: how many turns were shown or, where none was, hidden.
+    """
 
     hidden: tuple[str, ...] = ()
     shown: tuple[str, ...] = ()
+    turns: int = 0
     files: Mapping[str, Any] | None = None
 
 
@@ -238,7 +241,7 @@ class History:
             if gone:
                 notes = {"restored": restored["id"]} if restored and restored.get("id") else {}
                 await self._hide(branch, gone, by="rewind", after=prompt.id, **notes)
-            return HistoryChange(hidden=_ids(gone), files=restored)
+            return HistoryChange(hidden=_ids(gone), turns=_turns(gone), files=restored)
 
     async def unrewind(self, branch: LiveBranch) -> HistoryChange:
         """Reverse the last rewind, with the files that it restored.
@@ -263,7 +266,7 @@ class History:
             restored = str(group.messages[0].metadata.get("restored") or "")
             files = await self._kernel.feature(Snapshots).undo(branch.ref, restored) if restored else None
             await self._change(branch, hidden.show(group.messages, now_ms=branch.recorder.now_ms()))
-            return HistoryChange(shown=_ids(group.messages), files=files)
+            return HistoryChange(shown=_ids(group.messages), turns=_turns(group.messages), files=files)
 
     async def regenerate(
         self, branch: LiveBranch, message_id: str | None, options: SendOptions
@@ -289,7 +292,8 @@ class History:
                 await self._hide(branch, gone, by="variant", after=prompt.id)
             at = await self._place(branch, prompt)
             given = Submission(text=None, at=at, options=options, metadata=_carried(prompt))
-            return HistoryChange(hidden=_ids(gone)), await self._attempt(branch, gone, given)
+            changed = HistoryChange(hidden=_ids(gone), turns=_turns(gone))
+            return changed, await self._attempt(branch, gone, given)
 
     async def edit(
         self, branch: LiveBranch, message_id: str, text: str, options: SendOptions
@@ -311,7 +315,8 @@ class History:
             gone = hidden.continuation(branch.conversation, after)
             await self._hide(branch, gone, by="edit", after=after)
             given = Submission(text=text, options=options, metadata=_carried(prompt))
-            return HistoryChange(hidden=_ids(gone)), await self._attempt(branch, gone, given)
+            changed = HistoryChange(hidden=_ids(gone), turns=_turns(gone))
+            return changed, await self._attempt(branch, gone, given)
 
     async def choose(self, branch: LiveBranch, message_id: str, number: int) -> HistoryChange:
         """Show another variant of a message, the oldest is 1, with the turns that came after it.
@@ -335,7 +340,7 @@ class History:
             gone = hidden.continuation(conversation, chosen.group.after)
             rows = list(hidden.hide(gone, by="variant", after=chosen.group.after, now_ms=now_ms))
             await self._change(branch, [*rows, *hidden.show(chosen.messages, now_ms=now_ms)])
-            return HistoryChange(hidden=_ids(gone), shown=_ids(chosen.messages))
+            return HistoryChange(hidden=_ids(gone), shown=_ids(chosen.messages), turns=_turns(chosen.messages))
 
     async def clear_held(self, branch: LiveBranch, **notes: Any) -> HistoryChange:
         """Put the conversation behind a boundary, for a caller that holds ``branch.starting``: the next is a new one.
@@ -351,7 +356,7 @@ class History:
         if not gone:
             raise BadRequest("No active session to clear")
         await self._hide(branch, gone, by=hidden.CONTEXT, after="", **notes)
-        return HistoryChange(hidden=_ids(gone))
+        return HistoryChange(hidden=_ids(gone), turns=_turns(gone))
 
     async def give_roles_held(self, branch: LiveBranch, by: By) -> None:
         """Give the text of messages that were hidden when they were recorded the roles that follow from it.

@@ -64,14 +64,15 @@ def test_a_rewind_folds_what_is_not_sent_any_more_and_can_be_reversed(
     shows(emacs, "Second answer.")
     text = emacs.eval("(buffer-substring-no-properties 1 (point-max))")
     emacs.eval("(progn (goto-char 5) (call-interactively #'pyagentd-rewind) t)")
-    shows(emacs, "First question?", "… 2 turns rewound", without=("First answer.", "Second question?"))
+    told = ("… 2 turns rewound", "2 turns rewound; C-u C-c M-u undoes it")
+    shows(emacs, "First question?", *told, without=("First answer.", "Second question?"))
     assert emacs.eval("(buffer-substring-no-properties 1 (point-max))") == text
     emacs.eval("(progn (save-buffer) t)")
     wait_for(lambda: sent(main) == ["First question?"], "the file to say so")
     emacs.eval("(progn (pyagentd-history--show-hidden) t)")
     shows(emacs, "First answer.", "Second question?")
     emacs.eval("(let ((current-prefix-arg '(4))) (call-interactively #'pyagentd-rewind) t)")
-    shows(emacs, "Second answer.", without=("rewound",))
+    shows(emacs, "Second answer.", "2 turns back", without=("rewound",))
     model_server.say("Third answer.")
     converse(emacs, "Third question?")
     assert asked(model_server)[:4] == ["First question?", "First answer.", "Second question?", "Second answer."]
@@ -143,12 +144,12 @@ def test_the_command_line_takes_back_what_an_emacs_has_open(
     session, main, emacs = talk
     first, second = prompts(system, session)
     told = system.json("rewind", session, "--to", first)
-    assert len(told["hidden"]) == 3
+    assert (len(told["hidden"]), told["turns"]) == (3, 2)
     shows(emacs, "… 2 turns rewound", without=("Second answer.",))
     wait_for(lambda: sent(main) == ["First question?"], "the editor to save")
     failed = system.run("rewind", session, "--to", second)
     assert failed.returncode and first in failed.stderr and "First question?" in failed.stderr
-    assert len(system.json("unrewind", session)["shown"]) == 3
+    assert system.ok("unrewind", session) == "Shown again: 2 turns\n"
     shows(emacs, "Second answer.")
     model_server.say("Once more.")
     system.ok("regenerate", session)

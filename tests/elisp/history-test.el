@@ -24,14 +24,14 @@ The variable `branch' is bound to its directory."
        (pyagentd-test-answer
         'history '(:prompts ((:message-id "m1" :text "One?")
                              (:message-id "m3" :text "Two?"))))
-       (pyagentd-test-answer 'rewind '(:hidden ("m2" "m3" "m4")))
+       (pyagentd-test-answer 'rewind '(:hidden ("m2" "m3" "m4") :turns 2))
        (with-current-buffer (find-file-noselect file)
          ,@body))))
 
 (ert-deftest pyagentd-rewind-goes-to-the-prompt-at-point ()
   (history-test-with-session
     (goto-char 3)
-    (should (string-prefix-p "3 messages hidden; "
+    (should (string-prefix-p "2 turns rewound; "
                              (pyagentd-test-said
                                (pyagentd-test-type "M-x pyagentd-rewind RET"))))
     (should (equal (pyagentd-test-calls 'rewind)
