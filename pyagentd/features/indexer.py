@@ -114,7 +114,12 @@ class Indexer:
             StoreError: The database cannot be used.
         """
         complete = await self.fresh()
-        hits, more = await asyncio.to_thread(search, self._state, self.projection, query, limit=limit, scope=scope)
+        try:
+            hits, more = await asyncio.to_thread(
+                search, self._state, self.projection, query, limit=limit, scope=scope
+            )
+        except StateError as error:
+            raise _of_index(error) from error
         return SearchResult(hits=hits, more=more, indexing=not complete, problem=self._problem)
 
     async def reindex(self, progress: Progress) -> tuple[int, int]:
@@ -198,8 +203,8 @@ class Indexer:
         except _Stopping:
             problem = StoreError("The daemon is stopping")
         except StateError as error:
-            problem = error
-            self._note_problem(error)
+            problem = _of_index(error)
+            self._note_problem(problem)
         except Exception as error:  # the edge of this thread, as a run's supervisor is of a run
             problem = error
             log.exception("the index could not be brought up to date")
@@ -261,7 +266,7 @@ class Indexer:
 
     def _update(self, ref: BranchRef) -> None:
         stamps = stamps_of(ref.key)
-        if not stamps.document or self._registry.has_departed(ref):  # deleted since it was marked
+        if not (stamps.document or stamps.journal) or self._registry.has_departed(ref):  # deleted since it was marked
             self.projection.drop([self.projection.key(ref.branch_dir)])
             return
         try:
@@ -293,6 +298,11 @@ class Indexer:
 
 class _Stopping(Exception):
     """The daemon does not wait for the index."""
+
+
+def _of_index(error: StateError) -> StateError:
+    """Return the error as whoever searches is to read it: others need the database for more than the index."""
+    return StateError(error.message, hint=f"Sessions are not affected, only search is. {error.hint}")
 
 
 def _settle(jobs: Iterable[_Job], problem: Exception | None) -> None:

@@ -92,6 +92,20 @@ async def test_what_another_program_writes_or_deletes_is_noticed_without_being_t
         assert await found(service, "zeppelin") == []
 
 
+async def test_a_session_whose_document_is_gone_stays_in_the_index(world: World, monkeypatch) -> None:
+    monkeypatch.setattr(module, "FRESH_S", 0)
+    monkeypatch.setattr(module, "FRESH_FACTOR", 0)
+    shelf = Shelf(world.kernel.config.sessions_dir)
+    ref = shelf.new("one", ("q", "zeppelin"))
+    shelf.close()
+    paths.session_file(ref.branch_dir).unlink()
+    with indexed(world) as service:
+        assert [hit["branch"] for hit in await found(service, "zeppelin", hidden=True)] == [ref.key]
+        async with world.kernel.using(ref):
+            pass  # whoever opens it makes the document anew
+        assert [hit["branch"] for hit in await found(service, "zeppelin")] == [ref.key]
+
+
 async def test_a_search_can_be_limited_to_a_session_or_a_branch(world: World) -> None:
     shelf = Shelf(world.kernel.config.sessions_dir)
     one, two = shelf.new("one", ("q", "zeppelin one")), shelf.new("two", ("q", "zeppelin two"))
@@ -170,7 +184,7 @@ async def test_without_a_database_everything_but_search_works(world: World) -> N
         assert (listed["branch"], listed["preset"]) == (branch, "main")
         with pytest.raises(StoreError, match=r"state\.db.*Sessions are not affected"):
             await found(service, "zeppelin")
-        with pytest.raises(StoreError):
+        with pytest.raises(StoreError, match="only search is"):
             await service.reindex(Watcher())
 
 

@@ -258,10 +258,11 @@ def test_a_killed_writer_leaves_what_was_committed(tmp_path):
     state.close()
 
 
-def test_a_refusal_names_the_file_and_says_that_sessions_are_safe(tmp_path):
+def test_a_refusal_names_the_file_and_what_to_see_to_and_nothing_of_the_index(tmp_path):
     state = State(tmp_path / "missing")
-    with pytest.raises(StateError, match=r"missing/state\.db.*Sessions are not affected"):
+    with pytest.raises(StateError, match=r"missing/state\.db.*See that the disk has room") as refused:
         state.get("a")
+    assert "search" not in str(refused.value), "settings and agents are in it, too"
     with pytest.raises(StoreError):
         state.put("a", 1)
 

@@ -299,7 +299,7 @@ _log = logging.getLogger(__name__)
 
 
 class StateError(StoreError):
-    """The database refused, not a session's file; only search suffers."""
+    """The database refused, not a session's file."""
 
 
 class Damaged(StateError):
@@ -536,7 +536,7 @@ class State:
 
 
 _AGAIN = "It is being built anew; try again in a moment"
-_HINT = "Sessions are not affected, only search is; see that the disk has room and may be written"
+_HINT = "See that the disk has room and may be written"
 
 
 def _primary(error: sqlite3.Error) -> int:
