@@ -613,9 +613,10 @@ Terminals show none."
   (let* ((body (pyagentd-draw eol end 'pyagentd-fold t))
          ;; What follows stands a little apart; a terminal has no room for that.
          (after (pyagentd-draw end (min (1+ end) (point-max)) 'pyagentd-fold t
-                               'line-spacing pyagentd-fold-spacing))
+                               'line-spacing pyagentd-fold-spacing
+                               'invisible 'pyagentd-shown))
          (line (pyagentd-draw
-                beg eol 'pyagentd-fold t
+                beg eol 'pyagentd-fold t 'invisible 'pyagentd-shown
                 'pyagentd-fold-body body 'pyagentd-fold-after after
                 'pyagentd-fold-kind kind
                 'mouse-face 'highlight 'keymap pyagentd-fold-map
@@ -784,7 +785,8 @@ With a prefix argument do so with all blocks of the buffer."
 
 ;; A rule above each prompt, so that a long conversation reads in turns.
 ;; It is drawn when the text is displayed, and no part of the text.  The
-;; one that is being typed, which ends at the end of the buffer, has none.
+;; one that is being typed, which ends at the end of the buffer, has none; its
+;; sign is shown also where the major mode hides markup.
 
 (defface pyagentd-prompt '((((type tty)) :inherit bold)
                            (t :inherit bold :overline t :extend t))
@@ -798,10 +800,16 @@ With a prefix argument do so with all blocks of the buffer."
       (goto-char beg)
       (forward-line 0)
       (remove-overlays (point) end 'pyagentd-prompt t)
-      (while (re-search-forward "^### .*\n" (min (point-max) (1+ end)) t)
-        (unless (get-text-property (match-beginning 0) 'gptel)
-          (pyagentd-draw (match-beginning 0) (match-end 0)
-                         'pyagentd-prompt t 'face 'pyagentd-prompt))))))
+      (while (re-search-forward "^\\(### \\).*\\(?:\\(\n\\)\\|\\'\\)"
+                                (min (point-max) (1+ end)) t)
+        (cond ((get-text-property (match-beginning 0) 'gptel))
+              ((match-beginning 2)
+               (pyagentd-draw (match-beginning 0) (match-end 0)
+                              'pyagentd-prompt t 'face 'pyagentd-prompt))
+              ((bound-and-true-p markdown-hide-markup)
+               (pyagentd-draw (match-beginning 1) (match-end 1)
+                              'pyagentd-prompt t
+                              'display pyagentd-prompt-prefix)))))))
 
 (pyagentd-display-add #'pyagentd-prompt--find
                       (lambda () (remove-overlays nil nil 'pyagentd-prompt t)))

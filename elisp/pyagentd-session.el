@@ -1299,7 +1299,8 @@ M-x pyagentd-connect merges both, M-x revert-buffer reads it, C-x C-s overwrites
   "Buffer-local settings of a session buffer.")
 
 (defconst pyagentd-session-invisible '(pyagentd-fold pyagentd-hidden)
-  "Values of the property `invisible' of text that is not shown in a session.")
+  "Values of the property `invisible' of text that is not shown in a session.
+`pyagentd-shown' is none: it shows text that the major mode hides.")
 
 (put 'pyagentd-mode 'permanent-local t)
 

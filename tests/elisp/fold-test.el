@@ -10,15 +10,18 @@
 
 (defun fold-test--shown ()
   "Return what of the buffer is seen."
-  (let ((pos (point-min)) (shown ""))
+  (let ((pos (point-min)) (shown "") last)
     (while (< pos (point-max))
       (let* ((next (next-char-property-change pos (point-max)))
              (display (get-char-property pos 'display)))
         (setq shown (concat shown
-                            (cond ((invisible-p pos) "")
+                            (cond ((or (invisible-p pos)
+                                       (and display (eq display last)))
+                                   "")
                                   ((stringp display) display)
                                   (t (buffer-substring-no-properties pos
                                                                      next))))
+              last display
               pos next)))
     (substring-no-properties shown)))
 
@@ -61,6 +64,16 @@
       (pyagentd-fold--find (point-min) (point-max))
       (should (string-search "▸ Read a.py" (fold-test--shown)))
       (should-not (string-search "two" (fold-test--shown))))))
+
+(ert-deftest pyagentd-fold-where-markup-is-hidden-lines-stay-apart ()
+  (skip-unless (fboundp 'markdown-toggle-markup-hiding))
+  (blocks-with
+    (markdown-toggle-markup-hiding 1)
+    (font-lock-ensure)
+    (pyagentd-display--draw (point-min) (point-max))
+    (should-not (string-search "### First" (fold-test--shown)))
+    (should (string-search "▸ Read a.py · 2 lines\n" (fold-test--shown)))
+    (should (string-suffix-p "\n\n### " (fold-test--shown)))))
 
 (ert-deftest pyagentd-fold-which-is-an-option ()
   (let ((pyagentd-fold '(reasoning)))
