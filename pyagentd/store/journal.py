@@ -482,10 +482,14 @@ class Journal:
             self._open_for_writing()
         if self._doubted:
             self._write_anew(self._read(self._safe, 0) + self._unsynced)
+        self._cut_torn()
+        self._look_outside()
+        self._cut_torn()  # what another program left
+
+    def _cut_torn(self) -> None:
         if self._torn:
             atomic.truncate_fd(self._fd, self._size, self._path)
             self._torn = False
-        self._look_outside()
 
     def _open_for_writing(self) -> None:
         fd = atomic.open_append(self._path)

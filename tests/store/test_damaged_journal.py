@@ -262,6 +262,18 @@ def test_rows_that_another_program_added_are_not_numbered_over(tmp_path: Path) -
     assert "".join(row.data["id"] for row in read_rows(path)) == "atheirstoob"
 
 
+def test_a_row_is_not_written_behind_what_another_program_left_torn(tmp_path: Path) -> None:
+    path = tmp_path / "messages.jsonl"
+    journal = Journal.open(path)
+    journal.append("note", {"id": "a"})
+    with path.open("ab") as file:
+        file.write(line(2, "theirs") + b"\n" + line(3, "torn")[:20])
+    journal.append("note", {"id": "b"})
+    assert [row.data["id"] for row in journal.rows()] == ["a", "theirs", "b"]
+    assert path.stat().st_size == journal.size
+    assert "".join(row.data["id"] for row in read_rows(path)) == "atheirsb"
+
+
 def test_after_a_failed_sync_what_was_recorded_is_written_anew(tmp_path: Path) -> None:
     path = tmp_path / "messages.jsonl"
     journal = Journal.open(path)
