@@ -160,6 +160,7 @@ def test_everything_is_admitted_by_a_star_and_only_the_grammar_knows_more():
         ("cd -", "one plain directory"),
         ("ls | xargs rm", "could be an option of `rm`"),
         ("ls | xargs - echo", "`xargs -` is not known"),
+        ("wait -np 'a[$(x)]'", "`wait` may evaluate"),
         ("sort -o ./x* a", "name them"),
     ],
 )
@@ -176,6 +177,10 @@ def test_an_entry_that_spells_an_option_out_admits_it():
 @pytest.mark.parametrize("program", ["gzip", "bzip2", "/usr/bin/bunzip2", "lz4", "xz", "gzip-1.13"])
 def test_a_program_writes_the_same_whatever_digits_end_its_name(program):
     assert set(read(f"{program} out/data").writes) == {"out/data", "out/*"}
+
+
+def test_a_copy_with_its_directories_is_written_below_them():
+    assert "target/src/f" in read("cp --parents src/f target").writes
 
 
 def test_a_denied_text_is_found_however_it_is_written():

@@ -401,6 +401,7 @@ class Program:
     makes: str = ""  # with one of these every operand is written
     feeds: int = 0  # with fewer operands than this it takes commands from its standard input
     links: bool = False  # it may make links
+    remote: bool = False  # a name with a colon before its first slash is on another host
     prints: str = ""  # with one of these it writes nothing of all this
     code: str = ""  # a regular expression: an operand or an argument of ``takes`` in which it is found does something
     what: str = "runs something"  # what such an argument and the options of ``does`` do

@@ -1,7 +1,7 @@
 """Decides whether ``shell_commands`` of a preset allows a command; ``*`` is narrower where nothing confines it."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -296,8 +296,18 @@ def _in_words(text: str, reading: ShellReading) -> bool:
     return wanted != "" and any(
         wanted in " ".join(words) or _same_options(wanted.split(), words)
         for command in reading.commands
-        for words in {command.words, command.said}
+        for said in {command.words, command.said}
+        for words in _subcommands(said)
     )
+
+
+def _subcommands(words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Yield ``words``, and again without options before a subcommand, with or without values: ``git -c a=b push``."""
+    yield words
+    for at in range(1, len(words)):
+        if words[at] == "--" or not (words[at].startswith("-") or (at > 1 and words[at - 1].startswith("-"))):
+            return
+        yield (words[0], *words[at + 1 :])
 
 
 def _same_options(wanted: list[str], words: tuple[str, ...]) -> bool:

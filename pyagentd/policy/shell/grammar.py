@@ -245,6 +245,7 @@ class Simple:
     text: str
     piped: bool  # one of several of a pipeline, or in the background: a shell of its own
     fed: bool  # a pipe or a file is its standard input
+    negated: bool  # by ``!`` before its pipeline
     then: str  # what follows its pipeline: "&&", "||", ";" (also a new line), "&", or "" at the end
 
 
@@ -271,11 +272,12 @@ class _Parser:
         return found
 
     def _pipeline(self) -> list[Simple]:
-        parts = [self._simple(first=True)]
+        negated = self._prefixes()
+        parts = [self._simple()]
         while self._operator() in ("|", "|&"):
             self._at += 1
             self._newlines()
-            parts.append(self._simple(first=False))
+            parts.append(self._simple())
         then = self._operator().replace("\n", ";")
         self._at += 1
         self._newlines()
@@ -289,15 +291,14 @@ class _Parser:
                 text=text,
                 piped=piped,
                 fed=index > 0 or any("<" in redirect.operator for redirect in redirects),
+                negated=negated,
                 then=then,
             )
             for index, (words, redirects, text) in enumerate(parts)
         ]
 
-    def _simple(self, *, first: bool) -> tuple[tuple[Word, ...], tuple[Redirect, ...], str]:
+    def _simple(self) -> tuple[tuple[Word, ...], tuple[Redirect, ...], str]:
         start = self._at
-        if first:
-            self._prefixes()
         words: list[Word] = []
         redirects: list[Redirect] = []
         while token := self._peek():
@@ -314,8 +315,9 @@ class _Parser:
         written = self._text[self._tokens[start].start : self._tokens[self._at - 1].end]
         return tuple(words), tuple(redirects), written
 
-    def _prefixes(self) -> None:
-        """Skip ``!`` and ``time [-p]``, which bash takes as words of its own at the start of a pipeline."""
+    def _prefixes(self) -> bool:
+        """Skip ``!`` and ``time [-p]``, words of bash's own there; return whether there was a ``!``."""
+        negated = False
         while (token := self._peek()) and token.word is not None and token.word.bare:
             if token.word.text == "time":
                 self._at += 1
@@ -323,9 +325,11 @@ class _Parser:
                 if following and following.word is not None and following.word.text == "-p":
                     self._at += 1
             elif token.word.text == "!":
+                negated = True
                 self._at += 1
             else:
-                return
+                break
+        return negated
 
     def _redirect(self, token: Token) -> list[Redirect]:
         self._at += 1
@@ -448,15 +452,17 @@ class _Reader:
         if depth > _MAX_DEPTH:
             raise Unreadable("commands are nested too deeply")
         here = everywhere = places
+        before = ""
         for part in parse(text):
             moved = self._part(part, here, depth)
             everywhere = tuple(dict.fromkeys(everywhere + moved))
             if len(everywhere) > _MAX_PLACES:
                 raise Unreadable("it changes the directory too often")
-            if part.then != "&&":
+            if part.then != "&&" or part.negated or before == "||":  # A || cd B && C: after A, C runs where it was
                 here = everywhere
             elif moved:
                 here = moved
+            before = part.then
 
     def _part(self, part: Simple, places: Places, depth: int) -> Places:
         """Add one simple command; return where it moves the shell."""

@@ -180,6 +180,7 @@ PROGRAMS: dict[str, Program] = {
             "--delete-missing-args --remove-source-files"
         ),
         operands="copied",
+        remote=True,
     ),
     # network
     "curl": Program(
@@ -215,7 +216,7 @@ PROGRAMS: dict[str, Program] = {
         writes="-E",
         runs="-o -F -I -S",
     ),
-    "scp": Program(takes="-c -i -J -l -P", runs="-o -F -S -D", operands="copied"),
+    "scp": Program(takes="-c -i -J -l -P", runs="-o -F -S -D", operands="copied", remote=True),
     "sftp": Program(runs="-o -F -S -D -b"),
     "nmap": Program(
         writes="-oN -oX -oG -oS -oA --append-output",
@@ -463,7 +464,7 @@ HARMLESS = names(
     times true type ulimit umask wait
     """
 )
-_EVALUATES = {"printf": names("-v"), "wait": names("-p"), "test": names("-v -R"), "[": names("-v -R")}
+_EVALUATES = {"printf": "-v", "wait": r"-\w*p", "test": "-[vR]", "[": "-[vR]"}  # options, as regular expressions
 
 
 def check(words: tuple[Word, ...]) -> None:
@@ -472,9 +473,8 @@ def check(words: tuple[Word, ...]) -> None:
     if name in REFUSED:
         raise Unreadable(f"`{name}` runs text or changes what later words mean")
     looked_at = words[1:2] if name == "printf" else words[1:]
-    for option in sorted(_EVALUATES.get(name, ())):
-        if any(word.text.startswith(option) or word.leads for word in looked_at):
-            raise Unreadable(f"`{name} {option}` evaluates what follows it")
+    if (option := _EVALUATES.get(name)) and any(word.leads or re.match(option, word.text) for word in looked_at):
+        raise Unreadable(f"`{name}` may evaluate what follows an option of it")
 
 
 def destination(words: tuple[Word, ...]) -> Word:
@@ -582,7 +582,7 @@ def _copied(
     )
     if program.operands == "linked" and not sources:
         sources, target = [target], HERE  # `ln FILE` links to it here
-    sources = [source for source in sources if not _is_remote(source)]
+    sources = [source for source in sources if not (program.remote and _is_remote(source))]
     reaches_source = program.operands in ("moved", "linked") or _is_hard_link(program, items)
     for source in sources:
         if reaches_source:
@@ -592,20 +592,21 @@ def _copied(
                 found.write_into(target.directory, source.text)
         elif not source.varies:
             found.read(source)
-    if not _is_remote(target):
+    if not (program.remote and _is_remote(target)):
         backups = any(_means(item.name, program.beside) for item in items)
         if into is None and target.text.rpartition("/")[2] not in ("", ".", ".."):
             found.write(target)
-        _arrive(sources or [HERE], target, found, backups=backups)
+        whole = any(_means(item.name, "--parents") for item in items)
+        _arrive(sources or [HERE], target, found, backups=backups, whole=whole)
 
 
-def _arrive(sources: list[Word], target: Word, found: Findings, *, backups: bool) -> None:
-    """Note the files written into ``target``, a directory."""
+def _arrive(sources: list[Word], target: Word, found: Findings, *, backups: bool, whole: bool) -> None:
+    """Note the files written into ``target``, a directory: each by its name, or by its ``whole`` path."""
     if backups:
         found.write_into(target)
         found.write_beside(target)
     for source in sources:
-        name = source.text.rstrip("/").rpartition("/")[2]
+        name = source.text.strip("/") if whole else source.text.rstrip("/").rpartition("/")[2]
         found.write_into(target, "*" if source.varies or name in ("", ".", "..") else name)
 
 
@@ -874,6 +875,7 @@ _GIT_OWN_OPTIONS = {
     **dict.fromkeys(names("blame annotate"), Program(reads="-S --contents --ignore-revs-file")),
     "grep": Program(reads="-f"),
     "ls-files": Program(reads="-X --exclude-from"),
+    "read-tree": Program(writes="--index-output"),
 }
 _GIT_READS = names("apply am hash-object")  # their operands are files that come into the repository
 # One letter means different things to different subcommands; here it runs something only in these.
@@ -1033,7 +1035,7 @@ def _refuse_pattern(word: Word, found: Findings) -> None:
 
 _SED_ADDRESS = r"(?:\d+(?:~\d+)?|\$|/(?:[^/\\\n\[]|\\[^\n]|\[\^?\]?[^\]/\n]*\])*/[IM]*)"
 _SED_WHERE = re.compile(rf"[\s;]*(?:{_SED_ADDRESS}(?:\s*,\s*(?:{_SED_ADDRESS}|[+~]\d+))?)?\s*!?\s*")
-_SED_PLAIN = re.compile(r"[{}]|[pdqQnNDgGhHxPl=zF]\s*\d*|[btT]\s*\w*|:\s*\w+|[aic][ \t]+[^\\\n]*(?=\n|$)")
+_SED_PLAIN = re.compile(r"[{}]|[pdqQnNDgGhHxPl=zF][ \t]*\d*|[btT][ \t]*\w*|:[ \t]*\w+|[aic][ \t]+[^\\\n]*(?=\n|$)")
 _SED_SEPARATED = re.compile(r"\s*(?:[;\n]|(?=\})|$)")
 
 
