@@ -40,6 +40,7 @@ from pyagentd.store.conversation import (
     summarised,
     summary_message,
 )
+from pyagentd.store.document.hidden import visible
 from pyagentd.store.document.reconcile import align, recognise
 from pyagentd.store.journal import message_row, part_row
 from pyagentd.tools.spec import schema_of
@@ -506,7 +507,7 @@ class Compactor:
         previous, head = previous_summary(view[:split])
         summariser = self._summariser()
         summary = await summariser.summarise(previous, head, instructions)
-        text = "\n\n".join(part for part in (summary.text, _request(view, tail)) if part)
+        text = "\n\n".join(part for part in (summary.text, _request(view, tail, branch.conversation)) if part)
         data = compaction_data(
             summary=text,
             tail_start_id=tail.cut.message_id if tail else None,
@@ -598,21 +599,25 @@ def with_summary(summary: str, tail: Sequence[Message]) -> tuple[Message, ...]:
     return (Message(role="user", parts=(head,)), *tail)
 
 
-def _request(view: Sequence[Message], tail: Tail | None) -> str:
-    """Return the prompt that is still to be answered and would be summarised, as part of the summary; or ""."""
+def _request(view: Sequence[Message], tail: Tail | None, conversation: Conversation) -> str:
+    """Return the prompt that is still to be answered and would be summarised, as part of the summary; or "".
+
+    It is taken from the log, with what steered its run: the view may begin behind it since an earlier compaction.
+    """
     split = len(view) if tail is None else tail.cut.index
     open_turn = split == len(view) and bool(view) and view[-1].role == "user"
     if not (open_turn or (tail is not None and tail.cut.part_id)):
         return ""
-    for message in reversed(view[:split]):
-        texts = [part.text for part in message.parts if isinstance(part, Text) and not _is_summary(part.text)]
-        if message.role == "user" and texts:
-            return f"## Current Request\nThe user's words:\n\n{texts[-1][:_REQUEST].replace('```', '~~~')}"
-    return ""
-
-
-def _is_summary(text: str) -> bool:
-    return text.startswith("<conversation_summary>")
+    said: list[str] = []
+    for message in visible(conversation):
+        if tail is not None and message.id == tail.cut.message_id:
+            break
+        if message.role == "user":
+            goes_on = message.metadata.get("steered") and not message.metadata.get("context")
+            text = message.text if message.is_edited else message.model_text
+            said = [*(said if goes_on else ()), text[:_REQUEST]]
+    words = "\n\n".join(said).replace("```", "~~~")
+    return f"## Current Request\nThe user's words:\n\n{words}" if words else ""
 
 
 def is_summarised(cut: TailStart | None, view: Sequence[Message]) -> bool:

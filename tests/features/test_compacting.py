@@ -149,6 +149,27 @@ async def test_a_long_run_is_compacted_between_its_steps(small: World) -> None:
     assert text.index("Second") < text.index("``` compaction") < text.index("Third")
 
 
+async def test_the_request_stays_word_for_word_however_often_its_run_is_compacted(small: World) -> None:
+    def reads(number: int, used: int) -> Any:
+        path = small.project / f"f{number}.txt"
+        path.write_text("x " * 1500)
+        return answer(tool_use("Read", file_path=str(path)), usage={"input_tokens": used, "output_tokens": 5})
+
+    ref = small.session()
+    long = [reads(1, 500), reads(2, 3500), SUMMARY, reads(3, 500), reads(4, 3500), SUMMARY, "Done"]
+    async with small.kernel.using(ref) as branch:
+        watcher = Watcher()
+        await attached(branch, watcher)
+        small.server.say(*long)
+        await small.kernel.prompt(branch, text="Do exactly this", options=small.options)
+        await small.kernel.submit(branch, Submission(text="And shortly", options=small.options, steer=True))
+        await watcher.finished(branch)
+        branch.detach(watcher)
+    request = "## Current Request\nThe user's words:\n\nDo exactly this\n\nAnd shortly"
+    assert [marker["summary"] for marker in markers(ref)] == [f"{SUMMARY}\n\n{request}"] * 2
+    assert request in sent(small)[-1][0]["content"][0]["text"]
+
+
 @pytest.mark.spec(
     "002",
     "How should errors be designed — what auto-retries, what hard-fails, and is a hard-failed session dead forever?",
