@@ -249,14 +249,18 @@ class Conversation:
     def edited(self, edits: Iterable[Mapping[str, Any]]) -> "Conversation":
         """Return the conversation after edits of the user's; this one stays as it is."""
         copied = self.snapshot()
+        own: set[str] = set()  # ids of the messages that are no longer those of this one
         for edit in edits:
             part = copied.parts.get(edit.get("part_id", ""))
             message_id = part.row["message_id"] if part is not None else edit.get("message_id", "")
-            if (message := copied.messages.get(message_id)) is not None:
+            if (message := copied.messages.get(message_id)) is None:
+                continue
+            if message_id not in own:
+                own.add(message_id)
                 message = copied.messages[message_id] = copy(message)
-                message.parts = [copy(own) for own in message.parts]
-                copied.parts.update((own.id, own) for own in message.parts)
-                copied._apply_edit(edit)
+                message.parts = [copy(part) for part in message.parts]
+                copied.parts.update((part.id, part) for part in message.parts)
+            copied._apply_edit(edit)
         return copied
 
     def shown(self) -> "Conversation":

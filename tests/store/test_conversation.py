@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
+
+import pytest
 
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.journal import Row
@@ -113,6 +116,18 @@ def test_edits_hide_change_and_restore() -> None:
     assert shown[1]["parts"][0]["data_json"]["metadata"] == {"hidden": True}
     restored = fold(*facts, ("edit", {"part_id": "q", "hidden": True}), ("edit", {"part_id": "q"}))
     assert not restored.parts["q"].hidden
+
+
+def test_edits_of_a_long_answer_cost_one_copy_of_it_and_leave_the_record_as_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    facts = [message("a", "assistant"), *(text(f"p{n}", "a", f"text {n}", index=n) for n in range(50))]
+    recorded, copies = fold(*facts), list[Any]()
+    monkeypatch.setattr("pyagentd.store.conversation.copy", lambda of: copies.append(of) or copy(of))
+    edited = recorded.edited([{"part_id": f"p{n}", "hidden": True} for n in range(50)])
+    assert all(part.hidden for part in edited.messages["a"].parts)
+    assert not any(part.hidden for part in recorded.parts.values())
+    assert len(copies) < 60
 
 
 def test_the_canonical_form_holds_the_rows_of_the_tables() -> None:

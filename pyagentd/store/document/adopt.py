@@ -65,7 +65,7 @@ def adopt(
     maker.take(pieces, draft=draft)
     named = ((span, renamed.get(span.start, span.id) if span.kind == "tool" else "") for span in document.spans)
     spans = [span._replace(id=id) for span, id in named]
-    if changed := sum(span not in document.spans for span in spans):
+    if changed := len(set(spans) - set(document.spans)):
         maker.notes.append(f"{changed} tool calls had no id of their own; each has one now")
     return Adoption(
         facts=tuple(maker.facts),
