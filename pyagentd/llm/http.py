@@ -343,6 +343,7 @@ KEEP_S = 30.0  # that one lives which nobody uses
 _DRAIN_S = 0.5  # what a server may take between the last event and the end of its body
 _NOT_A_STREAM = ("text/html", "application/json", "text/plain")
 _MAX_REFUSAL = 1 << 20  # bytes of the body of a refusal
+_REFUSAL_S = 10.0  # what that may take
 MAX_LIST = 8_000_000  # bytes of one page of a list of models
 MAX_MODELS = 10_000
 
@@ -463,7 +464,15 @@ def _certificates() -> ssl.SSLContext:
 
 
 async def _refusal_body(response: aiohttp.ClientResponse) -> object:
-    text = (await response.content.read(_MAX_REFUSAL)).decode("utf-8", "replace")
+    """Return the JSON value of a refusal's body, or its text; one that does not end counts as far as it came."""
+    held = bytearray()
+    with contextlib.suppress(OSError, aiohttp.ClientError):
+        async with asyncio.timeout(_REFUSAL_S):
+            async for chunk in response.content.iter_any():
+                held += chunk
+                if len(held) >= _MAX_REFUSAL:
+                    break
+    text = held[:_MAX_REFUSAL].decode("utf-8", "replace")
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

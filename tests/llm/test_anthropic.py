@@ -33,6 +33,7 @@ from tests.server import (
     thinking,
     tool_use,
 )
+from tests.server.http import Hang, Pause
 
 NOW = datetime(2025, 6, 1, 12, 0, tzinfo=UTC)
 
@@ -384,6 +385,24 @@ async def test_a_conversation_that_is_too_long_is_an_error_of_its_own(
     with pytest.raises(ProviderError) as caught:
         await collect(backend, request())
     assert isinstance(caught.value, ContextOverflow) is is_length
+
+
+TOO_LONG = b'{"type": "error", "error": {"type": "invalid_request_error", "message": "prompt is too long"}}'
+
+
+async def test_a_refusal_that_comes_in_pieces_is_read_whole(
+    model_server: ModelServer, backend: AnthropicBackend
+) -> None:
+    pieces = [TOO_LONG[:30], Pause(0.05), TOO_LONG[30:60], Pause(0.05), TOO_LONG[60:]]
+    model_server.say(raw(pieces, content_type="application/json", status=400))
+    assert isinstance(await flatten_or_error(backend, []), ContextOverflow)
+
+
+async def test_a_refusal_that_does_not_end_counts_as_far_as_it_came(model_server: ModelServer) -> None:
+    backend = AnthropicBackend(server(api_key="k", base_url=model_server.url, timeout_s=0.2))
+    model_server.say(raw([TOO_LONG, Hang()], content_type="application/json", status=400))
+    assert isinstance(await flatten_or_error(backend, []), ContextOverflow)
+    await backend.close()
 
 
 @pytest.mark.parametrize(
