@@ -15,7 +15,7 @@ from pyagentd.lisp.compiler import ENTRY, Emitter
 from pyagentd.lisp.errors import LispError, Signal
 from pyagentd.lisp.limits import DEFAULT_LIMITS, Budget, Limits
 from pyagentd.lisp.reader import read
-from pyagentd.lisp.runtime import Isolation, Result, Run, ToolCall, Tools, Usage, memory_full
+from pyagentd.lisp.runtime import UNUSABLE, Isolation, Result, Run, ToolCall, Tools, Usage, memory_full
 from pyagentd.lisp.serialization import check_extent, size
 from pyagentd.lisp.values import Value
 
@@ -86,10 +86,10 @@ class Program:
         except LispError as error:
             error.undone = running.put
             raise self._placed(error, error.__traceback__) from error.__cause__
-        except (RecursionError, MemoryError, ArithmeticError, NameError) as error:
+        except (RecursionError, MemoryError, ArithmeticError, NameError, TypeError, ValueError) as error:
             explained = _explained(error, budget)
             explained.undone = running.put
-            raise self._placed(explained, error.__traceback__) from None
+            raise self._placed(explained, error.__traceback__) from error
         finally:
             running.threads.end()
         return Result(
@@ -140,7 +140,9 @@ def _explained(error: BaseException, budget: Budget) -> LispError:
         return LispError("eval_error", f"{name} is used before it is defined", hint=f"Put (def {name} …) before it.")
     if isinstance(error, ZeroDivisionError):
         return LispError("eval_error", "division by zero", hint="Test the divisor with zero? first.")
-    return LispError("eval_error", "a number is too large for this operation")
+    if isinstance(error, ArithmeticError):
+        return LispError("eval_error", "a number is too large for this operation")
+    return LispError("eval_error", UNUSABLE)
 
 
 def compile(text: str) -> Program:

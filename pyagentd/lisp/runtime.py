@@ -275,6 +275,7 @@ def throw(run: Run, value: Value) -> Value:
     raise LispError("eval_error", shown, data=data)
 
 
+UNUSABLE: Final = "a function cannot use a value that it was given"
 _CAUGHT: Final = frozenset({"eval_error", "tool_error", "tool_not_found", "validation_error"})
 
 
@@ -299,6 +300,8 @@ def attempt(
             return handler(_caught(error.message, error.reason, error.data))
         except (ZeroDivisionError, OverflowError) as error:
             return handler(_caught(str(error), "eval_error", None))
+        except (TypeError, ValueError):
+            return handler(_caught(UNUSABLE, "eval_error", None))
     finally:
         if final is not None:
             final()

@@ -239,3 +239,17 @@ def test_a_vector_built_by_a_reduction_is_counted_as_its_items() -> None:
     used = [lisp.run(program, {"xs": list(range(n))}).usage.cells for n in (0, 1000)]
     assert used == [1, 501]
     assert failure(program, {"xs": list(range(1000))}, limits=Limits(cells=400)).reason == "memory_exceeded"
+
+
+@pytest.mark.parametrize("mistake", [TypeError("unhashable"), ValueError("no integer")])
+def test_an_exception_of_python_is_an_error_of_the_program_at_its_place(mistake: Exception) -> None:
+    class Odd:
+        def __eq__(self, other: object) -> bool:
+            raise mistake
+
+        __hash__ = None  # type: ignore[assignment]
+
+    context = {"x": Odd()}
+    error = failure("(+ 1\n  (if (= ctx/x 1) 2 3))", context)
+    assert (error.reason, error.line, error.__cause__) == ("eval_error", 2, mistake)
+    assert lisp.run("(try (= ctx/x 1) (catch e (:reason e)))", context).value == Keyword("eval_error")

@@ -304,7 +304,7 @@ def reduce(budget: Budget, f: Any, init_or_coll: Any, coll: Any = MISSING) -> An
     found = items("reduce", init_or_coll if coll is MISSING else coll, budget)
     if coll is MISSING:
         if not found:
-            made = _WITHOUT_ARGUMENTS.get(function_named(f))
+            made = _WITHOUT_ARGUMENTS.get(function_named(as_function(f, 2, "reduce")))
             return list(made) if type(made) is list else made
         initial, found = found[0], found[1:]
     else:

@@ -205,7 +205,7 @@ def power(budget: Budget, base: Any, exponent: Any) -> Any:
         return base**exponent
     if base == 0 and exponent < 0:
         raise refuse("pow", "division by zero", "zero has no negative powers")
-    if base < 0 and exponent != math.trunc(exponent):
+    if base < 0 and exponent % 1 > 0:  # false for NaN and the infinities
         raise refuse("pow", "a negative number has no fractional powers", "use (abs x)")
     return _within_range("pow", operator.pow, float(base) if abs(base) < _BIG else base, exponent)
 

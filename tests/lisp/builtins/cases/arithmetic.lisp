@@ -61,6 +61,8 @@
 (pow 0 0) => 1
 (pow 0 -1) !! pow: division by zero
 (pow -8 0.5) !! pow: a negative number has no fractional powers
+(str (pow -2 ##NaN)) => "##NaN"
+(pow -2 ##Inf) => ##Inf
 (pow 10.0 400) !! pow: the result is too large
 (pow 2 "3") !! pow: expects numbers
 (expt 2 3) => 8

@@ -10,6 +10,8 @@
 (reduce str []) => ""
 (reduce conj []) => []
 (reduce max []) => nil
+(reduce [nil] []) !! reduce: not callable
+(reduce {:a {:b [1]}} nil) => nil
 (count (reduce conj [] (range 100000))) => 100000
 (count (reduce (fn [v x] (conj v x)) [] (range 8000))) => 8000
 (count (reduce (fn [m x] (assoc m x x)) {} (range 2500))) => 2500
