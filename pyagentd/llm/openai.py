@@ -229,7 +229,8 @@ _STOPS: dict[str, StopReason] = {
 }
 _FAILED = ("error", "insufficient_system_resource")  # as a reason to stop
 _PASSING = re.compile(
-    r"overloaded|rate.?limit|timeout|unavailable|server_error|try again|\b(408|429|5\d\d)\b", re.IGNORECASE
+    r"overloaded|rate.?limit|too.many.requests|timeout|unavailable|server_error|try again|\b(408|429|5\d\d)\b",
+    re.IGNORECASE,
 )
 
 

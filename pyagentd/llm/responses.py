@@ -268,10 +268,10 @@ class ResponseDecoder:
         items.append(StepFinished("refusal" if self._refused else reason, _usage(response.get("usage") or {})))
 
     def _failed(self, body: Json, items: list[StreamItem]) -> None:
-        error = body.get("response", {}).get("error") or body
+        error = (body.get("response") or {}).get("error") or body.get("error") or body
         if error.get("code") == "context_length_exceeded":
             raise ContextOverflow(f"The model's server says: {error.get('message')}")
-        raise broke_off({"error": {"code": error.get("code"), "message": error.get("message")}})
+        raise broke_off({"error": error})
 
 
 _HANDLERS: Mapping[str, Callable[[ResponseDecoder, Json, list[StreamItem]], None]] = {

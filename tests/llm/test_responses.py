@@ -178,6 +178,12 @@ def test_parts_of_a_summary_are_paragraphs_and_unknown_events_are_skipped() -> N
             {"type": "response.failed", "response": {"error": {"code": "server_error", "message": "sorry"}}},
             TransientProviderError,
         ),
+        (
+            {"type": "error", "error": {"type": "t", "code": "too_many_requests", "message": "slow down"}},
+            TransientProviderError,
+        ),
+        ({"type": "error", "error": {"code": "context_length_exceeded", "message": "too long"}}, ContextOverflow),
+        ({"type": "error", "error": {"type": "invalid_request_error", "message": "no"}}, ProviderError),
         ({"type": "error", "code": "rate_limit_exceeded", "message": "slow down"}, TransientProviderError),
         ({"type": "error", "code": "context_length_exceeded", "message": "too long"}, ContextOverflow),
         ({"type": "error", "code": "invalid_prompt", "message": "no"}, ProviderError),
