@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from pyagentd.errors import BadRequest
 from pyagentd.store import charts, paths
 from pyagentd.store.conversation import Conversation
+from pyagentd.store.document.files import Hunk, apply_edit
+from pyagentd.store.document.hidden import change_roles, hide
 from pyagentd.store.document.reconcile import align
 from pyagentd.store.document.text import Document, Settings, Span, format_file, parse
 from pyagentd.store.export.export import Source, export_text, lines, read_source
@@ -389,6 +391,36 @@ def test_a_branch_is_read_with_its_agents_and_theirs(tmp_path: Path) -> None:
     assert [agent.session_id for agent in read.agents] == [child.session_id]
     assert [agent.session_id for agent in read.agents[0].agents] == [grandchild.session_id]
     assert read.document == talk().document and read.images == {}
+
+
+@pytest.mark.parametrize("format", ["json", "jsonl", "acp", "html"])
+def test_an_export_has_what_the_user_made_of_the_text(tmp_path: Path, format: str) -> None:
+    ref = new_session(tmp_path)
+    steps = (Step(texts=("Noted: hunter2",), calls=(Call(result="It is hunter2"),)), Step(texts=("Fine",)))
+    last = Turn(prompt="Thanks", steps=(Step(texts=("!",)),))
+    made = Talk([Turn(prompt="The password is hunter2", steps=steps), last])
+    body = made.document.body.replace("hunter2", "*******")
+    write(ref.branch_dir, made, replace(made.document, body=body))
+    text = text_of(read_source(ref), format)
+    if format.startswith("json"):  # the log has the call as it was, and beside it what the user made of it
+        assert (text.count("hunter2"), '"output": "It is hunter2"' in text) == (1, True)
+    else:
+        assert "hunter2" not in text
+    assert "Noted: *******" in text and "It is *******" in text and "The password is *******" in text
+
+
+def test_lines_of_the_protocol_leave_out_what_the_user_removed_or_took_back(tmp_path: Path) -> None:
+    ref = new_session(tmp_path)
+    made = Talk([Turn(prompt=f"Question {n}", steps=(Step(texts=(f"Answer {n}",)),)) for n in range(3)])
+    before = made.conversation
+    rewound = [message for message in before.messages.values() if "2" in message.text]
+    for row in hide(rewound, by="rewind", after="", now_ms=1):
+        made.rows.append(Row(len(made.rows) + 1, "message", row))
+    shown = change_roles(made.document, before, made.conversation)
+    start = shown.body.index("Answer 0")
+    write(ref.branch_dir, made, apply_edit(shown, (Hunk(start, start + len("Answer 0"), ""),)))
+    text = text_of(read_source(ref), "acp")
+    assert re.findall(r"Question \d|Answer \d", text) == ["Question 0", "Question 1", "Answer 1"]
 
 
 def test_only_images_among_the_attachments_are_read(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from pyagentd.store.charts import Chart
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import text
 from pyagentd.store.document.adopt import Adoption, adopt
-from pyagentd.store.document.reconcile import recognise
+from pyagentd.store.document.reconcile import align, recognise
 from pyagentd.store.document.render import writable
 from pyagentd.store.document.text import Document, Settings, format_file
 from pyagentd.store.export.foreign import protocol_lines
@@ -43,7 +43,7 @@ class Source:
         created: When, in ISO 8601, or "" when the metadata is lost.
         preset: What it was made from, or "".
         document: What the user sees, with sound roles.
-        conversation: What the log says.
+        conversation: What the log says, with what the user made of it in the document since.
         images: Attached images by the link that the document has to them.
         agents: Those it spawned, in the order it did.
         filled: What fills its context, where that is known.
@@ -80,7 +80,7 @@ def read_source(ref: BranchRef) -> Source:
         created=facts.get("created", ""),
         preset=facts.get("preset", ""),
         document=found,
-        conversation=conversation,
+        conversation=conversation.edited(align(found, conversation).edits) if found.body.strip() else conversation,
         images=dict(_images(found.body, ref.branch_dir)),
         agents=tuple(sorted(map(read_source, _agents(ref.branch_dir)), key=lambda agent: agent.created)),
     )

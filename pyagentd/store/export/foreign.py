@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 from pyagentd.errors import BadRequest
 from pyagentd.store.document import render
 from pyagentd.store.document.text import PROMPT_PREFIX, Document, Span, merged
+from pyagentd.wire.sexp import read_call
 
 
 class Piece(NamedTuple):
@@ -335,12 +336,17 @@ _KINDS = (("read", "read"), ("edit|write", "edit"), ("glob|grep|search", "search
 def protocol_lines(record: Mapping[str, Any]) -> Iterator[str]:
     """Yield a canonical record as the ``session/update`` notifications that an agent would have sent.
 
+    What the user removed or took back is left out.
+
     Args:
         record: As ``export.canonical`` returns it.
     """
     session_id = record["session"]["id"]
     for item in record["messages"]:
         user = item["message"]["role"] == "user"
+        metadata = item["message"].get("metadata_json") or {}
+        if metadata.get("hidden") or metadata.get("hidden_at"):
+            continue
         for part in item["parts"]:
             if (update := _update(part["data_json"], user=user)) is not None:
                 params = {"sessionId": session_id, "update": update}
@@ -348,20 +354,29 @@ def protocol_lines(record: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _update(data: Mapping[str, Any], *, user: bool) -> dict[str, Any] | None:
+    notes = data.get("metadata") or {}
     match data:
+        case _ if notes.get("hidden"):
+            return None
         case {"type": "text" | "reasoning" as kind, "text": str(text)} if text:
             chunk = "user_message_chunk" if user else f"agent_{'message' if kind == 'text' else 'thought'}_chunk"
             return {"sessionUpdate": chunk, "content": {"type": "text", "text": text}}
         case {"type": str(kind), "toolCallId": str(call_id)}:
             name = kind.removeprefix("tool-")
-            output = str(data.get("output") or data.get("errorText") or "")
+            input, output = data.get("input") or {}, str(data.get("output") or data.get("errorText") or "")
+            if "edited" in notes:
+                try:
+                    name, input, end = read_call(notes["edited"])
+                except (ValueError, RecursionError):
+                    return None  # the model is not shown it either
+                output = notes["edited"][end:].removeprefix("\n\n")
             return {
                 "sessionUpdate": "tool_call",
                 "toolCallId": call_id,
                 "title": name,
                 "kind": next((as_kind for words, as_kind in _KINDS if re.search(words, name.lower())), "other"),
                 "status": "completed" if data.get("state") == "output-available" else "failed",
-                "rawInput": data.get("input") or {},
+                "rawInput": input,
                 "content": [{"type": "content", "content": {"type": "text", "text": output}}],
             }
     return None
