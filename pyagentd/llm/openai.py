@@ -241,7 +241,7 @@ class _Call:
     index: int
     given_id: str  # by the server
     id: str
-    name: str
+    name: str = ""  # begun once it is known
     pieces: list[str] = field(default_factory=list)
 
 
@@ -361,21 +361,25 @@ class ChatDecoder:
 
     def _call(self, given: Json, items: list[StreamItem]) -> None:
         function = given.get("function") or {}
-        number = given.get("index")
-        number = len(self._calls) - (not given.get("id")) if number is None else number
-        call = self._at.get(number)
         id, name = (
             without_surrogates(given.get("id") or "")[:MAX_NAME],
             without_surrogates(function.get("name") or "")[:MAX_NAME],
         )
+        number = given.get("index")
+        if number is None:  # a piece without an id of its own belongs to the last call
+            last = self._calls[-1].given_id if self._calls else ""
+            number = len(self._calls) - (id in ("", last))
+        call = self._at.get(number)
         if call is None or (id and name and call.pieces and id != call.given_id):
             self._close(items)
             if len(self._calls) >= MAX_CALLS:
                 raise too_much(f"{MAX_CALLS} calls of tools")
-            call = _Call(self._next, id, unique_id(id, self._ids), self._names.get(name, name))
+            call = _Call(self._next, id, unique_id(id, self._ids))
             self._next += 1
             self._at[number] = call
             self._calls.append(call)
+        if name and not call.name:  # some servers send it after the id
+            call.name = self._names.get(name, name)
             items.append(PartStarted(call.index, "tool", call.id, call.name))
         text = function.get("arguments") or ""
         text = text if isinstance(text, str) else given_arguments(text)
@@ -392,6 +396,7 @@ class ChatDecoder:
             _log.warning("unknown reason to stop %r is taken as the end of the turn", stop)
         reason = _STOPS.get(stop, "end_turn")
         self._close(items)
+        items.extend(PartStarted(call.index, "tool", call.id) for call in self._calls if not call.name)
         done = [self._finished(call) for call in self._calls]
         # A call cut off by the token limit is void; any other half a call is the model's fault, and it is told.
         items.extend(item for item, readable in done if readable or reason != "max_tokens")

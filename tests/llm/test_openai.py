@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from pyagentd.errors import ContextOverflow, ProviderError, TransientProviderError
-from pyagentd.llm.backend import ModelRequest, StepFinished, StreamItem
+from pyagentd.llm.backend import ModelRequest, PartFinished, PartStarted, StepFinished, StreamItem
 from pyagentd.llm.http import SseEvent
 from pyagentd.llm.openai import ChatDecoder, OpenAIBackend, server
 from pyagentd.messages import Media, Reasoning, Text, ToolCall, ToolResult, Usage
@@ -191,12 +191,26 @@ async def test_a_tool_with_a_long_name_is_called_by_its_own(
         pytest.param(
             [call("a", "F", "", 0), call("b", "F", '{"x"', 1), call("b", "F", ":1}", 1)], id="id and name repeated"
         ),
+        pytest.param(
+            [call("a", "F", "", None), call("b", "F", '{"x"', None), call("b", None, ":1}", None)],
+            id="id repeated, without numbers",
+        ),
+        pytest.param(
+            [call("a", None, "", 0), call(None, "F", "{}", 0), call("b", None, '{"x"', 1), call(None, "F", ":1}", 1)],
+            id="name after the id",
+        ),
     ],
 )
 def test_parallel_calls_however_they_come(chunks: list[dict[str, Any]]) -> None:
     items = decoded([*(chunk(tool_calls=[each]) for each in chunks), chunk("stop")])
     assert calls(items) == [ToolCall(id="a", name="F", input={}), ToolCall(id="b", name="F", input={"x": 1})]
+    assert [(each.call_id, each.name) for each in items if isinstance(each, PartStarted)] == [("a", "F"), ("b", "F")]
     assert end(items).stop_reason == "tool_use"
+
+
+def test_a_call_without_a_name_begins_and_ends() -> None:
+    begun, ended, _ = decoded([chunk(tool_calls=[call("a", None, "{}")]), chunk("tool_calls")])
+    assert begun == PartStarted(0, "tool", "a") and isinstance(ended, PartFinished)
 
 
 def test_calls_with_an_id_that_is_missing_or_taken_get_their_own() -> None:
