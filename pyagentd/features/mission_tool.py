@@ -78,11 +78,6 @@ def dumped(value: Any, *, indent: int | None = None) -> str:
     return json.dumps(value, ensure_ascii=False, indent=indent, default=str)
 
 
-def plain(value: Any) -> Any:
-    """Return a plain value as it is when it has been JSON."""
-    return json.loads(dumped(value))
-
-
 NAME = "mission"
 PRESET = "mission"
 """The preset that a mission is made from."""

@@ -38,7 +38,6 @@ from pyagentd.features.mission_tool import (
     dumped,
     first_request,
     last_progress,
-    plain,
     unfinished,
 )
 from pyagentd.lisp.parallel import abandoned
@@ -63,7 +62,7 @@ from pyagentd.mission.response import Response
 from pyagentd.mission.response import parse as parse_
 from pyagentd.mission.runtime import Event
 from pyagentd.mission.signature import Field, Signature, SignatureError, parse
-from pyagentd.mission.step import Fail
+from pyagentd.mission.step import Fail, plain
 from pyagentd.mission.step import Step as MissionStep
 from pyagentd.mission.template import expand, placeholders
 from pyagentd.mission.tools import Tool

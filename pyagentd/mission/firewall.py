@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from pyagentd.lisp.serialization import readable
 from pyagentd.lisp.values import Keyword, LispSet, from_key
 from pyagentd.mission.options import PromptLimit
 from pyagentd.mission.signature import Problem
@@ -233,9 +234,7 @@ def public(value: Any) -> Any:
     """Return ``value`` as plain JSON, every firewalled field replaced by ``HIDDEN``."""
     match value:
         case dict():
-            return {
-                _name(from_key(key)): HIDDEN if is_firewalled(key) else public(item) for key, item in value.items()
-            }
+            return {json_name(key): HIDDEN if is_firewalled(key) else public(item) for key, item in value.items()}
         case list() | tuple() | LispSet() | set() | frozenset():
             return [public(item) for item in value]
         case Keyword():
@@ -245,6 +244,23 @@ def public(value: Any) -> Any:
         case None | bool() | int() | float() | str():
             return value
     return _other(value)
+
+
+def json_name(key: Any) -> str:
+    """Return the key of a map as a name in JSON; a collection as its text in a program, without private values."""
+    value = from_key(key)
+    return readable(_hidden(value)) if isinstance(value, list | dict | LispSet) else _name(value)
+
+
+def _hidden(value: Any) -> Any:
+    match value:
+        case dict():
+            return {key: HIDDEN if is_firewalled(key) else _hidden(item) for key, item in value.items()}
+        case list():
+            return [_hidden(item) for item in value]
+        case LispSet():
+            return LispSet.of(map(_hidden, value))
+    return value
 
 
 class Firewall:

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from pyagentd.lisp import values
+from pyagentd.mission.firewall import json_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,13 +253,18 @@ def usage_from_json(data: Mapping[str, Any]) -> Usage:
     return Usage(**{name: data[name] for name in Usage.__slots__ if name in data})
 
 
+_NAMES = (str, int, float, tuple, type(None))
+
+
 def plain(value: Any) -> Any:
     """Return ``value`` as plain JSON; values that JSON cannot represent become strings."""
     match value:
         case None | bool() | int() | float() | str():
             return value
         case Mapping():
-            return {str(key): plain(item) for key, item in value.items()}
+            return {
+                json_name(key) if isinstance(key, _NAMES) else str(key): plain(item) for key, item in value.items()
+            }
         case list() | tuple() | set() | frozenset():
             return [plain(item) for item in value]
     return str(value)

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pyagentd import lisp
 from pyagentd.lisp.values import Keyword, LispSet
 from pyagentd.mission.delegation import delegate
 from pyagentd.mission.firewall import HIDDEN, Firewall, is_firewalled, model_text, public
@@ -125,6 +126,12 @@ def test_a_template_value_passes_the_firewall(path, value, text):
 def test_the_public_form_is_json():
     value = {K("a"): [LispSet([1])], "_b": {K("c"): 1}, K("k"): K("v"), 3: float("inf")}
     assert public(value) == {"a": [[1]], "_b": HIDDEN, "k": "v", "3": "inf"}
+
+
+def test_a_collection_that_is_a_key_is_its_text_in_the_public_form():
+    value = lisp.run('{["a" 1] 1 [:b 2] 2 {:x 1} 3 #{3} 4 [{:_token "S3CRET"}] 5}').value
+    named = {'["a" 1]': 1, "[:b 2]": 2, "{:x 1}": 3, "#{3}": 4, f'[{{:_token "{HIDDEN}"}}]': 5}
+    assert public(value) == named
 
 
 @pytest.mark.parametrize(

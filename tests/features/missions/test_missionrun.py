@@ -150,6 +150,19 @@ async def test_the_value_that_does_not_fit_is_not_the_answer(world: World) -> No
     assert phases(ref)["end"]["ok"]
 
 
+@pytest.mark.parametrize(("ends_with", "where"), [("return", "value"), ("fail", "fail")])
+async def test_keys_that_are_collections_are_told_as_their_text(world: World, ends_with: str, where: str) -> None:
+    ref = contracted(world, signature=":map", tools="Read")
+    world.server.say(said(f'(call "{ends_with}" (group-by (juxt :c :m) [{{:c "a" :m 1}} {{:c "b" :m 2}}]))'))
+    watcher = await converse(world, ref, "Go.")
+    told = phases(ref)["end"][where]
+    assert (told if where == "value" else told["details"]) == {
+        '["a" 1]': [{"c": "a", "m": 1}],
+        '["b" 2]': [{"c": "b", "m": 2}],
+    }
+    assert (ends(watcher, ref)[0]["reason"] == "done") is (where == "value")
+
+
 async def test_a_mission_that_gives_up_says_why(world: World) -> None:
     ref = contracted(world)
     world.server.say(said('(call "fail" {:reason :not_found :message "No such customer"})'))
