@@ -715,7 +715,10 @@ class MissionRun(Run):
         task = task_of(mission, self._view.messages, self._prompted())
         if self._resumed is None:
             self._record.started(mission, task, sorted(self._offer.tools))
-        new = partial(Budget, turns=max(TURN_BUDGET, mission.contract.max_turns))
+        before = task.state.budget if task.state is not None else {}
+        new = partial(
+            Budget, turns=max(TURN_BUDGET, mission.contract.max_turns), used=int(before.get("turns_used", 0))
+        )
         with self._kindred.running(self._ref, new) as place:
             ending = await self._delegated(task, place)
         if self._trouble is not None:

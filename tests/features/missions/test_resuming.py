@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pyagentd.features.mission_tool import missions, unfinished
+from pyagentd.mission.budget import Budget
 from pyagentd.runtime.opening import RESTARTED
 from pyagentd.runtime.queue import Submission
 from pyagentd.store.paths import BranchRef
@@ -141,6 +142,17 @@ async def test_a_mission_that_was_stopped_goes_on_behind_its_last_program(world:
     assert phases(ref)["start"]["resumed"]
     told = json.dumps(world.server.last.messages)
     assert "memory/put" in told and "Go." in told, "the model sees what it did before"
+
+
+async def test_the_turns_that_were_taken_count_when_it_goes_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    ref = await cut_off(world)
+    budgets: list[Budget] = []
+    monkeypatch.setattr(
+        "pyagentd.features.missions.Budget", lambda **more: budgets.append(Budget(**more)) or budgets[-1]
+    )
+    world.server.say(said('(call "return" {:count memory/seen :names []})'))
+    await converse(world, ref, "continue")
+    assert [budget.used for budget in budgets] == [2], "the finished one, and the one that was begun again"
 
 
 async def test_it_goes_on_in_another_daemon_too(world: World) -> None:
