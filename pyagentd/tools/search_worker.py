@@ -164,10 +164,10 @@ class _Needle:
             if is_binary(start):
                 return
             data = start + file.read(_MAX_BYTES + 1)
-        if self._literal not in data:
-            return
         if len(data) > _MAX_BYTES:
             yield ["", path]
+            return
+        if self._literal not in data:
             return
         lines = data.decode(errors="replace").split("\n")
         if not lines[-1]:

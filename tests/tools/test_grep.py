@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pyagentd.tools.files import SNIFFED
 from pyagentd.tools.search import GREP, grep_tool
 from pyagentd.tools.spec import ToolContext
 from tests.tools.conftest import Call
@@ -156,3 +157,11 @@ async def test_cancellation_kills_the_worker(root: Path, call: Call) -> None:
 async def test_searches_run_side_by_side(poem: Path, call: Call) -> None:
     texts = await asyncio.gather(*(grep(call, poem, word) for word in ["one", "three", "four", "five", "six"]))
     assert [text.split(":")[1] for text in texts] == ["one", "three", "four", "five", "six"]
+
+
+@pytest.mark.parametrize("pattern", ["needle", "needle?"])
+async def test_a_file_that_is_too_large_is_named_whatever_the_pattern(root: Path, call: Call, pattern: str) -> None:
+    large = root / "large.log"
+    large.write_text("x\n" * SNIFFED)
+    os.truncate(large, 50_000_001)
+    assert f"[Not searched, too large: {large}]" in (await call(GREP, pattern=pattern)).text
