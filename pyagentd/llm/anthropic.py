@@ -7,7 +7,6 @@ object for each token. The SDK is ``clouds``': Bedrock and Vertex.
 
 import contextlib
 import logging
-import uuid
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -53,6 +52,7 @@ from pyagentd.llm.http import (
     read_answer,
     refusal,
     too_much,
+    unique_id,
     without_surrogates,
 )
 from pyagentd.messages import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult, Usage
@@ -210,14 +210,19 @@ class _Block:
 class StepDecoder:
     """Folds the events of one answer.
 
+    Args:
+        request: What is answered: ids of calls that are taken.
+
     Attributes:
         finished: The provider said that it stopped.
         failure: What the server reported, or how it broke the protocol; transient when it may pass.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, request: ModelRequest) -> None:
         self.finished = False
         self.failure: ProviderError | None = None
+        parts = (part for message in request.messages for part in message.parts)
+        self._ids = {part.id for part in parts if isinstance(part, ToolCall)}
         self._blocks: dict[int, _Block | None] = {}  # None: a block of a kind we do not know
         self._usage: Json = {}
         self._stop_reason: str | None = None
@@ -314,7 +319,8 @@ class StepDecoder:
             self._calls += 1
             if self._calls > MAX_CALLS:
                 raise too_much(f"{MAX_CALLS} calls of tools")
-            block.call_id, block.name = self._unique(start["id"]), without_surrogates(start["name"])[:MAX_NAME]
+            block.call_id = unique_id(without_surrogates(start["id"])[:MAX_NAME], self._ids)
+            block.name = without_surrogates(start["name"])[:MAX_NAME]
             block.given = start.get("input")
         elif start["type"] == "redacted_thinking":
             block.redacted = start["data"]
@@ -325,14 +331,6 @@ class StepDecoder:
             block.pieces.append(first)
             items.append(PartDelta(index, first))
         block.signature = start.get("signature") or ""
-
-    def _unique(self, id: str) -> str:
-        """Return the id of a call, another one where it has none or another call of this answer has the same."""
-        id = without_surrogates(id)[:MAX_NAME]
-        taken = [block.call_id for block in self._blocks.values() if block is not None and block.kind == "tool"]
-        if not id or id in taken:
-            id = f"{id or 'call'}_{uuid.uuid4().hex[:12]}"
-        return id
 
     def _block_stop(self, body: Json, items: list[StreamItem]) -> None:
         index = body["index"]
@@ -500,7 +498,7 @@ class AnthropicBackend:
         try:
             async with contextlib.AsyncExitStack() as stack:
                 answer = await self._open(request, stack)
-                async for items in read_answer(answer.chunks, StepDecoder()):
+                async for items in read_answer(answer.chunks, StepDecoder(request)):
                     yield items
         except Refused as refused:
             raise refusal(refused, self._clock.now()) from None

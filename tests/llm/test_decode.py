@@ -9,14 +9,16 @@ import pytest
 
 from pyagentd.errors import ProviderError, TransientProviderError
 from pyagentd.llm.anthropic import StepDecoder
-from pyagentd.llm.backend import MAX_ARGUMENTS, PartDelta, PartFinished, PartStarted, StreamItem
+from pyagentd.llm.backend import MAX_ARGUMENTS, ModelRequest, PartDelta, PartFinished, PartStarted, StreamItem
 from pyagentd.llm.http import MAX_CALLS, MAX_TEXT, SseEvent
-from pyagentd.messages import Reasoning, Text, ToolCall
+from pyagentd.messages import Message, Reasoning, Text, ToolCall
 from tests.server import Block, answer, text, thinking, tool_use
 from tests.server.answers import Answer
 from tests.server.http import Request
 
 ASKED = Request(method="POST", path="/v1/messages", headers={}, body={"stream": True})
+
+REQUEST = ModelRequest(model="m", messages=())
 
 
 def events(given: Answer) -> list[SseEvent]:
@@ -28,7 +30,7 @@ def event(body: dict[str, Any]) -> SseEvent:
 
 
 def decode(*blocks: Block) -> list[StreamItem]:
-    return StepDecoder().decode(events(answer(*blocks)))
+    return StepDecoder(REQUEST).decode(events(answer(*blocks)))
 
 
 def test_deltas_that_follow_each_other_are_one_item() -> None:
@@ -48,7 +50,8 @@ def test_interleaved_parts_keep_their_order() -> None:
     def start(index: int) -> SseEvent:
         return event({"type": "content_block_start", "index": index, "content_block": {"type": "text", "text": ""}})
 
-    items = StepDecoder().decode([start(0), start(1), delta(0, "a"), delta(1, "b"), delta(1, "c"), delta(0, "d")])
+    given = [start(0), start(1), delta(0, "a"), delta(1, "b"), delta(1, "c"), delta(0, "d")]
+    items = StepDecoder(REQUEST).decode(given)
     assert items[2:] == [PartDelta(0, "a"), PartDelta(1, "bc"), PartDelta(0, "d")]
 
 
@@ -63,7 +66,7 @@ def test_a_tools_arguments_come_whole_and_not_as_deltas() -> None:
 def test_arguments_given_at_the_start_are_taken_too() -> None:
     block = {"type": "tool_use", "id": "t", "name": "A", "input": {"x": 1}}
     start = event({"type": "content_block_start", "index": 0, "content_block": block})
-    items = StepDecoder().decode([start, event({"type": "content_block_stop", "index": 0})])
+    items = StepDecoder(REQUEST).decode([start, event({"type": "content_block_stop", "index": 0})])
     assert items[1] == PartFinished(0, ToolCall(id="t", name="A", input={"x": 1}))
 
 
@@ -71,7 +74,7 @@ def test_text_given_at_the_start_is_taken_too() -> None:
     block = {"type": "text", "text": "early "}
     start = event({"type": "content_block_start", "index": 0, "content_block": block})
     more = event({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "late"}})
-    items = StepDecoder().decode([start, more, event({"type": "content_block_stop", "index": 0})])
+    items = StepDecoder(REQUEST).decode([start, more, event({"type": "content_block_stop", "index": 0})])
     assert items[-1] == PartFinished(0, Text(text="early late"))
     assert "".join(item.text for item in items if isinstance(item, PartDelta)) == "early late"
 
@@ -94,7 +97,7 @@ def test_hidden_reasoning_keeps_its_signature() -> None:
     ],
 )
 def test_what_came_before_a_failure_in_the_same_chunk_is_not_lost(bad: SseEvent, kind: type[ProviderError]) -> None:
-    step = StepDecoder()
+    step = StepDecoder(REQUEST)
     items = step.decode([*events(answer("kept"))[:4], bad, *events(answer("kept"))[4:]])
     assert items == [PartStarted(0, "text"), PartDelta(0, "kept")]
     assert type(step.failure) is kind and not step.finished
@@ -111,7 +114,7 @@ def test_what_came_before_a_failure_in_the_same_chunk_is_not_lost(bad: SseEvent,
     ids=["text", "text and reasoning", "arguments", "calls"],
 )
 def test_an_answer_that_is_too_much_ends_with_an_error_that_says_so(blocks: list[Block], more: str) -> None:
-    decoder = StepDecoder()
+    decoder = StepDecoder(REQUEST)
     decoder.decode(events(answer(*blocks)))
     assert not decoder.finished and decoder.failure is not None
     assert more in str(decoder.failure) and "cut off" in str(decoder.failure)
@@ -127,3 +130,12 @@ def test_names_and_ids_of_calls_have_a_length() -> None:
     items = decode(tool_use("N" * 10_000, id="i" * 10_000))
     (call,) = [item.part for item in items if isinstance(item, PartFinished)]
     assert isinstance(call, ToolCall) and len(call.name) == len(call.id) == 200
+
+
+def test_a_call_with_the_id_of_an_earlier_one_gets_another() -> None:
+    earlier = Message(role="assistant", parts=(ToolCall(id="call_0", name="Read", input={}),))
+    decoder = StepDecoder(ModelRequest(model="m", messages=(earlier,)))
+    items = decoder.decode(events(answer(tool_use("Read", id="call_0"), tool_use("Read", id="call_1"))))
+    first, second = [item.part for item in items if isinstance(item, PartFinished)]
+    assert isinstance(first, ToolCall) and first.id.startswith("call_0_")
+    assert isinstance(second, ToolCall) and second.id == "call_1"
