@@ -90,19 +90,22 @@ _NAMES = {
 def checked_arguments(tool: str, schema: Schema, args: object) -> dict[str, Any]:
     """Return ``args`` as the tool gets them.
 
-    Optional arguments given as null count as absent, and 3.0 is an integer.
+    Optional arguments given as null count as absent unless the schema names null for them, and 3.0 is an integer.
 
     Raises:
         ToolError: The arguments do not fit; the message names each of them and says what was expected.
     """
     if not isinstance(args, Mapping):
         raise ToolError(f"{tool}: the arguments must be an object, got {_show(args)}")
-    required = schema.get("required", ())
-    given = {name: value for name, value in args.items() if value is not None or name in required}
+    required, properties = schema.get("required", ()), schema.get("properties", {})
+    given = {
+        name: value
+        for name, value in args.items()
+        if value is not None or name in required or _names_null(properties.get(name, {}))
+    }
     problems = list(_object_problems("", schema, given))
     if problems:
         raise ToolError(f"{tool}: " + "; ".join(problems), hint=_usage(schema))
-    properties = schema.get("properties", {})
     return {name: _normal(properties.get(name, {}), value) for name, value in given.items()}
 
 
@@ -151,6 +154,13 @@ def _bounds(where: str, size: float, low: float | None, high: float | None, unit
 def _types(schema: Schema) -> tuple[str, ...]:
     kind = schema.get("type", ())
     return (kind,) if isinstance(kind, str) else tuple(kind)
+
+
+def _names_null(schema: Schema) -> bool:
+    choices = schema.get("anyOf") or schema.get("oneOf") or ()
+    return ("null" in _types(schema) and None in schema.get("enum", (None,))) or any(
+        isinstance(each, Mapping) and _names_null(each) for each in choices
+    )
 
 
 def _is(value: object, kind: str) -> bool:

@@ -75,6 +75,24 @@ def test_what_models_often_send_is_taken_as_meant() -> None:
     assert type(given["count"]) is int
 
 
+@pytest.mark.parametrize(
+    ("schema", "kept"),
+    [
+        ({"type": ["string", "null"]}, True),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, True),
+        ({"oneOf": [{"$ref": "#/$defs/x"}, {"type": ["integer", "null"]}]}, True),
+        ({"type": ["string", "null"], "enum": ["a", None]}, True),
+        ({"type": ["string", "null"], "enum": ["a", "b"]}, False),
+        ({"type": "string"}, False),
+        ({"anyOf": [{"type": "string"}, True]}, False),
+        ({}, False),
+    ],
+)
+def test_null_is_a_value_where_the_schema_names_it(schema: dict[str, Any], kept: bool) -> None:
+    given = checked_arguments("Tool", {"type": "object", "properties": {"to": schema}}, {"to": None})
+    assert given == ({"to": None} if kept else {})
+
+
 def test_a_long_value_is_shown_shortened() -> None:
     with pytest.raises(ToolError) as raised:
         checked_arguments("Tool", SCHEMA, {"name": ["y" * 10_000]})
