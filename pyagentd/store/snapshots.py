@@ -24,7 +24,8 @@ from pyagentd.store.paths import BranchRef
 # The objects of a private store: what git calls loose objects, so that git can read them too.
 #
 # An object is written beside its place and moved there, and its name is the hash of its content: a daemon that is
-# killed leaves a whole object or none. What a loss of power damaged is found when it is read and counts as lost.
+# killed leaves a whole object or none. What a loss of power damaged is found when it is read and counts as lost,
+# until the same content is stored again.
 
 
 Kind = Literal["blob", "tree"]
@@ -43,6 +44,7 @@ class Objects:
         self._directory = directory
         self._place = str(directory / "objects")
         self._made: set[str] = set()
+        self._whole: set[str] = set()  # those that were written or read since the daemon began
 
     def put(self, kind: Kind, content: bytes) -> str:
         """Store an object and return its id, 40 hexadecimal digits.
@@ -54,9 +56,13 @@ class Objects:
         path = f"{self._place}/{name[:2]}/{name[2:]}"
         try:
             os.utime(path)  # it is in use: see ``prune``
+            is_there = name in self._whole or self.get(kind, name) is not None
         except OSError:
+            is_there = False
+        if not is_there:
             self._make(name[:2])
             atomic.write_bytes(Path(path), zlib.compress(named, _LEVEL), fsync=False)
+        self._whole.add(name)
         return name
 
     def get(self, kind: Kind, name: str) -> bytes | None:

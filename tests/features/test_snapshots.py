@@ -421,6 +421,16 @@ def test_a_damaged_object_is_a_lost_one(tmp_path: Path) -> None:
     assert objects.get("blob", name) is None
 
 
+@pytest.mark.parametrize("left", [b"", b"\0" * 20])
+def test_an_object_that_a_loss_of_power_damaged_is_stored_again(tmp_path: Path, left: bytes) -> None:
+    name = Objects(tmp_path).put("blob", b"content")
+    ((_, path),) = Objects(tmp_path).names()
+    path.write_bytes(left)
+    objects = Objects(tmp_path)  # of the daemon that began after it
+    assert objects.put("blob", b"content") == name
+    assert objects.get("blob", name) == b"content"
+
+
 def test_counting_stops_early(tmp_path: Path) -> None:
     for number in range(50):
         (tmp_path / f"d{number}").mkdir()
