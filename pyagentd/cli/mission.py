@@ -238,7 +238,7 @@ def _run_over(made: Mission[Any], over: str, place: Path, *, resume: bool, as_js
         before = f", {came.before} were there" if came.before else ""
         note(f"{came.done} of {came.total} items{before}, {came.failed} failed, ${came.cost_usd:.4f}: {place}")
         if came.stopped:
-            note(f"{came.stopped}; go on with --resume and a higher --max-cost")
+            note(came.stopped)
     return ExitCode.FAILED if came.failed or came.stopped else ExitCode.DONE
 
 

@@ -41,11 +41,12 @@ from pyagentd.mission.runtime import Event, error_text
 from pyagentd.mission.step import Step
 
 ATTEMPTS = 4
-"""How often an item is tried that is lost with its worker, or that the provider's rate limit refuses."""
+"""How often an item is tried that is lost with its worker."""
 THREADS = 8
 _PER_THREAD = 8  # items that a worker of Dask has waiting, so that it never waits itself
 _LOST = ("KilledWorker", "CommClosedError", "LostRunner", "_BegunBefore")
 _PAUSE_S, _LONGEST_PAUSE_S = 0.5, 60.0
+_MOST_PAUSES = 12  # in a row, in which the rate limit let no item through: six minutes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +124,7 @@ class _Done:
     fail: Mapping[str, str] | None
     usage: Mapping[str, float]
     throttled: int = 0  # how often the provider's rate limit refused
+    refused: bool = False  # whether it failed of that
 
 
 def run_item(mission: Mission[Any], item: Any) -> _Done:
@@ -165,7 +167,10 @@ def _done(step: Step[Any], throttled: int) -> _Done:
     }
     value = values.to_python(public(step.lisp_value)) if step.ok else None
     fail = None if step.fail is None else {"reason": step.fail.reason, "message": step.fail.message}
-    return _Done(step.ok, json.loads(json.dumps(value, default=_plain)), fail, usage, throttled)
+    refused = (
+        step.fail is not None and step.fail.reason == "llm_error" and step.fail.details["reason"] == "rate_limit"
+    )
+    return _Done(step.ok, json.loads(json.dumps(value, default=_plain)), fail, usage, throttled, refused)
 
 
 def _plain(value: object) -> object:
@@ -180,22 +185,30 @@ class _Window:
 
     def __init__(self, most: int) -> None:
         self._most, self._size = most, float(most)
-        self._pause_s, self._until = _PAUSE_S, 0.0
+        self._pause_s, self._until, self._pauses = _PAUSE_S, 0.0, 0
 
     def room(self, running: int) -> bool:
-        return running < int(self._size) and (running == 0 or time.monotonic() >= self._until)
+        return running < int(self._size) and time.monotonic() >= self._until
+
+    @property
+    def is_shut(self) -> bool:
+        """Whether the rate limit has let no item through for so long that waiting is of no use."""
+        return self._pauses >= _MOST_PAUSES
 
     @property
     def rest_s(self) -> float:
         """How long nothing is to be sent."""
         return max(0.0, self._until - time.monotonic())
 
-    def note(self, throttled: int) -> None:
+    def note(self, throttled: int, *, refused: bool) -> None:
+        if not refused:
+            self._pauses = 0
         if not throttled:
             self._size, self._pause_s = min(self._most, self._size + 1 / self._size), _PAUSE_S
         elif time.monotonic() >= self._until:  # once for all that were in flight together
             self._size = max(1.0, self._size / 2)
             self._until = time.monotonic() + self._pause_s
+            self._pauses += refused
             self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
 
 
@@ -421,7 +434,8 @@ class _Loop:
         self._todo, self._each_usd, self._spent_usd = todo, each_usd, spent_usd
         self._most_usd = math.inf if most_usd is None else most_usd
         self._window = _Window(workers.most)
-        self._attempts: Counter[int] = Counter()
+        self._losses: Counter[int] = Counter()
+        self._paid: dict[int, Mapping[str, float]] = {}  # for attempts that the rate limit ended
         self._running: dict[Future[_Done], int] = {}
         self.stopped = ""
 
@@ -444,32 +458,37 @@ class _Loop:
                 future.cancel()
 
     def _submit(self) -> None:
-        while self._todo and self._window.room(len(self._running)):
+        if self._window.is_shut and not self._running:
+            self.stopped = "The provider's rate limit let nothing through for minutes; go on with --resume"
+        while self._todo and not self._window.is_shut and self._window.room(len(self._running)):
             if self._spent_usd + self._each_usd * (1 + len(self._running)) > self._most_usd or (
                 self._spent_usd >= self._most_usd
             ):
                 if not self._running:
-                    self.stopped = f"The budget of {self._most_usd:g} US dollars is spent"
+                    self.stopped = (
+                        f"The budget of {self._most_usd:g} US dollars is spent; go on with a higher one and --resume"
+                    )
                 return
             number = self._todo.popleft()
-            self._attempts[number] += 1
             self._running[self._workers.submit(self._mission, self._items[number])] = number
 
     def _row(self, number: int, future: "Future[_Done]") -> Row | None:
         """Return the row of an item; None if it is tried again."""
-        again = self._attempts[number] < ATTEMPTS
         try:
             done = future.result()
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # the worker is gone, or item and mission cannot travel
-            if again and _is_lost(error):
+            self._losses[number] += 1
+            if self._losses[number] < ATTEMPTS and _is_lost(error):
                 self._todo.appendleft(number)
                 return None
             done = _Done(False, None, {"reason": "worker", "message": error_text(error) or type(error).__name__}, {})
-        self._window.note(done.throttled)
+        self._window.note(done.throttled, refused=done.refused)
         self._spent_usd += done.usage.get("cost_usd", 0.0)
-        if again and done.throttled and not done.ok and not done.usage.get("output_tokens"):  # nothing was paid for
+        usage = _sum(self._paid.pop(number, {}), done.usage)
+        if done.refused:
+            self._paid[number] = usage
             self._todo.appendleft(number)
             return None
         return Row(
@@ -479,8 +498,12 @@ class _Loop:
             ok=done.ok,
             value=done.value,
             fail=done.fail,
-            usage=done.usage,
+            usage=usage,
         )
+
+
+def _sum(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
+    return {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other}}
 
 
 def _is_lost(error: BaseException) -> bool:

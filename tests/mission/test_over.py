@@ -121,6 +121,41 @@ def test_a_rate_limit_slows_all_and_fails_nobody(tmp_path: Path) -> None:
     assert came.done == 12 and came.failed == 0 and 0 < refused < 36
 
 
+@pytest.fixture
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyagentd.mission.over._PAUSE_S", 0.001)
+    monkeypatch.setattr("pyagentd.mission.over._LONGEST_PAUSE_S", 0.01)
+
+
+@pytest.mark.usefixtures("short_pauses")
+def test_an_item_that_was_refused_in_a_later_turn_is_tried_until_it_comes_through(tmp_path: Path) -> None:
+    refusals = iter(range(8))
+
+    def llm(request: Request) -> Any:
+        if request["turn"] == 1:
+            return {**_answer(request), "content": "(memory/put :a 1)"}
+        if next(refusals, None) is not None:
+            raise LLMError("rate_limit", "slow down")
+        return _answer(request)
+
+    came = run_over(made(llm, llm_retry={"max_attempts": 1}), ITEMS[:1], tmp_path / "out")
+    (row,) = rows(tmp_path / "out")
+    assert came.failed == 0 and row["value"] == "item-0"
+    assert row["usage"]["cost_usd"] == 10 * 0.25, "what the refused attempts cost is told, too"
+
+
+@pytest.mark.usefixtures("short_pauses")
+def test_a_rate_limit_that_lets_nothing_through_stops_the_run_and_fails_nobody(tmp_path: Path) -> None:
+    def llm(request: Request) -> Any:
+        if "item-2" in request["prompt"]:
+            raise LLMError("rate_limit", "quota")
+        return _answer(request)
+
+    came = run_over(made(llm, llm_retry={"max_attempts": 1}), ITEMS[:3], tmp_path / "out")
+    assert (came.done, came.failed) == (2, 0) and "rate limit" in came.stopped
+    assert {row["item"] for row in rows(tmp_path / "out")} == {"item-0", "item-1"}
+
+
 def test_what_a_lost_worker_had_runs_again(tmp_path: Path) -> None:
     items = [str(tmp_path / f"mark{number}") for number in range(2)]
     mission = made(_call_tool, tools=["tests.mission.test_over:die_once"])
