@@ -10,6 +10,7 @@ import ipaddress
 import json
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -159,6 +160,8 @@ def refused(host: str, address: str) -> ToolError:
 
 _HTML = ("text/html", "application/xhtml+xml")
 _ALSO_TEXT = re.compile(r"text/|application/(?:[\w.-]+\+)?(?:json|xml|javascript|ecmascript|yaml|toml|x-ndjson)\b")
+# What Python decodes and no browser does: it fails, takes minutes, or gives halves of surrogate pairs.
+_NO_CHARSETS = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape", "utf-7"})
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
 _HEAD = 2048  # bytes in which a page says how it is written
 _BLANK_LINES = re.compile(r"\n{3,}")
@@ -178,18 +181,18 @@ def text_of(body: bytes, content_type: str, url: str) -> str:
         url: Where from; relative links are of it.
     """
     html = not content_type or content_type.lower().startswith(_HTML)
-    text = body.decode(_encoding(body, content_type, html), errors="replace").replace("\r\n", "\n")
+    text = _decoded(body, content_type, html).replace("\r\n", "\n")
     return _markdown(text, url) if html else text
 
 
-def _encoding(body: bytes, content_type: str, html: bool) -> str:
+def _decoded(body: bytes, content_type: str, html: bool) -> str:
     said = _CHARSET.search(content_type)
     if said is None and html:
         said = _CHARSET.search(body[:_HEAD].decode("ascii", errors="replace"))
-    try:
-        return codecs.lookup(said[1]).name if said else "utf-8"
-    except LookupError:
-        return "utf-8"
+    with suppress(LookupError):  # unknown, or no encoding of text
+        if said and (name := codecs.lookup(said[1]).name) not in _NO_CHARSETS:
+            return body.decode(name, errors="replace")
+    return body.decode(errors="replace")
 
 
 def _markdown(html: str, url: str) -> str:

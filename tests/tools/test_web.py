@@ -76,7 +76,8 @@ async def test_a_page_comes_as_text(tmp_path: Path) -> None:
         ("plain <b>", "text/plain; charset=utf-8", "plain <b>"),
         ("ü".encode("latin-1"), "text/plain; charset=iso-8859-1", "ü"),
         ('<meta charset="iso-8859-1"><p>ü'.encode("latin-1"), "text/html", "ü"),
-        ("<p>ü", "text/html; charset=nonsense", "ü"),
+        *(("<p>ü", f"text/html; charset={name}", "ü") for name in ("nonsense", "hex", "base64", "idna", "undefined")),
+        ("<p>+2AA-ü", "text/html; charset=utf-7", "+2AA-ü"),
         ("", "text/html", "(the page has no text)"),
     ],
 )
