@@ -51,6 +51,7 @@ from pyagentd.llm.http import (
     malformed,
     read_answer,
     refusal,
+    taken_ids,
     too_much,
     unique_id,
     without_surrogates,
@@ -221,8 +222,7 @@ class StepDecoder:
     def __init__(self, request: ModelRequest) -> None:
         self.finished = False
         self.failure: ProviderError | None = None
-        parts = (part for message in request.messages for part in message.parts)
-        self._ids = {part.id for part in parts if isinstance(part, ToolCall)}
+        self._ids = taken_ids(request)
         self._blocks: dict[int, _Block | None] = {}  # None: a block of a kind we do not know
         self._usage: Json = {}
         self._stop_reason: str | None = None

@@ -45,6 +45,7 @@ from pyagentd.llm.http import (
     api_name,
     ended_early,
     refusal,
+    taken_ids,
     too_much,
     unique_id,
     without_surrogates,
@@ -166,8 +167,7 @@ class GeminiDecoder:
 
     def __init__(self, request: ModelRequest) -> None:
         self._names = {_name(tool.name): tool.name for tool in request.tools}
-        parts = (part for message in request.messages for part in message.parts)
-        self._ids = {part.id for part in parts if isinstance(part, ToolCall)}
+        self._ids = taken_ids(request)
         self._next = self._calls = self._text_length = 0
         self._kind: PartKind | None = None  # of the part that grows
         self._pieces: list[str] = []

@@ -28,7 +28,8 @@ from aiohttp.abc import AbstractStreamWriter
 
 from pyagentd import __version__, reader
 from pyagentd.errors import ContextOverflow, NoKey, ProviderError, TransientProviderError
-from pyagentd.llm.backend import Body, StreamItem
+from pyagentd.llm.backend import Body, ModelRequest, StreamItem
+from pyagentd.messages import ToolCall
 
 Json = dict[str, Any]
 
@@ -167,6 +168,15 @@ def arguments(text: str) -> Json | None:
     except ValueError:
         return None
     return value if isinstance(value, dict) else None
+
+
+def taken_ids(request: ModelRequest) -> set[str]:
+    """Return the ids of the calls that a request shows; a step looks only at what is new in it."""
+    count, ids = request.kept.get(taken_ids, (0, set[str]()))
+    new = request.messages[count if count <= len(request.messages) else 0 :]
+    ids.update(part.id for message in new for part in message.parts if isinstance(part, ToolCall))
+    request.kept[taken_ids] = len(request.messages), ids
+    return set(ids)
 
 
 def unique_id(id: str, taken: set[str]) -> str:

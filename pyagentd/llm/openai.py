@@ -55,6 +55,7 @@ from pyagentd.llm.http import (
     malformed,
     read_answer,
     refusal,
+    taken_ids,
     too_much,
     unique_id,
     without_surrogates,
@@ -260,8 +261,7 @@ class ChatDecoder:
         self.finished = False
         self.failure: ProviderError | None = None
         self._names = {api_name(tool.name, LONGEST_NAME): tool.name for tool in request.tools}
-        parts = (part for message in request.messages for part in message.parts)
-        self._ids = {part.id for part in parts if isinstance(part, ToolCall)}
+        self._ids = taken_ids(request)
         self._next = 0  # number of the next part
         self._kind: PartKind | None = None  # of the part that grows
         self._field = ""  # where reasoning comes, the first one of an answer

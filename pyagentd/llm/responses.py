@@ -31,6 +31,7 @@ from pyagentd.llm.http import (
     arguments,
     load_event,
     malformed,
+    taken_ids,
     too_much,
     unique_id,
     without_surrogates,
@@ -167,8 +168,7 @@ class ResponseDecoder:
         self.finished = False
         self.failure: ProviderError | None = None
         self._names = {api_name(tool.name, LONGEST_NAME): tool.name for tool in request.tools}
-        parts = (part for message in request.messages for part in message.parts)
-        self._ids = {part.id for part in parts if isinstance(part, ToolCall)}
+        self._ids = taken_ids(request)
         self._items: dict[int, _Item] = {}
         self._broken: list[PartFinished] = []  # calls whose arguments were no JSON object
         self._refused = False

@@ -23,7 +23,7 @@ from pyagentd.llm.backend import (
     ToolSchema,
     dumps,
 )
-from pyagentd.llm.http import MAX_CALLS, Json, SseEvent, Step, api_name, arguments, unique_id
+from pyagentd.llm.http import MAX_CALLS, Json, SseEvent, Step, api_name, arguments, taken_ids, unique_id
 from pyagentd.messages import Message, Part, Text, ToolCall, ToolResult
 
 # The notations, as models learned them:
@@ -179,7 +179,7 @@ class TextCalls:
     def __init__(self, inner: Step, request: ModelRequest) -> None:
         self._inner = inner
         self._tools = {name: tool for tool in request.tools for name in (api_name(tool.name, 64), tool.name)}
-        self._ids = {part.id for each in request.messages for part in each.parts if isinstance(part, ToolCall)}
+        self._ids = taken_ids(request)
         self._numbers: dict[int, int] = {}  # of parts, by the number that the other decoder gives them
         self._next = 0
         self._held = ""  # text that may be a call
