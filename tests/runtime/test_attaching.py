@@ -316,6 +316,7 @@ async def test_damage_is_said_once(world: World) -> None:
     ("change", "said"),
     [
         (lambda ref: file_of(ref).write_bytes(file_of(ref).read_bytes().replace(b"\n", b"\r\n")), "CR LF"),
+        (lambda ref: file_of(ref).write_bytes(b"\xef\xbb\xbf" + file_of(ref).read_bytes()), "byte order mark"),
         (lambda ref: _append(ref, b"<!-- Local Variables: -->\n<!-- gptel-model: x -->\n<!-- End: -->\n"), "several"),
         (lambda ref: _append(ref.branch_dir / "messages.jsonl", b'{"seq":999,"ty'), "not written to its end"),
     ],

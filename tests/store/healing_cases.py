@@ -135,6 +135,10 @@ def windows_line_ends(text: str) -> str:
     return text.replace("\n", "\r\n")
 
 
+def byte_order_mark(text: str) -> str:
+    return "\ufeff" + text
+
+
 def no_final_newline(text: str) -> str:
     return text.removesuffix("\n")
 
@@ -163,6 +167,7 @@ CASES: tuple[Callable[[str], str], ...] = (
     older_than_the_log,
     newer_than_the_log,
     windows_line_ends,
+    byte_order_mark,
     no_final_newline,
     saved_by_stock_gptel,
 )

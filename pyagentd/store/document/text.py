@@ -311,6 +311,7 @@ _READERS = {
 
 PROMPT_PREFIX = "### "
 BLANK = " \t\r\n"  # what gptel trims
+_BYTE_ORDER_MARK = "\ufeff"  # of an editor of Windows
 
 Kind = Literal["response", "ignore", "tool"]
 _KINDS: tuple[Kind, ...] = ("tool", "ignore", "response")
@@ -382,7 +383,7 @@ class Bounds:
 
 def parse(file_text: str) -> Document:
     """Return the document that the text of a session file holds."""
-    text = _unix_newlines(file_text)
+    text = _unix_newlines(file_text.removeprefix(_BYTE_ORDER_MARK))  # no bounds count the mark: Emacs hides it
     block = find_block(text)
     if block is None:
         return Document(body=text, damage=tuple(_damage(file_text, text, None, stale=False)))
@@ -595,7 +596,9 @@ def _unix_newlines(text: str) -> str:
 
 def _damage(file_text: str, text: str, block: Block | None, *, healed: bool = False, stale: bool) -> Iterator[str]:
     """Say in one line each what is wrong with a file."""
-    if text is not file_text:
+    if file_text.startswith(_BYTE_ORDER_MARK):
+        yield "This document begins with a byte order mark; it has none when it is saved"
+    if len(text) < len(file_text.removeprefix(_BYTE_ORDER_MARK)):
         yield "All lines of this document end with CR LF; they will end with LF when it is saved"
     if block is None:
         return
