@@ -299,6 +299,8 @@ def _write_change(path: ResolvedPath, args: Args, ctx: ToolContext, shown: TextF
         old = shown or decode(read_bytes(path.resolved), path.lexical)
     except FileNotFoundError:
         return _Change(None, content, TextFile("").with_text(content), f"Created {path.lexical} ({_count(content)})")
+    if old.mark:
+        content = content.removeprefix("\ufeff")
     if old.crlf and "\r" not in content:
         content = content.replace("\n", "\r\n")
     try:

@@ -1,4 +1,5 @@
 import asyncio
+import codecs
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,6 +44,9 @@ async def test_write_through_a_link_changes_the_file_and_keeps_the_link(root: Pa
         (b"\xef\xbb\xbfa", "b", b"\xef\xbb\xbfb"),
         (b"\xfc", "ü", b"\xfc"),
         (b"\xfc", "€", "€".encode()),
+        (codecs.BOM_UTF8 + b"a", "\ufeffb", codecs.BOM_UTF8 + b"b"),
+        (codecs.BOM_UTF16_LE + b"a\0", "\ufeffb", codecs.BOM_UTF16_LE + b"b\0"),
+        (b"a", "\ufeffb", codecs.BOM_UTF8 + b"b"),
     ],
 )
 async def test_write_keeps_line_endings_and_encoding(
