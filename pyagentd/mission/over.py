@@ -11,6 +11,7 @@ import importlib
 import json
 import math
 import os
+import signal
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from concurrent.futures import (
     Future,
     ProcessPoolExecutor,
     ThreadPoolExecutor,
+    as_completed,
     wait,
 )
 from contextlib import ExitStack, contextmanager
@@ -167,9 +169,8 @@ def _done(step: Step[Any], throttled: int) -> _Done:
     }
     value = values.to_python(public(step.lisp_value)) if step.ok else None
     fail = None if step.fail is None else {"reason": step.fail.reason, "message": step.fail.message}
-    refused = (
-        step.fail is not None and step.fail.reason == "llm_error" and step.fail.details["reason"] == "rate_limit"
-    )
+    ended_by = None if step.fail is None else (step.fail.reason, step.fail.details.get("reason"))
+    refused = throttled > 0 and ended_by == ("llm_error", "rate_limit")
     return _Done(step.ok, json.loads(json.dumps(value, default=_plain)), fail, usage, throttled, refused)
 
 
@@ -249,7 +250,9 @@ class Workers:
             case "processes":
                 number = most or os.cpu_count() or 1
                 spawn = get_context("spawn")  # a fork would have the locks of our threads
-                return cls(partial(ProcessPoolExecutor, number, spawn), number)
+                # Ctrl-C goes to all processes of a terminal; what a worker has begun is paid for.
+                deaf = (signal.signal, (signal.SIGINT, signal.SIG_IGN))
+                return cls(partial(ProcessPoolExecutor, number, spawn, *deaf), number)
             case str() if executor.startswith("dask://"):
                 return _dask(executor.removeprefix("dask://"), most)
         raise UserError(f"There is no executor {executor!r}", hint="threads, processes or dask://HOST:PORT")
@@ -405,13 +408,19 @@ def run_over(
         limits = mission.options.get("limits")
         each_usd = float(mission.options.get("max_cost_usd") or (limits and limits.max_cost_usd) or 0.0)
         loop = _Loop(mission, items, named, workers, todo, each_usd, max_cost_usd, spent)
-        for row in loop.rows():
-            write.add(row)
-            summary.done += 1
-            summary.failed += not row.ok
-            summary.cost_usd += row.usage.get("cost_usd", 0.0)
-            progress(summary, row)
-        write.flush()
+        try:
+            for row in loop.rows():
+                write.add(row)
+                summary.done += 1
+                summary.failed += not row.ok
+                summary.cost_usd += row.usage.get("cost_usd", 0.0)
+                progress(summary, row)
+        finally:
+            try:
+                for row in loop.rest():
+                    write.add(row)
+            finally:
+                write.flush()
         summary.stopped = loop.stopped
     return summary
 
@@ -441,21 +450,24 @@ class _Loop:
 
     def rows(self) -> Iterator[Row]:
         """Yield the rows as they come."""
-        try:
-            while self._todo or self._running:
-                self._submit()
-                if not self._running:
-                    if self.stopped:
-                        return
-                    time.sleep(min(1.0, self._window.rest_s))
-                    continue
-                pause = self._window.rest_s or None
-                for future in wait(self._running, timeout=pause, return_when=FIRST_COMPLETED).done:
-                    if (row := self._row(self._running.pop(future), future)) is not None:
-                        yield row
-        finally:
-            for future in self._running:
-                future.cancel()
+        while self._todo or self._running:
+            self._submit()
+            if not self._running:
+                if self.stopped:
+                    return
+                time.sleep(min(1.0, self._window.rest_s))
+                continue
+            pause = self._window.rest_s or None
+            for future in wait(self._running, timeout=pause, return_when=FIRST_COMPLETED).done:
+                if (row := self._row(self._running.pop(future), future)) is not None:
+                    yield row
+
+    def rest(self) -> Iterator[Row]:
+        """Begin nothing more; yield the rows of what is running as they come: they are paid for."""
+        running = {future: number for future, number in self._running.items() if not future.cancel()}
+        for future in as_completed(running):
+            if future.exception() is None and (row := self._row(running[future], future)) is not None:
+                yield row
 
     def _submit(self) -> None:
         if self._window.is_shut and not self._running:

@@ -16,7 +16,7 @@ import pytest
 from pyagentd.errors import UserError
 from pyagentd.mission import Mission
 from pyagentd.mission.options import LLMError, Request
-from pyagentd.mission.over import read_items, run_over
+from pyagentd.mission.over import Row, Summary, read_items, run_over
 
 ITEMS = [f"item-{number}" for number in range(12)]
 
@@ -119,6 +119,25 @@ def test_a_rate_limit_slows_all_and_fails_nobody(tmp_path: Path) -> None:
 
     came = run_over(made(llm, llm_retry={"max_attempts": 1}), ITEMS, tmp_path / "out", max_concurrency=8)
     assert came.done == 12 and came.failed == 0 and 0 < refused < 36
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_what_is_paid_for_is_written_though_the_run_is_interrupted(tmp_path: Path, ordered: bool) -> None:
+    asked = Counter[str]()
+
+    def llm(request: Request) -> Any:
+        asked[request["prompt"]] += 1
+        threading.Event().wait(0.2 if request["prompt"].endswith("item-0") else 0.05)
+        return _answer(request)
+
+    def progress(summary: Summary, row: Row | None) -> None:
+        if row is not None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_over(made(llm), ITEMS, tmp_path / "out", ordered=ordered, max_concurrency=4, progress=progress)
+    assert {f"Say {row['item']}" for row in rows(tmp_path / "out")} == set(asked)
+    assert set(asked.values()) == {1} and 4 <= len(asked) < 12
 
 
 @pytest.fixture
