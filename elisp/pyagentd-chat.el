@@ -920,13 +920,15 @@ That is nil unless point is in such a line."
   "Return what TAB does here, COMMAND where something can be completed.
 That is nil where it does what it does in the major mode."
   (or (pyagentd-session-completing command)
-      (and (pyagentd-prompt--typed-p) #'pyagentd-chat--prompt-nothing)))
+      (and (or (pyagentd-prompt--typed-p) (pyagentd-insert-arriving-p))
+           #'pyagentd-chat--prompt-nothing)))
 
 (defun pyagentd-chat--prompt-beginning (&optional n)
   "Go to the first word of the prompt in this line, or to its beginning.
 In a prompt that is the first word at first and the line's beginning when
 point is there already; elsewhere, and with N, it is what the key does
-without `pyagentd-mode'."
+without `pyagentd-mode'.  Point stays where nothing is typed yet below an
+answer that arrives."
   (interactive "^p"
                pyagentd-mode)
   (let ((origin (point))
@@ -935,9 +937,10 @@ without `pyagentd-mode'."
           (or (let ((pyagentd-mode nil))
                 (command-remapping 'move-beginning-of-line))
               #'move-beginning-of-line))
-    (funcall this-command (or n 1))
-    (when (and words (> origin words) (< (point) words))
-      (goto-char words))))
+    (unless (and (eql (or n 1) 1) (pyagentd-insert-arriving-p))
+      (funcall this-command (or n 1))
+      (when (and words (> origin words) (< (point) words))
+        (goto-char words)))))
 
 (define-key pyagentd-mode-map (kbd "TAB")
   '(menu-item "" completion-at-point :filter pyagentd-prompt--tab))

@@ -492,10 +492,14 @@ both stand there, and yours is also in %s" (buffer-name) (buffer-name buffer))))
       (marker-position pyagentd-insert--marker)
     (1+ (buffer-size))))
 
-(defconst pyagentd-insert-sign (concat "\n" pyagentd-prompt-prefix)
+(defconst pyagentd-insert-sign (concat "\n\n\n" pyagentd-prompt-prefix)
   "What parts a draft from the answer that is arriving above it.
-Commands on lines, such as filling, then do nothing to the answer.  A run
-ends with an empty line more, by which the daemon tells one from the other.")
+Commands on lines and paragraphs then do nothing to the answer.  A run
+ends with an empty line less, by which the daemon tells one from the other.")
+
+(defconst pyagentd-insert--heading
+  (concat "\n\\(?:[ \t]*\n\\)*" (regexp-quote pyagentd-prompt-prefix))
+  "A heading below the text of a run, whoever wrote it.")
 
 (defun pyagentd-insert--after-change (beg end length)
   "Text of LENGTH 0 before, typed between BEG and END at the marker, is the user's.
@@ -508,7 +512,7 @@ While an answer arrives it is parted from that: one edit with what was typed."
     (when (and (pyagentd-status-busy-p) (not pyagentd-edit--applying))
       (save-excursion
         (goto-char beg)
-        (unless (looking-at-p "\n")
+        (unless (looking-at-p pyagentd-insert--heading)
           (insert pyagentd-insert-sign))))))
 
 (add-to-list 'pyagentd-session-hooks
@@ -529,6 +533,11 @@ Between two runs that is above the prompt typed next, not behind its sign."
           (skip-chars-backward "\n")
           (setq sign nil))
         (if sign (pyagentd-insert-position) (point))))))
+
+(defun pyagentd-insert-arriving-p ()
+  "Return non-nil if what is typed at point goes below an answer that arrives."
+  (and (pyagentd-status-busy-p) pyagentd-insert--marker
+       (= (point) pyagentd-insert--marker)))
 
 (defmacro pyagentd-insert--at-draft (&rest body)
   "Evaluate BODY with point behind the text of the run if a draft alone is below."
@@ -552,19 +561,18 @@ Between two runs that is above the prompt typed next, not behind its sign."
   "Have the draft behind the prompt of a run stand below a sign.
 A heading with nothing below it goes: the run brings one when it ends."
   (pyagentd-insert--at-draft
-    (when (looking-at (concat "\n+" (regexp-quote pyagentd-prompt-prefix)))
-      (let ((end (match-end 0)))
-        (delete-region (point)
-                       (if (string-blank-p (buffer-substring end (point-max))) end
-                         (- end (length pyagentd-insert-sign)))))))
+    (when (looking-at pyagentd-insert--heading)
+      (cond ((string-blank-p (buffer-substring (match-end 0) (point-max)))
+             (delete-region (point) (match-end 0)))
+            ((looking-at-p "\n\n#")
+             (insert "\n")))))
   (pyagentd-insert-part))
 
 (defun pyagentd-insert-join ()
   "Remove the sign below the text of a run that has ended with a heading."
   (pyagentd-insert--at-draft
     (when (and (pyagentd-insert--ended-p)
-               (looking-at (format "\\(?:%s\\)+"
-                                   (regexp-quote pyagentd-insert-sign))))
+               (looking-at (format "\\(?:%s\\)+" pyagentd-insert--heading)))
       (delete-region (point) (match-end 0)))))
 
 (defun pyagentd-insert--ended-p ()

@@ -190,7 +190,7 @@ def test_what_is_typed_ahead_is_kept_from_the_answer_and_sent_by_itself(
     shows(emacs, "Second.")
     header(emacs, "Ready")
     words = "".join(f"word{number} " for number in range(30))
-    sent = "typed ahead at some length, so that\nit is filled and sent"
+    sent = "typed ahead at some length, so that\n    it is filled and sent"
     assert same_on_disk(emacs) == f"### Count.\n\n{words}\n\n### {sent}\n\nSecond.\n\n### "
     assert model_server.last.messages[-1]["content"][-1]["text"] == sent
 

@@ -102,7 +102,7 @@ def test_what_is_typed_while_a_prompt_waits_for_the_daemon_is_the_next_one(
         wait_for(lambda: "The daemon does not answer" in emacs.screen(), "it to be said")
         emacs.keys(" a draft")
         emacs.wait('(and (string-suffix-p "a draft" (buffer-string)) pyagentd-session-trouble)')
-        assert body(emacs) == "### Two and two?\n### and a draft"
+        assert body(emacs) == "### Two and two?\n\n\n### and a draft"
     emacs.wait(f'(and {FINISHED} (string-match-p "Four" (buffer-string)))')
     wait_for(lambda: body(emacs) == "### Two and two?\n\nFour.\n\n### and a draft", "one heading")
     wait_for(lambda: "does not answer" not in emacs.screen(), "the header to say so no more")

@@ -79,11 +79,11 @@
 (ert-deftest pyagentd-insert-what-is-typed-ahead-has-a-line-of-its-own ()
   (insert-test--while-answering "one"
     (insert-test--type "a SPC x")
-    (should (equal (buffer-string) "### Hi\n\none\n### a x"))
+    (should (equal (buffer-string) "### Hi\n\none\n\n\n### a x"))
     (should (equal (pyagentd-edit-base) "### Hi\n\none"))
     (pyagentd-test-stream " two")
     (insert-test--type "TAB SPC y")
-    (should (equal (buffer-string) "### Hi\n\none two\n### a x y"))
+    (should (equal (buffer-string) "### Hi\n\none two\n\n\n### a x y"))
     (should (equal (pyagentd-block-bounds) '((response (7 16)))))
     (insert-test--end-run)
     (should (equal (buffer-string) "### Hi\n\none two\n\n### a x y"))))
@@ -91,11 +91,20 @@
 (ert-deftest pyagentd-insert-keys-on-lines-leave-the-answer-alone ()
   (insert-test--while-answering "one"
     (insert-test--type "z z C-a C-k")
-    (should (equal (buffer-string) "### Hi\n\none\n### "))
-    (insert-test--type "w TAB")
-    (should (equal (buffer-string) "### Hi\n\none\n### w"))
+    (should (equal (buffer-string) "### Hi\n\none\n\n\n### "))
+    (insert-test--type "w TAB M-q")
+    (should (equal (buffer-string) "### Hi\n\none\n\n\n### w"))
     (insert-test--end-run)
     (should (equal (buffer-string) "### Hi\n\none\n\n### w"))))
+
+(ert-deftest pyagentd-insert-keys-on-lines-where-nothing-is-typed-leave-the-answer-alone ()
+  (insert-test--while-answering "one"
+    (insert-test--type "TAB C-a")
+    (should (eobp))
+    (should (equal (buffer-string) "### Hi\n\none"))
+    (pyagentd-status-set '(:state idle))
+    (insert-test--type "C-a")
+    (should (looking-at-p "one"))))
 
 (ert-deftest pyagentd-insert-filling-leaves-the-answer-alone ()
   (insert-test--while-answering (concat (make-string 60 ?m) " nnnnnnn")
@@ -103,7 +112,7 @@
     (auto-fill-mode)
     (insert-test--type "SPC typed SPC ahead SPC text")
     (pyagentd-test-stream " and on")
-    (insert-test--type "SPC here")
+    (insert-test--type "SPC here M-q")
     (insert-test--end-run)
     (should (equal (buffer-string)
                    (concat "### Hi\n\n" (make-string 60 ?m) " nnnnnnn and on"
@@ -120,7 +129,7 @@
       (undo-boundary)
       (setq last-command nil)
       (undo)
-      (should (equal (buffer-string) "### Hi\n\none two\n### a")))
+      (should (equal (buffer-string) "### Hi\n\none two\n\n\n### a")))
     (insert-test--end-run)
     (should (equal (buffer-string) "### Hi\n\none two\n\n### a"))))
 
@@ -130,7 +139,7 @@
     (pyagentd-test-events '(prompt 1 "Yo" (:position 5 :insert "Yo"))
                           '(run 1 (:phase started)))
     (pyagentd-test-stream "\n\none")
-    (should (equal (buffer-string) "### Yo\n\none\n### draft"))
+    (should (equal (buffer-string) "### Yo\n\none\n\n\n### draft"))
     (insert-test--end-run)
     (should (equal (buffer-string) "### Yo\n\none\n\n### draft"))))
 

@@ -91,7 +91,7 @@
     (should (= (plist-get (car (pyagentd-test-calls 'send)) :end)
                (1+ (length "### Hi there"))))
     (should (equal (substring-no-properties (buffer-string))
-                   "### Hi there\n### And then"))))
+                   "### Hi there\n\n\n### And then"))))
 
 (ert-deftest pyagentd-pending-prompt-that-is-stopped-is-not-sent ()
   (pending-test--with-session

@@ -173,7 +173,7 @@ def _replaced(doc: Document, old: str, new: str) -> Document:
 
 def test_a_heading_below_a_prompt_that_waited_is_not_taken_for_the_beginning_of_its_answer() -> None:
     start, anchor, inserts, _ = played(BEFORE, turn=TURN)
-    for below in ("\n\n### ", "\n\n### A draft", "\n### A draft"):
+    for below in ("\n\n### ", "\n\n### A draft", "\n\n\n### A draft"):
         body = start.body + below
         place, missing = locate(body, start.spans, anchor, inserts)
         assert place == anchor and list(missing) == inserts
@@ -181,7 +181,7 @@ def test_a_heading_below_a_prompt_that_waited_is_not_taken_for_the_beginning_of_
         assert "### ###" not in doc.body and doc.body.endswith(below)
 
 
-@pytest.mark.parametrize("typed", ["\n\n### And how many directories?", "\n### And how many directories?"])
+@pytest.mark.parametrize("typed", ["\n\n### And how many directories?", "\n\n\n### And how many directories?"])
 def test_blank_lines_before_a_heading_of_the_users_are_not_the_runs(typed: str) -> None:
     start, anchor, inserts, _ = played(turn=TURN)
     said = 0

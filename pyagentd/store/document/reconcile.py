@@ -740,7 +740,7 @@ def _edit(part: conversation.Part, text: str) -> dict[str, Any]:
 # answer (8 characters or more in its role, 24 where the roles are lost) below the place where the run goes on.
 
 _LIKELY = 8
-_HEADINGS = (RUN_CLOSE, f"\n{PROMPT_PREFIX}")  # the latter parts in Emacs what is typed while an answer arrives
+_HEADINGS = (RUN_CLOSE, f"\n\n\n{PROMPT_PREFIX}")  # the latter parts in Emacs what is typed while an answer arrives
 
 
 class _Block(NamedTuple):
