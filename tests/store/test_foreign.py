@@ -9,6 +9,7 @@ import pytest
 from pyagentd.errors import BadRequest
 from pyagentd.store.export.export import Source, export_text
 from pyagentd.store.export.importing import adopt_chat, read_chat
+from tests.store.talk import Step, Talk, Turn
 
 Said = list[tuple[str, str]]
 
@@ -239,6 +240,40 @@ One file, `a.py`.
         ("tool-execute", '{"title": "ls /repo", "command": "ls /repo"} -> ```\na.py\n```'),
         ("assistant", "One file, `a.py`."),
     ]
+
+
+def prompt(text: str) -> dict[str, Any]:
+    return {"method": "session/prompt", "params": {"prompt": [{"type": "text", "text": text}]}}
+
+
+def test_chunks_of_the_protocol_keep_their_newlines_and_prompts_stay_apart(tmp_path: Path) -> None:
+    chunks = ["First.", "\n\n", "- one\n", "- two\n", "\n```\n", "a\n", "b\n```\n"]
+    updates = [{"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": each}} for each in chunks]
+    rows = [{"method": "session/update", "params": {"update": update}} for update in updates]
+    path = write(tmp_path / "x.jsonl", prompt("Hi"), prompt("Are you there?"), *rows)
+    assert said(path) == [
+        ("user", "Hi\n\nAre you there?"),
+        ("assistant", "First.\n\n- one\n- two\n\n```\na\nb\n```"),
+    ]
+
+
+def test_texts_that_follow_each_other_go_out_apart(tmp_path: Path) -> None:
+    made = Talk([Turn(prompt="Hi", steps=(Step(texts=("One.",)), Step(texts=("Two.",))))])
+    out = tmp_path / "out.jsonl"
+    source = Source(session_id="s", document=made.document, conversation=made.conversation)
+    out.write_text(export_text(source, "acp").text)
+    assert said(out) == [("user", "Hi"), ("assistant", "One.\n\nTwo.")]
+
+
+def test_a_line_ends_with_a_newline_only_and_words_are_no_keys(tmp_path: Path) -> None:
+    spoken = ["What is sessionUpdate?\u2028And\u0085this?", "A notification."]
+    rows = [
+        {"type": role, "uuid": str(number), "message": {"role": role, "content": text}}
+        for number, (role, text) in enumerate(zip(("user", "assistant"), spoken, strict=True))
+    ]
+    path = write(tmp_path / "x.jsonl", *(json.dumps(row, ensure_ascii=False) for row in rows), "[" * 200_000)
+    assert said(path) == [("user", spoken[0]), ("assistant", spoken[1])]
+    assert read_chat(path).notes == ("1 lines are not JSON and were left out",)
 
 
 def test_what_goes_out_as_lines_of_the_protocol_comes_in_again(tmp_path: Path) -> None:

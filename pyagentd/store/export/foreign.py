@@ -9,6 +9,7 @@ storage, which is many files.
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -16,6 +17,8 @@ from pyagentd.errors import BadRequest
 from pyagentd.store.document import render
 from pyagentd.store.document.text import PROMPT_PREFIX, Document, Span, merged
 from pyagentd.wire.sexp import read_call
+
+_APART = "\n\n"  # between texts that follow each other
 
 
 class Piece(NamedTuple):
@@ -98,13 +101,18 @@ def _tool(name: str, call_id: str, input: object, output: str, *, failed: bool =
 
 
 def _text_of(content: object) -> str:
+    """Return the text of a content without blank lines around it."""
+    return _whole_text(content).strip("\n")
+
+
+def _whole_text(content: object) -> str:
     """Return the text of a content: a string, or blocks of which some are text."""
     if isinstance(content, str):
         return content
     if isinstance(content, Mapping):
         content = content.get("content", [content]) if "type" not in content else [content]
     blocks = content if isinstance(content, Sequence) else ()
-    return "\n".join(_block(block) for block in blocks if isinstance(block, Mapping)).strip("\n")
+    return "\n".join(_block(block) for block in blocks if isinstance(block, Mapping))
 
 
 def _block(block: Mapping[str, Any]) -> str:
@@ -125,16 +133,16 @@ def _block(block: Mapping[str, Any]) -> str:
 
 def _lines(text: str) -> Foreign:
     rows, broken = list[dict[str, Any]](), 0
-    for line in text.splitlines():
+    for line in text.split("\n"):  # other separators of lines may stand in a string
         try:
             row = json.loads(line) if line.strip() else None
-        except ValueError:
+        except (ValueError, RecursionError):
             broken += 1
             continue
         if isinstance(row, dict):
             rows.append(row)
     notes = (f"{broken} lines are not JSON and were left out",) if broken else ()
-    if any("sessionUpdate" in str(row)[:400] or row.get("method") == "session/prompt" for row in rows[:50]):
+    if any("sessionUpdate" in _update_in(row) or row.get("method") == "session/prompt" for row in rows[:50]):
         return Foreign("the Agent Client Protocol", list(_protocol(rows)), notes)
     pieces, left = _claude_code(rows)
     if left:
@@ -203,18 +211,17 @@ def _protocol(rows: Iterable[Mapping[str, Any]]) -> Iterator[Piece]:
     pieces = list[Piece]()
     places: dict[str, int] = {}
     for row in rows:
-        params = row.get("params") if isinstance(row.get("params"), Mapping) else row
-        if row.get("method") == "session/prompt" and params:
-            pieces.append(Piece("user", _text_of(params.get("prompt"))))
+        params = _params(row)
+        if row.get("method") == "session/prompt":
+            pieces.append(Piece("user", _APART + _text_of(params.get("prompt"))))
             continue
-        update = params.get("update", params) if params else {}
-        match update if isinstance(update, Mapping) else {}:
+        match _update_in(row):
             case {"sessionUpdate": "user_message_chunk", "content": content}:
-                pieces.append(Piece("user", _text_of(content)))
+                pieces.append(Piece("user", _whole_text(content)))
             case {"sessionUpdate": "agent_message_chunk", "content": content}:
-                pieces.append(Piece("text", _text_of(content)))
+                pieces.append(Piece("text", _whole_text(content)))
             case {"sessionUpdate": "agent_thought_chunk", "content": content}:
-                pieces.append(Piece("reasoning", _text_of(content)))
+                pieces.append(Piece("reasoning", _whole_text(content)))
             case {"sessionUpdate": "tool_call" | "tool_call_update", "toolCallId": str(call_id), **rest}:
                 before = pieces[places[call_id]].data if call_id in places else {}
                 name = str(before.get("type", "")).removeprefix("tool-") or _name(rest)
@@ -227,6 +234,17 @@ def _protocol(rows: Iterable[Mapping[str, Any]]) -> Iterator[Piece]:
                     places[call_id] = len(pieces)
                     pieces.append(made)
     yield from _joined(pieces, chunks=True)
+
+
+def _params(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    params = row.get("params")
+    return params if isinstance(params, Mapping) else row
+
+
+def _update_in(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a notification tells; some programs keep it without its envelope."""
+    update = _params(row).get("update", _params(row))
+    return update if isinstance(update, Mapping) else {}
 
 
 def _name(call: Mapping[str, Any]) -> str:
@@ -243,16 +261,11 @@ def _output(call: Mapping[str, Any]) -> str:
 
 def _joined(pieces: Iterable[Piece], *, chunks: bool = False) -> Iterator[Piece]:
     """Yield ``pieces`` with neighbours of one kind as one: chunks of a text, or paragraphs."""
-    last: Piece | None = None
-    for piece in pieces:
-        if last is not None and piece.kind == last.kind != "tool":
-            last = Piece(last.kind, f"{last.text}{'' if chunks else chr(10) * 2}{piece.text}")
-            continue
-        if last is not None:
-            yield last
-        last = piece
-    if last is not None:
-        yield last
+    for kind, group in groupby(pieces, key=lambda piece: piece.kind):
+        if kind == "tool":
+            yield from group
+        elif text := ("" if chunks else _APART).join(piece.text for piece in group).strip("\n"):
+            yield Piece(kind, text)
 
 
 # opencode: a session is a JSON object with messages, or files of its storage.
@@ -261,7 +274,7 @@ def _joined(pieces: Iterable[Piece], *, chunks: bool = False) -> Iterator[Piece]
 def _opencode(path: Path, text: str) -> Foreign:
     try:
         record = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadRequest(f"{path} is not JSON: {error}", hint="Name what `opencode export` wrote") from error
     messages = record.get("messages") if isinstance(record, dict) else None
     if messages is None and isinstance(record, dict) and isinstance(record.get("id"), str):
@@ -291,7 +304,7 @@ def _stored(path: Path) -> Iterator[dict[str, Any]]:
         parts = sorted((storage / "part" / file.stem).glob("*.json"))
         try:
             yield {"info": json.loads(file.read_text()), "parts": [json.loads(part.read_text()) for part in parts]}
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise BadRequest(f"{file} or a part of it cannot be read: {error}") from error
 
 
@@ -341,7 +354,7 @@ def protocol_lines(record: Mapping[str, Any]) -> Iterator[str]:
     Args:
         record: As ``export.canonical`` returns it.
     """
-    session_id = record["session"]["id"]
+    session_id, last = record["session"]["id"], ""
     for item in record["messages"]:
         user = item["message"]["role"] == "user"
         metadata = item["message"].get("metadata_json") or {}
@@ -349,6 +362,10 @@ def protocol_lines(record: Mapping[str, Any]) -> Iterator[str]:
             continue
         for part in item["parts"]:
             if (update := _update(part["data_json"], user=user)) is not None:
+                kind, content = update["sessionUpdate"], update["content"]
+                if kind == last and kind != "tool_call":  # another text, no more of the same
+                    content["text"] = _APART + content["text"]
+                last = kind
                 params = {"sessionId": session_id, "update": update}
                 yield json.dumps({"jsonrpc": "2.0", "method": "session/update", "params": params}) + "\n"
 
