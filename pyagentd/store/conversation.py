@@ -182,6 +182,7 @@ class Conversation:
         self.last_edit = 0  # the number of the last row that says what the user made of the text
         self.by_type: dict[str, list[Part]] = {}  # parts as they came
         self.failed: dict[str, None] = {}  # ids of the calls whose result is an error
+        self.hidings: dict[str, None] = {}  # ids under which messages were hidden together, in the order of the log
         self._fired: set[str] = set()
         self._touched: dict[str, int] = {}  # by message, the one touched last behind: the row that did
         for row in rows:
@@ -236,14 +237,15 @@ class Conversation:
         copied.queued = dict(self.queued)
         copied._touched = dict(self._touched)
         copied.open_parts, copied.naming = dict(self.open_parts), set(self.naming)
+        copied.hidings = dict(self.hidings)
         return copied
 
     def changed(self, rows: Iterable[Mapping[str, Any]]) -> "Conversation":
         """Return the conversation with other rows of some of its messages; this one stays as it is."""
         copied = self.snapshot()
         for row in rows:
-            message = copied.messages[row["id"]] = copy(copied.messages[row["id"]])
-            message.row = dict(row)
+            copied.messages[row["id"]] = copy(copied.messages[row["id"]])
+            copied._apply_message(dict(row))
         return copied
 
     def edited(self, edits: Iterable[Mapping[str, Any]]) -> "Conversation":
@@ -290,6 +292,8 @@ class Conversation:
         metadata = data.get("metadata_json") or {}
         if data["role"] == "user" and (metadata.get("agent") or metadata.get("model")):
             self.naming.add(data["id"])
+        if op := metadata.get("hidden_op"):
+            self.hidings.setdefault(op)
         message = self.messages.get(data["id"])
         if message is not None:
             message.row = data

@@ -409,6 +409,16 @@ def test_an_export_has_what_the_user_made_of_the_text(tmp_path: Path, format: st
     assert "Noted: *******" in text and "It is *******" in text and "The password is *******" in text
 
 
+def test_messages_come_in_the_order_of_the_conversation_wherever_the_clock_went() -> None:
+    made = Talk([Turn(prompt=f"Question {n}", steps=(Step(texts=(f"Answer {n}",)),)) for n in range(2)])
+    made.rows = [
+        row._replace(data={**row.data, "created_at": 1000 - row.seq}) if row.type == "message" else row
+        for row in made.rows
+    ]
+    text = text_of(source(made), "json")
+    assert re.findall(r"Question \d|Answer \d", text) == ["Question 0", "Answer 0", "Question 1", "Answer 1"]
+
+
 def test_lines_of_the_protocol_leave_out_what_the_user_removed_or_took_back(tmp_path: Path) -> None:
     ref = new_session(tmp_path)
     made = Talk([Turn(prompt=f"Question {n}", steps=(Step(texts=(f"Answer {n}",)),)) for n in range(3)])

@@ -227,7 +227,12 @@ def test_variants_stand_behind_the_same_message() -> None:
     assert hidden.before(history.conversation, found[1].first.id) == first
 
 
-def test_what_one_rewind_hid_is_told_from_what_another_did() -> None:
+@pytest.mark.parametrize("ids", [("hid_1", "hid_2"), ("hid_2", "hid_1")], ids=["on", "back"])
+def test_what_one_rewind_hid_is_told_from_what_another_did_wherever_the_clock_goes(
+    monkeypatch: pytest.MonkeyPatch, ids: tuple[str, str]
+) -> None:
+    made = iter(ids)
+    monkeypatch.setattr(hidden, "new_id", lambda prefix: next(made))
     history = History([FIRST, SECOND, THIRD])
     chosen = hidden.prompts(history.conversation)
     history.hide(chosen[1].id)

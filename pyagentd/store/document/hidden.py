@@ -112,7 +112,8 @@ def groups(conversation: Conversation) -> list[Group]:
             found.setdefault(op, []).append(message)
     return [
         Group(op, str(own[0].metadata["hidden_by"]), str(own[0].metadata["hidden_after"]), tuple(own))
-        for op, own in sorted(found.items())
+        for op in conversation.hidings  # the clock may have gone back, ids with it
+        if (own := found.get(op))
     ]
 
 

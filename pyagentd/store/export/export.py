@@ -149,7 +149,7 @@ def markdown(source: Source, settings: Settings | None = None) -> str:
 
 
 def canonical(source: Source) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return ``{"session", "messages": [{"message", "parts"}]}``, messages by time, and notes for the user."""
+    """Return ``{"session", "messages": [{"message", "parts"}]}``, messages as they follow, and notes for the user."""
     session_id = source.session_id
     alignment = recognise(source.document, source.conversation)
     made = adopt(alignment, source.conversation, session_id=session_id, now_ms=0, draft=True)
@@ -162,12 +162,11 @@ def canonical(source: Source) -> tuple[dict[str, Any], tuple[str, ...]]:
         pieces = recognise(made.document, conversation).pieces
         order = list(dict.fromkeys(piece.message.id for piece in pieces if piece.message is not None))
         messages = _in_place(messages, new, order, session.get("created_at", 0))
-    ordered = sorted(messages.values(), key=lambda item: item["message"]["created_at"])
     notes = [*made.notes]
     if new:
         count = counted(len(new), "message")
         notes.append(f"{count} of the document are in no log; they have new ids and the time of what precedes them")
-    return {"session": session, "messages": ordered}, tuple(notes)
+    return {"session": session, "messages": [*messages.values()]}, tuple(notes)
 
 
 def lines(record: Mapping[str, Any]) -> Sequence[str]:
