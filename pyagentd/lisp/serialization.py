@@ -63,7 +63,7 @@ def _write(value: Value, parts: list[str], budget: Budget, depth: int) -> None:
             _write_map(value, parts, budget, depth)
             return
         parts.append("[" if kind is list else "#{")
-        for index, item in enumerate(value if kind is list else members(value)):
+        for index, item in enumerate(value if kind is list else members(value, budget)):
             if index:
                 parts.append(" ")
             _write(item, parts, budget, depth + 1)
@@ -77,7 +77,7 @@ def _write(value: Value, parts: list[str], budget: Budget, depth: int) -> None:
 
 def _write_map(value: dict[Value, Value], parts: list[str], budget: Budget, depth: int) -> None:
     parts.append("{")
-    for index, key in enumerate(in_order(value)):
+    for index, key in enumerate(in_order(value, budget)):
         if index:
             parts.append(" ")
         _write(from_key(key), parts, budget, depth + 1)
@@ -269,12 +269,12 @@ def _encode(value: Value, budget: Budget, depth: int) -> Any:
     if kind is list:
         return [_encode(item, budget, depth + 1) for item in value]
     if kind is LispSet:
-        return {"~#set": [_encode(item, budget, depth + 1) for item in members(value)]}
+        return {"~#set": [_encode(item, budget, depth + 1) for item in members(value, budget)]}
     return _encode_map(value, budget, depth)
 
 
 def _encode_map(value: dict[Key, Value], budget: Budget, depth: int) -> Any:
-    keys = in_order(value)
+    keys = in_order(value, budget)
     if all(type(key) is str or type(key) is Keyword for key in keys):
         return {_encode(key, budget, depth): _encode(value[key], budget, depth + 1) for key in keys}
     parts: list[Any] = []

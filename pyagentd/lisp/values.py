@@ -12,7 +12,7 @@ from datetime import time as clock_time
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
-from functools import cmp_to_key, partial
+from functools import partial
 from inspect import CO_VARARGS
 from itertools import chain
 from operator import attrgetter
@@ -406,11 +406,11 @@ def _compare_vectors(one: list[Value], other: list[Value], budget: Budget, depth
     return 0
 
 
-_RANKS: dict[type, int] = {type(None): 0, int: 2, float: 2, Keyword: 3, str: 4, tuple: 5, LispSet: 7}
+def in_order(keys: Iterable[Key], budget: Budget | None = None) -> list[Key]:
+    """Return keys sorted: nil, booleans, numbers, keywords, strings, vectors, maps, sets, functions; never raises.
 
-
-def in_order(keys: Iterable[Key]) -> list[Key]:
-    """Return keys sorted: nil, booleans, numbers, keywords, strings, vectors, maps, sets, functions; never raises."""
+    Keys that are collections are charged: what makes their order, and each comparison.
+    """
     found = list(keys)
     kinds = set(map(type, found))
     if len(kinds) <= 1 or kinds <= {int, float}:
@@ -419,56 +419,58 @@ def in_order(keys: Iterable[Key]) -> list[Key]:
             return sorted(found, key=attrgetter("name"))
         if kind in {str, int, float}:
             return sorted(found)
-    return sorted(found, key=cmp_to_key(_compare_keys))
+    if budget is None or kinds.isdisjoint({tuple, LispSet}):
+        return sorted(found, key=partial(_place, budget=budget))
+    return sorted(found, key=lambda key: _Charged(_place(key, budget), 1 + (_weight(key) >> 6), budget))
 
 
-def _rank(value: Value) -> int:
-    kind = type(value)
-    if kind is bool:
-        return 1
-    if kind is list:
-        return 5
-    if kind is dict:
-        return 6
-    return _RANKS.get(kind, 8)
+class _Charged:
+    """The place of a key in the order, each comparison of which is charged."""
+
+    __slots__ = ("budget", "cost", "place")
+
+    def __init__(self, place: tuple[Any, ...], cost: int, budget: Budget) -> None:
+        self.place, self.cost, self.budget = place, cost, budget
+
+    def __lt__(self, other: "_Charged") -> bool:
+        self.budget.steps(min(self.cost, other.cost))
+        return self.place < other.place
 
 
-def _compare_keys(one: Key, other: Key) -> int:
-    return _compare_any(from_key(one), from_key(other))
+def _place(key: Key, budget: Budget | None) -> tuple[Any, ...]:
+    """Return what compares as the key does in the order: the rank of its type, and what orders it there."""
+    kind = type(key)
+    if kind is tuple or kind is LispSet:
+        if budget:
+            budget.steps(len(key))
+        if kind is LispSet:
+            return 7, sorted(_place(member, budget) for member in key.keys)
+        if key and key[0] is _MAP:
+            if budget:
+                budget.steps(2 * len(key[1]))
+            return 6, sorted((_place(name, budget), _place(item, budget)) for name, item in key[1])
+        return 5, [_place(item, budget) for item in key]
+    if kind is str:
+        return 4, key
+    if kind is Keyword:
+        return 3, key.name
+    if kind is int or kind is float:
+        return 2, key
+    if kind is _Big:
+        return 2, key.value
+    if kind is bool or kind is _Mark:
+        return 1, key is True or key is _TRUE
+    return (0,) if key is None else (8,)
 
 
-def _compare_any(one: Value, other: Value) -> int:
-    """Compare any two values that are (parts of) keys, so their size has been charged."""
-    rank, its = _rank(one), _rank(other)
-    if rank != its:
-        return -1 if rank < its else 1
-    match rank:
-        case 0 | 8:
-            return 0
-        case 1 | 2 | 4:
-            return int(one > other) - int(one < other)
-        case 3:
-            return int(one.name > other.name) - int(one.name < other.name)
-        case 5:
-            first, second = one, other
-        case 6:
-            first, second = pairs(one), pairs(other)
-        case _:
-            first, second = members(one), members(other)
-    for a, b in zip(first, second, strict=False):
-        if found := _compare_any(a, b):
-            return found
-    return (len(first) > len(second)) - (len(first) < len(second))
-
-
-def pairs(mapping: dict[Key, Value]) -> list[list[Value]]:
+def pairs(mapping: dict[Key, Value], budget: Budget | None = None) -> list[list[Value]]:
     """Return the ``[key value]`` vectors of a map, sorted by key."""
-    return [[from_key(key), mapping[key]] for key in in_order(mapping)]
+    return [[from_key(key), mapping[key]] for key in in_order(mapping, budget)]
 
 
-def members(items: LispSet) -> list[Value]:
+def members(items: LispSet, budget: Budget | None = None) -> list[Value]:
     """Return the members of a set, sorted."""
-    return [from_key(key) for key in in_order(items.keys)]
+    return [from_key(key) for key in in_order(items.keys, budget)]
 
 
 def unique(items: Iterable[Value], budget: Budget) -> list[Value]:

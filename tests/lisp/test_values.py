@@ -7,6 +7,7 @@ import pickle
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -15,6 +16,7 @@ import pytest
 
 from pyagentd import lisp
 from pyagentd.lisp import Keyword, LispError, LispSet
+from pyagentd.lisp.limits import Budget
 from pyagentd.lisp.serialization import decode, encode, readable, size, text
 from pyagentd.lisp.values import (
     as_key,
@@ -95,6 +97,14 @@ def test_maps_and_sets_are_gone_through_in_the_order_of_their_keys() -> None:
     assert pairs({B: 1, A: 2}) == [[A, 2], [B, 1]]
     assert members(value('#{3 1 "x" nil :k true [2] [1]}')) == [None, True, 1, 3, Keyword("k"), "x", [1], [2]]
     assert in_order({"b": 1, 2: 1, 1.5: 1}) == [1.5, 2, "b"]
+
+
+@pytest.mark.parametrize("what", ["(conj b i)", "{:b b :i i}", "(set (conj b (+ 5000 i)))"])
+def test_sorting_keys_that_are_collections_looks_at_the_clock(what: str) -> None:
+    made = value(f"(let [b (vec (range 500))] (set (map (fn [i] {what}) (range 300))))")
+    looks = count(1)
+    with pytest.raises(LispError, match="cancelled"):
+        members(made, Budget(cancelled=lambda: next(looks) == 20))
 
 
 @pytest.mark.parametrize(

@@ -224,7 +224,7 @@ def keys_(budget: Budget, m: Any) -> list[Any] | None:
     found = mapping("keys", m)
     budget.cells(len(found))
     budget.steps(len(found))
-    return [from_key(key) for key in in_order(found)] or None
+    return [from_key(key) for key in in_order(found, budget)] or None
 
 
 @define("vals", charges=True)
@@ -236,7 +236,7 @@ def vals(budget: Budget, m: Any) -> list[Any] | None:
     found = mapping("vals", m)
     budget.cells(len(found))
     budget.steps(len(found))
-    return [found[key] for key in in_order(found)] or None
+    return [found[key] for key in in_order(found, budget)] or None
 
 
 @define("entries", charges=True)
@@ -248,7 +248,7 @@ def entries_(budget: Budget, m: Any) -> list[Any]:
     found = mapping("entries", m)
     budget.cells(3 * len(found))
     budget.steps(len(found))
-    return pairs(found)
+    return pairs(found, budget)
 
 
 @define("key")
@@ -283,7 +283,7 @@ def update_vals(budget: Budget, m: Any, f: Any) -> dict[Any, Any]:
     """
     found = _map_before_function("update-vals", m, f)
     budget.cells(2 * len(found))
-    names = in_order(found)
+    names = in_order(found, budget)
     values = column("update-vals", f, [found[name] for name in names], budget)
     return dict(zip(names, values, strict=True))
 
@@ -296,7 +296,7 @@ def update_keys(budget: Budget, m: Any, f: Any) -> dict[Any, Any]:
     """
     found = _map_before_function("update-keys", m, f)
     budget.cells(2 * len(found))
-    names = in_order(found)
+    names = in_order(found, budget)
     renamed = as_keys(column("update-keys", f, [from_key(name) for name in names], budget), budget)
     return dict(zip(renamed, [found[name] for name in names], strict=True))
 
@@ -546,7 +546,7 @@ def map_invert(budget: Budget, m: Any) -> dict[Any, Any]:
     """
     found = mapping("map-invert", m)
     budget.cells(len(found))
-    return {as_key(found[key], budget): from_key(key) for key in in_order(found)}
+    return {as_key(found[key], budget): from_key(key) for key in in_order(found, budget)}
 
 
 @sets_define(*_relation("rename-keys"), charges=True)

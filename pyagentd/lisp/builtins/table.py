@@ -271,10 +271,10 @@ def items(op: str, value: Any, budget: Budget) -> list[Any]:
     kind = type(value)
     if kind is dict:
         budget.cells(3 * len(value))
-        return pairs(value)
+        return pairs(value, budget)
     if kind is LispSet:
         budget.cells(len(value))
-        return members(value)
+        return members(value, budget)
     if kind is str:
         budget.cells(len(value))
         return graphemes(value)
