@@ -419,11 +419,11 @@ Which of them an ask offers the daemon says.")
 (pyagentd-deflocal pyagentd-ask-notice--current nil
   "Id of the ask that the keys answer, nil for none.")
 
+(defvar pyagentd-ask-notice--focused nil
+  "Session buffers in which point is on a question.")
 (pyagentd-deflocal pyagentd-ask-notice--focus nil
   "Where point is on the question, an overlay; nil while it is not.
 Its property `pyagentd-ask-back' is a marker at where point was before.")
-
-(put 'pyagentd-ask-notice--stay 'permanent-local-hook t)
 
 (declare-function pyagentd-question-open "pyagentd-form")
 (declare-function pyagentd-ask--show "pyagentd-views")
@@ -545,9 +545,11 @@ A model's own questions are shown in a form."
       (overlay-put focus 'pyagentd-ask-id (pyagentd-ask-id ask))
       (overlay-put focus 'pyagentd-ask-back back)
       (setq pyagentd-ask-notice--focus focus))
-    (add-hook 'post-command-hook #'pyagentd-ask-notice--stay nil t)
-    (add-hook 'window-selection-change-functions
-              #'pyagentd-ask-notice--stay nil t)
+    (setq pyagentd-ask-notice--focused
+          (cons (current-buffer)
+                (remq (current-buffer) pyagentd-ask-notice--focused)))
+    (add-hook 'post-command-hook #'pyagentd-ask-notice--look)
+    (add-hook 'window-selection-change-functions #'pyagentd-ask-notice--look)
     (pyagentd-ask-notice-refresh)))
 
 (defun pyagentd-ask-notice--unfocus ()
@@ -555,19 +557,35 @@ A model's own questions are shown in a form."
   (when pyagentd-ask-notice--focus
     (delete-overlay pyagentd-ask-notice--focus)
     (setq pyagentd-ask-notice--focus nil)
-    (remove-hook 'post-command-hook #'pyagentd-ask-notice--stay t)
-    (remove-hook 'window-selection-change-functions
-                 #'pyagentd-ask-notice--stay t)))
+    (pyagentd-ask-notice--forget (current-buffer))))
 
-(defun pyagentd-ask-notice--stay (&rest _)
+(defun pyagentd-ask-notice--forget (buffer)
+  "Look no more whether point is still on a question of BUFFER."
+  (unless (setq pyagentd-ask-notice--focused
+                (remq buffer pyagentd-ask-notice--focused))
+    (remove-hook 'post-command-hook #'pyagentd-ask-notice--look)
+    (remove-hook 'window-selection-change-functions
+                 #'pyagentd-ask-notice--look)))
+
+(defun pyagentd-ask-notice--look (&rest _)
+  "Let keys be those of the text again wherever point has left a question.
+That is also where another buffer is shown in its window: no hook of the
+question's own buffer runs then."
+  (unless (minibufferp (window-buffer)) ; where more is asked
+    (dolist (buffer pyagentd-ask-notice--focused)
+      (if (buffer-live-p buffer)
+          (with-current-buffer buffer (pyagentd-ask-notice--stay))
+        (pyagentd-ask-notice--forget buffer)))))
+
+(defun pyagentd-ask-notice--stay ()
   "Let keys be those of the text again unless point is on the question."
-  (when (and pyagentd-ask-notice--focus
-             (not (minibufferp (window-buffer)))) ; where more is asked
-    (cond ((not (eql (point) (overlay-start pyagentd-ask-notice--focus)))
-           (pyagentd-ask-notice--unfocus)
-           (pyagentd-ask-notice-refresh))
-          ((not (eq (current-buffer) (window-buffer)))
-           (pyagentd-ask--leave)))))
+  (cond ((null pyagentd-ask-notice--focus)
+         (pyagentd-ask-notice--forget (current-buffer)))
+        ((not (eq (current-buffer) (window-buffer)))
+         (pyagentd-ask--leave))
+        ((not (eql (point) (overlay-start pyagentd-ask-notice--focus)))
+         (pyagentd-ask-notice--unfocus)
+         (pyagentd-ask-notice-refresh))))
 
 (defun pyagentd-ask--leave ()
   "Leave the question open and go back to where point was."

@@ -363,7 +363,11 @@ With ASK, from Lisp, its window is not selected."
 
 (defun pyagentd-ask-diff--before (path)
   "Return the text of the file PATH, nil if there is none.
-Where it is open that is the text of its buffer, which is what is changed."
+Where it is open that is the text of its buffer, which is what is changed.
+The path is the model's: no file name handler looks at it, such as TRAMP's,
+unless the daemon is on another host."
+  (let ((file-name-handler-alist
+         (and pyagentd-host file-name-handler-alist)))
   (if-let ((buffer (find-buffer-visiting path)))
       (with-current-buffer buffer
         (save-restriction
@@ -372,7 +376,7 @@ Where it is open that is the text of its buffer, which is what is changed."
     (when (file-exists-p path)
       (with-temp-buffer
         (insert-file-contents path)
-        (buffer-string)))))
+        (buffer-string))))))
 
 (defun pyagentd-ask-diff--after (ask before)
   "Return the text that a file with the text BEFORE has after ASK, or nil."
@@ -397,7 +401,8 @@ Where it is open that is the text of its buffer, which is what is changed."
   (with-current-buffer (generate-new-buffer name)
     (insert text)
     (delay-mode-hooks
-      (let ((buffer-file-name path) (enable-local-variables nil))
+      (let ((buffer-file-name path) (enable-local-variables nil)
+            (file-name-handler-alist nil))
         (set-auto-mode)))
     (set-buffer-modified-p nil)
     (setq buffer-read-only t)

@@ -59,6 +59,31 @@ The variable `asked' is bound to the question, or nil."
     (should-not (pyagentd-test-calls 'answer))
     (should (pyagentd-ask-find "q2"))))
 
+(ert-deftest pyagentd-answer-keys-are-those-of-the-text-after-another-buffer ()
+  (pyagentd-test-with-ask
+    (answer-test--open)
+    (let ((session (current-buffer)))
+      (pyagentd-test-type "C-c C-c")
+      (should (eq (key-binding "y") #'pyagentd-allow-once))
+      (with-temp-buffer
+        (pyagentd-test-type "a"))       ; in the same window
+      (with-current-buffer session
+        (pyagentd-test-type "y e s"))
+      (should-not (pyagentd-test-calls 'answer))
+      (should-not pyagentd-ask-notice--focused)
+      (should-not (memq #'pyagentd-ask-notice--look
+                        (default-value 'post-command-hook)))
+      (should (string-suffix-p "yes" (buffer-string))))))
+
+(ert-deftest pyagentd-answer-no-other-host-is-asked-about-a-path ()
+  (let (opened)
+    (cl-letf (((symbol-function 'tramp-file-name-handler)
+               (lambda (&rest args) (setq opened args) nil)))
+      (should-not (pyagentd-ask-diff--before "/ssh:host.example:/tmp/x"))
+      (kill-buffer (pyagentd-ask-diff--buffer
+                    " *now*" "/ssh:host.example:/tmp/x.el" "text")))
+    (should-not opened)))
+
 (ert-deftest pyagentd-answer-keys-are-those-of-the-question-point-is-on ()
   (pyagentd-test-with-ask
     (answer-test--open)

@@ -43,9 +43,10 @@ command."
   (let ((position (point)))
     (switch-to-buffer (current-buffer))
     (goto-char position))
-  (let ((current-prefix-arg nil)        ; else a prefix typed here stays
-        (post-command-hook (cons #'pyagentd-test-settle post-command-hook)))
-    (execute-kbd-macro (kbd keys))))
+  (let ((current-prefix-arg nil))       ; else a prefix typed here stays
+    (add-hook 'post-command-hook #'pyagentd-test-settle -90)
+    (unwind-protect (execute-kbd-macro (kbd keys))
+      (remove-hook 'post-command-hook #'pyagentd-test-settle))))
 
 (defmacro pyagentd-test-with-options (seen &rest body)
   "Evaluate BODY; what `completing-read' offers meanwhile is put into SEEN.
