@@ -95,7 +95,7 @@ def test_all_that_an_earlier_version_left_is_there(ask: Callable[..., Any], home
     assert "reviewer" in {preset["name"] for preset in ask("presets", "--json")}
     assert ask("config", "show", "--json")["settings"]["backend.local.model"]["value"] == "qwen3"
 
-    assert "Shown again: 2 messages" in ask("unrewind", session)
+    assert "Shown again: 1 turn" in ask("unrewind", session)
     before = ask("export", session)
     assert "``` tool (Read" in before and "def parse" in before
     assert "notes.md" in ask("send", session, "Read notes.md")
