@@ -1,9 +1,11 @@
 """Strings: joining, splitting, searching, formatting, regular expressions, JSON. Positions count graphemes."""
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any, Final, NoReturn
@@ -311,6 +313,7 @@ _DIRECTIVE: Final = re.compile(
     re.DOTALL,
 )
 _WIDEST: Final = 1000
+_DECIMALS: Final = Context(prec=_WIDEST + 309)  # a float has at most 309 digits before the point
 _KINDS: Final = "s d i f e g x X o b c n %"
 
 
@@ -405,9 +408,12 @@ def _general(value: Any, flags: str, precision: int | None, budget: Budget) -> s
 def _fraction(kind: str, value: Any, flags: str, precision: int | None) -> str:
     digits = 6 if precision is None else precision
     try:
-        return _signed(f"{float(number('format', value)):{',' if ',' in flags else ''}.{digits}{kind}}", flags)
+        shown: float | Decimal = float(number("format", value))
     except OverflowError:
         raise wrong("format", "a number in the range of floats", value) from None
+    if kind == "f" and math.isfinite(shown):  # in decimals, halves away from zero, as ``round`` does
+        shown = Decimal(repr(shown)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, _DECIMALS)
+    return _signed(f"{shown:{',' if ',' in flags else ''}.{digits}{kind}}", flags)
 
 
 def _in_base(spec: str) -> Callable[[Any, str, int | None, Budget], str]:
@@ -510,8 +516,8 @@ def re_seq(budget: Budget, re: Any, s: Any) -> Any:
     return result
 
 
-def split_by(separator: Pattern, s: str, most: int, budget: Budget) -> list[str]:
-    """Return the parts between the matches of a pattern, at most `most` of them, without empty ones at the end."""
+def split_by(separator: Pattern, s: str, most: int, budget: Budget, *, keeps: bool) -> list[str]:
+    """Return the parts between the matches of a pattern, at most `most`; `keeps` has empty ones at the end stay."""
     wanted = matcher(separator)
     parts: list[str]
     quick = None if most or wanted.groups else wanted.whole(s, 1, budget)
@@ -523,7 +529,7 @@ def split_by(separator: Pattern, s: str, most: int, budget: Budget) -> list[str]
         budget.look()
     else:
         parts = _split_slowly(wanted, s, most, budget)
-    while not most and len(parts) > 1 and not parts[-1]:
+    while not keeps and len(parts) > 1 and not parts[-1]:
         parts.pop()
     return parts
 
@@ -698,6 +704,8 @@ def subs(budget: Budget, s: Any, start: Any, end: Any = MISSING) -> str:
 def split(budget: Budget, s: Any, separator: Any, limit: Any = MISSING) -> list[str]:
     """Return the parts of a string between separators; "" splits into characters. At most limit parts.
 
+    A pattern leaves out empty parts at the end, without a limit; -1 keeps them.
+
     (split "a,b,,c" ",") => ["a" "b" "" "c"]
     (split "abc" "") => ["a" "b" "c"]
     (split "a1b22c" #"[0-9]+") => ["a" "b" "c"]
@@ -706,8 +714,9 @@ def split(budget: Budget, s: Any, separator: Any, limit: Any = MISSING) -> list[
     most = 0 if limit is MISSING else max(0, whole("split", limit))
     if type(separator) is Pattern:
         literal = matcher(separator).literal
+        keeps = limit is not MISSING and limit != 0
         if literal is None or most:
-            return split_by(separator, found, most, budget)
+            return split_by(separator, found, most, budget, keeps=keeps)
         if len(found) >= _SHORT:
             budget.steps(1 + (len(found) >> 6))
             budget.cells(1 + found.count(literal))
@@ -715,7 +724,7 @@ def split(budget: Budget, s: Any, separator: Any, limit: Any = MISSING) -> list[
         else:
             parts = found.split(literal)
             budget.cells(len(parts))
-        while len(parts) > 1 and not parts[-1]:
+        while not keeps and len(parts) > 1 and not parts[-1]:
             parts.pop()
         return parts
     between = string("split", separator)

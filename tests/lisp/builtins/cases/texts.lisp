@@ -33,6 +33,10 @@
 (split "a1b22c" #"[0-9]+") => ["a" "b" "c"]
 (split "a1b2c3" #"[0-9]" 2) => ["a" "b2c3"]
 (split "abc" #"") => ["a" "b" "c"]
+(split "a,b,,," #",") => ["a" "b"]
+(split "a,b,,," #"," 0) => ["a" "b"]
+(split "a,b,,," #"," -1) => ["a" "b" "" "" ""]
+(split "a1b22" #"[0-9]+" -1) => ["a" "b" ""]
 (str/split "a b" #"\s") => ["a" "b"]
 (split nil ",") !! split: expects a string, got nil
 (split "a" 1) !! split: expects a string, got an integer
