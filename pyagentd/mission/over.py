@@ -26,7 +26,7 @@ from concurrent.futures import (
     wait,
 )
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import partial
 from itertools import count
 from multiprocessing import get_context
@@ -88,8 +88,18 @@ def version(mission: Mission[Any]) -> str:
 def _named(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(value)
-    name = getattr(value, "__qualname__", None)
-    return f"{getattr(value, '__module__', '')}:{name}" if name else repr(value)
+    if isinstance(value, set | frozenset):
+        return sorted(value, key=repr)
+    if name := getattr(value, "__qualname__", None):
+        return f"{getattr(value, '__module__', '')}:{name}"
+    if " at 0x" not in (shown := repr(value)):
+        return shown
+    parts: Any = None  # what has an address in its text is told by what it is made of: another process has others
+    if isinstance(value, partial):
+        parts = [value.func, value.args, value.keywords]
+    elif is_dataclass(value):
+        parts = {each.name: getattr(value, each.name) for each in fields(value) if each.repr}
+    return [_named(type(value)), parts]
 
 
 def keys(mission: Mission[Any], items: Iterable[Any]) -> list[str]:

@@ -8,6 +8,7 @@ import threading
 from collections import Counter
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 from pyagentd.errors import UserError
 from pyagentd.mission import Mission
 from pyagentd.mission.options import LLMError, Request
-from pyagentd.mission.over import Row, Summary, read_items, run_over
+from pyagentd.mission.over import Row, Summary, read_items, run_over, version
 
 ITEMS = [f"item-{number}" for number in range(12)]
 
@@ -80,6 +81,24 @@ def test_going_on_does_what_is_missing_and_nothing_twice(tmp_path: Path) -> None
     assert asked["Say item-0"] == 2 and set(asked.values()) == {1, 2} and sum(asked.values()) == 13
     assert run_over(made(llm), items, file, resume=True).done == 0
     assert run_over(made(llm, max_turns=2), items, file, resume=True).done == 13, "another version of the mission"
+
+
+class _Model:
+    def __call__(self, request: Request) -> Any:
+        return _answer(request)
+
+
+def _mission_of_new_objects() -> Mission[Any]:
+    def look(deep: int, where: str) -> str:
+        return where * deep
+
+    tool = Mission("Sort {{it}}", signature="(it :any) -> :any", tools=[look]).as_tool("sort")
+    return made(_Model(), tools={"sort": tool, "look": (partial(look, 2), "(where :string) -> :string")})
+
+
+def test_the_version_of_a_mission_is_that_of_its_parts_not_of_their_addresses() -> None:
+    one, other = _mission_of_new_objects(), _mission_of_new_objects()
+    assert version(one) == version(other) != version(made(_Model()))
 
 
 def test_a_mission_that_fails_is_a_row(tmp_path: Path) -> None:
