@@ -17,6 +17,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
+    BrokenExecutor,
     CancelledError,
     Executor,
     Future,
@@ -454,6 +455,7 @@ class _Loop:
         self._most_usd = math.inf if most_usd is None else most_usd
         self._window = _Window(workers.most)
         self._losses: Counter[int] = Counter()
+        self._suspects: set[int] = set()  # one of them ended its worker, and with it a pool; each runs alone now
         self._paid: dict[int, Mapping[str, float]] = {}  # for attempts that the rate limit ended
         self._running: dict[Future[_Done], int] = {}
         self.stopped = ""
@@ -491,7 +493,10 @@ class _Loop:
                         f"The budget of {self._most_usd:g} US dollars is spent; go on with a higher one and --resume"
                     )
                 return
-            number = self._todo.popleft()
+            number = self._todo[0]
+            if self._running and self._suspects and not self._suspects.isdisjoint({number, *self._running.values()}):
+                return
+            self._todo.popleft()
             self._running[self._workers.submit(self._mission, self._items[number])] = number
 
     def _row(self, number: int, future: "Future[_Done]") -> Row | None:
@@ -503,6 +508,8 @@ class _Loop:
         except BaseException as error:  # the worker is gone, or item and mission cannot travel
             self._losses[number] += 1
             if self._losses[number] < ATTEMPTS and _is_lost(error):
+                if isinstance(error, BrokenExecutor):
+                    self._suspects.add(number)
                 self._todo.appendleft(number)
                 return None
             done = _Done(False, None, {"reason": "worker", "message": error_text(error) or type(error).__name__}, {})
@@ -513,6 +520,7 @@ class _Loop:
             self._paid[number] = usage
             self._todo.appendleft(number)
             return None
+        self._suspects.discard(number)
         return Row(
             index=number,
             key=self._named[number],

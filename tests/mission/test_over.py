@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from collections import Counter
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -199,6 +200,31 @@ def test_what_a_lost_worker_had_runs_again(tmp_path: Path) -> None:
     mission = made(_call_tool, tools=["tests.mission.test_over:die_once"])
     came = run_over(mission, items, tmp_path / "out", executor="processes", max_concurrency=1)
     assert came.failed == 0 and [row["value"] for row in rows(tmp_path / "out")] == ["alive", "alive"]
+
+
+def die(mark: str) -> str:
+    """End the process of the worker for one item, when others have begun."""
+    if mark != "poison":
+        return mark
+    time.sleep(0.3)
+    os._exit(9)
+
+
+def _call_die(request: Request) -> str:
+    if "poison" not in request["prompt"]:
+        time.sleep(0.5)
+    return _call_tool(request).replace("die_once", "die")
+
+
+def test_an_item_that_ends_its_workers_fails_nobody_else(tmp_path: Path) -> None:
+    mission = made(_call_die, tools=["tests.mission.test_over:die"])
+    run_over(mission, ["poison", "a", "b", "c"], tmp_path / "out", executor="processes", max_concurrency=3)
+    assert {row["item"]: row["ok"] for row in rows(tmp_path / "out")} == {
+        "poison": False,
+        "a": True,
+        "b": True,
+        "c": True,
+    }
 
 
 class _Losing(Executor):
