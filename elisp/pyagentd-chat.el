@@ -377,10 +377,12 @@ The next prompt can be written below."
     (pyagentd-insert-move marker))
   (when-let ((overlay (pyagentd-queued-overlay id)))
     (save-excursion
-      (goto-char (overlay-end overlay))
-      (when (looking-at-p "[ \t\n]*\\'")
-        (delete-region (point) (point-max))
-        (insert "\n\n" pyagentd-prompt-prefix)))
+      (save-restriction
+        (widen)
+        (goto-char (overlay-end overlay))
+        (when (looking-at-p "[ \t\n]*\\'")
+          (delete-region (point) (point-max))
+          (insert "\n\n" pyagentd-prompt-prefix))))
     (when (= (point) (overlay-end overlay))
       (goto-char (point-max))))
   (message "Queued; %s lists queued messages"

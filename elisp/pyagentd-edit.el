@@ -215,22 +215,38 @@ Nil while the text is that of the file, with what is pending.")
         (when (length> pyagentd-edit--pending pyagentd-edit--most)
           (pyagentd-edit--join))))))
 
+(defvar pyagentd-insert--marker)
+
 (defun pyagentd-edit--join ()
-  "Make one hunk of what is pending."
-  (pcase-let* ((`(,beg . ,_) (car pyagentd-edit--pending))
-               (end (nth 1 (car (last pyagentd-edit--pending))))
-               (text (save-restriction
-                       (widen)
-                       (buffer-substring
-                        beg (pyagentd-edit-moved end pyagentd-edit--pending))))
-               (pos beg) (old nil) (at beg))
-    (pcase-dolist (`(,from ,to ,new ,was) pyagentd-edit--pending)
-      (push (substring text (- at beg) (- (+ at (- from pos)) beg)) old)
-      (push was old)
-      (setq at (+ at (- from pos) (length new))
-            pos to))
+  "Make one hunk of what is pending on each side of where an answer arrives."
+  (let ((marker (and pyagentd-insert--marker
+                     (marker-position pyagentd-insert--marker)))
+        (moved 0) offset above below)
+    (dolist (hunk pyagentd-edit--pending)
+      (pcase-let ((`(,beg ,end ,text ,_) hunk))
+        (if (and marker (<= (+ beg moved (length text)) marker))
+            (push hunk above)
+          (push hunk below)
+          (setq offset (or offset moved)))
+        (setq moved (+ moved (length text) (- beg end)))))
     (setq pyagentd-edit--pending
-          (list (list beg end text (apply #'concat (nreverse old)))))))
+          (append (pyagentd-edit--joined (nreverse above) 0)
+                  (pyagentd-edit--joined (nreverse below) offset)))))
+
+(defun pyagentd-edit--joined (hunks offset)
+  "Return an edit that is HUNKS as one; their text here begins OFFSET later."
+  (when hunks
+    (let* ((beg (caar hunks)) (pos beg) (at (+ beg offset)) new old)
+      (save-restriction
+        (widen)
+        (pcase-dolist (`(,from ,to ,text ,was) hunks)
+          (let ((between (buffer-substring at (+ at (- from pos)))))
+            (setq new (cl-list* text between new)
+                  old (cl-list* was between old)
+                  at (+ at (length between) (length text))
+                  pos to))))
+      (list (list beg pos (apply #'concat (nreverse new))
+                  (apply #'concat (nreverse old)))))))
 
 (add-to-list 'pyagentd-session-hooks
              '(before-change-functions . pyagentd-edit--before-change))

@@ -663,7 +663,10 @@ The daemon writes it, whether or not this buffer is there then."
 The text is kept beside the file until the daemon has written it."
   (if (not (eq pyagentd-attach-state t))
       (progn (setq pyagentd-attach-state nil) ; the daemon reads what we write
-             (pyagentd-session-save))
+             (unless (pyagentd-session-save)
+               (pyagentd-log 'error "%s was not saved; its text is in %s"
+                             (buffer-name) (pyagentd-session-keep))
+               (setq buffer-auto-save-file-name nil)))
     (let ((before (car pyagentd-edit--sent)))
       (pyagentd-sync-finish)
       (unless (pyagentd-edit-saved-p)

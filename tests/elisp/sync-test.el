@@ -473,5 +473,47 @@
     (should (equal (pyagentd-test-content (sync-test--kept file))
                    "### Hi there, you"))))
 
+(ert-deftest pyagentd-sync-many-changes-leave-the-answer-its-place ()
+  (pyagentd-test-with-session
+      (concat "### p " (mapconcat #'identity (make-list 198 "ab") " ") "\n\n")
+    (setq pyagentd-autosave-enabled nil)
+    (let ((place (point-max)))
+      (pyagentd-test-attach :marker place)
+      (pyagentd-status-set '(:state busy))
+      (pyagentd-test-stream "One two ")
+      (goto-char (point-max))
+      (insert "my ab draft, ab ab")
+      (pyagentd-edit-acknowledged (plist-get (pyagentd-edit-take) :id) 20)
+      (goto-char (point-min))
+      (while (re-search-forward "\\_<ab\\_>" nil t)
+        (replace-match "xyz" t t))
+      (should (pyagentd-edit-pending-p))
+      (pyagentd-test-events '(insert 2 "THREE " response))
+      (goto-char (point-min))
+      (should (search-forward "One two THREE " nil t))
+      (should (search-forward "my xyz draft, xyz xyz" nil t))
+      (should (eobp)))
+    (set-buffer-modified-p nil)))
+
+(ert-deftest pyagentd-sync-a-buffer-that-is-killed-while-it-attaches-is-kept ()
+  (pyagentd-test-with-daemon
+    (pyagentd-test-tell
+     'fake-answer "(:seq 0 :revision 10 :saved t :mtime 1700000000000000000)" 'attach)
+    (let ((file (pyagentd-test-file root "### hello")))
+      (with-current-buffer (find-file-noselect file)
+        (pyagentd-test-attach-now)
+        (pyagentd-test-await (pyagentd-attached-p))
+        (pyagentd-test-tell 'fake-silent "" 'attach)
+        (pyagentd-test-events '(resync 0))
+        (goto-char (point-max))
+        (insert " PRECIOUS")
+        (let ((pyagentd-autosave-enabled t))
+          (pyagentd-session--before-kill))
+        (set-buffer-modified-p nil)
+        (kill-buffer))
+      (should (seq-some
+               (lambda (each) (string-search "PRECIOUS" (pyagentd-test-content each)))
+               (directory-files (file-name-directory file) t "session"))))))
+
 (provide 'sync-test)
 ;;; sync-test.el ends here
