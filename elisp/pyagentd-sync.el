@@ -515,7 +515,7 @@ Return non-nil if the daemon has, or gets, all of it."
       (when (or settings taken)
         (pyagentd-sync--send
          (append taken (and settings (list :settings settings)))
-         (car pyagentd-edit--sent))
+         (plist-get taken :id))
         (when settings (pyagentd-settings--after-save)))
       (and (not (pyagentd-edit-pending-p))
            (or taken (null pyagentd-edit--sent))))))
@@ -526,14 +526,16 @@ Return non-nil if the daemon has, or gets, all of it."
 (defun pyagentd-sync--send (what id)
   "Send WHAT, a plist of :id, :hunks and :settings; ID is that of the edit."
   (let ((back (pyagentd-later-back #'pyagentd-sync--refused))
-        (buffer (current-buffer)))
+        (buffer (current-buffer))
+        (settings (and (plist-get what :settings)
+                       (list pyagentd-settings--saved))))
     (pyagentd-rpc-call-async
      'edit-document (append (list :branch pyagentd--branch-dir
                                   :revision pyagentd-edit-revision)
                             what)
      :success (pyagentd-later-back #'pyagentd-sync--taken)
      :error (lambda (err)
-              (cond ((buffer-live-p buffer) (funcall back id err))
+              (cond ((buffer-live-p buffer) (funcall back id settings err))
                     ((plist-get what :id)
                      (push (plist-get what :id) pyagentd-sync--lost)))))))
 
@@ -542,8 +544,13 @@ Return non-nil if the daemon has, or gets, all of it."
   (when (plist-get answer :met)
     (pyagentd-edit-keep (plist-get answer :met))))
 
-(defun pyagentd-sync--refused (id err)
-  "The daemon did not take the edit ID because of ERR: agree on a text anew."
+(defun pyagentd-sync--refused (id settings err)
+  "The daemon did not take the edit ID because of ERR: agree on a text anew.
+SETTINGS is a list of what was saved of these before, if it was sent some."
+  (when settings
+    (pyagentd-log 'warn "%s: settings not saved: %s" (buffer-name)
+                  (pyagentd-error-text err))
+    (setq pyagentd-settings--saved (car settings)))
   (when (and id (equal id (car pyagentd-edit--sent)) (pyagentd-rpc-connected-p))
     (pyagentd-log 'warn "%s: %s" (buffer-name) (pyagentd-error-text err))
     (setq pyagentd-attach-state nil)

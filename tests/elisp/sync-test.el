@@ -449,6 +449,20 @@
          (insert " there")
          ,@body))))
 
+(ert-deftest pyagentd-sync-settings-that-are-refused-are-not-saved ()
+  (pyagentd-test-with-daemon
+    (pyagentd-test-tell
+     'fake-answer "(:seq 0 :revision 10 :saved t :settings (:model \"m1\"))" 'attach)
+    (with-current-buffer (find-file-noselect (pyagentd-test-file root "### hello"))
+      (pyagentd-test-attach-now)
+      (pyagentd-test-tell 'fake-error "refused" 'edit-document)
+      (pyagentd-block-set 'gptel-model 'm2)
+      (should (pyagentd-settings-unsaved-p))
+      (pyagentd-sync-flush)
+      (pyagentd-test-await (and (pyagentd-test-calls 'edit-document)
+                                (pyagentd-settings-unsaved-p)))
+      (set-buffer-modified-p nil))))
+
 (ert-deftest pyagentd-sync-a-buffer-that-is-killed-while-it-attaches-is-saved ()
   (sync-test--with-text-typed-while-attaching
     (kill-buffer)
