@@ -33,7 +33,7 @@ from pyagentd.runtime.usage import cost
 from pyagentd.store import paths
 from pyagentd.wire.operations import Operation, command_line
 from pyagentd.wire.sexp import SexpError, plist_to_dict
-from pyagentd.words import counted
+from pyagentd.words import counted, short_tokens
 
 LIMIT = 500  # rows, where the client does not say
 LONGEST_CELL = 400  # characters
@@ -310,14 +310,7 @@ def age(value: object, now: datetime) -> CellReply:
 
 def tokens(number: int | None) -> CellReply:
     """Return the cell of a number of tokens in a few characters: 950, 1.2k, 12k, 1.2M."""
-    known = number or 0
-    if known < 1000:
-        text = str(known)
-    elif known < 9950:
-        text = f"{known / 1000:.1f}k"
-    else:
-        text = f"{known / 1000:.0f}k" if known < 999_500 else f"{known / 1e6:.1f}M"
-    return cell(text, sort=known)
+    return cell(short_tokens(number or 0), sort=number or 0)
 
 
 def decision(value: str) -> tuple[str, Face]:
