@@ -368,15 +368,15 @@ The path is the model's: no file name handler looks at it, such as TRAMP's,
 unless the daemon is on another host."
   (let ((file-name-handler-alist
          (and pyagentd-host file-name-handler-alist)))
-  (if-let ((buffer (find-buffer-visiting path)))
-      (with-current-buffer buffer
-        (save-restriction
-          (widen)
-          (buffer-substring-no-properties (point-min) (point-max))))
-    (when (file-exists-p path)
-      (with-temp-buffer
-        (insert-file-contents path)
-        (buffer-string))))))
+    (if-let ((buffer (find-buffer-visiting path)))
+        (with-current-buffer buffer
+          (save-restriction
+            (widen)
+            (buffer-substring-no-properties (point-min) (point-max))))
+      (when (file-exists-p path)
+        (with-temp-buffer
+          (insert-file-contents path)
+          (buffer-string))))))
 
 (defun pyagentd-ask-diff--after (ask before)
   "Return the text that a file with the text BEFORE has after ASK, or nil."
