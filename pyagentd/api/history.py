@@ -335,7 +335,7 @@ class SnapshotOperations(Group):
 
     async def prune_snapshots(self, client: Client) -> PrunedSnapshots:
         """Delete old snapshots now."""
-        return cast(PrunedSnapshots, asdict(await self._kernel.feature(Snapshots).upkeep.prune()))
+        return cast(PrunedSnapshots, asdict(await self._kernel.feature(Snapshots).prune()))
 
     async def _message(self, ref: BranchRef, message: str | None) -> str | None:
         """Return the id that ``message`` means: itself, or of "last" the last message of the user's."""

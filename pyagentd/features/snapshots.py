@@ -120,7 +120,9 @@ class RunKeeper:
         """Look at the workspace beforehand, so that the first command need not wait for it."""
         async with self.snapshots.gate.beside():
             with contextlib.suppress(PyagentdError):  # said when a command comes
-                await asyncio.to_thread(self.snapshots.workspaces.snapshot, self.root, self._denies())
+                await asyncio.to_thread(
+                    self.snapshots.workspaces.snapshot, self.root, self.snapshots.denies(self.top)
+                )
 
     async def _begin(self, action: Action, call_id: str) -> _Call | None:
         root = self.root if (action.kind == "command" or action.may_change_any_file) and not self._too_much else None
@@ -134,7 +136,7 @@ class RunKeeper:
             run=self.run_id,
             before=EMPTY,
             after=EMPTY,
-            began=self._now(),
+            began=self.snapshots.now_ms(),
             ended=0,
             root="" if root is None else str(root),
         )
@@ -161,13 +163,12 @@ class RunKeeper:
     def _before(self, call: _Call) -> _Call | None:
         if call.root is None and not call.files:
             return None
-        before = self._tree(call)
-        call.change = replace(call.change, before=before)
+        call.change = replace(call.change, before=self._tree(call))
         self.snapshots.records.begin(self.top, call.change, call.files)
         return call
 
     def _tree(self, call: _Call) -> str:
-        return self.snapshots.tree_of(call.files, call.root, self._denies())
+        return self.snapshots.tree_of(call.files, call.root, self.snapshots.denies(self.top))
 
     async def _end(self, call: _Call, kept: KeptFiles) -> None:
         try:
@@ -182,7 +183,7 @@ class RunKeeper:
         """Record what the call changed, and return it with the paths."""
         snapshots, records = self.snapshots, self.snapshots.records
         try:
-            change = replace(call.change, after=self._tree(call), ended=self._now())
+            change = replace(call.change, after=self._tree(call), ended=snapshots.now_ms())
             if change.before == change.after:
                 records.forget(change.id)
                 return change, []
@@ -211,12 +212,6 @@ class RunKeeper:
             self.branch.note_metadata(**{_SAID: text})
             for key in dict.fromkeys((self.branch.key, self.top.key)):
                 self.snapshots.kernel.publish(Event("notice", key, 0, ({"text": text},)))
-
-    def _denies(self) -> tuple[str, ...]:
-        return self.snapshots.denies(self.top)
-
-    def _now(self) -> int:
-        return epoch_ms(self.snapshots.kernel.clock.now())
 
 
 def _files(action: Action) -> tuple[str, ...]:
@@ -348,98 +343,17 @@ class RecentEdits:
         return tuple(each.path for each in found if (each.path, each.after) in others) if others else ()
 
 
-# What becomes of snapshots in time: calls that nobody saw the end of, and what is old, too much or of nobody.
-
-_PRUNE_EVERY_MS = 86_400_000
-_GONE_MS = 86_400_000  # a session's changes are kept so long after it is gone: it may come back from the trash
-
-
-class Upkeep:
-    """The upkeep of one daemon's snapshots."""
-
-    def __init__(self, kernel: "Kernel", snapshots: "Snapshots") -> None:
-        self._kernel = kernel
-        self._snapshots = snapshots
-
-    async def prune(self) -> Pruned:
-        """Forget what is old, of sessions that are gone, or too much; waits until nothing is being kept.
-
-        Raises:
-            StoreError: The disk refused.
-        """
-        async with self._snapshots.gate.alone():
-            self._snapshots.workspaces.forget()
-            now = epoch_ms(self._kernel.clock.now())
-            return await asyncio.to_thread(
-                prune,
-                self._snapshots.records,
-                self._snapshots.objects,
-                now_ms=now,
-                gone=lambda change: _is_gone(change, now),
-            )
-
-    async def recover(self) -> None:
-        """See what became of the calls that an earlier daemon did not see the end of; then forget what is old."""
-        try:
-            async with self._snapshots.gate.beside():
-                await asyncio.to_thread(self.close_unfinished)
-            marker = self._kernel.config.sessions_dir / DIRECTORY / "pruned"
-            now = epoch_ms(self._kernel.clock.now())
-            if await asyncio.to_thread(_is_due, marker, now):
-                log.info("snapshots: %s", asdict(await self.prune()))
-        except (PyagentdError, OSError) as error:
-            log.warning("snapshots: %s", error)
-
-    def close_unfinished(self) -> None:
-        """Note what calls that were not seen to end changed, as doubtful; blocks."""
-        for key, files, begun in self._snapshots.records.unfinished():
-            if begun.branch and begun.run and self._runs(begun):
-                continue
-            sweep_beside(files)
-            try:
-                top = paths.ref_of(Path(key))
-                root = Path(begun.root) if begun.root else None
-                after = self._snapshots.tree_of(files, root, self._snapshots.denies(top))
-                ended = epoch_ms(self._kernel.clock.now())
-                if after == begun.before:
-                    self._snapshots.records.forget(begun.id)
-                else:
-                    given = asdict(begun) | {"after": after, "ended": ended, "doubtful": True}
-                    self._snapshots.records.append(top, Change(**given))
-            except (PyagentdError, OSError) as error:
-                log.warning("changes of %s before the daemon ended cannot be read: %s", begun.detail, error)
-                self._snapshots.records.forget(begun.id)
-
-    def _runs(self, change: Change) -> bool:
-        """Return whether a call is one of this daemon's."""
-        live = self._kernel.opened(change.branch)
-        return live is not None and live.run is not None and live.run.id == change.run
-
-
-def _is_gone(change: Change, now_ms: int) -> bool:
-    return change.ended < now_ms - _GONE_MS and not Path(change.branch).is_dir()
-
-
-def _is_due(marker: Path, now_ms: int) -> bool:
-    """Return whether it is time to prune, and note that it is done."""
-    if not marker.parent.is_dir():
-        return False
-    try:
-        last = int(regularfile.read_text(marker))
-    except (OSError, ValueError):
-        last = 0
-    if now_ms - last < _PRUNE_EVERY_MS:
-        return False
-    atomic.write_text(marker, str(now_ms), fsync=False)
-    return True
-
-
 # Which messages of the user's a change belongs to: those are the turns that files go back by.
 
 
 def last_turn(conversation: Conversation) -> str:
     """Return the last message of the user's, "" when there is none."""
-    return next((each.id for each in reversed(conversation.messages.values()) if _is_turn(each.row)), "")
+
+    def is_turn(row: Mapping[str, Any]) -> bool:
+        metadata = row.get("metadata_json", {})
+        return row.get("role") == "user" and not metadata.get("queued_at") and not metadata.get("queue_canceled_at")
+
+    return next((each.id for each in reversed(conversation.messages.values()) if is_turn(each.row)), "")
 
 
 def turns_from(conversation: Conversation, message_id: str) -> frozenset[str]:
@@ -457,11 +371,6 @@ def turns_from(conversation: Conversation, message_id: str) -> frozenset[str]:
             f"{message_id} is not a message of yours", hint="Name one of yours: files go back to before it"
         )
     return frozenset(each.id for each in messages[at:] if each.role == "user")
-
-
-def _is_turn(row: Mapping[str, Any]) -> bool:
-    metadata = row.get("metadata_json", {})
-    return row.get("role") == "user" and not metadata.get("queued_at") and not metadata.get("queue_canceled_at")
 
 
 # The workspaces whose files are kept before and after commands, each scanned by one thread at a time.
@@ -487,8 +396,7 @@ class Workspaces:
     def __init__(self, config: Config, objects: Objects, stats: Stats) -> None:
         self._objects = objects
         self._stats = stats
-        own = (config.sessions_dir, config.runtime_dir)
-        self._own = frozenset(str(place.resolve()) for place in own)
+        self._own = {str(place.resolve()) for place in (config.sessions_dir, config.runtime_dir)}
         self._lock = threading.Lock()
         self._known: OrderedDict[str, tuple[threading.Lock, Scan]] = OrderedDict()
 
@@ -550,6 +458,9 @@ def is_secret(denies: tuple[str, ...]) -> Callable[[str], bool]:
     return lambda path: first_match_folded(patterns, path) is not None
 
 
+_PRUNE_EVERY_MS = 86_400_000
+_GONE_MS = 86_400_000  # a session's changes are kept so long after it is gone: it may come back from the trash
+
 Conflicts = Literal["keep", "copy", "overwrite"]
 
 CHANGED_SINCE = "it was changed since by somebody else"
@@ -584,7 +495,6 @@ class Snapshots(Feature):
         records: Which call changed what.
         workspaces: Whole directories.
         recent: What tools wrote a moment ago.
-        upkeep: Who prunes them.
     """
 
     def __init__(self, kernel: "Kernel") -> None:
@@ -595,7 +505,7 @@ class Snapshots(Feature):
         self.records = Records(directory)
         self.workspaces = Workspaces(kernel.config, self.objects, Stats(directory))
         self.recent = RecentEdits()
-        self.upkeep = Upkeep(kernel, self)
+
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self.gate = Gate()  # what keeps or restores files goes in together, what prunes them alone
         self._begun = False
@@ -616,7 +526,7 @@ class Snapshots(Feature):
         """Return who keeps files for a run in the workspace ``root``; with ``commands`` it is looked at now."""
         if not self._begun:
             self._begun = True
-            self.kernel.spawn(self.upkeep.recover())
+            self.kernel.spawn(self._recover())
         top, root = paths.root_of(branch.ref), root.resolve()
         keeper = RunKeeper(snapshots=self, branch=branch, top=top, run_id=run_id, root=root)
         if commands and not self.workspaces.is_known(root, self.denies(top)):
@@ -641,11 +551,13 @@ class Snapshots(Feature):
             if parent is None:
                 break
             live = self.kernel.opened(parent.key)
-            ref, session = (
-                parent,
-                live.conversation.session if live is not None else dict(spawning.session_row(parent)),
-            )
+            session = dict(spawning.session_row(parent)) if live is None else live.conversation.session
+            ref = parent
         return tuple(reversed(found))
+
+    def now_ms(self) -> int:
+        """Return the time, as changes have it."""
+        return epoch_ms(self.kernel.clock.now())
 
     def denies(self, ref: BranchRef) -> tuple[str, ...]:
         """Return what a session denies its tools: it is not kept."""
@@ -674,6 +586,62 @@ class Snapshots(Feature):
             for path in sorted(set(files)):
                 await stack.enter_async_context(self._locks.setdefault(path, asyncio.Lock()))
             yield
+
+    # -- in time: calls that nobody saw the end of, and what is old, too much or of nobody -------------------------
+
+    async def _recover(self) -> None:
+        """See what became of the calls that an earlier daemon did not see the end of; then forget what is old."""
+        try:
+            async with self.gate.beside():
+                await asyncio.to_thread(self.close_unfinished)
+            if await asyncio.to_thread(self._is_prune_due):
+                log.info("snapshots: %s", asdict(await self.prune()))
+        except (PyagentdError, OSError) as error:
+            log.warning("snapshots: %s", error)
+
+    def close_unfinished(self) -> None:
+        """Note what calls that were not seen to end changed, as doubtful; blocks."""
+        for key, files, begun in self.records.unfinished():
+            live = self.kernel.opened(begun.branch)
+            if begun.run and live is not None and live.run is not None and live.run.id == begun.run:
+                continue  # it is one of this daemon's
+            sweep_beside(files)
+            try:
+                top = paths.ref_of(Path(key))
+                after = self.tree_of(files, Path(begun.root) if begun.root else None, self.denies(top))
+                if after == begun.before:
+                    self.records.forget(begun.id)
+                else:
+                    self.records.append(top, replace(begun, after=after, ended=self.now_ms(), doubtful=True))
+            except (PyagentdError, OSError) as error:
+                log.warning("changes of %s before the daemon ended cannot be read: %s", begun.detail, error)
+                self.records.forget(begun.id)
+
+    def _is_prune_due(self) -> bool:
+        """Return whether it is time to prune, and note that it is done."""
+        marker, now_ms = self.kernel.config.sessions_dir / DIRECTORY / "pruned", self.now_ms()
+        if not marker.parent.is_dir():
+            return False
+        with contextlib.suppress(OSError, ValueError):
+            if now_ms - int(regularfile.read_text(marker)) < _PRUNE_EVERY_MS:
+                return False
+        atomic.write_text(marker, str(now_ms), fsync=False)
+        return True
+
+    async def prune(self) -> Pruned:
+        """Forget what is old, of sessions that are gone, or too much; waits until nothing is being kept.
+
+        Raises:
+            StoreError: The disk refused.
+        """
+        now = self.now_ms()
+
+        def is_gone(change: Change) -> bool:
+            return change.ended < now - _GONE_MS and not Path(change.branch).is_dir()
+
+        async with self.gate.alone():
+            self.workspaces.forget()
+            return await asyncio.to_thread(prune, self.records, self.objects, now_ms=now, gone=is_gone)
 
     # -- what was changed ----------------------------------------------------------------------------------------
 
@@ -712,8 +680,14 @@ class Snapshots(Feature):
             StoreError: What was recorded is not there any more.
         """
         changes = await self.changes(ref, message_id)
-        undos = await asyncio.to_thread(self._undos, changes, only)
-        return await asyncio.to_thread(lambda: self._change_rows(self._proposals(undos)))
+
+        def rows() -> list[dict[str, Any]]:
+            return [
+                {"path": each.path, "change": each.becomes, "reason": each.reason, "diff": self._diff(each)}
+                for each in self._proposals(self._undos(changes, only))
+            ]
+
+        return await asyncio.to_thread(rows)
 
     async def restore(
         self,
@@ -766,31 +740,29 @@ class Snapshots(Feature):
     # -- what would become of files ------------------------------------------------------------------------------
 
     def _undos(self, changes: Sequence[Change], only: Collection[str] | None) -> list[Undo]:
-        plan = undoing(self.objects, changes)
-        return [each for path, each in plan.items() if only is None or _named(path, only)]
+        def is_wanted(path: str) -> bool:
+            return only is None or any(path == each or path.startswith(each.rstrip("/") + "/") for each in only)
+
+        return [each for path, each in undoing(self.objects, changes).items() if is_wanted(path)]
 
     def _proposals(self, undos: Iterable[Undo]) -> list[Proposal]:
-        return [found for each in undos if (found := self._proposal(each)) is not None]
-
-    def _proposal(self, undo: Undo) -> Proposal | None:
-        now = looked_at(undo.path, content=_wants_content(undo))
-        if same(now, undo.target):
-            return None
-        if undo.target is not None and not undo.target.is_kept:
-            becomes, reason = "unkept", NOT_KEPT
-        elif first_match_folded(self._forbidden, undo.path):
-            becomes, reason = "unkept", PROTECTED
-        elif undo.doubt or not same(now, undo.expected):
-            becomes, reason = "conflict", undo.doubt or CHANGED_SINCE
-        else:
-            becomes, reason = "delete" if undo.target is None else "create" if now is None else "restore", ""
-        return Proposal(path=undo.path, becomes=becomes, target=undo.target, now=now, reason=reason)  # type: ignore[arg-type]
-
-    def _change_rows(self, proposals: Iterable[Proposal]) -> list[dict[str, Any]]:
-        return [
-            {"path": each.path, "change": each.becomes, "reason": each.reason, "diff": self._diff(each)}
-            for each in proposals
-        ]
+        proposals = []
+        for undo in undos:
+            # What was never kept is compared by its stat.
+            now = looked_at(undo.path, content=undo.expected is None or undo.expected.is_kept)
+            becomes: Becomes
+            if same(now, undo.target):
+                continue
+            if undo.target is not None and not undo.target.is_kept:
+                becomes, reason = "unkept", NOT_KEPT
+            elif first_match_folded(self._forbidden, undo.path):
+                becomes, reason = "unkept", PROTECTED
+            elif undo.doubt or not same(now, undo.expected):
+                becomes, reason = "conflict", undo.doubt or CHANGED_SINCE
+            else:
+                becomes, reason = "delete" if undo.target is None else "create" if now is None else "restore", ""
+            proposals.append(Proposal(path=undo.path, becomes=becomes, target=undo.target, now=now, reason=reason))
+        return proposals
 
     def _diff(self, proposal: Proposal) -> str:
         """Return how the file would change, from what it is now, as a unified diff."""
@@ -808,7 +780,9 @@ class Snapshots(Feature):
         shown = unified(before, (target or b"").decode(errors="replace"), proposal.path)
         if target is None:
             shown = shown.replace(f"+++ {proposal.path}", "+++ /dev/null", 1)
-        return shown or _modes(proposal)
+        if not shown and proposal.now is not None and proposal.target is not None:
+            return f"mode {stat.S_IMODE(proposal.now.mode):o} now, {stat.S_IMODE(proposal.target.mode):o} then"
+        return shown
 
     # -- doing it ------------------------------------------------------------------------------------------------
 
@@ -826,9 +800,9 @@ class Snapshots(Feature):
                 wanted.append(each)
         if not wanted:
             return done
-        now = epoch_ms(self.kernel.clock.now())
+        now = self.now_ms()
         files = [each.path for each in wanted]
-        before = self._store_files(files)
+        before = self.tree_of(files, None, ())
         change = Change(
             id=new_change_id(),
             turns=tuple(dict.fromkeys(filter(None, turns))),
@@ -847,21 +821,12 @@ class Snapshots(Feature):
             self._step(self._create, each, done)
         failed = {row["path"] for row in done.kept}
         done.restored = [path for path in files if path not in failed]
-        self._record(ref, change, files, done)
-        return done
-
-    def _record(self, ref: BranchRef, change: Change, files: Sequence[str], done: RestoreResult) -> None:
-        """Record what was done, so that it can be undone."""
-        after = self._store_files(files)
-        if after == change.before:
+        if (after := self.tree_of(files, None, ())) == before:
             self.records.forget(change.id)
-            return
-        self.records.append(paths.root_of(ref), replace(change, after=after))
-        done.id = change.id
-
-    def _store_files(self, files: Iterable[str]) -> str:
-        """Store ``files`` as they are now and return the tree."""
-        return assemble(self.objects, named(files, self.objects))
+        else:  # what was done can be undone
+            self.records.append(paths.root_of(ref), replace(change, after=after))
+            done.id = change.id
+        return done
 
     def _step(self, step: Callable[[Proposal], None], proposal: Proposal, done: RestoreResult) -> None:
         try:
@@ -887,21 +852,10 @@ class Snapshots(Feature):
         while os.path.lexists(f"{proposal.path}.~{number}~"):
             number += 1
         path = f"{proposal.path}.~{number}~"
-        try:
+        with contextlib.suppress(OSError, StoreError, ToolError):
             content = required(self.objects.get("blob", proposal.target.id), f"The old version of {proposal.path}")
             put(path, proposal.target, content)
-        except (OSError, StoreError, ToolError):
-            return
-        done.copies.append(path)
-
-
-def _named(path: str, only: Collection[str]) -> bool:
-    return any(path == each or path.startswith(each.rstrip("/") + "/") for each in only)
-
-
-def _wants_content(undo: Undo) -> bool:
-    """Return whether what is there now has to be read; what was never kept is compared by its stat."""
-    return undo.expected is None or undo.expected.is_kept
+            done.copies.append(path)
 
 
 def _content_now(path: str, now: Entry | None) -> bytes | None:
@@ -914,9 +868,3 @@ def _content_now(path: str, now: Entry | None) -> bytes | None:
             return file.read()
     except OSError:
         return None
-
-
-def _modes(proposal: Proposal) -> str:
-    if proposal.now is None or proposal.target is None:
-        return ""
-    return f"mode {stat.S_IMODE(proposal.now.mode):o} now, {stat.S_IMODE(proposal.target.mode):o} then"

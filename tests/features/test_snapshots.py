@@ -330,7 +330,7 @@ async def test_a_daemon_that_is_killed_leaves_whole_objects_and_a_doubt(world: W
         )
         snapshots.records.begin(keeper.top, change, ())
         (world.project / "a.txt").write_text("two\n")
-        await asyncio.to_thread(snapshots.upkeep.close_unfinished)
+        await asyncio.to_thread(snapshots.close_unfinished)
         (row,) = await snapshots.preview(talk.branch.ref, turn)
         assert (row["change"], row["reason"]) == ("conflict", DOUBTFUL) and not snapshots.records.unfinished()
 
@@ -345,7 +345,7 @@ async def test_what_a_killed_daemon_left_beside_a_file_is_removed(world: World) 
         for path in (draft, *others):
             path.write_text("half")
         snapshots.records.begin(talk.branch.ref, change, (str(world.project / "sub/a.txt"),))
-        await asyncio.to_thread(snapshots.upkeep.close_unfinished)
+        await asyncio.to_thread(snapshots.close_unfinished)
         assert not draft.exists() and all(path.exists() for path in others)
         draft.write_text("half")
         await talk.restore(turn, only=[str(world.project / "sub/b.txt")])
