@@ -40,19 +40,19 @@ class Var:
 
 
 class Node:
-    """A core node; ``start`` is the offset of its form in the text."""
+    """A core node; ``start`` is the offset of its form in the text, ``parts`` are the nodes inside it."""
 
-    __slots__ = ("height", "simple", "start")
-    start: int
-    simple: bool
-    height: int
+    __slots__ = ("height", "parts", "simple", "start")
 
-    def _of(self, start: int, parts: Sequence["Node"], *, simple: bool = True) -> None:
+    def __init__(self, start: int, parts: Sequence["Node"] = (), *, simple: bool = True) -> None:
         self.start = start
-        self.height = height = 1 + max((part.height for part in parts), default=0)
-        self.simple = simple and height <= MAX_HEIGHT and all(part.simple for part in parts)
-        if not self.simple:
-            self.height = 1
+        self.parts = parts
+        self.height = 1
+        self.simple = simple
+        if simple and parts:
+            height = 1 + max(part.height for part in parts)
+            self.simple = height <= MAX_HEIGHT and all(part.simple for part in parts)
+            self.height = height if self.simple else 1
 
 
 class Const(Node):
@@ -61,10 +61,8 @@ class Const(Node):
     __slots__ = ("value",)
 
     def __init__(self, value: Any, start: int) -> None:
+        super().__init__(start)
         self.value = value
-        self.start = start
-        self.simple = True
-        self.height = 1
 
 
 class Local(Node):
@@ -73,10 +71,8 @@ class Local(Node):
     __slots__ = ("var",)
 
     def __init__(self, var: Var, start: int) -> None:
+        super().__init__(start)
         self.var = var
-        self.start = start
-        self.simple = True
-        self.height = 1
 
 
 class Builtin(Node):
@@ -85,10 +81,8 @@ class Builtin(Node):
     __slots__ = ("name",)
 
     def __init__(self, name: str, start: int) -> None:
+        super().__init__(start)
         self.name = name
-        self.start = start
-        self.simple = True
-        self.height = 1
 
 
 class Space(Node):
@@ -97,11 +91,8 @@ class Space(Node):
     __slots__ = ("name", "space")
 
     def __init__(self, space: typing.Literal["ctx", "memory"], name: str, start: int) -> None:
-        self.space = space
-        self.name = name
-        self.start = start
-        self.simple = True
-        self.height = 1
+        super().__init__(start)
+        self.space, self.name = space, name
 
 
 class Invoke(Node):
@@ -110,9 +101,8 @@ class Invoke(Node):
     __slots__ = ("args", "name")
 
     def __init__(self, name: str, args: list[Node], start: int) -> None:
-        self.name = name
-        self.args = args
-        self._of(start, args)
+        super().__init__(start, args)
+        self.name, self.args = name, args
 
 
 class RuntimeCall(Node):
@@ -121,9 +111,8 @@ class RuntimeCall(Node):
     __slots__ = ("args", "name")
 
     def __init__(self, name: str, args: list[Node], start: int) -> None:
-        self.name = name
-        self.args = args
-        self._of(start, args)
+        super().__init__(start, args)
+        self.name, self.args = name, args
 
 
 class KeywordCall(Node):
@@ -132,9 +121,8 @@ class KeywordCall(Node):
     __slots__ = ("args", "key")
 
     def __init__(self, key: Any, args: list[Node], start: int) -> None:
-        self.key = key
-        self.args = args
-        self._of(start, args)
+        super().__init__(start, args)
+        self.key, self.args = key, args
 
 
 class WhereTest(Node):
@@ -143,11 +131,8 @@ class WhereTest(Node):
     __slots__ = ("key", "operator", "target", "value")
 
     def __init__(self, key: Any, operator: str, value: Node, target: Node, start: int) -> None:
-        self.key = key
-        self.operator = operator
-        self.value = value
-        self.target = target
-        self._of(start, [value, target])
+        super().__init__(start, [value, target])
+        self.key, self.operator, self.value, self.target = key, operator, value, target
 
 
 class Apply(Node):
@@ -156,9 +141,8 @@ class Apply(Node):
     __slots__ = ("args", "function")
 
     def __init__(self, function: Node, args: list[Node], start: int) -> None:
-        self.function = function
-        self.args = args
-        self._of(start, [function, *args])
+        super().__init__(start, [function, *args])
+        self.function, self.args = function, args
 
 
 class Make(Node):
@@ -167,9 +151,8 @@ class Make(Node):
     __slots__ = ("items", "kind")
 
     def __init__(self, kind: typing.Literal["vector", "map", "set"], items: list[Node], start: int) -> None:
-        self.kind = kind
-        self.items = items
-        self._of(start, items)
+        super().__init__(start, items)
+        self.kind, self.items = kind, items
 
 
 class If(Node):
@@ -178,10 +161,8 @@ class If(Node):
     __slots__ = ("otherwise", "test", "then")
 
     def __init__(self, test: Node, then: Node, otherwise: Node, start: int) -> None:
-        self.test = test
-        self.then = then
-        self.otherwise = otherwise
-        self._of(start, [test, then, otherwise])
+        super().__init__(start, [test, then, otherwise])
+        self.test, self.then, self.otherwise = test, then, otherwise
 
 
 class Cond(Node):
@@ -190,8 +171,8 @@ class Cond(Node):
     __slots__ = ("clauses",)
 
     def __init__(self, clauses: list[tuple[Node, Node]], start: int) -> None:
+        super().__init__(start, [node for clause in clauses for node in clause], simple=False)
         self.clauses = clauses
-        self._of(start, [], simple=False)
 
 
 class Logic(Node):
@@ -200,9 +181,8 @@ class Logic(Node):
     __slots__ = ("items", "kind")
 
     def __init__(self, kind: typing.Literal["and", "or"], items: list[Node], start: int) -> None:
-        self.kind = kind
-        self.items = items
-        self._of(start, items, simple=len(items) <= 4)
+        super().__init__(start, items, simple=len(items) <= 4)
+        self.kind, self.items = kind, items
         self.height += len(items) - 2 if self.simple else 0
 
 
@@ -212,8 +192,8 @@ class Do(Node):
     __slots__ = ("items",)
 
     def __init__(self, items: list[Node], start: int) -> None:
+        super().__init__(start, items, simple=False)
         self.items = items
-        self._of(start, [], simple=False)
 
 
 class Let(Node):
@@ -222,9 +202,8 @@ class Let(Node):
     __slots__ = ("body", "pairs")
 
     def __init__(self, pairs: list[tuple[Var, Node]], body: Node, start: int) -> None:
-        self.pairs = pairs
-        self.body = body
-        self._of(start, [], simple=False)
+        super().__init__(start, [*(value for _, value in pairs), body], simple=False)
+        self.pairs, self.body = pairs, body
 
 
 class Arity:
@@ -233,9 +212,7 @@ class Arity:
     __slots__ = ("body", "params", "rest")
 
     def __init__(self, params: list[Var], rest: Var | None, body: Node) -> None:
-        self.params = params
-        self.rest = rest
-        self.body = body
+        self.params, self.rest, self.body = params, rest, body
 
     @property
     def range(self) -> tuple[int, int | None]:
@@ -249,11 +226,9 @@ class Fn(Node):
     __slots__ = ("arities", "leaf", "var")
 
     def __init__(self, arities: list[Arity], var: Var | None, start: int, *, leaf: bool = False) -> None:
-        self.arities = arities
-        self.var = var
-        self.leaf = leaf
         plain = len(arities) == 1 and var is None and arities[0].rest is None
-        self._of(start, [arities[0].body], simple=plain)
+        super().__init__(start, [arity.body for arity in arities], simple=plain)
+        self.arities, self.var, self.leaf = arities, var, leaf
 
 
 class Each(Node):
@@ -266,16 +241,13 @@ class Each(Node):
     __slots__ = ("body", "collection", "init", "kind", "vars")
 
     def __init__(self, kind: str, function: Fn, collection: Node, start: int, init: Node | None = None) -> None:
-        self.kind = kind
-        self.vars = function.arities[0].params
-        self.body = function.arities[0].body
-        self.collection = collection
-        self.init = init
+        (arity,) = function.arities
+        self.kind, self.vars, self.body, self.collection, self.init = kind, arity.params, arity.body, collection, init
+        super().__init__(start, [collection, arity.body, *([init] if init else [])], simple=False)
         if init is not None and is_number(init) and is_number(self.body):
             self.vars[0].number = True
             self.vars[0].integer = is_integer(init)
             self.vars[0].integer = is_integer(init) and is_integer(self.body)
-        self._of(start, [], simple=False)
 
 
 class Loop(Node):
@@ -284,11 +256,8 @@ class Loop(Node):
     __slots__ = ("body", "fresh", "inits", "vars")
 
     def __init__(self, vars: list[Var], inits: list[Node], body: Node, start: int, *, fresh: bool) -> None:
-        self.vars = vars
-        self.inits = inits
-        self.body = body
-        self.fresh = fresh
-        self._of(start, [], simple=False)
+        super().__init__(start, [*inits, body], simple=False)
+        self.vars, self.inits, self.body, self.fresh = vars, inits, body, fresh
 
 
 class Recur(Node):
@@ -297,8 +266,8 @@ class Recur(Node):
     __slots__ = ("args",)
 
     def __init__(self, args: list[Node], start: int) -> None:
+        super().__init__(start, args, simple=False)
         self.args = args
-        self._of(start, [], simple=False)
 
 
 class Define(Node):
@@ -307,9 +276,8 @@ class Define(Node):
     __slots__ = ("value", "var")
 
     def __init__(self, var: Var, value: Node, start: int) -> None:
-        self.var = var
-        self.value = value
-        self._of(start, [], simple=False)
+        super().__init__(start, [value], simple=False)
+        self.var, self.value = var, value
 
 
 class Try(Node):
@@ -318,11 +286,8 @@ class Try(Node):
     __slots__ = ("body", "final", "handler", "var")
 
     def __init__(self, body: Node, var: Var | None, handler: Node | None, final: Node | None, start: int) -> None:
-        self.body = body
-        self.var = var
-        self.handler = handler
-        self.final = final
-        self._of(start, [], simple=False)
+        super().__init__(start, [each for each in (body, handler, final) if each is not None], simple=False)
+        self.body, self.var, self.handler, self.final = body, var, handler, final
 
 
 _OF_INTEGERS: Final = frozenset({"+", "-", "*", "inc", "dec", "mod", "rem", "quot", "abs"})
@@ -549,18 +514,6 @@ class Analysis:
                 )
         self.fail(f"undefined variable: {name}", form, hint)
 
-    def _dereferenced(self, form: Symbol, scope: Scope) -> None:
-        """Refuse ``@name`` where nothing has that name.
-
-        Raises:
-            LispError: ``parse_error``: the specification has ``@`` in no other place than before a future.
-        """
-        try:
-            self.name(form, scope)
-        except LispError as error:
-            error.reason = "parse_error"
-            raise
-
     def _list(self, form: List, scope: Scope, tail: Tail) -> Node:
         items = form.items
         if not items:
@@ -569,7 +522,11 @@ class Analysis:
         if isinstance(head, Symbol):
             name = head.name
             if head.start == form.start and isinstance(items[1], Symbol):
-                self._dereferenced(items[1], scope)
+                try:
+                    self.name(items[1], scope)
+                except LispError as error:  # the specification has @ in no other place than before a future
+                    error.reason = "parse_error"
+                    raise
             bound = name in scope or name in self.defined
             if name in FORMS and (not bound or name in CORE):
                 return FORMS[name](self, form, scope, tail)

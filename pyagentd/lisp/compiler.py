@@ -7,7 +7,7 @@ Python functions.
 
 import ast
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import partial
@@ -565,45 +565,11 @@ def captured(node: Node) -> set[Var]:
                 depth_of.update(dict.fromkeys(arity.params, depth))
         elif isinstance(each, Each | Loop):
             depth_of.update(dict.fromkeys(each.vars, depth))
-        waiting.extend((part, depth) for part in parts(each))
+        waiting.extend((part, depth) for part in each.parts)
     for var, depth in read:
         if depth > depth_of.get(var, -1):
             found.add(var)
     return found
-
-
-def parts(node: Node) -> Iterable[Node]:
-    """Return the children of a node."""
-    if isinstance(node, Invoke | RuntimeCall | KeywordCall | Recur):
-        return node.args
-    if isinstance(node, Apply):
-        return [node.function, *node.args]
-    if isinstance(node, Make | Logic | Do):
-        return node.items
-    if isinstance(node, If):
-        return [node.test, node.then, node.otherwise]
-    if isinstance(node, Let):
-        return [*(value for _, value in node.pairs), node.body]
-    if isinstance(node, Cond):
-        return [each for clause in node.clauses for each in clause]
-    if isinstance(node, WhereTest):
-        return [node.value, node.target]
-    if isinstance(node, Fn):
-        return [arity.body for arity in node.arities]
-    return list(_parts_of_loop(node))
-
-
-def _parts_of_loop(node: Node) -> Iterator[Node]:
-    if isinstance(node, Each):
-        yield from (node.collection, node.body)
-        if node.init is not None:
-            yield node.init
-    elif isinstance(node, Loop):
-        yield from (*node.inits, node.body)
-    elif isinstance(node, Define):
-        yield node.value
-    elif isinstance(node, Try):
-        yield from (each for each in (node.body, node.handler, node.final) if each is not None)
 
 
 def variables(node: Node) -> set[Var]:
@@ -615,7 +581,7 @@ def variables(node: Node) -> set[Var]:
         if isinstance(each, Local):
             found.add(each.var)
         else:
-            waiting.extend(parts(each))
+            waiting.extend(each.parts)
     return found
 
 
@@ -1470,7 +1436,7 @@ def _recurs(node: Node) -> bool:
     """Return whether a node contains a ``recur`` to an enclosing loop or function."""
     if isinstance(node, Recur):
         return True
-    return not isinstance(node, Loop | Fn) and any(map(_recurs, parts(node)))
+    return not isinstance(node, Loop | Fn) and any(map(_recurs, node.parts))
 
 
 def _is_unreduced(node: Each) -> bool:
