@@ -561,7 +561,7 @@ command is for all rows that are marked.")
 
 (defun pyagentd-list--define-keys (view)
   "Bind the keys of the actions of VIEW, and those that Emacs adds."
-  (let ((map (copy-keymap pyagentd-list-mode-map))
+  (let ((map (copy-keymap (default-value 'pyagentd-list-mode-map)))
         (actions (plist-get view :actions))
         (own (cdr (assoc pyagentd-list-name pyagentd-list--defined)))
         several)
@@ -604,9 +604,10 @@ command is for all rows that are marked.")
 
 (defun pyagentd-list--command (action)
   "Return a command that does ACTION, a plist; help shows its name."
-  (let ((command (intern (format "pyagentd-list--%s-%s" pyagentd-list-name
-                                 (string-replace
-                                  " " "-" (plist-get action :label))))))
+  ;; One of this buffer alone: another page of the same name ends another task.
+  (let ((command (make-symbol (format "pyagentd-list--%s-%s" pyagentd-list-name
+                                      (string-replace
+                                       " " "-" (plist-get action :label))))))
     (put command 'command-modes '(pyagentd-list-mode pyagentd-report-mode))
     (fset command (lambda () (interactive) (pyagentd-list-act action)))
     (put command 'function-documentation
@@ -1050,13 +1051,12 @@ The end of a page that is shown moves on with what comes."
 
 (defun pyagentd-report--define-keys (actions)
   "Bind the keys of ACTIONS, and name them in the header line."
-  (when actions
-    (let ((map (make-sparse-keymap)))
-      (set-keymap-parent map pyagentd-report-mode-map)
-      (dolist (action actions)
-        (define-key map (kbd (plist-get action :key))
-          (pyagentd-list--command action)))
-      (use-local-map map)))
+  (let ((map (make-sparse-keymap)))
+    (set-keymap-parent map (symbol-value (derived-mode-map-name major-mode)))
+    (dolist (action actions)
+      (define-key map (kbd (plist-get action :key))
+        (pyagentd-list--command action)))
+    (use-local-map map))
   (setq header-line-format
         (and actions
              (mapconcat (lambda (action)

@@ -90,6 +90,30 @@
       (should (equal (buffer-string) "{}\n"))
       (kill-buffer))))
 
+(defun inspect-test--output (id &optional running)
+  "Return the buffer of the output of the task ID, which can be ended if RUNNING."
+  (pyagentd-test-answer
+   'report (list :title "Output" :lines `((:level 0 :parts (,id)))
+                 :actions (and running
+                               `((:key "k" :label "end it"
+                                  :operation "task-kill" :arguments (:id ,id))))))
+  (let ((buffer (pyagentd-report-buffer "task" (list :id id) id)))
+    (pyagentd-test-settle)
+    buffer))
+
+(ert-deftest pyagentd-report-has-keys-of-its-own-as-long-as-it-says-so ()
+  (pyagentd-test-with-daemon
+    (let ((first (inspect-test--output "task_1" t))
+          (second (inspect-test--output "task_2" t)))
+      (with-current-buffer first
+        (call-interactively (key-binding "k"))
+        (pyagentd-test-await (pyagentd-test-calls 'task-kill))
+        (should (equal (pyagentd-test-calls 'task-kill) '((:id "task_1"))))
+        (inspect-test--output "task_1")
+        (should (eq (key-binding "k") #'undefined))
+        (should (eq (key-binding "l") #'pyagentd-report--back)))
+      (mapc #'kill-buffer (list first second)))))
+
 ;;;; Schedules
 
 (ert-deftest pyagentd-schedule-elsewhere-says-when-it-comes ()

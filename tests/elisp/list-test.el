@@ -66,6 +66,17 @@
                                        :empty "Nothing is running.")
     (should (string-prefix-p "Nothing is running." (buffer-string)))))
 
+(ert-deftest pyagentd-list-has-no-keys-of-what-cannot-be-done-any-more ()
+  (list-test--with (list-test--view :more t)
+    (should (eq (key-binding "+") #'pyagentd-list--more))
+    (pyagentd-test-answer
+     'view (pyagentd-test-view '("Who") '(("cup" nil nil "writer"))))
+    (revert-buffer)
+    (pyagentd-test-settle)
+    (dolist (key '("k" "m" "+"))
+      (should-not (commandp (lookup-key (current-local-map) key))))
+    (should (eq (key-binding "/") #'pyagentd-table--filter))))
+
 (ert-deftest pyagentd-list-is-sorted-by-values-not-words ()
   (list-test--with (list-test--view)
     (tabulated-list-sort 1)
