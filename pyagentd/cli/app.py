@@ -1,8 +1,10 @@
 """The root command and the one place where errors become exit codes."""
 
 import importlib
+import io
 import os
 import shlex
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
@@ -13,7 +15,7 @@ import click
 
 from pyagentd import __version__
 from pyagentd.cli.output import ExitCode, exit_code, note, report
-from pyagentd.errors import NoKey, PyagentdError
+from pyagentd.errors import NoKey, PyagentdError, Unreachable
 
 PROGRAM = "pyagentd"
 
@@ -166,7 +168,14 @@ def _on_host(words: Sequence[str]) -> list[str] | None:
     script += "echo 'pyagentd is not installed here' >&2; exit 127"
     command = shlex.join(["exec", "sh", "-c", script, PROGRAM, *rest])
     terminal = ["-t"] if sys.stdin.isatty() and sys.stdout.isatty() else ["-T"]
-    return [*shlex.split(os.environ.get("PYAGENTD_SSH", "ssh")), *terminal, "--", host, command]
+    said = os.environ.get("PYAGENTD_SSH") or "ssh"
+    try:
+        ssh = shlex.split(said)
+    except ValueError as error:
+        raise click.UsageError(f"PYAGENTD_SSH is {said!r}, which is no command: {error}") from None
+    if not shutil.which(ssh[0]):
+        raise Unreachable(f"There is no program {ssh[0]}", hint="Install ssh, or have PYAGENTD_SSH name another one")
+    return [*ssh, *terminal, "--", host, command]
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -175,12 +184,16 @@ def main(args: Sequence[str] | None = None) -> int:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed by whoever runs us; what is opened next must not take its number
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115  # until the end
+    # What others wrote is not always UTF-8, and not every terminal has all characters: neither may end a command.
+    for stream, errors in ((sys.stdin, "replace"), (sys.stdout, "backslashreplace")):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=errors)
     stdout = sys.stdout
-    if command := _on_host(words):
-        os.execvp(command[0], command)
-    if "_PYAGENTD_COMPLETE" in os.environ:
-        importlib.import_module("pyagentd.cli.completion")
     try:
+        if command := _on_host(words):
+            os.execvp(command[0], command)
+        if "_PYAGENTD_COMPLETE" in os.environ:
+            importlib.import_module("pyagentd.cli.completion")
         status = cli.main(words, prog_name=PROGRAM, standalone_mode=False)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader (head, less) has enough

@@ -209,7 +209,7 @@ def _mission_over(
 def _run_over(made: Mission[Any], over: str, place: Path, *, resume: bool, as_json: bool, **how: Any) -> ExitCode:
     """Run a mission over the items of a file, show how far it is, and say what came of it."""
     try:
-        text = sys.stdin.read() if over == "-" else Path(over).expanduser().read_text("utf-8")
+        text = sys.stdin.buffer.read().decode() if over == "-" else Path(over).expanduser().read_text("utf-8")
     except UnicodeDecodeError:
         raise BadRequest(f"{over} is not text", hint="Give one JSON value on each line") from None
     items = read_items(text, over)
@@ -259,13 +259,10 @@ def _context(file: str | None) -> str | None:
     """Return the data in a file as a JSON object: an object as it is, other JSON as ``data``, text as ``text``."""
     if file is None:
         return None
-    if file == "-":
-        text = sys.stdin.read()
-    else:
-        try:
-            text = Path(file).expanduser().read_text("utf-8")
-        except UnicodeDecodeError:
-            raise BadRequest(f"{file} is not text", hint="Give a JSON object, or a file of text") from None
+    try:
+        text = sys.stdin.buffer.read().decode() if file == "-" else Path(file).expanduser().read_text("utf-8")
+    except UnicodeDecodeError:
+        raise BadRequest(f"{file} is not text", hint="Give a JSON object, or a file of text") from None
     try:
         found = json.loads(text)
     except ValueError as error:
@@ -494,7 +491,7 @@ def _coercion(made: Coercion) -> dict[str, Any]:
 
 
 @click.command()
-@click.argument("file", type=click.File("r", encoding="utf-8"), default="-")
+@click.argument("file", type=click.File("r", encoding="utf-8", errors="replace"), default="-")
 @click.option(
     "--context", type=click.File("r", encoding="utf-8"), help="A JSON file with an object, whose fields are ctx/NAME."
 )

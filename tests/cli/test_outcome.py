@@ -1,6 +1,7 @@
 """Exit codes and the one line an error is."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -96,6 +97,18 @@ def test_without_a_daemon_these_exit_with_3_and_start_none(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    ("ssh", "code", "said"),
+    [("/no/ssh", ExitCode.UNREACHABLE, "no program /no/ssh"), ('"', ExitCode.USAGE, "PYAGENTD_SSH is '\"'")],
+)
+def test_a_host_without_a_way_to_it_is_told(
+    ssh: str, code: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PYAGENTD_SSH", ssh)
+    assert main(["--host", "elsewhere", "status"]) == code
+    assert said in capsys.readouterr().err
+
+
 def test_with_json_an_error_is_an_object_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", "--json"]) == ExitCode.UNREACHABLE
     out, err = capsys.readouterr()
@@ -121,6 +134,30 @@ def test_a_file_that_is_no_utf8_is_named(capsys: pytest.CaptureFixture[str], tmp
     file.write_bytes(b"caf\xe9")
     assert main(["messages", str(file)]) == ExitCode.FAILED
     assert f"{file} is not UTF-8: byte 3 is 0xe9" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["lisp"], "undefined variable: \ufffd"),
+        (["mission", "x", "--context", "-"], "- is not text"),
+        (["mission", "x", "--over", "-", "--model", "x"], "- is not text"),
+        (["signature", "check", "--jsonl"], "usage"),
+    ],
+)
+def test_bytes_on_stdin_that_are_no_utf8_are_an_error_in_a_line(words: list[str], said: str) -> None:
+    env = {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}
+    command = [sys.executable, "-m", "pyagentd", *words, "--json"]
+    run = subprocess.run(command, input=b"\xff", capture_output=True, env=env)
+    assert run.returncode != 0 and said in json.dumps(json.loads(run.stderr), ensure_ascii=False)
+
+
+def test_a_character_that_the_terminal_does_not_have_ends_nothing(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text('[default]\nmodel = "modèle"\n')
+    env = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "pyagentd", "config", "show"]
+    run = subprocess.run(command, capture_output=True, text=True, env=env)
+    assert run.returncode == 0 and "mod\\xe8le" in run.stdout
 
 
 def test_a_reader_that_closes_early_is_no_error() -> None:

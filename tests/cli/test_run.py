@@ -695,6 +695,14 @@ def test_what_comes_on_stdin_is_sent_along(system: System, server: ModelServer) 
     assert system.run("ask", "-", "--attach", "-", input="x").returncode == 2
 
 
+def test_bytes_on_stdin_that_are_no_utf8_are_sent_as_replacements(system: System, server: ModelServer) -> None:
+    env = {**system.env, "PYTHONIOENCODING": "utf-8:strict"}  # as in most locales; "C" is lenient
+    command = system.command("ask", "What failed?")
+    done = subprocess.run(command, env=env, cwd=system.project, input=b"caf\xe9 ok", capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert "caf\ufffd ok" in str(server.last.messages[-1]["content"])
+
+
 def test_a_picture_that_is_mentioned_is_sent_along(system: System, server: ModelServer) -> None:
     (system.project / "dot.png").write_bytes(PNG + bytes(20))
     (system.project / "a.txt").write_text("alpha\n")
