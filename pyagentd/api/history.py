@@ -426,7 +426,7 @@ class ContextOperations(Group):
         ``agent`` names an agent that may be gone: the records of its conversations are kept.
         """
         if (branch is None) == (agent is None):
-            raise BadRequest("Name a branch or an agent")
+            raise BadRequest("Name a branch or an agent", hint="`pyagentd list contexts SESSION`: those of one")
         archive = self._kernel.feature(Contexts).archive
         found = await archive.known(agent) if agent else await archive.history(self._ref(branch or ""))
         if agent and not found and await asyncio.to_thread(agents.find, self._kernel.state, agent) is None:

@@ -1355,7 +1355,7 @@ def _named_row(row: Mapping[str, Any]) -> Row:
             "branch": branch,
             "config": view_place("agent", agent=row["name"]),
             "tasks": view_place("tasks", branch=branch) if branch else None,
-            "contexts": view_place("contexts", branch=branch, agent=row["name"]),
+            "contexts": view_place("contexts", **({"branch": branch} if branch else {"agent": row["name"]})),
             "workspace": file_place(place / "workspace"),
             "docs": file_place(place / "docs"),
         },

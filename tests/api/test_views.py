@@ -217,6 +217,8 @@ async def test_named_agents_their_configuration_and_defaults_are_listed_and_rese
     assert (name, status) == ("web", "idle") and place.endswith("/web")
     facts = view["rows"][0]["facts"]
     assert facts["config"] == {"kind": "view", "name": "agent", "arguments": {"agent": "web"}}
+    contexts = await service.view(Watcher(), name="contexts", arguments=facts["contexts"]["arguments"])
+    assert contexts["rows"] == [] and contexts["note"] is None
     assert facts["docs"]["file"].endswith("/web/docs") and facts["workspace"]["file"].endswith("/web/workspace")
     await service.agent_config(Watcher(), name="web", key="permissions", value="open")
     config = await service.view(Watcher(), name="agent", arguments={"agent": "web"})
