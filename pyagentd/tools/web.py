@@ -9,6 +9,7 @@ import codecs
 import ipaddress
 import json
 import re
+import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _HOST = re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?\.?|\[[0-9a-f:.]+\]")
+_NUMBERS = re.compile(r"(.+\.)?([0-9]+|0x[0-9a-f]*)\.?")  # no name ends so: an address, as C or browsers write it
 _UNWANTED = re.compile(r"[\x00-\x20\x7f\\]")
 _PLAIN = "/?%:@!$&'()*+,;=~[]"  # beside letters and digits, what stays as it is behind the host
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
@@ -100,7 +102,9 @@ def _host(parts: SplitResult) -> str:
     name = parts.hostname or ""
     try:
         host = f"[{name}]" if ":" in name else name.encode("idna").decode() if not name.isascii() else name
-    except UnicodeError:
+        if _NUMBERS.fullmatch(host):
+            host = socket.inet_ntoa(socket.inet_aton(host.removesuffix(".")))
+    except (UnicodeError, OSError):
         host = ""
     if not _HOST.fullmatch(host):
         raise ToolError(f"{parts.geturl()!r} names no host that could be asked.")

@@ -147,7 +147,8 @@ async def test_a_bomb_is_not_unpacked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["127.0.0.1", "localhost", "[::1]", "2130706433", "0x7f.1", "127.1", "[::ffff:127.0.0.1]", "0.0.0.0"]
+    "host",
+    ["127.0.0.1", "localhost", "[::1]", "2130706433", "0x7f.1", "0177.1", "127.1.", "[::ffff:127.0.0.1]", "0.0.0.0"],
 )
 async def test_private_addresses_are_never_reached(tmp_path: Path, host: str) -> None:
     reached: list[str] = []
@@ -160,7 +161,7 @@ async def test_private_addresses_are_never_reached(tmp_path: Path, host: str) ->
         port = url.rsplit(":", 1)[1]
         found = await fetch(tmp_path, f"http://{host}:{port}/", allow_private=False)
     assert not found.ok and not reached
-    assert "is not on the public internet" in found.text or "cannot be reached" in found.text
+    assert "is not on the public internet" in found.text
 
 
 async def test_a_name_is_resolved_once_and_one_private_address_of_it_is_enough(
@@ -236,6 +237,8 @@ def test_which_addresses_are_public(address: str, public: bool) -> None:
         ("HTTPS://example.org:8443/a b".replace(" ", "%20"), "https://example.org:8443/a%20b"),
         ("https://example.org/tee/grün?q=süß&r=a|b", "https://example.org/tee/gr%C3%BCn?q=s%C3%BC%C3%9F&r=a%7Cb"),
         ("https://bücher.example/", "https://xn--bcher-kva.example/"),
+        ("http://134744072/", "http://8.8.8.8/"),
+        ("http://0x8.010.2056./", "http://8.8.8.8/"),
     ],
 )
 def test_a_url_has_one_form(text: str, url: str) -> None:
@@ -257,6 +260,8 @@ def test_a_url_has_one_form(text: str, url: str) -> None:
         "http://good.example\\@evil.example/",
         "http://[::1",
         "http://-a/",
+        "http://1.2.3.4.5/",
+        "http://example.1/",
     ],
 )
 def test_what_is_no_url(text: str) -> None:
