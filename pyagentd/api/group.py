@@ -9,6 +9,7 @@ import inspect
 import logging
 import os
 import time
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -145,6 +146,14 @@ def name_of(directory: Path) -> str:
         return paths.ref_of(directory).name
     except NotASession:
         return ""
+
+
+def typed_title(text: str) -> str:
+    """Return the title that somebody typed as ``text``, on one line; raises ``BadRequest`` if it is none."""
+    wanted = " ".join(text.split())
+    if not 0 < len(wanted) <= TITLE_LENGTH or any(unicodedata.category(char) in ("Cc", "Cs") for char in wanted):
+        raise BadRequest(f"{text[:40]!r} is not a title", hint=f"Give one line of up to {TITLE_LENGTH} characters")
+    return wanted
 
 
 def expand_home(path: str) -> Path:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Literal, NotRequired, TypedDict, cast
 
-from pyagentd.api.group import Client, Env, Group, send_options
+from pyagentd.api.group import Client, Env, Group, send_options, typed_title
 from pyagentd.errors import BadRequest, Busy, NotFound
 from pyagentd.features import history as looking
 from pyagentd.features.contexts import KEPT, Contexts
@@ -212,8 +212,9 @@ class Histories(Group):
         self, client: Client, *, branch: str, message: str | None = None, title: str | None = None
     ) -> ForkReply:
         """Make a session of the conversation up to ``message``, by default all of it."""
+        wanted = typed_title(title) if title and title.strip() else None
         async with self._kernel.using(self._ref(branch)) as live:
-            made = await fork_of(self._kernel, live, message, title=title)
+            made = await fork_of(self._kernel, live, message, title=wanted)
         self._registry.add(made)
         self._tell_written(made)
         return {**describe_branch(made), "dir": str(made.session_dir)}

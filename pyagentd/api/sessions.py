@@ -4,14 +4,13 @@ import asyncio
 import contextlib
 import hashlib
 import json
-import unicodedata
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict, cast
 
-from pyagentd.api.group import INLINE_LIMIT, TITLE_LENGTH, Client, Form, Group, directory, expand_home, project_of
+from pyagentd.api.group import INLINE_LIMIT, Client, Form, Group, directory, expand_home, project_of, typed_title
 from pyagentd.api.inspection import context_chart
 from pyagentd.clock import epoch_ms
 from pyagentd.errors import BadRequest, Busy, ConfigError, PyagentdError, StoreError
@@ -170,7 +169,7 @@ class Sessions(Group):
         typed ``name``, which is the title then; where it is blank, the session is titled after its first answer.
         Activities give its directory and id, the directories of ``projects`` that it may read, and their document.
         """
-        title = _title_of(name) if titled and name.strip() else ""
+        title = typed_title(name) if titled and name.strip() else ""
         workspace = project_of(root) if root else None
         of_project = await asyncio.to_thread(self._kernel.presets.for_project, workspace)
         parsed, text = of_project.template(preset)
@@ -349,7 +348,7 @@ class Lifecycle(Group):
     @command_line("rename")
     async def rename(self, client: Client, *, branch: str, title: str) -> RenameReply:
         """Give a session, or an agent, another title; ids and directories never change."""
-        wanted, ref = _title_of(title), self._ref(branch)
+        wanted, ref = typed_title(title), self._ref(branch)
         await self._note(ref, title=wanted)
         self._touch(*_timelines(ref))
         named = _named(self._kernel, ref)
@@ -370,7 +369,7 @@ class Lifecycle(Group):
 
         Of a named agent the conversation alone is copied.
         """
-        ref = self._ref(branch)
+        ref, title = self._ref(branch), typed_title(name) if name and name.strip() else None
         if ref.is_agent:
             raise BadRequest(f"{ref.session_id} is an agent", hint="Duplicate the session it belongs to")
         if self._kernel.origins.foreign(ref):  # a copy would be the user's own
@@ -384,7 +383,7 @@ class Lifecycle(Group):
             branching.duplicate_session,
             ref,
             root=self._kernel.config.sessions_dir,
-            name=name,
+            name=title,
             clock=self._kernel.clock,
         )
         self._registry.add(made)
@@ -470,14 +469,6 @@ def _timelines(ref: BranchRef) -> list[BranchRef]:
 def _all_of(ref: BranchRef) -> list[BranchRef]:
     """Return all branches of a session and all agents in them."""
     return [each for branch in _timelines(ref) for each in metadata.with_agents(branch)]
-
-
-def _title_of(text: str) -> str:
-    """Return the title that somebody typed as ``text``, on one line; raises ``BadRequest`` if it is none."""
-    wanted = " ".join(text.split())
-    if not 0 < len(wanted) <= TITLE_LENGTH or any(unicodedata.category(char) in ("Cc", "Cs") for char in wanted):
-        raise BadRequest(f"{text[:40]!r} is not a title", hint=f"Give one line of up to {TITLE_LENGTH} characters")
-    return wanted
 
 
 def _what(ref: BranchRef, wanted: What | None) -> What:
@@ -733,7 +724,7 @@ class Exchange(Group):
         root: str | None = None,
     ) -> ImportReply:
         """Import a chat of gptel or another program as a session; ``name`` is its title, too."""
-        title = _title_of(name) if name and name.strip() else ""
+        title = typed_title(name) if name and name.strip() else ""
         path = expand_home(file)
         chat = await asyncio.to_thread(exchange.importing.read_chat, path)
         workspace = project_of(root) if root else None

@@ -28,6 +28,9 @@ _UNSEEN = re.compile(
 )
 
 
+_LINE_END = re.compile(r"\t|\r?\n")  # or the end of a cell
+
+
 def json_option(command: _F) -> _F:
     """Add ``--json`` to ``command``, passed as ``as_json``."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, also for errors.")(command)
@@ -92,7 +95,7 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, empty
         note(empty)
     if not sys.stdout.isatty():
         for row in (headings, *rows):
-            print("\t".join(map(printable, row)))
+            print("\t".join(printable(_LINE_END.sub(" ", cell)) for cell in row))
         return
     if not rows:
         return

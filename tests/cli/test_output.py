@@ -52,6 +52,12 @@ def test_what_people_write_stays_as_it_is(text: str) -> None:
     assert printable(text) == text
 
 
+def test_a_row_of_a_table_in_a_pipe_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", stdout := Stream(terminal=False))
+    print_table(("command", "from"), [("  sh -c 'a\n\tb'", "x\r\ny")])
+    assert stdout.getvalue() == "command\tfrom\n  sh -c 'a  b'\tx y\n"
+
+
 def test_a_table_obeys_nothing_in_its_cells(onto: Callable[[], Stream]) -> None:
     stdout = onto()
     print_table(("preset", "description"), [("x", EVIL)])

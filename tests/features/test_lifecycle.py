@@ -254,6 +254,19 @@ class TestTitles:
             await service.rename(Watcher(), branch=ref.key, title=title)
         assert {path: path.read_bytes() for path in ref.branch_dir.iterdir()} == before
 
+    async def test_a_copy_has_a_title_in_one_line_or_is_not_made(self, world: World, service: Service) -> None:
+        ref = await told(world, "One?")
+        copy = await service.duplicate(Watcher(), branch=ref.key, name=" Tidy\n\tup ")
+        fork = await service.fork(Watcher(), branch=ref.key, title=" Tidy\n\tup ")
+        listed = {row["branch"]: row["title"] for row in (await service.sessions(Watcher()))["sessions"]}
+        assert listed[copy["branch"]] == listed[fork["branch"]] == "Tidy up"
+        for bad in ("x" * 201, "bell\a"):
+            with pytest.raises(BadRequest, match="not a title"):
+                await service.duplicate(Watcher(), branch=ref.key, name=bad)
+            with pytest.raises(BadRequest, match="not a title"):
+                await service.fork(Watcher(), branch=ref.key, title=bad)
+        assert len((await service.sessions(Watcher()))["sessions"]) == 3
+
     async def test_archiving_is_recorded_and_undone(self, world: World, service: Service) -> None:
         ref = await told(world, "One?")
         made = await branch(service, ref)
