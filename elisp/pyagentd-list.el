@@ -103,7 +103,7 @@ It is called with the words.")
   "How long the daemon took for the rows there are, in seconds.")
 (defvar pyagentd-table--quietly nil
   "Non-nil while rows are fetched that nobody has asked for.")
-(defvar-local pyagentd-table--latest 0
+(pyagentd-deflocal pyagentd-table--latest 0
   "How many times the daemon was asked; only the latest answer counts.")
 
 (defun pyagentd-table-keys (keys)
@@ -120,6 +120,45 @@ It is called with the words.")
            (setq column (if fits wide (string-width text))))))
      keys "")))
 
+(defun pyagentd-table-keep-place (place go print)
+  "Call PRINT, which shows this buffer anew; point is where it was after it.
+So it is in each window, which shows what it did.  The function PLACE
+returns where point is, and GO goes there."
+  (let ((here (funcall place))
+        (windows (mapcar
+                  (lambda (window)
+                    (save-excursion
+                      (goto-char (window-point window))
+                      (list window (funcall place)
+                            (count-lines (window-start window)
+                                         (line-beginning-position)))))
+                  (and (> (buffer-size) 0)
+                       (get-buffer-window-list nil nil t)))))
+    (funcall print)
+    (pcase-dolist (`(,window ,place ,above) windows)
+      (funcall go place)
+      (set-window-point window (point))
+      (forward-line (- above))
+      (set-window-start window (point) t))
+    (funcall go here)))
+
+(defun pyagentd-table--place ()
+  "Return where point is, (ID LINE COLUMN)."
+  (list (tabulated-list-get-id) (line-number-at-pos) (current-column)))
+
+(defun pyagentd-table--go (place)
+  "Go to PLACE, or to the row there if that of PLACE is gone."
+  (pcase-let ((`(,id ,line ,column) place))
+    (goto-char (point-min))
+    (while (not (or (eobp) (equal id (tabulated-list-get-id))))
+      (forward-line))
+    (when (or (null id) (eobp))
+      (goto-char (point-min))
+      (forward-line (1- line))
+      (while (and id (not (bobp)) (null (tabulated-list-get-id)))
+        (forward-line -1)))
+    (move-to-column column)))
+
 (defun pyagentd-table-print (entries empty)
   "Show ENTRIES, as `tabulated-list-entries' has them, and name the keys.
 Where there are none say EMPTY."
@@ -133,18 +172,22 @@ Where there are none say EMPTY."
   "Show the entries there are, with the filter and the marks there are."
   (setq tabulated-list-entries (pyagentd-table--filtered)
         tabulated-list-printer #'pyagentd-table--print-entry)
-  (tabulated-list-print t)
-  (save-excursion
-    (goto-char (point-max))
-    (let ((inhibit-read-only t))
-      (insert (cond (tabulated-list-entries "\n")
-                    (pyagentd-table--entries
-                     "No matches; / with no words shows all\n\n")
-                    (t (concat pyagentd-table--empty "\n\n")))
-              (pyagentd-table-keys
-               (if (assoc "?" pyagentd-table-help) pyagentd-table-help
-                 (append pyagentd-table-help '(("?" "help")))))
-              "\n")))
+  (pyagentd-table-keep-place #'pyagentd-table--place #'pyagentd-table--go
+                             #'pyagentd-table--print))
+
+(defun pyagentd-table--print ()
+  "Print `tabulated-list-entries', and below them name the keys."
+  (tabulated-list-print)
+  (goto-char (point-max))
+  (let ((inhibit-read-only t))
+    (insert (cond (tabulated-list-entries "\n")
+                  (pyagentd-table--entries
+                   "No matches; / with no words shows all\n\n")
+                  (t (concat pyagentd-table--empty "\n\n")))
+            (pyagentd-table-keys
+             (if (assoc "?" pyagentd-table-help) pyagentd-table-help
+               (append pyagentd-table-help '(("?" "help")))))
+            "\n"))
   (set-buffer-modified-p nil))
 
 (defun pyagentd-table--print-entry (id columns)
@@ -371,10 +414,7 @@ if another window is to show it.")
   (let ((first (null pyagentd-list--view)))
     (pyagentd-list--print view)
     (when-let ((current (and first (plist-get view :current))))
-      (goto-char (point-min))
-      (while (not (or (eobp) (equal (tabulated-list-get-id) current)))
-        (forward-line))
-      (when (eobp) (goto-char (point-min)))
+      (pyagentd-table--go (list current 1 0))
       (when-let ((window (get-buffer-window nil t)))
         (set-window-point window (point)))))
   (run-hooks 'pyagentd-list-after-show-hook))
@@ -1002,7 +1042,7 @@ a screen reader can read."
 (defun pyagentd-report--place ()
   "Return where point is, (ID LINES COLUMN); nil at the end of the buffer.
 The end of a page that is shown moves on with what comes."
-  (unless (and (eobp) (not (bobp)))
+  (unless (eobp)
     (let ((column (current-column)) (line (line-number-at-pos)) (at nil))
       (pyagentd-report--headings
        (lambda (id)
@@ -1010,25 +1050,39 @@ The end of a page that is shown moves on with what comes."
            (setq at (cons id (line-number-at-pos))))))
       (list (car at) (- line (or (cdr at) 1)) column))))
 
+(defun pyagentd-report--go (place)
+  "Go to PLACE, that of `pyagentd-report--place'."
+  (goto-char (if place (point-min) (point-max)))
+  (pcase place
+    (`(,id ,lines ,column)
+     (let ((start (point-min)))
+       (pyagentd-report--headings
+        (lambda (other) (when (equal id other) (setq start (point)))))
+       (goto-char start)
+       (forward-line lines)
+       (move-to-column column)))))
+
 (defun pyagentd-report-print (report)
   "Show REPORT in this buffer; point stays on its line, folds stay."
-  (let* ((inhibit-read-only t)
-         (lines (plist-get report :lines))
-         (known (let (found)
-                  (pyagentd-report--headings
-                   (lambda (id)
-                     (push (cons id (invisible-p (line-end-position))) found)))
-                  found))
-         (place (cond ((> (buffer-size) 0)
-                       (when-let ((window (get-buffer-window nil t)))
-                         (goto-char (window-point window)))
-                       (pyagentd-report--place))
-                      ((plist-get report :end) nil)
-                      (t '(nil 0 0)))))
+  (if (> (buffer-size) 0)
+      (pyagentd-table-keep-place #'pyagentd-report--place #'pyagentd-report--go
+                                 (lambda () (pyagentd-report--print report)))
+    (pyagentd-report--print report)
+    (goto-char (if (plist-get report :end) (point-max) (point-min)))
+    (dolist (window (get-buffer-window-list nil nil t))
+      (set-window-point window (point)))))
+
+(defun pyagentd-report--print (report)
+  "Show REPORT in this buffer; folds stay."
+  (let ((inhibit-read-only t)
+        (known nil))
+    (pyagentd-report--headings
+     (lambda (id)
+       (push (cons id (invisible-p (line-end-position))) known)))
     (setq mode-name (plist-get report :title)
           pyagentd-list--follows (plist-get report :follows))
     (erase-buffer)
-    (mapc #'pyagentd-report--insert lines)
+    (mapc #'pyagentd-report--insert (plist-get report :lines))
     (pyagentd-report--headings
      (lambda (id)
        (when (if-let ((before (assoc id known))) (cdr before)
@@ -1036,17 +1090,6 @@ The end of a page that is shown moves on with what comes."
          (outline-hide-subtree))))
     (unless pyagentd-ask-here-about     ; which has its own
       (pyagentd-report--define-keys (plist-get report :actions)))
-    (goto-char (if place (point-min) (point-max)))
-    (pcase place
-      (`(,id ,lines ,column)
-       (let ((start (point-min)))
-         (pyagentd-report--headings
-          (lambda (other) (when (equal id other) (setq start (point)))))
-         (goto-char start)
-         (forward-line lines)
-         (move-to-column column))))
-    (dolist (window (get-buffer-window-list nil nil t))
-      (set-window-point window (point)))
     (set-buffer-modified-p nil)))
 
 (defun pyagentd-report--define-keys (actions)
@@ -1078,6 +1121,7 @@ The end of a page that is shown moves on with what comes."
                    :watch t)
      (lambda (report)
        (when (= number pyagentd-table--latest)
+         (pyagentd-table-say nil)
          (pyagentd-report-print report)))
      (* 6 pyagentd-call-timeout))))
 

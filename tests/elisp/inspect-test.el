@@ -74,6 +74,33 @@
     (search-forward "* Be brief.")
     (should-not (invisible-p (1- (point))))))
 
+(ert-deftest pyagentd-report-stays-in-each-window-as-it-is-shown ()
+  (inspect-test--with
+    (save-window-excursion
+      (delete-other-windows)
+      (switch-to-buffer buffer)
+      (let ((window (split-window)))
+        (goto-char (point-min))
+        (search-forward "What is it?")
+        (set-window-point window (point))
+        (set-window-start window (line-beginning-position 0))
+        (goto-char (point-min))
+        (revert-buffer)
+        (pyagentd-test-settle)
+        (should (bobp))
+        (goto-char (window-point window))
+        (should (looking-back "What is it\\?" nil))
+        (should (= (window-start window) (line-beginning-position 0)))))))
+
+(ert-deftest pyagentd-report-says-no-longer-than-it-is-so-that-no-daemon-runs ()
+  (inspect-test--with
+    (setq pyagentd-list--follows '("sessions"))
+    (pyagentd-rpc-disconnect)
+    (pyagentd-test-await (equal mode-line-process " no daemon"))
+    (pyagentd-rpc-connect)
+    (revert-buffer)
+    (pyagentd-test-await (null mode-line-process))))
+
 (ert-deftest pyagentd-report-opens-what-a-heading-names ()
   (inspect-test--with
     (goto-char (point-min))

@@ -198,6 +198,62 @@
     (pyagentd-test-settle)
     (should (equal (tabulated-list-get-id) "deep"))))
 
+(ert-deftest pyagentd-list-stays-where-its-row-was-when-that-is-gone ()
+  (list-test--with (list-test--view)
+    (goto-char (point-min))
+    (forward-line)
+    (pyagentd-test-answer
+     'view (pyagentd-test-view '("Who") '(("tea" nil nil "coder")
+                                          ("cup" nil nil "writer"))))
+    (revert-buffer)
+    (pyagentd-test-settle)
+    (should (equal (tabulated-list-get-id) "cup"))
+    (pyagentd-test-answer
+     'view (pyagentd-test-view '("Who") '(("tea" nil nil "coder"))))
+    (revert-buffer)
+    (pyagentd-test-settle)
+    (should (equal (tabulated-list-get-id) "tea"))))
+
+(ert-deftest pyagentd-list-in-another-window-stays-as-it-is-shown ()
+  (list-test--with
+      (pyagentd-test-view '("Who") (mapcar (lambda (number)
+                                             (let ((id (format "n%d" number)))
+                                               (list id nil nil id)))
+                                           (number-sequence 1 200)))
+    (save-window-excursion
+      (delete-other-windows)
+      (let ((list (current-buffer)) (window (split-window)))
+        (set-window-buffer window list)
+        (goto-char (point-min))
+        (search-forward "n150")
+        (set-window-point window (point))
+        (set-window-start window (line-beginning-position -2))
+        (goto-char (point-min))
+        (revert-buffer)
+        (pyagentd-test-settle)
+        (should (equal (tabulated-list-get-id) "n1"))
+        (should (equal "n150" (tabulated-list-get-id (window-point window))))
+        (should (equal "n147" (tabulated-list-get-id (window-start window))))))))
+
+(ert-deftest pyagentd-list-shows-what-was-asked-for-last ()
+  (pyagentd-test-with-daemon
+    (pyagentd-test-tell 'fake-silent "" 'view)
+    (save-window-excursion
+      (pyagentd-list-show "usage" '(:days 0))
+      (let ((uid pyagentd-rpc--uid))
+        (pyagentd-test-answer
+         'view (pyagentd-test-view '("Who") '(("last" nil nil "last"))))
+        (pyagentd-list-show "usage" '(:days 1))
+        (pyagentd-test-await (pyagentd-test-calls 'view))
+        (pyagentd-test-tell
+         'fake-raw (format "(return %d %S)" uid
+                           (pyagentd-test-view '("Who")
+                                               '(("first" nil nil "first")))))
+        (pyagentd-test-settle)
+        (with-current-buffer "*pyagentd usage*"
+          (should (equal (list-test--first-words) '("last" "/")))
+          (kill-buffer))))))
+
 (ert-deftest pyagentd-list-that-fails-keeps-what-it-has ()
   (list-test--with (list-test--view)
     (pyagentd-test-refuse 'view "No index" "Wait")
