@@ -133,7 +133,7 @@ def _object_problems(where: str, schema: Schema, value: Mapping[str, Any]) -> It
     for name in schema.get("required", ()):
         if name not in value:
             yield f'"{_join(where, name)}" is required and missing'
-    closed = not schema.get("additionalProperties", not properties)
+    closed = schema.get("additionalProperties", not properties) is False and "patternProperties" not in schema
     for name, item in value.items():
         if name in properties:
             yield from _problems(_join(where, name), properties[name], item)

@@ -73,6 +73,8 @@ def test_of_two_tools_with_a_name_the_first_counts_and_ours_come_before() -> Non
         {"type": "object", "properties": None, "required": "a"},
         {"anyOf": [{"type": "object"}], "$schema": "http://json-schema.org/draft-07/schema#"},
         {"type": "object", "properties": {"properties": {"type": "object", "properties": {"b": {"type": "string"}}}}},
+        {"type": "object", "properties": {"a": {}, "b": {"additionalProperties": {}}}, "additionalProperties": {}},
+        {"additionalProperties": False, "patternProperties": {"": {}}},
         {"type": "object", "properties": {"a": {"type": "array", "items": True}, "b": {"$ref": "#/$defs/x"}}},
         {"type": "object", "properties": {f"p{number}": {"description": "x" * 100} for number in range(1000)}},
     ],
