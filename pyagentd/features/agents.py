@@ -45,7 +45,7 @@ from pyagentd.store.conversation import Conversation, Message, RunState
 from pyagentd.store.journal import read_rows, row_of
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.presetfile import DEFAULT_WRITE
-from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec
+from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec, object_schema
 from pyagentd.wire.sexp import encode
 from pyagentd.words import counted
 
@@ -284,12 +284,13 @@ def _runs(shell: Commands) -> str:
 
 def _schema(names: Sequence[str]) -> dict[str, Any]:
     patterns = {"type": "array", "items": {"type": "string"}}
-    return {
-        "type": "object",
-        "properties": {
+    return object_schema(
+        {
             "preset": {"type": "string", "enum": list(names), "description": "Which kind of agent"},
             "description": {"type": "string", "description": "The task in three to five words"},
             "prompt": {"type": "string", "description": "The whole task, for a reader who knows nothing else"},
+        },
+        {
             "allowed_paths": patterns | {"description": "Absolute glob patterns it may read; default: yours"},
             "denied_paths": patterns | {"description": "Absolute glob patterns it may never touch"},
             "background": {
@@ -297,9 +298,7 @@ def _schema(names: Sequence[str]) -> dict[str, Any]:
                 "description": "Do not wait: you get its session_id now and its result later, as a message",
             },
         },
-        "required": ["preset", "description", "prompt"],
-        "additionalProperties": False,
-    }
+    )
 
 
 # The ``task`` tool: how models of other hosts delegate; it makes the same agents as PersistentAgent.
@@ -345,24 +344,23 @@ def _task_assignment(args: Args, call_id: str) -> Assignment:
 
 
 def _task_schema(names: Sequence[str]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": {
+    return object_schema(
+        {
             "subagent_type": {"type": "string", "enum": list(names), "description": "Which kind of agent"},
             "prompt": {
                 "type": "string",
                 "minLength": 1,
                 "description": "The whole task, for a reader who knows nothing else",
             },
+        },
+        {
             "background": {
                 "type": "boolean",
                 "description": "Do not wait: you get its session_id now and its result later, as a message",
             },
             "metadata": {"type": "object", "description": "Kept with the agent's session; nobody acts on it"},
         },
-        "required": ["subagent_type", "prompt"],
-        "additionalProperties": False,
-    }
+    )
 
 
 # What an agent's run came to, read from its log: the same that its parent was or would be told.

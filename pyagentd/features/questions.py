@@ -15,7 +15,7 @@ from pyagentd.errors import BadRequest, ToolError
 from pyagentd.policy.action import Target
 from pyagentd.runtime.approvals import Authority
 from pyagentd.runtime.feature import Feature
-from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec
+from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec, object_schema
 
 if TYPE_CHECKING:
     from pyagentd.runtime.run_setup import RunBuilder
@@ -37,41 +37,30 @@ a preference, a decision between real alternatives, a missing fact. Ask everythi
 where you can; the user may always answer in other words. Answers come in the order of the questions, each a list \
 of strings: labels of options, or the user's own words; an empty list is a question that was left open."""
 
-_SCHEMA: Mapping[str, Any] = {
-    "type": "object",
-    "properties": {
+_SCHEMA: Mapping[str, Any] = object_schema(
+    {
         "questions": {
             "type": "array",
             "minItems": 1,
             "maxItems": 10,
-            "items": {
-                "type": "object",
-                "properties": {
-                    "question": {"type": "string", "minLength": 1, "description": "The whole question"},
+            "items": object_schema(
+                {"question": {"type": "string", "minLength": 1, "description": "The whole question"}},
+                {
                     "header": {"type": "string", "description": "A word or two that name it, such as Database"},
                     "options": {
                         "type": "array",
                         "maxItems": 20,
-                        "items": {
-                            "type": "object",
-                            "properties": {
-                                "label": {"type": "string", "minLength": 1, "description": "What the answer says"},
-                                "description": {"type": "string", "description": "What choosing it means"},
-                            },
-                            "required": ["label"],
-                            "additionalProperties": False,
-                        },
+                        "items": object_schema(
+                            {"label": {"type": "string", "minLength": 1, "description": "What the answer says"}},
+                            {"description": {"type": "string", "description": "What choosing it means"}},
+                        ),
                     },
                     "multi_select": {"type": "boolean", "description": "Whether several options may be chosen"},
                 },
-                "required": ["question"],
-                "additionalProperties": False,
-            },
+            ),
         }
-    },
-    "required": ["questions"],
-    "additionalProperties": False,
-}
+    }
+)
 
 
 class Question(Feature):

@@ -35,7 +35,7 @@ from pyagentd.store.db.schedules import Delivery, Kind, Schedule
 from pyagentd.store.db.schedules import Source as Source_
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools.process import is_secret
-from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec
+from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec, object_schema
 
 if TYPE_CHECKING:
     from pyagentd.runtime.kernel import Kernel
@@ -739,31 +739,20 @@ fields, local time); at most 7 days ahead, and what repeats ends after 7 days.""
 
 _CANCEL_DESCRIPTION = "Cancel a wake-up that request_wakeup returned the schedule_id of."
 
-_REQUEST_SCHEMA = {
-    "type": "object",
-    "properties": {
-        "when": {
-            "type": "object",
-            "properties": {
+_REQUEST_SCHEMA = object_schema(
+    {
+        "when": object_schema(
+            {
                 "kind": {"type": "string", "enum": ["delay_ms", "at", "cron"]},
                 "value": {"type": ["string", "integer"], "description": "Milliseconds, a time or a cron expression"},
-            },
-            "required": ["kind", "value"],
-            "additionalProperties": False,
-        },
+            }
+        ),
         "prompt": {"type": "string", "minLength": 1, "description": "What the message says to you then"},
         "reason": {"type": "string", "minLength": 1, "description": "For the user: what it is for"},
-    },
-    "required": ["when", "prompt", "reason"],
-    "additionalProperties": False,
-}
+    }
+)
 
-_CANCEL_SCHEMA = {
-    "type": "object",
-    "properties": {"schedule_id": {"type": "string", "minLength": 1}},
-    "required": ["schedule_id"],
-    "additionalProperties": False,
-}
+_CANCEL_SCHEMA = object_schema({"schedule_id": {"type": "string", "minLength": 1}})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,7 +37,7 @@ from pyagentd.store import metadata, paths, presetfile
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools.builtin import builtin_tools
 from pyagentd.tools.invoke import Denied
-from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec
+from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec, object_schema
 
 if TYPE_CHECKING:
     from pyagentd.runtime.run_setup import RunBuilder
@@ -162,9 +162,8 @@ Ask the user for more scope when a tool was denied because a path or command is 
 denied and everything you need for the task at once, as narrowly as you can. The user may allow it once (the next \
 matching call), add it to the scope for good, or deny it. What `deny` lists or pyagentd protects cannot be added."""
 
-_SCHEMA = {
-    "type": "object",
-    "properties": {
+_SCHEMA = object_schema(
+    {
         "tool_name": {
             "type": "string",
             "minLength": 1,
@@ -181,10 +180,8 @@ _SCHEMA = {
             ),
         },
         "justification": {"type": "string", "minLength": 1, "description": "For the user: what you need it for"},
-    },
-    "required": ["tool_name", "patterns", "justification"],
-    "additionalProperties": False,
-}
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,11 +26,11 @@ from pyagentd.runtime import presets as agent_overlay
 from pyagentd.runtime.feature import Feature
 from pyagentd.runtime.settings import provider_of as configured_provider
 from pyagentd.store import named_agents
-from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec
+from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec, object_schema
+from pyagentd.tools.write import unified
 
 if TYPE_CHECKING:
     from pyagentd.runtime.run_setup import RunBuilder
-from pyagentd.tools.write import unified
 
 ACTS_AS = "self_edit"
 NAMES = ("self_edit_system_prompt", "self_edit_docs", "self_edit_permissions", "self_edit_model")
@@ -219,12 +219,7 @@ def _tool(
         name=name,
         acts_as=ACTS_AS,
         description=description,
-        input_schema={
-            "type": "object",
-            "properties": properties,
-            "required": list(properties),
-            "additionalProperties": False,
-        },
+        input_schema=object_schema(properties),
         kind="self",
         run=run,
         describe=described,

@@ -36,7 +36,7 @@ from pyagentd.store.db.tasks import Status, Task
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools import invoke
 from pyagentd.tools.sandbox.enclosure import Enclosure
-from pyagentd.tools.spec import Args, BackgroundCommand, Output, ToolContext, ToolSpec
+from pyagentd.tools.spec import Args, BackgroundCommand, Output, ToolContext, ToolSpec, object_schema
 from pyagentd.words import counted
 
 if TYPE_CHECKING:
@@ -732,10 +732,9 @@ _MOST_MS = 600_000
 
 _ID = {"type": "string", "minLength": 1, "description": "As Bash returned it: task_001"}
 
-_OUTPUT_SCHEMA = {
-    "type": "object",
-    "properties": {
-        "task_id": _ID,
+_OUTPUT_SCHEMA = object_schema(
+    {"task_id": _ID},
+    {
         "block": {"type": "boolean", "description": "Wait for its end (default true)"},
         "timeout_ms": {
             "type": "integer",
@@ -744,16 +743,9 @@ _OUTPUT_SCHEMA = {
             "description": "Wait no longer than this (default 30000)",
         },
     },
-    "required": ["task_id"],
-    "additionalProperties": False,
-}
+)
 
-_KILL_SCHEMA = {
-    "type": "object",
-    "properties": {"task_id": _ID},
-    "required": ["task_id"],
-    "additionalProperties": False,
-}
+_KILL_SCHEMA = object_schema({"task_id": _ID})
 
 
 def task_tools(tasks: RunTasks) -> dict[str, ToolSpec]:

@@ -15,7 +15,7 @@ from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import BranchOpened, Feature
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.journal import Row
-from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec
+from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec, object_schema
 from pyagentd.words import counted
 
 if TYPE_CHECKING:
@@ -31,28 +31,22 @@ Keep the list of steps of a task with several steps; the user sees it. Each call
 when you begin, mark a step in_progress before you work on it (one at a time) and completed as soon as it is done, \
 and add steps you discover. Not for a task of one step."""
 
-_SCHEMA: Mapping[str, Any] = {
-    "type": "object",
-    "properties": {
+_SCHEMA: Mapping[str, Any] = object_schema(
+    {
         "todos": {
             "type": "array",
             "maxItems": 100,
             "description": "The whole list, in order; [] clears it",
-            "items": {
-                "type": "object",
-                "properties": {
+            "items": object_schema(
+                {
                     "content": {"type": "string", "minLength": 1, "description": "The step: Run the tests"},
                     "status": {"type": "string", "enum": list(STATES)},
                     "activeForm": {"type": "string", "minLength": 1, "description": "While on it: Running the tests"},
-                },
-                "required": ["content", "status", "activeForm"],
-                "additionalProperties": False,
-            },
+                }
+            ),
         }
-    },
-    "required": ["todos"],
-    "additionalProperties": False,
-}
+    }
+)
 
 Item = dict[str, str]
 """``content``, ``status`` and ``active_form`` of a step."""

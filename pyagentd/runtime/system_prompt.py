@@ -29,7 +29,7 @@ from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.turn_agent import TAKEN_OVER
 from pyagentd.store import presetfile
 from pyagentd.store.document.render import writable
-from pyagentd.tools.spec import Args, ToolContext, ToolSpec
+from pyagentd.tools.spec import Args, ToolContext, ToolSpec, object_schema
 
 
 def environment(root: Path, now: datetime) -> str:
@@ -515,12 +515,7 @@ def skill_tool(branch: LiveBranch, names: Mapping[str, str], found: Callable[[],
     return ToolSpec(
         name=NAME,
         description="Read one of the skills listed in <skills> before you do what it is about.",
-        input_schema={
-            "type": "object",
-            "properties": {"name": {"type": "string", "enum": sorted(names), "description": "Which skill"}},
-            "required": ["name"],
-            "additionalProperties": False,
-        },
+        input_schema=object_schema({"name": {"type": "string", "enum": sorted(names), "description": "Which skill"}}),
         kind="meta",
         repeatable=True,
         parallel_safe=True,

@@ -23,6 +23,7 @@ from pyagentd.tools.spec import (
     describe_file,
     file_of,
     is_remote,
+    object_schema,
     only_open,
     resolve,
 )
@@ -38,16 +39,13 @@ Read a text file. Returns its lines, each with its number and a tab in front (no
 A long file is cut after 200 KB: call again with `offset` to read on. Directories: use Glob.
 Of a file that the user has open with unsaved changes the text in the editor is shown."""
 
-_SCHEMA = {
-    "type": "object",
-    "properties": {
-        "file_path": {"type": "string", "minLength": 1, "description": "Absolute, or relative to the workspace root"},
+_SCHEMA = object_schema(
+    {"file_path": {"type": "string", "minLength": 1, "description": "Absolute, or relative to the workspace root"}},
+    {
         "offset": {"type": "integer", "minimum": 1, "description": "First line to read, counted from 1"},
         "limit": {"type": "integer", "minimum": 1, "description": "How many lines at most"},
     },
-    "required": ["file_path"],
-    "additionalProperties": False,
-}
+)
 
 
 async def _run(args: Args, ctx: ToolContext) -> Output:

@@ -20,7 +20,7 @@ from pyagentd.errors import ToolError
 from pyagentd.policy.action import ResolvedPath, Target
 from pyagentd.tools.process import Group, child_environment
 from pyagentd.tools.search_worker import Request, Row, What
-from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec, counted, resolve
+from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec, counted, object_schema, resolve
 
 SECONDS = 20.0
 
@@ -148,15 +148,12 @@ _GLOB_DESCRIPTION = """\
 Find files by name, the newest first: `**/*.py` at any depth, `src/*.{ts,tsx}` directly in `src`.
 Files that `.gitignore` names are left out, hidden ones too unless the pattern has a dot (`**/.*`, `.github/**`)."""
 
-_GLOB_SCHEMA = {
-    "type": "object",
-    "properties": {
-        "pattern": {"type": "string", "minLength": 1, "description": "For instance `**/*.py`"},
+_GLOB_SCHEMA = object_schema(
+    {"pattern": {"type": "string", "minLength": 1, "description": "For instance `**/*.py`"}},
+    {
         "path": PATH_SCHEMA,
     },
-    "required": ["pattern"],
-    "additionalProperties": False,
-}
+)
 
 
 def _walked(args: Args, ctx: ToolContext) -> tuple[ResolvedPath, str]:
@@ -225,10 +222,9 @@ Search the lines of text files with a regular expression (syntax of Python's `re
 Shows matching lines as `number:text` under the name of their file; lines of `context` as `number-text`.
 Files that are hidden or named by `.gitignore` are left out unless `path` or `glob` names them."""
 
-_GREP_SCHEMA = {
-    "type": "object",
-    "properties": {
-        "pattern": {"type": "string", "minLength": 1, "description": "The regular expression"},
+_GREP_SCHEMA = object_schema(
+    {"pattern": {"type": "string", "minLength": 1, "description": "The regular expression"}},
+    {
         "path": PATH_SCHEMA | {"description": "The directory or file to search (default: the workspace root)"},
         "glob": {"type": "string", "minLength": 1, "description": "Only these files: `*.py`, `src/**/*.{ts,tsx}`"},
         "output_mode": {
@@ -244,9 +240,7 @@ _GREP_SCHEMA = {
             "description": "Lines shown before and after each match (default 0)",
         },
     },
-    "required": ["pattern"],
-    "additionalProperties": False,
-}
+)
 
 
 @dataclass(slots=True)

@@ -22,7 +22,15 @@ from pyagentd.tools.process import Group, child_environment
 from pyagentd.tools.sandbox import enclosure
 from pyagentd.tools.sandbox.enclosure import Enclosure, Watch, separate
 from pyagentd.tools.sandbox.plan import ShellScope
-from pyagentd.tools.spec import Args, BackgroundCommand, Output, ToolContext, ToolSpec, as_the_system_does
+from pyagentd.tools.spec import (
+    Args,
+    BackgroundCommand,
+    Output,
+    ToolContext,
+    ToolSpec,
+    as_the_system_does,
+    object_schema,
+)
 
 log = logging.getLogger(__name__)
 
@@ -41,10 +49,9 @@ with it. For servers, watchers and what takes minutes set run_in_background: the
 TaskOutput and KillTask take. A command sees and changes only what you may: other files look
 absent or read-only, and there may be no network. For files prefer Read, Edit, Glob and Grep."""
 
-_SCHEMA = {
-    "type": "object",
-    "properties": {
-        "command": {"type": "string", "minLength": 1, "description": "The command"},
+_SCHEMA = object_schema(
+    {"command": {"type": "string", "minLength": 1, "description": "The command"}},
+    {
         "description": {"type": "string", "description": "What it does, in a few words for the user"},
         "timeout_ms": {
             "type": "integer",
@@ -61,9 +68,7 @@ _SCHEMA = {
             "description": "Of one in the background: have its end come as a message, which begins a turn",
         },
     },
-    "required": ["command"],
-    "additionalProperties": False,
-}
+)
 
 
 # What a command prints, as it comes: bounded, its beginning in memory, all of it in a file once that is long.

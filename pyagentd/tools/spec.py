@@ -289,6 +289,16 @@ class ToolSpec:
         return Action(tool=self.acts_as or self.name, kind=self.kind, root=str(ctx.root), **facts)
 
 
+def object_schema(required: Mapping[str, Any], optional: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the JSON Schema of an object: of each value that it must have, or may have, and of no others."""
+    return {
+        "type": "object",
+        "properties": {**required, **(optional or {})},
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
 def schema_of(spec: ToolSpec) -> dict[str, Any]:
     """Return ``spec`` as every provider is told about it: name, description, input_schema."""
     return {"name": spec.name, "description": spec.description, "input_schema": dict(spec.input_schema)}

@@ -21,7 +21,7 @@ from pyagentd import tools
 from pyagentd.config.tables import WebSettings
 from pyagentd.errors import ToolError
 from pyagentd.policy.action import Target
-from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec
+from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec, object_schema
 
 if TYPE_CHECKING:
     from pyagentd.tools.webclient import WebResponse
@@ -216,12 +216,9 @@ _DESCRIPTION = """\
 Fetch a page of the public web (http or https) and return its text; HTML comes as Markdown. For what is on this \
 machine use Read. Long pages are cut and kept in a file."""
 
-_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {"url": {"type": "string", "minLength": 8, "maxLength": 4000, "description": "The whole URL"}},
-    "required": ["url"],
-    "additionalProperties": False,
-}
+_SCHEMA: dict[str, Any] = object_schema(
+    {"url": {"type": "string", "minLength": 8, "maxLength": 4000, "description": "The whole URL"}}
+)
 
 
 def web_fetch(*, allow_private: bool) -> ToolSpec:
@@ -286,15 +283,12 @@ _TAG = re.compile(r"</?\w[^<>]*>")
 _WEB_SEARCH_DESCRIPTION = """\
 Search the web. Returns titles, addresses and a few words of each page found; read a page with WebFetch."""
 
-_WEB_SEARCH_SCHEMA: Mapping[str, Any] = {
-    "type": "object",
-    "properties": {
-        "query": {"type": "string", "minLength": 1, "maxLength": 400},
+_WEB_SEARCH_SCHEMA: Mapping[str, Any] = object_schema(
+    {"query": {"type": "string", "minLength": 1, "maxLength": 400}},
+    {
         "max_results": {"type": "integer", "minimum": 1, "maximum": 20, "description": f"Default: {_USUAL_RESULTS}"},
     },
-    "required": ["query"],
-    "additionalProperties": False,
-}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

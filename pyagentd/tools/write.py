@@ -28,6 +28,7 @@ from pyagentd.tools.spec import (
     describe_file,
     file_of,
     is_remote,
+    object_schema,
     only_open,
     replacements,
 )
@@ -251,19 +252,15 @@ _COUNTED = 10  # occurrences that a message names
 
 _PATH = {"type": "string", "minLength": 1, "description": "Absolute, or relative to the workspace root"}
 
-_WRITE_SCHEMA = {
-    "type": "object",
-    "properties": {
+_WRITE_SCHEMA = object_schema(
+    {
         "file_path": _PATH,
         "content": {"type": "string", "description": "The whole new content"},
-    },
-    "required": ["file_path", "content"],
-    "additionalProperties": False,
-}
+    }
+)
 
-_EDIT_SCHEMA = {
-    "type": "object",
-    "properties": {
+_EDIT_SCHEMA = object_schema(
+    {
         "file_path": _PATH,
         "old_string": {
             "type": "string",
@@ -271,11 +268,11 @@ _EDIT_SCHEMA = {
             "description": "The passage to replace, exactly as in the file, without the line numbers Read shows",
         },
         "new_string": {"type": "string", "description": "What to put there"},
+    },
+    {
         "replace_all": {"type": "boolean", "description": "Replace every occurrence (default false)"},
     },
-    "required": ["file_path", "old_string", "new_string"],
-    "additionalProperties": False,
-}
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,9 +36,9 @@ BREAKS_OF_AGENTS = [
     ),
     _of(
         "Tool parameters validated",
-        _SPAWN,
-        '"required": ["preset", "description", "prompt"]',
-        '"required": ["preset"]',
+        "pyagentd/tools/spec.py",
+        '"required": list(required),',
+        '"required": list(required)[:1],',
     ),
     _of("Optional path inheritance from parent", _AGENTS, '(wanted.read or ["/**"])', "wanted.read"),
     _of(

@@ -55,9 +55,9 @@ BREAKS_OF_CONVERSATIONS = [
     ),
     _of(
         "Can the main agent re-prompt a finished subagent? Can parent and subagent have a multi-turn conversation?",
-        "pyagentd/features/agents.py",
-        '["subagent_type", "prompt"],\n        "additionalProperties": False,\n',
-        '["subagent_type", "prompt"],\n        "additionalProperties": True,\n',
+        "pyagentd/tools/spec.py",
+        '"additionalProperties": False,',
+        '"additionalProperties": True,',
     ),
     _of(
         "When an agent edits a document the user has open, does the open view stay in sync?",
