@@ -157,8 +157,8 @@ def typed_title(text: str) -> str:
 
 
 def expand_home(path: str) -> Path:
-    """Return ``path`` with ``~`` replaced."""
-    return Path(path).expanduser()
+    """Return ``path`` with ``~`` replaced, where there is such a user."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111 - Path raises
 
 
 def directory(path: str) -> Path:

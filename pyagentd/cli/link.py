@@ -72,7 +72,8 @@ def _check_root(served: str, wanted: Path) -> None:
 
 def branch_of(link: DaemonClient, session: str) -> Path:
     """Return the branch directory that ``session`` means: an id, its beginning, ID/BRANCH, or a path."""
-    name = str(Path(session).expanduser().absolute()) if session.startswith((".", "~")) else session
+    is_place = session.startswith((".", "~"))
+    name = str(Path(os.path.expanduser(session)).absolute()) if is_place else session  # noqa: PTH111 - Path raises
     return Path(link.call("resolve", name=name)["branch_dir"])
 
 

@@ -143,7 +143,7 @@ def session_dir_of(branch_dir: Path) -> Path:
 
 def is_session_dir(directory: Path) -> bool:
     """Return whether ``directory`` has the structure of a session."""
-    return (directory / BRANCHES_DIR).is_dir()
+    return os.path.isdir(directory / BRANCHES_DIR)  # noqa: PTH112 - Path raises where nobody may look
 
 
 def has_conversation(place: Path | str) -> bool:
@@ -162,7 +162,20 @@ def ref_of(path: Path) -> BranchRef:
     Raises:
         NotASession: ``path`` is none of these.
     """
-    return _ref_at((path.parent if path.name == SESSION_FILE else path).resolve(), path)
+    try:
+        place = real(path.parent if path.name == SESSION_FILE else path)
+    except ValueError as error:
+        raise NotASession(f"{str(path)!r} is no path", hint="Leave out the zero byte") from error
+    return _ref_at(place, path)
+
+
+def real(path: Path) -> Path:
+    """Return ``path`` with links followed; where they lead in a circle, as `Path.resolve` refuses to, it ends there.
+
+    Raises:
+        ValueError: It holds a zero byte.
+    """
+    return Path(os.path.realpath(path))
 
 
 def _ref_at(place: Path, path: Path) -> BranchRef:
@@ -257,7 +270,7 @@ def _session_id(name: str, place: Path) -> str:
 
 
 def _active_branch(session_dir: Path) -> Path:
-    current = current_link(session_dir).resolve()
+    current = real(current_link(session_dir))
     home = branches_dir(session_dir)
     # A link that leads out of the session is not ours to follow.
     if current.parent == home and has_conversation(current):
@@ -308,11 +321,11 @@ def linked_files(text: str, branch_dir: Path) -> Iterator[LinkedFile]:
         return
     home = paths.files_dir(branch_dir).resolve()
     for mark, link in islice(dict.fromkeys(_links(text)), _MOST):
-        file = (branch_dir / unquote(link)).resolve()
         try:
+            file = real(branch_dir / unquote(link))
             if file.is_relative_to(home) and file.is_file():
                 yield LinkedFile(link, mark, file, file.stat().st_size)
-        except OSError:
+        except (OSError, ValueError):  # it is gone, or no name of a file: %00
             continue
 
 

@@ -23,11 +23,11 @@ from pyagentd.store.document.reconcile import View, model_parts
 from pyagentd.store.journal import read_rows, row_of
 from pyagentd.store.paths import BranchRef
 
-_SHOWN = 8
+_SHOWN = 8  # sessions that fit a name
+_NAME_SHOWN = 60  # characters of a name that cannot be one
 _STAMPED = re.compile(r"(.+)-\d{14}(?:-\d+)?")  # a session's id: its name, the time, and a number if need be
 _NAME = re.compile(r"[^./][^/]*")  # of a directory that a scan would look at
 _LONGEST_NAME = 255  # bytes of a directory's name
-_SHOWN = 60  # characters of a name that cannot be one
 
 _log = logging.getLogger(__name__)
 
@@ -162,10 +162,10 @@ class Registry:
             raise NotFound("The name of a session is empty", hint="List them with `pyagentd sessions`")
         if any(len(name.encode("utf-8", "replace")) > _LONGEST_NAME for name in text.split("/")):
             raise NotFound(
-                f"The name {one_line(text, _SHOWN)!r} is too long", hint="List them with `pyagentd sessions`"
+                f"The name {one_line(text, _NAME_SHOWN)!r} is too long", hint="List them with `pyagentd sessions`"
             )
         if text.startswith(("/", "~", ".")):
-            return paths.ref_of(Path(text).expanduser())
+            return paths.ref_of(Path(os.path.expanduser(text)))  # noqa: PTH111 - Path raises
         if "/" not in text and (place := self._session_dir(text)) is not None:
             return paths.ref_of(place)
         if any(text == place.name for place in (*self._departed,)):

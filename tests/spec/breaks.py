@@ -178,7 +178,7 @@ BREAKS = [
     Break(
         "Directory structure validation",
         _PATHS,
-        "    return (directory / BRANCHES_DIR).is_dir()",
+        "    return os.path.isdir(directory / BRANCHES_DIR)  # noqa: PTH112 - Path raises where nobody may look",
         "    return directory.is_dir()",
     ),
     Break(

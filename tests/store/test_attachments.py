@@ -29,10 +29,20 @@ def test_pictures_and_links_are_found_each_once(branch_dir: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["](files/a.png)", "[x\n](files/a.png)", "[x]](files/a.png)", "[x](files/gone)", "[x](files/../a)"]
+    "text",
+    [
+        "](files/a.png)",
+        "[x\n](files/a.png)",
+        "[x]](files/a.png)",
+        "[x](files/gone)",
+        "[x](files/../a)",
+        "[x](files/%00)",
+        "[x](files/circle)",
+    ],
 )
 def test_what_is_no_link_or_leads_elsewhere_is_not_found(text: str, branch_dir: Path) -> None:
     (branch_dir / "a").write_bytes(b"outside")
+    (branch_dir / "files" / "circle").symlink_to("circle")
     assert not links(text, branch_dir)
 
 

@@ -61,6 +61,12 @@ def test_a_link_that_leads_out_of_the_session_is_not_followed(tmp_path, main):
     assert paths.ref_of(main.session_dir) == main
 
 
+def test_a_link_in_a_circle_means_main(main):
+    paths.current_link(main.session_dir).unlink()
+    paths.current_link(main.session_dir).symlink_to("current")
+    assert paths.ref_of(main.session_dir) == main
+
+
 def test_an_agent_is_its_own_session_with_one_branch(main):
     agent = new_agent(main)
     assert paths.ref_of(agent.branch_dir / "session.md") == agent
@@ -79,7 +85,8 @@ def test_descent_is_found_through_directories(main):
 @pytest.mark.spec("001", "Directory structure validation")
 def test_what_has_no_branches_is_no_session(tmp_path):
     assert not paths.is_session_dir(tmp_path)
-    for path in (tmp_path, tmp_path / "absent", tmp_path / "session.md"):
+    (tmp_path / "circle").symlink_to("circle")
+    for path in (tmp_path, tmp_path / "absent", tmp_path / "session.md", tmp_path / "circle"):
         with pytest.raises(NotASession, match=str(path)):
             paths.ref_of(path)
 

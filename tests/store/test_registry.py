@@ -148,6 +148,23 @@ def test_what_fits_several_lists_them(root):
     assert f"app-two-{STAMP}/main" in error.value.message
 
 
+def test_of_many_that_fit_the_first_are_listed(root):
+    for number in range(12):
+        new_session(root, f"app {number:02}")
+    with pytest.raises(Ambiguous) as error:
+        Registry(root).resolve("app")
+    assert f"app-07-{STAMP}/main and 4 more" in error.value.message
+
+
+def test_a_session_whose_link_leads_in_a_circle_hides_no_other(root):
+    new_session(root)
+    named = root / "renamed-by-hand"
+    shutil.copytree(new_session(root, "other").session_dir, named, symlinks=True)
+    (named / "current").unlink()
+    (named / "current").symlink_to("current")
+    assert len(Registry(root).branches()) == 3
+
+
 def test_copies_of_an_agent_in_two_branches_are_told_apart_by_directory(root):
     main = new_session(root)
     agent = new_agent(main)
@@ -159,7 +176,10 @@ def test_copies_of_an_agent_in_two_branches_are_told_apart_by_directory(root):
     assert Registry(root).resolve(str(agent.branch_dir)) == agent
 
 
-@pytest.mark.parametrize("text", ["nothing", "nothing/main", "", "a/b/c", "x" * 300, f"/{'ä' * 150}"])
+@pytest.mark.parametrize(
+    "text",
+    ["nothing", "nothing/main", "", "a/b/c", "x" * 300, f"/{'ä' * 150}", "/\0", "~nobody-here/x", "/long" * 2000],
+)
 def test_what_fits_nothing_says_how_to_find_it(root, text):
     new_session(root)
     with pytest.raises((NotFound, NotASession)) as error:

@@ -118,7 +118,7 @@ def _linked(session_dir: Path) -> str:
     except OSError:
         return paths.MAIN_BRANCH
     home, _, name = target.rpartition("/")
-    if home == paths.BRANCHES_DIR or Path(session_dir, home).resolve() == paths.branches_dir(session_dir):
+    if home == paths.BRANCHES_DIR or paths.real(Path(session_dir, home)) == paths.branches_dir(session_dir):
         return name
     return paths.MAIN_BRANCH
 

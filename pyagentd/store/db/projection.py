@@ -1367,7 +1367,7 @@ def _is_active(projection: Projection, row: Mapping[str, Any]) -> bool:
     place = projection.directory(row["key"])
     while place.parent.name == paths.AGENTS_DIR:
         place = place.parent.parent
-    return paths.current_link(place.parent.parent).resolve() == place
+    return paths.real(paths.current_link(place.parent.parent)) == place
 
 
 def _text(db: sqlite3.Connection, row: Mapping[str, Any]) -> str:
