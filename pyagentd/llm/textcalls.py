@@ -36,8 +36,8 @@ from pyagentd.messages import Message, Part, Text, ToolCall, ToolResult
 _MARKS = ("<tool_call>", "<function=", "[TOOL_CALLS]", "<|python_tag|>")
 _FIRST_MARKS = ("{", "[{", "```json\n{", "```\n{")  # only at the start of an answer, which may well be JSON
 _MARK = re.compile(rf"^[ \t]*(?:{'|'.join(map(re.escape, _MARKS))})", re.MULTILINE)
-_TAGGED = re.compile(r"\s*<tool_call>\s*(.*?)\s*(?:</tool_call>|\Z)", re.DOTALL)
-_FUNCTION = re.compile(r"\s*<function=([^>\s]+)>\s*(.*?)\s*(?:</function>|\Z)", re.DOTALL)
+_TAGGED = re.compile(r"\s*<tool_call>(.*?)(?:</tool_call>|\Z)", re.DOTALL)
+_FUNCTION = re.compile(r"\s*<function=([^>\s]+)>(.*?)(?:</function>|\Z)", re.DOTALL)
 _PARAMETER = re.compile(r"\s*<parameter=([^>]+)>\n?(.*?)\n?</parameter>\s*", re.DOTALL)
 _MISTRAL = re.compile(r"\s*(?:\[TOOL_CALLS\])?\s*([\w.-]+)(?:\[CALL_ID\][\w-]*)?(?:\[ARGS\])?\s*(?=\{)")
 _FENCE = re.compile(r"```(?:json)?\n(.*?)\n?```", re.DOTALL)
@@ -71,17 +71,17 @@ def calls_in(text: str, tools: Mapping[str, ToolSchema]) -> list[Found]:
 def _whole(pattern: re.Pattern[str], text: str) -> Iterator[str]:
     """Yield the matches that ``text`` consists of."""
     at = 0
-    while at < len(text) and text[at:].strip():
+    while at < len(text):
         match = pattern.match(text, at)
-        if match is None or match.end() == at:
+        if match is None:
             raise NotACall
-        yield match[1] if pattern is _TAGGED else match[0]
+        yield (match[1] if pattern is _TAGGED else match[0]).strip()
         at = match.end()
 
 
 def _tagged(body: str, tools: Mapping[str, ToolSchema]) -> Found:
     if function := _FUNCTION.fullmatch(body):
-        name, inner = function[1], function[2]
+        name, inner = function[1], function[2].strip()
         tool = _offered(name, tools)
         if inner.startswith("{"):
             return _called(tool, arguments(inner), inner)

@@ -1,6 +1,7 @@
 """Calls of tools in the text of an answer: in which notations, when they are calls; servers that take no tools."""
 
 import json
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -119,6 +120,13 @@ def test_a_call_that_cannot_be_read_is_told_to_the_model_and_one_that_is_cut_off
     (call,) = calls(decoded(half))
     assert call.name == "Read" and call.unreadable.startswith('{"name"')
     assert not calls(decoded(half, stop="length"))
+
+
+@pytest.mark.parametrize("content", ["<tool_call>{", "<function=Read>{"])
+def test_a_model_that_writes_blank_lines_for_ever_holds_nothing_up(content: str) -> None:
+    started = time.monotonic()
+    decoded(content + "\n" * 40_000 + "x")
+    assert time.monotonic() - started < 3
 
 
 def test_reasoning_before_and_calls_of_the_server_beside_keep_their_order() -> None:
