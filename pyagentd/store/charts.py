@@ -202,10 +202,10 @@ _DAYS = 62  # with one row for each day, also those on which nothing was spent
 def spending(lines: Sequence[Mapping[str, Any]], by: str) -> Chart:
     """Return the chart of the lines of ``usage-report``: days in their order, anything else the dearest first."""
     dollars = any(line["known_usd"] for line in lines)
-    amounts = {_name(line): float(line["known_usd"] if dollars else line["total"]) for line in lines}
+    amounts = [(_name(line), float(line["known_usd"] if dollars else line["total"])) for line in lines]
     if by == "day":
-        amounts = dict(sorted(_each_day(amounts).items())[-_MOST_ROWS:])
-    rows = [Row(name, (Bar(0, amount),), _amount(amount, dollars=dollars)) for name, amount in amounts.items()]
+        amounts = sorted(_each_day(dict(amounts)).items())[-_MOST_ROWS:]
+    rows = [Row(name, (Bar(0, amount),), _amount(amount, dollars=dollars)) for name, amount in amounts]
     more = len(rows) - _MOST_ROWS
     if more > 0:
         rest = sum(row.bars[0].end for row in rows[_MOST_ROWS:])

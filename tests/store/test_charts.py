@@ -65,9 +65,11 @@ def test_days_come_in_their_order_with_those_on_which_nothing_was_spent() -> Non
     ]
 
 
-def test_too_many_lines_are_one_together() -> None:
+def test_each_line_is_a_row_and_too_many_are_one_together() -> None:
     chart = charts.spending([line(f"m{number}", 1.0) for number in range(100)], "model")
     assert len(chart.rows) == 25 and chart.rows[-1] == Row("76 others", (Bar(0, 76.0),), "$76.00")
+    alike = charts.spending([line("a", 2.0, title="Mend it"), line("b", 1.0, title="Mend it")], "session")
+    assert [(row.label, row.value) for row in alike.rows] == [("Mend it", "$2.00"), ("Mend it", "$1.00")]
     unpriced = charts.spending([line("a", 0.0, title="Mend it")], "session")
     assert unpriced.title.endswith("in tokens") and unpriced.rows[0].label == "Mend it"
 
