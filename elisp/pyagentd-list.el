@@ -122,24 +122,27 @@ It is called with the words.")
 
 (defun pyagentd-table-keep-place (place go print)
   "Call PRINT, which shows this buffer anew; point is where it was after it.
-So it is in each window, which shows what it did.  The function PLACE
-returns where point is, and GO goes there."
+So it is in each window, which shows what it did; one that showed the
+beginning does so again.  The function PLACE returns where point is, and
+GO goes there."
   (let ((here (funcall place))
         (windows (mapcar
                   (lambda (window)
                     (save-excursion
                       (goto-char (window-point window))
                       (list window (funcall place)
-                            (count-lines (window-start window)
-                                         (line-beginning-position)))))
+                            (and (> (window-start window) (point-min))
+                                 (count-lines (window-start window)
+                                              (line-beginning-position))))))
                   (and (> (buffer-size) 0)
                        (get-buffer-window-list nil nil t)))))
     (funcall print)
     (pcase-dolist (`(,window ,place ,above) windows)
       (funcall go place)
       (set-window-point window (point))
-      (forward-line (- above))
-      (set-window-start window (point) t))
+      (when above
+        (forward-line (- above))
+        (set-window-start window (point) t)))
     (funcall go here)))
 
 (defun pyagentd-table--place ()

@@ -233,7 +233,12 @@
         (pyagentd-test-settle)
         (should (equal (tabulated-list-get-id) "n1"))
         (should (equal "n150" (tabulated-list-get-id (window-point window))))
-        (should (equal "n147" (tabulated-list-get-id (window-start window))))))))
+        (should (equal "n147" (tabulated-list-get-id (window-start window))))
+        (pyagentd-table--filter "n1")
+        (set-window-point window (point))
+        (set-window-start window (point-min))
+        (pyagentd-table--filter "")
+        (should (= (point-min) (window-start window)))))))
 
 (ert-deftest pyagentd-list-shows-what-was-asked-for-last ()
   (pyagentd-test-with-daemon
