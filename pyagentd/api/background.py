@@ -123,7 +123,7 @@ class TaskOperations(Group):
     async def task_output(self, client: Client, *, branch: str, id: str) -> TaskOutput:
         """Return a task with the end of its output; raises ``NotFound`` when that is gone."""
         task = await self._kernel.feature(Tasks).get(paths.root_of(self._ref(branch)).session_id, id)
-        file = self._kernel.feature(Tasks).output(task)
+        file = Path(task.output_path)
         if not await asyncio.to_thread(file.is_file):
             raise NotFound(f"The output of {id} is gone: {file} does not exist", hint=f"It ended: {task.status}")
         return await self._output(task)
@@ -181,7 +181,7 @@ class TaskOperations(Group):
         return {**facts, "text": status_lines(facts, running, kernel.clock.now())}
 
     async def _output(self, task: Task) -> TaskOutput:
-        file = self._kernel.feature(Tasks).output(task)
+        file = Path(task.output_path)
         text, whole = await asyncio.to_thread(telling.tail, file, _SHOWN_BYTES)
         return {**self._task(task), "output": text, "whole": whole}
 

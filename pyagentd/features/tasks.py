@@ -54,7 +54,7 @@ log = logging.getLogger(__name__)
 _STARTED = 19  # fields of /proc/<pid>/stat behind the name: its state is the first, when it began this one
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class CommandEnd:
     """How a command ended."""
 
@@ -101,9 +101,7 @@ def ending_of(output: Path) -> CommandEnd:
     """Return how the command of the task that prints to ``output`` ended, as far as its runner told."""
     try:
         told = json.loads(regularfile.read_text(ending_file(output)))
-        return CommandEnd(
-            exit_code=int(told["exit_code"]), reason=str(told["reason"]), ended_at=float(told["ended_at"])
-        )
+        return CommandEnd(int(told["exit_code"]), str(told["reason"]), float(told["ended_at"]))
     except (OSError, ValueError, KeyError, TypeError):
         return CommandEnd(exit_code=None)
 
@@ -349,6 +347,9 @@ def ago(at: str | None, now: datetime) -> str:
     return f"{seconds} sec ago"
 
 
+OUTPUT = "TaskOutput"
+KILL = "KillTask"
+
 MOST = 16  # tasks of one agent that run at a time
 KEPT = 100  # that have ended, of one agent
 TICK_S = 1.0  # between looks at what a task printed
@@ -374,7 +375,7 @@ class _Running:
 class Tasks(Feature):
     """All tasks of one daemon."""
 
-    tool_names = ("TaskOutput", "KillTask")
+    tool_names = (OUTPUT, KILL)
 
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
@@ -388,15 +389,20 @@ class Tasks(Feature):
 
     def tools_for(self, run: "RunBuilder") -> Sequence[ToolSpec]:
         """Return the tools that look at tasks and end them."""
-        return tuple(task_tools(RunTasks(self, run.branch.ref, run.options)).values())
+        return task_tools(self, run.branch.ref)
 
     def granted(self, run: "RunBuilder", permitted: Sequence[str]) -> Sequence[str]:
         """Who may run commands looks at and ends what they begin."""
-        return NAMES if "Bash" in permitted else ()
+        return self.tool_names if "Bash" in permitted else ()
 
     def context_for(self, run: "RunBuilder") -> Mapping[str, Any]:
         """Return who runs commands in the background."""
-        return {"tasks": RunTasks(self, run.branch.ref, run.options)}
+
+        async def begin(command: BackgroundCommand) -> tuple[str, str]:
+            task = await self.begin(run.branch.ref, command, run.options)
+            return task.id, task.output_path
+
+        return {"tasks": begin}
 
     # -- what clients and tools do -----------------------------------------------------------------------------
 
@@ -411,7 +417,7 @@ class Tasks(Feature):
         try:
             return await asyncio.shield(beginning)
         except asyncio.CancelledError:
-            self.kernel.spawn(self._take_back(beginning))
+            self.kernel.spawn(self._take_back(beginning))  # nobody would know of it
             raise
 
     async def of(self, agent_name: str | None = None) -> list[Task]:
@@ -465,10 +471,6 @@ class Tasks(Feature):
         """Return where the branch of a task is."""
         return self._names.directory(task.branch_dir)
 
-    def output(self, task: Task) -> Path:
-        """Return the file with what a task printed; its session may have been moved meanwhile."""
-        return Path(task.output_path)
-
     # -- the daemon's beginning and end -------------------------------------------------------------------------
 
     async def start(self) -> None:
@@ -493,7 +495,6 @@ class Tasks(Feature):
     # -- inside ------------------------------------------------------------------------------------------------
 
     async def _take_back(self, beginning: asyncio.Future[Task]) -> None:
-        """End a task whose call was cancelled while it began: nobody would know of it."""
         with contextlib.suppress(PyagentdError, OSError):
             await self.kill(await beginning)
 
@@ -503,11 +504,7 @@ class Tasks(Feature):
                 raise Busy("The daemon is stopping", hint="Try again in a moment")
             directory = paths.files_dir(ref.branch_dir)
             started = await asyncio.to_thread(
-                start,
-                command.enclosure,
-                cwd=command.cwd,
-                directory=directory,
-                timeout_s=command.timeout_s,
+                start, command.enclosure, cwd=command.cwd, directory=directory, timeout_s=command.timeout_s
             )
         finally:
             command.enclosure.close()
@@ -627,40 +624,6 @@ class Tasks(Feature):
         self.kernel.publish(Event("task", str(self.directory(task)), 0, (told,)))
 
 
-class RunTasks:
-    """The tasks that one run can begin, look at and end."""
-
-    def __init__(self, tasks: Tasks, ref: BranchRef, options: SendOptions) -> None:
-        self._tasks = tasks
-        self._ref = ref
-        self._options = options
-
-    async def begin(self, command: BackgroundCommand) -> tuple[str, Path]:
-        """Run a command in the background; see ``tools.spec.TaskStarter``."""
-        task = await self._tasks.begin(self._ref, command, self._options)
-        return task.id, Path(task.output_path)
-
-    async def get(self, id: str) -> Task:
-        """Return a task of this conversation: of the whole session, or of an agent, its own and those below it.
-
-        Raises:
-            NotFound: There is none.
-        """
-        name = paths.root_of(self._ref).session_id
-        task = await self._tasks.get(name, id)
-        if self._ref.is_agent and not self._tasks.directory(task).is_relative_to(self._ref.branch_dir):
-            raise NotFound(f"{id} is not a task of yours")
-        return task
-
-    async def wait(self, task: Task, seconds: float) -> Task:
-        """Return the task when it has ended, or as it is after ``seconds``."""
-        return await self._tasks.wait(task, seconds)
-
-    async def kill(self, task: Task) -> Task:
-        """End a task."""
-        return await self._tasks.kill(task)
-
-
 # The lines of ``/status``.
 
 _STAND_IN = "none: the offline stand-in answers (PYAGENTD_BACKEND=offline)"
@@ -682,39 +645,25 @@ def status_lines(facts: Mapping[str, Any], running: Sequence[Task], now: datetim
     count = facts["messages"]
     title, said = facts.get("title"), f"active ({counted(count, 'message')}{idle})"
     model = facts["model"] or "the default of its backend"
+    called = f"{title} ({facts['agent']})" if title else facts["agent"]
     lines = [
-        f"Agent: {facts['agent']}" if title is None else f"Session: {_called(title, facts['agent'])}",
+        f"Agent: {called}" if title is None else f"Session: {called}",
         f"Model: {_STAND_IN if facts.get('stand_in') else model}",
         f"Permissions: {facts['permissions'] or 'those of its preset'}",
         f"Status: {facts['status']}",
         f"{'Session' if title is None else 'Conversation'}: {said if count else 'none'}",
-        *_asks(facts.get("asks") or 0),
-        *_git(facts.get("git")),
-        "",
-        "Running tasks:" if running else "No running tasks.",
-        *(f"  [{task.id}] {one_line(task.command, 60)} (running, {_for(task.started_at, now)})" for task in running),
     ]
+    if asks := facts.get("asks"):
+        lines.append(f"Waiting: {counted(asks, 'question')}; `pyagentd asks` lists what to answer")
+    if git := facts.get("git"):
+        lines.append(f"Git: {git['branch'] or 'no branch'} ({counted(git['uncommitted'], 'uncommitted file')})")
+    lines += ["", "Running tasks:" if running else "No running tasks."]
+    for task in running:
+        lines.append(f"  [{task.id}] {one_line(task.command, 60)} (running, {_for(task.started_at, now)})")
     if (saved := facts["saved"]) is not None:
         at = datetime.fromisoformat(saved["saved_at"])
         lines += ["", f"Last session saved: {at:%Y-%m-%d %H:%M} - {saved['description']}"]
     return "\n".join(lines)
-
-
-def _called(title: str, session_id: str) -> str:
-    return f"{title} ({session_id})" if title else session_id
-
-
-def _asks(count: int) -> list[str]:
-    if not count:
-        return []
-    return [f"Waiting: {counted(count, 'question')}; `pyagentd asks` lists what to answer"]
-
-
-def _git(found: Mapping[str, Any] | None) -> list[str]:
-    if found is None:
-        return []
-    count = found["uncommitted"]
-    return [f"Git: {found['branch'] or 'no branch'} ({counted(count, 'uncommitted file')})"]
 
 
 def _for(at: str, now: datetime) -> str:
@@ -723,9 +672,6 @@ def _for(at: str, now: datetime) -> str:
 
 # The tools TaskOutput and KillTask: look at a command in the background, and end it.
 
-OUTPUT = "TaskOutput"
-KILL = "KillTask"
-NAMES = (OUTPUT, KILL)
 
 _WAIT_MS = 30_000
 _MOST_MS = 600_000
@@ -748,23 +694,32 @@ _OUTPUT_SCHEMA = object_schema(
 _KILL_SCHEMA = object_schema({"task_id": _ID})
 
 
-def task_tools(tasks: RunTasks) -> dict[str, ToolSpec]:
-    """Return both tools by name, for one run."""
+def task_tools(tasks: Tasks, ref: BranchRef) -> tuple[ToolSpec, ToolSpec]:
+    """Return both tools, for the runs of one branch: of a whole session, or of an agent and those below it."""
+
+    async def get(id: str) -> Task:
+        try:
+            task = await tasks.get(paths.root_of(ref).session_id, id)
+            if ref.is_agent and not tasks.directory(task).is_relative_to(ref.branch_dir):
+                raise NotFound(f"{id} is not a task of yours")
+        except PyagentdError as error:
+            raise ToolError(f"{error}. Its id is what Bash returned.") from error
+        return task
 
     async def output(args: Args, ctx: ToolContext) -> Output:
-        task = await _get(tasks, args["task_id"])
+        task = await get(args["task_id"])
         if task.status == "running" and args.get("block", True):
             task = await tasks.wait(task, args.get("timeout_ms", _WAIT_MS) / 1000)
         return Output(text=await asyncio.to_thread(task_for_model, task))
 
     async def kill(args: Args, ctx: ToolContext) -> Output:
-        task = await _get(tasks, args["task_id"])
+        task = await get(args["task_id"])
         if task.status != "running":
             return Output(text=f"{task.id} has ended before: {task_outcome(task)}")
         return Output(text=await asyncio.to_thread(task_for_model, await tasks.kill(task)))
 
-    return {
-        OUTPUT: ToolSpec(
+    return (
+        ToolSpec(
             name=OUTPUT,
             description="Look at a command that runs in the background: how it stands, and the end of its output.",
             input_schema=_OUTPUT_SCHEMA,
@@ -774,7 +729,7 @@ def task_tools(tasks: RunTasks) -> dict[str, ToolSpec]:
             parallel_safe=True,
             timeout_s=_MOST_MS / 1000 + 30,
         ),
-        KILL: ToolSpec(
+        ToolSpec(
             name=KILL,
             description="End a command that runs in the background, with all it started.",
             input_schema=_KILL_SCHEMA,
@@ -782,11 +737,4 @@ def task_tools(tasks: RunTasks) -> dict[str, ToolSpec]:
             run=kill,
             describe=lambda args, ctx: Target(detail=args["task_id"]),
         ),
-    }
-
-
-async def _get(tasks: RunTasks, id: str) -> Task:
-    try:
-        return await tasks.get(id)
-    except PyagentdError as error:
-        raise ToolError(f"{error}. Its id is what Bash returned.") from error
+    )

@@ -197,7 +197,7 @@ async def _run_in_background(args: Args, ctx: ToolContext) -> Output:
     wake, limit_ms = bool(args.get("wake")), args.get("timeout_ms")
     started = await _prepared(args["command"], ctx.scope(), ctx)
     try:
-        id, path = await ctx.tasks.begin(
+        id, path = await ctx.tasks(
             BackgroundCommand(
                 command=args["command"],
                 enclosure=started,

@@ -82,17 +82,11 @@ class BackgroundCommand:
     timeout_s: float | None
 
 
-class TaskStarter(Protocol):
-    """Runs commands that outlive their call."""
+TaskStarter = Callable[[BackgroundCommand], Awaitable[tuple[str, str]]]
+"""Runs a command that outlives its call, and returns its task's id and the path of what it prints.
 
-    async def begin(self, command: BackgroundCommand) -> tuple[str, Path]:
-        """Run a command in the background, and return its task's id and the file with what it prints.
-
-        Raises:
-            PyagentdError: As many run as may, or the disk refused; nothing was run.
-            OSError: It cannot be started.
-        """
-        ...
+It raises ``PyagentdError`` when as many run as may or the disk refused, ``OSError`` when it cannot be started.
+"""
 
 
 # Files that the user has open: what an editor shows of them, and how a change goes through it.
