@@ -255,9 +255,8 @@ Else take their marks away."
       (deactivate-mark))
     (while (progn
              (when-let ((id (tabulated-list-get-id)))
-               (setq pyagentd-table-marks
-                     (if on (cons id (remove id pyagentd-table-marks))
-                       (remove id pyagentd-table-marks)))
+               (if on (cl-pushnew id pyagentd-table-marks :test #'equal)
+                 (setq pyagentd-table-marks (delete id pyagentd-table-marks)))
                (pyagentd-table--put-mark on))
              (forward-line)
              (and end (< (point) end))))))

@@ -128,6 +128,25 @@
     (pyagentd-test-type "U")
     (should (string-prefix-p " coder" (car (pyagentd-test-lines))))))
 
+(ert-deftest pyagentd-list-marks-thousands-of-rows-at-once ()
+  (list-test--with
+      (pyagentd-test-view '("Who") (mapcar (lambda (number)
+                                             (let ((id (format "session-%d" number)))
+                                               (list id nil nil id)))
+                                           (number-sequence 1 5000)))
+    (let ((time (car (benchmark-run 1
+                       (dolist (command '(pyagentd-table--mark
+                                          pyagentd-table--unmark))
+                         (goto-char (point-min))
+                         (set-mark (save-excursion (forward-line 5000) (point)))
+                         (let ((transient-mark-mode t)) (funcall command))
+                         (should (= (length pyagentd-table-marks)
+                                    (if (eq command 'pyagentd-table--mark) 5000
+                                      0))))))))
+      (pyagentd-test-report "5000 rows marked and unmarked: %.0f ms"
+                            (* 1000 time))
+      (should (< time 5)))))
+
 (ert-deftest pyagentd-list-confirms-one-and-passes-over-what-it-is-not-for ()
   (list-test--with
       (list-test--view
