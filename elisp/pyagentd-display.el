@@ -719,9 +719,10 @@ With a prefix argument do so with all blocks of the buffer."
                pyagentd-mode)
   (if current-prefix-arg
       (pyagentd-display--fold-toggle-all)
-    (let* ((pos (if (mouse-event-p event) (posn-point (event-end event))
-                  (point)))
-           (start (or (pyagentd-fenced-start pos)
+    (when (and (mouse-event-p event)    ; in this window, another or a menu
+               (windowp (posn-window (event-end event))))
+      (mouse-set-point event))
+    (let* ((start (or (pyagentd-fenced-start (point))
                       (user-error "No tool call, reasoning or summary here")))
            (line (or (pyagentd-fold--line-at start)
                      (apply #'pyagentd-fold--draw

@@ -54,6 +54,23 @@
     (blocks-find "Looking")
     (should-error (pyagentd-fold-toggle) :type 'user-error)))
 
+(ert-deftest pyagentd-fold-unfolds-by-a-click-in-another-window ()
+  (blocks-with
+    (pyagentd-fold--find (point-min) (point-max))
+    (blocks-find "``` tool")
+    (let ((session (current-buffer)) (position (point)))
+      (save-window-excursion
+        (delete-other-windows)
+        (let ((window (split-window)))
+          (set-window-buffer window session)
+          (with-temp-buffer
+            (switch-to-buffer (current-buffer))
+            (pyagentd-fold-toggle
+             `(mouse-2 (,window ,position (0 . 0) 0 nil ,position (0 . 0) nil
+                                (0 . 0) (1 . 1))))
+            (should (eq (selected-window) window))))))
+    (should (string-search "\none\ntwo\n```\n" (fold-test--shown)))))
+
 (ert-deftest pyagentd-fold-lasts-when-the-mode-is-set-anew-or-the-file-read-again ()
   (blocks-with
     (set-buffer-modified-p t)
