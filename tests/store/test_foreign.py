@@ -305,3 +305,24 @@ def test_a_file_without_a_conversation_says_what_to_name(tmp_path: Path, name: s
     with pytest.raises(BadRequest) as caught:
         read_chat(tmp_path / name)
     assert "opencode" in caught.value.hint
+
+
+def test_what_has_another_form_than_its_program_writes_keeps_nothing_else_out(tmp_path: Path) -> None:
+    def row(content: object, **more: object) -> dict[str, object]:
+        return {"type": "user", "message": {"content": content}, **more}
+
+    path = write(
+        tmp_path / "x.jsonl",
+        row("Hi", uuid=["a"], parentUuid={}),
+        row([{"type": "tool_result", "tool_use_id": ["x"], "content": "odd"}]),
+        row([{"type": "tool_use", "id": "c", "name": "Read", "input": {"limit": float("inf")}}]),
+        '{"type": "user", "message": ' + '{"content": ' * 400 + "1" + "}" * 401,
+        {"type": "assistant", "message": {"content": "Hello"}},
+    )
+    assert said(path) == [("user", "Hi"), ("assistant", "Hello")]
+    assert read_chat(path).notes == ("2 lines are not JSON and were left out",)
+
+    text = {"type": "text", "text": "Hi"}
+    messages = [{"info": [1], "parts": 5}, "odd", {"info": "user", "parts": [text]}, *opencode_messages()]
+    path = write(tmp_path / "x.json", {"messages": messages})
+    assert said(path) == [("assistant", "Hi"), *CONVERSATION]

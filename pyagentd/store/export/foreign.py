@@ -13,6 +13,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from pyagentd import reader, regularfile
 from pyagentd.errors import BadRequest
 from pyagentd.store.document import render
 from pyagentd.store.document.text import PROMPT_PREFIX, Document, Span, merged
@@ -135,8 +136,8 @@ def _lines(text: str) -> Foreign:
     rows, broken = list[dict[str, Any]](), 0
     for line in text.split("\n"):  # other separators of lines may stand in a string
         try:
-            row = json.loads(line) if line.strip() else None
-        except (ValueError, RecursionError):
+            row = reader.parse(line) if line.strip() else None
+        except ValueError:
             broken += 1
             continue
         if isinstance(row, dict):
@@ -154,9 +155,9 @@ def _claude_code(rows: Sequence[Mapping[str, Any]]) -> tuple[list[Piece], int]:
     """Return what was said, and how many lines were left out because another prompt replaced theirs."""
     said = [row for row in rows if row.get("type") in ("user", "assistant") and isinstance(row.get("message"), dict)]
     replaced = _replaced(rows)
-    kept = [row for row in said if not row.get("isSidechain") and row.get("uuid") not in replaced]
+    kept = [row for row in said if not row.get("isSidechain") and str(row.get("uuid")) not in replaced]
     results = {
-        block.get("tool_use_id"): block
+        str(block.get("tool_use_id")): block
         for row in kept
         for block in _blocks(row["message"].get("content"))
         if block.get("type") == "tool_result"
@@ -196,7 +197,7 @@ def _replaced(rows: Sequence[Mapping[str, Any]]) -> set[str]:
         if prompt:
             last[parent] = id
     for row in rows:  # a parent stands before its children
-        if row.get("parentUuid") in gone and isinstance(row.get("uuid"), str):
+        if str(row.get("parentUuid")) in gone and isinstance(row.get("uuid"), str):
             gone.add(row["uuid"])
     return gone
 
@@ -273,8 +274,8 @@ def _joined(pieces: Iterable[Piece], *, chunks: bool = False) -> Iterator[Piece]
 
 def _opencode(path: Path, text: str) -> Foreign:
     try:
-        record = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        record = reader.parse(text)
+    except ValueError as error:
         raise BadRequest(f"{path} is not JSON: {error}", hint="Name what `opencode export` wrote") from error
     messages = record.get("messages") if isinstance(record, dict) else None
     if messages is None and isinstance(record, dict) and isinstance(record.get("id"), str):
@@ -283,11 +284,12 @@ def _opencode(path: Path, text: str) -> Foreign:
     for message in messages if isinstance(messages, list) else ():
         if not isinstance(message, Mapping):
             continue
-        info = message.get("info") or {}
-        for part in message.get("parts") or ():
+        info, parts = message.get("info"), message.get("parts")
+        is_user = isinstance(info, Mapping) and info.get("role") == "user"
+        for part in parts if isinstance(parts, list) else ():
             match part:
                 case {"type": "text", "text": str(said)} if said.strip() and not part.get("synthetic"):
-                    pieces.append(Piece("user" if info.get("role") == "user" else "text", said))
+                    pieces.append(Piece("user" if is_user else "text", said))
                 case {"type": "reasoning", "text": str(said)} if said.strip():
                     pieces.append(Piece("reasoning", said))
                 case {"type": "tool", "callID": str(call_id), "tool": str(name), "state": {**state}}:
@@ -303,9 +305,13 @@ def _stored(path: Path) -> Iterator[dict[str, Any]]:
     for file in sorted((storage / "message" / path.stem).glob("*.json")):
         parts = sorted((storage / "part" / file.stem).glob("*.json"))
         try:
-            yield {"info": json.loads(file.read_text()), "parts": [json.loads(part.read_text()) for part in parts]}
-        except (OSError, ValueError, RecursionError) as error:
+            yield {"info": _json_in(file), "parts": [_json_in(part) for part in parts]}
+        except (OSError, ValueError) as error:
             raise BadRequest(f"{file} or a part of it cannot be read: {error}") from error
+
+
+def _json_in(file: Path) -> Any:
+    return reader.parse(regularfile.read_bytes(file, limit=regularfile.DOCUMENT, links=True))
 
 
 # agent-shell: headings with a time, and fences as long as what they hold needs.
