@@ -31,6 +31,8 @@ def test_without_a_file_everything_has_a_default(tmp_path: Path) -> None:
 def test_sessions_dir_is_overridden_by_the_environment() -> None:
     assert sessions_dir({}) == Path.home() / ".gptel" / "sessions"
     assert sessions_dir({"PYAGENTD_SESSIONS_DIR": "~/elsewhere"}) == Path.home() / "elsewhere"
+    with pytest.raises(ConfigError, match="home of a user who is not there"):
+        sessions_dir({"PYAGENTD_SESSIONS_DIR": "~no-such-user/x"})
 
 
 def test_agents_of_sessions_elsewhere_are_in_no_directory_that_others_share(tmp_path: Path) -> None:
@@ -120,6 +122,8 @@ def test_an_unknown_backend_is_an_error_that_lists_the_known_ones(tmp_path: Path
         ('[log]\nlevel = "info"\nlevel = \n', ":3: "),
         ('\n[log]\nlevel = "loud"\n', ":3: `log.level` is 'loud'. It should be one of debug"),
         ("[log]\nlevel = 3\n", ":2: `log.level` is 3."),
+        ('[presets]\ndir = "~no-such-user/x"\n', ":2: `presets.dir`: '~no-such-user/x' begins with the home"),
+        ('[skills]\npaths = ["~no-such-user"]\n', ":2: `skills.paths`: '~no-such-user' begins with the home of a"),
         ('[logs]\nlevel = "info"\n', ":1: unknown key `logs`. Did you mean `log`?"),
         ('[log]\ncolour = "red"\n', ":2: unknown key `colour` in `log`. Known: level"),
         ("log = 3\n", ":1: `log` is 3. It should be keys and values"),

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyagentd.door import door
+from pyagentd.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyagentd.config.loading import Config, load_config
@@ -101,6 +102,13 @@ def runtime_setting(env: Environment) -> Setting:
 
 
 def absolute(path: str, base: Path | None = None) -> Path:
-    """Return ``path`` with ``~`` expanded, from ``base`` (the working directory) on."""
-    place = Path(path).expanduser()
+    """Return ``path`` with ``~`` expanded, from ``base`` (the working directory) on.
+
+    Raises:
+        ConfigError: It names the home of nobody.
+    """
+    try:
+        place = Path(path).expanduser()
+    except RuntimeError:
+        raise ConfigError(f"{path!r} begins with the home of a user who is not there", hint="Write ~/ or /") from None
     return place if place.is_absolute() else (base or Path.cwd()) / place

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta
 
+from pyagentd.config import absolute
 from pyagentd.errors import ConfigError
 from pyagentd.reader import INSIDE, FromOne, Misfit, Path, Rule, Source, read
 
@@ -49,6 +50,15 @@ def _server_address(value: object) -> str:
     return value
 
 
+def _written_path(value: object) -> str:
+    """Return a path as it is written; raises ``ConfigError`` where it names the home of nobody."""
+    if not isinstance(value, str):
+        raise ValueError
+    absolute(value)
+    return value
+
+
+_Path = Annotated[str, Rule(parse=_written_path, words="a path")]
 _ADDRESS = "an address that begins with http:// or https://"
 _FromZero = Annotated[int, Meta(ge=0)]
 
@@ -87,15 +97,15 @@ class LogTable:
 class PresetsTable:
     """``[presets]``."""
 
-    dir: str = ""
+    dir: _Path = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentsTable:
     """``[agents]``: where named agents are, and what they are made from."""
 
-    dir: str = ""
-    template: str = ""
+    dir: _Path = ""
+    template: _Path = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +140,7 @@ class ShellTable:
 class SkillsTable:
     """``[skills]``: directories of skills, beside those of project and user."""
 
-    paths: tuple[str, ...] = ()
+    paths: tuple[_Path, ...] = ()
 
 
 Kind = Literal["anthropic", "bedrock", "vertex", "gemini", "offline", "openai", "openai-compatible"]

@@ -128,11 +128,12 @@ def test_what_settings_refer_to_is_filled_in(tmp_path: Path) -> None:
     settings = ServerSettings(
         name="a",
         command=("x", "${root}/y", "${workspaceFolder}", "${A}-${B:-b}", "$C"),
-        cwd="sub",
+        cwd="~no-such-user/sub",
         env=(("T", "${A}"),),
     )
     made = launch(settings, around(tmp_path, A="a"))
-    assert made.command == ("x", f"{tmp_path}/y", str(tmp_path), "a-b", "$C") and made.cwd == tmp_path / "sub"
+    assert made.command == ("x", f"{tmp_path}/y", str(tmp_path), "a-b", "$C")
+    assert made.cwd == tmp_path / "~no-such-user/sub"
     assert made.environment["T"] == "a" and made.environment["PATH"] == "/p"
     assert "a-b" not in repr(made), "it may be a secret"
     assert made == launch(settings, around(tmp_path, A="a")) != launch(settings, around(tmp_path, A="other"))
@@ -204,6 +205,22 @@ def test_a_preset_narrows_a_server() -> None:
 def test_what_is_wrong_is_told_with_its_line(value: object) -> None:
     with pytest.raises(UserError, match=r"^p\.md:3: "):
         read_wanted(value, Source.at("p.md:3", UserError))
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (Launch(name="a", command=("true",), cwd=Path("/no/such")), "there is no directory /no/such"),
+        (Launch(name="a", command=("no-such",)), "there is no program no-such"),
+        (Launch(name="a", url="https://127.0.0.1:9/"), "No such file or directory"),  # SSL_CERT_FILE names none
+    ],
+)
+async def test_what_is_missing_is_told(made: Launch, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", "/no/such")
+    connection = Connection(made)
+    with pytest.raises(ToolError, match=f"unavailable: .*{said}"):
+        await connection.offers()
+    await connection.close()
 
 
 def test_a_daemon_without_servers_never_loads_the_sdk() -> None:

@@ -102,7 +102,8 @@ def launch(settings: ServerSettings, around: ServerVariables) -> Launch:
         return text if settings.literal else _VARIABLE.sub(lambda found: _value(settings, around, found), text)
 
     is_apart = not settings.cwd and not settings.of_project
-    cwd = around.apart / settings.name if is_apart else around.root / Path(filled(settings.cwd)).expanduser()
+    named = os.path.expanduser(filled(settings.cwd))  # noqa: PTH111 - Path raises
+    cwd = around.apart / settings.name if is_apart else around.root / named
     base = child_environment({"PATH": around.path} if around.path else {})
     if settings.of_project:
         base["PYTHONSAFEPATH"] = "1"  # modules that merely lie there are no part of what was trusted

@@ -520,8 +520,9 @@ class Link:
         why = _short(str(error) or type(error).__name__)
         if isinstance(error, MCPError) and error.code == CONNECTION_CLOSED:
             why = "it ended before it answered"
-        if isinstance(error, FileNotFoundError):
-            why = f"there is no program {self._launch.command[0]}"
+        if isinstance(error, FileNotFoundError) and error.filename is not None:
+            what = "directory" if error.filename == self._launch.cwd else "program"
+            why = f"there is no {what} {error.filename}"
         log.debug("mcp server %s: %s", self._launch.name, why, exc_info=error)
         if not ready.done():
             ready.set_exception(Broken(why + self._last_words()))
