@@ -119,7 +119,8 @@ That is the sign of a prompt, above which its variant is told."
 (defun pyagentd-hidden-variant ()
   "Return the variant at or before point, or else the last: (MESSAGE N OF)."
   (let* ((all (seq-filter (lambda (overlay)
-                            (overlay-get overlay 'pyagentd-variant))
+                            (and (overlay-buffer overlay) ; not deleted
+                                 (overlay-get overlay 'pyagentd-variant)))
                           pyagentd-hidden--overlays))
          (sorted (sort all (lambda (a b)
                              (> (overlay-start a) (overlay-start b)))))

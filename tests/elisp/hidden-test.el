@@ -42,7 +42,9 @@
     (goto-char 15)
     (should (equal (pyagentd-hidden-variant) '("msg_1" 1 2)))
     (goto-char 1)
-    (should (pyagentd-hidden-variant))))
+    (should (pyagentd-hidden-variant))
+    (delete-region 9 11)
+    (should (equal (pyagentd-hidden-variant) '("msg_2" 3 3)))))
 
 (ert-deftest pyagentd-hidden-text-of-another-state-is-not-marked ()
   (pyagentd-test-with-session hidden-test--text
