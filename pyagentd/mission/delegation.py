@@ -41,7 +41,7 @@ from pyagentd.mission.options import (
     check_known,
     seconds,
 )
-from pyagentd.mission.prompt import Brief, system_prompt
+from pyagentd.mission.prompt import system_prompt
 from pyagentd.mission.runtime import Bridge, Runtime, error_text, new_span, run_here
 from pyagentd.mission.signature import ANY, Field, Signature
 from pyagentd.mission.step import Fail, Step, T, failed
@@ -144,19 +144,9 @@ class _MissionRun:
 
     def run(self, resumed: State | None) -> Step[Any]:
         mission = self.mission
-        brief = Brief(
-            mission=mission.text,
-            context=mission.context,
-            memory=mission.memory,
-            declared=mission.declared,
-            returns=mission.signature.returns_only() if mission.signature else None,
-            tools=mission.tools,
-            catalog=mission.catalog,
-            options=mission.options,
-            single_shot=mission.single_shot,
+        ctx = TurnContext(
+            mission=mission, system=system_prompt(mission), scope=self.scope, span=self.span, runtime=self.runtime
         )
-        system = system_prompt(brief, mission.firewall)
-        ctx = TurnContext(mission=mission, system=system, scope=self.scope, span=self.span, runtime=self.runtime)
         elapsed_ms = resumed.budget.get("elapsed_ms", 0) if resumed else 0
         started = self.runtime.monotonic() - elapsed_ms / 1000
         first = self._resumed(resumed) if resumed else self._first()

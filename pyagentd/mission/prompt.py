@@ -1,10 +1,9 @@
 """The texts for a mission's model: the system prompt, the data inventory in it, the feedback after a turn.
 
-The system prompt is made once, from a ``Brief``, and is the same in all turns, so that providers can cache it.
+The system prompt is made once and is the same in all turns, so that providers can cache it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from itertools import islice
@@ -12,6 +11,7 @@ from typing import Any
 
 from pyagentd.lisp.errors import LispError
 from pyagentd.lisp.values import Keyword, LispSet, from_key
+from pyagentd.mission.checks import ReadyMission
 from pyagentd.mission.firewall import HIDDEN, Firewall, is_firewalled, name_text, one_line
 from pyagentd.mission.options import Options, seconds
 from pyagentd.mission.signature import Field, List, Map, MapOf, Maybe, Primitive, Problem, Signature, Type
@@ -52,59 +52,32 @@ One fenced block, and briefly what it is for if that helps you:
 ```"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Brief:
-    """The data of the system prompt.
-
-    Attributes:
-        mission: The prompt with its placeholders filled in.
-        context: The values of ``ctx/``.
-        memory: The values of ``memory/``.
-        declared: The types of the context, or None.
-        returns: The type of the result, or None for any.
-        tools: The tools that programs can call.
-        catalog: The tools that are shown and cannot be called.
-        options: Limits and custom parts of the prompt.
-        single_shot: Whether there is one turn and no tools, so that the program's value is the result.
-    """
-
-    mission: str
-    context: Mapping[Any, Any] = field(default_factory=dict)
-    memory: Mapping[Any, Any] = field(default_factory=dict)
-    declared: Signature | None = None
-    returns: Signature | None = None
-    tools: Mapping[str, Tool] = field(default_factory=dict)
-    catalog: Mapping[str, Tool] = field(default_factory=dict)
-    options: Options = field(default_factory=Options)
-    single_shot: bool = False
-
-
-def system_prompt(brief: Brief, firewall: Firewall) -> str:
+def system_prompt(mission: ReadyMission) -> str:
     """Return the system prompt: generated, or as the option ``system_prompt`` specifies."""
-    custom = brief.options.system_prompt
+    custom = mission.options.system_prompt
     match custom:
         case str():
             return custom
         case Mapping():
-            prompt = _generate(brief, firewall, custom)
+            prompt = _generate(mission, custom)
             return "\n\n".join(part for part in (custom.get("prefix"), prompt, custom.get("suffix")) if part)
         case None:
-            return _generate(brief, firewall, {})
+            return _generate(mission, {})
     made: Callable[[str], str] = custom
-    return made(_generate(brief, firewall, {}))
+    return made(_generate(mission, {}))
 
 
-def _generate(brief: Brief, firewall: Firewall, custom: Mapping[str, str]) -> str:
+def _generate(mission: ReadyMission, custom: Mapping[str, str]) -> str:
     sections = {
-        "Role": _ONE_ANSWER if brief.single_shot else _ROLE,
-        "Rules": _rules(brief),
-        "Data Inventory": inventory(brief.context, brief.declared, firewall, brief.memory),
-        "Available Tools": _tools(brief),
+        "Role": _ONE_ANSWER if mission.single_shot else _ROLE,
+        "Rules": _rules(mission),
+        "Data Inventory": inventory(mission.context, mission.declared, mission.firewall, mission.memory),
+        "Available Tools": _tools(mission),
         "PTC-Lisp": custom.get("language_spec") or language_reference(),
-        "Expected Output": _expected_output(brief),
-        "Output Format": custom.get("output_format") or _FORMAT.format(program=_sample_program(brief)),
-        "Limits": _limits(brief),
-        "Mission": brief.mission if len(brief.mission) <= _LONGEST_TWICE else "It is the first message to you.",
+        "Expected Output": _expected_output(mission),
+        "Output Format": custom.get("output_format") or _FORMAT.format(program=_sample_program(mission)),
+        "Limits": _limits(mission.options),
+        "Mission": mission.text if len(mission.text) <= _LONGEST_TWICE else "It is the first message to you.",
     }
     return "\n\n".join(f"# {title}\n\n{text}" for title, text in sections.items() if text)
 
@@ -115,9 +88,9 @@ def language_reference() -> str:
     return files("pyagentd.mission").joinpath("language.md").read_text("utf-8").strip()
 
 
-def _rules(brief: Brief) -> str:
+def _rules(mission: ReadyMission) -> str:
     rules = list(_RULES)
-    if brief.single_shot:
+    if mission.single_shot:
         rules[1] = (
             "What the program evaluates to is the result. If the mission cannot be fulfilled, call "
             '`(call "fail" {:reason :some_reason :message "why"})` instead of guessing.'
@@ -126,23 +99,23 @@ def _rules(brief: Brief) -> str:
     return "\n".join(f"{number}. {rule}" for number, rule in enumerate(rules, 1))
 
 
-def _tools(brief: Brief) -> str:
-    if brief.single_shot and not brief.catalog:
+def _tools(mission: ReadyMission) -> str:
+    if mission.single_shot and not mission.catalog:
         return ""
-    data = type_text(brief.returns.returns) if brief.returns else ":any"
-    own = [_tool_text(tool) for tool in brief.tools.values()]
+    data = type_text(mission.signature.returns) if mission.signature else ":any"
+    own = [_tool_text(tool) for tool in mission.tools.values()]
     system = [
         f"; Ends the mission with its result.\nreturn(data {data})",
         "; Ends the mission as failed.\nfail(params {reason :keyword, message :string, op :string?, details :map?})",
     ]
     parts = ["## Tools you can call", _fence([*own, *system])]
     if own:
-        parts.append(f"For example: `{_sample_call(next(iter(brief.tools.values())))}`")
-    if brief.catalog:
+        parts.append(f"For example: `{_sample_call(next(iter(mission.tools.values())))}`")
+    if mission.catalog:
         parts += [
             "## Tools for planning (do not call)",
             "They exist, but not for this mission's programs; calling one is an error.",
-            _fence([_tool_text(tool) for tool in brief.catalog.values()]),
+            _fence([_tool_text(tool) for tool in mission.catalog.values()]),
         ]
     return "\n\n".join(parts)
 
@@ -156,12 +129,12 @@ def _fence(entries: list[str]) -> str:
     return "```\n" + "\n".join(entries) + "\n```"
 
 
-def _expected_output(brief: Brief) -> str:
-    if brief.returns is None or brief.returns.returns == Primitive("any"):
+def _expected_output(mission: ReadyMission) -> str:
+    if mission.signature is None or mission.signature.returns == Primitive("any"):
         return "Any value that answers the mission."
-    type_ = brief.returns.returns
-    how = example(type_) if brief.single_shot else f'(call "return" {example(type_)})'
-    strictly = " Other keys are refused." if brief.options.signature_validation == "strict" else ""
+    type_ = mission.signature.returns
+    how = example(type_) if mission.single_shot else f'(call "return" {example(type_)})'
+    strictly = " Other keys are refused." if mission.options.signature_validation == "strict" else ""
     return f"A value of the type\n\n```\n{type_text(type_)}\n```\n\nas in `{how}`.{strictly}"
 
 
@@ -174,23 +147,19 @@ def _sample_call(tool: Tool) -> str:
     return f'(call "{tool.name}" {{{args}}})'
 
 
-def _sample_program(brief: Brief) -> str:
-    if brief.single_shot:
+def _sample_program(mission: ReadyMission) -> str:
+    if mission.single_shot:
         return "(count ctx/items)"
-    if brief.tools:
-        return f'(let [found {_sample_call(next(iter(brief.tools.values())))}]\n  (call "return" found))'
-    return f'(call "return" {example(brief.returns.returns) if brief.returns else "(count ctx/items)"})'
+    if mission.tools:
+        return f'(let [found {_sample_call(next(iter(mission.tools.values())))}]\n  (call "return" found))'
+    return f'(call "return" {example(mission.signature.returns) if mission.signature else "(count ctx/items)"})'
 
 
-def _limits(brief: Brief) -> str:
-    options = brief.options
+def _limits(options: Options) -> str:
     turns = "This is the only turn." if options.max_turns == 1 else f"At most {options.max_turns} turns."
-    size = _size(options.memory_bytes)
-    return f"{turns} A program may compute {seconds(options.timeout_s):g} s and keep {size} in memory/."
-
-
-def _size(size: int) -> str:
-    return f"{size / 1_048_576:g} MB" if size >= 1_048_576 else f"{size} bytes"
+    size = options.memory_bytes
+    kept = f"{size / 1_048_576:g} MB" if size >= 1_048_576 else f"{size} bytes"
+    return f"{turns} A program may compute {seconds(options.timeout_s):g} s and keep {kept} in memory/."
 
 
 # The inventory of a mission's data: name, type and a sample of each value.

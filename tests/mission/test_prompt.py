@@ -12,10 +12,11 @@ from pyagentd import lisp
 from pyagentd.lisp.values import Keyword, LispSet
 from pyagentd.mission import LLMTool, as_tool, validate
 from pyagentd.mission import signature as signatures
+from pyagentd.mission.checks import ReadyMission
 from pyagentd.mission.delegation import delegate
 from pyagentd.mission.firewall import HIDDEN, Firewall
 from pyagentd.mission.options import Options, PromptLimit
-from pyagentd.mission.prompt import Brief, inventory, language_reference, system_prompt, type_of
+from pyagentd.mission.prompt import inventory, language_reference, system_prompt, type_of
 from pyagentd.mission.registry import Scripted
 from pyagentd.mission.signature.rendering import example, type_text
 from pyagentd.mission.tools import normalize
@@ -34,13 +35,26 @@ SECTIONS = [
 ]
 
 
-def prompt(**given) -> str:
-    return system_prompt(Brief(**{"mission": "Count the orders.", **given}), Firewall())
+def prompt(text="Count the orders.", *, signature=None, tools=None, catalog=None, context=None, **options) -> str:
+    mission = ReadyMission(
+        prompt=text,
+        text=text,
+        llm=Scripted([]),
+        signature=signature and signatures.parse(signature),
+        context=context or {},
+        memory={},
+        declared=None,
+        tools=normalize(tools),
+        catalog=normalize(catalog, catalog=True),
+        options=Options(**options),
+        firewall=Firewall(),
+    )
+    return system_prompt(mission)
 
 
 @pytest.mark.spec("004", "The System Prompt")
 def test_it_has_its_sections_in_order():
-    text = prompt(context={"orders": [1]}, tools=normalize({"now": (lambda: "x", "() -> :string")}))
+    text = prompt(context={"orders": [1]}, tools={"now": (lambda: "x", "() -> :string")})
     places = [text.index(f"{title}\n") for title in SECTIONS]
     assert places == sorted(places)
     for needed in (
@@ -57,8 +71,8 @@ def test_it_has_its_sections_in_order():
 @pytest.mark.spec("004", "tools vs tool_catalog")
 def test_the_catalog_is_shown_apart_and_not_to_be_called():
     text = prompt(
-        tools=normalize({"search": (lambda args: [], "(query :string) -> [{id :int}]", {"description": "Finds."})}),
-        catalog=normalize({"book": "(flight :int) -> {ok :bool}"}, catalog=True),
+        tools={"search": (lambda args: [], "(query :string) -> [{id :int}]", {"description": "Finds."})},
+        catalog={"book": "(flight :int) -> {ok :bool}"},
     )
     own, planning = text.split("## Tools for planning (do not call)")
     assert "; Finds.\nsearch(query :string) -> [{id :int}]" in own
@@ -67,25 +81,25 @@ def test_the_catalog_is_shown_apart_and_not_to_be_called():
 
 
 def test_the_expected_output_is_a_type_and_an_example():
-    text = prompt(returns=signatures.parse("{count :int, _ids [:int]}"))
+    text = prompt(signature="{count :int, _ids [:int]}")
     assert "{count :int, _ids [:int]}" in text
     assert '(call "return" {:count 1 :_ids [1]})' in text
     assert "Other keys are refused." not in text
-    strict = prompt(returns=signatures.parse("{count :int}"), options=Options(signature_validation="strict"))
+    strict = prompt(signature="{count :int}", signature_validation="strict")
     assert "Other keys are refused." in strict
 
 
 def test_a_single_shot_needs_no_return():
-    text = prompt(single_shot=True, options=Options(max_turns=1))
+    text = prompt(max_turns=1)
     assert "What the program evaluates to is the result." in text
     assert "# Available Tools" not in text
     assert "This is the only turn." in text
 
 
 def test_it_can_be_replaced_wrapped_and_changed():
-    assert prompt(options=Options(system_prompt="Own.")) == "Own."
-    assert prompt(options=Options(system_prompt=str.upper)).startswith("# ROLE")
-    wrapped = prompt(options=Options(system_prompt={"prefix": "First.", "suffix": "Last.", "language_spec": "Lisp!"}))
+    assert prompt(system_prompt="Own.") == "Own."
+    assert prompt(system_prompt=str.upper).startswith("# ROLE")
+    wrapped = prompt(system_prompt={"prefix": "First.", "suffix": "Last.", "language_spec": "Lisp!"})
     assert wrapped.startswith("First.\n\n# Role") and wrapped.endswith("\n\nLast.")
     assert "# PTC-Lisp\n\nLisp!\n\n# Expected" in wrapped
 
@@ -96,7 +110,7 @@ def test_it_is_short_enough_for_a_small_model():
 
 
 def test_a_long_mission_is_not_sent_twice():
-    assert "# Mission\n\nIt is the first message to you." in prompt(mission="x" * 3000)
+    assert "# Mission\n\nIt is the first message to you." in prompt("x" * 3000)
 
 
 # What the specification says of tools, signatures, templates and chaining, seen from a whole mission.
