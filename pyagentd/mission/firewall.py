@@ -4,7 +4,7 @@ All text with values passes through it: data inventory, feedback, values in temp
 name begins with ``_`` is firewalled at any depth: programs can use its value, no text contains it.
 
 Names are not enough: a program that evaluates ``ctx/_token``, or divides by it, puts the value into a result or an
-error message without its name. So secrets are also recognised by value (``Secrets``).
+error message without its name. So secrets are also recognised by value.
 """
 
 import math
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pyagentd.lisp.serialization import readable
+from pyagentd.lisp.serialization import number, readable
 from pyagentd.lisp.values import Keyword, LispSet, from_key
 from pyagentd.mission.options import PromptLimit
 from pyagentd.mission.signature import Problem
@@ -47,98 +47,6 @@ def is_firewalled(key: object) -> bool:
 def escaped(text: str) -> str:
     """Return ``text`` escaped for a string literal."""
     return text.translate(_ESCAPES)
-
-
-class Secrets:
-    """The secrets of one mission."""
-
-    def __init__(self) -> None:
-        self._texts: set[str] = set()
-        # The collections are kept, so that their ids are not reused.
-        self._collections: dict[int, Any] = {}
-        self._seen: list[Any] = []
-        self._searched = 0  # how many of ``_seen`` were searched for public values
-        self._open_texts: set[str] = set()
-        self._open_collections: set[int] = set()
-        self._index: dict[str, list[str]] = {}
-
-    def learn(self, value: Any) -> None:
-        """Collect the secrets in data from outside; a value with a public name in such data is public."""
-        self._seen.append(value)
-        self._learn(value)
-
-    def learn_from_program(self, value: Any) -> None:
-        """Collect the secrets in a program's result; its public names are ignored: programs can rename a secret."""
-        self._learn(value)
-
-    def adopt(self, child: "Secrets") -> None:
-        """Add the secrets of a child mission, whose error messages may contain them."""
-        self._add(child._texts - self._texts)
-
-    def is_secret(self, value: Any) -> bool:
-        """Return whether ``value`` as a whole is a secret."""
-        if type(value) in (list, dict):
-            return id(value) in self._collections
-        return bool(self._texts) and _secret_text(value.name if type(value) is Keyword else value) in self._texts
-
-    def redacted_names(self, text: str) -> str:
-        """Return the text of a type with the field names that are secrets hidden."""
-        return _A_NAME.sub(lambda name: HIDDEN if name[1] in self._texts else name[0], text) if self._texts else text
-
-    def redacted(self, text: str) -> str:
-        """Return ``text`` with each secret in it replaced by ``HIDDEN``."""
-        if not self._index or len(text) < SHORTEST:
-            return text
-        parts: list[str] = []
-        start = at = 0
-        while at <= len(text) - SHORTEST:
-            possible = self._index.get(text[at : at + SHORTEST])
-            end = _longest(text, at, possible) if possible else 0
-            if end:
-                parts += (text[start:at], HIDDEN)
-                start = at = end
-            else:
-                at += 1
-        return "".join((*parts, text[start:])) if parts else text
-
-    def _learn(self, value: Any) -> None:
-        texts: set[str] = set()
-        collections: dict[int, Any] = {}
-        for each in _private_parts(value):
-            if type(each) in (list, dict):
-                collections[id(each)] = each
-            elif text := _secret_text(each):
-                texts.add(text)
-        texts -= self._texts
-        for known in self._collections.keys() & collections.keys():
-            del collections[known]
-        if texts or collections:
-            self._collect_public()
-            self._collections |= {key: each for key, each in collections.items() if key not in self._open_collections}
-            self._add(texts - self._open_texts)
-
-    def _collect_public(self) -> None:
-        """Collect the public values of the data that was not searched yet."""
-        for value in self._seen[self._searched :]:
-            for each in _public_parts(value):
-                if type(each) in (list, dict):
-                    self._open_collections.add(id(each))
-                elif text := _secret_text(each):
-                    self._open_texts.add(text)
-        self._searched = len(self._seen)
-
-    def _add(self, texts: set[str]) -> None:
-        self._texts |= texts
-        for text in texts:
-            if len(text) < SHORTEST:
-                continue
-            for spelled in {text, escaped(text)}:
-                self._index.setdefault(spelled[:SHORTEST], []).append(spelled)
-
-
-def _longest(text: str, at: int, possible: list[str]) -> int:
-    """Return the end of the longest secret that begins at ``at``, or 0 without one."""
-    return max(_end(text, at, secret) for secret in possible)
 
 
 def _end(text: str, at: int, secret: str) -> int:
@@ -225,11 +133,6 @@ _PROBLEMS = 10
 _TOTAL = 12  # times the limit of one string: the limit of a whole value
 
 
-def model_text(value: Any, limits: PromptLimit | None = None) -> str:
-    """Return ``value`` in Clojure syntax, without private values, shortened to ``limits`` with notes."""
-    return Firewall(limits).text(value)
-
-
 def public(value: Any) -> Any:
     """Return ``value`` as plain JSON, every firewalled field replaced by ``HIDDEN``."""
     match value:
@@ -272,23 +175,64 @@ class Firewall:
 
     def __init__(self, limits: PromptLimit | None = None) -> None:
         self.limits = limits or PromptLimit()
-        self._secrets = Secrets()
+        self._texts: set[str] = set()
+        # The collections are kept, so that their ids are not reused.
+        self._collections: dict[int, Any] = {}
+        self._seen: list[Any] = []
+        self._searched = 0  # how many of ``_seen`` were searched for public values
+        self._open_texts: set[str] = set()
+        self._open_collections: set[int] = set()
+        self._index: dict[str, list[str]] = {}
 
     def learn(self, value: Any) -> None:
-        """Collect the secrets in data from outside: the context and results of tools."""
-        self._secrets.learn(value)
+        """Collect the secrets in data from outside; a value with a public name in such data is public."""
+        self._seen.append(value)
+        self.learn_from_program(value)
 
     def learn_from_program(self, value: Any) -> None:
-        """Collect the secrets in a program's result."""
-        self._secrets.learn_from_program(value)
+        """Collect the secrets in a program's result; its public names are ignored: programs can rename a secret."""
+        texts: set[str] = set()
+        collections: dict[int, Any] = {}
+        for each in _private_parts(value):
+            if type(each) in (list, dict):
+                collections[id(each)] = each
+            elif text := _secret_text(each):
+                texts.add(text)
+        texts -= self._texts
+        for known in self._collections.keys() & collections.keys():
+            del collections[known]
+        if texts or collections:
+            self._collect_public()
+            self._collections |= {key: each for key, each in collections.items() if key not in self._open_collections}
+            self._add(texts - self._open_texts)
+
+    def _collect_public(self) -> None:
+        """Collect the public values of the data that was not searched yet."""
+        for value in self._seen[self._searched :]:
+            for each in _public_parts(value):
+                if type(each) in (list, dict):
+                    self._open_collections.add(id(each))
+                elif text := _secret_text(each):
+                    self._open_texts.add(text)
+        self._searched = len(self._seen)
 
     def adopt(self, child: "Firewall") -> None:
         """Add the secrets of a child mission, whose error messages may contain them."""
-        self._secrets.adopt(child._secrets)
+        self._add(child._texts - self._texts)
+
+    def _add(self, texts: set[str]) -> None:
+        self._texts |= texts
+        for text in texts:
+            if len(text) < SHORTEST:
+                continue
+            for spelled in {text, escaped(text)}:
+                self._index.setdefault(spelled[:SHORTEST], []).append(spelled)
 
     def is_secret(self, value: Any) -> bool:
         """Return whether ``value`` as a whole is a secret."""
-        return self._secrets.is_secret(value)
+        if type(value) in (list, dict):
+            return id(value) in self._collections
+        return bool(self._texts) and _secret_text(value.name if type(value) is Keyword else value) in self._texts
 
     def text(self, value: Any) -> str:
         """Return ``value`` in Clojure syntax on one line, followed by a line for each note about a cut."""
@@ -297,13 +241,12 @@ class Firewall:
 
     def render(self, value: Any, name: str = "") -> tuple[str, tuple[str, ...]]:
         """Return the text of ``value``, and notes about cuts: sentences that call the value ``name``."""
-        writer = _Writer(self.limits, self)
+        writer = _Writer(self)
         return writer.write(value, name), writer.notes()
 
-    def template(self, path: str | Iterable[str], value: Any) -> str:
-        """Return the text for ``{{path}}`` in a prompt; strings are not shortened."""
-        parts = path.split(".") if isinstance(path, str) else path
-        if any(is_firewalled(part) for part in parts):
+    def template(self, path: Iterable[str], value: Any) -> str:
+        """Return the text for a placeholder in a prompt; strings are not shortened."""
+        if any(map(is_firewalled, path)):
             return HIDDEN
         match value:
             case None:
@@ -316,7 +259,20 @@ class Firewall:
 
     def redact(self, text: str) -> str:
         """Return ``text`` with each secret in it replaced by ``HIDDEN``."""
-        return self._secrets.redacted(well_formed(text))
+        text = well_formed(text)
+        if not self._index or len(text) < SHORTEST:
+            return text
+        parts: list[str] = []
+        start = at = 0
+        while at <= len(text) - SHORTEST:
+            possible = self._index.get(text[at : at + SHORTEST])
+            # The end of the longest secret that begins here.
+            if end := max(_end(text, at, secret) for secret in possible) if possible else 0:
+                parts += (text[start:at], HIDDEN)
+                start = at = end
+            else:
+                at += 1
+        return "".join((*parts, text[start:])) if parts else text
 
     def problem_lines(self, problems: Sequence[Problem]) -> list[str]:
         """Return a line for each of the first problems."""
@@ -328,8 +284,10 @@ class Firewall:
 
     def redact_type(self, text: str) -> str:
         """Return the text of an inferred type, whose field names are keys of the data, with secrets hidden."""
-        short = text if len(text) <= _TYPE else f"{text[:_TYPE]}…"
-        return self._secrets.redacted_names(self.redact(short)).translate(LINE_ENDS)
+        short = self.redact(text if len(text) <= _TYPE else f"{text[:_TYPE]}…")
+        if self._texts:
+            short = _A_NAME.sub(lambda name: HIDDEN if name[1] in self._texts else name[0], short)
+        return short.translate(LINE_ENDS)
 
 
 def well_formed(text: str) -> str:
@@ -356,14 +314,13 @@ def name_text(name: str) -> str:
 class _Writer:
     """Writes one value within the limits and notes each cut."""
 
-    limits: PromptLimit
     firewall: Firewall
     cuts: dict[str, str] = field(default_factory=dict)
-    room: int = 0
+    room: int = field(init=False)
     depth: int = 0
 
     def __post_init__(self) -> None:
-        self.room = max(self.limits.string, 200) * _TOTAL
+        self.room = max(self.firewall.limits.string, 200) * _TOTAL
 
     def notes(self) -> tuple[str, ...]:
         notes = [f"Note: {what}." for what in list(self.cuts.values())[:_NOTES]]
@@ -392,7 +349,7 @@ class _Writer:
         return text
 
     def _string(self, value: str, path: str) -> str:
-        most = self.limits.string
+        most = self.firewall.limits.string
         shown = self.firewall.redact(value[: most + _MARGIN])
         whole = shown.encode("utf-8", "replace")
         if len(value) <= most + _MARGIN and len(whole) <= most:
@@ -405,7 +362,7 @@ class _Writer:
     def _sequence(self, items: list[Any], path: str, opening: str, closing: str) -> str:
         if self.depth >= _DEPTH and items:
             return f"{opening}...{closing}"
-        shown = items[: self.limits.list]
+        shown = items[: self.firewall.limits.list]
         self.depth += 1
         self.room -= 2 + len(shown)
         texts = [self.write(item, f"{path}[]") for item in shown]
@@ -446,19 +403,11 @@ def _atom(value: Any) -> str:
         case int():
             return str(value) if value.bit_length() < 4096 else f"#<integer of {value.bit_length()} bits>"
         case float():
-            return _float(value)
+            return number(value)
         case Keyword():
             quoted = name_text(value.name)
             return f"(keyword {quoted})" if quoted.startswith('"') else f":{quoted}"
     return _other(value)
-
-
-def _float(value: float) -> str:
-    if math.isnan(value):
-        return "##NaN"
-    if math.isinf(value):
-        return "##Inf" if value > 0 else "##-Inf"
-    return repr(value)
 
 
 def _other(value: Any) -> str:
