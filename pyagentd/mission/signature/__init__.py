@@ -181,14 +181,19 @@ def of_callable(function: Callable[..., Any], *, strict: bool = False) -> Signat
         hint = "Give a signature as text"
         raise SignatureError(f"the parameters of {name} cannot be inspected", hint=hint) from error
     hints = _hints(function)
-    unnamed = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
-    params = [_param(one, hints, name, strict) for one in found.parameters.values() if one.kind not in unnamed]
-    returns = hints.get("return", Parameter.empty)
-    if returns is Parameter.empty and strict:
+    params = []
+    for each in found.parameters.values():
+        if each.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD):
+            continue
+        if strict and each.name not in hints:
+            raise SignatureError(f"the parameter {each.name} of {name} has no type hint", hint="Add one")
+        of = type_of_hint(hints.get(each.name, Any), strict=strict)
+        params.append(optional_field(each.name, of, required=each.default is Parameter.empty))
+    if strict and "return" not in hints:
         raise SignatureError(
             f"{name} has no type hint for its result", hint="Add a type hint, or a signature as text"
         )
-    return Signature(tuple(params), ANY if returns is Parameter.empty else type_of_hint(returns, strict=strict))
+    return Signature(tuple(params), type_of_hint(hints.get("return", Any), strict=strict))
 
 
 def of_model(model: Any, *, strict: bool = False) -> Signature:
@@ -213,12 +218,3 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     if isinstance(plain, type):
         return {**resolved_hints(vars(plain).get("__init__", plain)), "return": plain}
     return resolved_hints(plain)
-
-
-def _param(parameter: Parameter, hints: dict[str, Any], function: str, strict: bool) -> Field:
-    required = parameter.default is Parameter.empty
-    if parameter.name in hints:
-        return optional_field(parameter.name, type_of_hint(hints[parameter.name], strict=strict), required=required)
-    if strict:
-        raise SignatureError(f"the parameter {parameter.name} of {function} has no type hint", hint="Add one")
-    return optional_field(parameter.name, ANY, required=required)

@@ -156,7 +156,71 @@ def type_of_hint(hint: Any, *, strict: bool = False, depth: int = 0) -> Type:
     Raises:
         SignatureError: A hint cannot be resolved, or ``strict`` requires a type for it.
     """
-    return _TypeDeriver(strict).type_of(hint, depth)
+
+    def of(one: Any) -> Type:
+        return type_of_hint(one, strict=strict, depth=depth)
+
+    try:
+        if hint in _NAMED:
+            return _NAMED[hint]
+    except TypeError:  # Annotated[int, []] has no hash
+        pass
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Annotated:
+        return with_bounds(of(arguments[0]), arguments[1:])
+    if origin in _TRANSPARENT:
+        return of(arguments[0])
+    if origin is typing.Union or origin is types.UnionType:
+        return choice(map(of, arguments))
+    if origin is typing.Literal:
+        return _one_of(arguments) or _unsupported(hint, strict)
+    if origin in SEQUENCES or hint in SEQUENCES:
+        if (origin or hint) is tuple and arguments and arguments[-1] is not ...:
+            return List(choice(map(of, arguments)), len(arguments), len(arguments))
+        return List(of(arguments[0]) if arguments else ANY)
+    if origin in MAPPINGS or hint in MAPPINGS:
+        key, value = map(of, arguments or (Any, Any))
+        return Primitive("map") if value == ANY and key in (ANY, Primitive("string")) else MapOf(key, value)
+    if isinstance(hint, typing.NewType):
+        return of(hint.__supertype__)
+    if isinstance(hint, typing.TypeVar):
+        return of(hint.__bound__ or Any)
+    if not isinstance(hint, type):
+        return _unsupported(hint, strict)
+    if is_model(hint):
+        return Primitive("map") if depth >= MAX_DEPTH else _of_model(hint, strict, depth + 1)
+    if issubclass(hint, PythonEnum):
+        plain = all(isinstance(member.value, str | int | float | bool) for member in hint)
+        return _one_of([member.value if plain else member.name for member in hint]) or ANY
+    if issubclass(hint, PurePath):
+        return Primitive("string")
+    base = next((base for base in (str, int, float, dict, list) if issubclass(hint, base)), None)
+    return of(base) if base else _unsupported(hint, strict)  # a subclass is written as its base
+
+
+def _of_model(model: type, strict: bool, depth: int) -> Type:
+    found = []
+    for field in model_fields(model):
+        of = with_bounds(type_of_hint(field.hint, strict=strict, depth=depth), field.metadata)
+        found.append(optional_field(field.name, of, required=field.required))
+    return Map(tuple(found))
+
+
+def _one_of(values: Iterable[Any]) -> Type | None:
+    """Return the type of some constants; None where one of them has no type."""
+    plain = [value.value if isinstance(value, PythonEnum) else value for value in values]
+    if not all(isinstance(value, str | int | float | bool | None) for value in plain):
+        return None
+    constants = tuple(Constant(value) for value in plain if value is not None)
+    inner = Enum(constants) if constants else NIL
+    return maybe(inner) if None in plain else inner
+
+
+def _unsupported(hint: Any, strict: bool) -> Type:
+    if strict:
+        name = getattr(hint, "__qualname__", str(hint))
+        raise SignatureError(f"no type corresponds to the type hint {name}", hint="Give a signature as text")
+    return ANY
 
 
 def model_fields(model: type) -> tuple[ModelField, ...]:
@@ -190,87 +254,6 @@ def resolved_hints(of: Any) -> dict[str, Any]:
 def optional_field(name: str, of: Type, *, required: bool) -> Field:
     """Return a field that, unless ``required``, may be absent or nil: its default is then used."""
     return Field(name, of) if required else Field(name, maybe(of), optional=True)
-
-
-class _TypeDeriver:
-    def __init__(self, strict: bool) -> None:
-        self._strict = strict
-
-    def type_of(self, hint: Any, depth: int) -> Type:
-        try:
-            if hint in _NAMED:
-                return _NAMED[hint]
-        except TypeError:  # Annotated[int, []] has no hash
-            pass
-        origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-        if origin is typing.Annotated:
-            return with_bounds(self.type_of(arguments[0], depth), arguments[1:])
-        if origin in _TRANSPARENT:
-            return self.type_of(arguments[0], depth)
-        if origin is typing.Union or origin is types.UnionType:
-            return choice(self.type_of(one, depth) for one in arguments)
-        if origin is typing.Literal:
-            return self._one_of(arguments, hint)
-        if origin in SEQUENCES or hint in SEQUENCES:
-            return self._sequence(origin or hint, arguments, depth)
-        if origin in MAPPINGS or hint in MAPPINGS:
-            return self._mapping(arguments, depth)
-        return self._named(hint, depth)
-
-    def _named(self, hint: Any, depth: int) -> Type:
-        if isinstance(hint, typing.NewType):
-            return self.type_of(hint.__supertype__, depth)
-        if isinstance(hint, typing.TypeVar):
-            return self.type_of(hint.__bound__ or Any, depth)
-        if is_model(hint):
-            return Primitive("map") if depth >= MAX_DEPTH else self._model(hint, depth)
-        if isinstance(hint, type) and issubclass(hint, PythonEnum):
-            plain = all(isinstance(member.value, str | int | float | bool) for member in hint)
-            return self._one_of(tuple(member.value if plain else member.name for member in hint), hint)
-        if isinstance(hint, type) and issubclass(hint, PurePath):
-            return Primitive("string")
-        for base in (str, int, float, dict, list):  # a subclass is written as its base
-            if isinstance(hint, type) and issubclass(hint, base):
-                return self.type_of(base, depth)
-        return self._unsupported(hint)
-
-    def _model(self, model: type, depth: int) -> Type:
-        return Map(
-            tuple(
-                optional_field(
-                    field.name,
-                    with_bounds(self.type_of(field.hint, depth + 1), field.metadata),
-                    required=field.required,
-                )
-                for field in model_fields(model)
-            )
-        )
-
-    def _sequence(self, origin: Any, arguments: tuple[Any, ...], depth: int) -> Type:
-        if origin is tuple and arguments and arguments[-1] is not ...:
-            items = choice(self.type_of(one, depth) for one in arguments)
-            return List(items, len(arguments), len(arguments))
-        return List(self.type_of(arguments[0], depth) if arguments else ANY)
-
-    def _mapping(self, arguments: tuple[Any, ...], depth: int) -> Type:
-        if not arguments:
-            return Primitive("map")
-        key, value = (self.type_of(one, depth) for one in arguments)
-        return Primitive("map") if value == ANY and key in (ANY, Primitive("string")) else MapOf(key, value)
-
-    def _one_of(self, values: tuple[Any, ...], hint: Any) -> Type:
-        plain = [value.value if isinstance(value, PythonEnum) else value for value in values]
-        if not all(isinstance(value, str | int | float | bool | None) for value in plain):
-            return self._unsupported(hint)
-        constants = tuple(Constant(value) for value in plain if value is not None)
-        inner = Enum(constants) if constants else NIL
-        return maybe(inner) if None in plain else inner
-
-    def _unsupported(self, hint: Any) -> Type:
-        if self._strict:
-            name = getattr(hint, "__qualname__", str(hint))
-            raise SignatureError(f"no type corresponds to the type hint {name}", hint="Give a signature as text")
-        return ANY
 
 
 def _is_required(model: Any, name: str, hint: Any) -> bool:
