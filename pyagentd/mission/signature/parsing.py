@@ -5,7 +5,7 @@
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, cast
 
@@ -162,7 +162,9 @@ class _Reader:
             case "string":
                 self._add("string", self._unescaped(text, at), at)
             case "number":
-                self._add("number", self._number(text, at), at)
+                if len(text) > _LONGEST_NUMBER:
+                    raise self._error(f"a number of more than {_LONGEST_NUMBER} characters", at)
+                self._add("number", float(text) if set(text) & set(".eE") else int(text), at)
             case "keyword":
                 self._add("keyword", text[1:], at)
             case "name":
@@ -191,7 +193,8 @@ class _Reader:
         where = self._open.pop()
         bracket = self._text[where]
         if text != _CLOSES[bracket]:
-            message = f"`{text}` closes the `{bracket}` of column {self._column(where)}"
+            column = where - self._text.rfind("\n", 0, where)
+            message = f"`{text}` closes the `{bracket}` of column {column}"
             raise self._error(message, at, f"Write `{_CLOSES[bracket]}`")
         self._no_loose_comma()
         inside = self._inside.pop()
@@ -220,11 +223,6 @@ class _Reader:
 
         return re.sub(r"\\(.)", plain, text[1:-1], flags=re.DOTALL)
 
-    def _number(self, text: str, at: int) -> int | float:
-        if len(text) > _LONGEST_NUMBER:
-            raise self._error(f"a number of more than {_LONGEST_NUMBER} characters", at)
-        return float(text) if set(text) & set(".eE") else int(text)
-
     def _stray(self, at: int) -> SignatureError:
         char = self._text[at]
         if char == ":" and self._inside[-1] and self._inside[-1][-1].kind in ("name", "string"):
@@ -234,9 +232,6 @@ class _Reader:
             if char in signs:
                 return self._error(message.format(char), at, hint)
         return self._error(f"`{char}` has no meaning here", at)
-
-    def _column(self, at: int) -> int:
-        return at - self._text.rfind("\n", 0, at)
 
     def _error(self, message: str, at: int, hint: str = "") -> SignatureError:
         return _error(message, self._text, at, hint)
@@ -343,13 +338,11 @@ def check_duplicates(fields: Iterable[Field], forms: Sequence[Form], what: What)
 # The subset of https://github.com/metosin/malli that JSON Schema can express. Properties that only describe
 # (``:title``, ``:default``…) are ignored; unknown properties that would restrict values are errors.
 
-TypeOf: TypeAlias = Callable[[Form], Type]
-"""Parses a type, shorthand or Malli."""
-
 Properties: TypeAlias = dict[str, Form]
 
 _DESCRIBING = ("title", "description", "doc", "default", "example", "examples")
 _LITERALS = ("true", "false", "nil")
+_OPERATIONS = frozenset({"enum", "=", "or", "and", "maybe", "vector", "sequential", "map", "map-of"})
 _UNSUPPORTED = {
     "?": "It stands after a name, for a field that may be absent",
     "set": "A list is written `[:vector :int]`",
@@ -371,7 +364,7 @@ def is_schema(parts: Sequence[Form]) -> bool:
     word = parts[0].value if parts[0].kind == "keyword" and not parts[0].optional else None
     if known(str(word)) is not None:
         return len(parts) > 1 and (word == "map" or parts[1].kind == "braces")
-    return word in _SCHEMAS or word in OPERATORS or word in _UNSUPPORTED
+    return word in _OPERATIONS or word in OPERATORS or word in _UNSUPPORTED
 
 
 def is_map(parts: Sequence[Form]) -> bool:
@@ -379,7 +372,7 @@ def is_map(parts: Sequence[Form]) -> bool:
     return bool(parts) and parts[0].kind == "keyword" and parts[0].value == "map" and len(parts) > 1
 
 
-def schema_of(form: Form, type_of: TypeOf) -> Type:
+def schema_of(form: Form) -> Type:
     """Return the type that the Malli vector ``form`` describes.
 
     Raises:
@@ -395,7 +388,30 @@ def schema_of(form: Form, type_of: TypeOf) -> Type:
         return Constraint(word, _finite(rest[0]))
     if word != "map" and (name := known(word)):
         return _bounded(form, name)
-    return _SCHEMAS[word](form, type_of)
+    match word:
+        case "enum":
+            return _enum(form)
+        case "=":
+            if len(form.value) != 2:
+                raise form.error("this takes one value", 'As in `[:= "a"]`')
+            return _enum(form)
+        case "or":
+            return choice(map(type_of, _children(form)))
+        case "and":
+            parts: dict[Type, None] = {}
+            for part in map(type_of, _children(form)):
+                parts.update(dict.fromkeys(part.all_of if isinstance(part, And) else (part,)))
+            return next(iter(parts)) if len(parts) == 1 else And(tuple(parts))
+        case "maybe":
+            _, (inner,) = _bounds_and(form, 1, [])
+            return maybe(type_of(inner))
+        case "vector" | "sequential":
+            bounds, (item,) = _bounds_and(form, 1, ["min", "max"])
+            return List(type_of(item), *_lengths(bounds))
+        case "map-of":
+            bounds, (key, value) = _bounds_and(form, 2, ["min", "max"])
+            return MapOf(type_of(key), type_of(value), *_lengths(bounds))
+    return map_of_entries(form)
 
 
 def properties_of(form: Form, allowed: Sequence[str]) -> Properties:
@@ -434,18 +450,20 @@ def constant_of(form: Form) -> Constant | None:
             raise form.error("this is not a value", "Values are strings, numbers, keywords, true, false and nil")
 
 
-def entry_of(form: Form, type_of: TypeOf) -> Field:
+def entry_of(form: Form) -> Field:
     """Return the field of an entry ``[:id :int]`` or ``[:id {:optional true} :int]``."""
     if form.kind != "vector" or not 2 <= len(form.value) <= 3:
         raise form.error("this is not a field of a map", "Write a name and a type: `[:id :int]`")
     key, *middle, last = form.value
-    properties = properties_of(_braces(middle[0]), ["optional"]) if middle else {}
+    if middle and middle[0].kind != "braces":
+        raise middle[0].error("properties are expected here", "As in `[:email {:optional true} :string]`")
+    properties = properties_of(middle[0], ["optional"]) if middle else {}
     optional = "optional" in properties and _truth(properties["optional"])
-    field = field_of(name_of(key, "field"), last, type_of)
+    field = field_of(name_of(key, "field"), last)
     return replace(field, optional=optional or field.optional)
 
 
-def field_of(name: str, form: Form, type_of: TypeOf) -> Field:
+def field_of(name: str, form: Form) -> Field:
     """Return the field ``name`` with the type in ``form``; ``[:? :int]`` may be absent, ``:int?`` also nil."""
     match form:
         case Form(kind="vector", value=(Form(kind="keyword", value="?"), inner), optional=False):
@@ -454,16 +472,16 @@ def field_of(name: str, form: Form, type_of: TypeOf) -> Field:
             return Field(name, type_of(form), optional=has_mark(form))
 
 
-def map_of_entries(form: Form, type_of: TypeOf) -> Map:
+def map_of_entries(form: Form) -> Map:
     """Return the type of a vector ``[:map …]``."""
     parts = list(form.value[1:])
     properties = properties_of(parts.pop(0), ["closed"]) if parts and parts[0].kind == "braces" else {}
-    fields = tuple(entry_of(part, type_of) for part in parts)
+    fields = tuple(map(entry_of, parts))
     check_duplicates(fields, [part.value[0] for part in parts], "field")
     return Map(fields, closed="closed" in properties and _truth(properties["closed"]))
 
 
-def _enum(form: Form, type_of: TypeOf) -> Type:
+def _enum(form: Form) -> Type:
     values = [part for part in form.value[1:] if part.kind != "braces"]
     if not values:
         raise form.error("this enumeration has no values", 'Write them after it: `[:enum "a" "b"]`')
@@ -471,38 +489,6 @@ def _enum(form: Form, type_of: TypeOf) -> Type:
     known_ones = tuple(dict.fromkeys(one for one in constants if one is not None))
     inner = Enum(known_ones) if known_ones else Primitive("nil")
     return maybe(inner) if None in constants else inner
-
-
-def _equal(form: Form, type_of: TypeOf) -> Type:
-    if len(form.value) != 2:
-        raise form.error("this takes one value", 'As in `[:= "a"]`')
-    return _enum(form, type_of)
-
-
-def _or(form: Form, type_of: TypeOf) -> Type:
-    return choice(type_of(part) for part in _children(form))
-
-
-def _and(form: Form, type_of: TypeOf) -> Type:
-    parts: dict[Type, None] = {}
-    for part in map(type_of, _children(form)):
-        parts.update(dict.fromkeys(part.all_of if isinstance(part, And) else (part,)))
-    return next(iter(parts)) if len(parts) == 1 else And(tuple(parts))
-
-
-def _maybe(form: Form, type_of: TypeOf) -> Type:
-    _, (inner,) = _bounds_and(form, 1, [])
-    return maybe(type_of(inner))
-
-
-def _list(form: Form, type_of: TypeOf) -> Type:
-    bounds, (item,) = _bounds_and(form, 1, ["min", "max"])
-    return List(type_of(item), *_lengths(bounds))
-
-
-def _map_of(form: Form, type_of: TypeOf) -> Type:
-    bounds, (key, value) = _bounds_and(form, 2, ["min", "max"])
-    return MapOf(type_of(key), type_of(value), *_lengths(bounds))
 
 
 def _bounded(form: Form, name: Any) -> Type:
@@ -518,19 +504,6 @@ def _bounded(form: Form, name: Any) -> Type:
     least, most = (_finite(bounds[key]) if key in bounds else None for key in ("min", "max"))
     _in_order(least, most, bounds)
     return Primitive(name, least, most)
-
-
-_SCHEMAS: Mapping[str, Callable[[Form, TypeOf], Type]] = {
-    "enum": _enum,
-    "=": _equal,
-    "or": _or,
-    "and": _and,
-    "maybe": _maybe,
-    "vector": _list,
-    "sequential": _list,
-    "map": map_of_entries,
-    "map-of": _map_of,
-}
 
 
 def _children(form: Form) -> Sequence[Form]:
@@ -582,12 +555,6 @@ def _finite(form: Form) -> int | float:
     if form.kind != "number" or not math.isfinite(form.value):
         raise form.error("this is not a number", "Bounds are numbers, as in `{:min 1}`")
     return form.value  # type: ignore[no-any-return]  # the kind says what it is
-
-
-def _braces(form: Form) -> Form:
-    if form.kind != "braces":
-        raise form.error("properties are expected here", "As in `[:email {:optional true} :string]`")
-    return form
 
 
 def _truth(form: Form) -> bool:
@@ -643,16 +610,16 @@ def fields_of(forms: Sequence[Form], what: What) -> tuple[Field, ...]:
     while rest:
         key = rest.pop(0)
         name = name_of(key, what)
-        if not rest or rest[0].after_comma or _is_name(rest[0]):
+        # `{a int}` forgot a colon, `{a b :int}` a type.
+        if (
+            not rest
+            or rest[0].after_comma
+            or (rest[0].kind == "name" and not known(rest[0].value.lower().rstrip("?")))
+        ):
             raise missing_type(key, name, what)
-        found.append(field_of(name, rest.pop(0), type_of))
+        found.append(field_of(name, rest.pop(0)))
     check_duplicates(found, forms, what)
     return tuple(found)
-
-
-def _is_name(form: Form) -> bool:
-    # `{a int}` forgot a colon, `{a b :int}` a type.
-    return form.kind == "name" and known(form.value.lower().rstrip("?")) is None
 
 
 def _result(arrow: Form, rest: Sequence[Form]) -> Type:
@@ -678,23 +645,21 @@ def _function(whole: Form, rest: Sequence[Form]) -> tuple[tuple[Field, ...], Typ
     words = taken.value if taken.kind == "vector" else ()
     if not words or words[0].kind != "keyword" or words[0].value not in ("cat", "catn"):
         raise taken.error("these are not parameters", "Write `[:cat]`, `[:cat :string]` or `[:catn [:id :int]]`")
-    return (_named(words[1:]) if words[0].value == "catn" else _unnamed(words[1:])), type_of(result)
-
-
-def _named(forms: Sequence[Form]) -> tuple[Field, ...]:
-    params = tuple(entry_of(form, type_of) for form in forms)
-    check_duplicates(params, [form.value[0] for form in forms], "parameter")
-    return params
+    if words[0].value == "cat":
+        return _unnamed(words[1:]), type_of(result)
+    params = tuple(map(entry_of, words[1:]))
+    check_duplicates(params, [form.value[0] for form in words[1:]], "parameter")
+    return params, type_of(result)
 
 
 def _unnamed(forms: Sequence[Form]) -> tuple[Field, ...]:
     """Return the parameters of ``[:cat …]``: the fields of its only map, or else numbered parameters."""
     if len(forms) == 1 and forms[0].kind == "vector" and is_map(forms[0].value) and not forms[0].optional:
-        taken = map_of_entries(forms[0], type_of)
+        taken = map_of_entries(forms[0])
         if taken.closed:
             raise forms[0].error("parameters cannot be closed", "Strict validation refuses undeclared arguments")
         return taken.fields
-    return tuple(field_of(f"arg{number}", form, type_of) for number, form in enumerate(forms, start=1))
+    return tuple(field_of(f"arg{number}", form) for number, form in enumerate(forms, start=1))
 
 
 def _unmarked(form: Form) -> Type:
@@ -702,7 +667,10 @@ def _unmarked(form: Form) -> Type:
         case "type":
             return form.value  # type: ignore[no-any-return]  # the kind says what it is
         case "keyword":
-            return _primitive(form)
+            name = form.value if form.optional else form.value.removesuffix("?")
+            if found := known(name):
+                return Primitive(found)
+            raise form.error(f"`:{form.value}` is not a type", suggest_type(form.value))
         case "braces":
             return Map(fields_of(form.value, "field"))
         case "vector":
@@ -719,20 +687,12 @@ def _unmarked(form: Form) -> Type:
             raise form.error("`->` is allowed only between parameters and result", "As in `(id :int) -> :string`")
 
 
-def _primitive(form: Form) -> Type:
-    name = form.value if form.optional else form.value.removesuffix("?")
-    found = known(name)
-    if found is None:
-        raise form.error(f"`:{form.value}` is not a type", suggest_type(form.value))
-    return Primitive(found)
-
-
 def _vector(form: Form) -> Type:
     parts: tuple[Form, ...] = form.value
     if not parts:
         raise form.error("this list has no type of its items", "Write `[:any]` for a list of anything")
     if is_schema(parts):
-        return schema_of(form, type_of)
+        return schema_of(form)
     if len(parts) > 1:
         hint = "A list has one type of items; what may be either is written `[:or :int :string]`"
         raise parts[1].error("there are two types in one list", hint)
