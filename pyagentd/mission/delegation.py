@@ -26,17 +26,13 @@ from pyagentd.mission.checkpoint import CheckpointError, State
 from pyagentd.mission.checks import CannotStart, ReadyMission, prepare
 from pyagentd.mission.llmtool import LLMTool
 from pyagentd.mission.options import (
-    ARGUMENTS,
-    KNOWN,
     Arguments,
     Context,
-    Limits,
+    DelegateOptions,
     Message,
     ModelLike,
-    MoreOptions,
     Request,
     ToolLike,
-    Tools,
     arguments_of,
     check_known,
     seconds,
@@ -224,28 +220,16 @@ class _MissionRun:
 
 
 @overload
-def delegate(
-    prompt: str,
-    *,
-    llm: ModelLike,
-    signature: type[T],
-    tools: Tools | None = None,
-    context: Context | None = None,
-    limits: Limits | None = None,
-    **options: Unpack[MoreOptions],
-) -> Step[T]: ...
+def delegate(prompt: str, *, llm: ModelLike, signature: type[T], **options: Unpack[DelegateOptions]) -> Step[T]: ...
 @overload
 def delegate(
     prompt: str,
     *,
     llm: ModelLike,
     signature: str | Signature | None = None,
-    tools: Tools | None = None,
-    context: Context | None = None,
-    limits: Limits | None = None,
-    **options: Unpack[MoreOptions],
+    **options: Unpack[DelegateOptions],
 ) -> Step[Any]: ...
-def delegate(prompt: str, *, llm: ModelLike, limits: Limits | None = None, **options: Any) -> Step[Any]:
+def delegate(prompt: str, *, llm: ModelLike, **options: Any) -> Step[Any]:
     """Have a model fulfil ``prompt`` by writing programs, and return how that ended.
 
     Args:
@@ -287,19 +271,12 @@ def delegate(prompt: str, *, llm: ModelLike, limits: Limits | None = None, **opt
     Raises:
         TypeError: There is no such option.
     """
-    return _run({"prompt": prompt, "llm": llm, "limits": limits, **options}, Runtime())
+    return _run({"prompt": prompt, "llm": llm, **options}, Runtime())
 
 
 @overload
 async def adelegate(
-    prompt: str,
-    *,
-    llm: ModelLike,
-    signature: type[T],
-    tools: Tools | None = None,
-    context: Context | None = None,
-    limits: Limits | None = None,
-    **options: Unpack[MoreOptions],
+    prompt: str, *, llm: ModelLike, signature: type[T], **options: Unpack[DelegateOptions]
 ) -> Step[T]: ...
 @overload
 async def adelegate(
@@ -307,18 +284,15 @@ async def adelegate(
     *,
     llm: ModelLike,
     signature: str | Signature | None = None,
-    tools: Tools | None = None,
-    context: Context | None = None,
-    limits: Limits | None = None,
-    **options: Unpack[MoreOptions],
+    **options: Unpack[DelegateOptions],
 ) -> Step[Any]: ...
-async def adelegate(prompt: str, *, llm: ModelLike, limits: Limits | None = None, **options: Any) -> Step[Any]:
+async def adelegate(prompt: str, *, llm: ModelLike, **options: Any) -> Step[Any]:
     """Run a mission without blocking the event loop; arguments and result are those of ``delegate``.
 
     Programs run in a thread. Coroutine functions as callback or tools are awaited here, on the caller's loop, where
     the listeners are called too. Cancelling it stops the program at its next check.
     """
-    given, bridge = {"prompt": prompt, "llm": llm, "limits": limits, **options}, Bridge()
+    given, bridge = {"prompt": prompt, "llm": llm, **options}, Bridge()
     for listener in ("telemetry", "on_checkpoint"):
         if given.get(listener) is not None:
             given[listener] = bridge.on_loop(given[listener])
@@ -329,7 +303,7 @@ async def adelegate(prompt: str, *, llm: ModelLike, limits: Limits | None = None
 
 def _run(given: Mapping[str, Any], runtime: Runtime) -> Step[Any]:
     """Run a mission, given the arguments of ``delegate``."""
-    check_known(given, KNOWN | ARGUMENTS | {"limits"})
+    check_known(given)
     given_cancelled, bridge_cancelled = given.get("cancelled"), runtime.cancelled
     services = {name: given[name] for name in ("monotonic", "epoch", "sleep") if name in given}
     runtime = replace(
@@ -442,10 +416,7 @@ class Mission(Generic[T]):
         *,
         signature: type[T],
         llm: ModelLike | None = None,
-        tools: Tools | None = None,
-        context: Context | None = None,
-        limits: Limits | None = None,
-        **options: Unpack[MoreOptions],
+        **options: Unpack[DelegateOptions],
     ) -> None: ...
     @overload
     def __init__(
@@ -454,13 +425,10 @@ class Mission(Generic[T]):
         *,
         signature: str | Signature | None = None,
         llm: ModelLike | None = None,
-        tools: Tools | None = None,
-        context: Context | None = None,
-        limits: Limits | None = None,
-        **options: Unpack[MoreOptions],
+        **options: Unpack[DelegateOptions],
     ) -> None: ...
     def __init__(self, prompt: str, **options: Any) -> None:
-        check_known(options, KNOWN | ARGUMENTS | {"limits"})
+        check_known(options)
         object.__setattr__(self, "prompt", prompt)
         object.__setattr__(self, "options", options)
 

@@ -242,12 +242,15 @@ class Options(Limits):
         yield from _not_a_number("prompt_limit.string", self.prompt_limit.string, 0)
 
 
-class MoreOptions(TypedDict, total=False):
-    """The options of ``delegate`` that few missions need; those of ``Limits`` take precedence over ``limits``.
+class DelegateOptions(TypedDict, total=False):
+    """The options of ``delegate``; those of ``Limits`` take precedence over ``limits``.
 
     The names in milliseconds are the specification's.
     """
 
+    tools: Tools | None
+    context: Context | None
+    limits: Limits | None
     tool_catalog: Tools | None
     context_signature: "str | Signature | type | None"
     memory: Mapping[str, Any] | None
@@ -282,35 +285,17 @@ class MoreOptions(TypedDict, total=False):
 
 
 IN_MS = {"timeout_ms": "timeout_s", "mission_timeout_ms": "mission_timeout_s"}
-LIMITS = frozenset(each.name for each in fields(Limits))
-KNOWN = frozenset(MoreOptions.__annotations__)
+KNOWN = frozenset({"prompt", "llm", "signature", *DelegateOptions.__annotations__})
 
 
-def check_known(names: Mapping[str, Any], known: frozenset[str] = KNOWN) -> None:
+def check_known(names: Mapping[str, Any]) -> None:
     """Refuse unknown options of ``delegate``.
 
     Raises:
         TypeError: One is unknown; the message suggests another.
     """
-    if unknown := [name for name in names if name not in known]:
-        raise TypeError(f"delegate has no option {unknown[0]!r}. {did_you_mean(unknown[0], known)}".rstrip(". "))
-
-
-def options_of(limits: Limits | None = None, **named: Any) -> Options:
-    """Return the options among the arguments of ``delegate``; a limit of its own overrides the one in ``limits``."""
-    known = {name: getattr(limits, name) for name in LIMITS} if limits else {}
-    known |= {name: value for name, value in named.items() if name in _OPTIONS}
-    for in_ms, name in IN_MS.items():
-        if in_ms in named:
-            given = named[in_ms]
-            known[name] = given / 1000 if isinstance(given, int | float) else given
-    known["prompt_limit"] = prompt_limit(named.get("prompt_limit"))
-    known["llm_retry"] = retry(named.get("llm_retry"))
-    known["llm_opts"] = named.get("llm_opts") or {}
-    return Options(**known)
-
-
-_OPTIONS = frozenset(each.name for each in fields(Options))
+    if unknown := [name for name in names if name not in KNOWN]:
+        raise TypeError(f"delegate has no option {unknown[0]!r}. {did_you_mean(unknown[0], KNOWN)}".rstrip(". "))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,22 +318,26 @@ class Arguments:
     options: Options = field(default_factory=Options)
 
 
-ARGUMENTS = frozenset(each.name for each in fields(Arguments) if each.name != "options")
-
-
 def arguments_of(given: Mapping[str, Any]) -> Arguments:
     """Return the arguments of ``delegate`` that are ``given`` by name, single limits and options among them."""
-    return Arguments(**{name: given[name] for name in ARGUMENTS if name in given}, options=options_of(**given))
+    limits: Limits | None = given.get("limits")
+    options = {each.name: getattr(limits, each.name) for each in fields(Limits)} if limits else {}
+    options |= {each.name: given[each.name] for each in fields(Options) if each.name in given}
+    for in_ms, name in IN_MS.items():
+        if in_ms in given:
+            time = given[in_ms]
+            options[name] = time / 1000 if isinstance(time, int | float) else time
+    shown = given.get("prompt_limit")
+    options["prompt_limit"] = shown if isinstance(shown, PromptLimit) else PromptLimit(**dict(shown or {}))
+    options["llm_retry"] = retry(given.get("llm_retry"))
+    options["llm_opts"] = given.get("llm_opts") or {}
+    own = {each.name: given[each.name] for each in fields(Arguments) if each.name in given}
+    return Arguments(**own, options=Options(**options))
 
 
 def seconds(time: Seconds) -> float:
     """Return a time in seconds."""
     return time.total_seconds() if isinstance(time, timedelta) else float(time)
-
-
-def prompt_limit(given: PromptLimit | Mapping[str, int] | None) -> PromptLimit:
-    """Return the limit that ``given`` specifies: a ``PromptLimit``, ``{"list": 5, "string": 1000}``, or None."""
-    return given if isinstance(given, PromptLimit) else PromptLimit(**dict(given or {}))
 
 
 def retry(given: Retry | Mapping[str, Any] | None) -> Retry:

@@ -26,9 +26,9 @@ BREAKS_OF_MISSIONS = [
     ),
     _of(
         "tools vs tool_catalog",
-        f"{_MISSION}/delegation.py",
-        "            catalog=mission.catalog,\n",
-        "",
+        f"{_MISSION}/prompt.py",
+        "    if mission.catalog:\n",
+        "    if False:\n",
     ),
     _of(
         "PtcRunner.SubAgent",
@@ -94,7 +94,7 @@ BREAKS_OF_MISSIONS = [
     _of(
         "The System Prompt",
         f"{_MISSION}/prompt.py",
-        '        "Data Inventory": inventory(brief.context, brief.declared, firewall, brief.memory),\n',
+        '        "Data Inventory": inventory(mission.context, mission.declared, mission.firewall, mission.memory),\n',
         "",
     ),
     _of(

@@ -24,7 +24,12 @@ BREAKS_OF_SIGNATURES = [
         "return maybe(meaning) if has_mark(form) else meaning",
         "return meaning",
     ),
-    _of("Malli Data (Advanced)", f"{_SIGNATURE}/parsing.py", '"or": _or,', '"or": _and,'),
+    _of(
+        "Malli Data (Advanced)",
+        f"{_SIGNATURE}/parsing.py",
+        "            return choice(map(type_of, _children(form)))\n",
+        "            return And(tuple(map(type_of, _children(form))))\n",
+    ),
     _of(
         "PtcRunner.SubAgent.Signature",
         f"{_SIGNATURE}/__init__.py",
