@@ -147,8 +147,7 @@ class Idling(Feature):
         """Stop looking at the clock."""
         if self._task is not None:
             self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.wait([self._task])
             self._task = None
 
     async def tick(self) -> None:

@@ -7,22 +7,24 @@ more then. It never fires while its last message still waits in the queue.
 
 import asyncio
 import contextlib
-import getpass
 import json
 import logging
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakValueDictionary
 from zoneinfo import ZoneInfo
 
-from pyagentd.clock import epoch_ms, new_id
+from pyagentd.clock import Clock, epoch_ms, new_id
 from pyagentd.errors import BadRequest, Busy, NotASession, NotFound, PyagentdError, RateLimited, StoreError, ToolError
 from pyagentd.policy.action import Target
 from pyagentd.policy.profiles import compile_action
+from pyagentd.runtime import grants
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import Feature, RunEnded
 from pyagentd.runtime.queue import Receipt, Submission
@@ -87,7 +89,13 @@ class When:
                     moment += step
                     yield moment
             case "cron":
-                yield from _cron(self.value, self.zone, moment)
+                from cronsim import CronSim, CronSimError  # not at the start of every daemon
+
+                try:
+                    for found in CronSim(self.value, moment.astimezone(_zone(self.zone))):
+                        yield found.astimezone(UTC)
+                except CronSimError as error:
+                    raise BadRequest(f"{self.value!r} is not a cron expression: {error}") from None
 
 
 def at(said: str, *, now: datetime, zone: str = "") -> When:
@@ -200,28 +208,12 @@ def describe_schedule(when: When) -> str:
             return f"cron {when.value}{f' ({when.zone})' if when.zone else ''}"
 
 
-def _without_keys(options: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return the environment of a schedule's runs as it is kept: keys are in memory only."""
-    env: Mapping[str, str] = (options or {}).get("env") or {}
-    return {name: value for name, value in env.items() if not is_secret(name)}
-
-
 def _fixed(moment: datetime, now: datetime, zone: str = "") -> When:
     if moment <= now:
         raise BadRequest(f"{moment:%Y-%m-%d %H:%M} UTC has passed")
     if moment > now + LONGEST:
         raise BadRequest(f"{moment:%Y-%m-%d} is more than a year ahead")
     return When(kind="at", value=moment.isoformat(), zone=zone)
-
-
-def _cron(expression: str, zone: str, moment: datetime) -> Iterator[datetime]:
-    from cronsim import CronSim, CronSimError  # not at the start of every daemon
-
-    try:
-        for found in CronSim(expression, moment.astimezone(_zone(zone))):
-            yield found.astimezone(UTC)
-    except CronSimError as error:
-        raise BadRequest(f"{expression!r} is not a cron expression: {error}") from None
 
 
 def _zone(name: str) -> tzinfo:
@@ -333,8 +325,7 @@ class Triggers(Feature):
             RateLimited: It is one too many.
             PyagentdError: The message cannot be taken, as in ``Kernel.submit``.
         """
-        lock = self._busy.setdefault(branch.key, asyncio.Lock())
-        async with lock:
+        async with self._busy.setdefault(branch.key, asyncio.Lock()):
             if (known := await self._before(branch, trigger)) is not None:
                 self._audit(branch, trigger, "deny", "duplicate", reason=f"it is {known}")
                 runs = [run for run in branch.conversation.runs.values() if run.data.get("message_id") == known]
@@ -385,25 +376,18 @@ class Triggers(Feature):
         )
 
     async def _check_limits(self, branch: LiveBranch, trigger: Trigger) -> None:
-        now_ms = epoch_ms(self.kernel.clock.now())
-        state, branch_dir = self.kernel.state, self._names.key(branch.ref.branch_dir)
-
-        def count() -> tuple[int, int]:
-            within = schedules.deliveries_since(
-                state, now_ms - _MINUTE_MS, branch_dir=branch_dir, source=trigger.source
-            )
-            return within, schedules.deliveries_since(state, now_ms - _DAY_MS)
-
-        minute, day = await asyncio.to_thread(count)
-        most = self.kernel.config.triggers
-        if trigger.source in OUTSIDE and minute >= most.per_minute:
-            raise self._refused(branch, trigger, f"{most.per_minute} deliveries of one source a minute is the limit")
-        if day >= most.per_day:
-            raise self._refused(branch, trigger, f"{most.per_day} turns a day without a person is the limit")
-
-    def _refused(self, branch: LiveBranch, trigger: Trigger, reason: str) -> RateLimited:
-        self._audit(branch, trigger, "deny", "rate", reason=reason)
-        return RateLimited(reason, hint="Deliver it later, or send it yourself")
+        now_ms, count = epoch_ms(self.kernel.clock.now()), partial(schedules.deliveries_since, self.kernel.state)
+        branch_dir, most, reason = self._names.key(branch.ref.branch_dir), self.kernel.config.triggers, ""
+        if trigger.source in OUTSIDE:
+            minute_ago = now_ms - _MINUTE_MS
+            found = await asyncio.to_thread(count, minute_ago, branch_dir=branch_dir, source=trigger.source)
+            if found >= most.per_minute:
+                reason = f"{most.per_minute} deliveries of one source a minute is the limit"
+        if not reason and await asyncio.to_thread(count, now_ms - _DAY_MS) >= most.per_day:
+            reason = f"{most.per_day} turns a day without a person is the limit"
+        if reason:
+            self._audit(branch, trigger, "deny", "rate", reason=reason)
+            raise RateLimited(reason, hint="Deliver it later, or send it yourself")
 
     def remember(self, ref: BranchRef, env: Mapping[str, str]) -> None:
         """Keep an environment with keys for later turns of a session of which none is known yet."""
@@ -451,15 +435,15 @@ class Triggers(Feature):
 
 def local_user() -> str:
     """Return the user whose daemon this is, as an ``auth_subject``: nobody else's connections are taken."""
-    try:
-        return f"user:{getpass.getuser()}"
-    except (OSError, KeyError):  # a container may have no name for it
-        return "user"
+    return f"user:{grants.local_user()}"
 
 
 def _server(options: SendOptions) -> tuple[str | None, str | None]:
     return options.env.get("PYAGENTD_BACKEND"), options.env.get("ANTHROPIC_BASE_URL")
 
+
+REQUEST = "request_wakeup"
+CANCEL = "cancel_wakeup"
 
 LIFETIME = timedelta(days=7)  # of what repeats
 MOST = 50  # schedules of one branch
@@ -471,7 +455,7 @@ GIVE_UP = timedelta(days=1)
 class Schedules(Feature):
     """All schedules of one daemon."""
 
-    tool_names = ("request_wakeup", "cancel_wakeup")
+    tool_names = (REQUEST, CANCEL)
 
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
@@ -518,6 +502,7 @@ class Schedules(Feature):
             raise BadRequest(f"{ref.name} has {MOST} schedules, which is the limit", hint="Cancel one first")
         first = when.first(now)
         expires = None if lifetime is None or when.kind == "at" else now + lifetime
+        env: Mapping[str, str] = (options or {}).get("env") or {}
         schedule = Schedule(
             id=new_id("sch"),
             branch_dir=self._names.key(ref.branch_dir),
@@ -528,12 +513,13 @@ class Schedules(Feature):
             value=when.value,
             zone=when.zone,
             auth_subject=auth_subject,
-            options={**(options or {}), "env": _without_keys(options)},
+            # Keys are in memory only.
+            options={**(options or {}), "env": {name: env[name] for name in env if not is_secret(name)}},
             created_at=epoch_ms(now),
             next_at=epoch_ms(min(first, expires or first)),
             expires_at=None if expires is None else epoch_ms(expires),
         )
-        self.kernel.feature(Triggers).remember(ref, (options or {}).get("env") or {})
+        self.kernel.feature(Triggers).remember(ref, env)
         await asyncio.to_thread(schedules.put, self.kernel.state, schedule)
         await self._count()
         self._changed.set()
@@ -591,8 +577,7 @@ class Schedules(Feature):
 
     def tools_for(self, run: "RunBuilder") -> Sequence[ToolSpec]:
         """Return the tools by which an agent has itself woken."""
-        sleeper = WakeupOwner(ref=run.branch.ref, schedules=self, env=run.options.env, now=self.kernel.clock.now)
-        return tuple(wakeup_tools(sleeper).values())
+        return wakeup_tools(self, run.branch.ref, run.options.env, self.kernel.clock)
 
     # -- time --------------------------------------------------------------------------------------------------
 
@@ -604,8 +589,7 @@ class Schedules(Feature):
         """Stop looking at the clock."""
         if self._task is not None:
             self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.wait([self._task])
 
     async def tick(self) -> None:
         """Deliver what is due."""
@@ -632,7 +616,8 @@ class Schedules(Feature):
             self._changed.clear()
             try:
                 await self.tick()
-                wait_s = await self._until_next()
+                next_s = min([each.next_at for each in await self.of()], default=math.inf) / 1000
+                wait_s = min(CHECK_S, max(0.05, next_s - self.kernel.clock.now().timestamp()))
             except PyagentdError as error:  # the database: it is tried again
                 log.warning("schedules: %s", error)
                 wait_s = CHECK_S
@@ -641,12 +626,6 @@ class Schedules(Feature):
                 wait_s = CHECK_S
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), wait_s)
-
-    async def _until_next(self) -> float:
-        schedules = await self.of()
-        if not schedules:
-            return CHECK_S
-        return min(CHECK_S, max(0.05, schedules[0].next_at / 1000 - self.kernel.clock.now().timestamp()))
 
     async def _fire(self, schedule: Schedule, now: datetime) -> None:
         when = When(kind=schedule.kind, value=schedule.value, zone=schedule.zone)
@@ -728,9 +707,6 @@ def _still_queued(branch: LiveBranch, schedule_id: str) -> bool:
 # person confirms it unless a profile or a grant allows it; it comes within a week, and one that repeats is gone
 # after a week.
 
-REQUEST = "request_wakeup"
-CANCEL = "cancel_wakeup"
-
 _REQUEST_DESCRIPTION = """\
 Have yourself woken later in this conversation: `prompt` comes as a message, with everything said so far above it, \
 and no human may be there. Use it to look again at something that takes time. `when` is {"kind": "delay_ms", \
@@ -755,36 +731,19 @@ _REQUEST_SCHEMA = object_schema(
 _CANCEL_SCHEMA = object_schema({"schedule_id": {"type": "string", "minLength": 1}})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WakeupOwner:
-    """Whose wake-ups they are.
-
-    Attributes:
-        ref: The branch or agent.
-        schedules: Where they are kept.
-        env: Of the run that asks: its wake-ups run with the same backend.
-        now: Returns the time.
-    """
-
-    ref: BranchRef
-    schedules: Schedules
-    env: Mapping[str, str]
-    now: Any
-
-
-def wakeup_tools(sleeper: WakeupOwner) -> dict[str, ToolSpec]:
-    """Return both tools by name, for one run."""
+def wakeup_tools(own: Schedules, ref: BranchRef, env: Mapping[str, str], clock: Clock) -> tuple[ToolSpec, ToolSpec]:
+    """Return both tools, for a run of a branch or agent; its wake-ups run with the same environment."""
 
     async def request(args: Args, ctx: ToolContext) -> Output:
         try:
-            schedule = await sleeper.schedules.add(
-                sleeper.ref,
-                _when(args, sleeper.now()),
+            schedule = await own.add(
+                ref,
+                _when(args, clock.now()),
                 args["prompt"],
-                auth_subject=f"agent:{sleeper.ref.session_id}",
+                auth_subject=f"agent:{ref.session_id}",
                 source="self-schedule",
                 reason=args["reason"],
-                options={"env": dict(sleeper.env)},
+                options={"env": dict(env)},
             )
         except PyagentdError as error:
             raise ToolError(f"Nothing was scheduled: {error}") from error
@@ -792,26 +751,26 @@ def wakeup_tools(sleeper: WakeupOwner) -> dict[str, ToolSpec]:
 
     async def cancel(args: Args, ctx: ToolContext) -> Output:
         try:
-            schedule = await sleeper.schedules.get(args["schedule_id"], sleeper.ref)
+            schedule = await own.get(args["schedule_id"], ref)
             if schedule.source != "self-schedule":
                 raise ToolError("That schedule is the user's, who alone can cancel it.")
-            await sleeper.schedules.cancel(schedule.id, sleeper.ref)
+            await own.cancel(schedule.id, ref)
         except PyagentdError as error:
             raise ToolError(f"Nothing was cancelled: {error}") from error
         return Output(text=json.dumps({"cancelled": schedule.id}))
 
-    return {
-        REQUEST: ToolSpec(
+    return (
+        ToolSpec(
             name=REQUEST,
             description=_REQUEST_DESCRIPTION,
             input_schema=_REQUEST_SCHEMA,
             kind="meta",
             run=request,
             describe=lambda args, ctx: Target(detail=f"{args['when']['kind']} {args['when']['value']}"),
-            preview=lambda args, ctx: _preview(args, sleeper.now()),
+            preview=lambda args, ctx: _preview(args, clock.now()),
             confirm=True,
         ),
-        CANCEL: ToolSpec(
+        ToolSpec(
             name=CANCEL,
             description=_CANCEL_DESCRIPTION,
             input_schema=_CANCEL_SCHEMA,
@@ -819,7 +778,7 @@ def wakeup_tools(sleeper: WakeupOwner) -> dict[str, ToolSpec]:
             run=cancel,
             describe=lambda args, ctx: Target(detail=args["schedule_id"]),
         ),
-    }
+    )
 
 
 def _when(args: Args, now: datetime) -> When:
