@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
+from pyagentd import features
 from pyagentd.api.group import (
     Client,
     Env,
@@ -18,7 +19,7 @@ from pyagentd.api.group import (
 )
 from pyagentd.errors import BadRequest
 from pyagentd.features.agents import short_title
-from pyagentd.features.mission_tool import PRESET, missions, readable_mission, unfinished
+from pyagentd.features.mission_tool import PRESET, missions, unfinished
 from pyagentd.policy.action import canonical_tool, under
 from pyagentd.reader import object_in
 from pyagentd.runtime.queue import Submission
@@ -90,7 +91,7 @@ class Missions(Group):
         options = send_options(client, env, key, allow)
         values: dict[str, Any] = {}
         if signature:
-            values["signature"] = readable_mission(signature, "The signature").render()
+            values["signature"] = features.missions.parse_readable(signature, "The signature").render()
         if tools or no_tools:
             values["tools"] = _known(tools)
         if max_turns:
@@ -151,7 +152,7 @@ class Missions(Group):
 
     async def mission_check(self, client: Client, *, signature: str) -> MissionChecked:
         """Return a signature as it is understood; an error names the place."""
-        read = readable_mission(signature, "The signature")
+        read = features.missions.parse_readable(signature, "The signature")
         return {"signature": read.render(), "inputs": [field.name for field in read.params]}
 
     async def mission_tools(self, client: Client) -> MissionTools:

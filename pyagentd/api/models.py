@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NotRequired, TypedDict, cast
 from urllib.parse import urlsplit
 
+from pyagentd import features
 from pyagentd.api.group import Client, Env, Group, expand_home, project_of, send_options
 from pyagentd.config import Config
 from pyagentd.config.loading import check_config, read_config_file, read_toml
@@ -25,7 +26,7 @@ from pyagentd.errors import (
     PyagentdError,
     nearest,
 )
-from pyagentd.features import mission_tool, named_agents
+from pyagentd.features import named_agents
 from pyagentd.features.models import CheckedModel, Models
 from pyagentd.features.schedules import local_user
 from pyagentd.features.usage import (
@@ -721,7 +722,7 @@ def _preset_row(found: ProjectPresets, template: PresetTemplate, config: Config)
     try:
         preset = found.read(template)
         if preset.signature:
-            mission_tool.signature_of(preset)
+            features.missions.contract_of(preset)
         data = presetfile.content(template.file, links=True) if template.data is None else template.data
         misspelt = _misspelt(presetfile.decoded(data, template.file).front)
     except PyagentdError as error:

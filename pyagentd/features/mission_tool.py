@@ -5,7 +5,7 @@ Nothing here loads the mission language: ``features/missions.py`` does, when a m
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -32,25 +32,19 @@ from pyagentd.runtime.status import Outcome
 from pyagentd.store import paths
 from pyagentd.store.conversation import Conversation, Part
 from pyagentd.store.paths import BranchRef
-from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec
+from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec, object_schema
 
 if TYPE_CHECKING:
     from pyagentd.mission.budget import Budget
-    from pyagentd.mission.signature import Signature
     from pyagentd.runtime.kernel import Kernel
     from pyagentd.runtime.run_setup import RunBuilder
-
-
-# What the log of a branch tells of its missions: the task, the turns, and how each ended.
-#
-# Plain values for programs and screens, the same while a mission runs and afterwards. Nothing here needs the mission
-# language.
 
 
 # The tool ``mission``: a typed task for a model that answers it with programs; its value is the tool's result.
 #
 # A mission is an agent: a session of its own below its parent's branch, made from the preset ``mission`` (or another
 # that promises a signature), with the caller's own model and at most the caller's own tools and rights.
+
 
 # A mission's value as people and other models read it, and read back.
 #
@@ -205,7 +199,7 @@ def mission_tool(spawner: ParentSpawner, *, depth: int, lending: ToolGrant) -> T
         if lending.above() > _MISSIONS_DEEP:
             raise ToolError(f"Missions may be nested {_MISSIONS_DEEP} deep; do this task yourself")
         try:
-            readable_mission(args["signature"], "`signature`")
+            features.missions.parse_readable(args["signature"], "`signature`")
         except PyagentdError as error:
             raise ToolError(str(error)) from None
         return Target(detail=f"with {', '.join(lending.chosen(args)) or 'no tools'}")
@@ -222,16 +216,6 @@ def mission_tool(spawner: ParentSpawner, *, depth: int, lending: ToolGrant) -> T
         describe=describe,
         preview=lambda args, ctx: _preview(args, lending),
     )
-
-
-def readable_mission(text: str, source: str) -> "Signature":
-    """Return the signature that a person or a model wrote; see ``missions.parse_readable``."""
-    return features.missions.parse_readable(text, source)
-
-
-def signature_of(preset: Preset) -> str:
-    """Return the signature of a preset as it is understood; raises as ``missions.contract_of``."""
-    return features.missions.contract_of(preset).signature.render()
 
 
 def as_value(outcome: Outcome) -> Output:
@@ -271,18 +255,17 @@ def _preview(args: Args, lending: ToolGrant) -> str:
 
 def _schema(tools: Sequence[str]) -> dict[str, Any]:
     names = {"type": "string", "enum": list(tools)} if tools else {"type": "string"}
-    return {
-        "type": "object",
-        "properties": {
+    return object_schema(
+        {
             "prompt": {"type": "string", "minLength": 1, "description": "The whole task, for one who knows nothing"},
             "signature": {"type": "string", "minLength": 1, "description": "What comes back, as {count :int}"},
+        },
+        {
             "context": {"type": "object", "description": "Data for its programs, by name"},
             "tools": {"type": "array", "items": names, "description": "Which of your tools it may use; default: all"},
             "max_turns": {"type": "integer", "minimum": 1, "maximum": 20, "description": "Programs it may write"},
         },
-        "required": ["prompt", "signature"],
-        "additionalProperties": False,
-    }
+    )
 
 
 # Which missions run now, so that those below one share its budget of turns and know how deep they are.
@@ -306,8 +289,11 @@ class RunningMissions:
 
     def above(self, ref: BranchRef) -> int:
         """Return how many missions a mission that is started from ``ref`` would have above it."""
-        around = (ref, *paths.ancestors_of(ref))
-        return next((place.depth + 1 for each in around if (place := self._running.get(each.key))), 0)
+        place = self._nearest((ref, *paths.ancestors_of(ref)))
+        return 0 if place is None else place.depth + 1
+
+    def _nearest(self, refs: Iterable[BranchRef]) -> Place | None:
+        return next((place for each in refs if (place := self._running.get(each.key))), None)
 
     @contextmanager
     def running(self, ref: BranchRef, new: "Callable[[], Budget]") -> Iterator[Place]:
@@ -317,7 +303,7 @@ class RunningMissions:
             ref: Its branch.
             new: Makes a budget for it where no mission above has one to share.
         """
-        above = next((place for each in paths.ancestors_of(ref) if (place := self._running.get(each.key))), None)
+        above = self._nearest(paths.ancestors_of(ref))
         place = Place(new(), 0) if above is None else Place(above.budget, above.depth + 1)
         self._running[ref.key] = place
         try:
@@ -379,6 +365,11 @@ def _chain(conversation: Conversation, run_id: str) -> list[Mapping[str, Mapping
     return chain
 
 
+# What the log of a branch tells of its missions: the task, the turns, and how each ended.
+#
+# Plain values for programs and screens, the same while a mission runs and afterwards.
+
+
 def missions(conversation: Conversation, ref: BranchRef) -> list[Report]:
     """Return the missions of a branch, the first one first.
 
@@ -401,7 +392,7 @@ def _mission(
 ) -> Report:
     run, start, end = conversation.runs[run_id], rows["start"], rows.get("end") or {}
     prompt = conversation.messages.get(run.data["message_id"])
-    parts = list(_parts(conversation, run_id))
+    stood = last_progress(conversation, str(start.get("resumed") or ""))  # where it goes on, if it does
     said = ("signature", "inputs", "tools", "max_turns", "resumed")
     return {
         "run": run_id,
@@ -415,7 +406,7 @@ def _mission(
         "text": dumped(end["value"], indent=2) if end.get("ok") else None,
         "fail": end.get("fail") or run.data.get("error"),
         "usage": end.get("usage"),
-        "turns": list(_turns(parts, below, _before(conversation, start))),
+        "turns": list(_turns(list(_parts(conversation, run_id)), below, int(stood["turn"]) if stood else 0)),
     }
 
 
@@ -428,12 +419,6 @@ def _parts(conversation: Conversation, run_id: str) -> Iterator[Part]:
             inside = message.id == asked
         elif inside:
             yield from message.parts
-
-
-def _before(conversation: Conversation, start: Mapping[str, Any]) -> int:
-    """Return how many turns a mission had before the run that goes on with it."""
-    stood = last_progress(conversation, str(start.get("resumed") or ""))
-    return int(stood["turn"]) if stood else 0
 
 
 def _turns(parts: Sequence[Part], below: Mapping[str, str], number: int) -> Iterator[Report]:

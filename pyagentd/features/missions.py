@@ -8,8 +8,8 @@ and cost are those of any run; its tools are the run's tools (``program_tools``)
 A mission is recorded in rows like any run, so a replay shows what was shown live and the document reads as a
 conversation: what the model writes around a program is text, the program is a call of the tool ``program``, what the
 model reads next is that call's result, and the calls that the program makes follow it. Rows of type ``mission``
-(``Record``) hold the task, the state of the loop after every turn (memory, context, turns, budget: a ``State``), and
-the end; an interrupted mission continues from the last of them.
+hold the task, the state of the loop after every turn (memory, context, turns, budget: a ``State``), and the end; an
+interrupted mission continues from the last of them.
 
 Missions nest: through the tool ``mission`` (``mission_tool``) and through agents that run as missions. A mission
 shares the budget of turns of the nearest mission above it and is one deeper, however many chats are between.
@@ -20,6 +20,7 @@ import json
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -31,7 +32,6 @@ from pyagentd.features.agents import child_of_call
 from pyagentd.features.mission_tool import (
     NAME,
     PROGRAM,
-    Place,
     RunningMissions,
     answer_of_value,
     as_json,
@@ -58,10 +58,9 @@ from pyagentd.mission.checkpoint import CheckpointError
 from pyagentd.mission.checkpoint import State as State_
 from pyagentd.mission.delegation import adelegate
 from pyagentd.mission.options import MAX_TURNS, PARALLEL, TURN_BUDGET, Answer, Request, Retry
-from pyagentd.mission.response import Response
 from pyagentd.mission.response import parse as parse_
 from pyagentd.mission.runtime import Event
-from pyagentd.mission.signature import Field, Signature, SignatureError, parse
+from pyagentd.mission.signature import Signature, SignatureError, parse
 from pyagentd.mission.step import Fail, plain
 from pyagentd.mission.step import Step as MissionStep
 from pyagentd.mission.template import expand, placeholders
@@ -70,7 +69,6 @@ from pyagentd.policy.guard import EXPAND
 from pyagentd.policy.presets import Isolation, Preset
 from pyagentd.runtime.feature import Gate
 from pyagentd.runtime.opening import ResumedRun
-from pyagentd.runtime.recorder import Recorder
 from pyagentd.runtime.run import Run, RunPhase, RunSignal, Step, describe_call
 from pyagentd.store import paths
 from pyagentd.store.conversation import Conversation
@@ -228,38 +226,35 @@ def task_of(mission: Assignment, view: Sequence[Message], said: str | None = Non
     if contract.prompt:
         return Task(prompt=contract.prompt, context=context, message=expanded(contract.prompt, context))
     if is_template:
-        if lacking := [each.name for each in contract.signature.params if _needs(each, context)]:
+        needed = [each for each in contract.signature.params if not each.optional and not each.type.is_optional]
+        if lacking := [each.name for each in needed if each.name not in context]:
             raise BadRequest(f"The signature has inputs without a value: {', '.join(lacking)}", hint=_GIVE)
         return Task(prompt=message, context=context, message=expanded(message, context))
     return _literal(message, context)
 
 
-def _needs(field: Field, context: Mapping[str, Any]) -> bool:
-    return field.name not in context and not field.optional and not field.type.is_optional
-
-
 def expanded(template: str, context: Mapping[str, Any]) -> str:
     """Return a template as people read it, its values shortened and hidden where they are for programs only."""
+
+    def glimpse(path: Sequence[str], value: Any) -> str:
+        public = firewall.HIDDEN if any(map(firewall.is_firewalled, path)) else firewall.public(value)
+        text = public if isinstance(public, str) else dumped(public)
+        return text if len(text) <= _GLIMPSE else f"{text[:_GLIMPSE]}…"
+
     try:
-        return expand(template, context, _glimpse)
+        return expand(template, context, glimpse)
     except PyagentdError:  # the mission says so
         return template
 
 
-def _glimpse(path: Sequence[str], value: Any) -> str:
-    public = firewall.HIDDEN if any(map(firewall.is_firewalled, path)) else firewall.public(value)
-    text = public if isinstance(public, str) else dumped(public)
-    return text if len(text) <= _GLIMPSE else f"{text[:_GLIMPSE]}…"
-
-
 def _again(mission: Assignment) -> Task:
     """Return the task of a mission that was cut off: from where it stands, or from its beginning."""
-    if mission.state is not None:
-        message = str((mission.first or {}).get("message") or "")
-        return Task(prompt=mission.state.prompt, state=mission.state, resumed=mission.cut_off, message=message)
-    first = mission.first or {}
-    prompt, context = first.get("prompt", ""), first.get("context") or {}
-    return Task(prompt=prompt, context=context, resumed=mission.cut_off, message=first.get("message") or "")
+    first, state = mission.first or {}, mission.state
+    message, resumed = str(first.get("message") or ""), mission.cut_off
+    if state is not None:
+        return Task(prompt=state.prompt, state=state, resumed=resumed, message=message)
+    context = first.get("context") or {}
+    return Task(prompt=first.get("prompt", ""), context=context, resumed=resumed, message=message)
 
 
 def _literal(message: str, context: Mapping[str, Any]) -> Task:
@@ -358,43 +353,6 @@ def private_value(ref: BranchRef, call_id: str, text: str) -> Any:
 #         from or begins anew, or ""; context is {} where it goes on; ``message`` is the prompt as people read it
 # turn    {turn, state}: the loop after that turn, as ``State.to_json`` says it
 # end     {ok, value, fail, usage}: the value with its firewalled fields, for programs and people
-
-
-class Record:
-    """Where the rows of one mission go."""
-
-    def __init__(self, recorder: Recorder, run_id: str) -> None:
-        self._recorder = recorder
-        self._run_id = run_id
-
-    def started(self, mission: Assignment, task: Task, tools: list[str]) -> None:
-        """Record what is asked."""
-        contract = mission.contract
-        self._put(
-            "start",
-            {
-                "prompt": task.prompt,
-                "context": plain(task.context),
-                "message": task.message,
-                "signature": contract.signature.render(),
-                "inputs": sorted(task.context),
-                "tools": tools,
-                "max_turns": contract.max_turns,
-                "resumed": task.resumed,
-            },
-        )
-
-    def stands(self, state: State_) -> None:
-        """Record where the loop stands after a turn."""
-        self._put("turn", {"turn": state.turn, "state": state.to_json()})
-
-    def ended(self, step: MissionStep[Any]) -> None:
-        """Record how it ended."""
-        fail = None if step.fail is None else plain(asdict(step.fail))
-        self._put("end", {"ok": step.ok, "value": plain(step.value), "fail": fail, "usage": asdict(step.usage)})
-
-    def _put(self, phase: str, facts: Mapping[str, Any]) -> None:
-        self._recorder.record("mission", {"id": self._run_id, "phase": phase, **facts})
 
 
 def state_of(conversation: Conversation, run_id: str) -> State_ | None:
@@ -527,10 +485,6 @@ class ReplayedAnswer:
                 return item
         return None
 
-    def response(self) -> Response:
-        """Return the program and what was said around it."""
-        return parse_(self.text)
-
     def words(self, text: str) -> Iterator[Item]:
         """Yield ``text`` as a part that follows what was streamed."""
         if text:
@@ -558,23 +512,22 @@ _PRIMITIVES = {"string": ":string", "integer": ":int", "number": ":float", "bool
 
 def signature_of(schema: Mapping[str, Any], returns: str = ":string") -> Signature | None:
     """Return what a tool takes, and that it gives ``returns``; None where a signature cannot say it."""
-    properties, required = schema.get("properties") or {}, set(schema.get("required") or ())
-    if not all(_NAME.fullmatch(name) for name in properties):
+    fields = _fields(schema)
+    if fields is None:
         return None
-    params = (f"{name} {_field(each, name in required)}" for name, each in _ordered(properties, required))
+    fields.sort(key=lambda each: each.endswith("?"))  # what must be given comes first
     try:
-        return parse(f"({', '.join(params)}) -> {returns}")
+        return parse(f"({', '.join(fields)}) -> {returns}")
     except SignatureError:  # a schema of somebody else's
         return None
 
 
-def _ordered(properties: Mapping[str, Any], required: set[str]) -> list[tuple[str, Any]]:
-    """Return the properties, those that must be given first."""
-    return sorted(properties.items(), key=lambda item: item[0] not in required)
-
-
-def _field(schema: Any, required: bool) -> str:
-    return _type(schema) if required else f"{_type(schema)}?"
+def _fields(schema: Mapping[str, Any]) -> list[str] | None:
+    """Return the properties of an object as a signature has them; None where it cannot have one's name."""
+    properties, required = schema.get("properties") or {}, set(schema.get("required") or ())
+    if not all(map(_NAME.fullmatch, properties)):
+        return None
+    return [f"{name} {_type(each)}{'' if name in required else '?'}" for name, each in properties.items()]
 
 
 def _type(schema: Any) -> str:
@@ -585,17 +538,10 @@ def _type(schema: Any) -> str:
         case "array":
             return f"[{_type(schema.get('items'))}]" if schema.get("items") else "[:any]"
         case "object":
-            return _map(schema)
+            return f"{{{', '.join(fields)}}}" if (fields := _fields(schema)) else ":map"
         case str() as name:
             return _PRIMITIVES.get(name, ":any")
     return ":any"
-
-
-def _map(schema: Mapping[str, Any]) -> str:
-    properties, required = schema.get("properties") or {}, set(schema.get("required") or ())
-    if not properties or not all(_NAME.fullmatch(name) for name in properties):
-        return ":map"
-    return "{" + ", ".join(f"{name} {_field(each, name in required)}" for name, each in properties.items()) + "}"
 
 
 # The tools of a run as a mission's programs call them: ``(call "Read" {:file_path …})``.
@@ -632,17 +578,12 @@ def _tool(name: str, spec: ToolSpec, make: Made, whole: Whole, advice: str) -> T
             raise ToolError(result.text.replace(EXPAND, advice) if advice else result.text)
         if name == NAME and (value := await whole(result)) is not None:
             return value
-        return _data(result.text) if name in _AS_DATA else result.text
+        with suppress(ValueError):  # a hook added words
+            return json.loads(result.text) if name in _AS_DATA else result.text
+        return result.text
 
     signature = signature_of(spec.input_schema, _AS_DATA.get(name, ":string"))
     return Tool(name=name, function=call, signature=signature, description=spec.description)
-
-
-def _data(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:  # a hook added words
-        return text
 
 
 # A run that is a mission: the loop of ``mission`` with the model, the tools and the log of a session.
@@ -690,7 +631,7 @@ class MissionRun(Run):
         self._ref = ref
         self._kindred = kindred
         self._facts_of = facts_of
-        self._record = Record(self._recorder, self.id)
+
         self._replayed = ReplayedAnswer()
         self._sending: ModelRequest | None = None
         self._program: ToolCall | None = None  # the one that runs
@@ -711,23 +652,39 @@ class MissionRun(Run):
         return self._pursue
 
     async def _pursue(self) -> None:
-        mission = self._mission
-        task = task_of(mission, self._view.messages, self._prompted())
+        contract = self._mission.contract
+        task = task_of(self._mission, self._view.messages, self._prompted())
         if self._resumed is None:
-            self._record.started(mission, task, sorted(self._offer.tools))
+            self._put(
+                "start",
+                prompt=task.prompt,
+                context=plain(task.context),
+                message=task.message,
+                signature=contract.signature.render(),
+                inputs=sorted(task.context),
+                tools=sorted(self._offer.tools),
+                max_turns=contract.max_turns,
+                resumed=task.resumed,
+            )
         before = task.state.budget if task.state is not None else {}
-        new = partial(
-            Budget, turns=max(TURN_BUDGET, mission.contract.max_turns), used=int(before.get("turns_used", 0))
-        )
-        with self._kindred.running(self._ref, new) as place:
-            ending = await self._delegated(task, place)
+        new = partial(Budget, turns=max(TURN_BUDGET, contract.max_turns), used=int(before.get("turns_used", 0)))
+        # What is around it is what the tree of sessions says, whoever's task started this run.
+        with self._kindred.running(self._ref, new) as at, enter(Scope(budget=at.budget, depth=at.depth - 1)):
+            ending = await self._delegated(contract, task)
         if self._trouble is not None:
             raise self._trouble
-        self._record.ended(ending)
+        fail = None if ending.fail is None else plain(asdict(ending.fail))
+        self._put("end", ok=ending.ok, value=plain(ending.value), fail=fail, usage=asdict(ending.usage))
         if not ending.ok:
             raise Unfulfilled(ending.fail or Fail(reason="unknown", message="nobody said why"))
-        self._conclude(answer_of_value(firewall.public(ending.value)))
+        self._answer.begin_step()
+        with self._recorder.together():
+            for item in as_one_part(0, answer_of_value(firewall.public(ending.value))):
+                self._answer.take(item)
         self._note = "; ".join(ending.warnings)
+
+    def _put(self, phase: str, **facts: Any) -> None:
+        self._recorder.record("mission", {"id": self.id, "phase": phase, **facts})
 
     def _prompted(self) -> str | None:
         """Return what the message says that began this run, as the model is to see it."""
@@ -738,14 +695,8 @@ class MissionRun(Run):
             return None
         return message.text if message.is_edited else message.model_text
 
-    async def _delegated(self, task: Task, place: Place) -> MissionStep[Any]:
+    async def _delegated(self, contract: Contract, task: Task) -> MissionStep[Any]:
         """Run the loop to its end."""
-        contract = self._mission.contract
-        # What is around it is what the tree of sessions says, whoever's task started this run.
-        with enter(Scope(budget=place.budget, depth=place.depth - 1)):
-            return await self._loop(contract, task)
-
-    async def _loop(self, contract: Contract, task: Task) -> MissionStep[Any]:
         return await adelegate(
             task.prompt,
             llm=self._asked,
@@ -820,7 +771,7 @@ class MissionRun(Run):
 
     def _finish_step(self, stop: StepFinished) -> None:
         """Record what was said around the program, and the program, before it is run."""
-        response = self._replayed.response()
+        response = parse_(self._replayed.text)
         for item in self._replayed.words(response.reasoning):
             super()._take(item)
         if response.program is not None:
@@ -844,7 +795,7 @@ class MissionRun(Run):
     def _stands(self, state: State_) -> None:
         """Record where the loop stands after a turn."""
         if not self._aborted:
-            self._record.stands(state)
+            self._put("turn", turn=state.turn, state=state.to_json())
 
     async def _called(self, name: str, args: Mapping[str, Any]) -> ToolResult:
         """Make one call for the program that runs."""
@@ -870,15 +821,13 @@ class MissionRun(Run):
                     raise ToolError("The mission was stopped")
                 (result,) = await self._calling.complete((call,), {}, stand_ins)
         except asyncio.CancelledError:
-            if abandoned() and not self._is_stopping():
+            # Where the whole run ends, the ends of its calls are others' to record.
+            is_stopping = self._aborted or self._task is None or self._task.cancelling() > 0
+            if abandoned() and not is_stopping:
                 spent = int((time.monotonic() - started) * 1000)
                 self._answer.result(call, Envelope(ok=False, text=_GIVEN_UP, duration_ms=spent))
             raise
         return result
-
-    def _is_stopping(self) -> bool:
-        """Return whether the whole run ends, so that the ends of its calls are others' to record."""
-        return self._aborted or self._task is None or self._task.cancelling() > 0
 
     def _changes(self, name: str) -> bool:
         spec = self._offer.tools.get(name)
@@ -888,22 +837,11 @@ class MissionRun(Run):
         """Return the value that a mission below gave this one's program, if its result hides some of it."""
         return await asyncio.to_thread(private_value, self._ref, result.id, result.text)
 
-    def _conclude(self, text: str) -> None:
-        """Say the answer."""
-        self._answer.begin_step()
-        with self._recorder.together():
-            for item in as_one_part(0, text):
-                self._answer.take(item)
-
     def _end(self, signal: RunSignal, outcome: Any) -> Any:
         if self._replayed.text and self._program is None and self.state in (RunPhase.WAIT, RunPhase.TYPE):
-            self._record_cut_answer()
+            for item in self._replayed.words(self._replayed.text):  # what was said when it was cut off
+                self._answer.take(item)
         return super()._end(signal, outcome)
-
-    def _record_cut_answer(self) -> None:
-        """Record what the model had said when it was cut off."""
-        for item in self._replayed.words(self._replayed.text):
-            self._answer.take(item)
 
 
 def _messages(request: Request) -> tuple[Message, ...]:
