@@ -34,6 +34,7 @@
 ;;; Code:
 
 (require 'pyagentd-jf)
+(require 'pyagentd-sessions)
 
 (declare-function gptel-make-tool "ext:gptel-request")
 (declare-function gptel-tool-name "ext:gptel-request")
@@ -205,46 +206,38 @@ that is not open use `pyagentd-import'."
   (interactive
    (let ((buffer (current-buffer)))
      (unless (bound-and-true-p gptel-mode)
-       (setq buffer (get-buffer
-                     (read-buffer
-                      "Chat: " nil t
-                      (lambda (entry)
-                        (buffer-local-value
-                         'gptel-mode
-                         (get-buffer (or (car-safe entry) entry))))))))
+       (let ((chats (mapcar #'buffer-name
+                            (seq-filter #'pyagentd-gptel--chat-p
+                                        (buffer-list)))))
+         (unless chats (user-error "No chat of gptel is open"))
+         (setq buffer (get-buffer (pyagentd-choose "Chat: " chats
+                                                   :default (car chats))))))
      (list buffer (read-string "Session name: "
                                (string-trim (buffer-name buffer) "\\*"
                                             "\\*")))))
   (with-current-buffer buffer
     (when (derived-mode-p 'org-mode)
       (user-error "Save this Org chat, and import it with M-x pyagentd-import"))
-    (let* ((file (make-temp-file "pyagentd-chat-" nil ".md"))
-           (coding-system-for-write 'utf-8-unix)
-           (chat (pyagentd-gptel--chat))
-           (root (pyagentd--project-root)))
-      (write-region chat nil file nil 'quiet)
+    (let ((chat (pyagentd-gptel--chat))
+          (root (pyagentd--project-root)))
       (pyagentd-start
        (lambda ()
-         (pyagentd-rpc-call-async
-          'import (list :file file :name name :root root)
-          :error (lambda (err)
-                   (delete-file file)
-                   (message "%s" (pyagentd-error-text err)))
-          :success (lambda (session)
-                     (delete-file file)
-                     (run-at-time 0 nil #'pyagentd-gptel--imported
-                                  session))))))))
+         (let* ((coding-system-for-write 'utf-8-unix)
+                (file (make-temp-file "pyagentd-chat-" nil ".md" chat))
+                (with (lambda (function)
+                        (lambda (value)
+                          (delete-file file)
+                          (funcall function value)))))
+           (pyagentd-later
+            'import (list :file file :name name :root root)
+            (funcall with #'pyagentd-exchange--imported)
+            (* 3 pyagentd-call-timeout)
+            (funcall with #'pyagentd-later-tell)
+            #'pyagentd-manage-late)))))))
 
-(defun pyagentd-gptel--imported (session)
-  "Visit SESSION, a chat that was imported, and say what was left out."
-  (run-hooks 'pyagentd-changed-hook)
-  (pyagentd-here-visit session)
-  (goto-char (point-max))
-  (message "%s" (string-join
-                 (cons (format "Imported as %s"
-                               (plist-get session :session-id))
-                       (plist-get session :notes))
-                 "\n")))
+(defun pyagentd-gptel--chat-p (buffer)
+  "Return non-nil if BUFFER is a chat of gptel."
+  (and (boundp 'gptel-mode) (buffer-local-value 'gptel-mode buffer)))
 
 ;;;; Backends
 

@@ -10,6 +10,7 @@
 ;;; Code:
 
 (require 'test-helper)
+(require 'keys)
 (require 'gptel-stub)
 (require 'pyagentd-gptel)
 
@@ -111,6 +112,43 @@
                       "<!-- gptel--bounds: ((response (9 17))) -->"))
         (should (string-match-p (regexp-quote line) chat)))
       (should (= 1 (how-many "Local Variables" (point-min)))))))
+
+(ert-deftest pyagentd-gptel-chats-are-chosen-and-leave-no-file-behind ()
+  (pyagentd-test-with-daemon
+    (let* ((temporary-file-directory (file-name-as-directory root))
+           (left (lambda () (directory-files root nil "pyagentd-chat-")))
+           (gptel-mode nil)
+           (file (pyagentd-test-file root "### Hi\n"))
+           (chat (generate-new-buffer "a chat")))
+      (pyagentd-test-refuse 'import "No such preset")
+      (with-temp-buffer
+        (should (equal "No chat of gptel is open"
+                       (cadr (should-error
+                              (call-interactively #'pyagentd-import-gptel)
+                              :type 'user-error))))
+        (with-current-buffer chat
+          (setq-local gptel-mode t)
+          (insert "Hi"))
+        (should (equal "No such preset"
+                       (pyagentd-test-said
+                         (pyagentd-test-type
+                          "M-x pyagentd-import-gptel RET RET RET"))))
+        (should-not (funcall left))
+        (pyagentd-test-answer
+         'import (list :session-id "chat-1" :file file :notes '("No tool x")))
+        (should (equal "Imported as chat-1\nNo tool x"
+                       (pyagentd-test-said
+                         (pyagentd-import-gptel chat "a chat")))))
+      (should-not (funcall left))
+      (should (equal "a chat" (plist-get (car (pyagentd-test-calls 'import))
+                                         :name)))
+      (let ((pyagentd-command '("/nowhere")))
+        (delete-process daemon)
+        (pyagentd-test-await (not (pyagentd-rpc-connected-p)))
+        (delete-file (pyagentd-rpc-runtime-file))
+        (should-error (pyagentd-import-gptel chat "a chat") :type 'user-error)
+        (should-not (funcall left)))
+      (kill-buffer chat))))
 
 (defvar gptel-test--key "sk-of-a-variable")
 
