@@ -131,17 +131,23 @@ class Archive:
         return await asyncio.to_thread(write)
 
     async def _adopt(self, owner: Owner) -> None:
-        """Give files that the database does not know their rows: an agent's directory may be older than it."""
+        """Give files that the database does not know their rows: an agent's directory may be older than it.
+
+        A copy of a file that has a row gets an id of its own, which its place decides.
+        """
+        state = self._kernel.state
 
         def adopt() -> None:
-            known = {row.file_path for row in agents.of(self._kernel.state, owner.name)}
+            known = {row.file_path for row in agents.of(state, owner.name)}
             present = {str(path) for path in owner.directory.glob("*.json")} if owner.directory.is_dir() else set()
-            for path in sorted(present - known):
-                context = contexts.readable(Path(path))
-                if context is not None:
-                    agents.put_context(
-                        self._kernel.state, replace(row_of(context, Path(path)), agent_name=owner.name)
-                    )
+            for file in sorted(present - known):
+                context = contexts.readable(Path(file))
+                if context is None:
+                    continue
+                same = (row for row in agents.find_context(state, context.id) if row.id == context.id)
+                if any(row.file_path != file and Path(row.file_path).is_file() for row in same):
+                    context = replace(context, id=str(uuid.uuid5(uuid.NAMESPACE_URL, file)))
+                agents.put_context(state, replace(row_of(context, Path(file)), agent_name=owner.name))
 
         await asyncio.to_thread(adopt)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from pyagentd.errors import BadRequest, Busy, NotFound
 from pyagentd.features.contexts import Contexts
+from pyagentd.store.contexts import contexts_dir
 from pyagentd.store.document import hidden
 from pyagentd.store.document import text as document
 from pyagentd.store.document.text import format_file, gptel_messages
@@ -36,6 +38,11 @@ def saved(path: str) -> dict[str, Any]:
 
 def remove(path: str) -> None:
     Path(path).unlink()
+
+
+def copy(path: str, directory: Path) -> None:
+    directory.mkdir(parents=True)
+    shutil.copy(path, directory)
 
 
 def bring(path: str, **changed: str) -> None:
@@ -222,6 +229,21 @@ async def test_history_lists_the_last_first_and_files_that_nobody_knew(world: Wo
     assert (await service.context_history(client, agent=ref.session_id))["contexts"] == listed
     assert (await service.context_clear(client, branch=ref.key))["messages"] == 2
     assert (await service.context_restore(client, branch=ref.key, id="else"))["id"] == "elsewhere"
+
+
+async def test_a_file_that_was_copied_is_another_conversation_of_whom_it_was_copied_to(world: World) -> None:
+    ref, other, service, client = world.session("a"), world.session("b"), world.service(), Watcher()
+    async with world.kernel.using(ref) as branch:
+        await Chat(world, branch).say("one")
+    made = await service.context_save(client, branch=ref.key, description="First")
+    copy(made["file"], contexts_dir(other))
+    (copied,) = (await service.context_history(client, branch=other.key))["contexts"]
+    assert copied["id"] != made["id"]
+    assert [row["id"] for row in (await service.context_history(client, agent=ref.session_id))["contexts"]] == [
+        made["id"]
+    ]
+    assert (await service.context_history(client, branch=other.key))["contexts"] == [copied]
+    assert (await service.context_restore(client, branch=other.key, id=copied["id"]))["description"] == "First"
 
 
 async def test_nothing_is_cleared_or_restored_while_a_run_is_in_flight(world: World) -> None:
