@@ -10,7 +10,7 @@ import json
 import logging
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
@@ -66,6 +66,7 @@ MAX_DEPTH = 5
 _KINDS = {TransientProviderError.code: "Network failure", ProviderError.code: "API failure"}  # by an error's code
 _DAY_S = 24 * 60 * 60.0
 
+_LATER = "comes as a message when the agent has finished"
 _WILD = re.compile(r"[*?\[{]")
 
 DESCRIPTION = """\
@@ -150,9 +151,10 @@ def agent_tool(
     async def run(args: Args, ctx: ToolContext) -> Output:
         assignment = wanted(args, ctx.call_id)
         try:
-            if assignment.background:
-                return _started(await spawner.start_agent(assignment))
-            return told(await spawner.run_agent(assignment))
+            if not assignment.background:
+                return told(await spawner.run_agent(assignment))
+            started = {"session_id": await spawner.start_agent(assignment), "state": "running", "result": _LATER}
+            return Output(text=json.dumps(started), brief="→ in the background")
         except PyagentdError as error:  # it could not be made or started
             log.error("agent %s: %s", assignment.preset, error)
             raise ToolError(f"Error: {error}") from error
@@ -200,11 +202,6 @@ def _assignment(args: Args, call_id: str) -> Assignment:
     )
 
 
-def _started(session_id: str) -> Output:
-    told = {"session_id": session_id, "state": "running", "result": "comes as a message when the agent has finished"}
-    return Output(text=json.dumps(told), brief="→ in the background")
-
-
 def _beyond(wanted: Sequence[str] | None, own: Sequence[str]) -> str:
     """Return which patterns of ``wanted`` are not surely within ``own``, for people; "" when all are."""
     if wanted is None:
@@ -224,7 +221,7 @@ def result_of(outcome: Outcome) -> Output:
     match outcome.reason:
         case "done":
             text = outcome.text or "(the agent finished without saying anything)"
-            return Output(text=text, brief=_brief(outcome.tools))
+            return Output(text=text, brief=f"· done, {counted(outcome.tools, 'tool')}" if outcome.tools else "· done")
         case "aborted":
             who = BY_PARENT if outcome.message == BY_PARENT else "User aborted agent"
             return Output(text=f"Error: {who}", ok=False)
@@ -238,10 +235,6 @@ def result_of(outcome: Outcome) -> Output:
 def _plist(outcome: Outcome) -> str:
     """Return an error as Lisp prints it: ``(:error (:code CODE :message TEXT))``, in one line."""
     return encode({"error": {"code": outcome.code, "message": outcome.message}}).decode().replace("\n", "\\n")
-
-
-def _brief(tools: int) -> str:
-    return f"· done, {counted(tools, 'tool')}" if tools else "· done"
 
 
 def _preview(wanted: Assignment, preset: Preset | None) -> str:
@@ -406,24 +399,6 @@ def _answers(conversation: Conversation, run: RunState) -> list[Message]:
     return found
 
 
-# The end of a background agent, as its parent is told.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Completion:
-    """The end of an agent, for its parent."""
-
-    id: str
-    description: str
-    outcome: Outcome
-
-    @property
-    def text(self) -> str:
-        """What the parent's model reads."""
-        state = {"done": "finished", "aborted": "was aborted", "error": "failed"}[self.outcome.reason]
-        return f"Background agent {self.id} ({self.description}) {state}:\n\n{result_of(self.outcome).text}"
-
-
 def agents_in(row: dict[str, object]) -> tuple[str, ...]:
     """Return the agents whose ends a message tells, from its row."""
     metadata = row.get("metadata_json")
@@ -453,22 +428,16 @@ def child_of_call(ref: BranchRef, call_id: str) -> BranchRef | None:
 
 def session_row(ref: BranchRef) -> Mapping[str, Any]:
     """Return the first ``session`` row of an agent's log: how it was made; {} when there is none."""
-    return next(_session_rows(ref), {})
-
-
-def _session_rows(ref: BranchRef) -> Iterator[Mapping[str, Any]]:
     log = paths.journal_file(ref.branch_dir)
     try:
         fd = atomic.open_read(log)
     except (FileNotFoundError, StoreError):
-        return
+        return {}
     try:
         head = atomic.read_fd(fd, _HEAD, 0, log)
     finally:
         atomic.close_fd(fd)
-    for line in head.split(b"\n"):
-        if (row := row_of(line)) is not None and row.type == "session":
-            yield row.data
+    return next((row.data for row in map(row_of, head.split(b"\n")) if row is not None and row.type == "session"), {})
 
 
 # The agents below a branch, at any depth, and what became of each; reads their logs, blocks.
@@ -511,26 +480,28 @@ def agents_below(
         opened: What of it is open, by key.
         wanted: Returns what of an agent's text is its result.
     """
-    return [_described(child, opened, wanted) for child in child_agents(ref)]
-
-
-def _described(ref: BranchRef, opened: Mapping[str, Open], wanted: Callable[[BranchRef], Result]) -> AgentNode:
-    known = opened.get(ref.key) or Open("idle", _read(ref))
-    conversation = known.conversation
-    outcome = outcome_of(conversation, conversation.last_run, wanted(ref))
-    return {
-        "id": ref.session_id,
-        "branch": ref.key,
-        "branch_dir": str(ref.branch_dir),
-        "preset": conversation.session.get("agent") or None,
-        "description": conversation.session.get("description") or None,
-        "state": _state(known.state, conversation, outcome),
-        "background": bool(conversation.session.get("background")),
-        "call_id": conversation.session.get("parent_call_id") or None,
-        "tokens": _tokens(conversation),
-        "result": None if outcome is None else result_of(outcome).text,
-        "agents": agents_below(ref, opened, wanted),
-    }
+    found: list[AgentNode] = []
+    for child in child_agents(ref):
+        known = opened.get(child.key) or Open("idle", _read(child))
+        conversation, session = known.conversation, known.conversation.session
+        outcome = outcome_of(conversation, conversation.last_run, wanted(child))
+        usages = (message.row.get("metadata_json", {}).get("usage") for message in conversation.messages.values())
+        found.append(
+            {
+                "id": child.session_id,
+                "branch": child.key,
+                "branch_dir": str(child.branch_dir),
+                "preset": session.get("agent") or None,
+                "description": session.get("description") or None,
+                "state": _state(known.state, conversation, outcome),
+                "background": bool(session.get("background")),
+                "call_id": session.get("parent_call_id") or None,
+                "tokens": sum(sum(usage.values()) for usage in usages if usage),
+                "result": None if outcome is None else result_of(outcome).text,
+                "agents": agents_below(child, opened, wanted),
+            }
+        )
+    return found
 
 
 def _read(ref: BranchRef) -> Conversation:
@@ -551,17 +522,6 @@ def _state(status: str, conversation: Conversation, outcome: Outcome | None) -> 
     # A run without its end that nobody executes waits for somebody to open it after its daemon ended.
     return "waiting" if any(ask["decision"] is None for ask in conversation.asks.values()) else "idle"
 
-
-def _tokens(conversation: Conversation) -> int:
-    usages = (message.row.get("metadata_json", {}).get("usage") for message in conversation.messages.values())
-    return sum(sum(usage.values()) for usage in usages if usage)
-
-
-# Sub-agents of runs: created under the parent's branch, run to their end, watched from the parent.
-#
-# The parent's clients get an ``agent`` event whenever a child's run moves, and one with state ``finished`` on every
-# terminal path; Emacs draws its overlay from these. What becomes of the result of an agent that nobody waits for is
-# in ``background``.
 
 # Agents that nobody waits for: their results reach the parent as a message, exactly once.
 #
@@ -714,7 +674,7 @@ class Background:
                 outcome = await self.settled(branch, outcome)
         parent = paths.parent_of(ref)
         if parent is not None and not self._kernel.closing:
-            await self._owe(parent, Completion(id=ref.session_id, description=description, outcome=outcome))
+            await self._owe(parent, ref.session_id, description, outcome)
 
     async def _recover(self, parent: BranchRef, agent: str, description: str) -> None:
         """Tell how an agent ended that was running when the daemon ended; one that goes on tells it itself."""
@@ -733,7 +693,7 @@ class Background:
         if outcome is not None and outcome.reason == "aborted":  # nobody but the daemon's end did that
             outcome = replace(outcome, reason="error", code="restart", message=RESTARTED)
         if outcome is not None:
-            await self._owe(parent, Completion(id=agent, description=description, outcome=outcome))
+            await self._owe(parent, agent, description, outcome)
 
     async def _watch(self, parent: BranchRef, child: LiveBranch, run: asyncio.Task[Outcome]) -> None:
         """Show an agent that goes on where the daemon's end had stopped it; its end is told as any other."""
@@ -744,31 +704,33 @@ class Background:
             finally:
                 self._agents.end(child)
 
-    async def _owe(self, parent: BranchRef, completion: Completion) -> None:
-        if completion.id not in self._alive.get(parent.key, ()) or _child(parent, completion.id).key in self._dropped:
+    async def _owe(self, parent: BranchRef, agent: str, description: str, outcome: Outcome) -> None:
+        """Tell a parent of an agent's end."""
+        if agent not in self._alive.get(parent.key, ()) or _child(parent, agent).key in self._dropped:
             return  # it was stopped with its parent
+        state = {"done": "finished", "aborted": "was aborted", "error": "failed"}[outcome.reason]
+        text = f"Background agent {agent} ({description}) {state}:\n\n{result_of(outcome).text}"
         try:
             async with self._kernel.using(parent) as branch:
-                await self._deliver(branch, completion)
+                await self._deliver(branch, agent, text)
         except PyagentdError as error:  # its row says that it is owed: whoever opens it next finds that
-            log.warning("agent %s: its end is not told yet: %s", completion.id, error)
+            log.warning("agent %s: its end is not told yet: %s", agent, error)
         finally:
-            self._forget(parent.key, completion.id)
+            self._forget(parent.key, agent)
 
-    async def _deliver(self, parent: LiveBranch, completion: Completion) -> None:
+    async def _deliver(self, parent: LiveBranch, agent: str, text: str) -> None:
         """Submit a result, or add it to one that waits at the queue's end."""
         async with parent.starting:
             last = parent.queue.waiting[-1:]
             if last and (agents := agents_in(last[0].row)):
-                text = f"{last[0].text}\n\n{completion.text}"
-                parent.queue.edit(last[0].id, text, {"agents": [*agents, completion.id]})
+                parent.queue.edit(last[0].id, f"{last[0].text}\n\n{text}", {"agents": [*agents, agent]})
                 self._kernel.queue.changed(parent)
-                self._note(parent, completion.id, "delivered")
+                self._note(parent, agent, "delivered")
                 return
-        metadata = {"origin": "agent", "agents": [completion.id]}
+        metadata = {"origin": "agent", "agents": [agent]}
         options = self._options.get(parent.key, SendOptions())
-        await self._kernel.submit(parent, Submission(text=completion.text, options=options, metadata=metadata))
-        self._note(parent, completion.id, "delivered")
+        await self._kernel.submit(parent, Submission(text=text, options=options, metadata=metadata))
+        self._note(parent, agent, "delivered")
 
     def _note(self, parent: LiveBranch, agent: str, state: Debt) -> None:
         known = parent.conversation.agents.get(agent, {"id": agent})
@@ -786,6 +748,12 @@ class Background:
 
 def _child(parent: BranchRef, agent: str) -> BranchRef:
     return paths.agent_ref(paths.agents_dir(parent.branch_dir) / agent)
+
+
+# Sub-agents of runs: created under the parent's branch, run to their end, watched from the parent.
+#
+# The parent's clients get an ``agent`` event whenever a child's run moves, and one with state ``finished`` on every
+# terminal path; Emacs draws its overlay from these.
 
 
 @dataclass(slots=True)
@@ -833,7 +801,8 @@ class AgentSpawner(Feature):
 
     async def rejoin(self, branch: LiveBranch, options: SendOptions, run_id: str, call: ToolCall) -> Output | None:
         """Return the result of a call that was made before the daemon ended; None if it spawned no agent."""
-        return await self.spawner(branch, options, run_id).rejoin(call)
+        outcome = await self.spawner(branch, options, run_id).rejoin(call.id)
+        return None if outcome is None else self.outputs.get(call.name, result_of)(outcome)
 
     async def aborted(self, branch: LiveBranch) -> bool:
         """Stop the background agents of a branch."""
@@ -919,15 +888,8 @@ class ParentSpawner:
         ref, _ = await self.launch(wanted)
         return ref.session_id
 
-    async def rejoin(self, call: ToolCall) -> Output | None:
-        """Return the result of a call that was made before the daemon's end; None if it spawned no agent."""
-        outcome = await self._rejoined(call.id)
-        if outcome is None:
-            return None
-        return self._agents.outputs.get(call.name, result_of)(outcome)
-
-    async def _rejoined(self, call_id: str) -> Outcome | None:
-        """Return what the agent that a call spawned came to, once it has."""
+    async def rejoin(self, call_id: str) -> Outcome | None:
+        """Return what the agent that a call spawned before the daemon's end came to, once it has."""
         ref = await asyncio.to_thread(child_of_call, self.parent.ref, call_id)
         if ref is None:
             return None
@@ -999,9 +961,8 @@ class ParentSpawner:
     async def _create(self, wanted: Assignment) -> BranchRef:
         """Make the agent's directory, once all is known to be good."""
         presets = self._templates()
-        validate(
-            wanted, (wanted.preset,) if wanted.values else presets.for_agents()
-        )  # a mission's need not be offered
+        # A mission's need not be offered.
+        validate(wanted, (wanted.preset,) if wanted.values else presets.for_agents())
         if wanted.read is not None and not wanted.read and not self.options.interactive:
             raise ToolError("An agent without path limits needs a human to confirm it; name allowed_paths")
         template, text = presets.template(wanted.preset)
