@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, assert_never, cast
 
-from pyagentd import installation, regularfile
+from pyagentd import installation, reader
 from pyagentd.clock import epoch_ms, iso8601
 from pyagentd.errors import BadRequest, Busy, Conflict, NotFound, PresetError, PyagentdError, StoreError
 from pyagentd.events import one_line, shortened
@@ -32,7 +32,7 @@ from pyagentd.policy.profiles import BUILTIN
 from pyagentd.reader import Source
 from pyagentd.runtime import system_prompt as instructions
 from pyagentd.runtime.feature import Feature
-from pyagentd.store import atomic, contexts, metadata, named_agents, paths
+from pyagentd.store import atomic, contexts, metadata, named_agents, paths, presetfile
 from pyagentd.store import sessions as trash
 from pyagentd.store.db import agents, schedules
 from pyagentd.store.db.agents import AgentRow, ContextRow
@@ -243,11 +243,9 @@ def checked_permissions(kernel: "Kernel", value: Permissions) -> Permissions:
     """
     if isinstance(value, str) and value.lstrip().startswith("{"):
         try:
-            value = json.loads(value)
-        except json.JSONDecodeError as error:
-            raise PresetError(
-                f"The permissions are not JSON: {error.msg}", hint='{"allow": […], "ask": […]}'
-            ) from error
+            value = reader.parse(value)
+        except ValueError as error:
+            raise PresetError(f"The permissions are not JSON: {error}", hint='{"allow": […], "ask": […]}') from error
     known = {**BUILTIN, **kernel.presets.profiles}
     if isinstance(value, str) and value.strip() not in known:
         raise PresetError(
@@ -737,16 +735,15 @@ def adapt(kernel: "Kernel", old: Path, new: Path) -> None:
 def _rewrite(place: Path, *, old: Path, new: Path) -> None:
     """Have the files in ``place`` say ``new`` where they say ``old``."""
     named_agents.change(place, {"name": new.name})
-    for branch in sorted(paths.branches_dir(place).iterdir()):
-        if not branch.is_dir() or branch.is_symlink():
-            continue
-        metadata.set_scope_plan_values(branch, {"session_id": new.name})
-        for plan in branch.glob(f"{paths.AGENTS_DIR}/*/{paths.SCOPE_PLAN_FILE}"):
-            metadata.set_scope_plan_values(plan.parent, {"parent_session_id": new.name})
-        for preset in branch.rglob(paths.PRESET_FILE):
-            text = regularfile.read_text(preset)
-            if (changed := text.replace(f"{old}/", f"{new}/")) != text:
-                atomic.write_text(preset, changed)
+    for timeline in metadata.branches(place):
+        metadata.set_scope_plan_values(timeline.branch_dir, {"session_id": new.name})
+        for agent in metadata.agents(timeline):
+            metadata.set_scope_plan_values(agent, {"parent_session_id": new.name})
+        for each in metadata.with_agents(timeline):
+            preset = paths.preset_file(each.branch_dir)
+            data = presetfile.content(preset) if preset.is_file() else b""
+            if (changed := data.replace(os.fsencode(f"{old}/"), os.fsencode(f"{new}/"))) != data:
+                atomic.write_bytes(preset, changed)
 
 
 def _moved(path: str, old: Path, new: Path) -> str:
@@ -1046,7 +1043,7 @@ def _seconds(value: Any) -> int:
     """Return a span: a number of seconds, or a text such as 90, 45min, 2h, never."""
     text = str(value).strip().lower()
     found = _SPAN.fullmatch("0" if text == "never" else text)
-    seconds = round(float(found[1]) * _DEFAULTS_UNITS[found[2]]) if found else -1
+    seconds = float(found[1]) * _DEFAULTS_UNITS[found[2]] if found else -1
     if not 0 <= seconds <= _LONGEST_S:
         raise BadRequest(f"{text[:40]!r} is not a span of time", hint="Give seconds, or 45min, 2h, never")
-    return seconds
+    return round(seconds)

@@ -23,6 +23,8 @@ from pyagentd.store.paths import BranchRef
 
 VERSION = "3.0"
 
+_LONGEST_POSITION = 20  # digits
+
 _log = logging.getLogger(__name__)
 
 
@@ -47,7 +49,7 @@ def read_branch_metadata(branch_dir: Path) -> dict[str, Any] | None:
     if read is None:
         return None
     told: dict[str, Any] = {**read}
-    if (position := told.pop("branch_point_position", "")).isdecimal():
+    if (position := told.pop("branch_point_position", "")).isdecimal() and len(position) < _LONGEST_POSITION:
         told["branch_point_position"] = int(position)
     return told
 
@@ -148,7 +150,11 @@ def set_scope_plan_values(branch_dir: Path, values: Mapping[str, str]) -> None:
     except yamlfile.Malformed:
         is_sound = False
     if not is_sound:  # not one key a line
-        loaded = yamlfile.load(text)
+        try:
+            loaded = yamlfile.load(text)
+        except yamlfile.Malformed as error:
+            _say_unreadable(file, error)
+            return
         loaded.update({key: yamlfile.quoted(value) for key, value in values.items()})
         changed = yamlfile.dump(loaded)
     if changed != text:

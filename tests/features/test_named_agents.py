@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -335,6 +336,20 @@ async def test_an_agent_whose_file_cannot_be_read_keeps_its_name(service: Servic
     assert f"{file}:{line}" in refused.value.message
     file.write_text(before, "utf-8")
     assert (await service.agent_rename(Watcher(), name="my-agent", new_name="other"))["session_id"] == "other"
+
+
+async def test_presets_that_are_not_text_and_other_files_of_that_name_keep_no_agent_from_another_name(
+    service: Service,
+) -> None:
+    ref = paths.ref_of(Path((await made(service))["dir"]))
+    (paths.files_dir(ref.branch_dir) / "preset.md").mkdir(parents=True)
+    agent = paths.agents_dir(ref.branch_dir) / "one"
+    agent.mkdir(parents=True)
+    (agent / "session.md").touch()
+    paths.preset_file(agent).write_bytes(b"\xff\xfe %s/docs" % os.fsencode(ref.session_dir))
+    renamed = await service.agent_rename(Watcher(), name="my-agent", new_name="other")
+    moved = paths.preset_file(paths.agents_dir(Path(renamed["branch_dir"])) / "one")
+    assert moved.read_bytes() == b"\xff\xfe %s/docs" % os.fsencode(renamed["dir"])
 
 
 async def test_what_breaks_while_an_agent_moves_brings_it_back(

@@ -79,6 +79,8 @@ def test_bytes_that_are_no_text_are_none_and_logged(tmp_path, caplog):
 def test_lineage_of_a_branch_is_read(tmp_path):
     (tmp_path / "branch-metadata.yml").write_text('parent_branch: "main"\nbranch_point_position: 5420\n')
     assert metadata.read_branch_metadata(tmp_path) == {"parent_branch": "main", "branch_point_position": 5420}
+    (tmp_path / "branch-metadata.yml").write_text(f'parent_branch: "main"\nbranch_point_position: {"9" * 5000}\n')
+    assert metadata.read_branch_metadata(tmp_path) == {"parent_branch": "main"}
 
 
 @pytest.mark.spec("001", "Reading preset configuration")
@@ -153,7 +155,7 @@ def test_touching_understands_every_form_of_yaml(tmp_path, text):
     assert metadata.read_session_metadata(tmp_path) == {**before, "updated": "2026-02-05T12:30:52Z"}
 
 
-@pytest.mark.parametrize("text", [None, "a: [", "- list\n"])
+@pytest.mark.parametrize("text", [None, "a: [", "- list\n", "{session_id: x, created: 2026-13-45}\n"])
 def test_what_cannot_be_parsed_is_left_alone(tmp_path, text):
     if text is not None:
         (tmp_path / "scope-plan.yml").write_text(text)
