@@ -8,7 +8,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import starmap
@@ -29,8 +29,8 @@ from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import BranchesRemoved, Feature
 from pyagentd.runtime.grants import ProjectServers, project_servers
 from pyagentd.runtime.queue import is_persons
-from pyagentd.runtime.run import CORE, RunSettings, ToolOffer
-from pyagentd.runtime.settings import PresetSource, SendOptions, variable_of
+from pyagentd.runtime.run import CORE, RunSettings
+from pyagentd.runtime.settings import SendOptions, variable_of
 from pyagentd.runtime.turns import Prompt
 from pyagentd.store import paths
 from pyagentd.store.db.state import State
@@ -150,21 +150,19 @@ class KnownCatalogs:
     def keep(self, connection: Connection) -> None:
         """Keep what a server says now; blocks."""
         with self._lock:  # several may say something at once
-            self._keep(connection, dict(self._all()), self._marks[connection.launch])
-
-    def _keep(self, connection: Connection, known: dict[str, Any], mark: str) -> None:
-        said = {"prompts": _rows(connection.prompts), "resources": _rows(connection.resources)}
-        if json.loads(json.dumps(said)) == known.get(mark, {"prompts": [], "resources": []}):
-            return
-        known.pop(mark, None)
-        known[mark] = json.loads(json.dumps(said))
-        for old in list(known)[:-_MOST]:
-            del known[old]
-        self._known = known
-        try:
-            self._state.put(_KEY, known)
-        except StoreError as error:
-            log.warning("%s", error)
+            known, mark = dict(self._all()), self._marks[connection.launch]
+            said = {"prompts": _rows(connection.prompts), "resources": _rows(connection.resources)}
+            if (said := json.loads(json.dumps(said))) == known.get(mark, {"prompts": [], "resources": []}):
+                return
+            known.pop(mark, None)
+            known[mark] = said
+            for old in list(known)[:-_MOST]:
+                del known[old]
+            self._known = known
+            try:
+                self._state.put(_KEY, known)
+            except StoreError as error:
+                log.warning("%s", error)
 
     def _all(self) -> dict[str, Any]:
         if self._known is None:
@@ -196,6 +194,8 @@ _SESSIONS = WantedServers(all=True)  # where the preset does not say
 _AGENTS = WantedServers()
 _TELL_S = 60.0  # between notices that a server changed
 _SHOWN = 10  # names in a notice
+_QUIET_S = 1.5  # until the user is told what a run waits for
+_OURS = frozenset({*CORE, *builtin_tools()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,24 +236,14 @@ class Servers(Feature):
 
     def settings_for(self, run: "RunBuilder", settings: RunSettings) -> RunSettings:
         """Have the tools of servers join those that a run offers."""
-        presets, family = run.presets, (run.branch.ref, *run.ancestors)
-
-        async def wanted() -> Sequence[Server]:
-            if any(presets.of_branch(each).read_only for each in family):
-                return ()  # nothing of them may be called, so nothing is started
-            return await self.of(run.branch.ref, run.preset, run.root, run.options)
-
-        joining = RunServers(
-            servers=self, key=run.branch.ref.key, wanted=wanted, offer=run.offer, presets=presets, family=family
-        )
-        return replace(settings, ready=joining)
+        return replace(settings, ready=partial(self._join, run))
 
     async def before_prompt(self, branch: LiveBranch, prompt: Prompt, options: SendOptions, run_id: str) -> Prompt:
         """Return a prompt with what it mentions of servers, for the model to see."""
         is_typed = is_persons(prompt.metadata) and prompt.metadata.get("origin") != SERVERS
         if prompt.message_id or branch.ref.is_agent or not is_typed or not _MENTION.search(prompt.text):
             return prompt
-        servers = by_name(await self.of_branch(branch, options))
+        servers = {server.name: server for server in await self.of_branch(branch, options)}
         found = mentioned_servers(prompt.text, list(servers))
         if not found:
             return prompt
@@ -404,19 +394,83 @@ class Servers(Feature):
         """Tell the sessions that have a server that it offers something else."""
         parts = [f"new: {_some(new)}" if new else "", f"gone: {_some(gone)}" if gone else ""]
         told = "; ".join(filter(None, parts)) or "other descriptions"
+        text, now = (
+            f"The MCP server {connection.name} offers other tools from the next message on ({told})",
+            self._now(),
+        )
         for key in self._users.get(connection.launch, ()):
-            if self.kernel.opened(key) is not None and self._may_tell(key, connection.name):
-                self.notice(
-                    key, f"The MCP server {connection.name} offers other tools from the next message on ({told})"
-                )
+            last = self._told.get((key, connection.name), float("-inf"))
+            if self.kernel.opened(key) is not None and now - last >= _TELL_S:  # it may change all the time
+                self._told[key, connection.name] = now
+                self.notice(key, text)
 
-    def _may_tell(self, key: str, server: str) -> bool:
-        """Return whether a branch may be told of a change now: a server may change all the time."""
-        now = self._now()
-        if now - self._told.get((key, server), float("-inf")) < _TELL_S:
-            return False
-        self._told[key, server] = now
-        return True
+    # -- how the tools of servers come into a run: when it begins, before its first request ----------------------
+    #
+    # A run is started at once and waits for its servers itself, so whoever sends a message does not. A server that
+    # cannot be started is told to the user, and the run goes on without it.
+
+    async def _join(self, run: "RunBuilder") -> None:
+        """Wait until every server of a run has said what it offers, or cannot; have that offered."""
+        ref, offer, presets = run.branch.ref, run.offer, [run.presets.of_branch(run.branch.ref)]
+        presets += map(run.presets.of_branch, run.ancestors)
+        if any(each.read_only for each in presets):
+            return  # nothing of them may be called, so nothing is started
+        if not (wanted := await self.of(ref, run.preset, run.root, run.options)):
+            return
+        profiles = [profile for each in presets if (profile := resolve_profile(each.profile)) is not None]
+
+        def permitted(server: str, tool: str) -> bool:
+            """Return whether nothing, of the branch or of those above it, denies a tool: as ``permitted_tools``."""
+            action = Action(tool=tool_name(server, tool), detail="", kind="mcp", rule=rule_of(server, tool))
+            return all(verdict(profile, action) != "deny" for profile in profiles)
+
+        catalogs = await self._catalogs(ref.key, wanted)
+        offered: list[tuple[Server, list[ServerTool]]] = []
+        for server in sorted(wanted, key=lambda each: each.settings.of_project):  # the user's own first
+            if (catalog := catalogs.get(server.name)) is not None:
+                for name, why in catalog.refused:
+                    self.say(ref.key, f"The tool {name} of the MCP server {server.name} is left out: {why}")
+                through = let_through(server.settings, catalog.tools)
+                offered.append((server, [tool for tool in through if permitted(server.name, tool.name)]))
+        pairs = [(server.name, tool.name) for server, tools in offered for tool in tools]
+        # A name of a tool of ours is taken, though the preset may not offer that.
+        names = set(starmap(tool_name, pairs))
+        shared = shared_names(pairs) | {
+            each for each in names if each in _OURS or is_ours(each) or each in offer.tools
+        }
+        found: list[ToolSpec] = []
+        for server, tools in offered:
+            found += specs(server.settings, server.connection, tools, shared)
+        offer.add(unique_tools(found, offer.tools), servers=[server.name for server, tools in offered if tools])
+
+    async def _catalogs(self, key: str, wanted: Sequence[Server]) -> Mapping[str, Catalog]:
+        failed = [each for each in wanted if each.connection.catalog is None and each.connection.state == "failed"]
+        self.look(failed)  # one that failed before keeps nobody waiting; it may be there the next time
+        for server in failed:
+            self._goes_without(key, server)
+        asked = {asyncio.ensure_future(each.connection.offers()): each for each in wanted if each not in failed}
+        try:
+            waiting = (await asyncio.wait(asked, timeout=_QUIET_S))[1] if asked else ()
+            if waiting:
+                names = ", ".join(sorted(asked[task].name for task in waiting))
+                self.notice(key, f"Waiting for MCP servers to start: {names}")
+                await asyncio.wait(waiting)
+        finally:
+            for task in asked:
+                task.cancel()
+        found = {}
+        for task, server in asked.items():
+            try:
+                found[server.name] = task.result()
+            except ToolError:
+                self._goes_without(key, server)
+        return found
+
+    def _goes_without(self, key: str, server: Server) -> None:
+        why = server.connection.problem
+        self.say(
+            key, f"The MCP server {server.name} is unavailable: {why}. Answers go without it (pyagentd mcp test)"
+        )
 
 
 def _some(names: Sequence[str]) -> str:
@@ -427,112 +481,6 @@ def _some(names: Sequence[str]) -> str:
 async def _offers(server: Server) -> None:
     with contextlib.suppress(ToolError):  # whoever wants something of it is told
         await server.connection.offers()
-
-
-def by_name(servers: Sequence[Server]) -> Mapping[str, Server]:
-    """Return servers by name."""
-    return {server.name: server for server in servers}
-
-
-# How the tools of servers come into a run: when it begins, before its first request.
-#
-# A run is started at once and waits for its servers itself, so whoever sends a message does not. A server that
-# cannot be started is told to the user, and the run goes on without it.
-
-_OURS = frozenset({*CORE, *builtin_tools()})
-_QUIET_S = 1.5  # until the user is told what a run waits for
-
-Permits = Callable[[str, str], bool]
-"""Whether an agent may call a tool of a server, so that its model is told about it: names of server and tool."""
-
-
-def permits(presets: PresetSource, family: Sequence[BranchRef]) -> Permits:
-    """Return what nothing, of a branch or of those above it, denies: as ``permitted_tools``."""
-    held = (presets.of_branch(each).profile for each in family)
-    profiles = [profile for each in held if (profile := resolve_profile(each)) is not None]
-
-    def permitted(server: str, tool: str) -> bool:
-        action = Action(tool=tool_name(server, tool), detail="", kind="mcp", rule=rule_of(server, tool))
-        return all(verdict(profile, action) != "deny" for profile in profiles)
-
-    return permitted
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunServers:
-    """One run's servers.
-
-    Attributes:
-        servers: Those of the daemon.
-        key: Of the branch.
-        wanted: Returns those of the run.
-        offer: Where their tools go.
-        presets: Say which of them may be offered: those of the branch, and of those above it.
-        family: These branches.
-    """
-
-    servers: Servers
-    key: str
-    wanted: Callable[[], Awaitable[Sequence[Server]]]
-    offer: ToolOffer
-    presets: PresetSource
-    family: Sequence[BranchRef]
-
-    async def __call__(self) -> None:
-        """Wait until every server has said what it offers, or cannot; have that offered."""
-        if not (wanted := await self.wanted()):
-            return
-        permitted = permits(self.presets, self.family)
-        catalogs = await self._catalogs(wanted)
-        offered: list[tuple[Server, list[ServerTool]]] = []
-        for server in sorted(wanted, key=lambda each: each.settings.of_project):  # the user's own first
-            if (catalog := catalogs.get(server.name)) is not None:
-                for name, why in catalog.refused:
-                    self.servers.say(self.key, f"The tool {name} of the MCP server {server.name} is left out: {why}")
-                through = let_through(server.settings, catalog.tools)
-                offered.append((server, [tool for tool in through if permitted(server.name, tool.name)]))
-        pairs = [(server.name, tool.name) for server, tools in offered for tool in tools]
-        shared = shared_names(pairs) | {name for name in starmap(tool_name, pairs) if self._is_taken(name)}
-        found: list[ToolSpec] = []
-        for server, tools in offered:
-            found += specs(server.settings, server.connection, tools, shared)
-        names = [server.name for server, tools in offered if tools]
-        self.offer.add(unique_tools(found, self.offer.tools), servers=names)
-
-    def _is_taken(self, name: str) -> bool:
-        """Return whether a name is of a tool of ours, though the preset may not offer that."""
-        return name in _OURS or is_ours(name) or name in self.offer.tools
-
-    async def _catalogs(self, wanted: Sequence[Server]) -> Mapping[str, Catalog]:
-        failed = [each for each in wanted if each.connection.catalog is None and each.connection.state == "failed"]
-        self.servers.look(failed)  # one that failed before keeps nobody waiting; it may be there the next time
-        for server in failed:
-            self._goes_without(server)
-        asked = {asyncio.ensure_future(each.connection.offers()): each for each in wanted if each not in failed}
-        if not asked:
-            return {}
-        try:
-            _, waiting = await asyncio.wait(asked, timeout=_QUIET_S)
-            if waiting:
-                names = ", ".join(sorted(asked[task].name for task in waiting))
-                self.servers.notice(self.key, f"Waiting for MCP servers to start: {names}")
-                await asyncio.wait(waiting)
-        finally:
-            for task in asked:
-                task.cancel()
-        found = {}
-        for task, server in asked.items():
-            try:
-                found[server.name] = task.result()
-            except ToolError:
-                self._goes_without(server)
-        return found
-
-    def _goes_without(self, server: Server) -> None:
-        why = server.connection.problem
-        self.servers.say(
-            self.key, f"The MCP server {server.name} is unavailable: {why}. Answers go without it (pyagentd mcp test)"
-        )
 
 
 # Resources of servers in a message: ``@server:uri`` in what a person wrote has the model read what that holds.
@@ -590,7 +538,8 @@ _SUMMARY = 200  # characters
 
 def _command(server: Server, prompt: ServerPrompt) -> Command:
     async def run(call: Call) -> Answer:
-        args = {name: str(value) for name, value in _prompt_arguments(prompt, call)}
+        given = ((name, call.arguments.get(name)) for name, _ in prompt.arguments)
+        args = {name: str(value) for name, value in given if value not in (None, "")}
         try:
             messages = await server.connection.prompt(prompt.name, args)
             directory = paths.files_dir(call.ref.branch_dir)
@@ -606,23 +555,16 @@ def _command(server: Server, prompt: ServerPrompt) -> Command:
         text = f"The prompt {prompt.name} of the MCP server {server.name}"
         return Answer(text=text, prompt=without_links(said), prompt_origin=SERVERS)
 
+    last = len(prompt.arguments) - 1
+    arguments = (
+        Argument(name=name, required=required, takes="rest" if index == last else "word")
+        for index, (name, required) in enumerate(prompt.arguments)
+    )
     return Command(
         name=f"{server.name}:{_NO_NAME.sub('_', prompt.name)}",
         summary=" ".join(prompt.description.split())[:_SUMMARY] or f"A prompt of {server.name}",
         run=run,
-        arguments=tuple(_arguments(prompt)),
+        arguments=tuple(arguments),
         changed_by=(),
         origin=server.name,
     )
-
-
-def _arguments(prompt: ServerPrompt) -> Iterator[Argument]:
-    last = len(prompt.arguments) - 1
-    for index, (name, required) in enumerate(prompt.arguments):
-        yield Argument(name=name, required=required, takes="rest" if index == last else "word")
-
-
-def _prompt_arguments(prompt: ServerPrompt, call: Call) -> Iterator[tuple[str, object]]:
-    for name, _ in prompt.arguments:
-        if (value := call.arguments.get(name)) not in (None, ""):
-            yield name, value
