@@ -181,18 +181,22 @@ async def test_no_server_gets_the_key_of_a_provider(
         assert wants in notices(talk) and "config.toml:5" in notices(talk)
 
 
+STARTS_S = {"silent": 0.3, "tools/list": 2}
+
+
 @pytest.mark.parametrize(
     ("command", "said"),
     [
         (plain("dies"), "it ended before it answered (it ended with 7: no database)"),
         (plain("silent"), "it did not answer within 0.3 s"),
+        (plain("tools/list"), "did not answer within 2 s"),
         (["/no/such/program"], "there is no program /no/such/program"),
     ],
 )
 async def test_a_run_goes_on_without_a_server_that_does_not_start(
     world: World, command: list[str], said: str
 ) -> None:
-    async with having(world, table("notes", command, start_timeout=0.3 if "silent" in command else 20)) as talk:
+    async with having(world, table("notes", command, start_timeout=STARTS_S.get(command[-1], 20))) as talk:
         for _ in range(2):  # the second time it keeps nobody waiting, and is not told again
             await talk.say("Done.")
             await talk.watcher.finished(talk.branch)

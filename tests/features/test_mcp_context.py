@@ -94,6 +94,24 @@ async def test_a_prompt_of_a_server_is_a_command(world: World) -> None:
         assert "Review a b.py carefully." in seen(world) and "/notes:review a b.py" in body(talk.branch.ref)
 
 
+async def test_a_server_that_does_not_list_its_resources_is_used_without(world: World) -> None:
+    async with having(world, table("notes", plain("resources/list"), start_timeout=3)) as talk:
+        await talk.say("Done.")
+        await talk.watcher.finished(talk.branch)
+        assert "notes_echo" in offered(world)
+
+
+async def test_a_prompt_that_a_server_does_not_make_holds_nobody_up(world: World) -> None:
+    async with having(world, table("notes", plain("prompts/get"), timeout=0.5)) as talk:
+        service: Any = talk.service
+        await service.mcp_test(talk.watcher, name="notes")
+        (server,) = world.kernel.feature(Servers).pool.all()
+        await server.offers()
+        text = "/notes:review a"
+        told = await service.prompt(talk.watcher, branch=talk.branch.key, text=text, env=world.options.env)
+        assert "notes did not answer within" in told["command"]["text"]
+
+
 async def test_what_a_server_has_a_person_say_mentions_and_links_nothing(world: World) -> None:
     async with having(world, table("notes", plain())) as talk:
         service: Any = talk.service

@@ -2,7 +2,8 @@
 """A server of the Model Context Protocol in plain Python, which starts at once and goes wrong on request.
 
 Own words on both sides would hide a shared misunderstanding, so it imports neither ours nor the SDK. Its first
-argument says how it goes wrong from the beginning: silent, dies, noisy. Every message it gets is a line of ``$SEEN``.
+argument says how it goes wrong from the beginning: silent, dies, noisy, or the method that it does not answer. Every
+message it gets is a line of ``$SEEN``.
 """
 
 import json
@@ -128,7 +129,7 @@ def main():
             with open(path, "a") as file:  # noqa: PTH123 - pathlib takes as long to load as all the rest
                 file.write(line)
         message = json.loads(line)
-        if "id" not in message or mode == "silent":
+        if "id" not in message or mode in ("silent", message["method"]):
             continue
         found = answer(message["method"], message.get("params") or {})
         if isinstance(found, Exception):

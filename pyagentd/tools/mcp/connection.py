@@ -357,11 +357,11 @@ class Connection:
 
     async def read(self, uri: str) -> tuple[Piece, ...]:
         """Return what a resource holds; raises ``ToolError``."""
-        return await self._using_it(lambda link: link.read(uri))
+        return await self._using_it(lambda link: self._within(self.launch.call_s, link.read(uri)))
 
     async def prompt(self, name: str, args: Mapping[str, str]) -> tuple[tuple[str, Piece], ...]:
         """Return the messages that a prompt becomes, each with its role; raises ``ToolError``."""
-        return await self._using_it(lambda link: link.prompt(name, args))
+        return await self._using_it(lambda link: self._within(self.launch.call_s, link.prompt(name, args)))
 
     def try_again(self) -> None:
         """Start it when it is wanted next, however often that failed: somebody says so."""
@@ -443,8 +443,7 @@ class Connection:
         try:
             await link.open()
             try:
-                self._learn(await link.catalog())
-                await self._list_more(link)
+                await self._ask(link)
             except BaseException:
                 await link.close()
                 raise
@@ -501,19 +500,28 @@ class Connection:
         finally:
             self._listing = None
 
+    async def _within(self, seconds: float, answer: Awaitable[_T]) -> _T:
+        """Return an answer; raises ``ToolError``, also where it does not come in time."""
+        try:
+            async with asyncio.timeout(seconds):
+                return await answer
+        except TimeoutError:
+            raise ToolError(f"The MCP server {self.name} did not answer within {seconds:g} s") from None
+
     async def _list(self, link: "Link") -> None:
         try:
-            self._learn(await link.catalog())
-            await self._list_more(link)
+            await self._ask(link)
         except Exception as error:  # it is asked again when something is wanted of it
             log.info("mcp server %s: cannot list what it offers: %s", self.name, error)
 
-    async def _list_more(self, link: "Link") -> None:
-        """Learn which resources and prompts there are; a server that cannot say is used all the same."""
-        assert self.catalog is not None
+    async def _ask(self, link: "Link") -> None:
+        """Learn what it offers; one that cannot say which resources and prompts it has is used all the same."""
+        most = self.launch.start_s
+        found = await self._within(most, link.catalog())
+        self._learn(found)
         try:
-            self.resources = await link.resources() if self.catalog.has_resources else ()
-            self.prompts = await link.prompts() if self.catalog.has_prompts else ()
+            self.resources = await self._within(most, link.resources()) if found.has_resources else ()
+            self.prompts = await self._within(most, link.prompts()) if found.has_prompts else ()
         except ToolError as error:
             log.info("mcp server %s: %s", self.name, error)
         self._learned(self)
