@@ -6,6 +6,7 @@ meaning of the keys; this module knows only the file and the section ``paths``, 
 
 import os
 import re
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ STANDARD_DENY = ("**/.git/**", "**/runtime/**", "**/.env", "**/node_modules/**")
 DEFAULT_WRITE = ("/tmp/**",)
 
 _FRONT_STARTS_ON_LINE = 2  # the first line is the delimiter
+
+_changing = threading.Lock()  # held from reading a preset until it is written: two changes at once are both in it
 
 
 class _FrontMatter(BaseHandler):
@@ -156,8 +159,9 @@ def set_paths(path: Path, read_patterns: Iterable[str], write_default: Iterable[
         PresetError: The file is missing or malformed.
         StoreError: The disk refused; the file is untouched.
     """
-    preset = read(path)
-    atomic.write_text(path, with_paths(preset, read=read_patterns, write_default=write_default, deny=deny))
+    with _changing:
+        text = with_paths(read(path), read=read_patterns, write_default=write_default, deny=deny)
+        atomic.write_text(path, text)
 
 
 def set_values(path: Path, values: Mapping[str, Any]) -> None:
@@ -167,7 +171,8 @@ def set_values(path: Path, values: Mapping[str, Any]) -> None:
         PresetError: The file is missing or malformed.
         StoreError: The disk refused; the file is untouched.
     """
-    atomic.write_text(path, with_values(read(path), values))
+    with _changing:
+        atomic.write_text(path, with_values(read(path), values))
 
 
 def set_body(path: Path, body: str) -> None:
@@ -177,9 +182,10 @@ def set_body(path: Path, body: str) -> None:
         PresetError: The file is missing or malformed.
         StoreError: The disk refused; the file is untouched.
     """
-    preset = read(path)
-    front = preset.text[: len(preset.text) - len(preset.body)]
-    atomic.write_text(path, f"{front.rstrip()}\n{body.strip()}\n")
+    with _changing:
+        preset = read(path)
+        front = preset.text[: len(preset.text) - len(preset.body)]
+        atomic.write_text(path, f"{front.rstrip()}\n{body.strip()}\n")
 
 
 def with_values(preset: PresetFile, values: Mapping[str, Any]) -> str:
@@ -327,21 +333,22 @@ def extend(path: Path, section: str, key: str, values: Iterable[str]) -> tuple[s
         PresetError: The file is missing or malformed, or the list is none.
         StoreError: The disk refused; the file is untouched.
     """
-    preset = read(path)
-    name = _spelled(section, preset.front)
-    before, text, after = around(preset, name)
-    try:
-        document = yamlfile.load(text) if text else CommentedMap()
-    except yamlfile.Malformed as error:  # it is valid only together with the rest
-        raise PresetError(
-            f"{path}:{preset.line(name)}: {name} uses a YAML alias", hint="Write its entries out"
-        ) from error
-    listed = _list_of(document, name, key, f"{path}:{preset.line(name) if name in preset.front else 1}")
-    had = [str(item) for item in listed]
-    new = tuple(dict.fromkeys(value for value in values if value not in had))
-    if new:
-        fill(listed, [*had, *new])
-        atomic.write_text(path, replaced(preset, before + yamlfile.dump(document) + after))
+    with _changing:
+        preset = read(path)
+        name = _spelled(section, preset.front)
+        before, text, after = around(preset, name)
+        try:
+            document = yamlfile.load(text) if text else CommentedMap()
+        except yamlfile.Malformed as error:  # it is valid only together with the rest
+            raise PresetError(
+                f"{path}:{preset.line(name)}: {name} uses a YAML alias", hint="Write its entries out"
+            ) from error
+        listed = _list_of(document, name, key, f"{path}:{preset.line(name) if name in preset.front else 1}")
+        had = [str(item) for item in listed]
+        new = tuple(dict.fromkeys(value for value in values if value not in had))
+        if new:
+            fill(listed, [*had, *new])
+            atomic.write_text(path, replaced(preset, before + yamlfile.dump(document) + after))
     return new
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from pyagentd.errors import PresetError
-from pyagentd.store.presetfile import extend
+from pyagentd.store.presetfile import extend, read
 
 PRESET = """\
 ---
@@ -42,6 +43,14 @@ def test_what_is_there_already_leaves_every_byte(tmp_path: Path) -> None:
     file = preset(tmp_path)
     assert extend(file, "paths", "read", ["/b/**"]) == ()
     assert file.read_text() == PRESET
+
+
+def test_what_several_add_at_once_is_all_there(tmp_path: Path) -> None:
+    file = preset(tmp_path)
+    wanted = [f"/{number}/**" for number in range(8)]
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda pattern: extend(file, "paths", "read", [pattern]), wanted))
+    assert set(wanted) <= set(read(file).patterns("read") or ())
 
 
 def test_a_list_that_is_missing_is_made(tmp_path: Path) -> None:
