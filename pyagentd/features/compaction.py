@@ -11,6 +11,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, field, replace
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from pyagentd.config.tables import CompactionSettings
@@ -24,7 +25,6 @@ from pyagentd.messages import Part as MessagePart
 from pyagentd.runtime import system_prompt
 from pyagentd.runtime.document_sync import RecoveredRoles
 from pyagentd.runtime.feature import Feature
-from pyagentd.runtime.recorder import Recorder
 from pyagentd.runtime.run import FitToWindow, Run, RunSettings, RunSignal, Step, new_run_id
 from pyagentd.runtime.run_setup import RunBuilder
 from pyagentd.runtime.settings import SendOptions, extra_model
@@ -102,7 +102,7 @@ def choose_tail(view: Sequence[Message], places: Sequence[TailStart], *, turns: 
         turns: How many turns of the user should stay.
         budget: How many tokens they may take.
     """
-    left = _tokens_from(view)
+    left = [*accumulate((tokens_of((message,)) for message in reversed(view)), initial=0)][::-1]  # from each on
     starts = [cut for cut in places if not cut.part_id]
     for number in range(min(turns, len(starts)), 0, -1):
         cut = starts[-number]
@@ -125,13 +125,6 @@ def _fewer(turns: int, number: int) -> str:
     return "Only the last turn stays as it is: the one before takes too much of the model's window"
 
 
-def _tokens_from(view: Sequence[Message]) -> list[int]:
-    left = [0] * (len(view) + 1)
-    for index in range(len(view) - 1, -1, -1):
-        left[index] = left[index + 1] + tokens_of(view[index : index + 1])
-    return left
-
-
 def _cut(view: Sequence[Message], index: int, steps: dict[str, TailStart]) -> TailStart | None:
     message = view[index]
     if message.role == "user":
@@ -148,20 +141,13 @@ def _steps(conversation: Conversation) -> dict[str, TailStart]:
     """Return for each recorded call where its step begins."""
     found: dict[str, TailStart] = {}
     for message in conversation.messages.values():
-        if message.role == "assistant" and not message.is_hidden:
-            for start, part in _with_starts(message.parts):
-                call = str(part.data["toolCallId"])
-                found[call] = TailStart(index=0, message_id=message.id, part_id=start.id)
+        start: Part | None = None
+        for part in () if message.is_hidden or message.role != "assistant" else message.parts:
+            if part.type == "step-start":
+                start = part
+            elif part.is_tool and start is not None:
+                found[str(part.data["toolCallId"])] = TailStart(index=0, message_id=message.id, part_id=start.id)
     return found
-
-
-def _with_starts(parts: Sequence[Part]) -> Iterator[tuple[Part, Part]]:
-    start: Part | None = None
-    for part in parts:
-        if part.type == "step-start":
-            start = part
-        elif part.is_tool and start is not None:
-            yield start, part
 
 
 # Which outputs of tools the model need not see any longer; pure.
@@ -222,40 +208,9 @@ def _parts(view: Sequence[Message]) -> list[MessagePart]:
 
 log = logging.getLogger(__name__)
 
-# A compaction on its way into the log: one synthetic message with one part, see ``store.compaction``.
+# A compaction in the log: one synthetic message with one part, see ``store.compaction``.
 
 ORIGIN = "compaction"
-
-
-def record_marker(
-    recorder: Recorder, *, session_id: str, data: Mapping[str, Any], run_id: str, facts: Mapping[str, Any]
-) -> None:
-    """Record a marker and show it where the run is now.
-
-    Args:
-        recorder: Of the branch.
-        session_id: Whose message it is.
-        data: Of the part, see ``store.compaction``.
-        run_id: The run that compacts.
-        facts: Further metadata of the message: ``model`` and ``usage`` of the summary.
-
-    Raises:
-        StoreError: The disk refused; nothing was shown.
-    """
-    now = recorder.now_ms()
-    after = _standing(recorder.conversation)
-    metadata = {
-        "origin": ORIGIN,
-        "synthetic": True,
-        "run_id": run_id,
-        **facts,
-        **({"after": after} if after else {}),
-    }
-    message = message_row(role="assistant", session_id=session_id, metadata=metadata, now_ms=now)
-    part = part_row(message_id=message["id"], session_id=session_id, index=0, kind=COMPACTION, data=data, now_ms=now)
-    with recorder.together():
-        recorder.record("message", message)
-        recorder.record("part", part)
 
 
 def last_marker(conversation: Conversation) -> Part | None:
@@ -375,7 +330,9 @@ class Summariser:
         whole = transcript(messages)
         if earlier + estimated_tokens(whole) <= self._room:
             yield "one-shot", previous, [whole]
-        stubbed = transcript(messages, output=_stubbed)
+        stubbed = transcript(
+            messages, output=lambda text: output_stub(text) if len(text) >= _STUB_FROM else shorten(text)
+        )
         if settings.prune_tool_outputs and earlier + estimated_tokens(stubbed) <= min(self._room, self._refused - 1):
             yield "pruned", previous, [stubbed]
         shortest = stubbed if settings.prune_tool_outputs else whole
@@ -446,10 +403,6 @@ class Summariser:
         return "\n\n".join(texts), cut
 
 
-def _stubbed(text: str) -> str:
-    return output_stub(text) if len(text) >= _STUB_FROM else shorten(text)
-
-
 def _chunks(text: str, tokens: int) -> Iterator[str]:
     """Yield ``text`` in pieces of about so many tokens, cut between paragraphs where that is possible."""
     longest = max(1, len(text) * tokens // max(1, estimated_tokens(text)))
@@ -489,7 +442,7 @@ class Compactor:
         self._branch = branch
         self._run_id = run_id
         self._settings = settings
-        self.configured = kernel.config.compaction
+        self._configured = kernel.config.compaction
 
     async def summarise(
         self, view: Sequence[Message], tail: Tail | None, *, auto: bool, instructions: str = ""
@@ -501,11 +454,18 @@ class Compactor:
             ProviderError: The model's server failed; nothing was recorded.
             StoreError: The disk refused.
         """
-        branch = self._branch
+        branch, settings = self._branch, self._settings
         branch.state.moved(PHASE)
         split = len(view) if tail is None else tail.cut.index
         previous, head = previous_summary(view[:split])
-        summariser = self._summariser()
+        model = extra_model(self._configured.model, settings.provider, settings.model, self._kernel.config)
+        summariser = Summariser(
+            settings.backend,
+            model,
+            known=self._kernel.model_facts(model, settings.provider),
+            settings=self._configured,
+            observe=lambda item: branch.state.moved(PHASE, attempt=item.attempt, message=item.message),
+        )
         summary = await summariser.summarise(previous, head, instructions)
         text = "\n\n".join(part for part in (summary.text, _request(view, tail, branch.conversation)) if part)
         data = compaction_data(
@@ -521,8 +481,12 @@ class Compactor:
                 "strategy": summary.strategy if summary.strategy != "one-shot" else "",
             },
         )
-        self._record(data, model=summariser.model, usage=summary.usage)
-        await self._look_again()
+        told = {"provider_id": settings.provider or None, "model_id": model}
+        self._record(data, model=told, usage=asdict(summary.usage))
+        try:  # the next run begins with where the session works now
+            await system_prompt.renew_workplace(self._kernel, branch)
+        except (OSError, StoreError) as error:
+            log.warning("%s: %s", branch.key, error)
         return with_summary(text, view[split:])
 
     def prune(self, view: Sequence[Message], calls: Mapping[str, str]) -> tuple[Message, ...]:
@@ -548,47 +512,30 @@ class Compactor:
                 "only_pruned": True,
             },
         )
-        self._record(data, model="", usage=Usage())
+        self._record(data)
         return left
 
-    def can_prune(self, view: Sequence[Message]) -> bool:
-        """Return whether a view begins with what a marker can name."""
-        return bool(view) and (bool(view[0].id) or last_marker(self._branch.conversation) is not None)
+    def _record(self, data: Mapping[str, Any], **facts: Any) -> None:
+        """Record a marker, with ``facts`` in its message, and show it where the run is now.
 
-    def say(self, text: str) -> None:
-        """Tell whoever watches."""
-        self._branch.say(text)
-
-    def _summariser(self) -> Summariser:
-        settings, config = self._settings, self._kernel.config
-        model = extra_model(self.configured.model, settings.provider, settings.model, config)
-        known = self._kernel.model_facts(model, settings.provider)
-        return Summariser(settings.backend, model, known=known, settings=self.configured, observe=self._retrying)
-
-    def _retrying(self, item: RetryNotice) -> None:
-        self._branch.state.moved(PHASE, attempt=item.attempt, message=item.message)
-
-    def _record(self, data: Mapping[str, Any], *, model: str, usage: Usage) -> None:
-        told = {"provider_id": self._settings.provider or None, "model_id": model}
-        record_marker(
-            self._branch.recorder,
-            session_id=self._branch.ref.session_id,
-            data=data,
-            run_id=self._run_id,
-            facts={"model": told, "usage": asdict(usage)} if model else {},
-        )
-        self.say(f"Compacted: {summarised(data)}")
+        Raises:
+            StoreError: The disk refused; nothing was shown.
+        """
+        recorder, session = self._branch.recorder, self._branch.ref.session_id
+        now, after = recorder.now_ms(), _standing(recorder.conversation)
+        metadata = {"origin": ORIGIN, "synthetic": True, "run_id": self._run_id, **facts}
+        if after:
+            metadata["after"] = after
+        message = message_row(role="assistant", session_id=session, metadata=metadata, now_ms=now)
+        part = part_row(message_id=message["id"], session_id=session, index=0, kind=COMPACTION, data=data, now_ms=now)
+        with recorder.together():
+            recorder.record("message", message)
+            recorder.record("part", part)
+        self._branch.say(f"Compacted: {summarised(data)}")
 
     def _already_pruned(self) -> list[str]:
         before = last_marker(self._branch.conversation)
         return list((before.data.get("metadata") or {}).get("pruned") or ()) if before is not None else []
-
-    async def _look_again(self) -> None:
-        """Make the part of the system prompt anew that says where the session works; the next run begins with it."""
-        try:
-            await system_prompt.renew_workplace(self._kernel, self._branch)
-        except (OSError, StoreError) as error:
-            log.warning("%s: %s", self._branch.key, error)
 
 
 def with_summary(summary: str, tail: Sequence[Message]) -> tuple[Message, ...]:
@@ -640,33 +587,42 @@ class Compaction(Feature):
 
     def fit_for(self, run: RunBuilder, settings: RunSettings) -> FitToWindow | None:
         """Return who does so for a run."""
-        compactor = Compactor(self.kernel, run.branch, run.run_id, settings)
-        return ContextFitter(compactor, self.kernel, run.branch, run.run_id, settings)
+        return ContextFitter(self.kernel, run.branch, run.run_id, settings)
 
     def resumed_view(self, view: tuple[Message, ...], conversation: Conversation, run_id: str) -> tuple[Message, ...]:
-        """Return what a run saw that had compacted the conversation before the daemon ended."""
-        return compacted_view(view, conversation, run_id)
+        """Return what a run saw that had compacted the conversation before the daemon ended.
+
+        ``view`` was put together without regard to that: the block stands below the prompt up to which the document
+        is read.
+        """
+        marker = marker_of(conversation, run_id)
+        if marker is None or marker.hidden:
+            return view
+        facts: Mapping[str, Any] = marker.data.get("metadata") or {}
+        wanted = marker.data.get("tail_start_id"), facts.get("tail_start_part_id") or ""
+        place = next(
+            (cut for cut in tail_starts(view, conversation) if (cut.message_id, cut.part_id) == wanted), None
+        )
+        left = previous_summary(view)[1] if place is None else view[place.index :]
+        gone = facts.get("pruned") or ()
+        parts = (part for part in conversation.parts.values() if part.is_tool and part.id in gone)
+        left = without_outputs(left, {str(part.data["toolCallId"]): part.id for part in parts})
+        summary = str(marker.data.get("summary") or "")
+        return with_summary(summary, left) if summary else left
 
 
-class ContextFitter:
+class ContextFitter(Compactor):
     """See ``run.FitToWindow``."""
 
-    def __init__(
-        self, compactor: Compactor, kernel: "Kernel", branch: "LiveBranch", run_id: str, settings: RunSettings
-    ) -> None:
-        self._compactor = compactor
-        self._branch = branch
-        self._run_id = run_id
-        self._model = settings.model
+    def __init__(self, kernel: "Kernel", branch: "LiveBranch", run_id: str, settings: RunSettings) -> None:
+        super().__init__(kernel, branch, run_id, settings)
         self._facts: ModelFacts = kernel.model_facts(settings.model, settings.provider)
-        self._configured = kernel.config.compaction
         self._usable = self._facts.usable(self._configured.reserve_tokens)
         schemas = (str(schema_of(spec)) for spec in settings.tools.values())
         self._overhead = estimated_tokens(settings.system) + sum(map(estimated_tokens, schemas))
         self._sent = 0  # how many messages the last request had
-        self._refused = (
-            sys.maxsize
-        )  # about how many tokens the messages of the smallest request had that the server found too long
+        # About how many tokens the messages of the smallest request had that the server found too long.
+        self._refused = sys.maxsize
         self._failed = False  # whether a summary of this run failed: another one would be as slow to fail
 
     async def __call__(
@@ -694,7 +650,7 @@ class ContextFitter:
         refused = not overflow and not self._failed and self._facts.window_known
         if refused and left > self._facts.context_window:
             raise ContextOverflow(
-                f"The conversation has about {short_tokens(left)} tokens, and {self._model} holds "
+                f"The conversation has about {short_tokens(left)} tokens, and {self._settings.model} holds "
                 f"{short_tokens(self._facts.context_window)}"
             )
         if overflow and made is not None and tokens_of(made) >= tokens_of(view):
@@ -709,26 +665,28 @@ class ContextFitter:
         if tail is None:
             return None
         try:
-            made = await self._compactor.summarise(view, tail, auto=True)
+            made = await self.summarise(view, tail, auto=True)
         except ContextOverflow:
             raise
         except ProviderError as error:
             self._failed = True
             log.warning("%s: not compacted: %s", self._branch.key, error)
-            self._compactor.say(f"Not compacted, the conversation goes on as it is: {error.message}")
+            self._branch.say(f"Not compacted, the conversation goes on as it is: {error.message}")
             return None
         if tail.warning:
-            self._compactor.say(tail.warning)
+            self._branch.say(tail.warning)
         return made
 
     def _pruned(self, view: tuple[Message, ...], used: int) -> tuple[Message, ...] | None:
         """Leave out old tool outputs if that is enough; return what is left, or None."""
-        if not self._configured.prune_tool_outputs or not self._compactor.can_prune(view):
+        # A marker has to be able to name what the view begins with.
+        can_prune = view and (view[0].id or last_marker(self._branch.conversation) is not None)
+        if not self._configured.prune_tool_outputs or not can_prune:
             return None
         calls = prunable_outputs(view, self._branch.conversation)
         if not calls or used - tokens_saved(view, calls) > self._usable * _PRUNED_TO:
             return None
-        return self._compactor.prune(view, calls)
+        return self.prune(view, calls)
 
     def _tail(self, view: Sequence[Message]) -> Tail | None:
         """Return what stays, None when nothing can go."""
@@ -757,28 +715,6 @@ class ContextFitter:
         if known.tokens and not known.estimated:
             return known.tokens + tokens_of(view[-1:])
         return self._overhead + tokens_of(view)
-
-
-# The view of a run that goes on after a restart and had compacted the conversation before; pure.
-
-
-def compacted_view(view: Sequence[Message], conversation: Conversation, run_id: str) -> tuple[Message, ...]:
-    """Return what a run sees whose ``view`` was put together without regard to its own compactions.
-
-    Its blocks stand below the prompt up to which the document is read.
-    """
-    marker = marker_of(conversation, run_id)
-    if marker is None or marker.hidden:
-        return tuple(view)
-    facts: Mapping[str, Any] = marker.data.get("metadata") or {}
-    wanted = marker.data.get("tail_start_id"), facts.get("tail_start_part_id") or ""
-    place = next((cut for cut in tail_starts(view, conversation) if (cut.message_id, cut.part_id) == wanted), None)
-    left = previous_summary(view)[1] if place is None else tuple(view[place.index :])
-    gone = facts.get("pruned") or ()
-    parts = (part for part in conversation.parts.values() if part.is_tool and part.id in gone)
-    left = without_outputs(left, {str(part.data["toolCallId"]): part.id for part in parts})
-    summary = str(marker.data.get("summary") or "")
-    return with_summary(summary, left) if summary else left
 
 
 # A compaction that somebody asks for: everything said so far is summarised, and nothing of it stays verbatim.
