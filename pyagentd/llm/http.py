@@ -27,7 +27,8 @@ import truststore
 from aiohttp.abc import AbstractStreamWriter
 
 from pyagentd import __version__, reader
-from pyagentd.errors import ContextOverflow, NoKey, ProviderError, TransientProviderError
+from pyagentd.config.tables import is_address
+from pyagentd.errors import ConfigError, ContextOverflow, NoKey, ProviderError, TransientProviderError
 from pyagentd.llm.backend import Body, ModelRequest, StreamItem
 from pyagentd.messages import ToolCall
 
@@ -415,8 +416,7 @@ class HttpServer:
         self._headers = {"User-Agent": f"pyagentd/{__version__}", **headers}
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=min(CONNECT_S, timeout_s), sock_read=timeout_s)
         self._tls = _certificates() if parts.scheme == "https" else None
-        proxies = {} if proxy_bypass(parts.hostname or "") else getproxies()
-        self._proxy = proxies.get(parts.scheme) or proxies.get("all")
+        self._proxy = None if proxy_bypass(parts.hostname or "") else _proxy_for(parts.scheme)
         self._session: aiohttp.ClientSession | None = None
 
     @asynccontextmanager
@@ -466,6 +466,25 @@ class HttpServer:
             await session.close()
 
 
+def _proxy_for(scheme: str) -> str | None:
+    """Return the address of the proxy that the environment names for requests of ``scheme``.
+
+    Raises:
+        ConfigError: It is none of HTTP.
+    """
+    proxies = getproxies()
+    named = proxies.get(scheme) or proxies.get("all")
+    if named is None:
+        return None
+    address = named if "://" in named else f"http://{named}"  # as curl reads it
+    if not is_address(address):
+        raise ConfigError(
+            f"The proxy that {scheme}_proxy or all_proxy names cannot be used: it is no address of an HTTP proxy",
+            hint=f"Set {scheme}_proxy to one, such as http://127.0.0.1:3128, or name the model's server in no_proxy",
+        )
+    return address
+
+
 def _certificates() -> ssl.SSLContext:
     """Return what checks a server's certificate: SSL_CERT_FILE if that is set, else what the system trusts."""
     if sys.platform in ("darwin", "win32") and not {"SSL_CERT_FILE", "SSL_CERT_DIR"} & set(os.environ):
@@ -506,20 +525,22 @@ async def list_models(server: Server, path: str, now: datetime) -> tuple[str, ..
         NoKey: It refuses the key.
         ProviderError: It has no such list, or cannot be asked now.
     """
-    names: list[str] = []
+    names: dict[str, None] = {}
     page = path
     if not isinstance(server, HttpServer):
         raise ProviderError("This backend has no list of models")
     try:
         while len(names) <= MAX_MODELS:
+            before = len(names)
             match await server.get(page):
                 case {"data": list(listed), **rest}:
-                    names += [
-                        each["id"] for each in listed if isinstance(each, dict) and isinstance(each.get("id"), str)
-                    ]
+                    found = (each.get("id") for each in listed if isinstance(each, dict))
+                    names |= dict.fromkeys(name for name in found if isinstance(name, str))
                 case _:
                     raise ProviderError("The model's server has no list of models", hint="Check the base URL")
             if rest.get("has_more") is not True or not isinstance(last := rest.get("last_id"), str):
+                break
+            if len(names) == before:  # it says the same again and again
                 break
             page = f"{path}{'&' if '?' in path else '?'}after_id={quote(last)}"
     except Refused as refused:
@@ -527,7 +548,7 @@ async def list_models(server: Server, path: str, now: datetime) -> tuple[str, ..
         if refused.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
             raise NoKey(f"The key is refused: {error.message}") from None
         raise error from None
-    return tuple(dict.fromkeys(names))
+    return tuple(names)
 
 
 class Step(Protocol):

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from pyagentd.errors import ContextOverflow, ProviderError, TransientProviderError
+from pyagentd.errors import ConfigError, ContextOverflow, ProviderError, TransientProviderError
 from pyagentd.llm.anthropic import AnthropicBackend, server
 from pyagentd.llm.backend import PartDelta, PartFinished, PartStarted, StepFinished, StreamItem
+from pyagentd.llm.http import HttpServer
 from pyagentd.messages import Reasoning, Text, ToolCall, ToolResult, Usage
 from tests.llm.requests import assistant, calls, collect, end, flatten, parts, request, said, tool, user
 from tests.server import (
@@ -313,14 +314,40 @@ async def test_hundreds_of_agents_have_a_connection_each(
     await backend.close()
 
 
+@pytest.mark.parametrize("scheme", ["http://", ""])
 async def test_a_proxy_of_the_environment_is_asked(
-    model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
+    model_server: ModelServer, scheme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HTTP_PROXY", model_server.url)
+    monkeypatch.setenv("HTTP_PROXY", model_server.url.replace("http://", scheme))
     backend = AnthropicBackend(server(api_key="k", base_url="http://model.invalid", timeout_s=5))
     await flatten_or_error(backend, [])
     await backend.close()
     assert model_server.last.path == "http://model.invalid/v1/messages"
+
+
+def test_a_proxy_that_speaks_no_http_is_an_error_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", "socks5://user:secret@127.0.0.1:1080")
+    with pytest.raises(ConfigError, match="no address of an HTTP proxy") as raised:
+        server(api_key="k", base_url="https://model.invalid", timeout_s=5)
+    assert "secret" not in str(raised.value) and "https_proxy" in raised.value.hint
+    monkeypatch.setenv("NO_PROXY", "model.invalid")
+    server(api_key="k", base_url="https://model.invalid", timeout_s=5)
+
+
+@pytest.mark.parametrize("names", [[], ["small"]])
+async def test_a_server_that_lists_the_same_page_again_and_again_is_asked_no_more(
+    names: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    async def get(self: HttpServer, path: str) -> object:
+        asked.append(path)
+        return {"data": [{"id": name} for name in names], "has_more": len(asked) < 9, "last_id": "small"}
+
+    monkeypatch.setattr(HttpServer, "get", get)
+    backend = AnthropicBackend(server(api_key="k", base_url="http://model.invalid", timeout_s=5))
+    assert await backend.models() == tuple(names)
+    assert len(asked) == len(names) + 1
 
 
 async def test_closing_leaves_nothing_open(
