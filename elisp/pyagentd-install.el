@@ -782,7 +782,9 @@ connected with need not answer: the server has asked it."
               (lambda (_status text)
                 (when (eq process pyagentd-doctor--process)
                   (setq pyagentd-doctor--process nil
-                        pyagentd-doctor--server (pyagentd-doctor-check-read text))
+                        pyagentd-doctor--server
+                        (pyagentd-doctor-check-read
+                         (or (process-get process 'pyagentd-late) text)))
                   (pyagentd-doctor--show)))))
             pyagentd-doctor--server 'asked
             pyagentd-doctor--process process)
@@ -814,7 +816,10 @@ connected with need not answer: the server has asked it."
 
 (defun pyagentd-doctor--give-up (process)
   "End PROCESS, if it still runs."
-  (when (process-live-p process) (delete-process process)))
+  (when (process-live-p process)
+    (process-put process 'pyagentd-late
+                 (format "no answer within %s s" pyagentd-doctor--timeout))
+    (delete-process process)))
 
 ;;;; The buffer
 

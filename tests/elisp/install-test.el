@@ -460,6 +460,11 @@ esac
                            "echo broken >&2; exit 1")
     (should (string-match-p "its check failed: broken"
                             (install-test--doctor)))
+    (install-test--program (expand-file-name "tools/pyagentd" root)
+                           "exec sleep 60")
+    (let ((pyagentd-doctor--timeout 0.2))
+      (should (string-match-p "its check failed: no answer within 0.2 s"
+                              (install-test--doctor))))
     (kill-buffer "*pyagentd-doctor*")))
 
 (provide 'install-test)
