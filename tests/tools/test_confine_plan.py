@@ -220,3 +220,12 @@ def test_below_the_root_names_are_sought_near_it_and_in_homes(
     hidden = {path for path, _ in made.hidden if inside(path, str(tmp_path))}
     assert hidden == {f"{home}/a/.env", f"{root}/a/b/c/d/.env"}
     assert scope_trees(made) == {"/": False}
+
+
+@pytest.mark.parametrize("place", [".gitconfig", ".config/git/config", "elsewhere/git/config"])
+def test_a_command_commits_as_the_user_wherever_git_s_configuration_is(tmp_path: Path, place: str) -> None:
+    file = tmp_path / place
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("[user]\n\tname = Ada\n\tsigningkey = secret\n")
+    env = {"HOME": str(tmp_path)} | ({"XDG_CONFIG_HOME": f"{tmp_path}/elsewhere"} if "else" in place else {})
+    assert walk.configuration(env) == '[user]\n\tname = "Ada"\n'

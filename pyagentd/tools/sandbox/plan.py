@@ -729,8 +729,8 @@ def of_worktree(root: Path) -> str | None:
 def configuration(env: Mapping[str, str]) -> str:
     """Return the text of a configuration with who the user is, as git reads it."""
     home = env.get("HOME", "")
-    files = (f"{home}/.gitconfig", f"{env.get('XDG_CONFIG_HOME') or f'{home}/.config'}/git/config")
-    return _configuration(home, tuple(map(_stamp, files)))
+    own = env.get("XDG_CONFIG_HOME") or f"{home}/.config"
+    return _configuration(home, own, tuple(map(_stamp, (f"{home}/.gitconfig", f"{own}/git/config"))))
 
 
 def _stamp(path: str) -> int | None:
@@ -741,7 +741,7 @@ def _stamp(path: str) -> int | None:
 
 
 @lru_cache(maxsize=8)
-def _configuration(home: str, stamps: tuple[int | None, ...]) -> str:
+def _configuration(home: str, own: str, stamps: tuple[int | None, ...]) -> str:
     program = installation.program("git")
     if stamps == (None, None) or program is None:
         return ""
@@ -750,7 +750,7 @@ def _configuration(home: str, stamps: tuple[int | None, ...]) -> str:
         said = subprocess.run(
             asking,
             cwd="/",
-            env={"HOME": home, "PATH": installation.PATH},
+            env={"HOME": home, "XDG_CONFIG_HOME": own, "PATH": installation.PATH},
             capture_output=True,
             timeout=_ASKING_S,
             check=True,
