@@ -23,19 +23,6 @@ from pyagentd.mission.tools import Tool
 # Chaining: the context of a mission may be the step of another one.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartContext:
-    """The context that a mission starts with.
-
-    Attributes:
-        context: The values of ``ctx/``, by name.
-        signature: The types of the context, or None.
-    """
-
-    context: Mapping[Any, Any]
-    signature: str | Signature | None = None
-
-
 class ChainedFailure(UserError):
     """The context of a mission is the step of a mission that failed.
 
@@ -45,9 +32,20 @@ class ChainedFailure(UserError):
 
     code = "chained-failure"
 
-    def __init__(self, fail: Fail) -> None:
-        super().__init__(fail.message)
-        self.fail = fail
+    def __init__(self, step: Step[Any]) -> None:
+        fail = step.fail or Fail(reason="unknown", message="The mission failed")
+        original = {"reason": fail.reason, "message": fail.message, "op": fail.op, "details": dict(fail.details)}
+        self.fail = Fail(
+            reason="chained_failure",
+            message=f"The mission whose result was to be the context failed: {fail.reason}: {fail.message}",
+            op=fail.op,
+            details={"original_failure": original},
+        )
+        super().__init__(self.fail.message)
+
+
+StartContext = tuple[Mapping[Any, Any], str | Signature | None]
+"""The values of ``ctx/`` by name, and their types if known."""
 
 
 def start_context(context: Any, signature: str | Signature | None = None) -> StartContext:
@@ -63,46 +61,24 @@ def start_context(context: Any, signature: str | Signature | None = None) -> Sta
         UserError: The context is none of these.
     """
     if isinstance(context, Step):
-        return _of_step(context, signature)
+        if not context.ok:
+            raise ChainedFailure(context)
+        value = context.value if context.lisp_value is None else context.lisp_value
+        if not isinstance(value, Mapping):
+            return {"value": value}, signature
+        return value, (signature or context.signature)
     if context is None:
-        return StartContext(context={}, signature=signature)
+        return {}, signature
     if isinstance(context, Mapping):
-        return StartContext(context=context, signature=signature)
+        return context, signature
     if is_dataclass(context) and not isinstance(context, type):
-        return StartContext(context=asdict(context), signature=signature)
+        return asdict(context), signature
     if hasattr(context, "model_dump"):
-        return StartContext(context=context.model_dump(), signature=signature)
+        return context.model_dump(), signature
     raise UserError(
         f"The context of a mission is a {type(context).__name__}, which has no names",
         hint='Give a dict, {"name": value}, or a Step',
     )
-
-
-def _of_step(step: Step[Any], signature: str | Signature | None) -> StartContext:
-    if not step.ok:
-        raise ChainedFailure(chained_failure(step))
-    value = step.value if step.lisp_value is None else step.lisp_value
-    if not isinstance(value, Mapping):
-        return StartContext(context={"value": value}, signature=signature)
-    return StartContext(context=value, signature=signature or step.signature)
-
-
-def chained_failure(step: Step[Any]) -> Fail:
-    """Return the failure of a mission whose context is the failed ``step``."""
-    fail = step.fail or Fail(reason="unknown", message="The mission failed")
-    original = {"reason": fail.reason, "message": fail.message, "op": fail.op, "details": dict(fail.details)}
-    return Fail(
-        reason="chained_failure",
-        message=f"The mission whose result was to be the context failed: {fail.reason}: {fail.message}",
-        op=fail.op,
-        details={"original_failure": original},
-    )
-
-
-def plain(context: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return a context as plain Python under string keys."""
-    made = values.to_python(context)
-    return dict(made)
 
 
 _T = TypeVar("_T")
@@ -180,13 +156,16 @@ def prepare(args: Arguments, models: Mapping[str, Any] | None = None, *, caller:
     found = _Findings(options)
     found.fails += [Fail(reason="validation_error", message=each) for each in options.mistakes()]
     contract = found.signature(args.signature, "signature")
-    start = found.start_context(context, args.context_signature)
-    declared = found.signature(start.signature, "context_signature")
-    own = found.tools(args.tools, catalog=False)
-    catalog = found.tools(args.tool_catalog, catalog=True)
-    callback = found.llm(args.llm, models, caller)
+    empty: StartContext = {}, None
+    given, types = found.check(lambda: start_context(context, args.context_signature), empty, UserError)
+    declared = found.signature(types, "context_signature")
+    no_tools: dict[str, Tool] = {}
+    own = found.check(lambda: tools.normalize(args.tools), no_tools, ToolsError)
+    catalog = found.check(lambda: tools.normalize(args.tool_catalog, catalog=True), no_tools, ToolsError)
+    silent: LLM = _no_llm
+    callback = found.check(lambda: registry.resolve(args.llm, models, caller), silent)
     firewall = Firewall(options.prompt_limit)
-    data = found.context(start.context, contract, declared)
+    data = found.context(given, contract, declared)
     firewall.learn(data)
     text = found.text(args.prompt, data, firewall)
     kept = found.plain_values(args.memory or {}, "memory")
@@ -237,12 +216,15 @@ class _Findings:
     fails: list[Fail] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
-    def _check(self, check: Callable[[], _T], otherwise: _T, reason: str = "validation_error") -> _T:
+    def check(self, check: Callable[[], _T], otherwise: _T, only: type[Exception] | None = None) -> _T:
+        """Return the result of ``check``, or note its error (of the kind ``only``) and return ``otherwise``."""
         try:
             return check()
         except (UserError, LispError, TypeError) as error:
-            own = getattr(error, "reason", reason)
-            self.fails.append(Fail(reason=own, message=str(error)))
+            if only and not isinstance(error, only):
+                raise
+            fail = Fail(reason=getattr(error, "reason", "validation_error"), message=str(error))
+            self.fails.append(error.fail if isinstance(error, ChainedFailure) else fail)
             return otherwise
 
     def signature(self, given: Any, name: str) -> Signature | None:
@@ -254,26 +236,6 @@ class _Findings:
             self.fails.append(Fail(reason="validation_error", message=f"The {name} cannot be read: {error}"))
             return None
 
-    def start_context(self, context: Any, signature: Any) -> StartContext:
-        try:
-            return start_context(context, signature)
-        except ChainedFailure as error:
-            self.fails.append(error.fail)
-        except UserError as error:
-            self.fails.append(Fail(reason="validation_error", message=str(error)))
-        return StartContext(context={})
-
-    def tools(self, given: Any, *, catalog: bool) -> Mapping[str, Tool]:
-        try:
-            return tools.normalize(given, catalog=catalog)
-        except ToolsError as error:
-            self.fails.append(Fail(reason=error.reason, message=str(error)))
-            return {}
-
-    def llm(self, given: Any, models: Mapping[str, Any] | None, caller: LLM | None) -> LLM:
-        silent: LLM = _no_llm
-        return self._check(lambda: registry.resolve(given, models, caller), silent)
-
     def plain_values(self, given: Mapping[Any, Any], what: str) -> dict[str, Any]:
         def made() -> dict[str, Any]:
             try:
@@ -281,7 +243,7 @@ class _Findings:
             except TypeError as error:
                 raise UserError(f"The {what} holds something that programs cannot use: {error}") from error
 
-        return self._check(made, {})
+        return self.check(made, {})
 
     def context(self, given: Mapping[Any, Any], contract: Signature | None, declared: Signature | None) -> Any:
         data = self.plain_values(given, "context")

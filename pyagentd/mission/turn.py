@@ -96,18 +96,14 @@ def reason_of(error: BaseException) -> str:
         case ConnectionError() | TransientProviderError():
             return "server_error"
     status = getattr(error, "status_code", getattr(getattr(error, "response", None), "status_code", None))
-    return _of_status(status) if isinstance(status, int) else "unknown"
-
-
-def _of_status(status: int) -> str:
     match status:
         case 408:
             return "timeout"
         case 429:
             return "rate_limit"
-        case _ if status >= 500:
+        case int() if status >= 500:
             return "server_error"
-        case _ if status >= 400:
+        case int() if status >= 400:
             return "client_error"
     return "unknown"
 
@@ -133,7 +129,6 @@ def with_retries(
     *,
     sleep: Callable[[float], None],
     seconds_left: Callable[[], float],
-    failed: Callable[[Exception, int], None] = lambda error, attempt: None,
 ) -> _T:
     """Return the result of ``call``, retried as ``retry`` allows.
 
@@ -142,7 +137,6 @@ def with_retries(
         retry: How many attempts, and the waits between them.
         sleep: Waits that many seconds.
         seconds_left: Returns how long the mission may still last; instead of a longer wait it gives up.
-        failed: Called with each failure and the number of its attempt, from 1.
 
     Raises:
         AttemptsFailed: No attempt succeeded.
@@ -153,7 +147,6 @@ def with_retries(
         try:
             return call()
         except Exception as error:
-            failed(error, attempt)
             reason = reason_of(error)
             wait = max(delay_s(retry, attempt), _retry_after(error))
             listed = retry.retryable_errors is None or reason in retry.retryable_errors
@@ -194,7 +187,29 @@ def ask(llm: LLM, request: Request, retry: Retry, *, scope: Scope, span: str, ru
     """
 
     def attempt() -> ModelAnswer:
-        return _attempt(llm, request, scope=scope, span=span, runtime=runtime)
+        own, started = new_span(), runtime.monotonic()
+        runtime.emit("llm_start", own, span, metadata={"turn": request["turn"], "messages": len(request["messages"])})
+        scope.spend(Usage(llm_requests=1))
+        try:
+            reply = call_within(scope, runtime, "the model", llm, request, blocks=may_block(llm, runtime))
+            answer = _parse_answer(reply)
+        except Exception as error:
+            took = _ms(runtime.monotonic() - started)
+            scope.add_time("model", took / 1000)
+            about = {"turn": request["turn"], "reason": reason_of(error), "message": error_text(error)}
+            runtime.emit("llm_exception", own, span, {"duration_ms": took}, about)
+            raise
+        scope.spend(answer.usage)
+        answer = replace(answer, text=well_formed(answer.text))
+        numbers = {
+            "duration_ms": _ms(runtime.monotonic() - started),
+            "input_tokens": answer.usage.input_tokens,
+            "output_tokens": answer.usage.output_tokens,
+            "cost_usd": answer.usage.cost_usd,
+        }
+        scope.add_time("model", runtime.monotonic() - started)
+        runtime.emit("llm_stop", own, span, numbers, {"turn": request["turn"], "content": answer.text})
+        return answer
 
     return with_retries(
         attempt,
@@ -202,31 +217,6 @@ def ask(llm: LLM, request: Request, retry: Retry, *, scope: Scope, span: str, ru
         sleep=runtime.sleep,
         seconds_left=lambda: 0 if runtime.cancelled() else scope.deadline - runtime.monotonic(),
     )
-
-
-def _attempt(llm: LLM, request: Request, *, scope: Scope, span: str, runtime: Runtime) -> ModelAnswer:
-    own, started = new_span(), runtime.monotonic()
-    runtime.emit("llm_start", own, span, metadata={"turn": request["turn"], "messages": len(request["messages"])})
-    scope.spend(Usage(llm_requests=1))
-    try:
-        answer = _parse_answer(call_within(scope, runtime, "the model", llm, request, blocks=may_block(llm, runtime)))
-    except Exception as error:
-        took = _ms(runtime.monotonic() - started)
-        scope.add_time("model", took / 1000)
-        about = {"turn": request["turn"], "reason": reason_of(error), "message": error_text(error)}
-        runtime.emit("llm_exception", own, span, {"duration_ms": took}, about)
-        raise
-    scope.spend(answer.usage)
-    answer = replace(answer, text=well_formed(answer.text))
-    numbers = {
-        "duration_ms": _ms(runtime.monotonic() - started),
-        "input_tokens": answer.usage.input_tokens,
-        "output_tokens": answer.usage.output_tokens,
-        "cost_usd": answer.usage.cost_usd,
-    }
-    scope.add_time("model", runtime.monotonic() - started)
-    runtime.emit("llm_stop", own, span, numbers, {"turn": request["turn"], "content": answer.text})
-    return answer
 
 
 def _parse_answer(reply: Any) -> ModelAnswer:
@@ -494,24 +484,10 @@ class _TurnRun:
         self.spent = ctx.scope.spent.minus(Usage(turns=1))  # the turn was taken from the budget before it started
 
     def take(self) -> tuple[Progress, End | None]:
-        self.ctx.runtime.emit("turn_start", self.span, self.ctx.span, metadata={"turn": self.number})
-        try:
-            reply = self._ask()
-        except AttemptsFailed as error:
-            message = f"The model did not answer after {counted(error.attempts, 'attempt')}: {error}"
-            details = {"reason": error.reason, "attempts": error.attempts}
-            late = limit_reached(self.ctx.scope, self.ctx.runtime)
-            fail = late or Fail(reason="llm_error", message=message, details=details)
-            return self._finish("", response.Response(program=None), self._no_value(fail, ending=True))
-        answer = response.parse(reply.text)
-        if refused := self._refusal(reply.reports_cost):
-            return self._finish(reply.text, answer, self._no_value(refused, ending=True))
-        return self._finish(reply.text, answer, self._outcome(answer, reply.text))
-
-    def _ask(self) -> ModelAnswer:
-        mission = self.ctx.mission
+        ctx, mission = self.ctx, self.ctx.mission
+        ctx.runtime.emit("turn_start", self.span, ctx.span, metadata={"turn": self.number})
         request: Request = {
-            "system": self.ctx.system,
+            "system": ctx.system,
             "messages": [*self.before.messages],
             "turn": self.number,
             "prompt": mission.text,
@@ -519,14 +495,22 @@ class _TurnRun:
             "llm_opts": dict(mission.options.llm_opts),
         }
         retry = mission.options.llm_retry
-        return ask(mission.llm, request, retry, scope=self.ctx.scope, span=self.span, runtime=self.ctx.runtime)
-
-    def _refusal(self, reports_cost: bool) -> Fail | None:
-        """Return why the program in the model's answer is not run, or None."""
-        if self.ctx.scope.limits_cost() and not reports_cost:
+        try:
+            reply = ask(mission.llm, request, retry, scope=ctx.scope, span=self.span, runtime=ctx.runtime)
+        except AttemptsFailed as error:
+            message = f"The model did not answer after {counted(error.attempts, 'attempt')}: {error}"
+            details = {"reason": error.reason, "attempts": error.attempts}
+            late = limit_reached(ctx.scope, ctx.runtime)
+            fail = late or Fail(reason="llm_error", message=message, details=details)
+            return self._finish("", response.Response(program=None), self._no_value(fail, ending=True))
+        answer = response.parse(reply.text)
+        if ctx.scope.limits_cost() and not reply.reports_cost:
             message = 'max_cost_usd needs an LLM that says what an answer costs: {"content": …, "cost_usd": …}'
-            return Fail(reason="validation_error", message=message)
-        return limit_reached(self.ctx.scope, self.ctx.runtime)
+            refused: Fail | None = Fail(reason="validation_error", message=message)
+        else:
+            refused = limit_reached(ctx.scope, ctx.runtime)
+        outcome = self._no_value(refused, ending=True) if refused else self._outcome(answer, reply.text)
+        return self._finish(reply.text, answer, outcome)
 
     def _outcome(self, answer: response.Response, text: str) -> Outcome:
         if answer.program is None:
@@ -535,7 +519,7 @@ class _TurnRun:
         about = {"turn": self.number, "program": answer.program, "reasoning": answer.reasoning}
         self.ctx.runtime.emit("program_start", self.span, self.ctx.span, metadata=about)
         try:
-            result = self._timed(answer.program)
+            result = self._run(answer.program)
         except LispError as error:
             late = limit_reached(self.ctx.scope, self.ctx.runtime) if error.reason == "timeout" else None
             if late:
@@ -545,53 +529,43 @@ class _TurnRun:
             return self._error_outcome(with_hint(error, tools, earlier))
         return self._value_outcome(result, answer.program)
 
-    def _timed(self, program: str) -> lisp.Result:
-        scope, monotonic = self.ctx.scope, self.ctx.runtime.monotonic
-        started, in_tools = monotonic(), scope.times.get("tools", 0.0)
-        try:
-            return self._run(program)
-        finally:
-            self.toolbox.warnings += self.toolbox.noticed.items
-            waited = scope.times.get("tools", 0.0) - in_tools
-            scope.add_time("programs", max(0.0, monotonic() - started - waited))
-
     def _run(self, program: str) -> lisp.Result:
-        ctx, options = self.ctx, self.ctx.mission.options
-        left_ms = (ctx.scope.deadline - ctx.runtime.monotonic()) * 1000
+        ctx, options, monotonic = self.ctx, self.ctx.mission.options, self.ctx.runtime.monotonic
+        started, in_tools = monotonic(), ctx.scope.times.get("tools", 0.0)
+        left_ms = (ctx.scope.deadline - started) * 1000
         limits = lisp.Limits(
             timeout_ms=max(1, int(min(seconds(options.timeout_s) * 1000, left_ms))),
             memory_bytes=options.memory_bytes,
             tool_time_counts=options.tool_time_counts,
             parallel=options.parallel,
         )
-        result = lisp.compile(program).run(
-            self.before.context,
-            self.before.memory,
-            tools=self.toolbox.call,
-            limits=limits,
-            cancelled=lambda: ctx.runtime.cancelled() or ctx.runtime.monotonic() >= ctx.scope.deadline,
-            isolation=options.isolation,
-        )
         try:
-            if not is_function(result.value):  # a function is not kept
-                check_data(result.value)
-        except LispError as error:
-            error.undone = result.put
-            raise
-        return result
+            result = lisp.compile(program).run(
+                self.before.context,
+                self.before.memory,
+                tools=self.toolbox.call,
+                limits=limits,
+                cancelled=lambda: ctx.runtime.cancelled() or monotonic() >= ctx.scope.deadline,
+                isolation=options.isolation,
+            )
+            try:
+                if not is_function(result.value):  # a function is not kept
+                    check_data(result.value)
+            except LispError as error:
+                error.undone = result.put
+                raise
+            return result
+        finally:
+            self.toolbox.warnings += self.toolbox.noticed.items
+            waited = ctx.scope.times.get("tools", 0.0) - in_tools
+            ctx.scope.add_time("programs", max(0.0, monotonic() - started - waited))
 
     def _error_outcome(self, error: LispError) -> Outcome:
         details = {} if error.line is None else {"line": error.line, "column": error.column}
         fail = Fail(reason=error.reason, message=error.message, details=details)
-        if self.ctx.mission.single_shot:
-            return self._no_value(fail, ending=True)
-        feedback = prompt.error_feedback(
-            error,
-            self.ctx.mission.firewall,
-            self.toolbox.warnings,
-            called=[call.name for call in self.toolbox.calls if call.error is None],
-        )
-        return replace(self._no_value(fail), feedback=feedback)
+        called = [call.name for call in self.toolbox.calls if call.error is None]
+        feedback = prompt.error_feedback(error, self.ctx.mission.firewall, self.toolbox.warnings, called=called)
+        return self._refused(self._no_value(fail), fail, feedback)
 
     def _value_outcome(self, result: lisp.Result, program: str) -> Outcome:
         outcome = Outcome(value=result.value, context=self.before.context, memory=result.memory)
@@ -603,9 +577,8 @@ class _TurnRun:
                 return replace(outcome, end=End(fail=fail_of(result.value)))
             case "return" if mistyped and self._may_ask_again(mistyped):
                 fail = Fail(reason="validation_error", message=" ".join(mistyped))
-                return replace(
-                    outcome, error=fail, feedback=prompt.mistyped_feedback(mistyped, self.ctx.mission.firewall)
-                )
+                feedback = prompt.mistyped_feedback(mistyped, self.ctx.mission.firewall)
+                return self._refused(outcome, fail, feedback)
             case "return":
                 return self._return_outcome(outcome)
         if self.ctx.mission.single_shot:
@@ -636,7 +609,9 @@ class _TurnRun:
         mission = self.ctx.mission
         mode = mission.options.signature_validation
         if is_function(outcome.value):
-            return self._function_outcome(outcome)
+            fail = Fail(reason="validation_error", message="The returned value is a function, which is not data")
+            feedback = prompt.function_feedback(mission.firewall, self.toolbox.warnings)
+            return self._refused(replace(outcome, value=None), fail, feedback)
         done = replace(outcome, end=End(value=outcome.value, result=values.to_python(outcome.value)))
         if mission.signature is None or mode == "disabled":
             return done
@@ -652,18 +627,14 @@ class _TurnRun:
             return done
         details = {"problems": [{"path": each.path, "message": each.message} for each in problems]}
         fail = Fail(reason="validation_error", message=message, details=details)
-        if mission.single_shot:
-            return replace(outcome, error=fail, end=End(fail=fail))
         feedback = prompt.mismatch_feedback(outcome.value, problems, mission.signature, mission.firewall)
-        return replace(outcome, error=fail, feedback=feedback)
+        return self._refused(outcome, fail, feedback)
 
-    def _function_outcome(self, outcome: Outcome) -> Outcome:
-        """Return the outcome of a program that returned a function; changes of the memory are kept."""
-        fail = Fail(reason="validation_error", message="The returned value is a function, which is not data")
-        refused = replace(outcome, value=None, error=fail)
+    def _refused(self, outcome: Outcome, fail: Fail, feedback: str) -> Outcome:
+        """Return the outcome of a failed turn: the model reads the feedback, or the mission ends if it cannot."""
         if self.ctx.mission.single_shot:
-            return replace(refused, end=End(fail=fail))
-        return replace(refused, feedback=prompt.function_feedback(self.ctx.mission.firewall, self.toolbox.warnings))
+            return replace(outcome, error=fail, end=End(fail=fail))
+        return replace(outcome, error=fail, feedback=feedback)
 
     def _no_value(self, fail: Fail, *, ending: bool = False) -> Outcome:
         """Return the outcome of a turn without a value."""
@@ -691,7 +662,23 @@ class _TurnRun:
             duration_ms=took,
             reasoning=answer.reasoning,
         )
-        self._emit_stop(turn)
+        numbers = {
+            "duration_ms": took,
+            "input_tokens": usage.input_tokens,
+            "output_tokens": usage.output_tokens,
+            "tool_calls": len(turn.tool_calls),
+        }
+        about = {
+            "turn": turn.number,
+            "program": turn.program,
+            "reasoning": turn.reasoning,
+            "feedback": turn.feedback or None,
+            "ok": error is None,
+            "reason": error.reason if error else None,
+            "message": error.message if error else None,
+            "tool_calls": turn.tool_calls,
+        }
+        ctx.runtime.emit("turn_stop", self.span, ctx.span, numbers, about)
         messages: tuple[Message, ...] = self.before.messages
         if text or feedback:
             messages += ({"role": "assistant", "content": text if text.strip() else "(nothing)"},)
@@ -707,25 +694,6 @@ class _TurnRun:
             warnings=(*self.before.warnings, *self.toolbox.warnings),
         )
         return after, outcome.end
-
-    def _emit_stop(self, turn: Turn) -> None:
-        numbers = {
-            "duration_ms": turn.duration_ms,
-            "input_tokens": turn.usage.input_tokens,
-            "output_tokens": turn.usage.output_tokens,
-            "tool_calls": len(turn.tool_calls),
-        }
-        about = {
-            "turn": turn.number,
-            "program": turn.program,
-            "reasoning": turn.reasoning,
-            "feedback": turn.feedback or None,
-            "ok": turn.error is None,
-            "reason": turn.error.reason if turn.error else None,
-            "message": turn.error.message if turn.error else None,
-            "tool_calls": turn.tool_calls,
-        }
-        self.ctx.runtime.emit("turn_stop", self.span, self.ctx.span, numbers, about)
 
 
 def run(ctx: TurnContext, progress: Progress, between: Callable[[Progress], None]) -> tuple[Progress, End]:

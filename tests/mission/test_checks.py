@@ -111,20 +111,17 @@ class Model:
 
 @pytest.mark.parametrize("context", [{"a": 1}, OrderedDict(a=1), Data(1), Model(), Step(ok=True, value={"a": 1})])
 def test_what_has_names_is_a_context(context: Any) -> None:
-    assert start_context(context).context == {"a": 1} and start_context(context).signature is None
+    assert start_context(context) == ({"a": 1}, None)
 
 
 @pytest.mark.spec("004", "Auto-Chaining with Step Structs")
 @pytest.mark.spec("004", "DD-6: Auto-Chaining with Step Detection")
 def test_a_step_brings_its_value_and_its_signature() -> None:
     step = Step(ok=True, value={"a": "x"}, lisp_value={Keyword("a"): Keyword("x")}, signature="() -> {a :keyword}")
-    assert (
-        start_context(step).context == {Keyword("a"): Keyword("x")}
-        and start_context(step).signature == "() -> {a :keyword}"
-    )
-    assert start_context(step, "{a :any}").signature == "{a :any}"
-    assert start_context(Step(ok=True, value=[1, 2], signature="[:int]")).context == {"value": [1, 2]}
-    assert start_context(None).context == {}
+    assert start_context(step) == ({Keyword("a"): Keyword("x")}, "() -> {a :keyword}")
+    assert start_context(step, "{a :any}")[1] == "{a :any}"
+    assert start_context(Step(ok=True, value=[1, 2], signature="[:int]"))[0] == {"value": [1, 2]}
+    assert start_context(None) == ({}, None)
 
 
 @pytest.mark.spec("004", "Auto-Chaining with Failed Steps")

@@ -130,7 +130,12 @@ BREAKS_OF_MISSIONS = [
         "    known = {**_configured, **(models or {})}\n",
         "    known = {}\n",
     ),
-    _of("Telemetry Events", f"{_MISSION}/turn.py", "        self._emit_stop(turn)\n", ""),
+    _of(
+        "Telemetry Events",
+        f"{_MISSION}/turn.py",
+        '        ctx.runtime.emit("turn_stop", self.span, ctx.span, numbers, about)\n',
+        "",
+    ),
     _of("Tracing", f"{_MISSION}/turn.py", "            tool_calls=tuple(self.toolbox.calls),\n", ""),
     _of(
         "Concurrency & Safety",
@@ -167,14 +172,14 @@ BREAKS_OF_MISSIONS = [
     _of(
         "Auto-Chaining with Step Structs",
         f"{_MISSION}/checks.py",
-        "signature=signature or step.signature)",
-        "signature=signature)",
+        "signature or context.signature)",
+        "signature)",
     ),
     _of(
         "Auto-Chaining with Failed Steps",
         f"{_MISSION}/checks.py",
-        "    if not step.ok:\n",
-        "    if False:\n",
+        "        if not context.ok:\n",
+        "        if False:\n",
     ),
     _of(
         "Error reason parse_error",
@@ -269,7 +274,7 @@ BREAKS_OF_MISSIONS = [
     _of(
         "Error reason chained_failure",
         f"{_MISSION}/checks.py",
-        '        details={"original_failure": original},\n',
+        '            details={"original_failure": original},\n',
         "",
     ),
     _of(
