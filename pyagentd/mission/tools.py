@@ -9,7 +9,7 @@ language.
 import functools
 import inspect
 import typing
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast, get_args
@@ -44,30 +44,26 @@ def call_function(function: Callable[..., Any], args: Mapping[str, Any], signatu
         TypeError: A required argument is missing.
         MissionFailed: The step failed.
     """
-    result = function.run(args) if isinstance(function, LLMTool) else _call_python(function, args, signature)
-    return _step_value_of(result) if inspect.isawaitable(result) else _step_value(result)
 
+    def plain(result: Any) -> Any:
+        if not isinstance(result, Step):
+            return result
+        value = result.unwrap()
+        return value if result.lisp_value is None else result.lisp_value  # a program can tell a keyword from a string
 
-async def _step_value_of(result: Awaitable[Any]) -> Any:
-    return _step_value(await result)
+    async def later(result: Awaitable[Any]) -> Any:
+        return plain(await result)
 
-
-def _step_value(result: Any) -> Any:
-    if not isinstance(result, Step):
-        return result
-    plain = result.unwrap()
-    return plain if result.lisp_value is None else result.lisp_value  # a program can tell a keyword from a string
-
-
-def _call_python(function: Callable[..., Any], args: Mapping[str, Any], signature: Signature | None) -> Any:
     parameters = _parameters(function)
-    if parameters is None:
-        if signature is None:
-            return function(dict(args))
-        return function(*(args[each.name] for each in signature.params if each.name in args))
-    if takes_everything(function) or _takes_unnamed_dict(parameters, signature):
-        return function(dict(args))
-    return _call_by_name(function, parameters, args)
+    if isinstance(function, LLMTool):
+        result: Any = function.run(args)
+    elif parameters is None and signature is not None:
+        result = function(*(args[each.name] for each in signature.params if each.name in args))
+    elif parameters is None or takes_everything(function) or _takes_unnamed_dict(parameters, signature):
+        result = function(dict(args))
+    else:
+        result = _call_by_name(function, parameters, args)
+    return later(result) if inspect.isawaitable(result) else plain(result)
 
 
 def takes_everything(function: Callable[..., Any]) -> bool:
@@ -98,7 +94,7 @@ def docstring_summary(function: Callable[..., Any]) -> str:
 def _call_by_name(
     function: Callable[..., Any], parameters: Mapping[str, inspect.Parameter], args: Mapping[str, Any]
 ) -> Any:
-    hints = _facts(function).hints
+    _, hints = _facts(function)
     positional: list[Any] = []
     named: dict[str, Any] = {}
     left = {key.replace("-", "_") if key.replace("-", "_") in parameters else key: v for key, v in args.items()}
@@ -136,39 +132,29 @@ def _is_variadic(parameter: inspect.Parameter) -> bool:
     return parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Facts:
-    """The parameters of a function (None if it cannot be inspected) and its type hints."""
-
-    parameters: Mapping[str, inspect.Parameter] | None
-    hints: Mapping[str, Any]
-
+_Facts = tuple[Mapping[str, inspect.Parameter] | None, Mapping[str, Any]]
+"""The parameters of a function (None if it cannot be inspected) and its type hints."""
 
 _facts_cache: WeakKeyDictionary[Any, _Facts] = WeakKeyDictionary()
 
 
 def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter] | None:
-    return _facts(function).parameters
+    return _facts(function)[0]
 
 
 def _facts(function: Callable[..., Any]) -> _Facts:
     """Return parameters and hints of ``function``, cached for its lifetime."""
-    try:
+    with suppress(TypeError):  # it is not hashable
         if (known := _facts_cache.get(function)) is not None:
             return known
-    except TypeError:  # not hashable
-        return _Facts(parameters=_signature_parameters(function), hints=_hints(function))
-    known = _Facts(parameters=_signature_parameters(function), hints=_hints(function))
-    with suppress(TypeError):  # it cannot be weakly referenced
-        _facts_cache[function] = known
-    return known
-
-
-def _signature_parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter] | None:
     try:
-        return inspect.signature(function).parameters
+        parameters: Mapping[str, inspect.Parameter] | None = inspect.signature(function).parameters
     except (TypeError, ValueError):
-        return None
+        parameters = None
+    found = parameters, _hints(function)
+    with suppress(TypeError):  # it is not hashable, or cannot be weakly referenced
+        _facts_cache[function] = found
+    return found
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
@@ -291,16 +277,15 @@ def normalize(tools: Tools | None, *, catalog: bool = False) -> dict[str, Tool]:
                 reason="reserved_tool_name",
                 hint="Register the tool under another name",
             )
-    return {name: _tool(name, given, catalog) for name, given in named.items()}
-
-
-def _tool(name: str, given: Any, catalog: bool) -> Tool:
-    try:
-        return _normalized(name, given, catalog)
-    except ToolsError as error:
-        raise ToolsError(f'Tool "{name}": {error.message}', reason=error.reason, hint=error.hint) from error
-    except SignatureError as error:
-        raise ToolsError(f'Tool "{name}": its signature cannot be read: {error}') from error
+    found: dict[str, Tool] = {}
+    for name, given in named.items():
+        try:
+            found[name] = _normalized(name, given, catalog)
+        except ToolsError as error:
+            raise ToolsError(f'Tool "{name}": {error.message}', reason=error.reason, hint=error.hint) from error
+        except SignatureError as error:
+            raise ToolsError(f'Tool "{name}": its signature cannot be read: {error}') from error
+    return found
 
 
 def _normalized(name: str, given: Any, catalog: bool) -> Tool:
@@ -321,7 +306,7 @@ def _normalized(name: str, given: Any, catalog: bool) -> Tool:
         case (function, signature, Mapping() as options):
             return _with_options(name, function, signature, options)
         case str() | Signature() if catalog:
-            return Tool(name=name, signature=_signature(given))
+            return Tool(name=name, signature=signatures.parse(given))
     if not callable(given):
         raise ToolsError(
             "it is neither a function, a pair of function and signature, nor a dict with a prompt", hint=_HOW
@@ -339,18 +324,11 @@ def _with_options(name: str, function: Any, signature: Any, options: Mapping[str
     if validation is not None and validation not in _MODES:
         raise ToolsError(f"validation is {validation!r}, not one of {', '.join(_MODES)}")
     if signature is not None and callable(function):
-        tool = Tool(name=name, function=function, signature=_signature(signature), description=_description(function))
+        described = function.description or "" if isinstance(function, LLMTool) else docstring_summary(function)
+        tool = Tool(name=name, function=function, signature=signatures.parse(signature), description=described)
     else:
         tool = _normalized(name, function, False)
     return replace(tool, validation=validation, description=options.get("description") or tool.description)
-
-
-def _signature(signature: Any) -> Signature:
-    return signature if isinstance(signature, Signature) else signatures.parse(signature)
-
-
-def _description(function: Callable[..., Any]) -> str:
-    return function.description or "" if isinstance(function, LLMTool) else docstring_summary(function)
 
 
 def _of_function(name: str, function: Callable[..., Any]) -> Tool:
@@ -393,8 +371,12 @@ def _own_name(given: Any) -> str:
 
 def _prepare_args(signature: Signature, args: Mapping[Any, Any], mode: str, others: str) -> PreparedCall:
     """Return the arguments converted to the signature's types, without undeclared ones unless they are passed."""
-    named = _args_by_name(signature, args)
     params = [each.name for each in signature.params]
+    spelled = {name.replace("_", "-"): name for name in params}
+    named: dict[str, Any] = {}
+    for key, value in args.items():
+        name = str(values.to_python(key))
+        named[name if name in params else spelled.get(name.replace("_", "-"), name)] = value  # user-id is user_id
     more = {key: value for key, value in named.items() if others == "passed" and key not in params}
     extra = [key for key in named if key not in params and key not in more]
     declared = {key: value for key, value in named.items() if key in params}
@@ -413,17 +395,6 @@ def _prepare_args(signature: Signature, args: Mapping[Any, Any], mode: str, othe
         problems = []
     plain = {**plain, **values.to_python(more)}
     return PreparedCall(args=plain, warnings=tuple(warnings), problems=tuple(problems))
-
-
-def _args_by_name(signature: Signature, args: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return the arguments under the names of the signature: ``user-id`` becomes ``user_id``."""
-    spelled = {each.name.replace("_", "-"): each.name for each in signature.params}
-    own = {each.name for each in signature.params}
-    named: dict[str, Any] = {}
-    for key, value in args.items():
-        name = str(values.to_python(key))
-        named[name if name in own else spelled.get(name.replace("_", "-"), name)] = value
-    return named
 
 
 # Calls of tools by a program.
@@ -467,10 +438,6 @@ class Toolbox:
         """The calls so far, in the order of the program."""
         return self.recorded.items
 
-    def _notice(self, warnings: Iterable[str]) -> None:
-        for each in warnings:
-            self.noticed.add(each)
-
     def call(self, name: str, args: Mapping[Any, Any]) -> Any:
         """Call a tool for a program and return a value of the language.
 
@@ -483,7 +450,8 @@ class Toolbox:
             raise self._not_found(name)
         check_data(args)
         prepared = tool.prepare(args, self.validation)
-        self._notice(prepared.warnings)
+        for each in prepared.warnings:
+            self.noticed.add(each)
         if prepared.problems:
             lines = "\n".join(self.firewall.problem_lines(prepared.problems))
             raise LispError(
@@ -531,7 +499,8 @@ class Toolbox:
         if not found:
             return result
         if tool.mode(self.validation) == "warn_only":
-            self._notice(f"Tool {tool.name}: {each}" for each in found)
+            for each in found:
+                self.noticed.add(f"Tool {tool.name}: {each}")
             return result
         lines = "\n".join(self.firewall.problem_lines(found))
         raise LispError("validation_error", f'The result of "{tool.name}" does not fit its signature:\n{lines}')
@@ -559,17 +528,13 @@ class Toolbox:
 
     def _not_found(self, name: str) -> LispError:
         if name in self.catalog:
-            return LispError(
-                "tool_not_found",
-                f'The tool "{name}" is for planning only and cannot be called',
-                hint=self._available(),
-            )
-        meant = did_you_mean(name, self.tools)
-        return LispError("tool_not_found", f'There is no tool "{name}"', hint=f"{meant} {self._available()}".lstrip())
-
-    def _available(self) -> str:
+            message, meant = f'The tool "{name}" is for planning only and cannot be called', ""
+        else:
+            message = f'There is no tool "{name}"'
+            meant = did_you_mean(name, self.tools)
         names = ", ".join(sorted(self.tools))
-        return f"Tools you can call: {names}." if names else "This mission has no tools besides return and fail."
+        there = f"Tools you can call: {names}." if names else "This mission has no tools besides return and fail."
+        return LispError("tool_not_found", message, hint=f"{meant} {there}".lstrip())
 
 
 def _failure(tool: Tool, message: str) -> str:
