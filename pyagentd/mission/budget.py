@@ -69,6 +69,7 @@ class Scope:
         wait_for: Waits for a coroutine on the event loop of the tree's caller; None without one.
         times: Seconds spent, by what they were spent on.
         left_behind: What was still running in a thread of its own when the mission stopped waiting for it.
+        spent: Its usage so far, with that of its children, running ones included.
     """
 
     budget: Budget
@@ -86,18 +87,13 @@ class Scope:
     wait_for: Callable[[Awaitable[Any], float], Any] | None = None
     times: dict[Activity, float] = field(default_factory=dict)
     left_behind: list[str] = field(default_factory=list)
-    _spent: Usage = field(default_factory=Usage)
+    spent: Usage = field(default_factory=Usage)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    @property
-    def spent(self) -> Usage:
-        """The usage of this mission and its children so far, including running ones."""
-        return self._spent
 
     def spend(self, usage: Usage) -> None:
         """Count ``usage`` here and in every parent."""
         with self._lock:
-            self._spent = self._spent.plus(usage)
+            self.spent = self.spent.plus(usage)
         if self.parent:
             self.parent.spend(usage)
 
@@ -106,13 +102,9 @@ class Scope:
         with self._lock:
             self.times[activity] = self.times.get(activity, 0.0) + seconds
 
-    def resume(self, usage: Usage) -> None:
-        """Start from the usage of a checkpoint."""
-        self._spent = usage
-
     def over_cost_limit(self) -> "Scope | None":
         """Return the mission, this one or an ancestor, that has exceeded its cost limit, or None."""
-        if self.max_cost_usd is not None and self._spent.cost_usd > self.max_cost_usd:
+        if self.max_cost_usd is not None and self.spent.cost_usd > self.max_cost_usd:
             return self
         return self.parent.over_cost_limit() if self.parent else None
 

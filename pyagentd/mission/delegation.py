@@ -40,7 +40,7 @@ from pyagentd.mission.options import (
 from pyagentd.mission.prompt import system_prompt
 from pyagentd.mission.runtime import Bridge, Runtime, error_text, new_span, run_here
 from pyagentd.mission.signature import ANY, Field, Signature
-from pyagentd.mission.step import Fail, Step, T, failed
+from pyagentd.mission.step import Fail, Step, T, Usage, failed
 from pyagentd.mission.tools import Tool, normalize
 from pyagentd.mission.turn import Progress, TurnContext
 
@@ -106,7 +106,7 @@ def _scope(
         inherited = deadline < own
         deadline = min(own, deadline)
     shared = args.budget or (parent.budget if parent else None)
-    scope = Scope(
+    return Scope(
         budget=shared
         or Budget(turns=options.tree_turns, depth=options.max_depth, used=int(before.get("turns_used", 0))),
         depth=parent.depth + 1 if parent else 0,
@@ -121,10 +121,8 @@ def _scope(
         parent=parent,
         cancelled=runtime.cancelled,
         wait_for=runtime.wait_for,
+        spent=trace.usage_from_json(resumed.usage) if resumed else Usage(),
     )
-    if resumed:
-        scope.resume(trace.usage_from_json(resumed.usage))
-    return scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +143,12 @@ class _MissionRun:
         )
         elapsed_ms = resumed.budget.get("elapsed_ms", 0) if resumed else 0
         started = self.runtime.monotonic() - elapsed_ms / 1000
-        first = self._resumed(resumed) if resumed else self._first()
+        message: Message = {"role": "user", "content": mission.text}
+        first = Progress(
+            context=mission.context, memory=mission.memory, messages=(message,), warnings=mission.warnings
+        )
+        if resumed:
+            first = self._resumed(resumed)
         with enter(self.scope):
             progress, end = turn.run(ctx, first, lambda now: self._save(now, started))
         if self.scope.parent and self.scope.parent.firewall:
@@ -162,13 +165,6 @@ class _MissionRun:
             usage=replace(self.scope.spent, memory_bytes=memory_bytes),
             lisp_context=progress.context,
             warnings=tuple(dict.fromkeys(progress.warnings)),
-        )
-
-    def _first(self) -> Progress:
-        mission = self.mission
-        message: Message = {"role": "user", "content": mission.text}
-        return Progress(
-            context=mission.context, memory=mission.memory, messages=(message,), warnings=mission.warnings
         )
 
     def _resumed(self, resumed: State) -> Progress:

@@ -25,6 +25,8 @@ from pyagentd.lisp.parallel import abandoned
 
 PREFIX = ("ptc", "subagent")
 
+_T = TypeVar("_T")
+
 _log = logging.getLogger(__name__)
 
 
@@ -61,16 +63,6 @@ Listener = Callable[[Event], None]
 def new_span() -> str:
     """Return an id for a span."""
     return uuid.uuid4().hex[:16]
-
-
-def emit(listener: Listener | None, event: Event) -> None:
-    """Call the listener with ``event``; an exception is logged and has no other effect."""
-    if listener is None:
-        return
-    try:
-        listener(event)
-    except Exception:
-        _log.exception("A telemetry listener failed at %s", event.name)
 
 
 # Calling foreign code: tools and LLM callbacks.
@@ -147,11 +139,8 @@ def call_until(
     Raises:
         LeftBehind: It was not done in time, or the mission was cancelled.
     """
-    done: Future[Any] = Future()
-    context = copy_context()
     name = f"{what} {next(_numbers)}"
-    # A daemon thread, so that one that hangs does not keep the interpreter from exiting.
-    threading.Thread(target=lambda: context.run(_resolve, done, function), name=name, daemon=True).start()
+    done = _in_thread(function, name)
     overdue_since: float | None = None
     pauses = _pauses()
     while True:
@@ -169,18 +158,6 @@ def call_until(
 _numbers = itertools.count(1)
 
 
-async def await_foreign(awaitable: Awaitable[Any]) -> Any:
-    """Return the result of ``awaitable``; a task that ends with ``SystemExit`` would end its event loop.
-
-    Raises:
-        ForeignExit: It tried to end the process.
-    """
-    try:
-        return await awaitable
-    except SystemExit as error:
-        raise ForeignExit(_EXITED) from error
-
-
 def error_text(error: BaseException) -> str:
     """Return the message of an exception, or "" when it has none or its ``__str__`` raises."""
     try:
@@ -195,8 +172,6 @@ def error_text(error: BaseException) -> str:
 # thread while its parent waits, and a full pool would deadlock. Coroutines and listeners run on the loop, and the
 # thread waits for them, so that what a listener records is recorded before the mission continues.
 
-_T = TypeVar("_T")
-
 
 class Bridge:
     """Runs one mission in a thread for a caller with an event loop; made on that loop."""
@@ -209,11 +184,7 @@ class Bridge:
 
     async def run(self, work: Callable[[], _T]) -> _T:
         """Run ``work`` in a thread and return its result; cancelling waits until the thread has ended."""
-        done: Future[_T] = Future()
-        context = copy_context()
-        thread = threading.Thread(target=lambda: context.run(_resolve, done, work), name="mission", daemon=True)
-        thread.start()
-        finished = asyncio.wrap_future(done)
+        finished = asyncio.wrap_future(_in_thread(work, "mission"))
         try:
             return await asyncio.shield(finished)
         except asyncio.CancelledError:
@@ -283,11 +254,7 @@ def run_here(awaitable: Awaitable[Any], seconds: float) -> Any:
     """
     if _running_loop() is None:
         return asyncio.run(_within(awaitable, seconds))
-    done: Future[Any] = Future()
-    context = copy_context()
-    work = lambda: asyncio.run(_within(awaitable, seconds))  # noqa: E731  (it is passed on at once)
-    threading.Thread(target=lambda: context.run(_resolve, done, work), daemon=True).start()
-    return done.result()
+    return _in_thread(lambda: asyncio.run(_within(awaitable, seconds))).result()
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:
@@ -298,16 +265,31 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 async def _within(awaitable: Awaitable[Any], seconds: float) -> Any:
-    return await asyncio.wait_for(await_foreign(awaitable), None if seconds == float("inf") else max(seconds, 0.001))
+    async def own() -> Any:
+        try:
+            return await awaitable
+        except SystemExit as error:  # it would end the event loop
+            raise ForeignExit(_EXITED) from error
+
+    return await asyncio.wait_for(own(), None if seconds == float("inf") else max(seconds, 0.001))
 
 
-def _resolve(done: Future[_T], work: Callable[[], _T]) -> None:
-    try:
-        result = work()
-    except BaseException as error:  # raised again in the thread that waits for the result
-        done.set_exception(error)
-    else:
-        done.set_result(result)
+def _in_thread(work: Callable[[], _T], name: str | None = None) -> Future[_T]:
+    """Start ``work`` in a thread of its own, with the context variables of this one."""
+    done: Future[_T] = Future()
+    context = copy_context()
+
+    def run() -> None:
+        try:
+            result = context.run(work)
+        except BaseException as error:  # raised again in the thread that waits for the result
+            done.set_exception(error)
+        else:
+            done.set_result(result)
+
+    # A daemon thread, so that one that hangs does not keep the interpreter from exiting.
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return done
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -342,7 +324,9 @@ class Runtime:
         measurements: Mapping[str, int | float] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        """Send an event to the listener."""
+        """Send an event to the listener; an exception of it is logged and has no other effect."""
+        if self.listener is None:
+            return
         event = Event(
             name=name,
             span_id=span,
@@ -351,4 +335,7 @@ class Runtime:
             measurements=measurements or {},
             metadata=metadata or {},
         )
-        emit(self.listener, event)
+        try:
+            self.listener(event)
+        except Exception:
+            _log.exception("A telemetry listener failed at %s", name)

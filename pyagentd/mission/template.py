@@ -115,7 +115,8 @@ class _Parser:
         return line, after.end()
 
     def _tag(self, found: re.Match[str]) -> None:
-        line, column = self._place(found.start())
+        at = found.start()
+        line, column = self._text.count("\n", 0, at) + 1, at - self._text.rfind("\n", 0, at)
         if found["plain"] is None and found["triple"] is None:
             raise self._error("this `{{` is never closed", line, column, r"Add `}}`, or write `\{{` for the braces")
         content = (found["triple"] if found["plain"] is None else found["plain"]).strip()
@@ -128,17 +129,13 @@ class _Parser:
         name = self._name(rest, line, column)
         match sigil:
             case "#" | "^":
-                self._begin(Section(name=name, inverted=sigil == "^", line=line, column=column))
+                if len(self._open) > MAX_DEPTH:
+                    raise self._error(f"sections are nested more than {MAX_DEPTH} deep", line, column)
+                self._open.append(_Open(Section(name=name, inverted=sigil == "^", line=line, column=column)))
             case "/":
                 self._end(name, line, column)
             case _:
                 self._add(Variable(name=name, line=line, column=column))
-
-    def _begin(self, section: Section) -> None:
-        if len(self._open) > MAX_DEPTH:
-            message = f"sections are nested more than {MAX_DEPTH} deep"
-            raise self._error(message, section.line, section.column)
-        self._open.append(_Open(section))
 
     def _end(self, name: tuple[str, ...], line: int, column: int) -> None:
         section = self._open[-1].section
@@ -148,8 +145,7 @@ class _Parser:
         if section.name != name:
             message = f"`{dotted(name)}` ends here, but `{dotted(section.name)}` of line {section.line} is open"
             raise self._error(message, line, column, f"Write `{{{{/{dotted(section.name)}}}}}`")
-        children = tuple(self._open.pop().children)
-        self._add(replace(section, children=children))
+        self._add(replace(section, children=tuple(self._open.pop().children)))
 
     def _name(self, text: str, line: int, column: int) -> tuple[str, ...]:
         if not _NAME.fullmatch(text):
@@ -161,9 +157,6 @@ class _Parser:
     def _add(self, node: Node) -> None:
         if node != "":
             self._open[-1].children.append(node)
-
-    def _place(self, at: int) -> tuple[int, int]:
-        return self._text.count("\n", 0, at) + 1, at - self._text.rfind("\n", 0, at)
 
     def _error(self, message: str, line: int, column: int, hint: str = "") -> TemplateError:
         return TemplateError(f"{message} (line {line}, column {column})", line=line, column=column, hint=hint)
@@ -245,16 +238,13 @@ class _Expansion:
                 case str():
                     self.pieces.append(node)
                 case Variable():
-                    self._variable(node, frames)
+                    found = _find(node.name, frames)
+                    if found is None:
+                        self.missing[dotted(node.name)] = None
+                    elif found.value is not None:
+                        self.pieces.append(self._text_of(found.path, found.value))
                 case Section():
                     self._section(node, frames)
-
-    def _variable(self, node: Variable, frames: tuple[_Frame, ...]) -> None:
-        found = _find(node.name, frames)
-        if found is None:
-            self.missing[dotted(node.name)] = None
-        elif found.value is not None:
-            self.pieces.append(self._text_of(found.path, found.value))
 
     def _section(self, node: Section, frames: tuple[_Frame, ...]) -> None:
         found = _find(node.name, frames) or _Frame(None, ())

@@ -328,8 +328,8 @@ BREAKS_OF_MISSIONS = [
     _of(
         "Cost Budget Option",
         f"{_MISSION}/budget.py",
-        "self._spent.cost_usd > self.max_cost_usd:",
-        "self._spent.cost_usd > 2 * self.max_cost_usd:",
+        "self.spent.cost_usd > self.max_cost_usd:",
+        "self.spent.cost_usd > 2 * self.max_cost_usd:",
     ),
     _of(
         "Consecutive Failure Limit",
