@@ -425,6 +425,7 @@ Which of them an ask offers the daemon says.")
   "Where point is on the question, an overlay; nil while it is not.
 Its property `pyagentd-ask-back' is a marker at where point was before.")
 
+(declare-function pyagentd-ask--diff "pyagentd-form")
 (declare-function pyagentd-question-open "pyagentd-form")
 (declare-function pyagentd-ask--show "pyagentd-views")
 

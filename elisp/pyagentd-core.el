@@ -24,6 +24,7 @@
 (declare-function gptel--get-api-key "ext:gptel-request")
 (declare-function gptel-backend-host "ext:gptel-request")
 (declare-function gptel-backend-key "ext:gptel-request")
+(declare-function json-encode "json")
 (declare-function json-read "json")
 (declare-function json-read-from-string "json")
 
@@ -80,6 +81,7 @@ allows, such as a NUL in a string, is read by the one in Lisp."
       (let ((json (json-serialize value :null-object :null :false-object :false)))
         (if (multibyte-string-p json) json (decode-coding-string json 'utf-8)))
     (error
+     (require 'json)
      (let ((json-null :null) (json-false :false))
        (json-encode value)))))
 
@@ -90,7 +92,8 @@ vectors of these."
   (cond ((null plist) "{}")
         ((fboundp 'json-serialize)
          (json-serialize plist :null-object nil :false-object :json-false))
-        (t (let ((json-false :json-false)) (json-encode plist)))))
+        (t (require 'json)
+           (let ((json-false :json-false)) (json-encode plist)))))
 
 ;;;; Read the metadata of a session
 

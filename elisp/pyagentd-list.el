@@ -62,6 +62,9 @@
 
 (add-hook 'pyagentd-connect-wanted-functions #'pyagentd-live--wanted-p)
 
+(defvar-local pyagentd-table--took 0
+  "How long the daemon took for the rows there are, in seconds.")
+
 (defun pyagentd-live--soon ()
   "Fetch this list in a moment, once for much that changes at once."
   (unless pyagentd-live--timer
@@ -99,8 +102,6 @@ It is called with the words.")
   "Function that fetches this list again when something has changed.")
 (defvar-local pyagentd-table--behind nil
   "Non-nil if something has changed since the rows were fetched.")
-(defvar-local pyagentd-table--took 0
-  "How long the daemon took for the rows there are, in seconds.")
 (defvar pyagentd-table--quietly nil
   "Non-nil while rows are fetched that nobody has asked for.")
 (pyagentd-deflocal pyagentd-table--latest 0

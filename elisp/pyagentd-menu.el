@@ -304,9 +304,8 @@ KEY is :model, :temperature, :max-tokens, :thinking, :system or :tools."
   "Let the setting KEY be VALUE for the next message only; nil for no other."
   (setq pyagentd-settings-next
         (append (and value (list key value))
-                (map-into (map-filter (lambda (other _) (not (eq other key)))
-                                      pyagentd-settings-next)
-                          'plist)))
+                (cl-loop for (other held) on pyagentd-settings-next by #'cddr
+                         unless (eq other key) append (list other held))))
   (pyagentd-status-refresh)
   (message "%s" (if value "Set for the next message only"
                   "The next message uses the settings of this session")))

@@ -108,10 +108,10 @@
    "?" #'pyagentd-ask
    "w" #'pyagentd-rewrite
    "s" #'pyagentd-session
-   "l" #'pyagentd-sessions
-   "/" #'pyagentd-search
-   "q" #'pyagentd-asks
-   "m" #'pyagentd-menu)
+   "l" 'pyagentd-sessions
+   "/" 'pyagentd-search
+   "q" 'pyagentd-asks
+   "m" 'pyagentd-menu)
   "Commands for any buffer, to be bound to a prefix key of yours.
 For instance (global-set-key (kbd \"C-c a\") \\='pyagentd-command-map).")
 
