@@ -174,8 +174,12 @@ same place was written once."
 
 (pyagentd-deflocal pyagentd-edit--pending nil
   "The edit that the daemon was not sent.")
+(pyagentd-deflocal pyagentd-edit--copy nil
+  "A hidden buffer with the text as it was when its changes were noted last.")
 (pyagentd-deflocal pyagentd-edit--open nil
-  "The change that is being made: (BEG END OLD SIZE), SIZE of the text before.")
+  "What may differ from the copy: nil, (BEG . END) in the copy, or t: anything.")
+(pyagentd-deflocal pyagentd-edit--tick nil
+  "The `buffer-chars-modified-tick' of the text for which that is so.")
 (pyagentd-deflocal pyagentd-edit--sent nil
   "The edit that was sent and has no place in the order of all yet, (ID . EDIT).")
 (pyagentd-deflocal pyagentd-edit--back nil
@@ -190,30 +194,152 @@ Nil while the text is that of the file, with what is pending.")
 (defvar pyagentd-edit--applying nil
   "Non-nil while the text is changed as others changed it.")
 
+;; Not every change is announced: what other packages do in their own change
+;; functions is not, nor what is done in an indirect buffer or where
+;; `inhibit-modification-hooks' is bound.  Such changes are seen by the tick.
+;; After them the text is compared with the copy, when it is needed next.
+
+(defun pyagentd-edit--begin-copy ()
+  "Take the text as it is for the one that all changes are noted of."
+  (unless (buffer-live-p pyagentd-edit--copy)
+    (setq pyagentd-edit--copy (generate-new-buffer " *pyagentd copy*" t))
+    (with-current-buffer pyagentd-edit--copy
+      (setq buffer-undo-list t)))
+  (let ((text (current-buffer))
+        (inhibit-modification-hooks t))
+    (save-restriction
+      (widen)
+      (with-current-buffer pyagentd-edit--copy
+        (erase-buffer)
+        (insert-buffer-substring-no-properties text))))
+  (setq pyagentd-edit--open nil
+        pyagentd-edit--tick (buffer-chars-modified-tick)))
+
+(defun pyagentd-edit--end-copy ()
+  "Note changes of this text no more."
+  (when (buffer-live-p pyagentd-edit--copy)
+    (kill-buffer pyagentd-edit--copy)))
+
+(defun pyagentd-edit--copied (beg end text tick)
+  "Put TEXT between BEG and END of the copy, as was done here at TICK."
+  (with-current-buffer pyagentd-edit--copy
+    (let ((inhibit-modification-hooks t))
+      (delete-region beg end)
+      (goto-char beg)
+      (insert (substring-no-properties text))))
+  (setq pyagentd-edit--tick tick))
+
+(defun pyagentd-edit--seen-p ()
+  "Return non-nil if the text was not changed without an announcement."
+  (eql pyagentd-edit--tick (buffer-chars-modified-tick)))
+
 (defun pyagentd-edit--before-change (beg end)
   "Note that the text between BEG and END is about to be changed."
-  (unless pyagentd-edit--applying
-    (with-current-buffer (or (buffer-base-buffer) (current-buffer))
+  (with-current-buffer (or (buffer-base-buffer) (current-buffer))
+    (unless (buffer-live-p pyagentd-edit--copy)
+      (pyagentd-edit--begin-copy))
+    (unless (pyagentd-edit--seen-p)
+      (setq pyagentd-edit--open t))
+    (unless (or pyagentd-edit--applying (eq pyagentd-edit--open t))
       (pyagentd-edit--settle)
-      (save-restriction
-        (widen)
-        (setq pyagentd-edit--open (list beg end (buffer-substring beg end)
-                                        (buffer-size)))))))
+      (setq pyagentd-edit--open (cons beg end)))))
+
+(defun pyagentd-edit--after-change (beg end length)
+  "Note that LENGTH characters were replaced by what is between BEG and END."
+  (with-current-buffer (or (buffer-base-buffer) (current-buffer))
+    (let ((tick (buffer-chars-modified-tick)))
+      (if pyagentd-edit--applying
+          (setq pyagentd-edit--applying tick)
+        (pcase pyagentd-edit--open
+          ((and `(,from . ,to)
+                (guard (and (<= from beg) (<= (+ beg length) to)
+                            (= (- end beg length)
+                               (- (buffer-size)
+                                  (buffer-size pyagentd-edit--copy))))))
+           (setq pyagentd-edit--tick tick)))))))
 
 (defun pyagentd-edit--settle ()
-  "Note what the change was that was begun last."
-  (when pyagentd-edit--open
-    (pcase-let* ((`(,beg ,end ,old ,size) pyagentd-edit--open)
-                 (text (save-restriction
-                         (widen)
-                         (buffer-substring beg (+ end (- (buffer-size) size))))))
-      (setq pyagentd-edit--open nil)
-      (unless (string= text old)
-        (setq pyagentd-edit--pending
-              (pyagentd-edit--add pyagentd-edit--pending
-                                  (list beg end text old)))
-        (when (length> pyagentd-edit--pending pyagentd-edit--most)
-          (pyagentd-edit--join))))))
+  "Note how the text was changed since that was noted last."
+  (unless (or pyagentd-edit--applying (not (buffer-live-p pyagentd-edit--copy)))
+    (unless (pyagentd-edit--seen-p)
+      (setq pyagentd-edit--open t))
+    (when pyagentd-edit--open
+      (save-restriction
+        (widen)
+        (let ((edit (if (consp pyagentd-edit--open) (pyagentd-edit--announced)
+                      (pyagentd-edit--compared))))
+          (setq pyagentd-edit--open nil
+                pyagentd-edit--tick (buffer-chars-modified-tick)
+                pyagentd-edit--pending
+                (pyagentd-edit-compose pyagentd-edit--pending edit))
+          (when (length> pyagentd-edit--pending pyagentd-edit--most)
+            (pyagentd-edit--join)))))))
+
+(defun pyagentd-edit--announced ()
+  "Return the edit that was announced last, and make it in the copy."
+  (pcase-let* ((`(,beg . ,end) pyagentd-edit--open)
+               (more (- (buffer-size) (buffer-size pyagentd-edit--copy)))
+               (text (buffer-substring beg (+ end more)))
+               (old (with-current-buffer pyagentd-edit--copy
+                      (buffer-substring beg end))))
+    (unless (string= text old)
+      (pyagentd-edit--copied beg end text pyagentd-edit--tick)
+      (list (list beg end text old)))))
+
+(defun pyagentd-edit--same-end (most)
+  "Return how many characters, at most MOST, the ends of text and copy share."
+  (let* ((text (current-buffer))
+         (end (point-max))
+         (copy-end (1+ (buffer-size pyagentd-edit--copy)))
+         (same 0) (step (min most 1024)) (grows t))
+    (while (> step 0)
+      (let ((last (+ same step)))
+        (if (zerop (compare-buffer-substrings
+                    text (- end last) (- end same) pyagentd-edit--copy
+                    (- copy-end last) (- copy-end same)))
+            (setq same last)
+          (setq grows nil)))
+      (setq step (min (if grows (* 2 step) (/ step 2)) (- most same))))
+    same))
+
+(defun pyagentd-edit--compared ()
+  "Return the edit that makes this text of the copy, and make it there.
+It is found as few changes as possible, since others may change the text
+between them at once."
+  (let* ((case-fold-search nil)
+         (text (current-buffer))
+         (start (abs (compare-buffer-substrings
+                      text nil nil pyagentd-edit--copy nil nil)))
+         (shift 0) changes edit)
+    (unless (= start 0)
+      (let ((same (pyagentd-edit--same-end
+                   (- (1+ (min (buffer-size) (buffer-size pyagentd-edit--copy)))
+                      start))))
+        (narrow-to-region start (- (point-max) same))
+        (with-current-buffer pyagentd-edit--copy
+          (save-restriction
+            (narrow-to-region start (- (point-max) same))
+            (setq buffer-undo-list nil)
+            (let ((inhibit-modification-hooks t)
+                  (undo-outer-limit nil))
+              (replace-buffer-contents text 0.5)
+              (setq changes buffer-undo-list
+                    buffer-undo-list t)
+              (set-text-properties (point-min) (point-max) nil)))))
+      (widen)
+      ;; They were made from the end on: these are positions before all.
+      (dolist (change changes)
+        (pcase change
+          (`(,(and beg (pred integerp)) . ,(and end (pred integerp)))
+           (push (list beg beg (buffer-substring (+ beg shift) (+ end shift)) "")
+                 edit)
+           (cl-incf shift (- end beg)))
+          (`(,(and old (pred stringp)) . ,(app abs beg))
+           (push (list beg (+ beg (length old)) "" old) edit)
+           (cl-decf shift (length old)))))
+      (restore-buffer-modified-p t)
+      (pyagentd-autosave-touch)
+      (pyagentd-edit--normal (nreverse edit)))))
 
 (defvar pyagentd-insert--marker)
 
@@ -248,13 +374,25 @@ Nil while the text is that of the file, with what is pending.")
       (list (list beg pos (apply #'concat (nreverse new))
                   (apply #'concat (nreverse old)))))))
 
-(add-to-list 'pyagentd-session-hooks
-             '(before-change-functions . pyagentd-edit--before-change))
+(defun pyagentd-edit--look ()
+  "Have what was changed without an announcement sent after a pause."
+  (with-current-buffer (or (buffer-base-buffer) (current-buffer))
+    (unless (pyagentd-edit--seen-p)
+      (pyagentd-autosave-touch))))
+
+;; What other functions of these hooks change comes before or after all that.
+(put 'pyagentd-edit--before-change 'pyagentd-session-depth 100)
+(put 'pyagentd-edit--after-change 'pyagentd-session-depth -100)
+(dolist (hook '((before-change-functions . pyagentd-edit--before-change)
+                (after-change-functions . pyagentd-edit--after-change)
+                (post-command-hook . pyagentd-edit--look)))
+  (add-to-list 'pyagentd-session-hooks hook))
+(add-hook 'pyagentd-session-leave-hook #'pyagentd-edit--end-copy 90)
 
 (defun pyagentd-edit-forget ()
   "Forget the edits: the text is what the file holds."
+  (pyagentd-edit--begin-copy)
   (setq pyagentd-edit--pending nil
-        pyagentd-edit--open nil
         pyagentd-edit--sent nil
         pyagentd-edit--back nil
         pyagentd-edit--told nil
@@ -271,8 +409,8 @@ Nil while the text is that of the file, with what is pending.")
            (same (and (<= size (buffer-size))
                       (string= text (buffer-substring-no-properties
                                      1 (1+ size))))))
-      (setq pyagentd-edit--open nil
-            pyagentd-edit--pending
+      (pyagentd-edit--begin-copy)
+      (setq pyagentd-edit--pending
             (pyagentd-edit--normal
              (list (if same (list (1+ size) (1+ size)
                                   (buffer-substring (1+ size) (point-max)) "")
@@ -415,7 +553,9 @@ What is sent and pending goes after it."
           (widen)
           (pcase-dolist (`(,beg ,end ,text) (reverse edit))
             (goto-char end)
-            (insert text)
+            (unless (string-empty-p text)
+              (insert text)
+              (pyagentd-edit--copied end end text pyagentd-edit--applying))
             (with-silent-modifications
               (remove-text-properties end (point) '(gptel nil))
               (let ((pos 0) (most (length text)))
@@ -425,7 +565,9 @@ What is sent and pending goes after it."
                     (when role
                       (put-text-property (+ end pos) (+ end next) 'gptel role))
                     (setq pos next)))))
-            (delete-region beg end))))
+            (unless (= beg end)
+              (delete-region beg end)
+              (pyagentd-edit--copied beg end "" pyagentd-edit--applying)))))
       (undo-boundary)
       (mapc #'pyagentd-insert--follow followers)
       (restore-buffer-modified-p modified))))
@@ -529,7 +671,10 @@ While an answer arrives it is parted from that: one edit with what was typed."
       (save-excursion
         (goto-char beg)
         (unless (looking-at-p pyagentd-insert--heading)
-          (insert pyagentd-insert-sign))))))
+          (let ((seen (pyagentd-edit--seen-p)))
+            (insert pyagentd-insert-sign)
+            (when seen
+              (setq pyagentd-edit--tick (buffer-chars-modified-tick)))))))))
 
 (add-to-list 'pyagentd-session-hooks
              '(after-change-functions . pyagentd-insert--after-change))
@@ -719,6 +864,7 @@ Only these follow the stream; point elsewhere stays where it is."
 (defun pyagentd-insert (text role)
   "Insert TEXT, whose gptel property is ROLE, at the marker of the run.
 ROLE is nil, `response', `ignore' or (tool . ID)."
+  (pyagentd-edit--settle)
   (let* ((pos (pyagentd-insert-position))
          (followers (pyagentd-insert--followers pos))
          (modified (buffer-modified-p)))
@@ -733,6 +879,7 @@ ROLE is nil, `response', `ignore' or (tool . ID)."
               (buffer-undo-list t))
           (insert (apply #'propertize text 'fontified t
                          (and role (list 'gptel role)))))
+        (pyagentd-edit--copied pos pos text (buffer-chars-modified-tick))
         (set-marker pyagentd-insert--marker (point))))
     (restore-buffer-modified-p modified)
     (pyagentd-insert--record pos (length text))

@@ -250,7 +250,7 @@ That is POS, a line further down, or nil if POS marks none."
       (widen)
       (with-silent-modifications
         (remove-text-properties
-         (max (point-min) (1- beg))
+         (max (point-min) (1- (min beg (point-max)))) ; others may have shortened it
          (if (< end (point-max)) (pyagentd-syntax--end end) (point-max))
          '(pyagentd-syntax nil pyagentd-syntax-at nil))))))
 
@@ -299,12 +299,14 @@ LOUDLY is passed on.  The value is for `jit-lock-functions'."
 (defun pyagentd-syntax--extend (beg end length)
   "Find out how far a change has effects, within the part.
 BEG, END and LENGTH are as in `after-change-functions'."
+  (setq beg (min beg (point-max))       ; others may have shortened the text
+        end (min end (point-max)))
   (dolist (function pyagentd-syntax--extend)
     (if (eq function 'markdown-font-lock-extend-region-function)
         (pyagentd-syntax--extend-block beg end)
       (pyagentd-syntax--in-part (if (< beg (point-max)) beg
                                   (max (point-min) (1- beg)))
-        (when (<= end (point-max))
+        (when (<= end (point-max))      ; of the part
           (funcall function beg end length))))))
 
 (defun pyagentd-syntax--extend-block (beg end)

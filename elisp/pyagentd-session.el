@@ -1126,6 +1126,8 @@ The first function of its hook, so that gptel's does not run at all."
     (pyagentd-session--save-begins)
     (pyagentd-session--drop-gptel-hook)))
 
+(put 'pyagentd-session--before-save 'pyagentd-session-depth -100)
+
 (defun pyagentd-session--write ()
   "Write the file of the branch in this buffer; return t if that is done.
 For `write-contents-functions', so that every save goes through it."
@@ -1286,7 +1288,8 @@ M-x pyagentd-connect merges both, M-x revert-buffer reads it, C-x C-s overwrites
     (kill-buffer-query-functions . pyagentd-session--before-kill)
     (kill-buffer-hook . pyagentd-session--leave)
     (gptel-mode-hook . pyagentd-session--drop-gptel-hook))
-  "Buffer-local hooks of a session buffer.")
+  "Buffer-local hooks of a session buffer, pairs (HOOK . FUNCTION).
+The property `pyagentd-session-depth' of FUNCTION is as for `add-hook'.")
 
 (defvar pyagentd-session-settings
   '((require-final-newline . nil)
@@ -1357,7 +1360,7 @@ saved by itself after a pause.
   "Install the buffer-local hooks and settings of a session buffer."
   (pcase-dolist (`(,hook . ,function) pyagentd-session-hooks)
     (put function 'permanent-local-hook t)
-    (add-hook hook function (if (eq hook 'before-save-hook) -100 0) t))
+    (add-hook hook function (or (get function 'pyagentd-session-depth) 0) t))
   (pcase-dolist (`(,variable . ,value) pyagentd-session-settings)
     (set (make-local-variable variable) value))
   (mapc #'add-to-invisibility-spec pyagentd-session-invisible)

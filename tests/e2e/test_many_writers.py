@@ -1,5 +1,7 @@
 """Two Emacsen, a shell, stock gptel and a run change one document at once: nothing is lost, nothing is doubled.
 
+Whatever packages in an Emacs do to the text, also without a word to change hooks, all have the same text at the end.
+
 A few edits; ``make test-edits`` makes ``PYAGENTD_WRITES`` of each writer, ``PYAGENTD_TEST_SEED`` other ones. What is
 written are words that occur once, so that the end can be told from a list of what was written and deleted.
 
@@ -29,13 +31,14 @@ import pytest
 
 from pyagentd.store.document.text import parse, read
 from tests.e2e.conftest import System
-from tests.e2e.emacs import ELPA, Emacs, wait_for
+from tests.e2e.emacs import ELPA, ROOT, Emacs, wait_for
 from tests.e2e.test_conversation import FINISHED, send
 from tests.e2e.test_manners import body
 from tests.e2e.test_several_emacsen import ATTACHED, opened
 from tests.e2e.valve import Valve
 from tests.server import ModelServer, answer, text
 
+CHANGES = ROOT / "tests" / "elisp" / "changes.el"
 WRITES = int(os.environ.get("PYAGENTD_WRITES", "12"))
 SEED = int(os.environ.get("PYAGENTD_TEST_SEED", "1"))
 GPTEL = [place for place in os.environ.get("PYAGENTD_GPTEL", "").split(os.pathsep) if place] or [
@@ -260,6 +263,29 @@ def test_all_write_at_once(system: System, model_server: ModelServer, with_gptel
         emacs.wait(f"(and {ATTACHED} (not (buffer-modified-p)) (verify-visited-file-modtime))")
     document = read(file)
     assert not document.stale and not document.damage
+
+
+def test_what_no_change_hook_is_told_of_reaches_all(system: System, model_server: ModelServer) -> None:
+    system.use_server(model_server.url)
+    _, branch = system.new()
+    one, other = opened(system, branch), opened(system, branch)
+    said = [f"r{number:03} " for number in range(max(20, WRITES))]
+    valve = Valve(answer(text("".join(said), chunks=len(said))))
+    model_server.say(valve)
+    send(one, "p0 ")
+    wait_for(lambda: "p0" in body(other), "the prompt to be shown")
+    for number, emacs in enumerate((one, other)):
+        emacs.eval(f"(progn (load {lisp(str(CHANGES))}) (random {lisp(f'{SEED} {number}')}) t)")
+        emacs.eval("(progn (buffer-enable-undo) (setq-default create-lockfiles nil) t)")  # for indirect buffers
+    for _ in said:
+        valve.let(1)
+        for emacs in (one, other):
+            emacs.eval("(progn (dotimes (_ 5) (changes-make) (accept-process-output nil 0.002)) t)")
+    valve.open()
+    for emacs in (one, other):
+        emacs.wait(FINISHED)
+        emacs.eval("(progn (save-buffer) t)")
+    wait_for(lambda: body(one) == body(other) == read(branch / "session.md").body, "all to have the same text")
 
 
 def stock(system: System) -> Emacs:

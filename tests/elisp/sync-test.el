@@ -8,6 +8,7 @@
 (require 'ert-x)
 (require 'test-helper)
 (require 'keys)
+(require 'changes)
 
 (defconst sync-test--answer
   "(:seq 0 :revision 10 :saved t :status (:state \"idle\") %s)"
@@ -280,6 +281,70 @@
         (should (string= (pyagentd-edit--apply-to-string
                           before pyagentd-edit--pending)
                          (buffer-string)))))))
+
+(ert-deftest pyagentd-edit-what-no-hook-is-told-of-is-recorded ()
+  (random "unannounced")
+  (dotimes (_ 30)
+    (pyagentd-test-with-session "### One two three\n\nfour\n\n### five six seven"
+      (setq pyagentd-autosave-enabled nil)
+      (buffer-enable-undo)
+      (pyagentd-test-attach :marker 24)
+      (let ((document (buffer-string)))
+        (dotimes (_ 12)
+          (changes-make)
+          (pcase (random 4)
+            (0 (let ((place pyagentd-edit--place))
+                 (setq document (pyagentd-edit--apply-to-string
+                                 document `((,place ,place "said "))))
+                 (pyagentd-test-stream "said ")))
+            (1 (let ((hunks '((3 5 "other " nil) (9 9 "other " nil))))
+                 (setq document (pyagentd-edit--apply-to-string document hunks))
+                 (pyagentd-test-events `(edit 0 (:revision 99 :hunks ,hunks)))))))
+        (pyagentd-edit--settle)
+        (should (string= (pyagentd-edit--apply-to-string
+                          document pyagentd-edit--pending)
+                         (buffer-string)))))))
+
+(ert-deftest pyagentd-edit-a-change-that-others-shorten-is-recorded ()
+  (pyagentd-test-with-session "### One two three\n\nfour\n\n### five"
+    (let ((before (buffer-string))
+          (shorten (lambda (&rest _) (delete-region 5 9))))
+      (font-lock-ensure)
+      (add-hook 'after-change-functions shorten nil t)
+      (delete-region (- (point-max) 4) (point-max))
+      (remove-hook 'after-change-functions shorten t)
+      (should (memq 'pyagentd-session--after-change after-change-functions))
+      (pyagentd-edit--settle)
+      (should (string= (pyagentd-edit--apply-to-string
+                        before pyagentd-edit--pending)
+                       (buffer-string))))))
+
+(ert-deftest pyagentd-edit-what-two-fields-mirror-is-two-hunks ()
+  (pyagentd-test-with-session "### One two\n\nfour\n\n### "
+    (let ((mirror (lambda (&rest _)
+                    (save-excursion (goto-char 5) (insert "X")))))
+      (add-hook 'after-change-functions mirror nil t)
+      (goto-char (point-max))
+      (insert "X")
+      (should (pyagentd-edit-pending-p))
+      (should (equal (mapcar (lambda (hunk)
+                               (list (car hunk)
+                                     (substring-no-properties (nth 2 hunk))))
+                             pyagentd-edit--pending)
+                     '((5 "X") (24 "X")))))))
+
+(ert-deftest pyagentd-edit-what-no-hook-is-told-of-is-sent-after-the-command ()
+  (pyagentd-test-with-daemon
+    (sync-test--answer)
+    (let ((file (pyagentd-test-file root "### Hi"))
+          (pyagentd-autosave-idle-time 0.01))
+      (with-current-buffer (find-file-noselect file)
+        (pyagentd-test-attach-now)
+        (with-silent-modifications
+          (goto-char (point-max))
+          (insert " there"))
+        (run-hooks 'post-command-hook)
+        (pyagentd-test-await (pyagentd-test-sent-p " there"))))))
 
 (ert-deftest pyagentd-edit-many-changes-become-one-hunk ()
   (pyagentd-test-with-session (apply #'concat (make-list 300 "ab "))
