@@ -195,18 +195,18 @@ def with_values(preset: PresetFile, values: Mapping[str, Any]) -> str:
         PresetError: What comes out cannot be read.
     """
     for key, value in values.items():
-        preset = parse(_with_value(preset, key, list(value) if isinstance(value, tuple) else value), preset.path)
+        preset = _with_value(preset, key, list(value) if isinstance(value, tuple) else value)
     return preset.text
 
 
-def _with_value(preset: PresetFile, key: str, value: Any) -> str:
-    before, section, after = around(preset, key)
+def _with_value(preset: PresetFile, key: str, value: Any) -> PresetFile:
+    before, section, after = _around(preset, key)
     try:
         document = yamlfile.load(section) if section else CommentedMap()
     except yamlfile.Malformed:  # it is valid only together with the rest, such as an alias
         document = CommentedMap()
     document[key] = value
-    return replaced(preset, before + yamlfile.dump(document) + after)
+    return _replaced(preset, before + yamlfile.dump(document) + after)
 
 
 def with_paths(
@@ -227,7 +227,7 @@ def with_paths(
         also_write: Is added to ``paths.write``, whoever said that.
 
     Raises:
-        PresetError: The preset's own patterns are malformed.
+        PresetError: Its own patterns are malformed, or stand elsewhere too; or what comes out cannot be read.
     """
     own_write = preset.patterns("write")
     wanted = {
@@ -235,30 +235,60 @@ def with_paths(
         "write": _union(write_default if own_write is None else own_write, also_write),
         "deny": _union(STANDARD_DENY, preset.patterns("deny") or (), deny),
     }
-    before, section, after = around(preset, "paths")
+    before, document, after = _section(preset, "paths")
+    paths = document.get("paths")
+    if not isinstance(paths, CommentedMap):
+        paths = document["paths"] = CommentedMap()
+    for kind, patterns in wanted.items():
+        listed = paths.get(kind)
+        if isinstance(listed, CommentedSeq):
+            _fill(listed, patterns)
+        else:
+            paths[kind] = CommentedSeq(map(yamlfile.quoted, patterns))
+    return _replaced(preset, before + yamlfile.dump(document) + after).text
+
+
+def _section(preset: PresetFile, key: str) -> tuple[str, CommentedMap, str]:
+    """Return what the front matter has below a top-level key, to be changed, and the text around that.
+
+    Raises:
+        PresetError: It stands elsewhere too, where it must not change, or is only an alias.
+    """
+    before, text, after = _around(preset, key)
+    line = preset.line(key) if key in preset.front else 1
+    aliased = PresetError(f"{preset.path}:{line}: {key} uses a YAML alias", hint="Write its entries out")
     try:
-        updated = _updated(section, wanted)
+        document = yamlfile.load(text) if text else CommentedMap()
     except yamlfile.Malformed as error:  # it is valid only together with the rest
-        raise PresetError(
-            f"{preset.path}:{preset.line('paths')}: paths uses a YAML alias", hint="Write its patterns out"
-        ) from error
-    return replaced(preset, before + updated + after)
+        raise aliased from error
+    held = document.get(key)
+    for each in (held, *(held.values() if isinstance(held, CommentedMap) else ())):
+        if isinstance(each, CommentedMap | CommentedSeq) and each.yaml_anchor():
+            raise aliased
+    return before, document, after
 
 
-def replaced(preset: PresetFile, front_text: str) -> str:
-    """Return the file's text with another front matter."""
+def _replaced(preset: PresetFile, front_text: str) -> PresetFile:
+    """Return the preset with another front matter; raises ``PresetError`` where that cannot be read."""
     start = len(preset.text) - len(preset.text.split("\n", 1)[1])  # the delimiter's line ends there
-    return preset.text[:start] + front_text + preset.text[start + len(preset.front_text) :]
+    return parse(preset.text[:start] + front_text + preset.text[start + len(preset.front_text) :], preset.path)
 
 
 def _union(*lists: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(pattern for patterns in lists for pattern in patterns))
 
 
-def around(preset: PresetFile, key: str) -> tuple[str, str, str]:
-    """Split the front matter's text around the section of a top-level key, which is "" when there is none."""
+def _around(preset: PresetFile, key: str) -> tuple[str, str, str]:
+    """Split the front matter's text around the section of a top-level key, which is "" when there is none.
+
+    Raises:
+        PresetError: The front matter has a merge, which cannot be told apart.
+    """
     front = preset.front
-    lines = preset.front_text.splitlines(keepends=True)
+    lines = re.split(r"(?<=\n)", preset.front_text)  # as the library counts them, not by all that Unicode has
+    if front.merge:
+        line = next((number for number, line in enumerate(lines, _FRONT_STARTS_ON_LINE) if line.startswith("<<")), 1)
+        raise PresetError(f"{preset.path}:{line}: A YAML merge cannot be changed", hint="Write its keys out")
     if front.fa.flow_style():  # all of it is one value in braces
         return "", preset.front_text, ""
     if key not in front:
@@ -272,21 +302,7 @@ def around(preset: PresetFile, key: str) -> tuple[str, str, str]:
     return "".join(lines[:start]), "".join(lines[start:end]), "".join(lines[end:])
 
 
-def _updated(section: str, wanted: Mapping[str, Sequence[str]]) -> str:
-    document = yamlfile.load(section) if section else CommentedMap()
-    paths = document.get("paths")
-    if not isinstance(paths, CommentedMap):
-        paths = document["paths"] = CommentedMap()
-    for kind, patterns in wanted.items():
-        listed = paths.get(kind)
-        if isinstance(listed, CommentedSeq):
-            fill(listed, patterns)
-        else:
-            paths[kind] = CommentedSeq(map(yamlfile.quoted, patterns))
-    return yamlfile.dump(document)
-
-
-def fill(listed: CommentedSeq, patterns: Sequence[str]) -> None:
+def _fill(listed: CommentedSeq, patterns: Sequence[str]) -> None:
     """Make ``listed`` hold ``patterns``; those it had keep their quoting and comments."""
     tail = _cut_tail(listed)
     had = {str(item): (item, listed.ca.items.get(index)) for index, item in enumerate(listed)}
@@ -336,19 +352,13 @@ def extend(path: Path, section: str, key: str, values: Iterable[str]) -> tuple[s
     with _changing:
         preset = read(path)
         name = _spelled(section, preset.front)
-        before, text, after = around(preset, name)
-        try:
-            document = yamlfile.load(text) if text else CommentedMap()
-        except yamlfile.Malformed as error:  # it is valid only together with the rest
-            raise PresetError(
-                f"{path}:{preset.line(name)}: {name} uses a YAML alias", hint="Write its entries out"
-            ) from error
+        before, document, after = _section(preset, name)
         listed = _list_of(document, name, key, f"{path}:{preset.line(name) if name in preset.front else 1}")
         had = [str(item) for item in listed]
         new = tuple(dict.fromkeys(value for value in values if value not in had))
         if new:
-            fill(listed, [*had, *new])
-            atomic.write_text(path, replaced(preset, before + yamlfile.dump(document) + after))
+            _fill(listed, [*had, *new])
+            atomic.write_text(path, _replaced(preset, before + yamlfile.dump(document) + after).text)
     return new
 
 

@@ -75,6 +75,7 @@ def test_comments_order_and_quoting_survive_a_change_of_paths():
         "paths:\n  read:\n  - /old/**\n# after\nmodel: m\n",
         "{backend: Claude, paths: {read: []}}\n",
         "paths:\r\n  read: []\r\nmodel: m\r\n",
+        'model: "a\u2028b\x85c"\npaths:\n  read: []\nz: 1\n',
     ],
 )
 def test_every_form_of_the_section_is_updated(front):
@@ -139,6 +140,10 @@ def test_malformed_front_matter_names_file_line_and_hint(content, line, said):
     [
         ("a: 1\npaths:\n  write: /tmp/**\n", r":4: `paths.write` is '/tmp/\*\*'. It should be a list"),
         ("a: &x {read: []}\npaths: *x\n", ":3: paths uses a YAML alias"),
+        ("paths:\n  read: &x [/a]\n  write: *x\n", ":2: paths uses a YAML alias"),
+        ("paths: &x {read: []}\nmore: *x\n", ":2: paths uses a YAML alias"),
+        ("a: &x {paths: {read: []}}\n<<: *x\n", ":3: A YAML merge"),
+        ("a: 1\n...\n", "another document"),
     ],
 )
 def test_paths_that_cannot_be_updated_are_refused(front, said):

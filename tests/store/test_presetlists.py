@@ -53,6 +53,15 @@ def test_what_several_add_at_once_is_all_there(tmp_path: Path) -> None:
     assert set(wanted) <= set(read(file).patterns("read") or ())
 
 
+@pytest.mark.parametrize("front", ["  read: &x [/a]\n  write: *x\n", "  read: &x [/a]\nelsewhere: *x\n"])
+def test_a_list_that_stands_elsewhere_too_is_left_alone(tmp_path: Path, front: str) -> None:
+    file = preset(tmp_path, f"---\npaths:\n{front}---\nBody\n")
+    before = file.read_bytes()
+    with pytest.raises(PresetError, match=":2: paths uses a YAML alias"):
+        extend(file, "paths", "read", ["/c/**"])
+    assert file.read_bytes() == before
+
+
 def test_a_list_that_is_missing_is_made(tmp_path: Path) -> None:
     file = preset(tmp_path)
     assert extend(file, "paths", "write", ["/c/**"]) == ("/c/**",)
