@@ -326,7 +326,9 @@ reason, a text.  After TIMEOUT seconds that is the reason."
 A conversation is visited in its copy, what else there is through TRAMP."
   (let ((root (pyagentd-host--root)))
     (cond ((not (string-prefix-p "/" file)) file)
-          ((and root (string-prefix-p root (concat file "/")))
+          ((and root (string-prefix-p root (concat file "/"))
+                ;; That would be made, and written, anywhere on this machine.
+                (not (string-search "/../" (concat file "/"))))
            (pyagentd-host--hold (concat (pyagentd-host--copies) file)))
           (t (concat "/ssh:" pyagentd-host ":" file)))))
 

@@ -40,6 +40,25 @@
         (should (< time 1))
         (should-not pyagentd--session-id)))))
 
+(ert-deftest pyagentd-visit-names-of-a-host-are-below-the-directory-of-copies ()
+  (pyagentd-test-with-place
+    (require 'pyagentd-host)
+    (let* ((process-environment
+            (cons (concat "XDG_STATE_HOME=" root) process-environment))
+           (pyagentd-host "far")
+           (pyagentd-host--copies-cache nil)
+           (copies (expand-file-name "pyagentd/hosts/far" root)))
+      (cl-letf (((symbol-function 'pyagentd-host--root)
+                 (lambda () "/srv/sessions/")))
+        (should (equal (pyagentd-host-name "/srv/sessions/s/branches/main")
+                       (concat copies "/srv/sessions/s/branches/main")))
+        (should (file-exists-p
+                 (concat copies "/srv/sessions/s/branches/main/session.md")))
+        (let ((away (concat "/srv/sessions" (apply #'concat (make-list 20 "/.."))
+                            root "/away/branches/main/session.md")))
+          (should (equal (pyagentd-host-name away) (concat "/ssh:far:" away)))
+          (should-not (file-exists-p (expand-file-name "away" root))))))))
+
 ;;;; An Emacs of its own, with nothing of ours but the autoloads
 
 (defconst visit-test--prelude
