@@ -285,7 +285,7 @@ def check_servers(config: Config) -> Iterator[Finding]:
         except ConfigError as error:
             yield Finding(f"mcp {each.name}", "warning", error.message, error.hint)
             continue
-        if command and not shutil.which(Path(command[0]).expanduser()):
+        if command and not shutil.which(command[0]):
             detail = f"program {command[0]} not found ({each.source})"
             yield Finding(f"mcp {each.name}", "warning", detail, "Install it, or set enabled = false there")
         else:

@@ -163,7 +163,7 @@ def _program(name: str, base: Path) -> str | None:
     """Return where a program is; one without a path only from where the machine has its own."""
     if "/" not in name and not name.startswith("~"):
         return installation.program(name)
-    return str(base / Path(name).expanduser())
+    return str(base / os.path.expanduser(name))  # noqa: PTH111 - Path raises
 
 
 def _environment(event: str, root: Path, client: Mapping[str, str]) -> dict[str, str]:

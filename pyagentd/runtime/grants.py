@@ -593,7 +593,7 @@ def scripts_of(root: Path, words: Iterable[str]) -> Iterator[Path]:
     """Yield the files of a project that the words of commands name."""
     resolved, seen = root.resolve(), set[Path]()
     for word in words:
-        path = (root / Path(word).expanduser()).resolve()
+        path = (root / os.path.expanduser(word)).resolve()  # noqa: PTH111 - Path raises
         if path not in seen and path.is_relative_to(resolved) and path.is_file():
             seen.add(path)
             yield path
@@ -721,7 +721,8 @@ def _words(server: ServerSettings, root: Path) -> Iterator[str]:
     words = [at_root(each, root) for each in server.command]
     awaited = False  # the script of an interpreter
     for number, word in enumerate(words):
-        files = [path for path in (root / Path(word).expanduser(), place / word) if path.is_file()]
+        from_root = root / os.path.expanduser(word)  # noqa: PTH111 - Path raises
+        files = [path for path in (from_root, place / word) if path.is_file()]
         if files and (number == 0 or awaited or any(map(_is_program, files))):
             awaited = False
             yield from map(str, files)

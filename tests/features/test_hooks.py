@@ -344,6 +344,7 @@ async def test_a_hook_whose_program_cannot_be_run_is_named_before_it_is_trusted(
         ("./guard.py", "guard.py is not executable: chmod +x "),
         ("./nosuch", f"there is no program {world.project}/nosuch"),
         ("nosuch", "there is no program nosuch: give its whole path"),
+        ("~no-such-user/guard", f"there is no program {world.project}/~no-such-user/guard"),
     ):
         project(world, "tool.before", command)
         (row,) = (await world.service().hooks(Watcher(), root=str(world.project)))["hooks"]

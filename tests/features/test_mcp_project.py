@@ -142,7 +142,9 @@ async def test_a_projects_tool_takes_the_place_of_none_of_the_users_and_of_none_
 
 
 async def test_one_that_cannot_be_reached_is_in_no_others_way(world: World) -> None:
-    write(world, old={"type": "sse", "url": "https://x.example/sse"}, notes=SERVER, off={**SERVER, "disabled": True})
+    lost = {"command": "~no-such-user/x"}
+    old = {"type": "sse", "url": "https://x.example/sse"}
+    write(world, old=old, lost=lost, notes=SERVER, off={**SERVER, "disabled": True})
     async with having(world) as talk:
         await trust(talk, world)
         names = await turn(talk, world)
@@ -151,6 +153,7 @@ async def test_one_that_cannot_be_reached_is_in_no_others_way(world: World) -> N
             "`mcpServers.old.type` is 'sse'. It should be stdio or http (streamable HTTP): others cannot be reached"
             in notices(talk)
         )
+        assert "there is no program ~no-such-user/x" in notices(talk)
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"mcpServers": 3}', "\xff"])
