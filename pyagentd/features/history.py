@@ -8,9 +8,9 @@ possible while a run is in flight.
 import asyncio
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyagentd.errors import BadRequest, Busy, NotFound, PyagentdError, StoreError
 from pyagentd.events import one_line
@@ -30,9 +30,6 @@ from pyagentd.store.document.reconcile import align, recognise
 from pyagentd.store.document.render import RUN_CLOSE, RUN_OPEN
 from pyagentd.store.document.text import Document
 from pyagentd.store.paths import BranchRef
-
-if TYPE_CHECKING:
-    from pyagentd.runtime.kernel import Kernel
 
 # What clients are told of a branch's history: which regions of the text are hidden turns, what has variants.
 #
@@ -59,6 +56,12 @@ def history(document: Document, revision: int, conversation: Conversation) -> di
         if piece.message is not None:
             start, _ = places.get(piece.message.id, (piece.found.start, 0))
             places[piece.message.id] = start, piece.found.end
+    variants = []
+    for id, number, of in shown_variants(conversation):
+        where = id if number else str(conversation.messages[id].metadata["hidden_after"])
+        if where in places:
+            start, end = places[where]
+            variants.append((start + 1, end + 1, id, number, of))
     return {
         "revision": revision,
         "hidden": [
@@ -70,18 +73,8 @@ def history(document: Document, revision: int, conversation: Conversation) -> di
             )
             for start, end, ids in hidden_ranges(doc, conversation)
         ],
-        "variants": list(_placed_variants(conversation, places)),
+        "variants": variants,
     }
-
-
-def _placed_variants(
-    conversation: Conversation, places: Mapping[str, tuple[int, int]]
-) -> Iterator[tuple[int, int, str, int, int]]:
-    for id, number, of in shown_variants(conversation):
-        where = id if number else str(conversation.messages[id].metadata["hidden_after"])
-        if where in places:
-            start, end = places[where]
-            yield start + 1, end + 1, id, number, of
 
 
 def shown_variants(conversation: Conversation) -> list[tuple[str, int, int]]:
@@ -238,10 +231,8 @@ class History:
             prompt = chosen_prompt(branch.conversation, message_id)
             gone = hidden.continuation(branch.conversation, prompt.id)
             restored = await self._kernel.feature(Snapshots).restore(branch.ref, prompt.id) if files else None
-            if gone:
-                notes = {"restored": restored["id"]} if restored and restored.get("id") else {}
-                await self._hide(branch, gone, by="rewind", after=prompt.id, **notes)
-            return HistoryChange(hidden=_ids(gone), turns=_turns(gone), files=restored)
+            notes = {"restored": restored["id"]} if restored and restored.get("id") else {}
+            return replace(await self._hide(branch, gone, by="rewind", after=prompt.id, **notes), files=restored)
 
     async def unrewind(self, branch: LiveBranch) -> HistoryChange:
         """Reverse the last rewind, with the files that it restored.
@@ -288,11 +279,9 @@ class History:
             self._require_next(branch)
             prompt = prompt_of(branch.conversation, message_id)
             gone = hidden.continuation(branch.conversation, prompt.id)
-            if gone:
-                await self._hide(branch, gone, by="variant", after=prompt.id)
+            changed = await self._hide(branch, gone, by="variant", after=prompt.id)
             at = await self._place(branch, prompt)
             given = Submission(text=None, at=at, options=options, metadata=_carried(prompt))
-            changed = HistoryChange(hidden=_ids(gone), turns=_turns(gone))
             return changed, await self._attempt(branch, gone, given)
 
     async def edit(
@@ -313,9 +302,8 @@ class History:
             prompt = chosen_prompt(branch.conversation, message_id)
             after = hidden.before(branch.conversation, prompt.id)
             gone = hidden.continuation(branch.conversation, after)
-            await self._hide(branch, gone, by="edit", after=after)
+            changed = await self._hide(branch, gone, by="edit", after=after)
             given = Submission(text=text, options=options, metadata=_carried(prompt))
-            changed = HistoryChange(hidden=_ids(gone), turns=_turns(gone))
             return changed, await self._attempt(branch, gone, given)
 
     async def choose(self, branch: LiveBranch, message_id: str, number: int) -> HistoryChange:
@@ -355,8 +343,7 @@ class History:
         gone = hidden.continuation(branch.conversation, "")
         if not gone:
             raise BadRequest("No active session to clear")
-        await self._hide(branch, gone, by=hidden.CONTEXT, after="", **notes)
-        return HistoryChange(hidden=_ids(gone), turns=_turns(gone))
+        return await self._hide(branch, gone, by=hidden.CONTEXT, after="", **notes)
 
     async def give_roles_held(self, branch: LiveBranch, by: By) -> None:
         """Give the text of messages that were hidden when they were recorded the roles that follow from it.
@@ -387,9 +374,11 @@ class History:
 
     async def _hide(
         self, branch: LiveBranch, messages: Sequence[Message], *, by: By, after: str, **notes: Any
-    ) -> None:
-        rows = hidden.hide(messages, by=by, after=after, now_ms=branch.recorder.now_ms(), **notes)
-        await self._change(branch, rows)
+    ) -> HistoryChange:
+        if messages:
+            rows = hidden.hide(messages, by=by, after=after, now_ms=branch.recorder.now_ms(), **notes)
+            await self._change(branch, rows)
+        return HistoryChange(hidden=_ids(messages), turns=_turns(messages))
 
     async def _change(self, branch: LiveBranch, rows: Iterable[Mapping[str, Any]]) -> None:
         """Record message rows that hide and show, and give the document the roles that follow."""
@@ -402,7 +391,8 @@ class History:
             branch.recorder.record("edit", made_by_user)
         after = before.changed(changed)
         made = await asyncio.to_thread(change_roles, doc, before.snapshot(), after)
-        lacking = await asyncio.to_thread(_lacking, made, after)
+        # What is shown now and does not stand in the document, the user removed or changed.
+        lacking = (await asyncio.to_thread(align, made, after)).edits
         with branch.recorder.together():
             for row in changed:
                 branch.recorder.record("message", row)
@@ -431,11 +421,6 @@ class History:
                 back = [branch.conversation.messages[message.id] for message in gone]
                 await self._change(branch, hidden.show(back, now_ms=branch.recorder.now_ms()))
             raise
-
-
-def _lacking(doc: Document, conversation: Conversation) -> tuple[Mapping[str, Any], ...]:
-    """Return edit rows for what is shown now and does not stand in the document: the user removed or changed it."""
-    return align(doc, conversation).edits
 
 
 def _carried(prompt: Message) -> dict[str, Any]:
