@@ -28,13 +28,12 @@ from pyagentd.policy.presets import Preset
 from pyagentd.reader import object_in
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import ClientGone, Feature, RunEnded
-from pyagentd.runtime.grants import ProjectHooks, project_hooks
+from pyagentd.runtime.grants import ProjectHooks, RunWitness, project_hooks
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.runtime.turns import Prompt
 from pyagentd.tools.process import Group, child_environment
 
 if TYPE_CHECKING:
-    from pyagentd.runtime.approvals import DecisionLog
     from pyagentd.runtime.kernel import Kernel
     from pyagentd.runtime.run_setup import RunBuilder
 
@@ -80,12 +79,7 @@ async def ask_program(
         word = await _ask_hooks(hook, facts, base, root, _environment(hook.event, root, env))
     except OSError as error:
         word = HookAnswer(problem=f"it could not be run: {error.strerror or error}")
-    return HookAnswer(
-        changes=word.changes,
-        blocks=word.blocks,
-        problem=word.problem,
-        duration_ms=round((time.monotonic() - started) * 1000),
-    )
+    return replace(word, duration_ms=round((time.monotonic() - started) * 1000))
 
 
 async def _ask_hooks(
@@ -346,7 +340,7 @@ class HookMoment:
     root: Path  # the workspace
     run_id: str
     options: SendOptions
-    witness: "DecisionLog | None" = None
+    witness: RunWitness | None = None
 
 
 class Hooks(Feature):
@@ -451,16 +445,17 @@ class Hooks(Feature):
 
     async def _inform(self, event: str, moment: "HookMoment", facts: Mapping[str, Any]) -> None:
         """Tell the hooks; a daemon that stops waits a moment for them and no longer."""
-        telling, left = asyncio.ensure_future(self._tell(event, moment, facts)), _LAST_S
+
+        async def tell() -> None:
+            async for _ in self.words(event, moment, lambda: facts):
+                pass
+
+        telling, left = asyncio.ensure_future(tell()), _LAST_S
         while not telling.done() and left > 0:
             await asyncio.wait([telling], timeout=_POLL_S)
             left -= _POLL_S if self.kernel.closing else 0
         if telling.cancel():
             await asyncio.wait([telling])
-
-    async def _tell(self, event: str, moment: "HookMoment", facts: Mapping[str, Any]) -> None:
-        async for _ in self.words(event, moment, lambda: facts):
-            pass
 
     # -- asking --------------------------------------------------------------------------------------------------
 

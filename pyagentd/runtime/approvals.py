@@ -9,8 +9,8 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypedDict
+from dataclasses import dataclass
+from typing import Any, Literal, TypedDict
 
 from pyagentd import reader
 from pyagentd.errors import BadRequest, NotFound, PresetError, StoreError, ToolError
@@ -225,10 +225,6 @@ class Answer:
     by: str = ""
 
 
-def _no_record(answer: Answer) -> None:
-    pass
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
     """One open question."""
@@ -238,7 +234,7 @@ class Ask:
     branches: tuple[str, ...]  # where it is shown: the asking branch first, then the root of its tree
     row: Mapping[str, Any]  # the `ask` row as recorded, with what is shown of it; what clients are told
     future: asyncio.Future[Answer]
-    record: Callable[[Answer], object] = field(default=_no_record)
+    record: Callable[[Answer], object]
 
 
 class AskBoard:
@@ -256,7 +252,7 @@ class AskBoard:
         run_id: str,
         branches: tuple[str, ...],
         row: Mapping[str, Any],
-        record: Callable[[Answer], object] = _no_record,
+        record: Callable[[Answer], object] = lambda answer: None,
     ) -> Ask:
         """Show an ask and return it, to wait for its answer.
 
@@ -449,24 +445,6 @@ def _commands(action: Action) -> Sequence[str]:
 AskHuman = Callable[[Mapping[str, Any]], Awaitable[Answer]]
 
 
-class DecisionLog(Protocol):
-    """Who notes decisions; see ``grants.RunWitness``."""
-
-    def __call__(
-        self,
-        tool: str,
-        action: str,
-        decision: Decided,
-        rule: str,
-        reason: str = "",
-        by: str | None = None,
-        *,
-        change: str | None = None,
-    ) -> None:
-        """Note one decision; ``by`` is the client through which a human made it, ``change`` that of the action."""
-        ...
-
-
 _NOTED = 300  # characters of a call that was never an action
 
 
@@ -477,7 +455,7 @@ class Authority:
         context: Reads the rules anew for every decision, so a change of ``preset.md`` counts at once.
         ask_human: Records and shows a question (fields of an ``ask`` row without id) and waits for its answer.
         stop: Called when the human answers a question by stopping the run; cancels its task.
-        witness: Told every decision.
+        witness: Told every decision, as ``grants.RunWitness``.
         leaving: Whether the daemon stops: then a question whose run ends stays open.
     """
 
@@ -487,7 +465,7 @@ class Authority:
         context: Callable[[], Context],
         ask_human: AskHuman,
         stop: Callable[[], object],
-        witness: DecisionLog = lambda *_, **__: None,
+        witness: Callable[..., None] = lambda *_, **__: None,
         leaving: Callable[[], bool] = lambda: False,
         unasked: Callable[[str, str], object] = lambda tool, action: None,
     ) -> None:
@@ -553,9 +531,9 @@ class Authority:
     def would_be(self, action: Action, lease: Widening) -> Decision_:
         """Return the decision about ``action`` if ``lease`` held."""
         context = self._rules(action)
-        return (
-            context if isinstance(context, Deny) else decide(action, lease.widen(context, action) or context, False)
-        )
+        if isinstance(context, Deny):
+            return context
+        return decide(action, lease.widen(context, action) or context, False)
 
     async def ask_for_scope(self, tool: str, action: str, fields: Mapping[str, Any]) -> Answer:
         """Put a question of kind "scope" to the human and return the answer, noted; an abort does not return."""
@@ -637,17 +615,16 @@ class Authority:
             self._note(tool, str(action), "ask_denied", answer, action.change)
             why = f": {answer.reason.rstrip('.')}" if answer.reason else ""
             raise Denied(f"The user denied {tool}{why}.", "user")
-        if answer.input is None:
-            await self._see_again(asked, dict(asked.call.input), action, fields["preview"])
-            self._decide_again(asked, action, answer, lease)
-            return None
-        args, action = asked.edited(answer.input)
+        args = dict(asked.call.input)
+        if answer.input is not None:
+            args, action = asked.edited(answer.input)
         await self._see_again(asked, args, action, fields["preview"])
         self._decide_again(asked, action, answer, lease)
+        if answer.input is None:
+            return None
         shown = json.dumps(args, ensure_ascii=False)
-        return EditedCall(
-            args=args, action=action, note=f"[The user changed the arguments before allowing this: {shown}]"
-        )
+        note = f"[The user changed the arguments before allowing this: {shown}]"
+        return EditedCall(args=args, action=action, note=note)
 
     async def _answer(self, tool: str, action: str, fields: Mapping[str, Any], change: str | None = None) -> Answer:
         """Return the human's answer; one that stops the run is noted and does not return."""

@@ -1,7 +1,7 @@
 """Asks a human for a run: records the question, shows it to clients, and waits for the answer.
 
-A run that an earlier daemon began finds the questions it had asked (``OpenQuestions``): one without an answer is
-asked again under its id, one with an answer is not.
+A run that an earlier daemon began finds the questions it had asked: one without an answer is asked again under its
+id, one with an answer is not.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ class Questions:
         self._branches = branches
         self._board = branches.asks
         self._trees = branches.trees
-        self._left: dict[str, OpenQuestions] = {}  # by run
+        self._left: dict[str, dict[str, Mapping[str, Any]]] = {}  # ``ask`` rows of earlier daemons by run and id
         self._answered: dict[str, list[str]] = {}  # by run: ids of questions whose answer something is to come of
 
     async def ask(
@@ -53,7 +53,7 @@ class Questions:
             ancestors: The branches above, the parent first.
             fields: Of the ``ask`` row; what is not given has a default.
         """
-        known = self._left[run_id].take(fields) if run_id in self._left else None
+        known = self._take(run_id, fields)
         if known is not None and known["decision"] is not None:
             return _recorded_answer(known, fields)
         row = _row(branch, run_id, fields, known)
@@ -105,27 +105,35 @@ class Questions:
             NotFound: It is not open; says what became of it, as far as that is known.
         """
         await self._trees.awake()
-        self._recall_settled(ask_id)
+        for branch in () if self._board.has(ask_id) else self._branches.all_opened:
+            row = branch.conversation.asks.get(ask_id)  # how it was settled before the board was made
+            if row is not None and row["decision"] is not None:
+                self._board.note_settled(ask_id, Answer(decision=row["decision"], by=row.get("decided_by") or ""))
         late = self._trees.known_late(self._board.get(ask_id).branches[-1])
         if late is not None:
             late.take(options)
         return self._board.answer(ask_id, answer)
 
-    def _recall_settled(self, ask_id: str) -> None:
-        """Have the board know how a question was settled before it was made, if an open log tells."""
-        for branch in () if self._board.has(ask_id) else self._branches.all_opened:
-            row = branch.conversation.asks.get(ask_id)
-            if row is not None and row["decision"] is not None:
-                self._board.note_settled(ask_id, Answer(decision=row["decision"], by=row.get("decided_by") or ""))
-
     def go_on(self, run_id: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Take over the questions that a run had asked before it was resumed."""
-        self._left[run_id] = OpenQuestions(rows)
+        self._left[run_id] = {row["id"]: row for row in rows}
+
+    def _take(self, run_id: str, fields: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Return the row of the question that is about to be asked, if it was asked before; once.
+
+        A question without an answer is recognised by its call, one with an answer only if it was exactly this one.
+        """
+        rows = self._left.get(run_id, {})
+        for ask_id, row in rows.items():
+            same = all(row.get(name, "tool") == fields.get(name, "tool") for name in ("tool_call_id", "kind"))
+            if same and (row["decision"] is None or row.get("action") == fields.get("action")):
+                return rows.pop(ask_id)
+        return None
 
     def close_left(self, branch: LiveBranch, run_id: str) -> None:
         """Close the questions of a run whose calls have ended: those that nobody needs to answer any more too."""
-        left = self._left.pop(run_id, None)
-        for row in left.open() if left else ():
+        left = self._left.pop(run_id, {}).values()
+        for row in [each for each in left if each["decision"] is None]:
             answer = Answer(decision="allow", reason="no question any more")
             with contextlib.suppress(StoreError):  # closed with the run
                 self._record(branch, row, answer)
@@ -156,32 +164,6 @@ class Questions:
                 if each is not None and each.run is not None:
                     stack.enter_context(each.run.stopwatch.paused())
             yield
-
-
-class OpenQuestions:
-    """The questions of a run as its log has them.
-
-    Args:
-        rows: Its ``ask`` rows.
-    """
-
-    def __init__(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        self._rows = {row["id"]: row for row in rows}
-
-    def take(self, fields: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return the row of the question that is about to be asked, if it was asked before; once.
-
-        A question without an answer is recognised by its call, one with an answer only if it was exactly this one.
-        """
-        for ask_id, row in self._rows.items():
-            same = all(row.get(name, "tool") == fields.get(name, "tool") for name in ("tool_call_id", "kind"))
-            if same and (row["decision"] is None or row.get("action") == fields.get("action")):
-                return self._rows.pop(ask_id)
-        return None
-
-    def open(self) -> list[Mapping[str, Any]]:
-        """Return those that have no answer."""
-        return [row for row in self._rows.values() if row["decision"] is None]
 
 
 def _row(

@@ -269,7 +269,13 @@ class Ledger:
     def _work(self) -> None:
         closing = False
         while not closing:
-            batch, closing = self._gathered()
+            with self._wake:
+                self._wake.wait_for(lambda: self._waiting or self._closing)
+                if not self._closing:
+                    self._wake.wait_for(lambda: self._hurry or self._closing, BATCH_S)
+                self._hurry = False
+                self._begun += 1
+                batch, closing = list(self._waiting), self._closing
             written = self._write(batch)
             with self._wake:
                 for _ in batch if written else ():
@@ -278,16 +284,6 @@ class Ledger:
                 self._wake.notify_all()
                 if not written and not closing:
                     self._await_another_try()
-
-    def _gathered(self) -> tuple[list[Entry], bool]:
-        """Wait for entries and return them, and whether they are the last."""
-        with self._wake:
-            self._wake.wait_for(lambda: self._waiting or self._closing)
-            if not self._closing:
-                self._wake.wait_for(lambda: self._hurry or self._closing, BATCH_S)
-            self._hurry = False
-            self._begun += 1
-            return list(self._waiting), self._closing
 
     def _await_another_try(self) -> None:
         """Wait for the next entry, or for somebody who wants to read."""
@@ -355,13 +351,9 @@ class RunWitness:
             reason=reason,
             by=by,
             detail=change,
-            user=self._answered_by(by),
+            user=self.user if by is None else local_user(),  # whoever answers is the one whose daemon this is
         )
         self.ledger.note(entry)
-
-    def _answered_by(self, client: str | None) -> str | None:
-        """Return the user who decided, or began the run; whoever answers is the one whose daemon this is."""
-        return self.user if client is None else local_user()
 
 
 def local_user() -> str:
@@ -384,8 +376,6 @@ def local_user() -> str:
 _KEY = "trusted-presets"
 _MADE = "made-sessions"
 _SESSIONS = "trusted-sessions"
-
-_log = logging.getLogger(__name__)
 
 
 def preset_hash(name: str, data: bytes, scripts: Iterable[tuple[Path, bytes]] = ()) -> str:
@@ -412,7 +402,8 @@ class Trust:
         self._known: frozenset[str] | None = None
 
     def __contains__(self, hashed: str) -> bool:
-        return hashed in self._trusted()
+        with self._lock:
+            return hashed in self._read()
 
     def add(self, hashes: Iterable[str]) -> None:
         """Trust presets with these hashes from now on.
@@ -426,16 +417,11 @@ class Trust:
                 self._state.put(_KEY, sorted(known))
             self._known = known
 
-    def _trusted(self) -> frozenset[str]:
-        with self._lock:
-            return self._read()
-
     def _read(self) -> frozenset[str]:
         if self._known is None:
             kept = [] if self._state is None else self._state.get(_KEY, [])
-            self._known = (
-                frozenset(each for each in kept if isinstance(each, str)) if isinstance(kept, list) else frozenset()
-            )
+            hashes = kept if isinstance(kept, list) else ()
+            self._known = frozenset(each for each in hashes if isinstance(each, str))
         return self._known
 
 
@@ -481,7 +467,7 @@ class Origins:
         """Trust the session of a branch while its ``preset.md`` has this content; raises ``StateError``."""
         top = paths.root_of(ref)
         self._add(_SESSIONS, _session_hash(top, data))
-        _log.info("trusted: %s", top.branch_dir)
+        log.info("trusted: %s", top.branch_dir)
 
     @contextlib.contextmanager
     def keeping(self, ref: BranchRef) -> Iterator[None]:
@@ -507,7 +493,7 @@ class Origins:
             try:
                 return self._known(key)
             except StoreError as error:
-                _log.warning("%s", error)
+                log.warning("%s", error)
                 return frozenset()
 
     def _known(self, key: str) -> frozenset[str]:
@@ -577,8 +563,7 @@ def project_hooks(root: Path) -> ProjectHooks | None:
     hashed = hashlib.sha256(b"hooks\0" + os.fsencode(root.resolve()) + b"\0" + hashlib.sha256(data).digest())
     for path, code in scripts:
         hashed.update(os.fsencode(path) + b"\0" + hashlib.sha256(code).digest())
-    shown = tuple((path, code.decode(errors="replace")) for path, code in scripts)
-    text = data.decode(errors="replace")
+    text, shown = data.decode(errors="replace"), _file_texts(scripts)
     return ProjectHooks(root=root, file=file, hash=hashed.hexdigest(), text=text, hooks=hooks, scripts=shown)
 
 
@@ -676,7 +661,7 @@ def project_servers(root: Path) -> ProjectServers | None:
         hash=hashed.hexdigest(),
         files=_file_texts(texts),
         servers=tuple(servers.values()),
-        scripts=_file_texts(list(scripts.items())),
+        scripts=_file_texts(scripts.items()),
         error="; ".join(problems),
     )
 
@@ -742,5 +727,5 @@ def _is_program(file: Path) -> bool:
         return False
 
 
-def _file_texts(files: list[tuple[Path, bytes]]) -> tuple[tuple[Path, str], ...]:
+def _file_texts(files: Iterable[tuple[Path, bytes]]) -> tuple[tuple[Path, str], ...]:
     return tuple((path, data.decode(errors="replace")) for path, data in files)
