@@ -146,8 +146,8 @@ class PyagentdAgent:
         """Make a session that may read and write below ``cwd``."""
         servers = tables(mcp_servers or ())
         name = Path(cwd).name or "session"
-        # The daemon takes nil for left out.
-        made = await self._daemon.call("create-session", name=name, root=cwd, preset=self._preset or None)
+        # The daemon takes nil, and no text, for left out; it says that "." is not absolute.
+        made = await self._daemon.call("create-session", name=name, root=cwd or ".", preset=self._preset or None)
         opened, modes = await self._open(str(made["session_id"]), made, tells_history=False)
         if servers:
             await opened.lend(servers)
@@ -189,8 +189,7 @@ class PyagentdAgent:
     @_telling
     async def close_session(self, session_id: str, **kwargs: Any) -> schema.CloseSessionResponse:
         """Stop telling of a session; what runs goes on."""
-        if (opened := self._conversations.pop(session_id, None)) is not None:
-            await opened.close()
+        await self._close(session_id)
         return schema.CloseSessionResponse()
 
     @_telling
@@ -224,7 +223,8 @@ class PyagentdAgent:
     @_telling
     async def cancel(self, session_id: str, **kwargs: Any) -> None:
         """Stop what runs."""
-        await (await self._awake(session_id)).cancel()
+        if session_id in self._conversations:  # a notification, whose errors nobody is told
+            await (await self._awake(session_id)).cancel()
 
     async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Refuse: there are none of ours."""
@@ -242,8 +242,7 @@ class PyagentdAgent:
     async def _open(
         self, session_id: str, place: Mapping[str, Any], *, tells_history: bool
     ) -> tuple[Conversation, schema.SessionModeState]:
-        if (before := self._conversations.pop(session_id, None)) is not None:
-            await before.close()
+        await self._close(session_id)
         await self._files.offer()
         opened = Conversation(session_id, Path(place["branch_dir"]), self._daemon, self._editor)
         self._conversations[session_id] = opened  # it is told what comes while it is opened
@@ -252,6 +251,11 @@ class PyagentdAgent:
         except BaseException:
             del self._conversations[session_id]
             raise
+
+    async def _close(self, session_id: str) -> None:
+        if (opened := self._conversations.pop(session_id, None)) is not None:
+            also = any(each.key == opened.key for each in self._conversations.values())  # under another name
+            await opened.close(detaches=not also)
 
     async def _awake(self, session_id: str) -> Conversation:
         if (opened := self._conversations.get(session_id)) is None:

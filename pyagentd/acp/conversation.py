@@ -18,7 +18,7 @@ from pyagentd.acp.wire import Daemon
 from pyagentd.cli.follow import question, question_lines
 from pyagentd.cli.link import run_environment
 from pyagentd.clock import new_id
-from pyagentd.errors import BadRequest, PyagentdError, Unreachable, WireError
+from pyagentd.errors import BadRequest, NotFound, PyagentdError, Unreachable, WireError
 from pyagentd.events import Event, shortened
 from pyagentd.store import atomic, paths
 from pyagentd.store.journal import Row
@@ -178,8 +178,9 @@ class Asker:
             answer = await choose(ask, branch, root)
             if answer is not None:
                 await self._daemon.call("answer", ask=ask["id"], **answer)
-        except RequestError as error:
-            text = f"\n\n> It waits for an answer (`pyagentd asks`): {error}\n\n"
+        except (RequestError, BadRequest, LookupError, ValueError) as error:  # it cannot be asked, or answered so
+            why = str(error).partition("\n")[0]
+            text = f"\n\n> It waits for an answer (`pyagentd asks`): {why}\n\n"
             await self._editor.session_update(session_id=self._session_id, update=notice_chunk(text))
         except (ConnectionError, PyagentdError):
             pass  # the editor is gone, or somebody else was faster
@@ -394,23 +395,29 @@ class Conversation:
         found = await self._daemon.call("commands", branch=self.key)
         await self.tell(available(found["commands"]))
 
-    async def close(self) -> None:
-        """Stop watching; what runs goes on, and what is asked stays asked."""
+    async def close(self, *, detaches: bool = True) -> None:
+        """Stop telling; what runs goes on, and what is asked stays asked. ``detaches``: nobody else here watches."""
         self._asker.stop()
+        self._leave("closed", "The session was closed, or loaded anew. What runs goes on")
         if self._telling is not None:
             self._telling.cancel()
             with suppress(asyncio.CancelledError):
                 await self._telling
-        with suppress(PyagentdError):
-            await self._daemon.call("detach", branch=self.key)
+        if detaches:
+            with suppress(PyagentdError):
+                await self._daemon.call("detach", branch=self.key)
 
     def lost(self) -> None:
         """Note that the daemon has ended: nobody tells how the turns end."""
         self._is_attached = False
         self._asker.stop()
+        self._leave("lost", "The daemon has ended. What was said is kept: go on with another prompt")
+
+    def _leave(self, reason: str, text: str) -> None:
+        """End the turns for the editor: nobody tells how they end."""
         for turn in self._turns.values():
             if not turn.done():
-                turn.set_result(("lost", "The daemon has ended. What was said is kept: go on with another prompt"))
+                turn.set_result((reason, text))
 
     def take(self, event: Event) -> None:
         """Take an event of this branch; it is told in its turn."""
@@ -492,12 +499,17 @@ class Conversation:
         return sent
 
     async def cancel(self) -> None:
-        """Stop the run, or take back what waits behind somebody else's."""
+        """Take back what waits, and stop the run, unless all that the editor sent waits behind somebody else's."""
         self._asker.stop(leaves=True)
-        if not (waiting := self._waiting & self._turns.keys()):
-            await self._daemon.call("abort", branch=self.key)
+        waiting = self._waiting & self._turns.keys()
+        stops = waiting != self._turns.keys() or not waiting
         for message in waiting:
-            await self._daemon.call("queue-cancel", branch=self.key, id=message)
+            try:
+                await self._daemon.call("queue-cancel", branch=self.key, id=message)
+            except NotFound:  # its turn has just come
+                stops = True
+        if stops:
+            await self._daemon.call("abort", branch=self.key)
 
     def _keep(self, given: Prompt) -> None:
         home = paths.files_dir(self.place)

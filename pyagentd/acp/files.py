@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, NamedTuple
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from acp import Client, RequestError, schema
 
@@ -234,21 +234,28 @@ def _mention(uri: str, name: str, root: str) -> str:
 
 
 def _path(uri: str) -> Path | None:
-    parts = urlsplit(uri)
+    parts = _split(uri)
     if parts.scheme == "file":
         return Path(unquote(parts.path))
     return Path(uri) if uri.startswith("/") else None
 
 
+def _split(uri: str) -> SplitResult:
+    try:
+        return urlsplit(uri)
+    except ValueError:  # such as http://[
+        return SplitResult("", "", uri, "", "")
+
+
 def _name(uri: str) -> str:
-    return PurePosixPath(unquote(urlsplit(uri).path)).name or uri
+    return PurePosixPath(unquote(_split(uri).path)).name or uri
 
 
 def _quoted(uri: str, text: str, root: str) -> str:
     """Return a text that an editor adds to a prompt, under the name of where it is from."""
     place = _path(uri)
     shown = str(place.relative_to(root)) if place and root and place.is_relative_to(root) else str(place or uri)
-    lines = f" lines {fragment.removeprefix('L')}" if (fragment := urlsplit(uri).fragment) else ""
+    lines = f" lines {fragment.removeprefix('L')}" if (fragment := _split(uri).fragment) else ""
     fence = "`" * max([3, *(len(ticks) + 1 for ticks in _TICKS.findall(text))])
     return f"{shown}{lines}:\n{fence}\n{text.rstrip()}\n{fence}"
 

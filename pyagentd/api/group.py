@@ -167,6 +167,8 @@ def directory(path: str) -> Path:
     Raises:
         BadRequest: It is not a directory, or one that cannot be read.
     """
+    if not expand_home(path).is_absolute():  # from where we stand it would mean something else than to a client
+        raise BadRequest(f"{path!r} is not an absolute path of a directory", hint="Name the project's directory")
     place = expand_home(path).resolve()
     try:
         os.close(os.open(place, os.O_RDONLY | os.O_DIRECTORY))

@@ -22,10 +22,11 @@ def test_files_of_the_project_are_mentioned_and_others_named() -> None:
             acp.resource_link_block("b", "file:///etc/b%20c"),
             acp.text_block(" and "),
             acp.resource_link_block("docs", "https://x/y"),
+            acp.resource_link_block("odd", "http://["),
         ],
         ROOT,
     )
-    assert made.text == "See @src/a.py, `/etc/b c` and [docs](https://x/y)" and made.files == ()
+    assert made.text == "See @src/a.py, `/etc/b c` and [docs](https://x/y)[odd](http://[)" and made.files == ()
 
 
 def test_an_embedded_text_is_quoted_under_its_name() -> None:

@@ -18,9 +18,10 @@ from acp import schema
 from acp.client import ClientSideConnection
 
 from tests.e2e.conftest import System
+from tests.e2e.emacs import wait_for
 from tests.e2e.test_approvals import one_ask, scripted
 from tests.mcp.servers import plain
-from tests.server import ModelServer, answer, text, thinking, tool_use
+from tests.server import ModelServer, answer, silent, text, thinking, tool_use
 
 __all__ = ["scripted"]  # a fixture
 
@@ -232,3 +233,65 @@ async def test_an_editor_has_its_own_servers_and_unsaved_files_and_sees_what_age
         sse = schema.SseMcpServer(type="sse", name="old", url="http://localhost:1/", headers=[])
         with pytest.raises(acp.RequestError, match="type sse"):
             await agent.load_session(cwd=root, session_id=session, mcp_servers=[sse])
+
+
+async def test_no_prompt_waits_for_ever_and_a_cancel_stops_what_runs_and_what_waits(
+    scripted: System, model_server: ModelServer
+) -> None:
+    model_server.rule = lambda request: silent()
+    async with editor(scripted) as (_, agent):
+        session = (await agent.new_session(cwd=str(scripted.project), mcp_servers=[])).session_id
+
+        def prompt() -> asyncio.Task[Any]:
+            return asyncio.create_task(agent.prompt(prompt=[acp.text_block("Go.")], session_id=session))
+
+        first = prompt()
+        await asyncio.to_thread(wait_for, lambda: model_server.requests, "the first")
+        second = prompt()
+        await asyncio.to_thread(wait_for, lambda: scripted.json("queue", session), "the second")
+        await agent.cancel(session_id=session)
+        async with asyncio.timeout(30):
+            assert [(await turn).stop_reason for turn in (first, second)] == ["cancelled", "cancelled"]
+        for leave in (
+            lambda: agent.load_session(cwd=str(scripted.project), session_id=session, mcp_servers=[]),
+            lambda: agent.close_session(session_id=session),
+        ):
+            turn = prompt()
+            known = len(model_server.requests)
+            await asyncio.to_thread(wait_for, lambda known=known: len(model_server.requests) > known, "it")
+            await leave()
+            async with asyncio.timeout(30):
+                with pytest.raises(acp.RequestError, match="What runs goes on"):
+                    await turn
+            scripted.ok("abort", session)
+
+
+async def test_a_session_that_is_open_under_two_names_is_told_of_until_both_are_closed(
+    scripted: System, model_server: ModelServer
+) -> None:
+    model_server.say("Hello.")
+    root = str(scripted.project)
+    async with editor(scripted) as (mine, agent):
+        session = (await agent.new_session(cwd=root, mcp_servers=[])).session_id
+        await agent.load_session(cwd=root, session_id=f"{session}/main", mcp_servers=[])
+        await agent.close_session(session_id=f"{session}/main")
+        async with asyncio.timeout(30):
+            ended = await agent.prompt(prompt=[acp.text_block("Hi.")], session_id=session)
+        assert ended.stop_reason == "end_turn" and mine.said() == "Hello."
+
+
+async def test_what_an_editor_answers_wrongly_leaves_the_question_open_and_says_so(
+    scripted: System, model_server: ModelServer
+) -> None:
+    model_server.say(answer(tool_use("Bash", command="echo hi")), "Done.")
+    async with editor(scripted) as (mine, agent):
+        session = (await agent.new_session(cwd=str(scripted.project), mcp_servers=[])).session_id
+        mine.choices = ["nonsense"]
+        turn = asyncio.create_task(agent.prompt(prompt=[acp.text_block("Go.")], session_id=session))
+        await mine.until(lambda: "It waits for an answer" in mine.said())
+        scripted.ok("answer", one_ask(scripted)["id"], "allow")
+        async with asyncio.timeout(30):
+            assert (await turn).stop_reason == "end_turn"
+        for cwd in ("", "here"):
+            with pytest.raises(acp.RequestError, match="not an absolute path"):
+                await agent.new_session(cwd=cwd, mcp_servers=[])
