@@ -384,8 +384,7 @@ Buffers in `auto-revert-mode' are left to it."
               (with-current-buffer buffer
                 (and buffer-file-name
                      (or (equal buffer-file-name path)
-                         (equal (expand-file-name (or buffer-file-truename ""))
-                                path)))))
+                         (equal (pyagentd-buffers--true-name) path)))))
             (buffer-list)))
 
 (defun pyagentd-visited--update ()

@@ -727,12 +727,11 @@ See `pyagentd-add-hook'."
     (pyagentd-rpc-call-async
      'hook-answer
      (list :id (plist-get asked :id)
-           :answer (json-encode
-                    (or (pyagentd-hooks--asked event (plist-get asked :facts))
-                        (make-hash-table)))))))
+           :answer (pyagentd-hooks--asked event (plist-get asked :facts))))))
 
 (defun pyagentd-hooks--asked (event text)
-  "Return what the functions for EVENT say about the facts in TEXT, JSON."
+  "Return what the functions for EVENT say about the facts in TEXT.
+Both are JSON."
   (condition-case-unless-debug err
       (let ((facts (pyagentd-json-plist text))
             (said nil))
@@ -742,8 +741,8 @@ See `pyagentd-add-hook'."
                                              (setq facts (plist-put facts key value)
                                                    said (plist-put said key value)))))
                   (alist-get event pyagentd-hook-functions))
-        said)
-    (error (list :error (error-message-string err)))))
+        (json-encode (or said (make-hash-table))))
+    (error (json-encode (list :error (error-message-string err))))))
 
 (defun pyagentd-hooks--merge (changes put)
   "Call PUT with each key and value of CHANGES; return non-nil if they forbid."

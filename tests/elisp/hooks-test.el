@@ -19,7 +19,7 @@
 
 (defun hooks-test-asked (text)
   "Return what the hooks say about the facts in TEXT."
-  (pyagentd-hooks--asked 'tool.before text))
+  (pyagentd-json-plist (pyagentd-hooks--asked 'tool.before text)))
 
 (ert-deftest pyagentd-hooks-see-facts-and-what-others-changed ()
   (hooks-test-with
@@ -40,7 +40,9 @@
 (ert-deftest pyagentd-hooks-that-fail-say-so ()
   (let ((debug-on-error nil))
     (hooks-test-with (list (lambda (_) (error "Broken")))
-      (should (equal (hooks-test-asked "{}") '(:error "Broken"))))))
+      (should (equal (hooks-test-asked "{}") '(:error "Broken"))))
+    (hooks-test-with (list (lambda (_) (list :block (current-buffer))))
+      (should (plist-get (hooks-test-asked "{}") :error)))))
 
 (ert-deftest pyagentd-hooks-are-for-events-that-are-there ()
   (should-error (pyagentd-add-hook 'tool.during #'ignore) :type 'user-error))
@@ -67,6 +69,19 @@
             (should (equal (buffer-string) "new")))
           (kill-buffer))
       (delete-file file))))
+
+(ert-deftest pyagentd-visited-asks-no-other-machine ()
+  (with-temp-buffer
+    (setq buffer-file-name "/ssh:far:/home/u/a"
+          buffer-file-truename "/ssh:far:~/a")
+    (let ((file-name-handler-alist
+           `(("\\`/ssh:" . ,(lambda (operation &rest arguments)
+                              (if (memq operation '(file-remote-p))
+                                  "/ssh:far:"
+                                (error "Asked: %S" (cons operation arguments))))))))
+      (unwind-protect
+          (should-not (pyagentd-visited--buffer "/home/u/other"))
+        (setq buffer-file-name nil)))))
 
 (ert-deftest pyagentd-visited-flashes-the-lines-that-are-others-now ()
   (let ((file (make-temp-file "pyagentd-")) flashed)
