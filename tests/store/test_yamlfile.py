@@ -76,7 +76,7 @@ def test_both_ways_of_writing_agree(texts):
         ("[" * 50_000, "5,000 lines, commas and brackets"),
         ("a: x\n" * 6_000, "5,000 lines, commas and brackets"),
         ("a: " + "x" * 200_000, "100,000 characters"),
-        ("a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{f'*a{n - 1}, ' * 9}]\n" for n in range(1, 10)), "30 aliases"),
+        ("a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{f'*a{n - 1}, ' * 9}]\n" for n in range(1, 3)), "10 aliases"),
     ],
 )
 @pytest.mark.parametrize("read", [yamlfile.load, yamlfile.load_texts])
