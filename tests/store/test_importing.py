@@ -301,6 +301,10 @@ class TestOrg:
         chat = read_chat(file(tmp_path, text, "a.org"))
         assert chat.document.spans == () and "counts as yours" in " ".join(chat.notes)
 
+    def test_a_long_line_of_signs_that_nothing_ends_is_read_at_once(self, tmp_path: Path) -> None:
+        line = " =a" * 100_000  # the suite's time limit ends what looks from each sign to the end
+        assert read_chat(file(tmp_path, f"* Hi\n{line}\n", "x.org")).document.body == f"# Hi\n{line}\n"
+
     def test_bounds_that_fit_no_text_are_said(self, tmp_path: Path) -> None:
         text = ":PROPERTIES:\n:GPTEL_BOUNDS: ((response (60 64) (900 999)))\n:END:\n*** Hi\n\nHello.\n"
         assert "Some of its gptel bounds fit no text" in read_chat(file(tmp_path, text, "a.org")).notes

@@ -188,9 +188,9 @@ _BEGIN = re.compile(r"[ \t]*#\+begin_(src|example|tool|reasoning)\b[ \t]*(.*)", 
 _END = re.compile(r"[ \t]*#\+end_(?:src|example|tool|reasoning)\b[ \t]*", re.IGNORECASE)
 _ESCAPED = re.compile(r"^([ \t]*,*),(?=\*|#\+)")  # what Org would read inside a block has a comma before it
 _HEADING = re.compile(r"^(\*+)(?= )")
-_INLINE = (
+_INLINE = (  # none looks far: a long line may have many signs that nothing ends
     (re.compile(r"\[\[([^][\n]+)\]\[([^][\n]+)\]\]"), r"[\2](\1)"),
-    (re.compile(r"(?<![\w=~])([=~])(\S|\S[^\n]*?\S)\1(?![\w=~])"), r"`\2`"),
+    (re.compile(r"(?<![\w=~])([=~])(\S|\S[^\n]{0,400}?\S)\1(?![\w=~])"), r"`\2`"),
     (re.compile(r"(?<![\w*])\*([^\s*]|[^\s*][^*\n]*?[^\s*])\*(?![\w*])"), r"**\1**"),
 )
 
