@@ -218,9 +218,11 @@ Where there are none say EMPTY."
 ;;;; Some of them
 
 (defun pyagentd-table--filtered ()
-  "Return the entries that have all words of the filter."
+  "Return the entries that have all words of the filter, a new list.
+Emacs sorts it in its place."
   (let ((words (split-string (downcase (or pyagentd-table--filter "")) nil t)))
-    (if (or (null words) pyagentd-table-filter-function) pyagentd-table--entries
+    (if (or (null words) pyagentd-table-filter-function)
+        (copy-sequence pyagentd-table--entries)
       (seq-filter
        (lambda (entry)
          (let ((text (downcase (mapconcat (lambda (column)
@@ -240,6 +242,12 @@ Where there are none say EMPTY."
   (if pyagentd-table-filter-function
       (funcall pyagentd-table-filter-function (or pyagentd-table--filter ""))
     (pyagentd-table-print-again)))
+
+(defun pyagentd-table--rearrange ()
+  "Sort by a column, or change its width, and name the keys below again."
+  (interactive nil pyagentd-list-mode)
+  (call-interactively this-original-command)
+  (pyagentd-table-print-again))
 
 ;;;; Marks
 
@@ -594,7 +602,11 @@ Rows of a tree stay below the row that they belong to."
    "RET" #'pyagentd-list--visit
    "TAB" #'pyagentd-list--fold
    "o" #'pyagentd-list--visit-other-window
-   "/" #'pyagentd-table--filter)
+   "/" #'pyagentd-table--filter
+   [remap tabulated-list-sort] #'pyagentd-table--rearrange
+   [remap tabulated-list-col-sort] #'pyagentd-table--rearrange
+   [remap tabulated-list-widen-current-column] #'pyagentd-table--rearrange
+   [remap tabulated-list-narrow-current-column] #'pyagentd-table--rearrange)
   "Keymap of `pyagentd-list-mode'.")
 
 (defvar pyagentd-list--defined nil
