@@ -969,17 +969,13 @@ def where(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
             'Write (where :status = "active") or (where :active).',
         )
     path = _path(analysis, parts[0])
-    if len(parts) == 1:
-        return _inline(analysis, path, "", Const(None, form.start), form) or RuntimeCall(
-            "where_true", [path], form.start
-        )
-    operator = parts[1]
-    if not isinstance(operator, Symbol) or operator.name not in OPERATORS:
-        analysis.fail("unknown operator in where", operator, f"There are {' '.join(OPERATORS)}.")
-    value = analysis.node(parts[2], scope)
-    if found := _inline(analysis, path, operator.name, value, form):
-        return found
-    return RuntimeCall("where", [path, Const(operator.name, operator.start), value], form.start)
+    operator, value = "", analysis.node(parts[2], scope) if len(parts) == 3 else Const(None, form.start)
+    if len(parts) == 3:
+        if not isinstance(name := parts[1], Symbol) or name.name not in OPERATORS:
+            analysis.fail("unknown operator in where", name, f"There are {' '.join(OPERATORS)}.")
+        operator = name.name
+    made = RuntimeCall("where", [path, Const(operator, form.start), value], form.start)
+    return _inline(analysis, path, operator, value, form) or made
 
 
 def _inline(analysis: Analysis, path: Const, operator: str, value: Node, form: Form) -> Node | None:

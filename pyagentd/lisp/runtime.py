@@ -317,113 +317,90 @@ def _caught(message: str, reason: str, data: Value) -> dict[Any, Value]:
 # A keyword equals the string of its name here. Order comparisons with nil are false; otherwise they are those of
 # ``<``, ``<=``, ``>`` and ``>=``.
 
-Get = Callable[[Value], Value]
-Predicate = Callable[[Value], bool]
+
+def _field_of(value: Value, path: tuple[Any, ...]) -> Value:
+    """Return the field at a path of a map, or nil."""
+    for step in path:
+        kind = type(value)
+        if kind is dict:
+            value = find(value, step, None)
+        elif value is None:
+            return None
+        elif kind is list and type(step) is int:
+            value = value[step] if 0 <= step < len(value) else None
+        else:
+            shown = f":{step.name}" if type(step) is Keyword else f'"{step}"'
+            raise LispError("eval_error", f"where expects maps: cannot look up {shown} in {a_type(value)}")
+    return value
 
 
-def getter(path: tuple[Any, ...]) -> Get:
+def _getter(path: tuple[Any, ...]) -> Callable[[Value], Value]:
     """Return a function that returns the field at a path of a map, or nil."""
-    if len(path) == 1 and type(path[0]) is Keyword:
-        key = path[0]
-        name = key.name
+    if len(path) > 1 or type(path[0]) is not Keyword:
+        return lambda value: _field_of(value, path)
+    key = path[0]
+    name = key.name
 
-        def field(value: Value) -> Value:
-            if type(value) is dict:
-                return value[key] if key in value else value.get(name)
-            return _step(value, key)
+    def field(value: Value) -> Value:
+        if type(value) is dict:
+            return value[key] if key in value else value.get(name)
+        return _field_of(value, path)
 
-        return field
-
-    def along(value: Value) -> Value:
-        for step in path:
-            value = _step(value, step)
-        return value
-
-    return along
-
-
-def _step(value: Value, step: Any) -> Value:
-    kind = type(value)
-    if kind is dict:
-        return find(value, step, None)
-    if value is None:
-        return None
-    if kind is list and type(step) is int:
-        return value[step] if 0 <= step < len(value) else None
-    shown = f":{step.name}" if type(step) is Keyword else f'"{step}"'
-    raise LispError("eval_error", f"where expects maps: cannot look up {shown} in {a_type(value)}")
+    return field
 
 
 def _name_of(value: Value) -> Value:
     return value.name if type(value) is Keyword else value
 
 
-def _equals(get: Get, wanted: Value, budget: Budget) -> Predicate:
-    wanted = _name_of(wanted)
-    if type(wanted) is str:
-        return lambda value: (found := get(value)) == wanted or (type(found) is Keyword and found.name == wanted)
-    return lambda value: equal(_name_of(get(value)), wanted, budget)
+def where(run: Run, path: tuple[Any, ...], operator: str, wanted: Value) -> Callable[[Value], bool]:
+    """Return the predicate of ``(where :field operator value)``; without an operator it tests for truth."""
+    get, budget = _getter(path), run.budget
+    if not operator:
+        return lambda value: truthy(get(value))
+    if operator == "in":
+        if type(wanted) not in {list, LispSet}:
+            raise LispError(
+                "eval_error",
+                f"where: in expects a vector, got {a_type(wanted)}",
+                hint='Write (where :status in ["a" "b"]).',
+            )
+        choices = [_name_of(each) for each in wanted]
 
+        def is_one(value: Value) -> bool:
+            found = _name_of(get(value))
+            return found is not None and any(equal(found, each, budget) for each in budget.each(choices))
 
-def _differs(get: Get, wanted: Value, budget: Budget) -> Predicate:
-    equals = _equals(get, wanted, budget)
-    return lambda value: not equals(value)
+        return is_one
+    if operator in {"<", ">", "<=", ">="}:
+        compare = BUILTINS[operator].function
 
-
-def _ordered(name: str) -> Callable[[Get, Value, Budget], Predicate]:
-    compare = BUILTINS[name].function
-
-    def predicate(get: Get, wanted: Value, budget: Budget) -> Predicate:
-        def holds(value: Value) -> bool:
+        def is_ordered(value: Value) -> bool:
             found = get(value)
-            if found is None or wanted is None:
-                return False
-            return bool(compare(found, wanted))
+            return found is not None and wanted is not None and bool(compare(found, wanted))
 
-        return holds
-
-    return predicate
-
-
-def _includes(get: Get, wanted: Value, budget: Budget) -> Predicate:
+        return is_ordered
     wanted = _name_of(wanted)
+    if operator == "includes":
 
-    def holds(value: Value) -> bool:
-        found = get(value)
-        kind = type(found)
-        if kind is str:
-            budget.steps(1 + (len(found) >> 6))
-            return type(wanted) is str and wanted in found
-        if kind is list or kind is LispSet:
-            return any(equal(_name_of(each), wanted, budget) for each in budget.each(list(found)))
-        return False
+        def includes(value: Value) -> bool:
+            found = get(value)
+            if type(found) is str:
+                budget.steps(1 + (len(found) >> 6))
+                return type(wanted) is str and wanted in found
+            if type(found) is list or type(found) is LispSet:
+                return any(equal(_name_of(each), wanted, budget) for each in budget.each(list(found)))
+            return False
 
-    return holds
-
-
-def _in(get: Get, wanted: Value, budget: Budget) -> Predicate:
-    if type(wanted) not in {list, LispSet}:
-        raise LispError(
-            "eval_error",
-            f"where: in expects a vector, got {a_type(wanted)}",
-            hint='Write (where :status in ["a" "b"]).',
-        )
-    choices = [_name_of(each) for each in wanted]
-
-    def holds(value: Value) -> bool:
-        found = _name_of(get(value))
-        return found is not None and any(equal(found, each, budget) for each in budget.each(choices))
-
-    return holds
+        return includes
+    negated = operator == "not="
+    return lambda value: equal(_name_of(get(value)), wanted, budget) is not negated
 
 
-WHERE: Final[dict[str, Callable[[Get, Value, Budget], Predicate]]] = {
-    "=": _equals,
-    "not=": _differs,
-    "includes": _includes,
-    "in": _in,
-    **{name: _ordered(name) for name in ("<", ">", "<=", ">=")},
-}
+def where_order(run: Run, operator: str, found: Value, wanted: Value) -> bool:
+    """Return the result of an order comparison of ``where``: false if one value is nil."""
+    return found is not None and wanted is not None and bool(BUILTINS[operator].function(found, wanted))
+
 
 Reduced: Final = type(BUILTINS["reduced"].function(None))
 
@@ -603,11 +580,6 @@ def as_map(run: Run, value: Value) -> dict[Any, Value]:
     raise LispError("eval_error", f"a map pattern needs a map, got {a_type(value)}")
 
 
-def where_order(run: Run, operator: str, found: Value, wanted: Value) -> bool:
-    """Return the result of an order comparison of ``where``: false if one value is nil."""
-    return found is not None and wanted is not None and bool(BUILTINS[operator].function(found, wanted))
-
-
 def found(run: Run, value: Value, key: Value) -> Value:
     """Return the value for a map pattern under a key that is not a keyword."""
     return lookup(value, key, None, run.budget)
@@ -626,14 +598,3 @@ def is_missing(run: Run, value: Value) -> bool:
 def no_clause(run: Run) -> Value:
     """Raise the error for a ``case`` without a matching clause."""
     raise LispError("eval_error", "no clause fits the value", hint="Add a default as the last form of case or condp.")
-
-
-def where_true(run: Run, path: tuple[Any, ...]) -> Callable[[Value], bool]:
-    """Return the predicate of ``(where :field)``."""
-    get = getter(path)
-    return lambda value: truthy(get(value))
-
-
-def where(run: Run, path: tuple[Any, ...], operator: str, wanted: Value) -> Callable[[Value], bool]:
-    """Return the predicate of ``(where :field operator value)``."""
-    return WHERE[operator](getter(path), wanted, run.budget)

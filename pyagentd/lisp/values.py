@@ -312,9 +312,6 @@ _NAMES: dict[type, str] = {
     Pattern: "pattern",
 }
 
-Function = Callable[..., Value]
-
-
 # Equality, order of values, and the order of maps and sets.
 #
 # ``=`` ignores the difference between integer and float, and no other. Order is total within one type, nil comes
@@ -471,34 +468,6 @@ def pairs(mapping: dict[Key, Value], budget: Budget | None = None) -> list[list[
 def members(items: LispSet, budget: Budget | None = None) -> list[Value]:
     """Return the members of a set, sorted."""
     return [from_key(key) for key in in_order(items.keys, budget)]
-
-
-def unique(items: Iterable[Value], budget: Budget) -> list[Value]:
-    """Return the distinct items, in the order of their first occurrence."""
-    seen: dict[Any, Value] = {}
-    for item in items:
-        seen.setdefault(as_key(item, budget), item)
-    return list(seen.values())
-
-
-__all__ = [
-    "MAX_DEPTH",
-    "PLAIN",
-    "Function",
-    "Key",
-    "Keyword",
-    "LispSet",
-    "Pattern",
-    "Value",
-    "a_type",
-    "as_key",
-    "from_key",
-    "from_python",
-    "to_python",
-    "too_deep",
-    "truthy",
-    "type_name",
-]
 
 
 def to_python(value: Value) -> Any:
