@@ -1,18 +1,15 @@
 """The compiler: turns core nodes into a Python syntax tree.
 
-Simple nodes become expressions (``Expressions``), others statements that store their value (``Statements``), such as
-loops and iterations over collections. Each variable has a unique name, so the scopes of a program become scopes of
-Python functions.
+Simple nodes become expressions, others statements that store their value, such as loops and iterations over
+collections. Each variable has a unique name, so the scopes of a program become scopes of Python functions.
 """
 
 import ast
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import partial
 from sys import getrefcount
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from pyagentd.lisp import runtime
 from pyagentd.lisp.analysis import (
@@ -633,29 +630,13 @@ def waits(node: Node, owned: Owned) -> bool:
     return var is not None and isinstance(node, Invoke) and node.name in _SHORTENING
 
 
-# Compiling core nodes to Python expressions.
+# Compiling core nodes: simple ones to Python expressions, others to statements that store their value at a ``Goal``.
 
 _BOOLEAN: Final = frozenset(
     (
-        *(
-            "=",
-            "not=",
-            "<",
-            ">",
-            "<=",
-            ">=",
-            "not",
-            "nil?",
-            "some?",
-            "empty?",
-            "zero?",
-            "pos?",
-            "neg?",
-            "even?",
-            "odd?",
-        ),
-        *("contains?", "every?", "not-any?", "string?", "number?", "map?", "vector?", "set?", "keyword?", "boolean?"),
-        *("coll?", "true?", "false?", "starts-with?", "ends-with?", "includes?"),
+        *("=", "not=", "<", ">", "<=", ">=", "not", "nil?", "some?", "empty?", "zero?", "pos?", "neg?", "even?"),
+        *("odd?", "contains?", "every?", "not-any?", "string?", "number?", "map?", "vector?", "set?", "keyword?"),
+        *("boolean?", "coll?", "true?", "false?", "starts-with?", "ends-with?", "includes?"),
     )
 )
 """Builtins that always return true or false."""
@@ -679,14 +660,147 @@ class InPlaceCall:
     slow: ast.expr
 
 
-class Expressions(Operations, ABC):
-    """Compiles nodes to expressions; ``captured`` are the variables that closures capture."""
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """The destination of a value.
 
-    captured: AbstractSet[Var] = frozenset()
+    Args:
+        variable: The variable to assign to; None returns the value from the Python function.
+        loop: The loop whose value it is: ``recur`` continues it, and the assignment is followed by a ``break``.
+        leaves: Whether the assignment is the last statement that runs in this block.
+        again: Whether ``recur`` returns from the function that is one iteration.
+        owned: Variables that are not read afterwards, so that their values may be modified.
+    """
 
-    @abstractmethod
-    def statements(self, node: Node) -> ast.expr:
-        """Emit statements for a node that is not simple; return the variable with its value."""
+    variable: str | None = None
+    loop: Loop | None = None
+    leaves: bool = False
+    again: bool = False
+    owned: Owned = NOTHING
+
+
+def _takes(arity: tuple[int, int | None] | None, count: int) -> bool:
+    return arity is not None and arity[0] <= count and (arity[1] is None or count <= arity[1])
+
+
+def _plain_key(node: Node) -> bool:
+    """Return whether a constant is the same as a key."""
+    return isinstance(node, Const) and node.value == as_key(node.value) and type(node.value) is not bool
+
+
+def _is_display(node: Make) -> bool:
+    """Return whether a Python display makes the collection: a vector, or a map with constant keys."""
+    return node.kind == "vector" or (node.kind == "map" and all(map(_plain_key, node.items[::2])))
+
+
+def _cells(node: Make) -> int:
+    """Return the slots of a collection and of those that are written inside of it."""
+    inside = (each for each in node.items if isinstance(each, Make) and _is_display(each))
+    return len(node.items) + sum(map(_cells, inside))
+
+
+def _is_boolean(node: Node) -> bool:
+    return (isinstance(node, Invoke) and node.name in _BOOLEAN) or (
+        isinstance(node, Const) and type(node.value) is bool
+    )
+
+
+def _recurs(node: Node) -> bool:
+    """Return whether a node contains a ``recur`` to an enclosing loop or function."""
+    if isinstance(node, Recur):
+        return True
+    return not isinstance(node, Loop | Fn) and any(map(_recurs, node.parts))
+
+
+def _is_unreduced(node: Each) -> bool:
+    """Return whether a reduction only adds to its initial collection, so that it cannot end early."""
+
+    def unreduced(each: Node) -> bool:
+        if isinstance(each, If):
+            return unreduced(each.then) and unreduced(each.otherwise)
+        if isinstance(each, Local):
+            return each.var is node.vars[0]
+        return isinstance(each, Invoke) and each.name in {"conj", "assoc", "update", "update-in"}
+
+    return isinstance(node.init, Make) and unreduced(node.body)
+
+
+def _only_grows(node: Each) -> bool:
+    """Return whether a reduction reads its result only to add to it, so that nothing else refers to it meanwhile."""
+    result = node.vars[0]
+
+    def grows(each: Node) -> bool:
+        if isinstance(each, If):
+            return result not in variables(each.test) and grows(each.then) and grows(each.otherwise)
+        if isinstance(each, Local):
+            return each.var is result
+        return (
+            isinstance(each, Invoke)
+            and each.name in {"conj", "assoc"}
+            and isinstance(each.args[0], Local)
+            and not any(result in variables(arg) for arg in each.args[1:])
+        )
+
+    return isinstance(node.init, Make) and grows(node.body)
+
+
+_MOST_ITEMS = 8
+
+
+def _items_of_one(pairs: Sequence[tuple[Var, Node]]) -> dict[int, tuple[Var, Node]]:
+    """Return the pairs at the beginning that bind items of one vector, by index; none where its rest is bound too."""
+    found: dict[int, tuple[Var, Node]] = {}
+    vector: Var | None = None
+    for pair in pairs:
+        match pair[1]:
+            case RuntimeCall(name="item", args=[Local(var=var), Const(value=index)]) if vector in (None, var):
+                vector = var
+                if index >= _MOST_ITEMS:
+                    return {}
+                found[index] = pair
+            case RuntimeCall(name="rest_of", args=[Local(var=var), _]) if vector is var:
+                return {}
+            case _:
+                break
+    return found
+
+
+MAX_LOOPS: Final = 8
+"""The deepest nesting of loops in one Python function, which allows 20 nested blocks."""
+
+
+ENTRY: Final = "program"
+
+
+class Emitter(Operations):
+    """Compiles one program.
+
+    Args:
+        places: Turns offsets into lines and columns.
+    """
+
+    def __init__(self, places: Places) -> None:
+        super().__init__(places)
+        self.captured: set[Var] = set()  # variables that closures capture
+        self._loops = 0
+        self._depth = 0
+        self._outer: list[set[str]] = [set()]
+
+    def program(self, node: Node) -> ast.Module:
+        """Return the module that defines the program as a function."""
+        self.captured = captured(node)
+        body = self._function_body(node, Goal(leaves=True))
+        p = self.place(node)
+        for name in sorted(self._outer[0]):
+            # Never executed: it makes the name local to this function.
+            body.insert(0, if_(const(False, p), [assign(name, const(None, p), p)], [], p))
+        for name, cells in sorted(self.chargers.items()):
+            maker = ast.Attribute(python_name("budget", p), "charger", LOAD, **p)
+            body.insert(0, assign(name, call(maker, [const(cells, p)], p), p))
+        for fixed, value in self.fixed.items():
+            body.insert(0, assign(fixed, value, p))
+        made = function(ENTRY, ["run", "budget", "tick"], body, p)
+        return ast.Module([made], [])
 
     def expression(self, node: Node) -> ast.expr:
         """Return a node as an expression, after emitting the statements it needs."""
@@ -856,32 +970,29 @@ class Expressions(Operations, ABC):
         """Return nodes as expressions, such as arguments of a call, that are evaluated in order."""
         made: list[ast.expr] = []
         held = 0
+
+        def hold(at: int, p: Place) -> None:
+            """Have what was made so far evaluated before the statements of the block from ``at``."""
+            nonlocal held
+            names: list[ast.stmt] = []
+            for index in range(held, len(made)):
+                if not isinstance(made[index], PLAIN):
+                    name = self.temporary()
+                    names.append(assign(name, made[index], p))
+                    made[index] = python_name(name, p)
+            self.block[at:at] = names
+            held = len(made)
+
         for node in nodes:
             before = len(self.block)
             value = self.expression(node)
             if len(self.block) > before:
-                # Statements were emitted: the expressions to the left must be evaluated before them.
-                p = self.place(node)
-                spilled: list[ast.stmt] = []
-                for index in range(held, len(made)):
-                    if not isinstance(made[index], PLAIN):
-                        name = self.temporary()
-                        spilled.append(assign(name, made[index], p))
-                        made[index] = python_name(name, p)
-                self.block[before:before] = spilled
-                held = len(made)
+                hold(before, self.place(node))
             if not node.simple and not isinstance(value, PLAIN):
-                name = self.temporary()
-                p = self.place(node)
-                before = len(self.block)
-                for index in range(held, len(made)):
-                    if not isinstance(made[index], PLAIN):
-                        each = self.temporary()
-                        self.block.append(assign(each, made[index], p))
-                        made[index] = python_name(each, p)
+                p, name = self.place(node), self.temporary()
+                hold(len(self.block), p)
                 self.block.append(assign(name, value, p))
                 value = python_name(name, p)
-                held = len(made)
             made.append(value)
         return made
 
@@ -1049,89 +1160,7 @@ class Expressions(Operations, ABC):
                 return self.arithmetic(name, name, args, p, list(map(is_number, node.args)), integers=integers)
         return self.call_builtin(name, args, p)
 
-
-def _takes(arity: tuple[int, int | None] | None, count: int) -> bool:
-    return arity is not None and arity[0] <= count and (arity[1] is None or count <= arity[1])
-
-
-def _plain_key(node: Node) -> bool:
-    """Return whether a constant is the same as a key."""
-    return isinstance(node, Const) and node.value == as_key(node.value) and type(node.value) is not bool
-
-
-def _is_display(node: Make) -> bool:
-    """Return whether a Python display makes the collection: a vector, or a map with constant keys."""
-    return node.kind == "vector" or (node.kind == "map" and all(map(_plain_key, node.items[::2])))
-
-
-def _cells(node: Make) -> int:
-    """Return the slots of a collection and of those that are written inside of it."""
-    inside = (each for each in node.items if isinstance(each, Make) and _is_display(each))
-    return len(node.items) + sum(map(_cells, inside))
-
-
-def _is_boolean(node: Node) -> bool:
-    return (isinstance(node, Invoke) and node.name in _BOOLEAN) or (
-        isinstance(node, Const) and type(node.value) is bool
-    )
-
-
-_EXPRESSIONS: dict[type[Node], Any] = {
-    Const: Expressions._const,
-    Local: Expressions._local,
-    Builtin: Expressions._builtin,
-    Space: Expressions._space,
-    RuntimeCall: Expressions._runtime_call,
-    Make: Expressions._make,
-    If: Expressions._if,
-    Logic: Expressions._logic,
-    Fn: Expressions._fn,
-    Apply: Expressions._apply,
-    KeywordCall: Expressions._keyword_call,
-    WhereTest: Expressions._where,
-    Invoke: Expressions._invoke,
-}
-
-
-# Compiling to statements. A ``Goal`` is the destination of a value. Functions are compiled here too, since any node
-# may contain one.
-
-
-@dataclass(frozen=True, slots=True)
-class Goal:
-    """The destination of a value.
-
-    Args:
-        variable: The variable to assign to; None returns the value from the Python function.
-        loop: The loop whose value it is: ``recur`` continues it, and the assignment is followed by a ``break``.
-        leaves: Whether the assignment is the last statement that runs in this block.
-        again: Whether ``recur`` returns from the function that is one iteration.
-        owned: Variables that are not read afterwards, so that their values may be modified.
-    """
-
-    variable: str | None = None
-    loop: Loop | None = None
-    leaves: bool = False
-    again: bool = False
-    owned: Owned = NOTHING
-
-
-class Statements(Expressions):
-    """Emits statements into the current block.
-
-    Args:
-        places: Turns offsets into lines and columns.
-    """
-
-    methods: ClassVar[Mapping[type[Node], Any]] = {}
-    """The method for each kind of node that is not simple, called with the emitter, the node and its goal."""
-
-    def __init__(self, places: Places) -> None:
-        super().__init__(places)
-        self.block: list[ast.stmt] = []
-        self._loops = 0
-        self._depth = 0
-        self._outer: list[set[str]] = [set()]
+    # Statements.
 
     def _function_body(self, node: Node, goal: Goal) -> list[ast.stmt]:
         """Return the statements of a Python function."""
@@ -1184,7 +1213,7 @@ class Statements(Expressions):
         if node.simple and not in_branch:
             self.reach(self.ending(node, goal.owned), goal, self.place(node))
             return
-        method = self.methods.get(type(node))
+        method = _STATEMENTS.get(type(node))
         if method is None:
             self.reach(self.expression(node), goal, self.place(node))
         else:
@@ -1231,15 +1260,7 @@ class Statements(Expressions):
         made, self.block = self.block, block
         return made
 
-
-# ``loop`` and ``recur``: as Python loops, or as calls if closures capture the variables of an iteration.
-
-MAX_LOOPS: Final = 8
-"""The deepest nesting of loops in one Python function, which allows 20 nested blocks."""
-
-
-class Loops(Statements):
-    """Compiles ``loop`` and ``recur``."""
+    # ``loop`` and ``recur``: as Python loops, or as calls if closures capture the variables of an iteration.
 
     def _loop(self, node: Loop, goal: Goal) -> None:
         p = self.place(node)
@@ -1327,12 +1348,7 @@ class Loops(Statements):
             found.append(free)
         return found
 
-
-# Iterating over collections: ``map``, ``filter``, ``remove``, ``reduce``, ``doseq`` and ``for``.
-
-
-class Walks(Statements):
-    """Compiles ``Each``."""
+    # Iterating over collections: ``map``, ``filter``, ``remove``, ``reduce``, ``doseq`` and ``for``.
 
     def _each(self, node: Each, goal: Goal) -> None:
         p = self.place(node)
@@ -1431,88 +1447,7 @@ class Walks(Statements):
         append = ast.Attribute(python_name(out or "", p), "append", LOAD, **p)
         self.block.append(ast.Expr(call(append, [value], p), **p))
 
-
-def _recurs(node: Node) -> bool:
-    """Return whether a node contains a ``recur`` to an enclosing loop or function."""
-    if isinstance(node, Recur):
-        return True
-    return not isinstance(node, Loop | Fn) and any(map(_recurs, node.parts))
-
-
-def _is_unreduced(node: Each) -> bool:
-    """Return whether a reduction only adds to its initial collection, so that it cannot end early."""
-
-    def unreduced(each: Node) -> bool:
-        if isinstance(each, If):
-            return unreduced(each.then) and unreduced(each.otherwise)
-        if isinstance(each, Local):
-            return each.var is node.vars[0]
-        return isinstance(each, Invoke) and each.name in {"conj", "assoc", "update", "update-in"}
-
-    return isinstance(node.init, Make) and unreduced(node.body)
-
-
-def _only_grows(node: Each) -> bool:
-    """Return whether a reduction reads its result only to add to it, so that nothing else refers to it meanwhile."""
-    result = node.vars[0]
-
-    def grows(each: Node) -> bool:
-        if isinstance(each, If):
-            return result not in variables(each.test) and grows(each.then) and grows(each.otherwise)
-        if isinstance(each, Local):
-            return each.var is result
-        return (
-            isinstance(each, Invoke)
-            and each.name in {"conj", "assoc"}
-            and isinstance(each.args[0], Local)
-            and not any(result in variables(arg) for arg in each.args[1:])
-        )
-
-    return isinstance(node.init, Make) and grows(node.body)
-
-
-_MOST_ITEMS = 8
-
-
-def _items_of_one(pairs: Sequence[tuple[Var, Node]]) -> dict[int, tuple[Var, Node]]:
-    """Return the pairs at the beginning that bind items of one vector, by index; none where its rest is bound too."""
-    found: dict[int, tuple[Var, Node]] = {}
-    vector: Var | None = None
-    for pair in pairs:
-        match pair[1]:
-            case RuntimeCall(name="item", args=[Local(var=var), Const(value=index)]) if vector in (None, var):
-                vector = var
-                if index >= _MOST_ITEMS:
-                    return {}
-                found[index] = pair
-            case RuntimeCall(name="rest_of", args=[Local(var=var), _]) if vector is var:
-                return {}
-            case _:
-                break
-    return found
-
-
-ENTRY: Final = "program"
-
-
-class Emitter(Loops, Walks):
-    """Compiles one program."""
-
-    def program(self, node: Node) -> ast.Module:
-        """Return the module that defines the program as a function."""
-        self.captured = captured(node)
-        body = self._function_body(node, Goal(leaves=True))
-        p = self.place(node)
-        for name in sorted(self._outer[0]):
-            # Never executed: it makes the name local to this function.
-            body.insert(0, if_(const(False, p), [assign(name, const(None, p), p)], [], p))
-        for name, cells in sorted(self.chargers.items()):
-            maker = ast.Attribute(python_name("budget", p), "charger", LOAD, **p)
-            body.insert(0, assign(name, call(maker, [const(cells, p)], p), p))
-        for fixed, value in self.fixed.items():
-            body.insert(0, assign(fixed, value, p))
-        made = function(ENTRY, ["run", "budget", "tick"], body, p)
-        return ast.Module([made], [])
+    # Other nodes.
 
     def _do(self, node: Do, goal: Goal) -> None:
         for item in node.items[:-1]:
@@ -1612,16 +1547,33 @@ class Emitter(Loops, Walks):
     def _emit_fn(self, node: Fn, goal: Goal) -> None:
         self.reach(self.statements(node), goal, self.place(node))
 
-    methods: ClassVar[Mapping[type[Node], Any]] = {
-        Do: _do,
-        Let: _let,
-        Define: _define_name,
-        If: _emit_if,
-        Cond: _cond,
-        Logic: _emit_logic,
-        Loop: Loops._loop,
-        Each: Walks._each,
-        Recur: Loops._recur,
-        Try: _try,
-        Fn: _emit_fn,
-    }
+
+_EXPRESSIONS: dict[type[Node], Any] = {
+    Const: Emitter._const,
+    Local: Emitter._local,
+    Builtin: Emitter._builtin,
+    Space: Emitter._space,
+    RuntimeCall: Emitter._runtime_call,
+    Make: Emitter._make,
+    If: Emitter._if,
+    Logic: Emitter._logic,
+    Fn: Emitter._fn,
+    Apply: Emitter._apply,
+    KeywordCall: Emitter._keyword_call,
+    WhereTest: Emitter._where,
+    Invoke: Emitter._invoke,
+}
+
+_STATEMENTS: dict[type[Node], Any] = {
+    Do: Emitter._do,
+    Let: Emitter._let,
+    Define: Emitter._define_name,
+    If: Emitter._emit_if,
+    Cond: Emitter._cond,
+    Logic: Emitter._emit_logic,
+    Loop: Emitter._loop,
+    Each: Emitter._each,
+    Recur: Emitter._recur,
+    Try: Emitter._try,
+    Fn: Emitter._emit_fn,
+}
