@@ -438,7 +438,8 @@ That is behind what was typed there, or BEFORE it."
 (defun pyagentd-edit--to-wire (edit)
   "Return EDIT as it is sent."
   (cl-loop for (beg end text) in edit
-           collect (list beg end (substring-no-properties text)
+           collect (list beg end (pyagentd-write-text
+                                  (substring-no-properties text))
                          (pyagentd-edit--roles text))))
 
 (defun pyagentd-edit--roles (text)
@@ -586,9 +587,10 @@ What is sent and pending goes after it."
         pyagentd-edit-revision nil)
   (save-restriction
     (widen)
-    (substring-no-properties
-     (pyagentd-edit--apply-to-string
-      (buffer-string) (pyagentd-edit-inverse pyagentd-edit--pending)))))
+    (pyagentd-write-text
+     (substring-no-properties
+      (pyagentd-edit--apply-to-string
+       (buffer-string) (pyagentd-edit-inverse pyagentd-edit--pending))))))
 
 (defun pyagentd-edit-merge (hunks revision)
   "Make the text that of the document at REVISION, with what is pending.

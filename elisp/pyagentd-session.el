@@ -756,11 +756,30 @@ What a model or a tool said about such blocks is left alone."
 (defconst pyagentd-write-coding 'utf-8-unix
   "Coding system of session files.")
 
+(defun pyagentd-write-text (text)
+  "Return TEXT with U+FFFD for each character that a file gives back as another.
+That are halves of surrogate pairs, what is not in Unicode, and bytes
+that are UTF-8 together: for the daemon they would be more or fewer
+characters than here, and all positions behind them others."
+  (let ((alien "[\x110000-\x3fff7f]")
+        (same-p (lambda (text)
+                  (string= text (decode-coding-string
+                                 (encode-coding-string text 'utf-8-emacs-unix)
+                                 'utf-8-unix)))))
+    (if (and (not (string-match-p alien text)) (funcall same-p text)) text
+      (replace-regexp-in-string
+       "[\xd800-\xdfff\x110000-\x3fff7f\x3fff80-\x3fffff]+"
+       (lambda (part)
+         (if (and (not (string-match-p alien part)) (funcall same-p part)) part
+           (make-string (length part) #xfffd)))
+       text t t))))
+
 (defun pyagentd-write--bytes ()
   "Return the whole text of the buffer in UTF-8."
   (save-restriction
     (widen)
-    (encode-coding-string (buffer-substring-no-properties (point-min) (point-max))
+    (encode-coding-string (pyagentd-write-text
+                           (buffer-substring-no-properties (point-min) (point-max)))
                           'utf-8-emacs-unix)))
 
 (defun pyagentd-session-body-sha256 ()

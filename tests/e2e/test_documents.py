@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from base64 import b64decode
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +35,25 @@ SCRIPT = """
       (save-buffer)
       (set-buffer-modified-p nil)
       (kill-buffer))))
+"""
+
+
+# Tells of random texts how many characters they have, and what is sent and written of them.
+ODD = """
+(require 'pyagentd)
+(random "odd")
+(let ((characters (vconcat "aä\\U0001f44b\\n" [#xd83d #xdc4b #xdfff #x110000 #x3fff7f]
+                           (mapcar #'unibyte-char-to-multibyte
+                                   [#xc3 #xa4 #xe2 #x80 #x99 #xff #xed #xa0 #xf4 #x90])))
+      (coding-system-for-write 'no-conversion))
+  (dotimes (_ 2000)
+    (let* ((odd (lambda (_) (aref characters (random (length characters)))))
+           (text (concat (mapcar odd (number-sequence 1 (random 9)))))
+           (file (with-temp-buffer (insert text) (pyagentd-write--bytes)))
+           (frame (pyagentd-rpc--frame
+                   (list (length text) (pyagentd-edit--to-wire (list (list 1 1 text "")))
+                         (base64-encode-string file t)))))
+      (write-region (substring frame 6) nil (getenv "TOLD") t 'quiet))))
 """
 
 
@@ -98,6 +118,19 @@ def read_by_emacs(tmp_path: Path) -> Iterator[object]:
         ]
 
     yield run
+
+
+def test_what_is_typed_has_as_many_characters_for_python_as_for_emacs(tmp_path: Path) -> None:
+    script, told = tmp_path / "script.el", tmp_path / "told"
+    script.write_text(ODD)
+    load = [argument for place in (*ELPA, ROOT / "elisp") for argument in ("-L", str(place))]
+    env = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TOLD": str(told)}
+    subprocess.run(["emacs", "-Q", "--batch", *load, "-l", str(script)], env=env, check=True, timeout=300)
+    values = decode(b"(" + told.read_bytes() + b")")
+    assert len(values) == 2000
+    for length, ((_, _, text, _),), file in values:
+        assert len(text) == length, ascii(text)
+        assert len(b64decode(file).decode("utf-8", "surrogateescape")) == length, b64decode(file)
 
 
 def _spans(bounds: list[list[object]] | None) -> Iterator[Span]:

@@ -55,6 +55,16 @@ def messages(emacs: Emacs) -> str:
     return str(emacs.eval('(with-current-buffer "*Messages*" (buffer-string))'))
 
 
+def test_what_no_file_holds_moves_nothing(system: System) -> None:
+    one, other, branch = pair(system)
+    one.eval(r'(progn (goto-char (point-max)) (insert #xd800 (string-to-multibyte "\303\244") "|") (save-buffer) t)')
+    shows(other, "### \ufffd\ufffd\ufffd|")
+    type_(one, "typed")
+    one.eval("(progn (goto-char 8) (insert 32) (pyagentd-sync-flush) t)")
+    shows(other, "### \ufffd\ufffd\ufffd |typed")
+    saved(branch, "### \ufffd\ufffd\ufffd |typed")
+
+
 def test_what_is_typed_in_one_appears_in_the_other_and_moves_nothing(system: System) -> None:
     one, other, branch = pair(system)
     type_(one, "".join(f"line {number}\n" for number in range(50)))

@@ -232,6 +232,13 @@
     (should-not pyagentd-edit--sent)
     (should-not (pyagentd-edit-pending-p))))
 
+(ert-deftest pyagentd-sync-what-no-file-holds-is-sent-as-one-character-each ()
+  (sync-test--with-session "### Hi"
+    (insert #xd800 "x" (string-to-multibyte "\377\303\244") "y")
+    (pyagentd-sync-flush)
+    (should (equal (sync-test--sent)
+                   `(((7 7 ,(concat "\ufffdx" (make-string 3 #xfffd) "y") nil)))))))
+
 ;;;; What edits are to each other
 
 (defun sync-test--random-edit (text mark)
