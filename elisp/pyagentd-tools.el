@@ -272,7 +272,9 @@ A tool of the same name is replaced.  Return the tool."
   (let* ((tool (pyagentd-tools--get (plist-get facts :tool)))
          (values (pyagentd-tools--values tool (plist-get facts :args)))
          (function (pyagentd-tool-function tool))
+         (replied nil)
          (reply (lambda (value)
+                  (setq replied t)
                   (setf (alist-get id pyagentd-tools--running
                                    nil t #'equal)
                         nil)
@@ -283,9 +285,11 @@ A tool of the same name is replaced.  Return the tool."
        (pyagentd-tools--quittable
         reply
         (lambda ()
-          (if (pyagentd-tool-async tool)
-              (pyagentd-tools--note id (apply function reply values))
-            (funcall reply (apply function values)))))))))
+          (if (not (pyagentd-tool-async tool))
+              (funcall reply (apply function values))
+            (let ((handle (apply function reply values)))
+              (unless replied
+                (pyagentd-tools--note id handle))))))))))
 
 (defun pyagentd-tools--quittable (reply function)
   "Call FUNCTION; tell REPLY of a quit, or of an error."

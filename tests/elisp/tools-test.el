@@ -304,6 +304,12 @@ The variable `file' is bound to its true name."
              :facts (pyagentd-json-of '(:tool "long" :branch "/n" :root "/"))))
       (pyagentd-offer--answer '(:id "q9" :what "stop" :facts "{}"))
       (should stopped)
+      (should-not pyagentd-tools--running)
+      (pyagentd-make-tool :name "quick" :async t :description "x" :args nil
+                          :function (lambda (callback)
+                                      (funcall callback "known")
+                                      (lambda () nil)))
+      (should (equal "known" (plist-get (tools-test-call "quick") :text)))
       (should-not pyagentd-tools--running))))
 
 ;;;; What is there
