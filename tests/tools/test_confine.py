@@ -326,6 +326,27 @@ async def test_other_processes_cannot_be_touched(run: Run, root: Path) -> None:
     assert done.text.rstrip().split("\n")[-1] != "0"
 
 
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """Memory that another program shares."""
+    path = Path(f"/dev/shm/pyagentd-test-{os.getpid()}")
+    path.write_text("SECRET-7f3a\n")
+    yield path
+    assert path.read_text() == "SECRET-7f3a\n"
+    path.unlink()
+
+
+async def test_terminals_and_shared_memory_of_others_are_out_of_reach(run: Run, shared: Path) -> None:
+    screen, terminal = os.openpty()
+    os.write(screen, b"typed by the user\n")
+    name = os.ttyname(terminal)
+    done = await run(f"timeout 5 head -1 {name}; echo shown >{name}; cat {shared}; echo x >{shared}")
+    assert "typed by" not in done.text and "SECRET" not in done.text
+    assert os.read(screen, 1000) == b"typed by the user\r\n", "the echo alone"
+    os.close(screen)
+    os.close(terminal)
+
+
 async def test_temporary_files_and_ordinary_programs_work(run: Run) -> None:
     done = await run(
         "f=$(mktemp) && echo kept >$f && cat $f; echo x | sort | tee copy; python3 -c 'import tempfile, subprocess; "

@@ -143,7 +143,8 @@ def _home(plan: Plan) -> list[str]:
 #
 # What it cannot do, and bubblewrap can: in a directory that holds something closed no new file can be made right
 # there, names in it can be listed, ``.git/config`` and hooks stay writable with the rest, other processes are seen
-# (not touched), and what is outside is refused instead of absent.
+# (not touched), no terminal or shared memory can be made, since those of all programs are in one directory, and what
+# is outside is refused instead of absent.
 
 Rights = Literal["list", "read", "write", "device"]
 
@@ -151,7 +152,7 @@ MOST_RULES = 20_000
 
 _CREATE_RULESET = 444
 _VERSION = 1
-_DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "shm")
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 
 
 @lru_cache(maxsize=1)
