@@ -29,6 +29,7 @@ from pyagentd.tools.write import WRITE
 from pyagentd.wire.operations import by_person, command_line
 
 MOST_DECISIONS = 1000  # in one answer
+_LARGEST_ID = 2**63 - 1  # that SQLite knows
 
 _REMEMBERED_AS: Mapping[str, Kind] = {"session": "session", "always": "project"}
 
@@ -244,7 +245,8 @@ class Approvals(Group):
         problem = await asyncio.to_thread(self._kernel.ledger.flush)
         wanted = max(1, min(limit, MOST_DECISIONS))
         where = self._audited(session) if session else {}
-        found = await asyncio.to_thread(audit.latest, self._kernel.state, limit=wanted + 1, before=before, **where)
+        known = before if before is None else min(before, _LARGEST_ID)
+        found = await asyncio.to_thread(audit.latest, self._kernel.state, limit=wanted + 1, before=known, **where)
         if session and "session" in where and before is None and not found:
             self._directory(session)  # neither there nor remembered: say so
         rows: list[DecisionRow] = []

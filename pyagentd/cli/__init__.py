@@ -11,5 +11,7 @@ except ModuleNotFoundError as error:
     if error.name != "click":
         raise
     raise SystemExit("pyagentd: only the library is installed. The command line needs pyagentd[daemon]") from None
+except KeyboardInterrupt:  # while all that is loaded
+    raise SystemExit(130) from None
 
 __all__ = ["main"]

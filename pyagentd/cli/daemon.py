@@ -44,7 +44,9 @@ def stop() -> None:
             click.echo(f"stopped (pid {pid}){left}")
             return
         time.sleep(0.02)
-    raise Unreachable(f"The daemon (pid {pid}) was told to stop and still runs", hint="See pyagentd logs")
+    raise Unreachable(
+        f"The daemon (pid {pid}) was told to stop and still runs", hint=f"See pyagentd logs, or end it: kill -9 {pid}"
+    )
 
 
 def _lives(pid: int) -> bool:
@@ -64,6 +66,8 @@ def _lives(pid: int) -> bool:
 @json_option
 def status(agent: str | None, metrics: bool, as_json: bool) -> None:
     """Show the status of the daemon, or of AGENT (a named agent or a session)."""
+    if metrics and (agent or as_json):
+        raise click.UsageError("--metrics prints text about the whole daemon: leave out AGENT and --json")
     if metrics:
         with daemon(start=False) as link:
             click.echo(link.call("metrics"), nl=False)
@@ -107,7 +111,7 @@ _POLL_S = 0.25
 @click.option("-f", "--follow", is_flag=True, help="Follow the log as the daemon writes; Ctrl-C ends.")
 def logs(lines: int, follow: bool) -> None:
     """Print the end of the daemon's log."""
-    path = configuration.load_config().runtime_dir / LOG
+    path = runtime_dir() / LOG  # whatever is wrong with the configuration
     if not path.exists():
         raise NotFound(f"There is no log at {path}", hint="The daemon has not run yet: pyagentd serve --detach")
     with path.open(encoding="utf-8", errors="replace") as file:

@@ -271,17 +271,18 @@ def restore(
 def _confirm(found: list[Row]) -> None:
     if not sys.stdin.isatty():
         raise click.UsageError("Restoring asks first, and there is no terminal to ask on. Use --yes or --preview")
-    _show(found, diff=False, as_json=False)
+    _show(found, diff=False, as_json=False, err=True)
     click.confirm("Put them back?", abort=True, err=True)
 
 
-def _show(files: list[Row], *, diff: bool, as_json: bool) -> None:
+def _show(files: list[Row], *, diff: bool, as_json: bool, err: bool = False) -> None:
     if as_json:
         print_json({"files": files})
         return
     for row in files:
         reason = f"  ({row['reason']})" if row["reason"] else ""
-        print(f"{_WORDS[row['change']]}\t{shown(row['path'], sys.stdout)}{reason}")
+        path = shown(row["path"], sys.stderr if err else sys.stdout)
+        click.echo(f"{_WORDS[row['change']]}\t{path}{reason}", err=err)
         if diff and row["diff"] is None:
             note(f"{row['path']}: the difference is too long; name the file")
         elif diff and row["diff"]:

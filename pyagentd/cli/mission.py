@@ -269,6 +269,8 @@ def _context(file: str | None) -> str | None:
         if isinstance(error, json.JSONDecodeError) and Path(file).suffix.lower() == ".json":
             raise BadRequest(f"{file}:{error.lineno}: {error.msg}", hint="Correct the JSON there") from error
         return json.dumps({"text": text})
+    except RecursionError:
+        raise BadRequest(f"{file} is nested too deeply", hint="Give JSON with fewer levels") from None
     return json.dumps(found if isinstance(found, dict) else {"data": found})
 
 

@@ -47,7 +47,7 @@ def models(refresh: bool, local: bool, use: bool, catalogue: str | None, as_json
     if local or use:
         return _local(apply=use, as_json=as_json)
     if catalogue is not None:
-        return _renew(catalogue)
+        return _renew(catalogue, as_json=as_json)
     env, key = run_environment(os.environ)
     with daemon() as link:
         told = link.call("models", timeout=_LONGEST_S, refresh=refresh or None, env=env, key=key)
@@ -60,13 +60,14 @@ def models(refresh: bool, local: bool, use: bool, catalogue: str | None, as_json
     return ExitCode.DONE
 
 
-def _renew(source: str) -> int:
+def _renew(source: str, *, as_json: bool) -> int:
     """Write the user's catalogue anew from LiteLLM's table."""
     made = catalog.catalogue_of(_fetched(source))
     file = catalog.refreshed(config_file(os.environ))
     atomic.make_dirs(file.parent)
     atomic.write_text(file, catalog.catalogue_text(made))
-    click.echo(f"{file} knows {len(made)} models now{DAEMON_NOTE}.")
+    text = f"{file} knows {len(made)} models now{DAEMON_NOTE}."
+    print_reply({"file": str(file), "models": len(made)}, text, as_json=as_json)
     return ExitCode.DONE
 
 

@@ -109,7 +109,7 @@ def add_json(scope: str | None, root: Path, name: str, json_text: str) -> None:
     """Add the server NAME from JSON: {"command": …, "args": […]} or {"type": "http", "url": …}."""
     try:
         table = json.loads(json_text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise click.UsageError(f"JSON cannot be read: {error}") from None
     if not isinstance(table, dict):
         raise click.UsageError('JSON is not an object such as {"command": "npx", "args": ["PACKAGE"]}')

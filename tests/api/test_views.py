@@ -326,6 +326,8 @@ async def test_grants_and_decisions_are_listed_revoked_and_looked_at(world: Worl
     assert texts(view)[0][1:3] == ["approved", "Bash:make -v"] and view["note"] == ref.session_id
     place = view["rows"][0]["visit"]
     page = printed(await service.report(Watcher(), name=place["name"], arguments=place["arguments"]))
+    with pytest.raises(NotFound, match="There is no decision"):
+        await service.report(Watcher(), name="decision", arguments={"id": 10**20})
     assert "Action   tool:Bash:make -v" in page and f"Session  {ref.session_id}" in page
 
 

@@ -122,6 +122,7 @@ def test_every_command_whose_first_argument_is_a_session_completes_it_without_it
 def test_logs_prints_the_last_lines(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (home / "run").mkdir()
     (home / "run" / "daemon.log").write_text("one\ntwo\nthree\n")
+    (home / "config.toml").write_text("[log]\nlevel = 7\n")  # the log says what a daemon makes of that
     assert main(["logs", "-n", "2"]) == ExitCode.DONE
     assert capsys.readouterr().out == "two\nthree\n"
 

@@ -64,6 +64,8 @@ _NEW = (
         ["messages", "/no/such/file"],
         ["messages", __file__, "--end", "0"],
         ["completion", "tcsh"],
+        ["status", "x", "--metrics"],
+        ["mcp", "add-json", "x", "[" * 100_000],
         *(["mission", "x", *option] for option in _OVER),
         *(["mission", "x", "--over", "x.jsonl", *option] for option in _SESSION),
         *(["mission", "--resume", "x", *option] for option in _NEW),
@@ -165,6 +167,22 @@ def test_a_reader_that_closes_early_is_no_error() -> None:
     run = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
     assert run.stderr == ""
     assert run.stdout == "U0\n"
+
+
+def test_ctrl_c_while_it_is_loaded_ends_without_a_traceback() -> None:
+    script = """
+import sys
+
+class Pressed:
+    def find_spec(name, *_):
+        if name == "pyagentd.cli.app":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Pressed)
+import pyagentd.cli
+"""
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (run.returncode, run.stderr) == (ExitCode.INTERRUPTED, "")
 
 
 def test_version_is_printed_without_loading_what_is_slow() -> None:

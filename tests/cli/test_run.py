@@ -695,6 +695,20 @@ def test_what_comes_on_stdin_is_sent_along(system: System, server: ModelServer) 
     assert system.run("ask", "-", "--attach", "-", input="x").returncode == 2
 
 
+def test_what_is_asked_about_is_no_part_of_the_json(system: System, server: ModelServer) -> None:
+    (system.project / "a.txt").write_text("one\n")
+    session, _ = system.new()
+    server.say(answer(tool_use("Write", file_path="a.txt", content="two\n")), "Done.")
+    system.ok("send", session, "Go.", "--allow", "tool:.*")
+    keyboard, stdin = pty.openpty()
+    command = system.command("restore", session, "--to", "last", "--json")
+    os.write(keyboard, b"y\n")
+    done = subprocess.run(command, env=system.env, cwd=system.project, stdin=stdin, capture_output=True, text=True)
+    os.close(stdin), os.close(keyboard)
+    assert json.loads(done.stdout)["restored"] == [str(system.project / "a.txt")], done
+    assert "changed\t" in done.stderr and "Put them back?" in done.stderr
+
+
 def test_bytes_on_stdin_that_are_no_utf8_are_sent_as_replacements(system: System, server: ModelServer) -> None:
     env = {**system.env, "PYTHONIOENCODING": "utf-8:strict"}  # as in most locales; "C" is lenient
     command = system.command("ask", "What failed?")

@@ -143,6 +143,8 @@ def test_a_person_renews_the_catalogue_and_it_wins_over_what_is_shipped(
     monkeypatch.setenv("PYAGENTD_CONFIG", str(own / "config.toml"))
     assert main(["models", "--catalogue", str(table)]) == 0
     assert "catalogue.json knows 3 models now" in capsys.readouterr().out
+    assert main(["models", "--catalogue", str(table), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"file": str(own / "catalogue.json"), "models": 3}
     config = config_of(own, '[model."opus-9"]\nmax_output = 7\n')
     mine = facts("opus-9", config)
     assert (mine.context_window, mine.max_output) == (1000, 7)
