@@ -333,9 +333,9 @@ async def _listen(deliver: Any, text: str, secret: str, port: int | None, place:
 
 def _is_proved(headers: Mapping[str, str], body: bytes, secret: str) -> bool:
     """Return whether a request knows the secret."""
-    signed = "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
+    signed = "sha256=" + hmac.new(os.fsencode(secret), body, hashlib.sha256).hexdigest()
     given = ((headers.get("Authorization", ""), f"Bearer {secret}"), (headers.get("X-Hub-Signature-256", ""), signed))
-    return any(hmac.compare_digest(told.encode(), expected.encode()) for told, expected in given)
+    return any(hmac.compare_digest(os.fsencode(told), os.fsencode(expected)) for told, expected in given)
 
 
 def _quoted(body: bytes) -> str:

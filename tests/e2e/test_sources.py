@@ -85,6 +85,7 @@ def test_a_request_that_knows_the_secret_is_one_message(
         there = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
         assert post(there, "hello", {"Idempotency-Key": "1"})[0] == 401
         assert post(there, "hello", {"Authorization": f"Bearer {SECRET}x", "Idempotency-Key": "1"})[0] == 401
+        assert post(there, "hello", {"Authorization": "Bearer \xff", "Idempotency-Key": "1"})[0] == 401
         assert post(there, "hello", KNOWN)[0] == 400
         status, first = post(there, '{"job": "```4711"}', {**KNOWN, "Idempotency-Key": "1"})
         assert status == 202 and not first["duplicate"]
