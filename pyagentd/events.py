@@ -229,11 +229,11 @@ class Line:
         }
 
 
-def shortened(text: str, most: int) -> str:
+def truncate(text: str, most: int) -> str:
     """Return ``text`` if it has at most ``most`` characters, else its beginning and an ellipsis."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def one_line(text: str | None, most: int) -> str:
     """Return ``text`` on one line of at most ``most`` characters."""
-    return shortened(" ".join((text or "").split()), most)
+    return truncate(" ".join((text or "").split()), most)

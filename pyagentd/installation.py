@@ -34,7 +34,7 @@ def program(name: str) -> str | None:
     return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), None)  # noqa: PTH113
 
 
-def installed() -> tuple[Path, ...]:
+def code_directories() -> tuple[Path, ...]:
     """Return the directories that our code and what it imports are loaded from, resolved: no tool changes them.
 
     They are this package, the packages beside it, and Python: its environment where it is one of its own.

@@ -5,8 +5,8 @@ branch and run once, with ``context``. Bodies of prompts and tools are logged at
 file: a key known to the process is registered with ``conceal``, and text that looks like a key is masked in any case.
 
 A record with ``extra=of_session(directory)`` is about a session (created, branched, unreadable). It also goes to the
-client whose call caused it (``telling``), which shows it in its own log, and, if configured, into the session's
-``session.log``.
+client whose call caused it (``forward_records``), which shows it in its own log, and, if configured, into the
+session's ``session.log``.
 """
 
 import inspect
@@ -75,7 +75,7 @@ def of_session(directory: Path | None = None) -> dict[str, Path | None]:
 
 
 @contextmanager
-def telling(teller: Teller) -> Iterator[None]:
+def forward_records(teller: Teller) -> Iterator[None]:
     """Have records about sessions told to ``teller``, also those of tasks and threads started inside."""
     token = _teller.set(WeakMethod(teller) if inspect.ismethod(teller) else lambda: teller)
     try:
@@ -105,7 +105,7 @@ def conceal(secret: str) -> None:
         _secrets.add(secret)
 
 
-def concealed(text: str) -> str:
+def mask_secrets(text: str) -> str:
     """Return ``text`` with every known secret, and whatever looks like an API key, masked."""
     for secret in _secrets:
         text = text.replace(secret, _MASK)
@@ -123,7 +123,7 @@ class _ConcealingFormatter(logging.Formatter):
     """Masks the finished line, so that arguments and tracebacks are covered too."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return concealed(super().format(record))
+        return mask_secrets(super().format(record))
 
 
 class _SessionHandler(logging.Handler):
@@ -137,7 +137,7 @@ class _SessionHandler(logging.Handler):
         if not hasattr(record, "session_dir"):
             return
         directory: Path | None = record.session_dir
-        text = concealed(record.getMessage())
+        text = mask_secrets(record.getMessage())
         level = next(name for number, name in _LEVELS if record.levelno >= number)
         written = self._to_file and directory is not None and _write_line(directory, level, text)
         if (teller := _teller.get()()) is not None:

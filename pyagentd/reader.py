@@ -203,7 +203,7 @@ def _parse(value: object, wanted: Any, parse: Callable[[Any], Any], path: Path) 
         return parse(value)
     except PyagentdError as error:
         named = path[:-1] if path and isinstance(path[-1], int) else path  # the message has the entry itself
-        raise Misfit(path, f"`{dotted(named)}`: {error.message}", error.hint) from error
+        raise Misfit(path, f"`{dotted_path(named)}`: {error.message}", error.hint) from error
     except (ValueError, OverflowError):
         raise wrong_kind(path, value, words(wanted)) from None
 
@@ -233,13 +233,13 @@ def _convert_dataclass(values: object, wanted: Any, path: Path, lenient: bool) -
         if found is not None and not (lenient and _is_blank(values[found], field.type)):
             read[name] = convert(values[found], field.type, (*path, found), lenient=lenient)
         elif field.is_required:
-            message = f"`{dotted((*path, field.keys[0]))}` is missing"
+            message = f"`{dotted_path((*path, field.keys[0]))}` is missing"
             raise Misfit(path, message, f"It should be {words(field.type)}")
     try:
         return wanted(**read)
     except Misfit as misfit:
         place = (*path, *misfit.path)
-        subject = f"`{dotted(place)}`: " if place else ""
+        subject = f"`{dotted_path(place)}`: " if place else ""
         raise Misfit(place, f"{subject}{misfit.message}", misfit.hint) from misfit
 
 
@@ -305,8 +305,10 @@ _SHOULD = "It should be "
 def wrong_kind(path: Path, value: object, wanted: str) -> Misfit:
     """Return the error that a value is something else than ``wanted``, which is in words."""
     if path and isinstance(path[-1], int):
-        return Misfit(path, f"`{dotted(path[:-1])}`: entry {path[-1] + 1} is {describe(value)}", _SHOULD + wanted)
-    subject = f"`{dotted(path)}`" if path else "This"
+        return Misfit(
+            path, f"`{dotted_path(path[:-1])}`: entry {path[-1] + 1} is {describe(value)}", _SHOULD + wanted
+        )
+    subject = f"`{dotted_path(path)}`" if path else "This"
     return Misfit(path, f"{subject} is {describe(value)}", _SHOULD + wanted)
 
 
@@ -314,12 +316,12 @@ def unknown_key(path: Path, known: Iterable[str]) -> Misfit:
     """Return the error that nobody reads the key at the end of ``path``."""
     known = list(known)
     key = str(path[-1])
-    place = f" in `{dotted(path[:-1])}`" if len(path) > 1 else ""
+    place = f" in `{dotted_path(path[:-1])}`" if len(path) > 1 else ""
     question = did_you_mean(key, known, shown="`{}`")
     return Misfit(path, f"unknown key `{key[:_SHOWN]}`{place}", f"{question} Known: {', '.join(known)}".strip())
 
 
-def dotted(path: Path) -> str:
+def dotted_path(path: Path) -> str:
     """Return a path as people write it: ``paths.read``, ``hooks.tool.before[1]`` (from 1)."""
     text = "".join(f"[{each + 1}]" if isinstance(each, int) else f".{each}" for each in path)
     return text.removeprefix(".")

@@ -59,7 +59,7 @@ def require(descriptor: int, path: Path | str, *, limit: int) -> None:
         raise OSError(errno.EFBIG, f"It has more than {limit:,} bytes", str(path))
 
 
-def opened(path: Path | str, *, limit: int) -> BinaryIO:
+def open_binary(path: Path | str, *, limit: int) -> BinaryIO:
     """Return the file opened for reading; see ``open_file``."""
     return os.fdopen(open_file(path, limit=limit), "rb")
 

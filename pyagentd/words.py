@@ -1,7 +1,7 @@
 """How counts and amounts are said to people."""
 
 
-def counted(number: int, noun: str, plural: str = "") -> str:
+def quantity(number: int, noun: str, plural: str = "") -> str:
     """Return ``1 message`` or ``2 messages``; ``plural`` is needed where an added ``s`` does not make it."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 

@@ -86,4 +86,4 @@ def test_where_it_is_installed_nothing_is_written_by_a_tool(tmp_path: Path, plac
 def test_what_others_share_is_not_ours(monkeypatch: pytest.MonkeyPatch, prefix: str) -> None:
     monkeypatch.setattr(sys, "prefix", prefix)
     monkeypatch.setattr(sys, "base_prefix", prefix)
-    assert Path(prefix) not in installation.installed()
+    assert Path(prefix) not in installation.code_directories()

@@ -22,5 +22,5 @@ def test_the_next_one_finds_nothing_of_it() -> None:
     package = logging.getLogger("pyagentd")
     assert "PYAGENTD_LEFT" not in os.environ and (Path.cwd() / "pyproject.toml").exists()
     assert (package.level, package.handlers, package.propagate) == (logging.NOTSET, [], True)
-    assert log.concealed("a-key-of-one-test") == "a-key-of-one-test"
+    assert log.mask_secrets("a-key-of-one-test") == "a-key-of-one-test"
     assert not registry.configured()

@@ -73,7 +73,7 @@ def test_setting_up_again_writes_each_line_once(file: Path) -> None:
 def test_a_record_about_a_session_is_told_to_who_caused_it_and_nobody_else(file: Path, tmp_path: Path) -> None:
     told: list[tuple[str, str, str, bool]] = []
     logger = logging.getLogger("pyagentd.store.test")
-    with log.telling(lambda *record: told.append(record)):
+    with log.forward_records(lambda *record: told.append(record)):
         logger.debug("branch %s", "main", extra=log.of_session(tmp_path))
         logger.info("nothing of a session's")
         logger.warning("all", extra=log.of_session())
@@ -88,7 +88,7 @@ def test_a_sessions_own_log_has_time_level_and_text(file: Path, tmp_path: Path) 
     session = tmp_path / "session"
     session.mkdir()
     told: list[tuple[str, str, str, bool]] = []
-    with log.telling(lambda *record: told.append(record)):
+    with log.forward_records(lambda *record: told.append(record)):
         logging.getLogger("pyagentd.store.test").info("Created %s", "it", extra=log.of_session(session))
         logging.getLogger("pyagentd.store.test").info("gone", extra=log.of_session(tmp_path / "nowhere"))
     (line,) = (session / log.SESSION_LOG_NAME).read_text().splitlines()

@@ -19,7 +19,7 @@ from pyagentd.cli.follow import question, question_lines
 from pyagentd.cli.link import run_environment
 from pyagentd.clock import new_id
 from pyagentd.errors import BadRequest, NotFound, PyagentdError, Unreachable, WireError
-from pyagentd.events import Event, shortened
+from pyagentd.events import Event, truncate
 from pyagentd.store import atomic, paths
 from pyagentd.store.journal import Row
 from pyagentd.wire.client import CALL_TIMEOUT_S
@@ -112,7 +112,7 @@ def call_id(ask: Mapping[str, Any], branch: str) -> str:
 
 def _options(ask: Mapping[str, Any]) -> Iterator[schema.PermissionOption]:
     names = _SCOPE_NAMES if ask.get("kind") == "scope" else _NAMES
-    patterns = shortened(", ".join(map(str, ask.get("remember") or ())), _PATTERNS)
+    patterns = truncate(", ".join(map(str, ask.get("remember") or ())), _PATTERNS)
     for choice in ask.get("choices") or ("allow", "deny"):
         if choice in _KINDS:
             more = f": {patterns}" if patterns and choice in ("session", "always") else ""

@@ -27,7 +27,7 @@ from pyagentd.policy.action import canonical_tool
 from pyagentd.store.conversation import COMPACTION
 from pyagentd.store.document.hidden import COMMAND
 from pyagentd.store.journal import Row
-from pyagentd.words import counted
+from pyagentd.words import quantity
 
 # A tool call as editors show it: title, kind, the files it is about, what it changes; pure.
 #
@@ -85,7 +85,7 @@ def agent_moved(call: str, moved: Mapping[str, Any]) -> schema.ToolCallProgress:
     """Return the update that shows at a call what the agent that it made does, as an ``agent`` event tells it."""
     count, using = int(moved.get("count") or 0), ", ".join(map(str, moved.get("calls") or ()))
     does = f"Calling {using}" if moved.get("state") == "tool" and using else "Thinking"
-    so_far = f" ({counted(count, 'tool call')} so far)" if count else ""
+    so_far = f" ({quantity(count, 'tool call')} so far)" if count else ""
     name = " ".join(filter(None, (str(moved.get("preset") or ""), str(moved.get("id") or ""))))
     content = tool_content(text_block(f"{name}: {does}{so_far}"))
     return update_tool_call(call, status="in_progress", content=[content])

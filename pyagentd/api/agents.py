@@ -40,7 +40,7 @@ from pyagentd.store.db.agents import AgentRow, Status
 from pyagentd.store.paths import BranchPlaces, BranchRef, describe_branch
 from pyagentd.wire.operations import command_line
 from pyagentd.wire.sexp import SexpError, encode, plist_to_dict
-from pyagentd.words import counted
+from pyagentd.words import quantity
 
 
 class AgentsReply(TypedDict):
@@ -407,7 +407,7 @@ class NamedAgents(Group):
         kept = agent_files.is_name(name) and await asyncio.to_thread((place / agent_files.AGENT_FILE).is_file)
         ref = await named_agents.create(self._kernel, wanted)
         if kept:
-            saved = counted(len(await self._kernel.feature(Contexts).archive.history(ref)), "saved conversation")
+            saved = quantity(len(await self._kernel.feature(Contexts).archive.history(ref)), "saved conversation")
             taken = f"Its kept files were taken up: configuration, docs, workspace, {saved}"
             note = f"{note}\n{taken}" if note else taken
         self._registry.add(ref)

@@ -12,7 +12,7 @@ from pyagentd.features.named_agents import DEFAULTS
 from pyagentd.features.slash_commands import Answer, Argument, Call, Command, Commands
 from pyagentd.llm import catalog
 from pyagentd.store import contexts, paths
-from pyagentd.words import counted
+from pyagentd.words import quantity
 
 # How a slash command asks for an operation, in the name of whoever typed it.
 
@@ -254,7 +254,7 @@ async def _restore(ask: OperationCaller, call: Call) -> Answer:
     async def restore() -> None:
         await ask(call, "context-restore", branch=call.ref.key, id=found["id"])
 
-    messages = counted(found["message_count"], "message")
+    messages = quantity(found["message_count"], "message")
     text = f"Restoring the context [{found['id'][:_ID]}] {found['description']} ({messages})"
     return Answer(text=text, data=found, then=restore)
 
@@ -313,7 +313,7 @@ async def _model(ask: OperationCaller, call: Call) -> Answer:
 
 async def _models(ask: OperationCaller, call: Call) -> Answer:
     told = await ask(call, "models", **call.arguments, **run_options(call))
-    return Answer(text=catalog.listing(told["providers"]), data=told)
+    return Answer(text=catalog.provider_lines(told["providers"]), data=told)
 
 
 async def _set(ask: OperationCaller, call: Call) -> Answer:

@@ -14,7 +14,7 @@ from pyagentd.api.approvals import grant_row
 from pyagentd.api.group import INLINE_LIMIT, Client, Group, JsonReply
 from pyagentd.api.models import summary
 from pyagentd.errors import BadRequest, NotFound, StoreError
-from pyagentd.events import Event, shortened
+from pyagentd.events import Event, truncate
 from pyagentd.features.tasks import Tasks
 from pyagentd.features.telemetry import Telemetry
 from pyagentd.features.usage import facts_of
@@ -503,7 +503,7 @@ def _run(conversation: Conversation, data: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "id": data["id"],
         "message_id": data["message_id"],
-        "prompt": shortened(text, _PROMPT),
+        "prompt": truncate(text, _PROMPT),
         "created_at": message.row.get("created_at") if message is not None else None,
         "trigger": metadata.get("trigger"),
         "agent": metadata.get("agent"),

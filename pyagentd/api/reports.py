@@ -39,7 +39,7 @@ from pyagentd.runtime.approvals import agent_words, lines_of
 from pyagentd.store import charts, paths, presetfile
 from pyagentd.store.charts import Chart
 from pyagentd.wire.operations import command_line
-from pyagentd.words import counted
+from pyagentd.words import quantity
 
 _WIDTH = 76  # columns of a chart
 
@@ -159,7 +159,7 @@ class Pages(Group):
         if told["file"]:
             lines += _files([{"path": told["file"], "text": told["text"]}, *told["scripts"]])
         waiting = sum(not hook["trusted"] for hook in told["hooks"])
-        question = f"Let {counted(waiting, 'program')} of this project run with your rights at every turn here?"
+        question = f"Let {quantity(waiting, 'program')} of this project run with your rights at every turn here?"
         arguments = {"root": root, "hash": told["hash"]}
         can = waiting and not told["error"]
         return Report(title="Hooks", lines=lines, actions=[_trust("trust-hooks", arguments, question)] if can else [])
@@ -544,7 +544,7 @@ def _step(run: Mapping[str, Any], step: Mapping[str, Any], branch: str) -> Itera
         2,
         visit=report_place("request", branch=branch, run=run["id"], step=step["step"], purpose=step["purpose"]),
     )
-    messages = "? messages" if step["messages"] is None else counted(step["messages"], "message")
+    messages = "? messages" if step["messages"] is None else quantity(step["messages"], "message")
     yield body(
         f"{messages}, {_known(step['new_messages'])} new; {_known(step['duration_ms'])} ms, "
         f"the first word after {_known(step['first_token_ms'])} ms"

@@ -23,7 +23,7 @@ from pyagentd.api.mcp import McpOperations
 from pyagentd.api.models import UsageOperations
 from pyagentd.api.sessions import Branches, Sessions, session_rows
 from pyagentd.errors import BadRequest, NotFound, did_you_mean
-from pyagentd.events import Face, FilePlace, Place, ReportPlace, SessionPlace, ViewPlace, one_line, shortened
+from pyagentd.events import Face, FilePlace, Place, ReportPlace, SessionPlace, ViewPlace, one_line, truncate
 from pyagentd.features.overview import Overview
 from pyagentd.features.usage import By
 from pyagentd.policy.guard import explain_pattern
@@ -33,7 +33,7 @@ from pyagentd.runtime.usage import cost
 from pyagentd.store import paths
 from pyagentd.wire.operations import Operation, command_line
 from pyagentd.wire.sexp import SexpError, plist_to_dict
-from pyagentd.words import counted, short_tokens
+from pyagentd.words import quantity, short_tokens
 
 LIMIT = 500  # rows, where the client does not say
 LONGEST_CELL = 400  # characters
@@ -266,7 +266,7 @@ def cell(
     text: str, face: Face = "", sort: str | float | None = None, matches: Sequence[Sequence[int]] = ()
 ) -> CellReply:
     """Return what stands in one column of a row, in one line."""
-    line = shortened(text.replace("\n", " ").replace("\t", " "), LONGEST_CELL)
+    line = truncate(text.replace("\n", " ").replace("\t", " "), LONGEST_CELL)
     made: CellReply = {"text": line, "face": face or None, "sort": sort}
     return {**made, "matches": [list(each) for each in matches]} if matches else made
 
@@ -441,7 +441,7 @@ class Lists(Group):
         rows = [row for hits in groups.values() for row in _found_in(hits, query)]
         hits = sum(row.level for row in rows)
         notes = [
-            f"{'first ' if found['more'] else ''}{counted(hits, 'message')} with {query}",
+            f"{'first ' if found['more'] else ''}{quantity(hits, 'message')} with {query}",
             *(["archived too"] if archived else []),
             *([found["problem"]] if found["problem"] else []),
             *(["indexing is not finished; g searches again"] if found["indexing"] else []),
@@ -949,7 +949,7 @@ class Lists(Group):
         sums = [(f"{rest['number']} others", rest)] if rest else []
         for name, line in [*sums, ("Together", answer["together"])] if lines else []:
             rows.append(Row(item={**line, "name": cell(name, "heading"), "bar": cell("")}, id=name, label=name))
-        period = f"last {counted(days, 'day')}" if days else "always"
+        period = f"last {quantity(days, 'day')}" if days else "always"
         return View(
             title="Usage",
             columns=(
@@ -1275,7 +1275,7 @@ def _found_in(hits: Sequence[Mapping[str, Any]], query: str) -> Iterator[Row]:
     for hit in shown:
         kind, copies = str(hit["kind"] or ""), hit["copies"] or 0
         who = kind.capitalize() if kind in ("tool", "reasoning", "title") else ""
-        also = f"  (also in {counted(copies, 'branch', 'branches')})" if copies else ""
+        also = f"  (also in {quantity(copies, 'branch', 'branches')})" if copies else ""
         yield Row(
             item=(
                 cell(f"  {who or ('You' if hit['role'] == 'user' else 'Model')}", "dim"),

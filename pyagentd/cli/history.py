@@ -27,7 +27,7 @@ from pyagentd.cli.send import RunFailed, follow_sent, form_of, is_human
 from pyagentd.cli.sessions import LONG_S, can_ask, choose_prompt, prompt_line
 from pyagentd.errors import NotFound
 from pyagentd.store import contexts
-from pyagentd.words import counted, short_tokens
+from pyagentd.words import quantity, short_tokens
 
 _HISTORY_S = 120.0  # a long document is compared with its log
 
@@ -56,7 +56,7 @@ def rewind(session: str, message_id: str | None, files: bool, only_list: bool, a
     if as_json:
         print_json(changed)
         return
-    click.echo(f"Hidden: {counted(changed['turns'], 'turn')}; show again: pyagentd unrewind {session}")
+    click.echo(f"Hidden: {quantity(changed['turns'], 'turn')}; show again: pyagentd unrewind {session}")
     _print_files(changed)
 
 
@@ -70,7 +70,7 @@ def unrewind(session: str, as_json: bool) -> None:
     if as_json:
         print_json(changed)
         return
-    click.echo(f"Shown again: {counted(changed['turns'], 'turn')}")
+    click.echo(f"Shown again: {quantity(changed['turns'], 'turn')}")
     _print_files(changed)
 
 
@@ -320,7 +320,7 @@ def compact(session: str, instructions: str, wait: bool, as_json: bool) -> int:
         print_json({**made, "reason": "done"})
     else:
         tokens, left = short_tokens(made["tokens"] or 0), short_tokens(made["summary_tokens"] or 0)
-        messages = counted(made["messages"], "message")
+        messages = quantity(made["messages"], "message")
         click.echo(f"Compacted {messages} of ~{tokens} tokens to a summary of ~{left} tokens")
     return ExitCode.DONE
 
@@ -368,7 +368,7 @@ def context_restore(session: str, id: str, as_json: bool) -> None:
         made = link.call("context-restore", timeout=_CONTEXT_LONGEST_S, branch=branch, id=id)
     print_reply(
         made,
-        f"Context restored: {made['description']} ({counted(made['message_count'], 'message')})",
+        f"Context restored: {made['description']} ({quantity(made['message_count'], 'message')})",
         as_json=as_json,
     )
 

@@ -156,7 +156,7 @@ def models_known() -> dict[str, str]:
     }
     own = {name: (*filter(None, (each.model,)), *each.models) for name, each in loaded.backends.items()}
     found: dict[str, str] = {}
-    for backends in (own, listed, {"anthropic": llm.catalog.shipped()}):
+    for backends in (own, listed, {"anthropic": llm.catalog.shipped_models()}):
         for backend, names in backends.items():
             for name in names:
                 known = llm.catalog.words(llm.catalog.facts(name, loaded, backend=backend).to_wire())

@@ -54,7 +54,7 @@ def models(refresh: bool, local: bool, use: bool, catalogue: str | None, as_json
     found: list[dict[str, Any]] = told["providers"]
     print_reply(
         {each["name"]: {name: each[name] for name in each if name != "name"} for each in found},
-        printable(catalog.listing(found)),
+        printable(catalog.provider_lines(found)),
         as_json=as_json,
     )
     return ExitCode.DONE
@@ -63,7 +63,7 @@ def models(refresh: bool, local: bool, use: bool, catalogue: str | None, as_json
 def _renew(source: str, *, as_json: bool) -> int:
     """Write the user's catalogue anew from LiteLLM's table."""
     made = catalog.catalogue_of(_fetched(source))
-    file = catalog.refreshed(config_file(os.environ))
+    file = catalog.catalogue_file(config_file(os.environ))
     atomic.make_dirs(file.parent)
     atomic.write_text(file, catalog.catalogue_text(made))
     text = f"{file} knows {len(made)} models now{DAEMON_NOTE}."

@@ -42,7 +42,7 @@ from pyagentd.cli.output import (
 )
 from pyagentd.errors import BadRequest, PyagentdError, RateLimited, UserError
 from pyagentd.installation import extra
-from pyagentd.words import counted
+from pyagentd.words import quantity
 
 _MOST_FILES = 50  # that a message names
 _LARGEST = 100_000  # bytes of a request's body
@@ -247,7 +247,7 @@ def watch(
             note(str(error))
             continue
         outcome = "the session works, not sent" if delivered is None else "sent"
-        note(f"{counted(len(names), 'file')} changed: {outcome}")
+        note(f"{quantity(len(names), 'file')} changed: {outcome}")
 
 
 def _message_text(text: str, names: Sequence[str]) -> str:

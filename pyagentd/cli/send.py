@@ -269,7 +269,7 @@ def _works_in(session: Mapping[str, Any], root: Path) -> bool:
 
 def _has_messages(session: Mapping[str, Any]) -> bool:
     try:
-        with regularfile.opened(journal_file(Path(session["branch"])), limit=regularfile.LOG) as log:
+        with regularfile.open_binary(journal_file(Path(session["branch"])), limit=regularfile.LOG) as log:
             return any(row is not None and row.type == "message" for row in map(row_of, log))
     except OSError:
         return False

@@ -39,7 +39,7 @@ from pyagentd.store.document.hidden import fold_hidden
 from pyagentd.store.document.text import read
 from pyagentd.store.paths import AGENTS_DIR, BRANCHES_DIR
 from pyagentd.wire.client import DaemonClient
-from pyagentd.words import counted
+from pyagentd.words import quantity
 
 LIST_TIMEOUT_S = 120.0
 
@@ -475,7 +475,8 @@ def reindex(as_json: bool) -> None:
     if as_json:
         print_json(totals)
     else:
-        messages, branches = counted(totals["messages"], "message"), counted(totals["branches"], "branch", "branches")
+        messages = quantity(totals["messages"], "message")
+        branches = quantity(totals["branches"], "branch", "branches")
         click.echo(f"Indexed {messages} in {branches}, {totals['seconds']:.1f} s")
 
 

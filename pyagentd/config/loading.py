@@ -235,7 +235,7 @@ def load_config(env: Environment | None = None) -> Config:
         "sessions_dir": sessions,
         "runtime_dir": runtime,
         "backend": Setting(override, "environment PYAGENTD_BACKEND") if override else Setting("", "default"),
-        **{reader.dotted(path): Setting(text, source_of(path)) for path, text in _leaves(tables)},
+        **{reader.dotted_path(path): Setting(text, source_of(path)) for path, text in _leaves(tables)},
         **{f"mcp.{each.name}": Setting(each.url or " ".join(each.command), each.source) for each in mcp},
     }
     for name, place in places.items():

@@ -47,7 +47,7 @@ from pyagentd.store.paths import BranchRef
 from pyagentd.store.presetfile import DEFAULT_WRITE
 from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec, object_schema
 from pyagentd.wire.sexp import encode
-from pyagentd.words import counted
+from pyagentd.words import quantity
 
 if TYPE_CHECKING:
     from pyagentd.runtime.kernel import Kernel
@@ -221,7 +221,9 @@ def result_of(outcome: Outcome) -> Output:
     match outcome.reason:
         case "done":
             text = outcome.text or "(the agent finished without saying anything)"
-            return Output(text=text, brief=f"· done, {counted(outcome.tools, 'tool')}" if outcome.tools else "· done")
+            return Output(
+                text=text, brief=f"· done, {quantity(outcome.tools, 'tool')}" if outcome.tools else "· done"
+            )
         case "aborted":
             who = BY_PARENT if outcome.message == BY_PARENT else "User aborted agent"
             return Output(text=f"Error: {who}", ok=False)

@@ -34,7 +34,7 @@ from pyagentd.store.document.render import writable
 from pyagentd.store.journal import message_row, part_row
 from pyagentd.store.named_agents import named_dir, saved_dir
 from pyagentd.store.paths import BranchRef
-from pyagentd.words import counted
+from pyagentd.words import quantity
 
 # Conversations that are saved, put behind and taken up again.
 #
@@ -376,7 +376,7 @@ class Contexts(Feature):
             await self._append(branch, context)
         self.kernel.bus.tell(ConversationRestored(branch))
         self.kernel.bus.tell(BranchWritten(branch.ref))
-        branch.say(f"Context restored: {row.description} ({counted(row.message_count, 'message')})")
+        branch.say(f"Context restored: {row.description} ({quantity(row.message_count, 'message')})")
         return row
 
     # -- what happens by itself --------------------------------------------------------------------------------

@@ -273,7 +273,7 @@ class Models(Feature):
             trouble = "no key is known here"
         valid = has_key and refused is None
         if listed is None or not listed.valid:
-            usual = catalog.shipped("anthropic" if backend.kind == "offline" else backend.name)
+            usual = catalog.shipped_models("anthropic" if backend.kind == "offline" else backend.name)
             return Provider(valid=valid, models=_joined(own, self._config.models, usual), trouble=trouble)
         models = _joined(own, listed.models, self._config.models)
         return Provider(valid=valid, models=models, checked_at=listed.checked_at, trouble=trouble)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, assert_never, cast
 from pyagentd import installation, reader
 from pyagentd.clock import epoch_ms, iso8601
 from pyagentd.errors import BadRequest, Busy, Conflict, NotFound, PresetError, PyagentdError, StoreError
-from pyagentd.events import one_line, shortened
+from pyagentd.events import one_line, truncate
 from pyagentd.features.contexts import Contexts, left_notice
 from pyagentd.features.idling import IDLE_S, Idling
 from pyagentd.features.models import parse_model
@@ -42,7 +42,7 @@ from pyagentd.store.db.state import State
 from pyagentd.store.db.tasks import Task
 from pyagentd.store.named_agents import AgentFile, Material
 from pyagentd.store.paths import BranchRef
-from pyagentd.words import counted, size
+from pyagentd.words import quantity, size
 
 if TYPE_CHECKING:
     from pyagentd.runtime.branch import LiveBranch
@@ -483,7 +483,7 @@ def _checked(kernel: "Kernel", key: str, value: Any) -> Any:
 
 def _short(value: Any) -> Any:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return value if len(text) <= _LONGEST else shortened(text, _LONGEST)
+    return value if len(text) <= _LONGEST else truncate(text, _LONGEST)
 
 
 # Destroying a named agent, step by step.
@@ -694,10 +694,10 @@ def _require_rest(state: State, name: str, directory: Path) -> None:
         due = db.execute("SELECT count(*) FROM schedules WHERE branch_dir = ? OR substr(branch_dir, 1, ?) = ?", below)
         schedules = due.fetchone()[0]
     if tasks:
-        raise Busy(f"{name} has {counted(tasks, 'running task')}", hint="Wait for them, or kill them")
+        raise Busy(f"{name} has {quantity(tasks, 'running task')}", hint="Wait for them, or kill them")
     if schedules:
         raise Busy(
-            f"{name} has {counted(schedules, 'scheduled turn')}",
+            f"{name} has {quantity(schedules, 'scheduled turn')}",
             hint="Remove them first: pyagentd schedule",
         )
 
@@ -917,25 +917,25 @@ class DestroyWarnings:
     def _removed(self) -> Iterator[str]:
         where = "go to the trash" if self.trash else "are deleted for good: there is no trash for them"
         least = "more than " if self.more else ""
-        yield f"{least}{counted(self.files, 'file')} ({size(self.size)}) in {self.directory} {where}"
+        yield f"{least}{quantity(self.files, 'file')} ({size(self.size)}) in {self.directory} {where}"
         if self.worktree is not None and self.worktree.uncommitted:
-            yield f"{counted(self.worktree.uncommitted, 'file')} in its workspace not committed"
+            yield f"{quantity(self.worktree.uncommitted, 'file')} in its workspace not committed"
         if self.worktree is not None and self.worktree.unpushed:
-            yield f"{counted(self.worktree.unpushed, 'commit')} in its workspace not pushed anywhere"
+            yield f"{quantity(self.worktree.unpushed, 'commit')} in its workspace not pushed anywhere"
         if self.contexts:
-            yield counted(self.contexts, "saved conversation")
+            yield quantity(self.contexts, "saved conversation")
         if self.messages:
-            yield f"the conversation that goes on ({counted(self.messages, 'message')}), saved with the files"
+            yield f"the conversation that goes on ({quantity(self.messages, 'message')}), saved with the files"
 
     def _ended(self) -> Iterator[str]:
         if self.runs:
-            yield f"{counted(self.runs, 'answer')} in flight, cut off"
+            yield f"{quantity(self.runs, 'answer')} in flight, cut off"
         for task in self.tasks:
             yield f"the running command {task.command!r} ({task.id}), ended"
         if self.asks:
-            yield f"{counted(self.asks, 'open question')}, dismissed"
+            yield f"{quantity(self.asks, 'open question')}, dismissed"
         if self.schedules:
-            yield f"{counted(self.schedules, 'scheduled turn')}, cancelled"
+            yield f"{quantity(self.schedules, 'scheduled turn')}, cancelled"
 
 
 async def destroy_warnings(kernel: "Kernel", name: str) -> DestroyWarnings:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyagentd.errors import PresetError, PyagentdError, ToolError
-from pyagentd.events import shortened
+from pyagentd.events import truncate
 from pyagentd.features import models
 from pyagentd.features.models import Models
 from pyagentd.policy.action import Target
@@ -103,7 +103,7 @@ class _Change:
         """See that it would still replace ``old``; raises ``ToolError``, which shows what it would replace."""
         if self.old == old:
             return
-        now = "nothing" if self.old is None else shortened(_text(self.old), _TOLD)
+        now = "nothing" if self.old is None else truncate(_text(self.old), _TOLD)
         raise ToolError(
             f"{self.key} was changed by somebody else meanwhile, so nothing was written over that. Ask again, with a "
             f"change of what it is now if one is still needed. It is now:\n\n{now}"
@@ -262,7 +262,7 @@ def _error_text(error: PyagentdError | OSError) -> str:
 
 
 def _short(value: Any) -> str | None:
-    return None if value is None else shortened(_text(value), _AUDITED)
+    return None if value is None else truncate(_text(value), _AUDITED)
 
 
 def _text(value: Any) -> str:

@@ -37,7 +37,7 @@ from pyagentd.store.paths import BranchRef
 from pyagentd.tools import invoke
 from pyagentd.tools.sandbox.enclosure import Enclosure
 from pyagentd.tools.spec import Args, BackgroundCommand, Output, ToolContext, ToolSpec, object_schema
-from pyagentd.words import counted
+from pyagentd.words import quantity
 
 if TYPE_CHECKING:
     from pyagentd.runtime.kernel import Kernel
@@ -301,7 +301,7 @@ def completion(task: Task) -> str:
 def tail(file: Path, most: int) -> tuple[str, bool]:
     """Return the last whole lines of a file that fit into ``most`` bytes, and whether that is all of it; blocks."""
     try:
-        with regularfile.opened(file, limit=sys.maxsize) as stream:
+        with regularfile.open_binary(file, limit=sys.maxsize) as stream:
             size = stream.seek(0, 2)
             stream.seek(max(0, size - most))
             data = stream.read(most)
@@ -643,7 +643,7 @@ def status_lines(facts: Mapping[str, Any], running: Sequence[Task], now: datetim
     """
     idle = f", idle {_for(facts['last_at'], now)}" if facts["last_at"] else ""
     count = facts["messages"]
-    title, said = facts.get("title"), f"active ({counted(count, 'message')}{idle})"
+    title, said = facts.get("title"), f"active ({quantity(count, 'message')}{idle})"
     model = facts["model"] or "the default of its backend"
     called = f"{title} ({facts['agent']})" if title else facts["agent"]
     lines = [
@@ -654,9 +654,9 @@ def status_lines(facts: Mapping[str, Any], running: Sequence[Task], now: datetim
         f"{'Session' if title is None else 'Conversation'}: {said if count else 'none'}",
     ]
     if asks := facts.get("asks"):
-        lines.append(f"Waiting: {counted(asks, 'question')}; `pyagentd asks` lists what to answer")
+        lines.append(f"Waiting: {quantity(asks, 'question')}; `pyagentd asks` lists what to answer")
     if git := facts.get("git"):
-        lines.append(f"Git: {git['branch'] or 'no branch'} ({counted(git['uncommitted'], 'uncommitted file')})")
+        lines.append(f"Git: {git['branch'] or 'no branch'} ({quantity(git['uncommitted'], 'uncommitted file')})")
     lines += ["", "Running tasks:" if running else "No running tasks."]
     for task in running:
         lines.append(f"  [{task.id}] {one_line(task.command, 60)} (running, {_for(task.started_at, now)})")

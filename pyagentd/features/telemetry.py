@@ -24,7 +24,7 @@ from pyagentd.errors import NotInstalled, PyagentdError
 from pyagentd.installation import extra
 from pyagentd.llm.backend import Body, ModelRequest, PartFinished, RetryNotice, StepFinished, StreamItem
 from pyagentd.llm.tracing import Watcher
-from pyagentd.log import concealed, correlate
+from pyagentd.log import correlate, mask_secrets
 from pyagentd.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import Feature, RunEnded, RunStarted
@@ -480,7 +480,7 @@ class _Spans:
 
     def _redacted(self, name: str, text: str) -> str | None:
         """Return a text as it may be sent; None where it may not."""
-        text = concealed(text)
+        text = mask_secrets(text)
         if self._redact is None:
             return text
         try:

@@ -16,7 +16,7 @@ from pyagentd.runtime.feature import BranchOpened, Feature
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.journal import Row
 from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec, object_schema
-from pyagentd.words import counted
+from pyagentd.words import quantity
 
 if TYPE_CHECKING:
     from pyagentd.runtime.kernel import Kernel
@@ -61,7 +61,7 @@ async def _run(args: Args, ctx: ToolContext) -> Output:
         )
     left = sum(item["status"] != "completed" for item in items)
     return Output(
-        text=f"The list has {counted(len(items), 'step')}, {left} of them not completed." if items else "No list."
+        text=f"The list has {quantity(len(items), 'step')}, {left} of them not completed." if items else "No list."
     )
 
 
@@ -72,7 +72,7 @@ TODO_WRITE = ToolSpec(
     kind="meta",
     repeatable=True,
     run=_run,
-    describe=lambda args, ctx: Target(detail=counted(len(args["todos"]), "step")),
+    describe=lambda args, ctx: Target(detail=quantity(len(args["todos"]), "step")),
 )
 
 

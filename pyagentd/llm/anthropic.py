@@ -38,8 +38,8 @@ from pyagentd.llm.http import (
     MAX_NAME,
     MAX_TEXT,
     Answer,
+    HttpRefusal,
     HttpServer,
-    Refused,
     Server,
     SseEvent,
     api_name,
@@ -48,7 +48,7 @@ from pyagentd.llm.http import (
     given_arguments,
     list_models,
     load_event,
-    malformed,
+    malformed_event,
     read_answer,
     refusal,
     taken_ids,
@@ -155,7 +155,7 @@ class AnthropicBodyWriter(BodyWriter):
     """Writes requests to the Messages API, see ``BodyWriter``."""
 
     def __init__(self) -> None:
-        super().__init__(_items, _marked, _CACHED_USER_MESSAGES)
+        super().__init__(_items, _cache_mark, _CACHED_USER_MESSAGES)
 
     def request(self, settings: Json, messages: Iterable[Message], kept: dict[object, Any] | None = None) -> Body:
         """Return the body of a streamed request: ``settings`` as ``settings_body`` returns them, and ``messages``."""
@@ -167,7 +167,7 @@ def _items(message: Message) -> list[Json]:
     return [] if body is None else [body]
 
 
-def _marked(message: Message, written: bytes) -> Mark | None:
+def _cache_mark(message: Message, written: bytes) -> Mark | None:
     body = message_body(message)
     if body is None:
         return None
@@ -259,7 +259,7 @@ class StepDecoder:
                 self._flush(items)
                 handle(self, body, items)
         except (KeyError, TypeError, AttributeError) as error:
-            raise malformed(event) from error
+            raise malformed_event(event) from error
 
     def _delta(self, body: Json, items: list[StreamItem]) -> None:
         index = body["index"]
@@ -500,7 +500,7 @@ class AnthropicBackend:
                 answer = await self._open(request, stack)
                 async for items in read_answer(answer.chunks, StepDecoder(request)):
                     yield items
-        except Refused as refused:
+        except HttpRefusal as refused:
             raise refusal(refused, self._clock.now()) from None
 
     async def models(self) -> tuple[str, ...]:
@@ -521,7 +521,7 @@ class AnthropicBackend:
                 request.sent(body)
             try:
                 answer = await stack.enter_async_context(self._server.post("/v1/messages", body))
-            except Refused as error:
+            except HttpRefusal as error:
                 found = unsupported_param(settings, error.message) if error.status == HTTPStatus.BAD_REQUEST else None
                 if found is None:
                     raise

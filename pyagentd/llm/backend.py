@@ -98,7 +98,7 @@ class Body:
             group = pieces[end - most : end]
             yield b",".join(group if end >= len(pieces) else (*group, b""))
 
-    def encoded(self) -> bytes:
+    def to_bytes(self) -> bytes:
         """Return the bytes of the request in one."""
         return b",".join(self._pieces)
 
@@ -177,7 +177,7 @@ class BodyWriter:
             first: Items before those of the messages.
             kept: Where the writer keeps what it wrote, see ``ModelRequest``.
         """
-        sent = self._extended(tuple(messages), list(first), {} if kept is None else kept)
+        sent = self._written_messages(tuple(messages), list(first), {} if kept is None else kept)
         return Body(
             head={
                 name: (self._long if isinstance(value, (list, str)) else encode)(value)
@@ -185,11 +185,11 @@ class BodyWriter:
             },
             messages=tuple(sent.json),
             digests=tuple(sent.digests),
-            marked=self._marked(sent),
+            marked=self._cache_marks(sent),
             key=key,
         )
 
-    def _extended(
+    def _written_messages(
         self, messages: tuple[Message, ...], first: list[Mapping[str, Any]], kept: dict[object, Any]
     ) -> _Kept:
         """Return the messages as they are written, which ``kept`` has from now on."""
@@ -217,7 +217,7 @@ class BodyWriter:
         self._known[key] = (reference, written)
         return written
 
-    def _marked(self, sent: _Kept) -> dict[int, Mark]:
+    def _cache_marks(self, sent: _Kept) -> dict[int, Mark]:
         found: dict[int, Mark] = {}
         if self._mark is None:
             return found

@@ -114,7 +114,7 @@ def facts(model: str, config: Config, *, backend: str = "") -> ModelFacts:
         config: What the user states of models.
         backend: Who serves it, if that is known: what the offline one says costs nothing.
     """
-    stated: dict[str, Any] = dict(_catalogued(model, config, backend))
+    stated: dict[str, Any] = dict(_catalogue_entry(model, config, backend))
     settings = config.models.get(model) or config.models.get(family(model)) or ModelSettings()
     own = settings.stated()
     stated |= own
@@ -132,12 +132,12 @@ def facts(model: str, config: Config, *, backend: str = "") -> ModelFacts:
     )
 
 
-def _catalogued(model: str, config: Config, backend: str) -> Mapping[str, Any]:
+def _catalogue_entry(model: str, config: Config, backend: str) -> Mapping[str, Any]:
     """Return what the catalogues say of a model; a service that sells models of others has its own prices."""
     served = config.backends.get(backend)
     sellers = (backend.casefold(), served.kind if served else "")
     names = dict.fromkeys((*(f"{seller}/{model}" for seller in sellers), model, family(model)))
-    own = _first(_read(refreshed(config.file)), names)
+    own = _first(_read(catalogue_file(config.file)), names)
     return own or {**_first(_of_others(), names), **_first(_table(), names)}
 
 
@@ -145,7 +145,7 @@ def _first(table: Mapping[str, Mapping[str, Any]], names: Iterable[str]) -> Mapp
     return next((table[name] for name in names if name in table), {})
 
 
-def shipped(backend: str = "anthropic") -> tuple[str, ...]:
+def shipped_models(backend: str = "anthropic") -> tuple[str, ...]:
     """Return the names of the models of a provider that are known without asking it."""
     if backend == "anthropic":
         return tuple(_table())
@@ -173,7 +173,7 @@ def short(tokens: int) -> str:
     )
 
 
-def listing(providers: Sequence[Mapping[str, Any]]) -> str:
+def provider_lines(providers: Sequence[Mapping[str, Any]]) -> str:
     """Return the lines that people read of what the operation ``models`` answers."""
     lines: list[str] = []
     names = [name for each in providers for name in each["models"] or ()]
@@ -215,7 +215,7 @@ def _of_others() -> Mapping[str, Mapping[str, Any]]:
     return json.loads(_SHIPPED.read_text(encoding="utf-8"))  # type: ignore[no-any-return]  # checked when it was made
 
 
-def refreshed(config_file: Path) -> Path:
+def catalogue_file(config_file: Path) -> Path:
     """Return where the user's catalogue is, whether or not there is one."""
     return config_file.with_name(CATALOGUE)
 

@@ -28,7 +28,7 @@ from pyagentd.errors import ConfigError, NoKey, ProviderError
 from pyagentd.installation import extra
 from pyagentd.llm.anthropic import AnthropicBackend
 from pyagentd.llm.backend import Body
-from pyagentd.llm.http import Answer, Refused
+from pyagentd.llm.http import Answer, HttpRefusal
 from pyagentd.llm.sdk import LIMITS, provider_error, timeouts
 
 _HEADERS = {"Content-Type": "application/json", "Accept": "*/*"}
@@ -52,7 +52,7 @@ class CloudServer:
             finally:
                 await stream.close()
         except anthropic.APIStatusError as error:
-            raise Refused(error.status_code, error.response.headers, error.body) from None
+            raise HttpRefusal(error.status_code, error.response.headers, error.body) from None
         except (AnthropicError, httpx2.HTTPError, ClientError) as error:
             # `from None`: a cause may quote the request's headers in a logged traceback.
             raise provider_error(error, SystemClock().now(), anthropic) from None
@@ -69,7 +69,7 @@ class CloudServer:
         try:
             return await self._client.post(
                 path,
-                body=json.loads(body.encoded()),
+                body=json.loads(body.to_bytes()),
                 cast_to=object,
                 stream=True,
                 stream_cls=AsyncStream[object],

@@ -34,7 +34,7 @@ def warm() -> None:
     """Import what requests to the Messages API need; blocks, is idempotent, never runs on the loop."""
     with _once:
         if not _done.is_set():
-            with _unscanned(), extra("anthropic", "This backend"):
+            with _without_gc(), extra("anthropic", "This backend"):
                 _ = llm.anthropic
             _done.set()
 
@@ -46,7 +46,7 @@ async def ready() -> None:
 
 
 @contextmanager
-def _unscanned() -> Iterator[None]:
+def _without_gc() -> Iterator[None]:
     """Load a large library in the body."""
     # Thousands of modules of live objects: collecting garbage while they load costs a third of the time and finds
     # none, and scanning them later costs every full collection of a long-lived process.
@@ -106,7 +106,7 @@ async def list_models(name: str, settings: BackendSettings) -> tuple[str, ...]:
         ProviderError: It has no such list, or cannot be asked now.
     """
     _check(name, settings)
-    backend = cast(_Listing, await _open(settings))
+    backend = cast(_ModelLister, await _open(settings))
     try:
         return await backend.models()
     finally:
@@ -169,7 +169,7 @@ async def _open(settings: BackendSettings) -> Backend:
     return await asyncio.to_thread(_build, settings)
 
 
-class _Listing(Backend, Protocol):
+class _ModelLister(Backend, Protocol):
     """A backend that can say which models it has."""
 
     async def models(self) -> tuple[str, ...]: ...
@@ -195,7 +195,7 @@ def _build(settings: BackendSettings) -> Backend:
             )
             return llm.anthropic.AnthropicBackend(server)
         case "gemini":
-            with _unscanned(), extra("gemini", "This backend"):
+            with _without_gc(), extra("gemini", "This backend"):
                 gemini = llm.gemini
             return gemini.GeminiBackend(
                 api_key=(settings.api_key or "").strip() or _PLACEHOLDER_KEY,
@@ -203,7 +203,7 @@ def _build(settings: BackendSettings) -> Backend:
                 timeout_s=settings.timeout_s,
             )
         case "bedrock" | "vertex":
-            with _unscanned(), extra(settings.kind, "This backend"):
+            with _without_gc(), extra(settings.kind, "This backend"):
                 return (llm.clouds.bedrock if settings.kind == "bedrock" else llm.clouds.vertex)(
                     api_key=(settings.api_key or "").strip(),
                     base_url=settings.base_url,

@@ -40,8 +40,8 @@ from pyagentd.llm.http import (
     MAX_CALLS,
     MAX_NAME,
     MAX_TEXT,
+    HttpRefusal,
     Json,
-    Refused,
     api_name,
     ended_early,
     refusal,
@@ -50,7 +50,7 @@ from pyagentd.llm.http import (
     unique_id,
     without_surrogates,
 )
-from pyagentd.llm.sdk import LIMITS, timeouts, unsent
+from pyagentd.llm.sdk import LIMITS, timeouts, transport_error
 from pyagentd.messages import Media, Message, Reasoning, Text, ToolCall, ToolResult, Usage
 
 _log = logging.getLogger(__name__)
@@ -291,11 +291,11 @@ def quirk(sent: Json, known: Set[Quirk], refused: str) -> Quirk | None:
 
 def _error(error: Exception, now: datetime) -> ProviderError:
     if not isinstance(error, errors.APIError):
-        return unsent(error)
+        return transport_error(error)
     headers = {name.lower(): value for name, value in dict(getattr(error.response, "headers", {})).items()}
     if delay := re.search(r"""["']retryDelay["']: ["']([0-9.]+)s["']""", str(error.details)):
         headers.setdefault("retry-after", delay[1])
-    return refusal(Refused(error.code or 500, headers, error.details), now)
+    return refusal(HttpRefusal(error.code or 500, headers, error.details), now)
 
 
 # The backend.
@@ -313,7 +313,7 @@ class GeminiBackend:
 
     def __init__(self, *, api_key: str, base_url: str, timeout_s: float, clock: Clock | None = None) -> None:
         http = httpx2.AsyncClient(
-            timeout=timeouts(timeout_s), limits=LIMITS, event_hooks={"response": [self._opened]}
+            timeout=timeouts(timeout_s), limits=LIMITS, event_hooks={"response": [self._remember_response]}
         )
         options = types.HttpOptions(base_url=base_url, timeout=round(timeout_s * 1000), httpx_async_client=http)
         self._client = genai.Client(vertexai=False, api_key=api_key, http_options=options)
@@ -367,7 +367,7 @@ class GeminiBackend:
         """Close the connections."""
         await self._http.aclose()
 
-    async def _opened(self, response: httpx2.Response) -> None:
+    async def _remember_response(self, response: httpx2.Response) -> None:
         self._responses[asyncio.current_task()] = response
 
     async def _pieces(self, request: ModelRequest) -> AsyncGenerator[types.GenerateContentResponse, None]:

@@ -134,13 +134,13 @@ def load_event(event: SseEvent) -> Json:
         try:  # half a surrogate pair may be a whole one with the next piece, and some servers write no number as NaN
             body = json.loads(event.data)
         except (ValueError, RecursionError) as error:  # no UTF-8, no JSON, or a thousand brackets deep
-            raise malformed(event) from error
+            raise malformed_event(event) from error
     if not isinstance(body, dict):
-        raise malformed(event)
+        raise malformed_event(event)
     return body
 
 
-def malformed(event: SseEvent) -> ProviderError:
+def malformed_event(event: SseEvent) -> ProviderError:
     """Return the error for an event that is not what the protocol says."""
     name = f" {event.name}" if event.name else ""
     return ProviderError(
@@ -232,7 +232,7 @@ _TOO_LONG = re.compile(
 )
 
 
-class Refused(Exception):
+class HttpRefusal(Exception):
     """The server answered with a status that is no success.
 
     Attributes:
@@ -253,7 +253,7 @@ class Refused(Exception):
         return error_of_body(self.body)[1]
 
 
-def refusal(refused: Refused, now: datetime) -> ProviderError:
+def refusal(refused: HttpRefusal, now: datetime) -> ProviderError:
     """Return the error of ours that a refusal means.
 
     Args:
@@ -280,7 +280,7 @@ def refusal(refused: Refused, now: datetime) -> ProviderError:
     return ProviderError(text, hint=_MENDS.get(status, "The run ended; what was said before stands. Send again"))
 
 
-def _reason(refused: Refused) -> str:
+def _reason(refused: HttpRefusal) -> str:
     """Return the server's own words, or the status' name when its body holds none."""
     kind, said = error_of_body(refused.body)
     if said:
@@ -392,7 +392,7 @@ class _Chunks(aiohttp.Payload):
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
         """Return it as text."""
-        return cast(Body, self._value).encoded().decode(encoding, errors)
+        return cast(Body, self._value).to_bytes().decode(encoding, errors)
 
     async def write(self, writer: AbstractStreamWriter) -> None:
         """Send it."""
@@ -423,13 +423,13 @@ class HttpServer:
     async def post(self, path: str, body: Body) -> AsyncIterator[Answer]:
         """Send a request, see ``Server``."""
         headers = {"Content-Type": "application/json", "Accept": "text/event-stream"}
-        async with self._asked("POST", path, headers, _Chunks(body)) as response:
+        async with self._request("POST", path, headers, _Chunks(body)) as response:
             yield Answer(response.headers, response.content.iter_any())
 
     async def get(self, path: str) -> object:
         """Return the JSON value that the server has at ``path``; raises as ``post`` does."""
-        async with self._asked("GET", path, {"Accept": "application/json"}) as response:
-            text = await _bounded(response, MAX_LIST)
+        async with self._request("GET", path, {"Accept": "application/json"}) as response:
+            text = await _read_bounded(response, MAX_LIST)
         try:
             return json.loads(text)
         except (ValueError, RecursionError):
@@ -438,7 +438,7 @@ class HttpServer:
             ) from None
 
     @asynccontextmanager
-    async def _asked(
+    async def _request(
         self, method: str, path: str, headers: Mapping[str, str], body: aiohttp.Payload | None = None
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         if self._session is None:
@@ -453,7 +453,7 @@ class HttpServer:
                 method, self.base_url + path, data=body, headers=headers, allow_redirects=False, proxy=self._proxy
             ) as response:
                 if response.status >= 300:
-                    raise Refused(response.status, response.headers, await _refusal_body(response))
+                    raise HttpRefusal(response.status, response.headers, await _refusal_body(response))
                 yield response
         except (aiohttp.ClientError, OSError, ValueError) as error:
             # `from None`: a cause may quote the request's headers in a logged traceback.
@@ -508,7 +508,7 @@ async def _refusal_body(response: aiohttp.ClientResponse) -> object:
         return text
 
 
-async def _bounded(response: aiohttp.ClientResponse, most: int) -> bytes:
+async def _read_bounded(response: aiohttp.ClientResponse, most: int) -> bytes:
     """Return the body of ``response``; raise ``ProviderError`` where it has more bytes than ``most``."""
     held = bytearray()
     async for chunk in response.content.iter_any():
@@ -543,7 +543,7 @@ async def list_models(server: Server, path: str, now: datetime) -> tuple[str, ..
             if len(names) == before:  # it says the same again and again
                 break
             page = f"{path}{'&' if '?' in path else '?'}after_id={quote(last)}"
-    except Refused as refused:
+    except HttpRefusal as refused:
         error = refusal(refused, now)
         if refused.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
             raise NoKey(f"The key is refused: {error.message}") from None

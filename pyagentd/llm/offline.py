@@ -22,7 +22,7 @@ from pyagentd.llm.anthropic import AnthropicBackend
 from pyagentd.llm.backend import Body
 from pyagentd.llm.http import Answer
 from pyagentd.llm.prompts import HEADINGS, SYSTEM, TITLE_SYSTEM, quoted_prompt
-from pyagentd.words import counted
+from pyagentd.words import quantity
 
 # Which files a prompt names or implies; pure.
 
@@ -65,7 +65,7 @@ def targets_of(prompt: str) -> Targets:
     named = named_paths(prompt)
     files = tuple(name for name in named if _FILE.match(name) and not _WILD.search(name))
     globs = tuple(name if _WILD.search(name) else f"{name.rstrip('/')}/*" for name in named if name not in files)
-    return Targets(files=files, globs=globs) if named else Targets(globs=_implied(prompt))
+    return Targets(files=files, globs=globs) if named else Targets(globs=_implied_globs(prompt))
 
 
 def named_paths(prompt: str) -> list[str]:
@@ -91,7 +91,7 @@ def _is_path(word: str) -> bool:
     return "/" in word or ("*" in word and "." in word) or _FILE.match(word) is not None
 
 
-def _implied(prompt: str) -> tuple[str, ...]:
+def _implied_globs(prompt: str) -> tuple[str, ...]:
     said = prose(prompt).lower()
     return next(((glob,) for words, glob in _IMPLIED if re.search(rf"\b({words})\b", said)), ())
 
@@ -325,12 +325,12 @@ def answer(body: Mapping[str, Any]) -> str:
     said = sum(message["role"] == "assistant" for message in messages)
     last = text_of(messages[-1]["content"]) if messages else ""
     if said and last.startswith("Error"):
-        return _block("That failed, and I cannot think of another way.", _failed(last))
+        return _block("That failed, and I cannot think of another way.", _failing_program(last))
     prompt = text_of(messages[0]["content"]) if messages else ""
-    looking = _looking(parts, prompt) if not said else ""
+    looking = _exploring_program(parts, prompt) if not said else ""
     if looking:
         return _block("First I look.", looking)
-    return _block("This is what was found.", _returning(parts, found=bool(said)))
+    return _block("This is what was found.", _returning_program(parts, found=bool(said)))
 
 
 def sections(system: str) -> dict[str, str]:
@@ -338,7 +338,7 @@ def sections(system: str) -> dict[str, str]:
     return {found["title"].strip(): found["text"].strip() for found in _SECTION.finditer(system)}
 
 
-def _looking(parts: Mapping[str, str], prompt: str) -> str:
+def _exploring_program(parts: Mapping[str, str], prompt: str) -> str:
     """Return the program that calls the tools which the mission calls for, "" when there are none."""
     tools = set(_TOOL.findall(parts.get("Available Tools", "")))
     if "Bash" in tools and (commands := _COMMAND.findall(prompt)):
@@ -372,7 +372,7 @@ def _lists(parts: Mapping[str, str]) -> list[str]:
     return _LIST.findall(parts.get("Data Inventory", ""))
 
 
-def _returning(parts: Mapping[str, str], *, found: bool) -> str:
+def _returning_program(parts: Mapping[str, str], *, found: bool) -> str:
     """Return the program that ends the mission."""
     stated = _TYPE.search(parts.get("Expected Output", ""))
     value = expression(shape_of(stated[1]) if stated else "any")
@@ -381,7 +381,7 @@ def _returning(parts: Mapping[str, str], *, found: bool) -> str:
     return f'(let [found {known}]\n  (call "return" {value}))'
 
 
-def _failed(message: str) -> str:
+def _failing_program(message: str) -> str:
     line = message.splitlines()[0][:200]
     return f'(call "fail" {{:reason :offline :message {json.dumps(line, ensure_ascii=False)}}})'
 
@@ -441,7 +441,7 @@ def plan(view: View) -> tuple[Call, ...]:
     return ()
 
 
-def wanted(view: View) -> str:
+def missing_tool(view: View) -> str:
     """Return the name of the tool that the prompt calls for and nobody offered, or ""."""
     offered = any(rule.tool in view.tools and [*rule.calls(view)] for rule in RULES)
     return "" if offered else next((rule.tool for rule in RULES if [*rule.calls(view)]), "")
@@ -564,7 +564,7 @@ def report(view: View) -> str:
 
 
 def _without_tools(view: View) -> str:
-    missing = wanted(view)
+    missing = missing_tool(view)
     if missing:
         return f"For this I would need the tool `{missing}`, which I was not offered. {DISCLAIMER}."
     if view.tools:
@@ -598,7 +598,7 @@ def _glob(exchange: Exchange) -> str:
     named = ", ".join(f"`{path}`" for path in files[:_NAMED_AT_MOST])
     more = f" and {len(files) - _NAMED_AT_MOST} more" if len(files) > _NAMED_AT_MOST else ""
     unread = f" I read at most {READ_AT_MOST}." if len(files) > READ_AT_MOST else ""
-    return f"{_subject(exchange)} matches {counted(len(files), 'file')}: {named}{more}.{unread}"
+    return f"{_subject(exchange)} matches {quantity(len(files), 'file')}: {named}{more}.{unread}"
 
 
 def _report_read(exchange: Exchange) -> str:
@@ -606,7 +606,7 @@ def _report_read(exchange: Exchange) -> str:
     numbered = [match for line in lines if (match := _NUMBERED.match(line))]
     texts = [match[2] for match in numbered] or lines
     count = int(numbered[-1][1]) if numbered else len(texts)
-    fact = f"{_subject(exchange)} has {counted(count, 'line')}"
+    fact = f"{_subject(exchange)} has {quantity(count, 'line')}"
     title, description = _title(texts), _description(texts)
     beginning = f", and begins with “{_cut(title)}”" if title else ""
     return f"{fact}{beginning}." + (f" Its description is “{_cut(description)}”." if description else "")
@@ -633,7 +633,7 @@ def _mission(exchange: Exchange) -> str:
 
 
 def _other(exchange: Exchange) -> str:
-    count = counted(len(exchange.text.splitlines()), "line")
+    count = quantity(len(exchange.text.splitlines()), "line")
     first = _first_line(exchange.text)
     return f"{exchange.name} {_subject(exchange)} returned {count}" + (
         f"; the first is “{_cut(first)}”." if first else "."
@@ -701,7 +701,7 @@ def summary_of(text: str) -> str:
     answers = [one_line(words, _LONGEST) for who, words in said if who == "assistant"]
     before = _sections(earlier[1]) if earlier else {}
     calls = _CALL.findall(quoted)
-    used = [f"{name} was used {counted(calls.count(name), 'time')}" for name in dict.fromkeys(calls)]
+    used = [f"{name} was used {quantity(calls.count(name), 'time')}" for name in dict.fromkeys(calls)]
     found = {
         "Goal": [*before.get("Goal", ()), *prompts],
         "Progress": [*before.get("Progress", ()), *used, *answers[-1:]],
@@ -766,7 +766,7 @@ class OfflineBackend(AnthropicBackend):
 
     async def models(self) -> tuple[str, ...]:
         """Return the names of all models that are known: it stands in for each."""
-        return catalog.shipped()
+        return catalog.shipped_models()
 
 
 def pace_from_environment(environment: Mapping[str, str]) -> float:
@@ -796,7 +796,7 @@ class OfflineServer:
     async def post(self, path: str, body: Body) -> AsyncIterator[Answer]:
         """Answer a request, see ``Server``."""
         # The same requests in the same order get the same ids, and no two calls of a process share one.
-        sent = body.encoded()
+        sent = body.to_bytes()
         key = f"{hashlib.sha256(sent).hexdigest()[:10]}{next(self._serial):05d}"
         yield Answer({"content-type": "text/event-stream"}, self._chunks(_answer(json.loads(sent), key)))
 

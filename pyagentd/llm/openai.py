@@ -40,9 +40,9 @@ from pyagentd.llm.http import (
     MAX_NAME,
     MAX_TEXT,
     Answer,
+    HttpRefusal,
     HttpServer,
     Json,
-    Refused,
     SseEvent,
     Step,
     api_name,
@@ -52,7 +52,7 @@ from pyagentd.llm.http import (
     given_arguments,
     list_models,
     load_event,
-    malformed,
+    malformed_event,
     read_answer,
     refusal,
     taken_ids,
@@ -60,7 +60,7 @@ from pyagentd.llm.http import (
     unique_id,
     without_surrogates,
 )
-from pyagentd.llm.textcalls import TextCalls, described, in_words
+from pyagentd.llm.textcalls import TextCalls, describe_tools, in_words
 from pyagentd.messages import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult, Usage
 
 _log = logging.getLogger(__name__)
@@ -285,10 +285,10 @@ class ChatDecoder:
                 try:
                     self._take(body, items)
                 except (KeyError, TypeError, AttributeError, IndexError) as error:
-                    raise malformed(event) from error
+                    raise malformed_event(event) from error
         except ProviderError as error:
             self.failure = error
-        return merged(items)
+        return merge_deltas(items)
 
     def end(self) -> list[StreamItem]:
         """Return what the end of the body means: some servers send no mark for the end."""
@@ -397,7 +397,7 @@ class ChatDecoder:
         reason = _STOPS.get(stop, "end_turn")
         self._close(items)
         items.extend(PartStarted(call.index, "tool", call.id) for call in self._calls if not call.name)
-        done = [self._finished(call) for call in self._calls]
+        done = [self._finish_call(call) for call in self._calls]
         # A call cut off by the token limit is void; any other half a call is the model's fault, and it is told.
         items.extend(item for item, readable in done if readable or reason != "max_tokens")
         if done and reason == "end_turn":
@@ -405,7 +405,7 @@ class ChatDecoder:
         self.finished = True
         items.append(StepFinished("refusal" if self._refused else reason, _usage(self._usage)))
 
-    def _finished(self, call: _Call) -> tuple[PartFinished, bool]:
+    def _finish_call(self, call: _Call) -> tuple[PartFinished, bool]:
         text = "".join(call.pieces)
         given = arguments(text if text.strip() else "{}") if len(text) <= MAX_ARGUMENTS else None
         readable = given is not None
@@ -413,27 +413,27 @@ class ChatDecoder:
         return PartFinished(call.index, part), readable or len(text) > MAX_ARGUMENTS
 
 
-def merged(items: list[StreamItem]) -> list[StreamItem]:
+def merge_deltas(items: list[StreamItem]) -> list[StreamItem]:
     """Return ``items`` with deltas that follow each other as one: a chunk costs its reader as much as a token."""
-    merged: list[StreamItem] = []
+    merge_deltas: list[StreamItem] = []
     pieces: list[str] = []
     for item in items:
         if isinstance(item, PartDelta):
-            last = merged[-1] if merged else None
+            last = merge_deltas[-1] if merge_deltas else None
             if isinstance(last, PartDelta) and last.index == item.index:
                 pieces.append(item.text)
                 continue
-        _put(merged, pieces)
+        _put(merge_deltas, pieces)
         if isinstance(item, PartDelta):
             pieces.append(item.text)
-        merged.append(item)
-    _put(merged, pieces)
-    return merged
+        merge_deltas.append(item)
+    _put(merge_deltas, pieces)
+    return merge_deltas
 
 
-def _put(merged: list[StreamItem], pieces: list[str]) -> None:
-    if len(pieces) > 1 and isinstance(last := merged[-1], PartDelta):
-        merged[-1] = PartDelta(last.index, "".join(pieces))
+def _put(merge_deltas: list[StreamItem], pieces: list[str]) -> None:
+    if len(pieces) > 1 and isinstance(last := merge_deltas[-1], PartDelta):
+        merge_deltas[-1] = PartDelta(last.index, "".join(pieces))
     pieces.clear()
 
 
@@ -483,7 +483,7 @@ _NO_TOOLS = re.compile(
 _UNSUPPORTED = ("not support", "unsupported", "not permitted", "unrecognized", "unknown", "extra", "not allowed")
 
 
-def unsupported(said: str) -> bool:
+def says_unsupported(said: str) -> bool:
     """Return whether a refusal, in lower case, says that something is not supported."""
     return any(word in said for word in _UNSUPPORTED)
 
@@ -498,13 +498,15 @@ def quirk(body: Json, known: Set[Quirk], refusal: str) -> Quirk | None:
         found = "temperature"
     elif "stream_options" in body and ("stream_options" in said or "stream options" in said):
         found = "stream options"
-    elif "reasoning_effort" in body and ("reasoning_effort" in said or ("thinking" in said and unsupported(said))):
+    elif "reasoning_effort" in body and (
+        "reasoning_effort" in said or ("thinking" in said and says_unsupported(said))
+    ):
         found = "reasoning effort"
     elif "tool call id" in said and "length of 9" in said:
         found = "call ids"
     elif "reasoning_content" in said and ("passed back" in said or "missing" in said):
         found = "reasoning wanted"
-    elif any(name in said for name in _FIELDS) and unsupported(said):
+    elif any(name in said for name in _FIELDS) and says_unsupported(said):
         found = "reasoning refused"
     elif "tools" in body and _NO_TOOLS.search(said):
         found = "tools"
@@ -560,7 +562,7 @@ class OpenAIBackend:
                 answer = await self._open(request, stack)
                 async for items in read_answer(answer.chunks, self.decoder(request)):
                     yield items
-        except Refused as refused:
+        except HttpRefusal as refused:
             raise refusal(refused, self._clock.now()) from None
 
     async def models(self) -> tuple[str, ...]:
@@ -577,7 +579,7 @@ class OpenAIBackend:
 
     def system(self, request: ModelRequest, quirks: Set[Quirk]) -> list[Json]:
         """Return what stands before the conversation."""
-        told = described(request.tools) if request.tools and "tools" in quirks else ""
+        told = describe_tools(request.tools) if request.tools and "tools" in quirks else ""
         system = "\n\n".join(filter(None, (request.system.strip(), told)))
         return [{"role": "system", "content": system}] if system else []
 
@@ -612,7 +614,7 @@ class OpenAIBackend:
                 request.sent(body)
             try:
                 answer = await stack.enter_async_context(self._server.post(self.path, body))
-            except Refused as error:
+            except HttpRefusal as error:
                 found = None
                 if error.status in (*_OTHER_FORM, *range(500, 600)):
                     # All that it says: the field that it is about may stand beside the message.

@@ -30,7 +30,7 @@ from pyagentd.llm.http import (
     api_name,
     arguments,
     load_event,
-    malformed,
+    malformed_event,
     taken_ids,
     too_much,
     unique_id,
@@ -42,10 +42,10 @@ from pyagentd.llm.openai import (
     Quirk,
     broke_off,
     effort_of,
-    merged,
+    merge_deltas,
     result_text,
+    says_unsupported,
     tokens,
-    unsupported,
 )
 from pyagentd.messages import Media, Message, Reasoning, Text, ToolCall, ToolResult, Usage
 
@@ -184,16 +184,16 @@ class ResponseDecoder:
                     if (handle := _HANDLERS.get(body.get("type") or event.name)) is not None:
                         handle(self, body, items)
                 except (KeyError, TypeError, AttributeError) as error:
-                    raise malformed(event) from error
+                    raise malformed_event(event) from error
         except ProviderError as error:
             self.failure = error
-        return merged(items)
+        return merge_deltas(items)
 
     def end(self) -> list[StreamItem]:
         """Return nothing: the end of the body is not that of the answer."""
         return []
 
-    def _added(self, body: Json, items: list[StreamItem]) -> None:
+    def _on_item_added(self, body: Json, items: list[StreamItem]) -> None:
         given = body["item"]
         if (kind := _KINDS.get(given["type"])) is None:
             return
@@ -255,7 +255,7 @@ class ResponseDecoder:
                 half = given.get("status") == "incomplete" or (read is None and len(text) <= MAX_ARGUMENTS)
                 (self._broken if half else items).append(PartFinished(index, call))
 
-    def _completed(self, body: Json, items: list[StreamItem]) -> None:
+    def _on_completed(self, body: Json, items: list[StreamItem]) -> None:
         response = body["response"]
         for index, item in self._items.items():
             if item.kind == "text":
@@ -267,7 +267,7 @@ class ResponseDecoder:
         self.finished = True
         items.append(StepFinished("refusal" if self._refused else reason, _usage(response.get("usage") or {})))
 
-    def _failed(self, body: Json, items: list[StreamItem]) -> None:
+    def _on_failed(self, body: Json, items: list[StreamItem]) -> None:
         error = (body.get("response") or {}).get("error") or body.get("error") or body
         if error.get("code") == "context_length_exceeded":
             raise ContextOverflow(f"The model's server says: {error.get('message')}")
@@ -275,7 +275,7 @@ class ResponseDecoder:
 
 
 _HANDLERS: Mapping[str, Callable[[ResponseDecoder, Json, list[StreamItem]], None]] = {
-    "response.output_item.added": ResponseDecoder._added,
+    "response.output_item.added": ResponseDecoder._on_item_added,
     "response.output_text.delta": ResponseDecoder._text,
     "response.refusal.delta": ResponseDecoder._refusal,
     "response.reasoning_summary_part.added": ResponseDecoder._summary,
@@ -283,10 +283,10 @@ _HANDLERS: Mapping[str, Callable[[ResponseDecoder, Json, list[StreamItem]], None
     "response.reasoning_text.delta": ResponseDecoder._text,
     "response.function_call_arguments.delta": ResponseDecoder._arguments,
     "response.output_item.done": ResponseDecoder._done,
-    "response.completed": ResponseDecoder._completed,
-    "response.incomplete": ResponseDecoder._completed,
-    "response.failed": ResponseDecoder._failed,
-    "error": ResponseDecoder._failed,
+    "response.completed": ResponseDecoder._on_completed,
+    "response.incomplete": ResponseDecoder._on_completed,
+    "response.failed": ResponseDecoder._on_failed,
+    "error": ResponseDecoder._on_failed,
 }
 
 
@@ -343,6 +343,6 @@ class ResponsesBackend(OpenAIBackend):
             found = "encrypted reasoning"
         elif "summary" in body.get("reasoning", {}) and "summar" in said:
             found = "reasoning summary"
-        elif "reasoning" in body and "reasoning" in said and unsupported(said):
+        elif "reasoning" in body and "reasoning" in said and says_unsupported(said):
             found = "reasoning effort"
         return None if found is None or found in known else found

@@ -64,7 +64,7 @@ class RetryingBackend:
         while True:
             seen = False
             try:
-                backend = self._backend or await self._opened()
+                backend = self._backend or await self._opened_backend()
                 async with aclosing(backend.stream(request)) as batches:
                     async for batch in batches:
                         seen = True
@@ -90,7 +90,7 @@ class RetryingBackend:
             for wait in waits:
                 wait.cancel()
 
-    async def _opened(self) -> Backend:
+    async def _opened_backend(self) -> Backend:
         assert self._open is not None
         if self._opening is None or (
             self._opening.done() and (self._opening.cancelled() or self._opening.exception() is not None)

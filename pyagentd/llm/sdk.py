@@ -7,7 +7,7 @@ import aiohttp
 import httpx2
 
 from pyagentd.errors import ProviderError, TransientProviderError
-from pyagentd.llm.http import CONNECT_S, KEEP_S, MAX_CONNECTIONS, OFFLINE, Refused, network_error, refusal
+from pyagentd.llm.http import CONNECT_S, KEEP_S, MAX_CONNECTIONS, OFFLINE, HttpRefusal, network_error, refusal
 
 LIMITS = httpx2.Limits(max_connections=MAX_CONNECTIONS, keepalive_expiry=KEEP_S)
 
@@ -29,15 +29,15 @@ def provider_error(error: Exception, now: datetime, sdk: ModuleType) -> Provider
         sdk: The provider's.
     """
     if isinstance(error, sdk.APIStatusError):
-        return refusal(Refused(error.status_code, error.response.headers, error.body), now)
+        return refusal(HttpRefusal(error.status_code, error.response.headers, error.body), now)
     if isinstance(error, sdk.APIConnectionError):
-        return unsent(error, error.__cause__)
+        return transport_error(error, error.__cause__)
     if isinstance(error, httpx2.HTTPError):
-        return unsent(error)
+        return transport_error(error)
     return ProviderError(f"The request was refused before it was sent: {error}")
 
 
-def unsent(error: Exception, cause: BaseException | None = None) -> ProviderError:
+def transport_error(error: Exception, cause: BaseException | None = None) -> ProviderError:
     """Return the error of ours that ``error`` of httpx2 means, or one of an SDK with such a ``cause``."""
     cause = cause or error
     if isinstance(cause, httpx2.TransportError) and not isinstance(cause, _OUR_FAULT):

@@ -56,7 +56,7 @@ def calls_in(text: str, tools: Mapping[str, ToolSchema]) -> list[Found]:
     text = text.strip()
     try:
         if text.startswith(("<tool_call>", "<function=")):
-            found = [_tagged(body, tools) for body in _whole(_TAGGED if text[1] == "t" else _FUNCTION, text)]
+            found = [_parse_tagged(body, tools) for body in _whole(_TAGGED if text[1] == "t" else _FUNCTION, text)]
         elif text.startswith("[TOOL_CALLS]"):
             found = _of_mistral(text, tools)
         else:
@@ -79,26 +79,26 @@ def _whole(pattern: re.Pattern[str], text: str) -> Iterator[str]:
         at = match.end()
 
 
-def _tagged(body: str, tools: Mapping[str, ToolSchema]) -> Found:
+def _parse_tagged(body: str, tools: Mapping[str, ToolSchema]) -> Found:
     if function := _FUNCTION.fullmatch(body):
         name, inner = function[1], function[2].strip()
-        tool = _offered(name, tools)
+        tool = _offered_tool(name, tools)
         if inner.startswith("{"):
-            return _called(tool, arguments(inner), inner)
+            return _read_call(tool, arguments(inner), inner)
         given: Json = {}
         at = 0
         while at < len(inner):
             parameter = _PARAMETER.match(inner, at)
             if parameter is None:
-                return _called(tool, None, inner)
-            given[parameter[1].strip()] = _typed(parameter[2], parameter[1].strip(), tool)
+                return _read_call(tool, None, inner)
+            given[parameter[1].strip()] = _typed_value(parameter[2], parameter[1].strip(), tool)
             at = parameter.end()
-        return _called(tool, given, inner)
+        return _read_call(tool, given, inner)
     value = arguments(body)
     if value is not None:
         return _of_json(value, tools)
     named = _NAMED.search(body)  # it means a call, and is told that it cannot be read
-    return _called(_offered(named[1] if named else "", tools), None, body)
+    return _read_call(_offered_tool(named[1] if named else "", tools), None, body)
 
 
 def _of_mistral(text: str, tools: Mapping[str, ToolSchema]) -> list[Found]:
@@ -111,7 +111,7 @@ def _of_mistral(text: str, tools: Mapping[str, ToolSchema]) -> list[Found]:
         if match is None:
             raise NotACall
         given, at = _value(text, match.end())
-        found.append(_called(_offered(match[1], tools), given, ""))
+        found.append(_read_call(_offered_tool(match[1], tools), given, ""))
         at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr]  # it matches nothing, too
     return found
 
@@ -122,10 +122,10 @@ def _of_json(value: object, tools: Mapping[str, ToolSchema]) -> Found:
     given = value.get("arguments", value.get("parameters"))
     if value.keys() - {"name", "arguments", "parameters", "id", "type"} or given is None:
         raise NotACall
-    tool = _offered(value["name"], tools)
+    tool = _offered_tool(value["name"], tools)
     if isinstance(given, str):  # JSON in JSON
-        return _called(tool, arguments(given), given)
-    return _called(tool, given, "")
+        return _read_call(tool, arguments(given), given)
+    return _read_call(tool, given, "")
 
 
 def _values(text: str) -> Iterator[object]:
@@ -144,20 +144,20 @@ def _value(text: str, at: int) -> tuple[Any, int]:
         raise NotACall from None
 
 
-def _offered(name: str, tools: Mapping[str, ToolSchema]) -> ToolSchema:
+def _offered_tool(name: str, tools: Mapping[str, ToolSchema]) -> ToolSchema:
     if (tool := tools.get(name)) is None:
         raise NotACall
     return tool
 
 
-def _called(tool: ToolSchema, given: object, text: str) -> Found:
+def _read_call(tool: ToolSchema, given: object, text: str) -> Found:
     readable = isinstance(given, dict)
     if not readable and not text:
         raise NotACall
     return tool.name, given if isinstance(given, dict) else {}, "" if readable else text
 
 
-def _typed(text: str, parameter: str, tool: ToolSchema) -> object:
+def _typed_value(text: str, parameter: str, tool: ToolSchema) -> object:
     """Return a parameter that was written without quotes as the kind of value that the tool takes."""
     schema = (tool.input_schema.get("properties") or {}).get(parameter)
     if not isinstance(schema, Mapping) or schema.get("type") in (None, "string"):
@@ -185,7 +185,7 @@ class TextCalls:
         self._held = ""  # text that may be a call
         self._shown = ""  # text of the same part that is none
         self._done: PartFinished | None = None  # the part of text that is complete, until what follows is known
-        self._called = False
+        self._read_call = False
         self.finished = False
         self.failure: ProviderError | None = None
 
@@ -217,7 +217,7 @@ class TextCalls:
                 self._grow(item.text, items)
             case PartFinished(part=Text()):
                 self._done = item
-            case StepFinished(stop_reason="end_turn") if self._called:
+            case StepFinished(stop_reason="end_turn") if self._read_call:
                 items.append(StepFinished("tool_use", item.usage, item.estimated))
             case PartStarted(index=index):
                 items.append(PartStarted(self._number(index), item.kind, item.call_id, item.name))
@@ -260,7 +260,7 @@ class TextCalls:
             part = Text(text=self._shown) if calls else done.part
             items.append(PartFinished(self._number(done.index), part))
         for name, given, unreadable in calls:
-            self._called = True
+            self._read_call = True
             id = unique_id("", self._ids)
             items.append(PartStarted(self._next, "tool", id, name))
             part = ToolCall(id=id, name=name, input=given, unreadable=unreadable)
@@ -306,7 +306,7 @@ their arguments:
 """
 
 
-def described(tools: Iterable[ToolSchema]) -> str:
+def describe_tools(tools: Iterable[ToolSchema]) -> str:
     """Return what a model is told of tools in its system prompt."""
     schemas = ((api_name(each.name, 64), each.description, dict(each.input_schema)) for each in tools)
     lines = (dumps({"name": name, "description": words, "parameters": schema}) for name, words, schema in schemas)

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from pyagentd.clock import Clock, epoch_ms
 from pyagentd.errors import PyagentdError
 from pyagentd.llm.backend import Backend, Body, ModelRequest, PartFinished, RetryNotice, StepFinished, StreamItem
-from pyagentd.log import concealed
+from pyagentd.log import mask_secrets
 from pyagentd.messages import Message, ToolCall
 
 
@@ -162,7 +162,7 @@ class _Step:
         for item in batch:
             match item:
                 case RetryNotice():
-                    told = {"attempt": item.attempt, "delay_s": item.delay_s, "message": concealed(item.message)}
+                    told = {"attempt": item.attempt, "delay_s": item.delay_s, "message": mask_secrets(item.message)}
                     self._retries.append(told)
                     continue
                 case StepFinished():
@@ -176,7 +176,7 @@ class _Step:
         """Note the end; what was never sent has none."""
         if not self._sent:
             return
-        told = None if error is None else {"code": error.code, "message": concealed(str(error))}
+        told = None if error is None else {"code": error.code, "message": mask_secrets(str(error))}
         if self._stop is None and told is None:
             told = {"code": "aborted", "message": "Stopped before the answer ended"}
         facts = {

@@ -23,7 +23,7 @@ from pyagentd.mission.options import LLM, LLMError, Message, Options, Request, R
 from pyagentd.mission.runtime import Runtime, error_text, new_span
 from pyagentd.mission.step import Fail, Turn, Usage
 from pyagentd.mission.tools import Tool, Toolbox
-from pyagentd.words import counted
+from pyagentd.words import quantity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -376,14 +376,14 @@ def stop_before_turn(progress: Progress, options: Options, scope: Scope, runtime
     """Take a turn from the budget and return None, or return why the mission may not take another one."""
     limit = options.max_consecutive_failures
     if limit is not None and progress.failures >= limit:
-        return _stop("max_consecutive_failures_exceeded", f"{counted(limit, 'turn')} in a row failed", progress)
+        return _stop("max_consecutive_failures_exceeded", f"{quantity(limit, 'turn')} in a row failed", progress)
     if progress.turn >= options.max_turns:
-        message = f"The mission did not end within {counted(options.max_turns, 'turn')}"
+        message = f"The mission did not end within {quantity(options.max_turns, 'turn')}"
         return _stop("max_turns_exceeded", message, progress)
     if fail := limit_reached(scope, runtime):
         return fail
     if not scope.budget.take_turn():
-        message = f"The mission and its children used all of their {counted(scope.budget.turns, 'turn')}"
+        message = f"The mission and its children used all of their {quantity(scope.budget.turns, 'turn')}"
         return _stop("turn_budget_exhausted", message, progress)
     scope.spend(Usage(turns=1))
     return None
@@ -498,7 +498,7 @@ class _TurnRun:
         try:
             reply = ask(mission.llm, request, retry, scope=ctx.scope, span=self.span, runtime=ctx.runtime)
         except AttemptsFailed as error:
-            message = f"The model did not answer after {counted(error.attempts, 'attempt')}: {error}"
+            message = f"The model did not answer after {quantity(error.attempts, 'attempt')}: {error}"
             details = {"reason": error.reason, "attempts": error.attempts}
             late = limit_reached(ctx.scope, ctx.runtime)
             fail = late or Fail(reason="llm_error", message=message, details=details)

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypedDict
 
 from pyagentd import reader
 from pyagentd.errors import BadRequest, NotFound, PresetError, StoreError, ToolError
-from pyagentd.events import Event, Line, Text, shortened
+from pyagentd.events import Event, Line, Text, truncate
 from pyagentd.messages import ToolCall
 from pyagentd.policy.action import Action, ResolvedPath
 from pyagentd.policy.guard import Allow, Confirm, Context, Deny, Widening, decide, explain_pattern
@@ -190,7 +190,7 @@ def _cut(text: str, width: int | None, *, keep: str = "") -> str:
 
 
 def _short(line: str, width: int | None) -> str:
-    return line if width is None else shortened(line, width)
+    return line if width is None else truncate(line, width)
 
 
 # Questions to a human: asked once, answered once, shown where somebody looks.

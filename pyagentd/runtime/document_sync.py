@@ -57,7 +57,7 @@ from pyagentd.store.document.text import (
 )
 from pyagentd.store.paths import BranchRef
 from pyagentd.wire.sexp import tagged
-from pyagentd.words import counted
+from pyagentd.words import quantity
 
 log = logging.getLogger(__name__)
 
@@ -1036,5 +1036,5 @@ class DocumentReader:
             self._recorder.adopt(reading.facts)
         except StoreError:  # a disk that refuses is said where the branch is opened
             return ""
-        lacked = counted(messages, "message")
+        lacked = quantity(messages, "message")
         return f"{paths.JOURNAL_FILE} lacked {lacked} of this document; recorded now" if messages else ""

@@ -197,7 +197,7 @@ def shell_scope(
         places = (config.sessions_dir, config.presets_dir, config.file, *tops, *named_agents.decisive_places(agents))
         # Closed is what others said, and snapshots of what is in other projects.
         return (
-            _resolved(*places, *installation.installed()),
+            _resolved(*places, *installation.code_directories()),
             _resolved(config.runtime_dir),
             _resolved(config.sessions_dir, agents),
         )

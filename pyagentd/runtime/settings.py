@@ -123,7 +123,7 @@ def permitted_tools(
 def protected_paths(config: Config) -> tuple[str, ...]:
     """Return patterns of our own places that no tool may write, whatever a preset says."""
     skills = (*config.own.skills, *config.own.more_skills)  # they and the instructions speak to every session
-    own = (config.sessions_dir, config.runtime_dir, config.presets_dir, *skills, *installation.installed())
+    own = (config.sessions_dir, config.runtime_dir, config.presets_dir, *skills, *installation.code_directories())
     files = (config.file, *config.own.instructions)
     agents = exactly(os.path.realpath(config.agents_dir))  # where each has a workspace of its own
     return (

@@ -699,7 +699,7 @@ def shown_document(facts: Sequence[Fact]) -> Document:
 def forked_from(branch_dir: Path, session_id: str) -> dict[str, Any] | None:
     """Return the first row of a session that was forked from ``session_id``; None for any other."""
     try:
-        with regularfile.opened(paths.journal_file(branch_dir), limit=regularfile.LOG) as file:
+        with regularfile.open_binary(paths.journal_file(branch_dir), limit=regularfile.LOG) as file:
             row = json.loads(file.readline(_LONGEST_ROW))
     except (OSError, ValueError):
         return None

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 from pyagentd import words
-from pyagentd.events import shortened
+from pyagentd.events import truncate
 from pyagentd.store.conversation import Conversation, Message
 
 Kind = Literal["model", "tool", "agent", "wait", "amount"]
@@ -124,7 +124,7 @@ def _cells(bars: Sequence[Bar], scale: float, room: int) -> str:
 
 def _cut(label: str, most: int) -> str:
     label = "".join(character if character.isprintable() else " " for character in label)
-    return shortened(label, most)
+    return truncate(label, most)
 
 
 # As SVG.

@@ -30,7 +30,7 @@ from pyagentd.store.document.hidden import is_marker, visible
 from pyagentd.store.document.reconcile import View
 from pyagentd.store.journal import read_rows
 from pyagentd.store.paths import BranchRef
-from pyagentd.words import counted
+from pyagentd.words import quantity
 
 Trigger = Literal["idle_timeout", "manual_save", "shutdown", "context_clear", "destroy"]
 TRIGGERS: tuple[Trigger, ...] = get_args(Trigger)
@@ -292,7 +292,7 @@ def listing(name: str, found: Sequence[Mapping[str, Any]]) -> str:
 def _line(row: Mapping[str, Any]) -> str:
     count = row["message_count"]
     gone = ", its file is gone" if row.get("gone") else ""
-    said = f"{row['description']} ({counted(count, 'message')}{gone})"
+    said = f"{row['description']} ({quantity(count, 'message')}{gone})"
     return f"  [{row['id'][:ID]}] {_local(row['saved_at'])} - {said}"
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from pyagentd.messages import Usage
 from pyagentd.store.journal import Row
-from pyagentd.words import counted, short_tokens
+from pyagentd.words import quantity, short_tokens
 
 # What the log tells of one message, one part and one run: the last row of each, and what the user made of it.
 #
@@ -514,8 +514,8 @@ def summarised(data: Mapping[str, Any]) -> str:
     facts: Mapping[str, Any] = data.get("metadata") or {}
     what = [f"~{short_tokens(facts.get('tokens') or 0)} tokens"] if facts.get("tokens") else []
     if data.get("summary") and not facts.get("only_pruned"):
-        return ", ".join([counted(facts.get("messages") or 0, "message"), *what])
-    return ", ".join([f"{counted(len(_pruned(facts)), 'tool output')} pruned", *what])
+        return ", ".join([quantity(facts.get("messages") or 0, "message"), *what])
+    return ", ".join([f"{quantity(len(_pruned(facts)), 'tool output')} pruned", *what])
 
 
 def _head(data: Mapping[str, Any]) -> str:

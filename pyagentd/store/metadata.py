@@ -375,7 +375,7 @@ _BEGINNING = 64 * 1024  # bytes; the session's first row is among the first of i
 def workspace_root(branch_dir: Path) -> str:
     """Return the workspace root of a branch, which never changes; "" when nobody recorded it."""
     try:
-        with regularfile.opened(paths.journal_file(branch_dir), limit=regularfile.LOG) as log:
+        with regularfile.open_binary(paths.journal_file(branch_dir), limit=regularfile.LOG) as log:
             beginning = log.read(_BEGINNING)
     except OSError:
         return ""

@@ -368,5 +368,5 @@ def check_size(name: str, kind: str, size: int) -> None:
 
 def type_of(file: Path) -> str:
     """Return the media type of a file, see ``media_type``."""
-    with regularfile.opened(file, limit=regularfile.LOG) as opened:
+    with regularfile.open_binary(file, limit=regularfile.LOG) as opened:
         return media_type(opened.read(_HEAD))

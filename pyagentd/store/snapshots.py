@@ -694,7 +694,7 @@ class Records:
 
     def _read_head(self, ref: BranchRef) -> str:
         try:
-            with regularfile.opened(self.file(ref), limit=regularfile.LOG) as file:
+            with regularfile.open_binary(self.file(ref), limit=regularfile.LOG) as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
                 lines = file.read().split(b"\n")
         except OSError:

@@ -27,7 +27,7 @@ from pyagentd.tools.spec import (
     only_open,
     resolve,
 )
-from pyagentd.words import counted
+from pyagentd.words import quantity
 
 _LINE_CHARS = 10_000  # a longer line is cut; minified files would fill the answer with one line
 _SNIFFED = 65_536
@@ -133,7 +133,7 @@ def _lines(file: TextIO) -> Iterator[str]:
 def _nothing(path: ResolvedPath, lines: int) -> str:
     if lines == 0:
         return f"[{path.lexical} is empty.]"
-    return f"[{path.lexical} has only {counted(lines, 'line')}.]"
+    return f"[{path.lexical} has only {quantity(lines, 'line')}.]"
 
 
 def _open_text(path: ResolvedPath, ctx: ToolContext) -> io.TextIOWrapper:

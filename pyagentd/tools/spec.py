@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from pyagentd.errors import ToolError
-from pyagentd.events import shortened
+from pyagentd.events import truncate
 from pyagentd.policy.action import Action, Kind, ResolvedPath, Target
 from pyagentd.policy.guard import Confirm
 from pyagentd.tools.sandbox.plan import UNCONFINED, ShellScope
@@ -383,7 +383,7 @@ def summary(name: str, args: Args, *, brief: str = "", error: str = "", denied: 
         case _:
             end = brief or (f"→ failed: {_first_line(error)}" if error else "")
     room = max(20, _LONGEST_LINE - len(end) - 1)
-    return " ".join(filter(None, (shortened(head, room), end)))
+    return " ".join(filter(None, (truncate(head, room), end)))
 
 
 def _object(name: str, args: Args, root: str) -> str:
@@ -445,4 +445,4 @@ def counted(count: int, one: str, many: str, *, more: bool = False) -> str:
 
 def _first_line(text: str) -> str:
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    return shortened(line, _REASON)
+    return truncate(line, _REASON)

@@ -32,7 +32,7 @@ from pyagentd.tools.spec import (
     only_open,
     replacements,
 )
-from pyagentd.words import counted
+from pyagentd.words import quantity
 
 # Changes of a file that the user has open: planned on the text of the buffer, made there, saved by the editor.
 #
@@ -334,7 +334,7 @@ def _edit_change(path: ResolvedPath, args: Args, ctx: ToolContext, shown: TextFi
 
 def _count(text: str) -> str:
     lines = text.count("\n") + (not text.endswith("\n") and text != "")
-    return counted(lines, "line")
+    return quantity(lines, "line")
 
 
 _Planner = Callable[[ResolvedPath, Args, ToolContext, TextFile | None], _Change]

@@ -21,7 +21,7 @@ from typing import Any, Final, Protocol, cast
 from pyagentd.clock import Pulse
 from pyagentd.errors import PyagentdError, WireError
 from pyagentd.events import Event
-from pyagentd.log import telling
+from pyagentd.log import forward_records
 from pyagentd.wire.frames import (
     MAX_FRAME,
     MAX_INCOMING,
@@ -653,7 +653,7 @@ class Connection(asyncio.Protocol):
         """Run one call; the boundary where every exception becomes an answer."""
         client = cast(Client, self._client)  # nothing is called before it said hello
         try:
-            with telling(client.tell):
+            with forward_records(client.tell):
                 result = await operation.call(client, arguments)
         except PyagentdError as error:
             self._send(failure, uid, error)

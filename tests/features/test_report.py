@@ -11,7 +11,7 @@ import pytest
 from pyagentd.api import Service
 from pyagentd.features.indexer import Indexer
 from pyagentd.features.usage import days_ago, priced_usage, report, session_of
-from pyagentd.llm.catalog import ModelFacts, Prices, facts, shipped
+from pyagentd.llm.catalog import ModelFacts, Prices, facts, shipped_models
 from pyagentd.messages import Usage
 from pyagentd.runtime.usage import Expense
 from pyagentd.store.db.projection import LENGTHS, RequestTotals
@@ -101,7 +101,7 @@ def test_many_short_prompts_are_no_long_one() -> None:
 
 
 def test_every_length_from_which_on_a_shipped_model_costs_more_is_told_apart(world: World) -> None:
-    prices = [facts(model, world.kernel.config).prices for model in shipped()]
+    prices = [facts(model, world.kernel.config).prices for model in shipped_models()]
     assert {each.long_above for each in prices if each and each.long_above} <= set(LENGTHS)
 
 

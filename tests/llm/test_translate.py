@@ -15,7 +15,7 @@ CACHE = {"type": "ephemeral"}
 
 def request_body(request: ModelRequest) -> dict[str, Any]:
     """The body as the server reads it, without what every request of ours has."""
-    body = json.loads(AnthropicBodyWriter().request(settings_body(request), request.messages).encoded())
+    body = json.loads(AnthropicBodyWriter().request(settings_body(request), request.messages).to_bytes())
     assert body.pop("stream") is True
     return body
 
@@ -140,10 +140,10 @@ def test_a_long_request_is_sent_in_chunks_that_are_it() -> None:
     body = AnthropicBodyWriter().request(settings_body(request("hi", tools=(tool("A"),))), (*long, user("end")))
     chunks = list(body.chunks())
     assert len(chunks) > 2
-    assert max(map(len, chunks)) < len(body.encoded()) / 2
-    assert b"".join(chunks) == body.encoded()
-    assert body.size == len(body.encoded())
-    assert len(json.loads(body.encoded())["messages"]) == 201
+    assert max(map(len, chunks)) < len(body.to_bytes()) / 2
+    assert b"".join(chunks) == body.to_bytes()
+    assert body.size == len(body.to_bytes())
+    assert len(json.loads(body.to_bytes())["messages"]) == 201
 
 
 def test_half_a_surrogate_pair_can_be_sent() -> None:

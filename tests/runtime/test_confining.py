@@ -49,7 +49,7 @@ def test_denies_come_from_the_whole_family_and_all_else_from_the_agent_itself(tm
     assert scope.deny == ("**/.env", "/far/secret/**")
     assert (scope.commands, scope.network, scope.confine, scope.wanted) == (("git",), True, False, "landlock")
     places = {f"{tmp_path}/sessions", f"{tmp_path}/config/presets", f"{tmp_path}/config/config.toml", str(session)}
-    assert set(scope.protected) == places | set(map(str, installation.installed()))
+    assert set(scope.protected) == places | set(map(str, installation.code_directories()))
     assert scope.hidden == (f"{tmp_path}/run",)
     assert (scope.closed, scope.own) == ((f"{tmp_path}/sessions", f"{tmp_path}/sessions-agents"), (str(session),))
     assert scope.records == (agent.key, parent.key)

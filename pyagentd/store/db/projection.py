@@ -258,7 +258,7 @@ def read_from(path: Path, mark: Bookmark) -> tuple[list[Row], Bookmark] | None:
         StoreError: The disk refused; a missing file is an empty log.
     """
     try:
-        with regularfile.opened(path, limit=regularfile.LOG) as file:
+        with regularfile.open_binary(path, limit=regularfile.LOG) as file:
             size = os.fstat(file.fileno()).st_size
             if mark.end > size or _witness(file, mark.end) != mark.witness:
                 return None

@@ -24,7 +24,7 @@ from pyagentd.store.document.text import Document, Settings, format_file
 from pyagentd.store.export.foreign import protocol_lines
 from pyagentd.store.journal import Row, read_rows
 from pyagentd.store.paths import BranchRef, linked_files
-from pyagentd.words import counted
+from pyagentd.words import quantity
 
 # What an export is made from: a branch or an agent read from disk once, with the agents below it.
 #
@@ -164,7 +164,7 @@ def canonical(source: Source) -> tuple[dict[str, Any], tuple[str, ...]]:
         messages = _in_place(messages, new, order, session.get("created_at", 0))
     notes = [*made.notes]
     if new:
-        count = counted(len(new), "message")
+        count = quantity(len(new), "message")
         notes.append(f"{count} of the document are in no log; they have new ids and the time of what precedes them")
     return {"session": session, "messages": [*messages.values()]}, tuple(notes)
 

@@ -31,7 +31,7 @@ from pyagentd.store.export.export import Source
 from pyagentd.store.journal import served_by
 from pyagentd.store.paths import media_type
 from pyagentd.wire.sexp import read_call
-from pyagentd.words import counted
+from pyagentd.words import quantity
 
 # Pieces of an exported page: tool calls, reasoning, errors, and the short texts around them; pure, escaped.
 
@@ -377,9 +377,9 @@ def _facts(source: Source, timeline: "_Timeline") -> str:
         date(source.created),
         source.document.settings.model,
         source.preset and f"preset {source.preset}",
-        counted(len(timeline.prompts), "prompt"),
-        counted(timeline.calls, "tool call") if timeline.calls else "",
-        counted(len(source.agents), "agent") if source.agents else "",
+        quantity(len(timeline.prompts), "prompt"),
+        quantity(timeline.calls, "tool call") if timeline.calls else "",
+        quantity(len(source.agents), "agent") if source.agents else "",
     ]
     return '<ul class="facts">' + "".join(f"<li>{escape(fact)}</li>" for fact in facts if fact) + "</ul>"
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pyagentd.config.tables import ServerSettings
 from pyagentd.errors import ConfigError, NotInstalled, ToolError
-from pyagentd.events import shortened
+from pyagentd.events import truncate
 from pyagentd.installation import extra
 from pyagentd.log import conceal
 from pyagentd.policy.action import Target
@@ -745,7 +745,7 @@ def _spec(settings: ServerSettings, connection: Connection, tool: ServerTool, sh
         kind="mcp",
         run=run,
         describe=lambda args, ctx: Target(
-            detail=shortened(json.dumps(args, ensure_ascii=False) if args else "", _SHOWN),
+            detail=truncate(json.dumps(args, ensure_ascii=False) if args else "", _SHOWN),
             rule=rule_of(settings.name, tool.name),
             may_change_any_file=bool(settings.command) and not looks,
         ),

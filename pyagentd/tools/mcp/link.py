@@ -36,7 +36,7 @@ from pydantic import ValidationError
 
 from pyagentd import __version__
 from pyagentd.errors import ToolError
-from pyagentd.log import concealed
+from pyagentd.log import mask_secrets
 from pyagentd.reader import MAX_DEPTH, is_deeper
 from pyagentd.tools.mcp.connection import (
     LONGEST_NAME,
@@ -607,7 +607,7 @@ def _resource(each: Any, uri: str, *, template: bool = False) -> ServerResource:
 
 def _short(text: str) -> str:
     """Return what a server says about a failure, in one line and without secrets."""
-    line = re.sub(r"\s+", " ", concealed(text)).strip()
+    line = re.sub(r"\s+", " ", mask_secrets(text)).strip()
     return line if len(line) <= _SHOWN else line[: _SHOWN - 1] + "…"
 
 
