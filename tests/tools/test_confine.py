@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from pyagentd.tools.invoke import Envelope
+from pyagentd.tools.sandbox import enclosure
 from pyagentd.tools.sandbox.enclosure import enclose
 from pyagentd.tools.sandbox.plan import ShellScope, plan
 from pyagentd.tools.shell import BASH
@@ -345,6 +346,15 @@ async def test_terminals_and_shared_memory_of_others_are_out_of_reach(run: Run, 
     assert os.read(screen, 1000) == b"typed by the user\r\n", "the echo alone"
     os.close(screen)
     os.close(terminal)
+
+
+async def test_a_kernel_that_does_not_know_of_truncating_lets_no_file_be_emptied(
+    run: Run, outside: Path, mechanism: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if mechanism == "landlock":
+        monkeypatch.setattr(enclosure, "abi", lambda: 2)
+    done = await run(f"echo x >own; truncate -s 0 own; python3 -c 'import os; os.truncate(\"{outside}/secret\", 0)'")
+    assert not done.ok and (outside / "secret").stat().st_size
 
 
 async def test_temporary_files_and_ordinary_programs_work(run: Run) -> None:

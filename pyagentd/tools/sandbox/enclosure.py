@@ -144,7 +144,7 @@ def _home(plan: Plan) -> list[str]:
 # What it cannot do, and bubblewrap can: in a directory that holds something closed no new file can be made right
 # there, names in it can be listed, ``.git/config`` and hooks stay writable with the rest, other processes are seen
 # (not touched), no terminal or shared memory can be made, since those of all programs are in one directory, and what
-# is outside is refused instead of absent.
+# is outside is refused instead of absent. Modes, owners and times of files it does not guard at all.
 
 Rights = Literal["list", "read", "write", "device"]
 

@@ -42,8 +42,8 @@ _KEPT = (0, 1, 3, 4, 5, 6, 7)  # those about owners and modes of files, and abou
 _AF_UNIX, _AF_NETLINK, _AF_VSOCK = 1, 16, 40
 _SECCOMP_RET_ALLOW, _SECCOMP_RET_EACCES, _SECCOMP_RET_ENOSYS = 0x7FFF0000, 0x0005000D, 0x00050026
 _IO_URING_SETUP = 425
-# machine: (its name for the kernel, number of socket, numbers from here on are another table)
-_MACHINES = {"x86_64": (0xC000003E, 41, 0x40000000), "aarch64": (0xC00000B7, 198, 0xFFFFFFFF)}
+# machine: (its name for the kernel, numbers of socket and truncate, numbers from here on are another table)
+_MACHINES = {"x86_64": (0xC000003E, 41, 76, 0x40000000), "aarch64": (0xC00000B7, 198, 45, 0xFFFFFFFF)}
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -94,21 +94,22 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
     os.close(descriptor)
 
 
-# -- sockets, which Landlock does not know by family ----------------------------------------------------------------
+# -- what Landlock does not know: sockets by family, and before its version 3 who cuts a file by its name ---------------
 
 
-def _filter_sockets(network: bool) -> None:
+def _filter(network: bool, truncates: bool) -> None:
     """Refuse sockets of the machine (the daemon's is one) and, without ``network``, all others; pairs remain."""
     machine = _MACHINES.get(platform.machine())
     if machine is None:
         _fail(f"sockets cannot be filtered on {platform.machine()}")
-    audit, socket, other = machine
+    audit, socket, truncate, other = machine
     families = [(_AF_UNIX, False), (_AF_VSOCK, False)] if network else [(_AF_NETLINK, True)]
     load, equal, above, done = 0x20, 0x15, 0x35, 0x06
     program = [
         (load, 0, 0, 4), (equal, 1, 0, audit), (done, 0, 0, _SECCOMP_RET_EACCES),
         (load, 0, 0, 0), (above, 0, 1, other), (done, 0, 0, _SECCOMP_RET_ENOSYS),
         (equal, 0, 1, _IO_URING_SETUP), (done, 0, 0, _SECCOMP_RET_ENOSYS),
+        (equal, 0, 1, truncate), (done, 0, 0, _SECCOMP_RET_ALLOW if truncates else _SECCOMP_RET_EACCES),
         (equal, 1, 0, socket), (done, 0, 0, _SECCOMP_RET_ALLOW),
         (load, 0, 0, 16),
     ]  # fmt: skip
@@ -137,7 +138,7 @@ def _run(spec: dict[str, Any]) -> NoReturn:
         if spec["abi"]:
             _drop_capabilities()
             _restrict(spec["abi"], spec["rules"], spec["network"])
-            _filter_sockets(spec["network"])
+            _filter(spec["network"], truncates=spec["abi"] >= 3)
         os.execv(spec["argv"][0], spec["argv"])
     except BaseException as error:
         _fail(repr(error))
