@@ -94,7 +94,7 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
     os.close(descriptor)
 
 
-# -- what Landlock does not know: sockets by family, and before its version 3 who cuts a file by its name ---------------
+# -- what Landlock does not know: sockets by family, and before its version 3 who cuts a file by its name -----------
 
 
 def _filter(network: bool, truncates: bool) -> None:
