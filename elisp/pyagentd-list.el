@@ -1196,10 +1196,11 @@ The header line names the keys of a page that has some of its own.
 It is CALLED so, by default after NAME."
   (with-current-buffer (get-buffer-create (format "*pyagentd %s*"
                                                   (or called name)))
-    (unless (equal (list name arguments)
-                   (list pyagentd-list-name pyagentd-list-arguments))
+    (unless (and (derived-mode-p 'pyagentd-report-mode) ; else it is a list
+                 (equal (list name arguments)
+                        (list pyagentd-list-name pyagentd-list-arguments)))
       (let ((inhibit-read-only t)
-            (back (and pyagentd-list-name
+            (back (and (derived-mode-p 'pyagentd-report-mode)
                        (cons (cons pyagentd-list-name pyagentd-list-arguments)
                              pyagentd-report--pages-before))))
         (erase-buffer)
@@ -1240,7 +1241,7 @@ It is CALLED so, by default after NAME."
 (defun pyagentd-report--usage-charts ()
   "Show what all sessions cost, by day, model and session, as charts."
   (interactive)
-  (pop-to-buffer (pyagentd-report-buffer "usage" nil)))
+  (pop-to-buffer (pyagentd-report-buffer "usage" nil "charts")))
 
 ;;;###autoload
 (defun pyagentd-inspect ()

@@ -939,7 +939,7 @@ class Lists(Group):
                 item={**line, "name": _spender_cell(line, by), "bar": cell(bar(line[measure], most), "good")},
                 id=line["key"],
                 label=line["key"],
-                facts={"charts": report_place("usage", days=days)},
+                facts={"charts": report_place("usage", called="charts", days=days)},
                 visit=(session_place(str(Path(file).parent)) if (file := line.get("file")) else None)
                 if by == "session"
                 else view_place("usage", by="session", days=days),

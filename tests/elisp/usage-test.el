@@ -43,4 +43,25 @@
                              (:days 0 :by "model") (:by "session" :days 7)))))
         (kill-buffer "*pyagentd usage*")))))
 
+(ert-deftest pyagentd-usage-page-is-shown-though-a-list-has-its-name ()
+  (pyagentd-test-with-daemon
+    (pyagentd-test-answer
+     'view (pyagentd-test-view
+            '("Day")
+            '(("today" (:charts (:kind "report" :name "usage"
+                                 :arguments (:days 7) :called ""))
+               nil "today"))
+            '((:key "c" :label "charts" :place "charts"))))
+    (pyagentd-test-answer 'report '(:title "Usage"
+                                    :lines ((:level 0 :parts ("drawn")))))
+    (save-window-excursion
+      (let ((pyagentd-usage-days 7)) (pyagentd-usage))
+      (pyagentd-test-await pyagentd-list--view)
+      (goto-char (point-min))
+      (pyagentd-test-type "c"))
+    (with-current-buffer "*pyagentd usage*"
+      (should (equal (buffer-string) "drawn\n"))
+      (should-error (pyagentd-report--back) :type 'user-error)
+      (kill-buffer))))
+
 ;;; usage-test.el ends here
