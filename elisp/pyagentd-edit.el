@@ -80,43 +80,31 @@ Where both insert at one place our text comes FIRST, or behind theirs."
 
 (defun pyagentd-edit--add (edit hunk)
   "Return EDIT with HUNK after it, whose positions are those after EDIT."
-  (pcase-let ((`(,beg ,end ,text ,old) hunk)
-              (shift 0) (before nil) (after nil) (first nil) (last-shift 0)
-              (start nil) (stop nil) (gone nil) (pos nil))
-    (setq pos beg start beg stop end)
-    (dolist (each edit)
-      (pcase-let* ((`(,from ,to ,new ,was) each)
-                   (new-from (+ from shift))
-                   (new-to (+ new-from (length new))))
-        (cond ((< new-to beg) (push each before)
-               (cl-incf shift (- (length new) (- to from)))
-               (setq last-shift shift))
-              ((> new-from end) (push each after)
-               (cl-incf shift (- (length new) (- to from))))
+  (pcase-let* ((`(,beg ,end ,text ,old) hunk)
+               (start beg) (pos beg) (shift 0) (before nil) (after nil) (gone nil))
+    (pcase-dolist ((and each `(,from ,to ,new ,was)) edit)
+      (let* ((at (+ from shift))
+             (stop (+ at (length new)))
+             (more (- (length new) (- to from))))
+        (cond ((> at end) (push each after))
+              ((< stop beg)
+               (push each before)
+               (cl-decf start more))
               (t
-               (unless first
-                 (setq first t last-shift shift)
-                 (when (< new-from beg)
-                   (setq start new-from
-                         text (concat (substring new 0 (- beg new-from)) text))))
-               (when (> new-from pos)
-                 (setq gone (concat gone (substring old (- pos beg)
-                                                    (- new-from beg)))))
-               (setq gone (concat gone was)
-                     pos (max pos (min new-to end)))
-               (when (> new-to end)
-                 (setq stop new-to
-                       text (concat text (substring new (- end new-from)))))
-               (cl-incf shift (- (length new) (- to from)))))))
-    (when (< pos end)
-      (setq gone (concat gone (substring old (- pos beg)))))
-    (setq gone (or gone ""))
-    (let ((base (- start last-shift)))
-      (ignore stop)
-      (pyagentd-edit--normal
-       (append (nreverse before)
-               (list (list base (+ base (length gone)) text gone))
-               (nreverse after))))))
+               (when (< at beg)
+                 (setq text (concat (substring new 0 (- beg at)) text)
+                       start from))
+               (when (> stop end)
+                 (setq text (concat text (substring new (- end at)))))
+               (push (substring old (- pos beg) (- (max pos at) beg)) gone)
+               (push was gone)
+               (setq pos (max pos (min stop end)))))
+        (cl-incf shift more)))
+    (setq gone (apply #'concat (nreverse (cons (substring old (- pos beg)) gone))))
+    (pyagentd-edit--normal
+     (append (nreverse before)
+             (list (list start (+ start (length gone)) text gone))
+             (nreverse after)))))
 
 (defun pyagentd-edit-compose (one other)
   "Return one edit that does what ONE and then OTHER do."
@@ -137,35 +125,28 @@ Where both insert at one place our text comes FIRST, or behind theirs."
   "Return (OURS THEIRS) without what both do, as they go after that.
 Both are edits of the same text.  What begins with the same words at the
 same place was written once."
-  (let (shared own other)
-    (pcase-dolist (`(,beg ,end ,text ,old) ours)
-      (let* ((same (cl-find-if (lambda (hunk) (and (= (nth 0 hunk) beg)
-                                                   (= (nth 1 hunk) end)))
-                               theirs))
-             (most (and same (min (length text) (length (nth 2 same)))))
-             (order (and same (compare-strings text 0 most (nth 2 same) 0 most))))
-        (when (and same (or (eq order t) (string-prefix-p text (nth 2 same))))
-          (push (list beg end (substring text 0 most) old) shared))))
-    (setq shared (nreverse shared))
-    (let ((rest (lambda (edit)
-                  (let (found)
-                    (pcase-dolist (`(,beg ,end ,text ,old) edit)
-                      (let ((same (cl-find-if
-                                   (lambda (hunk) (and (= (nth 0 hunk) beg)
-                                                       (= (nth 1 hunk) end)))
-                                   shared)))
-                        (if (null same)
-                            (let ((at (pyagentd-edit-moved beg shared)))
-                              (push (list at (+ at (- end beg)) text old) found))
-                          (let ((at (+ (pyagentd-edit-moved beg shared t)
-                                       (length (nth 2 same)))))
-                            (push (list at at (substring text (length (nth 2 same)))
-                                        "")
-                                  found)))))
-                    (pyagentd-edit--normal (nreverse found))))))
-      (setq own (funcall rest ours)
-            other (funcall rest theirs)))
-    (list own other)))
+  (let* ((twin (lambda (hunk edit)
+                 (cl-find-if (lambda (each) (equal (seq-take each 2)
+                                                   (seq-take hunk 2)))
+                             edit)))
+         (shared
+          (cl-loop for (beg end text old) in ours
+                   for other = (nth 2 (funcall twin (list beg end) theirs))
+                   for most = (min (length text) (length other))
+                   when (and other (eq t (compare-strings text 0 most
+                                                          other 0 most)))
+                   collect (list beg end (substring text 0 most) old)))
+         (rest
+          (lambda (edit)
+            (pyagentd-edit--normal
+             (cl-loop for (beg end text old) in edit
+                      for both = (nth 2 (funcall twin (list beg end) shared))
+                      for at = (+ (pyagentd-edit-moved beg shared both)
+                                  (length both))
+                      collect (if both
+                                  (list at at (substring text (length both)) "")
+                                (list at (+ at (- end beg)) text old)))))))
+    (list (funcall rest ours) (funcall rest theirs))))
 
 ;;;; Recording what is typed
 

@@ -47,17 +47,16 @@
 (defun pyagentd-viewing-set (refusal)
   "Make the buffer read-only because of REFUSAL, nil for no reason."
   (setq pyagentd-viewing-refusal refusal)
-  (cond (refusal
-         (setq buffer-read-only t
-               pyagentd-viewing--locked t)
-         (pyagentd-viewing--look-later))
-        ((and pyagentd-viewing--locked (not refusal))
-         (setq buffer-read-only nil
-               pyagentd-viewing--locked nil)
-         (when (buffer-modified-p)
-           (pyagentd-autosave-touch))))
-  (unless refusal
-    (setq pyagentd-viewing--pause nil))
+  (if refusal
+      (progn (setq buffer-read-only t
+                   pyagentd-viewing--locked t)
+             (pyagentd-viewing--look-later))
+    (setq pyagentd-viewing--pause nil)
+    (when pyagentd-viewing--locked
+      (setq buffer-read-only nil
+            pyagentd-viewing--locked nil)
+      (when (buffer-modified-p)
+        (pyagentd-autosave-touch))))
   (setq pyagentd-status-hindrance (and refusal (concat "read only: " refusal)))
   (pyagentd-status-refresh))
 
