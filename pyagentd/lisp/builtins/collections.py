@@ -16,8 +16,7 @@ from pyagentd.lisp.values import Endless, Keyword, LispSet, as_function, as_key,
 
 # The item at a position of a collection.
 
-PLACES_FAMILY: Final = Family("Items by position")
-places_define = PLACES_FAMILY.define
+places_define: Final = Family("Items by position")
 
 
 @places_define("first", charges=True)
@@ -201,8 +200,7 @@ def as_keys(values: list[Any], budget: Budget) -> list[Any]:
 # These are Clojure's transducers as programs use them. Nothing is lazy, so a stage is a function from all items to
 # all items, and ``(comp (filter p) (map f))`` runs its stages from left to right.
 
-STAGES_FAMILY: Final = Family("Pipelines")
-stages_define = STAGES_FAMILY.define
+stages_define: Final = Family("Pipelines")
 
 
 class Stage:
@@ -283,8 +281,7 @@ def cat(budget: Budget, colls: Any) -> list[Any]:
     return result
 
 
-FAMILY: Final = Family("Making collections")
-define = FAMILY.define
+define: Final = Family("Making collections")
 
 
 @define("vector", "list", charges=True)
@@ -538,8 +535,7 @@ def cycle(budget: Budget, n: Any, coll: Any = MISSING) -> Any:
 
 # Functions that take items or parts out of a collection.
 
-PICKING_FAMILY: Final = Family("Taking items and parts")
-picking_define = PICKING_FAMILY.define
+picking_define: Final = Family("Taking items and parts")
 
 
 @picking_define("count", charges=True)
@@ -858,8 +854,7 @@ def _entry(mapping: dict[Any, Any], key: Any, budget: Budget) -> Any:
 
 # Functions that reorder items, combine collections, or group adjacent items.
 
-ARRANGING_FAMILY: Final = Family("Arranging items")
-arranging_define = ARRANGING_FAMILY.define
+arranging_define: Final = Family("Arranging items")
 
 
 @arranging_define("reverse", charges=True)
@@ -979,8 +974,7 @@ def partition_by(budget: Budget, f: Any, coll: Any = MISSING) -> Any:
 
 # Functions that transform, choose or rearrange items; all return vectors.
 
-TRANSFORMING_FAMILY: Final = Family("Transforming and choosing items")
-transforming_define = TRANSFORMING_FAMILY.define
+transforming_define: Final = Family("Transforming and choosing items")
 
 
 @transforming_define("map", "mapv", charges=True, shown="f coll colls…")

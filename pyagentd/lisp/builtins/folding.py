@@ -18,8 +18,7 @@ from pyagentd.lisp.values import Endless, Keyword, LispSet, as_function, compare
 # Strings, numbers, keywords, booleans and vectors can be compared only with values of their own type. Sorting is
 # stable. An inconsistent comparator results in an arbitrary order of the same items.
 
-SORTING_FAMILY: Final = Family("Sorting")
-sorting_define = SORTING_FAMILY.define
+sorting_define: Final = Family("Sorting")
 
 _ASCENDING: Final = (functions.less, functions.at_most, functions.compare_)
 _DESCENDING: Final = (functions.greater, functions.at_least)
@@ -114,8 +113,7 @@ def _by_key(found: list[Any], keys: list[Any], *, descending: bool = False) -> l
 
 # Functions that compute one value, or one value per group, from many items.
 
-AGGREGATION_FAMILY: Final = Family("Aggregating")
-aggregation_define = AGGREGATION_FAMILY.define
+aggregation_define: Final = Family("Aggregating")
 
 
 def total(op: str, numbers: list[Any], initial: Any = 0) -> Any:
@@ -286,8 +284,7 @@ def index_by(budget: Budget, key: Any, coll: Any) -> dict[Any, Any]:
     return dict(zip(as_keys(key_column("index-by", key, found, budget), budget), found, strict=True))
 
 
-FAMILY: Final = Family("Reducing and testing")
-define = FAMILY.define
+define: Final = Family("Reducing and testing")
 
 
 @define("reduce", charges=True, shown="f init? coll")

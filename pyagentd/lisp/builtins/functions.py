@@ -20,8 +20,7 @@ from pyagentd.lisp.values import Keyword, LispSet, as_function, as_key, compare,
 # Equality is deep and does not distinguish 1 from 1.0. Order is for numbers; ``compare`` and ``sort`` also order
 # strings, keywords, booleans and vectors among themselves, with nil before everything.
 
-COMPARING_FAMILY: Final = Family("Comparison and logic")
-comparing_define = COMPARING_FAMILY.define
+comparing_define: Final = Family("Comparison and logic")
 
 
 @comparing_define("=", "==", charges=True)
@@ -90,8 +89,7 @@ def not_(x: Any) -> bool:
 
 # Predicates: the type of a value, its sign, whether it is nil.
 
-PREDICATES_FAMILY: Final = Family("Predicates")
-predicates_define = PREDICATES_FAMILY.define
+predicates_define: Final = Family("Predicates")
 
 _CALLABLE: Final = frozenset({Keyword, dict, LispSet})
 _COLLECTIONS: Final = frozenset({list, dict, LispSet})
@@ -183,8 +181,7 @@ def type_(x: Any) -> Keyword:
     return Keyword(type_name(x))
 
 
-FAMILY: Final = Family("Functions")
-define = FAMILY.define
+define: Final = Family("Functions")
 
 Made = Callable[..., Any]
 """A function created by a builtin."""

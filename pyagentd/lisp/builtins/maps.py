@@ -27,8 +27,7 @@ from pyagentd.lisp.values import (
     truthy,
 )
 
-FAMILY: Final = Family("Maps")
-define = FAMILY.define
+define: Final = Family("Maps")
 
 
 @define("get", charges=True)
@@ -310,8 +309,7 @@ def _map_before_function(op: str, m: Any, f: Any) -> dict[Any, Any]:
 
 # Reaching into nested maps and vectors by a path of keys and indices, and walking over whole trees.
 
-NESTING_FAMILY: Final = Family("Nested data")
-nesting_define = NESTING_FAMILY.define
+nesting_define: Final = Family("Nested data")
 
 
 @nesting_define("get-in", charges=True, shown="coll path default?")
@@ -474,8 +472,7 @@ def _renamed(x: Any, kind: type, rename: Callable[[Any], Any]) -> Any:
 
 # Sets: union, intersection, difference and what contains what. A vector can be given for the set of its items.
 
-SETS_FAMILY: Final = Family("Sets")
-sets_define = SETS_FAMILY.define
+sets_define: Final = Family("Sets")
 
 
 def _sets(op: str, sets: tuple[Any, ...], budget: Budget) -> list[LispSet]:

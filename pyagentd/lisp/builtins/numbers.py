@@ -16,8 +16,7 @@ from pyagentd.lisp.builtins.table import Family, check_numbers, integer, number,
 from pyagentd.lisp.errors import MISSING
 from pyagentd.lisp.limits import Budget
 
-FAMILY: Final = Family("Numbers")
-define = FAMILY.define
+define: Final = Family("Numbers")
 
 _BIG: Final = 1 << 63  # below it a product needs no charge: it fits two machine words
 
@@ -264,8 +263,7 @@ def _within_range(op: str, compute: Callable[[Any, Any], Any], a: Any, b: Any) -
 
 # Bitwise operations on integers.
 
-BITS_FAMILY: Final = Family("Bits")
-bits_define = BITS_FAMILY.define
+bits_define: Final = Family("Bits")
 
 _FARTHEST: Final = 1_000_000_000
 
@@ -331,8 +329,7 @@ def bit_test(x: Any, n: Any) -> bool:
 
 # Rounding.
 
-ROUNDING_FAMILY: Final = Family("Rounding")
-rounding_define = ROUNDING_FAMILY.define
+rounding_define: Final = Family("Rounding")
 
 _DECIMALS: Final = Context(prec=700)  # a double has at most 309 digits before the point, and 300 may be asked for
 
@@ -390,8 +387,7 @@ def _to_integer(op: str, compute: Callable[[Any], int], x: Any) -> int:
 
 # Numbers from text and from other numbers.
 
-CONVERSION_FAMILY: Final = Family("Numbers from text")
-conversion_define = CONVERSION_FAMILY.define
+conversion_define: Final = Family("Numbers from text")
 
 _LONG: Final = re.compile(r"[+-]?[0-9]+")
 _DOUBLE: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")

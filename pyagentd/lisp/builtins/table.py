@@ -51,7 +51,7 @@ class Builtin:
 
 
 class Family:
-    """The builtins of one subject, in the order of their definition.
+    """The builtins of one subject, in the order of their definition; called, it declares one.
 
     Args:
         title: Heading of the family in the language reference.
@@ -61,7 +61,7 @@ class Family:
         self.title = title
         self.builtins: dict[str, Builtin] = {}
 
-    def define(
+    def __call__(
         self, name: str, *aliases: str, charges: bool = False, shown: str = ""
     ) -> Callable[[Function], Function]:
         """Declare the decorated function as a builtin.
@@ -293,8 +293,7 @@ def function_named(function: Any) -> Callable[..., Any]:
 
 # Errors as values: the arguments of ``throw`` and the errors that ``catch`` binds.
 
-FAMILY: Final = Family("Errors")
-define = FAMILY.define
+define: Final = Family("Errors")
 
 _MESSAGE: Final = Keyword("message")
 _DATA: Final = Keyword("data")

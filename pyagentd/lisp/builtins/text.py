@@ -305,8 +305,7 @@ def _measured(engine: re.Pattern[str], items: list[_Item], choices: int) -> _Qui
 
 # ``format``: a template with directives as in C and Java.
 
-FORMATTING_FAMILY: Final = Family("Formatting")
-formatting_define = FORMATTING_FAMILY.define
+formatting_define: Final = Family("Formatting")
 
 _DIRECTIVE: Final = re.compile(
     r"%(?:(?P<index>[0-9]{1,3})\$)?(?P<flags>[-+ 0,#(]*)(?P<width>[0-9]*)(?:\.(?P<precision>[0-9]*))?(?P<kind>.?)",
@@ -436,8 +435,7 @@ _MAKERS: Final[dict[str, Callable[[Any, str, int | None, Budget], str]]] = {
 
 # Regular expressions: ``#"[0-9]+"``, ``re-find`` and what uses them.
 
-REGEX_FAMILY: Final = Family("Regular expressions")
-regex_define = REGEX_FAMILY.define
+regex_define: Final = Family("Regular expressions")
 
 
 def pattern(op: str, value: Any) -> Pattern:
@@ -617,8 +615,7 @@ def _template(text: str) -> list[Any]:
     return pieces
 
 
-FAMILY: Final = Family("Strings")
-define = FAMILY.define
+define: Final = Family("Strings")
 
 
 def named(name: str, *more: str) -> tuple[str, ...]:
@@ -908,8 +905,7 @@ def keyword(x: Any) -> Any:
 
 # Searching in strings.
 
-SEARCHING_FAMILY: Final = Family("Searching strings")
-searching_define = SEARCHING_FAMILY.define
+searching_define: Final = Family("Searching strings")
 
 
 @searching_define(*named("blank?"))
@@ -980,8 +976,7 @@ def last_index_of(budget: Budget, s: Any, part: Any) -> Any:
 
 # JSON text, which many tools return; parsed and written within the budget.
 
-JSONTEXT_FAMILY: Final = Family("JSON")
-jsontext_define = JSONTEXT_FAMILY.define
+jsontext_define: Final = Family("JSON")
 
 _DIGITS: Final = 3900  # as many as an integer of the default limit has
 
