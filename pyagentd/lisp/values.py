@@ -215,11 +215,7 @@ def _weight(key: Key) -> int:
     """Return the number of values in a key."""
     if type(key) is LispSet:
         return key.weight
-    if type(key) is tuple:
-        return 1 + sum(map(_weight, key))
-    if type(key) is frozenset:
-        return 1 + sum(map(_weight, key))
-    return 1
+    return 1 + sum(map(_weight, key)) if type(key) is tuple or type(key) is frozenset else 1
 
 
 _KEY_LIMITS = Limits(steps=200_000)

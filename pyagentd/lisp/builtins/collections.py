@@ -838,18 +838,14 @@ def find(budget: Budget, pred: Any, coll: Any) -> Any:
     (find {:a 1} :a) => [:a 1]
     """
     if type(pred) is dict and type(coll) not in (list, dict, LispSet):
-        return _entry(pred, coll, budget)
+        value = values.find(pred, coll, budget=budget)
+        return None if value is MISSING else [coll, value]
     function = as_function(pred, 1, "find")
     for item in budget.each(items("find", coll, budget)):
         answer = function(item)
         if answer is not None and answer is not False:
             return item
     return None
-
-
-def _entry(mapping: dict[Any, Any], key: Any, budget: Budget) -> Any:
-    value = values.find(mapping, key, budget=budget)
-    return None if value is MISSING else [key, value]
 
 
 # Functions that reorder items, combine collections, or group adjacent items.

@@ -202,15 +202,12 @@ def rename_keys(budget: Budget, m: Any, names: Any) -> dict[Any, Any]:
     (rename-keys {:a 1 :b 2} {:a :x}) => {:b 2 :x 1}
     """
     entries = mapping("rename-keys", m)
-    renamed = {as_key(present_key(entries, from_key(old), budget)): new for old, new in _named(names)}
+    changes = mapping("rename-keys", names).items()
+    renamed = {as_key(present_key(entries, from_key(old), budget)): new for old, new in changes}
     budget.cells(2 * len(entries))
     kept = {key: value for key, value in entries.items() if key not in renamed}
     moved = {as_key(new, budget): entries[old] for old, new in renamed.items() if old in entries}
     return {**kept, **moved}
-
-
-def _named(names: Any) -> Any:
-    return mapping("rename-keys", names).items()
 
 
 @define("keys", charges=True)
@@ -392,11 +389,7 @@ def dissoc_in(budget: Budget, m: Any, path: Any) -> Any:
         return m
     if len(found) == 1:
         return _without("dissoc-in", m, found[0], budget)
-
-    def change(inner: Any) -> Any:
-        return _without("dissoc-in", inner, found[-1], budget)
-
-    return _changed("dissoc-in", m, found[:-1], change, budget)
+    return _changed("dissoc-in", m, found[:-1], lambda inner: _without("dissoc-in", inner, found[-1], budget), budget)
 
 
 def _without(op: str, m: Any, key: Any, budget: Budget) -> dict[Any, Any]:

@@ -314,6 +314,8 @@ _DIRECTIVE: Final = re.compile(
 _WIDEST: Final = 1000
 _DECIMALS: Final = Context(prec=_WIDEST + 309)  # a float has at most 309 digits before the point
 _KINDS: Final = "s d i f e g x X o b c n %"
+_Make = Callable[[Any, str, int | None, Budget], str]
+"""Makes the text of an argument, given the flags and the precision of a directive."""
 
 
 @formatting_define("format", charges=True)
@@ -392,42 +394,33 @@ def _decimal(value: Any, flags: str, precision: int | None, budget: Budget) -> s
     return _signed(f"{integer('format', value):{',' if ',' in flags else ''}d}", flags)
 
 
-def _fixed(value: Any, flags: str, precision: int | None, budget: Budget) -> str:
-    return _fraction("f", value, flags, precision)
+def _fraction(kind: str) -> _Make:
+    def make(value: Any, flags: str, precision: int | None, budget: Budget) -> str:
+        digits = 6 if precision is None else precision
+        try:
+            shown: float | Decimal = float(number("format", value))
+        except OverflowError:
+            raise wrong("format", "a number in the range of floats", value) from None
+        if kind == "f" and math.isfinite(shown):  # in decimals, halves away from zero, as ``round`` does
+            shown = Decimal(repr(shown)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, _DECIMALS)
+        return _signed(f"{shown:{',' if ',' in flags else ''}.{digits}{kind}}", flags)
+
+    return make
 
 
-def _scientific(value: Any, flags: str, precision: int | None, budget: Budget) -> str:
-    return _fraction("e", value, flags, precision)
-
-
-def _general(value: Any, flags: str, precision: int | None, budget: Budget) -> str:
-    return _fraction("g", value, flags, precision)
-
-
-def _fraction(kind: str, value: Any, flags: str, precision: int | None) -> str:
-    digits = 6 if precision is None else precision
-    try:
-        shown: float | Decimal = float(number("format", value))
-    except OverflowError:
-        raise wrong("format", "a number in the range of floats", value) from None
-    if kind == "f" and math.isfinite(shown):  # in decimals, halves away from zero, as ``round`` does
-        shown = Decimal(repr(shown)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, _DECIMALS)
-    return _signed(f"{shown:{',' if ',' in flags else ''}.{digits}{kind}}", flags)
-
-
-def _in_base(spec: str) -> Callable[[Any, str, int | None, Budget], str]:
+def _in_base(spec: str) -> _Make:
     return lambda value, flags, precision, budget: _signed(f"{integer('format', value):{spec}}", flags)
 
 
-_MAKERS: Final[dict[str, Callable[[Any, str, int | None, Budget], str]]] = {
+_MAKERS: Final[dict[str, _Make]] = {
     "s": _text,
     "c": _text,
     "b": _text,
     "d": _decimal,
     "i": _decimal,
-    "f": _fixed,
-    "e": _scientific,
-    "g": _general,
+    "f": _fraction("f"),
+    "e": _fraction("e"),
+    "g": _fraction("g"),
     "x": _in_base("x"),
     "o": _in_base("o"),
 }
