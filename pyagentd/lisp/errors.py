@@ -5,6 +5,7 @@ and ``Fail`` are not errors: ``(return v)`` and ``(fail v)`` raise them to leave
 ``BaseException`` so that only ``Program.run`` catches them.
 """
 
+from functools import partial
 from typing import Any, Final, Literal, get_args
 
 from pyagentd.errors import PyagentdError
@@ -87,14 +88,8 @@ class LispError(PyagentdError):
         return "\n".join(part for part in parts if part)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (self.reason, self.message, self.hint, self.line, self.column, self.source)
-
-
-def _restored(
-    reason: Reason, message: str, hint: str, line: int | None, column: int | None, source: str | None
-) -> LispError:
-    """Recreate a pickled error."""
-    return LispError(reason, message, hint=hint, line=line, column=column, source=source)
+        place: dict[str, Any] = {"line": self.line, "column": self.column, "source": self.source}
+        return partial(LispError, self.reason, self.message, hint=self.hint, **place), ()
 
 
 class Signal(BaseException):

@@ -132,7 +132,11 @@ class Channel:
     def _exactly(self, count: int) -> bytes:
         parts = bytearray()
         while len(parts) < count:
-            self._wait()
+            if self._check is not None:
+                waiting = select.poll()
+                waiting.register(self._peer, select.POLLIN)
+                while not waiting.poll(_SLICE_MS):
+                    self._check()
             try:
                 part = self._peer.recv(min(count - len(parts), 1 << 20))
             except OSError as error:
@@ -141,14 +145,6 @@ class Channel:
                 raise Disconnected
             parts += part
         return bytes(parts)
-
-    def _wait(self) -> None:
-        if self._check is None:
-            return
-        waiting = select.poll()
-        waiting.register(self._peer, select.POLLIN)
-        while not waiting.poll(_SLICE_MS):
-            self._check()
 
 
 def error_message(error: LispError) -> Json:
@@ -602,27 +598,19 @@ def _serve(channel: Channel, compile: Compile) -> None:
         result = compile(request["program"]).run(
             context=decode(request["context"]), memory=decode(request["memory"]), tools=tools, limits=limits
         )
-        answer = _result_message(result, Budget(limits))
+        budget = Budget(limits)
+        try:
+            value, memory = encode(result.value, budget), encode(result.memory, budget)
+        except LispError as error:
+            error.undone = result.put
+            raise
+        usage = asdict(result.usage)
+        answer = {"value": value, "memory": memory, "put": result.put, "signal": result.signal, "usage": usage}
     except LispError as error:
         answer = {"error": error_message(error)}
     except MemoryError:
         answer = {"error": error_message(_out_of_memory())}
     channel.send(answer)
-
-
-def _result_message(result: Result, budget: Budget) -> Json:
-    try:
-        value, memory = encode(result.value, budget), encode(result.memory, budget)
-    except LispError as error:
-        error.undone = result.put
-        raise
-    return {
-        "value": value,
-        "memory": memory,
-        "put": result.put,
-        "signal": result.signal,
-        "usage": asdict(result.usage),
-    }
 
 
 class _RemoteTools:

@@ -336,41 +336,34 @@ def size(value: Value, budget: Budget | None = None, limit: int | None = None) -
         budget: Charged for visiting the parts.
         limit: Stop when the size exceeds this; the result is then a lower bound.
     """
-    return _Measure(budget or Budget(), limit).of(value, 0)
+    budget, total = budget or Budget(), 0
 
-
-class _Measure:
-    def __init__(self, budget: Budget, limit: int | None) -> None:
-        self.budget = budget
-        self.limit = limit
-        self.total = 0
-
-    def of(self, value: Value, depth: int) -> int:
-        self._walk(value, depth)
-        return self.total
-
-    def _walk(self, value: Value, depth: int) -> None:
-        if self.limit is not None and self.total > self.limit:
+    def walk(value: Value, depth: int) -> None:
+        nonlocal total
+        if limit is not None and total > limit:
             return
         kind = type(value)
         if kind not in {list, dict, LispSet}:
-            self.total += _atom_size(value)
+            total += _atom_size(value)
             return
-        if depth >= self.budget.limits.depth:
-            raise too_deep(self.budget)
-        self.budget.steps(1 + len(value))
-        self.total += 1 + max(1, len(value))
+        if depth >= budget.limits.depth:
+            raise too_deep(budget)
+        budget.steps(1 + len(value))
+        total += 1 + max(1, len(value))
         if kind is dict:
             named = all(type(key) is str or type(key) is Keyword for key in value)
-            self.total += len(value) + (0 if named else 11)
+            total += len(value) + (0 if named else 11)
             for key, item in value.items():
-                self._walk(from_key(key), depth + 1)
-                self._walk(item, depth + 1)
+                walk(from_key(key), depth + 1)
+                walk(item, depth + 1)
             return
         if kind is LispSet:
-            self.total += 10
+            total += 10
         for item in value:
-            self._walk(item, depth + 1)
+            walk(item, depth + 1)
+
+    walk(value, 0)
+    return total
 
 
 def _atom_size(value: Value) -> int:

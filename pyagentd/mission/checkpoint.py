@@ -126,7 +126,8 @@ def load(source: State | str | Path, directory: str | Path | None = None) -> Sta
     try:
         return State.from_json(json.loads(path.read_text("utf-8")))
     except FileNotFoundError:
-        raise CheckpointError(f"There is no checkpoint {path}", hint=_there(path.parent)) from None
+        names = ", ".join(each.name for each in saved(path.parent))
+        raise CheckpointError(f"There is no checkpoint {path}", hint=names and f"There are {names}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise CheckpointError(f"{path} cannot be read ({error})") from error
     except json.JSONDecodeError as error:
@@ -139,7 +140,7 @@ def saved(directory: str | Path) -> list[Path]:
     """Return the checkpoint files in ``directory``, the last written at the end."""
     try:
         found = [path for path in Path(directory).expanduser().iterdir() if _FILE.fullmatch(path.name)]
-        return sorted(found, key=lambda path: (path.stat().st_mtime_ns, _turn(path)))
+        return sorted(found, key=lambda path: (path.stat().st_mtime_ns, int(path.stem.partition("-")[2])))
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -155,16 +156,6 @@ def _path(source: str | Path, directory: Path | None) -> Path:
         return there[-1]
     path = Path(source).expanduser()
     return path if directory is None or path.is_absolute() or path.exists() else directory / path
-
-
-def _there(directory: Path) -> str:
-    names = [path.name for path in saved(directory)]
-    return f"There are {', '.join(names)}" if names else ""
-
-
-def _turn(path: Path) -> int:
-    found = _FILE.fullmatch(path.name)
-    return int(found[1]) if found else 0
 
 
 def _encoded(named: Mapping[Any, Any]) -> tuple[dict[str, Any], list[str]]:

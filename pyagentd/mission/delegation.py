@@ -600,19 +600,16 @@ def _window(executor: Executor, todo: list[Mission[Any]], limit: int) -> list[St
             if not running:
                 return [step for step in steps if step is not None]
             for done in wait(running, return_when=FIRST_COMPLETED).done:
-                steps[running.pop(done)] = _finished(done)
+                index = running.pop(done)
+                try:
+                    steps[index] = done.result()
+                except KeyboardInterrupt:
+                    raise
+                except BaseException as error:  # not picklable, a broken pool, a bug in a callback
+                    steps[index] = _broken(error)
     finally:
         for future in running:
             future.cancel()
-
-
-def _finished(done: Future[Step[Any]]) -> Step[Any]:
-    try:
-        return done.result()
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # not picklable, a broken pool, a bug in a callback
-        return _broken(error)
 
 
 def _broken(error: BaseException) -> Step[Any]:
@@ -760,8 +757,9 @@ def discover(
     known = normalize(registry)
     first = ranked(prompt, known, limit)
     found = "\n".join(f"- {tool.schema()}  {tool.description}".rstrip() for tool in first)
+    text = _PROMPT.format(prompt=prompt, found=f"It may need these:\n{found}\n" if found else "", limit=limit)
     step = delegate(
-        _escaped(_PROMPT.format(prompt=prompt, found=f"It may need these:\n{found}\n" if found else "", limit=limit)),
+        text.replace("{{", "{ {").replace("}}", "} }"),  # the task's placeholders must not be filled in here
         llm=llm,
         signature="{tools [:string]}",
         tools={"find_tools": find_tools(known)},
@@ -805,8 +803,3 @@ def delegate_discovering(
     if not found.step.ok:
         return found.step
     return delegate(prompt, llm=llm, tools={**options.pop("tools", {}), **found.tools}, **options)
-
-
-def _escaped(text: str) -> str:
-    """Return a prompt without ``{{``: the task's placeholders must not be filled in the first mission."""
-    return text.replace("{{", "{ {").replace("}}", "} }")

@@ -10,7 +10,8 @@ that is a ``tool_error``.
 import inspect
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -85,9 +86,9 @@ class LLMTool:
             unknown = template.unknown(self.prompt, contract.params)
         except TemplateError as error:
             raise ToolsError(f"The prompt of a tool cannot be read: {error}") from error
-        if missing := [name for name in unknown if name.split(".")[0] not in known]:
+        if braced := ", ".join("{{" + name + "}}" for name in unknown if name.split(".")[0] not in known):
             raise ToolsError(
-                f"The prompt has {_braced(missing)}, and the signature {contract.render()} has no such parameter",
+                f"The prompt has {braced}, and the signature {contract.render()} has no such parameter",
                 hint="Add the parameter to the signature, or correct the placeholder",
             )
         for name in self.options:
@@ -179,10 +180,6 @@ def as_tool(config: Mapping[str, Any] | None = None, /, **named: Any) -> LLMTool
     return of_mapping({**(config or {}), **named})
 
 
-def _braced(names: Iterable[str]) -> str:
-    return ", ".join("{{" + name + "}}" for name in names)
-
-
 # Judgment tools: the model is asked for data instead of a program.
 #
 # It answers with JSON or a value of the language, which is turned into the program ``(call "return" …)``; so checks,
@@ -219,21 +216,18 @@ def judgment_llm(llm: Callable[..., Any], signature: Signature) -> Callable[[Req
         return translated(await answer)
 
     def ask(request: Request) -> Any:
-        messages = [
-            _message_for_judge(each, originals, first=not index) for index, each in enumerate(request["messages"])
-        ]
+        first, *others = request["messages"]
+        messages = [first, *(_message_for_judge(each, originals) for each in others)]
         answer = llm({**request, "messages": messages})
         return later(answer) if inspect.isawaitable(answer) else translated(answer)
 
     return ask
 
 
-def _message_for_judge(message: Message, originals: Mapping[str, str], *, first: bool) -> Message:
+def _message_for_judge(message: Message, originals: Mapping[str, str]) -> Message:
     """Return a message as the model reads it: its own answers, and feedback without the lines about programs."""
     if message["role"] == "assistant":
         return {"role": "assistant", "content": originals.get(message["content"], message["content"])}
-    if first:
-        return message
     lines = [line for line in message["content"].splitlines() if not _ABOUT_PROGRAMS.fullmatch(line)]
     return {"role": "user", "content": "\n".join(lines).strip() + _AGAIN}
 
@@ -255,20 +249,11 @@ def program_of(text: str) -> str:
             continue
     if (program := response.parse(text).program) is not None:
         return _return_program(program)
-    if text.lstrip().startswith(_LITERAL) and _is_program(text):
-        return _return_program(text)
+    if text.lstrip().startswith(("{", "[", "#{", ":")):
+        with suppress(lisp.LispError):
+            lisp.compile(text)
+            return _return_program(text)
     return _return_program(serialization.readable(text.strip()))
-
-
-_LITERAL = ("{", "[", "#{", ":")
-
-
-def _is_program(text: str) -> bool:
-    try:
-        lisp.compile(text)
-    except lisp.LispError:
-        return False
-    return True
 
 
 def _return_program(expression: str) -> str:

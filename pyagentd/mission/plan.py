@@ -418,17 +418,18 @@ def fill(value: Any, results: Mapping[str, Any]) -> Any:
     Raises:
         LispError: ``eval_error``: a result has no such field.
     """
+
+    def text(found: re.Match[str]) -> str:
+        result = _look_up(found[1], results)
+        return result if isinstance(result, str) else "" if result is None else json.dumps(result, ensure_ascii=False)
+
     if isinstance(value, str):
         if whole := REFERENCE.fullmatch(value):
             return _look_up(whole[1], results)
-        return REFERENCE.sub(lambda found: _text(_look_up(found[1], results)), value)
+        return REFERENCE.sub(text, value)
     if isinstance(value, Mapping):
         return {key: fill(each, results) for key, each in value.items()}
     return [fill(each, results) for each in value] if isinstance(value, list | tuple) else value
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) if value is not None else ""
 
 
 def _look_up(path: str, results: Mapping[str, Any]) -> Any:
@@ -471,7 +472,7 @@ def create_plan(catalog: Mapping[str, Any]) -> Tool:
             raise ToolError(error.message) from error
         if missing := missing_tools(plan, known):
             raise ToolError("; ".join(missing))
-        return _stated(plan)
+        return {"steps": plan.reset_failed().to_json()["steps"]}
 
     contract = signature.parse(f"(steps {SIGNATURE.removeprefix('{steps ').removesuffix('}')}) -> :map")
     return Tool(name="create_plan", function=checked, signature=contract, description=_DESCRIPTION)
@@ -496,8 +497,3 @@ def make_plan(prompt: str, *, tool_catalog: Mapping[str, Any], llm: Any, **optio
     except PlanError as error:
         missing = list(error.problems)
     return failed("validation_error", f"The plan cannot be carried out: {'; '.join(missing)}") if missing else step
-
-
-def _stated(plan: Plan) -> dict[str, Any]:
-    """Return a plan as JSON without status and results."""
-    return {"steps": plan.reset_failed().to_json()["steps"]}

@@ -52,7 +52,21 @@ def resolve(llm: Any, models: Mapping[str, Any] | None = None, caller: LLM | Non
             raise ModelNotFound('llm is "caller", but no mission is calling', hint=_GIVE)
         return caller
     known = {**_configured, **(models or {})}
-    return _callback(llm, known, ())
+    seen: list[str] = []
+    while isinstance(llm, str):
+        if llm in seen:
+            chain = " → ".join((*seen, llm))
+            raise ModelNotFound(f'"{llm}" in the registry of models stands for itself ({chain})', hint=_GIVE)
+        if llm not in known and not seen:
+            names = did_you_mean(llm, known, inside=True) or f"known: {', '.join(sorted(known)) or 'none'}"
+            raise ModelNotFound(f'No model is registered as "{llm}"; {names}', hint=_GIVE)
+        seen.append(llm)
+        llm = known.get(llm, {"model": llm})  # a string in a registry is the provider's name of the model
+    if callable(llm):
+        return llm  # type: ignore[no-any-return]  # its parameters cannot be checked
+    if isinstance(llm, Mapping):
+        return _model(llm)
+    raise UserError(f"llm is {type(llm).__name__}, neither a callback nor the name of a model", hint=_GIVE)
 
 
 def from_config(config: Config | None = None) -> dict[str, Any]:
@@ -69,20 +83,6 @@ def from_config(config: Config | None = None) -> dict[str, Any]:
 _GIVE = "Give llm a callback, or register the name with models= or configure()"
 
 
-def _callback(llm: Any, known: Mapping[str, Any], seen: tuple[str, ...]) -> LLM:
-    if callable(llm):
-        return llm  # type: ignore[no-any-return]  # its parameters cannot be checked
-    if isinstance(llm, Mapping):
-        return _model(llm)
-    if not isinstance(llm, str):
-        raise UserError(f"llm is {type(llm).__name__}, neither a callback nor the name of a model", hint=_GIVE)
-    if llm in known and llm not in seen:
-        return _callback(known[llm], known, (*seen, llm))
-    if seen and llm not in known:  # a string in a registry is the provider's name of the model
-        return _model({"model": llm})
-    raise ModelNotFound(_unknown(llm, known, seen), hint=_GIVE)
-
-
 def _model(settings: Mapping[str, Any]) -> Callable[..., Any]:
     rest = {key: value for key, value in settings.items() if key != "model"}
     try:
@@ -92,13 +92,6 @@ def _model(settings: Mapping[str, Any]) -> Callable[..., Any]:
     except TypeError:
         known = ", ".join(sorted(missions.Model.__slots__))
         raise UserError(f"A model in a registry takes {known}, got {', '.join(sorted(rest))}") from None
-
-
-def _unknown(name: str, known: Mapping[str, Any], seen: tuple[str, ...]) -> str:
-    if name in seen:
-        return f'"{name}" in the registry of models stands for itself ({" → ".join((*seen, name))})'
-    names = did_you_mean(name, known, inside=True) or f"known: {', '.join(sorted(known)) or 'none'}"
-    return f'No model is registered as "{name}"; {names}'
 
 
 ScriptedAnswer = str | dict[str, Any] | BaseException | Callable[[Request], Any]
