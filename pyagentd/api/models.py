@@ -622,7 +622,7 @@ def _append(file: Path, text: str) -> None:
     except ConfigError as error:
         raise ConfigError(f"Nothing was written: {error.message}", hint=error.hint) from None
     atomic.make_dirs(file.parent)
-    atomic.write_text(file, after)
+    atomic.rewrite_text(file, after, links=True)
 
 
 # Operations on the presets that sessions and agents are made from.

@@ -151,7 +151,7 @@ def use(server: LocalServer, file: Path) -> str:
         f"[default]\nbackend = {name}\n"
     )
     atomic.make_dirs(file.parent)
-    atomic.write_text(file, f"{known.text.rstrip()}\n\n{table}" if known.text.strip() else table)
+    atomic.rewrite_text(file, f"{known.text.rstrip()}\n\n{table}" if known.text.strip() else table, links=True)
     return table
 
 

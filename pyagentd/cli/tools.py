@@ -32,7 +32,7 @@ from pyagentd.config.loading import read_config_file
 from pyagentd.config.tables import read_server
 from pyagentd.errors import ConfigError, Conflict, NotFound
 from pyagentd.reader import Source
-from pyagentd.store.atomic import make_dirs, write_text
+from pyagentd.store.atomic import make_dirs, rewrite_text
 
 _PROJECT_FILE = ".mcp.json"
 _TEST_S = 120.0  # a server may be fetched first
@@ -171,7 +171,7 @@ def remove(scope: str | None, root: Path, name: str) -> None:
     if named == ["project"]:
         document = _project_tables(project)
         del document["mcpServers"][name]
-        write_text(project, json.dumps(document, ensure_ascii=False, indent=2) + "\n")
+        rewrite_text(project, json.dumps(document, ensure_ascii=False, indent=2) + "\n", mode=0o666)
     else:
         before = config.read_text("utf-8")
         after = _without_table(before, name)
@@ -180,7 +180,7 @@ def remove(scope: str | None, root: Path, name: str) -> None:
         # What cannot be taken out in whole lines is left to its author.
         if {**tomllib.loads(after), "mcp": {}} != {**tables, "mcp": {}} or _tables_in(after) != tables["mcp"]:
             raise ConfigError(f"{config}: [mcp.{name}] could not be removed", hint="Remove it with an editor")
-        write_text(config, after)
+        rewrite_text(config, after, links=True)
     note(
         f"removed {name} from {project if named == ['project'] else config}{DAEMON_NOTE if named == ['user'] else ''}"
     )
@@ -285,7 +285,7 @@ def _added(name: str, table: dict[str, Any], scope: str | None, root: Path) -> N
         raise Conflict(f"{file} has an MCP server {name!r} already", hint=f"pyagentd mcp remove {name}")
     if scope == "project":
         document.setdefault("mcpServers", {})[name] = table
-        write_text(project, json.dumps(document, ensure_ascii=False, indent=2) + "\n")
+        rewrite_text(project, json.dumps(document, ensure_ascii=False, indent=2) + "\n", mode=0o666)
         note(f"added {name} to {project}; have it started with: pyagentd mcp trust")
         return
     before = config.read_text("utf-8") if config.exists() else ""
@@ -294,7 +294,7 @@ def _added(name: str, table: dict[str, Any], scope: str | None, root: Path) -> N
     if _tables_in(after) != {**_tables_in(before), name: table}:
         raise ConfigError(f"{config}: the server could not be added at its end", hint="Add it with an editor")
     make_dirs(config.parent)
-    write_text(config, after)
+    rewrite_text(config, after, links=True)
     note(f"added {name} to {config}{DAEMON_NOTE}")
 
 

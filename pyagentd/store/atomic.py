@@ -76,6 +76,24 @@ def write_text(path: Path, text: str, *, fsync: bool = True, mode: int = FILE_MO
     write_bytes(path, data, fsync=fsync, mode=mode)
 
 
+def rewrite_text(path: Path, text: str, *, mode: int = FILE_MODE, links: bool = False) -> None:
+    """Replace the content of a file that people write, too; it keeps its permissions.
+
+    Args:
+        path: The file; its directory exists.
+        text: The whole new content.
+        mode: Permissions, if it is new.
+        links: A symbolic link in its place stays, and what it leads to is written: where only the user can make one.
+
+    Raises:
+        StoreError: See ``write_text``.
+    """
+    place = path.resolve() if links else path
+    with suppress(FileNotFoundError):
+        mode = stat.S_IMODE(place.stat().st_mode)
+    write_text(place, text, mode=mode)
+
+
 def write_bytes(
     path: Path,
     data: bytes,

@@ -347,8 +347,10 @@ async def test_that_a_server_is_not_trusted_is_said_whatever_else_is_wrong(world
 def test_servers_are_added_shown_and_removed_with_the_arguments_of_claude(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config, project = tmp_path / "config.toml", tmp_path / ".mcp.json"
-    config.write_text('# mine\n[log]\nlevel = "debug"  # loud\n')
+    config, project, kept = tmp_path / "config.toml", tmp_path / ".mcp.json", tmp_path / "kept.toml"
+    kept.write_text('# mine\n[log]\nlevel = "debug"  # loud\n')
+    kept.chmod(0o644)
+    config.symlink_to(kept)  # as those do who keep all such files in one place
     monkeypatch.setenv("PYAGENTD_CONFIG", str(config))
     monkeypatch.chdir(tmp_path)
     before = config.read_text()
@@ -366,6 +368,8 @@ def test_servers_are_added_shown_and_removed_with_the_arguments_of_claude(
     for name in ("files", "tracker", "old"):
         assert main(["mcp", "remove", name]) == 0
     assert config.read_text().rstrip() == before.rstrip() and json.loads(project.read_text()) == {"mcpServers": {}}
+    assert config.is_symlink() and kept.stat().st_mode & 0o777 == 0o644, "nothing but the text has changed"
+    assert project.stat().st_mode & 0o077, "it is shared with others"
     assert main(["mcp", "remove", "files"]) == 1
     assert main(["mcp", "add", "-t", "sse", "old", "https://x.example/sse"]) == 1
     assert main(["mcp", "add", "--scope", "local", "here", "npx"]) == 2

@@ -49,6 +49,19 @@ def test_a_link_in_the_place_of_a_file_is_replaced_and_its_target_untouched(tmp_
     assert link.read_text() == "new"
 
 
+def test_what_people_write_too_keeps_its_permissions_and_where_wanted_the_link_to_it(tmp_path):
+    kept, link, new = tmp_path / "kept.toml", tmp_path / "config.toml", tmp_path / "new"
+    kept.write_text("old")
+    kept.chmod(0o644)
+    link.symlink_to(kept)
+    atomic.rewrite_text(link, "mine", links=True)
+    assert link.is_symlink() and kept.read_text() == "mine" and mode(kept) == 0o644
+    atomic.rewrite_text(link, "other")
+    assert not link.is_symlink() and kept.read_text() == "mine" and mode(link) == 0o644
+    atomic.rewrite_text(new, "")
+    assert mode(new) == 0o600
+
+
 def test_only_the_first_makes_an_exclusive_directory(tmp_path):
     assert atomic.make_dir_exclusive(tmp_path / "d")
     assert not atomic.make_dir_exclusive(tmp_path / "d")
