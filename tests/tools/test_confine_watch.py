@@ -52,6 +52,7 @@ def run(call: Call, ctx: ToolContext, branch: Path, notices: list[str]) -> Run:
         ("echo x >>{branch}/preset.md", "preset.md"),
         ("sed -i s/m/n/ {branch}/scope-plan.yml", "scope-plan.yml"),
         ("rm {branch}/preset.md", "preset.md"),
+        ("rm {branch}/preset.md; mkfifo {branch}/preset.md", "preset.md"),
         ("touch {branch}/branch-metadata.yml", "branch-metadata.yml"),
         ("cp {branch}/preset.md . && cp preset.md new && echo y >>new && mv new {branch}/preset.md", "preset.md"),
         ("sed -i s/m/n/ {branch}/messages.jsonl", "messages.jsonl"),

@@ -17,7 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from pyagentd import installation
+from pyagentd import installation, regularfile
 from pyagentd.config import Confinement
 from pyagentd.errors import StoreError, ToolError
 from pyagentd.store import atomic, paths
@@ -440,7 +440,7 @@ _CHUNK = 1 << 20
 
 
 class _State(NamedTuple):
-    digest: str | None  # None: there is no such file
+    digest: str | None  # None: there is no such regular file
     size: int  # how many bytes it is of
 
 
@@ -481,7 +481,7 @@ def separate(directories: Iterable[str]) -> None:
         if _links(path) > 1:
             with suppress(OSError, StoreError):
                 found = os.stat(path, follow_symlinks=False)  # noqa: PTH116
-                atomic.write_bytes(Path(path), Path(path).read_bytes(), mode=stat.S_IMODE(found.st_mode))
+                atomic.write_bytes(Path(path), regularfile.read_bytes(path), mode=stat.S_IMODE(found.st_mode))
                 os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
                 log.warning("%s had a second name (a hard link), which is a separate copy now", path)
 
@@ -500,7 +500,7 @@ def _state(path: str, size: int | None) -> _State:
     """Return the state of the first ``size`` bytes of ``path``, or of all."""
     digest, done = hashlib.sha256(), 0
     try:
-        with Path(path).open("rb") as file:
+        with os.fdopen(regularfile.open_file(path, limit=regularfile.LOG, links=True), "rb") as file:
             while chunk := file.read(_CHUNK if size is None else min(_CHUNK, size - done)):
                 digest.update(chunk)
                 done += len(chunk)
