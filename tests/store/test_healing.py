@@ -7,6 +7,7 @@ and what is recorded. After a change that is meant, ``PYAGENTD_GOLDEN=write`` wr
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from pyagentd.store.document.reconcile import Alignment, align
 from pyagentd.store.document.text import Document, format_file, parse, regions
 from pyagentd.store.journal import Row
 from tests.store.healing_cases import AGAIN, CASES, COUNT, file_of, talk
-from tests.store.talk import assert_valid, expected_view
+from tests.store.talk import Call, Step, Talk, Turn, assert_valid, expected_view
 
 GOLDEN = Path(__file__).parent / "golden"
 HEALING = GOLDEN / "healing"
@@ -120,6 +121,17 @@ def test_a_log_from_another_branch_leaves_the_roles_of_the_document() -> None:
     assert_valid(aligned.view)
     assert aligned.spans is None
     assert _texts(aligned.view)[:2] == _texts(expected_view(talk(COUNT).rows))[:2]
+
+
+def test_a_thousand_equal_calls_that_moved_are_found_in_seconds() -> None:
+    alike = Call(name="Read", input={"file_path": "a.py"}, result="the same\n" * 20)
+    steps = (Step(calls=(alike,)), Step(texts=("Done.",)))
+    talked = Talk([Turn(prompt=f"q{n}", steps=steps) for n in range(1000)], chunk=0)
+    turned = "\n### ".join(talked.document.body.split("\n### ")[::-1])
+    before = time.process_time()
+    aligned = align(Document(body=turned), talked.conversation)
+    assert time.process_time() - before < 15, "no call is compared with all that was found"
+    assert sum(span.kind == "tool" for span in aligned.spans or ()) >= 999
 
 
 def test_every_golden_file_of_a_case_is_claimed() -> None:

@@ -7,7 +7,7 @@ are sound nothing is guessed: a text that the user moved or quoted is the user's
 """
 
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -82,7 +82,8 @@ def find_moved(
 
 class _Searched:
     def __init__(self, body: str, taken: Sequence[tuple[int, int]], kept: Sequence[TextMatch], end: int) -> None:
-        self.found: list[Span] = []
+        self.found: list[Span] = []  # sorted
+        self._begins: set[int] = set()  # where texts that were found begin
         self._body = body
         self._lines: dict[str, list[int]] = defaultdict(list)
         self._gaps = list(_gaps(taken, end))
@@ -104,7 +105,8 @@ class _Searched:
                 continue
             spans = list(self._fenced(begin, end, call_id)) if kind == "tool" else [Span(begin, end, _KINDS[kind])]
             if self._is_free(spans[0].start, end):
-                self.found += [span for span in spans if self._is_free(span.start, span.end)]
+                self._add([span for span in spans if self._is_free(span.start, span.end)])
+                self._begins.add(begin)
                 return True
         return False
 
@@ -116,17 +118,22 @@ class _Searched:
                 continue
             close = self._body.find(FENCE_CLOSE, end)
             if self._body.startswith(FENCE_CLOSE + "\n", close) and self._is_free(head, close):
-                self.found += self._fenced(begin, close, call_id)
+                self._add(self._fenced(begin, close, call_id))
             else:
-                self.found.append(Span(head, end, "ignore"))
+                self._add([Span(head, end, "ignore")])
             return
+
+    def _add(self, spans: Iterable[Span]) -> None:
+        for span in spans:
+            insort(self.found, span)
 
     def _places(self, text: str) -> Iterator[int]:
         """Yield where a text may stand in what is new, the first place first."""
         line, offset = _telling_line(text)
         for start in self._lines.get(line, ()) if line else ():
-            if start >= offset and self._body.startswith(text, start - offset):
-                yield start - offset
+            begin = start - offset
+            if begin >= 0 and begin not in self._begins and self._body.startswith(text, begin):
+                yield begin
 
     def _is_block(self, kind: str, start: int, end: int) -> bool:
         if kind == "tool":
@@ -144,7 +151,7 @@ class _Searched:
     def _is_free(self, start: int, end: int) -> bool:
         index = bisect_right(self._gaps, start, key=lambda gap: gap[0]) - 1
         in_gap = index >= 0 and end <= self._gaps[index][1]
-        return in_gap and not any(start < span.end and span.start < end for span in self.found)
+        return in_gap and _is_free(Span(start, end, "ignore"), self.found, len(self._body))
 
 
 def _gaps(taken: Sequence[tuple[int, int]], end: int) -> Iterator[tuple[int, int]]:
