@@ -97,6 +97,7 @@ NUMBER OF), where NUMBER is 0 if none of them is shown."
        (pyagentd-hidden--add
         beg end 'isearch-open-invisible
         (lambda (overlay) (overlay-put overlay 'invisible nil))
+        'priority 1                     ; above the blocks that it folds away
         'pyagentd-line (pyagentd-hidden--line
                         (pyagentd-hidden--words count (pyagentd-symbol by))
                         beg))))

@@ -5,7 +5,7 @@
 
 ;;; Code:
 
-(require 'test-helper)
+(require 'blocks)
 (require 'pyagentd-history)
 
 (defconst hidden-test--text "### Hi\n\nYo\n\n### More\n\nWell\n\n### "
@@ -24,6 +24,16 @@
     (should (eq (get-char-property 15 'face) 'pyagentd-hidden))
     (pyagentd-history--show-hidden)
     (should (invisible-p 15))))
+
+(ert-deftest pyagentd-hidden-folds-away-the-lines-of-folded-blocks ()
+  (blocks-with
+    (pyagentd-fold--find (point-min) (point-max))
+    (blocks-find "``` tool")
+    (should-not (invisible-p (point)))
+    (pyagentd-hidden--set (list (list 14 (point-max) 1 "variant")) nil)
+    (should (invisible-p (point)))
+    (pyagentd-history--show-hidden)
+    (should-not (invisible-p (point)))))
 
 (ert-deftest pyagentd-hidden-is-neither-saved-nor-undone ()
   (pyagentd-test-with-session hidden-test--text
