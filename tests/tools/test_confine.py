@@ -357,6 +357,13 @@ async def test_a_kernel_that_does_not_know_of_truncating_lets_no_file_be_emptied
     assert not done.ok and (outside / "secret").stat().st_size
 
 
+@pytest.mark.parametrize(("abi", "said"), [(3, ["connections", "end other"]), (5, ["end other"]), (6, [])])
+def test_what_a_kernel_does_not_do_is_told(abi: int, said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(enclosure, "abi", lambda: abi)
+    told = enclosure.describe_mechanism("landlock")
+    assert [words for words in ("connections", "end other") if words in told] == said
+
+
 async def test_temporary_files_and_ordinary_programs_work(run: Run) -> None:
     done = await run(
         "f=$(mktemp) && echo kept >$f && cat $f; echo x | sort | tee copy; python3 -c 'import tempfile, subprocess; "

@@ -282,9 +282,10 @@ def describe_mechanism(mechanism: Mechanism | None) -> str:
         case "landlock":
             version = abi()
             network = "" if version >= 4 else " The kernel does not limit connections itself; a filter does."
+            signals = "" if version >= 6 else " The kernel (before 6.12) lets them end other programs of yours."
             return (
                 f"Commands may touch only the scope of their agent (Landlock {version}), a little less exactly than "
-                f"with bubblewrap.{network}"
+                f"with bubblewrap.{network}{signals}"
             )
         case None:
             return "Commands are not confined: their arguments are not limited to the scope of their agent."
