@@ -170,6 +170,11 @@ class Sessions(Group):
         Activities give its directory and id, the directories of ``projects`` that it may read, and their document.
         """
         title = typed_title(name) if titled and name.strip() else ""
+        place = expand_home(session_dir) if session_dir else None
+        if place is not None and not place.is_absolute():
+            raise BadRequest(
+                f"{session_dir!r} is not an absolute path of a directory", hint="Say where it is to live"
+            )
         workspace = project_of(root) if root else None
         of_project = await asyncio.to_thread(self._kernel.presets.for_project, workspace)
         parsed, text = of_project.template(preset)
@@ -184,7 +189,7 @@ class Sessions(Group):
             paths_read=[*inside, *readable] or None,
             paths_write=inside or None,
             clock=self._kernel.clock,
-            session_dir=expand_home(session_dir) if session_dir else None,
+            session_dir=place,
             session_id=session_id,
             activity_org_file=activity_org_file,
             facts={

@@ -208,11 +208,7 @@ def _mission_over(
 
 def _run_over(made: Mission[Any], over: str, place: Path, *, resume: bool, as_json: bool, **how: Any) -> ExitCode:
     """Run a mission over the items of a file, show how far it is, and say what came of it."""
-    try:
-        text = sys.stdin.buffer.read().decode() if over == "-" else Path(over).expanduser().read_text("utf-8")
-    except UnicodeDecodeError:
-        raise BadRequest(f"{over} is not text", hint="Give one JSON value on each line") from None
-    items = read_items(text, over)
+    items = read_items(_text_of(over, hint="Give one JSON value on each line"), over)
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -259,10 +255,7 @@ def _context(file: str | None) -> str | None:
     """Return the data in a file as a JSON object: an object as it is, other JSON as ``data``, text as ``text``."""
     if file is None:
         return None
-    try:
-        text = sys.stdin.buffer.read().decode() if file == "-" else Path(file).expanduser().read_text("utf-8")
-    except UnicodeDecodeError:
-        raise BadRequest(f"{file} is not text", hint="Give a JSON object, or a file of text") from None
+    text = _text_of(file, hint="Give a JSON object, or a file of text")
     try:
         found = json.loads(text)
     except ValueError as error:
@@ -272,6 +265,16 @@ def _context(file: str | None) -> str | None:
     except RecursionError:
         raise BadRequest(f"{file} is nested too deeply", hint="Give JSON with fewer levels") from None
     return json.dumps(found if isinstance(found, dict) else {"data": found})
+
+
+def _text_of(file: str, *, hint: str) -> str:
+    """Return the text of a file, of "-" what is on stdin."""
+    try:
+        if file == "-":
+            return sys.stdin.buffer.read().decode()
+        return Path(os.path.expanduser(file)).read_text("utf-8")  # noqa: PTH111 - Path raises
+    except UnicodeDecodeError:
+        raise BadRequest(f"{file} is not text", hint=hint) from None
 
 
 class _Quiet(TextView):

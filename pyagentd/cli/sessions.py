@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
@@ -323,7 +324,7 @@ def _meant(session: str, branch_dir: Path) -> str:
     if branch_dir.parent.name == AGENTS_DIR:
         return "agent"
     if session.startswith(("/", "~", ".")):
-        place = Path(session).expanduser().resolve()
+        place = Path(os.path.expanduser(session)).resolve()  # noqa: PTH111 - Path raises
         return "branch" if BRANCHES_DIR in (place.parent.name, place.parent.parent.name) else "session"
     return "branch" if "/" in session else "session"
 

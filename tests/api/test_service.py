@@ -31,6 +31,8 @@ async def made(world: World) -> str:
 ERRORS: list[tuple[str, dict[str, Any], type[PyagentdError], str]] = [
     ("create_session", {"name": "x", "preset": "nobody"}, PresetError, "Known: main"),
     ("create_session", {"name": "x", "preset": "main", "root": "/nowhere"}, BadRequest, "not a directory"),
+    ("create_session", {"name": "x", "preset": "main", "root": "here"}, BadRequest, "not an absolute path"),
+    ("create_session", {"name": "x", "preset": "main", "session_dir": "here"}, BadRequest, "not an absolute path"),
     ("create_session", {"name": "x", "preset": "main", "session_dir": "{home}"}, BadRequest, "in use"),
     ("resolve", {"name": "nobody"}, NotFound, "nobody"),
     ("resolve", {"name": "/tmp"}, NotASession, "not a session"),

@@ -88,6 +88,12 @@ def test_malformed_data_of_a_mission_is_told_with_its_line(
     assert capsys.readouterr().err == f"pyagentd: {data}:2: Expecting value. Correct the JSON there\n"
 
 
+@pytest.mark.parametrize("words", [["--context"], ["--model", "x", "--over"]])
+def test_a_home_of_nobody_is_a_file_that_is_not_there(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["mission", "x", *words, "~nobody-here/x.json"]) == ExitCode.FAILED
+    assert capsys.readouterr().err == "pyagentd: ~nobody-here/x.json: No such file or directory\n"
+
+
 @pytest.mark.parametrize("words", [["status"], ["stop"], ["abort", "x"]])
 def test_without_a_daemon_these_exit_with_3_and_start_none(
     words: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
