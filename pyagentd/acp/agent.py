@@ -68,17 +68,17 @@ _CAPABILITIES: Final = schema.AgentCapabilities(
 )
 
 
-def _telling(method: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, R]]:
-    """Have an error of the daemon's told as one of the protocol's, with its hint."""
+def _with_protocol_errors(method: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, R]]:
+    """Raise the errors of the daemon as errors of the protocol, with their hints."""
 
     @functools.wraps(method)
-    async def told(*args: P.args, **kwargs: P.kwargs) -> R:
+    async def translated(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return await method(*args, **kwargs)
         except PyagentdError as error:
             raise request_error(error) from error
 
-    return told
+    return translated
 
 
 def request_error(error: PyagentdError) -> RequestError:
@@ -135,7 +135,7 @@ class PyagentdAgent:
         """Refuse: keys of models are the environment's, and the daemon is the user's own."""
         raise RequestError.invalid_params({"message": "There is nothing to authenticate"})
 
-    @_telling
+    @_with_protocol_errors
     async def new_session(
         self,
         cwd: str,
@@ -154,7 +154,7 @@ class PyagentdAgent:
         self._greet(opened)
         return schema.NewSessionResponse(session_id=opened.id, modes=modes)
 
-    @_telling
+    @_with_protocol_errors
     async def load_session(
         self,
         cwd: str,
@@ -170,7 +170,7 @@ class PyagentdAgent:
         self._greet(opened)
         return schema.LoadSessionResponse(modes=modes)
 
-    @_telling
+    @_with_protocol_errors
     async def resume_session(
         self,
         session_id: str,
@@ -186,18 +186,18 @@ class PyagentdAgent:
         self._greet(opened)
         return schema.ResumeSessionResponse(modes=modes)
 
-    @_telling
+    @_with_protocol_errors
     async def close_session(self, session_id: str, **kwargs: Any) -> schema.CloseSessionResponse:
         """Stop telling of a session; what runs goes on."""
         await self._close(session_id)
         return schema.CloseSessionResponse()
 
-    @_telling
+    @_with_protocol_errors
     async def list_sessions(
         self, cwd: str | None = None, cursor: str | None = None, **kwargs: Any
     ) -> schema.ListSessionsResponse:
         """Return the sessions that work in ``cwd``, or all; the last one used first."""
-        rows = await self._listed()
+        rows = await self._session_rows()
         found = await asyncio.to_thread(_infos, rows, cwd)
         begin = int(cursor) if cursor and cursor.isdecimal() else 0
         page = schema.ListSessionsResponse(sessions=found[begin : begin + _PAGE])
@@ -205,7 +205,7 @@ class PyagentdAgent:
             page.next_cursor = str(begin + _PAGE)
         return page
 
-    @_telling
+    @_with_protocol_errors
     async def set_session_mode(
         self, session_id: str, mode_id: str, **kwargs: Any
     ) -> schema.SetSessionModeResponse | None:
@@ -214,13 +214,13 @@ class PyagentdAgent:
         await opened.modes.choose(opened.key, mode_id)
         return schema.SetSessionModeResponse()
 
-    @_telling
+    @_with_protocol_errors
     async def prompt(self, session_id: str, prompt: list[files.Block], **kwargs: Any) -> schema.PromptResponse:
         """Have a prompt answered."""
         opened = await self._awake(session_id)
         return schema.PromptResponse(stop_reason=await opened.prompt(files.prompt(prompt, opened.root)))
 
-    @_telling
+    @_with_protocol_errors
     async def cancel(self, session_id: str, **kwargs: Any) -> None:
         """Stop what runs."""
         if session_id in self._conversations:  # a notification, whose errors nobody is told
@@ -268,7 +268,7 @@ class PyagentdAgent:
         found: Mapping[str, Any] = await self._daemon.call("resolve", name=session_id)
         return found
 
-    async def _listed(self) -> list[Mapping[str, Any]]:
+    async def _session_rows(self) -> list[Mapping[str, Any]]:
         rows = await asyncio.to_thread(rows_of, await self._daemon.call("sessions", form="json"), "sessions")
         return [row for row in rows if row["current"] and not row["agent"]]
 

@@ -190,14 +190,14 @@ class Asker:
 
     async def _approval(self, ask: Mapping[str, Any], branch: str, root: str) -> dict[str, Any] | None:
         chosen = await self._choice(*approval(ask, branch, root))
-        return self._dismissed() if chosen is None else {"decision": chosen}
+        return self._dismissal() if chosen is None else {"decision": chosen}
 
     async def _question(self, ask: Mapping[str, Any], branch: str, root: str) -> dict[str, Any] | None:
         labels: list[str] = []
         for asked, request in zip(ask["questions"], questions(ask, branch), strict=True):
             chosen = await self._choice(*request)
             if chosen is None:
-                return self._dismissed()
+                return self._dismissal()
             if chosen == LATER:
                 return {"decision": "deny", "reason": IN_WORDS}
             labels.append(picked_label(asked, chosen))
@@ -207,7 +207,7 @@ class Asker:
         answer = await self._editor.request_permission(session_id=self._session_id, tool_call=call, options=options)
         return answer.outcome.option_id if isinstance(answer.outcome, schema.AllowedOutcome) else None
 
-    def _dismissed(self) -> dict[str, Any] | None:
+    def _dismissal(self) -> dict[str, Any] | None:
         """Return the answer of somebody who closed the question: a run must not wait for nobody."""
         return {"decision": "deny", "reason": "The question was dismissed."} if self.listens else None
 
@@ -477,11 +477,11 @@ class Conversation:
                 self._waiting.add(sent["message"])
             if sent.get("ended"):
                 await self._catch_up()
-                return self._stopped(str(sent["ended"]), "")
+                return self._stop_reason(str(sent["ended"]), "")
             reason, why = await ended
         finally:
             self._turns = {key: turn for key, turn in self._turns.items() if turn is not ended}
-        return self._stopped(reason, why)
+        return self._stop_reason(reason, why)
 
     async def _submit(self, message: str, text: str) -> Mapping[str, Any]:
         env, key = run_environment(os.environ, str(self._settings.get("backend") or ""))
@@ -518,7 +518,7 @@ class Conversation:
                 atomic.make_dirs(home)
                 atomic.write_bytes(home / file.name, file.data)
 
-    def _stopped(self, reason: str, text: str) -> schema.StopReason:
+    def _stop_reason(self, reason: str, text: str) -> schema.StopReason:
         match reason:
             case "aborted" | "canceled":
                 return "cancelled"

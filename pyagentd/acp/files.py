@@ -205,7 +205,7 @@ def prompt(blocks: Sequence[Block], root: str) -> Prompt:
                 name = _name(given.uri)
                 said.append(_mention(given.uri, name, root))
                 if len(given.text) <= _PROMPTS_LONGEST:
-                    behind.append(_quoted(given.uri, given.text, root))
+                    behind.append(_quote_text(given.uri, given.text, root))
                 else:
                     file = _file(name, given.mime_type or "text/plain", given.text.encode())
                     files.append(file)
@@ -251,7 +251,7 @@ def _name(uri: str) -> str:
     return PurePosixPath(unquote(_split(uri).path)).name or uri
 
 
-def _quoted(uri: str, text: str, root: str) -> str:
+def _quote_text(uri: str, text: str, root: str) -> str:
     """Return a text that an editor adds to a prompt, under the name of where it is from."""
     place = _path(uri)
     shown = str(place.relative_to(root)) if place and root and place.is_relative_to(root) else str(place or uri)

@@ -54,7 +54,7 @@ GOING: Final = ("input-streaming", "input-available")  # the states of a call wi
 Content = schema.ContentToolCallContent | schema.FileEditToolCallContent | schema.TerminalToolCallContent
 
 
-def started(data: Mapping[str, Any], root: str) -> schema.ToolCallStart:
+def call_started(data: Mapping[str, Any], root: str) -> schema.ToolCallStart:
     """Return the update that shows a call for the first time, with its result if it has one."""
     name, arguments = tool_name(data), arguments_of(data)
     return start_tool_call(
@@ -68,7 +68,7 @@ def started(data: Mapping[str, Any], root: str) -> schema.ToolCallStart:
     )
 
 
-def progressed(data: Mapping[str, Any], root: str) -> schema.ToolCallProgress:
+def call_progressed(data: Mapping[str, Any], root: str) -> schema.ToolCallProgress:
     """Return the update that shows what became of a call."""
     name, arguments = tool_name(data), arguments_of(data)
     return update_tool_call(
@@ -250,7 +250,7 @@ class Updates:
         if not self._users.get(message, True):
             self._users[message] = True
             for text in self._texts.pop(message, []):
-                yield _named(update_user_message_text(text), message)
+                yield _with_message_id(update_user_message_text(text), message)
 
     def _part(self, row: Mapping[str, Any]) -> Iterator[Update]:
         part, type, data = str(row["id"]), str(row["type"]), row["data_json"]
@@ -270,16 +270,16 @@ class Updates:
             return
         self._shown[part] += len(text)
         made = update_agent_thought_text(text) if part in self._reasoning else update_agent_message_text(text)
-        yield _named(made, self._messages[part])
+        yield _with_message_id(made, self._messages[part])
 
     def _call(self, data: Mapping[str, Any]) -> Iterator[Update]:
         call, state = str(data["toolCallId"]), str(data.get("state"))
         known = self._calls.get(call)
         self._calls[call] = state
         if known is None:
-            yield started(data, self._root)
+            yield call_started(data, self._root)
         elif known != state:
-            yield progressed(data, self._root)
+            yield call_progressed(data, self._root)
 
 
 def plan(items: Iterable[Mapping[str, Any]]) -> schema.AgentPlanUpdate:
@@ -303,7 +303,7 @@ def notice_chunk(text: str) -> schema.AgentMessageChunk:
     return schema.AgentMessageChunk(session_update="agent_message_chunk", content=text_block(text))
 
 
-def _named(
+def _with_message_id(
     update: schema.UserMessageChunk | schema.AgentMessageChunk | schema.AgentThoughtChunk, message: str
 ) -> schema.UserMessageChunk | schema.AgentMessageChunk | schema.AgentThoughtChunk:
     update.message_id = message

@@ -45,7 +45,7 @@ class Daemon:
         Raises:
             PyagentdError: What the daemon raised, as the class it has there; that it does not answer.
         """
-        writer = await self._connected()
+        writer = await self._open_writer()
         uid = next(self._uids)
         answered = self._pending[uid] = asyncio.get_running_loop().create_future()
         try:
@@ -64,7 +64,7 @@ class Daemon:
             with suppress(asyncio.CancelledError):
                 await self._reading
 
-    async def _connected(self) -> asyncio.StreamWriter:
+    async def _open_writer(self) -> asyncio.StreamWriter:
         async with self._connecting:
             if self._writer is None:
                 sock = await asyncio.to_thread(self._connect)

@@ -232,7 +232,7 @@ class Pieces(Group):
 
     async def copy_preset_template(self, client: Client, *, preset: str, directory: str) -> PresetFile:
         """Make the template ``preset`` the configuration of the branch or agent in ``directory``."""
-        place = _existing(directory)
+        place = _existing_directory(directory)
         try:
             _, text = self._kernel.presets.template(preset)
             atomic.write_text(paths.preset_file(place), text)
@@ -273,7 +273,7 @@ class Pieces(Group):
         return {"file": str(place)}
 
 
-def _existing(directory: str) -> Path:
+def _existing_directory(directory: str) -> Path:
     place = expand_home(directory).absolute()
     if not place.is_dir():
         raise NotFound(f"{directory} is not a directory", hint="Make it first")
@@ -431,7 +431,7 @@ class NamedAgents(Group):
         if watch:
             self._kernel.overseers.add(client)
         rows = await asyncio.to_thread(agents.known, self._kernel.state, destroyed=destroyed)
-        return {"agents": [await asyncio.to_thread(self._listed, row) for row in rows]}
+        return {"agents": [await asyncio.to_thread(self._agent_row, row) for row in rows]}
 
     @command_line("agent config")
     async def agent_config(
@@ -466,7 +466,7 @@ class NamedAgents(Group):
         if key is not None and key not in config:
             raise NotFound(f"{key[:40]!r} is not a key of an agent", hint=f"Known: {', '.join(config)}")
         place = self._kernel.config.agents_dir.resolve() / name
-        model = self._answering(paths.ref_of(place))
+        model = self._model_of(paths.ref_of(place))
         return {
             "name": name,
             "dir": str(place),
@@ -548,14 +548,14 @@ class NamedAgents(Group):
         for live in self._kernel.inside(place):
             live.say(f"The {key} of {name} {were} changed")
 
-    def _answering(self, ref: BranchRef) -> str | None:
+    def _model_of(self, ref: BranchRef) -> str | None:
         """Return the model that answers an agent; None where that cannot be told."""
         try:
             return self._kernel.presets.of_branch(ref).model
         except PyagentdError:
             return None
 
-    def _listed(self, row: AgentRow) -> NamedAgent:
+    def _agent_row(self, row: AgentRow) -> NamedAgent:
         ref, wrong, lives = _branch(row), "", row.status != "destroyed"
         model: str | None = row.model
         permissions: str | Mapping[str, Any] = row.permissions
@@ -573,7 +573,7 @@ class NamedAgents(Group):
             "session_id": row.session_id,
             "status": row.status,
             "model": model,
-            "effective_model": None if ref is None or wrong else self._answering(ref),
+            "effective_model": None if ref is None or wrong else self._model_of(ref),
             "permissions": permissions,
             "created_at": row.created_at,
             "branch": ref.key if ref is not None else None,

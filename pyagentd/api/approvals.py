@@ -208,7 +208,7 @@ class Approvals(Group):
         await self._kernel.trees.awake()
         said = self._answers(ask, decision, answers)
         answer = Answer(decision=decision, reason=reason, input=input, answers=said, by=client.name)
-        async with self._remembering(ask, answer):
+        async with self._grants_made(ask, answer):
             accepted = await self._kernel.questions.answer(ask, answer, options)
         if decision in _REMEMBERED_AS:
             await self._answer_covered(client, options)
@@ -244,7 +244,7 @@ class Approvals(Group):
         """
         problem = await asyncio.to_thread(self._kernel.ledger.flush)
         wanted = max(1, min(limit, MOST_DECISIONS))
-        where = self._audited(session) if session else {}
+        where = self._audit_filter(session) if session else {}
         known = before if before is None else min(before, _LARGEST_ID)
         found = await asyncio.to_thread(audit.latest, self._kernel.state, limit=wanted + 1, before=known, **where)
         if session and "session" in where and before is None and not found:
@@ -267,7 +267,7 @@ class Approvals(Group):
         """
         async with self._kernel.using(self._ref(branch)) as live:
             await self._kernel.grants.load(paths.root_of(live.ref), _workspace(live))
-            decision, reason = await asyncio.to_thread(self._checked, live.ref, _workspace(live), kind, resource)
+            decision, reason = await asyncio.to_thread(self._check_access, live.ref, _workspace(live), kind, resource)
         return {"decision": decision, "reason": reason}
 
     # -- inside --------------------------------------------------------------------------------------------------
@@ -310,7 +310,7 @@ class Approvals(Group):
         return checked_answers(row["questions"], text or "null")
 
     @contextlib.asynccontextmanager
-    async def _remembering(self, ask: str, answer: Answer) -> AsyncIterator[None]:
+    async def _grants_made(self, ask: str, answer: Answer) -> AsyncIterator[None]:
         """Make the grants that an answer agrees to before it is given, and take them back if it comes too late.
 
         Raises:
@@ -348,7 +348,7 @@ class Approvals(Group):
                         str(row["id"]), Answer(decision="allow", by=client.name), options
                     )
 
-    def _checked(
+    def _check_access(
         self, ref: BranchRef, workspace: Path, kind: Access, resource: str
     ) -> tuple[Literal["allow", "ask", "deny"], str]:
         spec, argument, others = _CHECKED[kind]
@@ -381,7 +381,7 @@ class Approvals(Group):
             case question:
                 return "ask", f"{question.reason}."
 
-    def _audited(self, session: str) -> dict[str, str]:
+    def _audit_filter(self, session: str) -> dict[str, str]:
         """Return which entries are meant; those of a session that is gone are found by its id."""
         try:
             directory = self._directory(session)

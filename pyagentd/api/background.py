@@ -304,7 +304,7 @@ class ScheduleOperations(Group):
     @command_line("schedule run")
     async def schedule_run(self, client: Client, *, id: str) -> DeliveryReply:
         """Deliver a schedule's message now; its next time does not change."""
-        return _delivered(await self._kernel.feature(Schedules).run(id))
+        return _delivery_reply(await self._kernel.feature(Schedules).run(id))
 
     @command_line("trigger", "watch", "webhook")
     async def trigger(
@@ -335,7 +335,7 @@ class ScheduleOperations(Group):
             headers=_headers(headers),
         )
         async with self._kernel.using(self._ref(branch)) as live:
-            return _delivered(await self._kernel.feature(Triggers).deliver(live, trigger))
+            return _delivery_reply(await self._kernel.feature(Triggers).deliver(live, trigger))
 
     def _when(self, *, cron: str | None, at: str | None, delay: str | None, every: str | None, zone: str) -> When:
         now = self._kernel.clock.now()
@@ -376,7 +376,7 @@ class ScheduleOperations(Group):
         }
 
 
-def _delivered(delivered: DeliveryOutcome) -> DeliveryReply:
+def _delivery_reply(delivered: DeliveryOutcome) -> DeliveryReply:
     submitted = delivered.submitted
     return {
         "message": delivered.message_id,

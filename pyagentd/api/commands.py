@@ -34,7 +34,7 @@ def caller_of(operations: Operations) -> OperationCaller:
     return ask
 
 
-def noted(text: str, told: Mapping[str, Any]) -> Answer:
+def answer_with_note(text: str, told: Mapping[str, Any]) -> Answer:
     """Return the answer ``text``, with the note that the reply may have."""
     return Answer(text=f"{text}\n{told['note']}" if told.get("note") else text, data=told)
 
@@ -143,13 +143,13 @@ async def _settings(ask: OperationCaller, call: Call) -> Answer:
     told = await ask(call, "settings", **given, env=call.options.env, api_key=call.options.api_key)
     rows = [(key, "-" if value is None else str(value)) for key, value in told["settings"].items()]
     if key := given.get("key"):
-        return noted(f"{key} is {dict(rows)[key]}{' now' if len(given) > 1 else ''}", told)
+        return answer_with_note(f"{key} is {dict(rows)[key]}{' now' if len(given) > 1 else ''}", told)
     return Answer(text=columns(rows), data=told)
 
 
 async def _init(ask: OperationCaller, call: Call) -> Answer:
     made = await ask(call, "agent-init", **call.arguments, **run_options(call))
-    answer = noted(f"The agent {made['name']} is in {made['dir']}. {made['welcome']}", made)
+    answer = answer_with_note(f"The agent {made['name']} is in {made['dir']}. {made['welcome']}", made)
     return replace(answer, data={key: made[key] for key in ("name", "dir", "session_id", "branch", "file")})
 
 
@@ -176,7 +176,7 @@ async def _config(ask: OperationCaller, call: Call) -> Answer:
     said = "has no value of its own" if value is None else f"{verb} {value}"
     if "value" not in call.arguments:
         return Answer(text=f"The {key} of {told['name']} {said}", data=told)
-    return noted(f"The {key} of {told['name']} {said} now", told)
+    return answer_with_note(f"The {key} of {told['name']} {said} now", told)
 
 
 async def _rename(ask: OperationCaller, call: Call) -> Answer:
@@ -308,7 +308,7 @@ async def _model(ask: OperationCaller, call: Call) -> Answer:
     name = f"{told['model'] or 'the default model'} of {told['backend']}"
     if "model" not in call.arguments:
         return Answer(text=f"{name} answers here (from {told['source']})", data=told)
-    return noted(f"{name} answers from now on", told)
+    return answer_with_note(f"{name} answers from now on", told)
 
 
 async def _models(ask: OperationCaller, call: Call) -> Answer:
@@ -325,7 +325,7 @@ async def _set(ask: OperationCaller, call: Call) -> Answer:
         return Answer(text=columns(rows), data=told)
     value = told["next" if given.get("next") else "settings"][str(key).replace("-", "_")]
     when = "for the next message" if given.get("next") else "from now on"
-    return noted(f"{key} is {_in_short(value)} {when}", told)
+    return answer_with_note(f"{key} is {_in_short(value)} {when}", told)
 
 
 def _of_setting(name: str, told: Mapping[str, Any]) -> tuple[str, str]:

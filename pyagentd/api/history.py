@@ -136,13 +136,13 @@ class Histories(Group):
     async def rewind(self, client: Client, *, branch: str, message: str, files: bool = False) -> HistoryChanged:
         """Hide everything behind the user's message ``message``; with ``files`` restore what the turns changed."""
         async with self._kernel.using(self._ref(branch)) as live:
-            return _changed(await self._history.rewind(live, message, files=files))
+            return _change_reply(await self._history.rewind(live, message, files=files))
 
     @command_line("unrewind")
     async def unrewind(self, client: Client, *, branch: str) -> HistoryChanged:
         """Reverse the last rewind."""
         async with self._kernel.using(self._ref(branch)) as live:
-            return _changed(await self._history.unrewind(live))
+            return _change_reply(await self._history.unrewind(live))
 
     async def edit(
         self,
@@ -190,7 +190,7 @@ class Histories(Group):
     async def choose_variant(self, client: Client, *, branch: str, message: str, n: int) -> HistoryChanged:
         """Show variant ``n`` (from 1) of ``message``, with the turns that came after it."""
         async with self._kernel.using(self._ref(branch)) as live:
-            return _changed(await self._history.choose(live, message, n))
+            return _change_reply(await self._history.choose(live, message, n))
 
     async def prompt_text(self, client: Client, *, branch: str, message: str) -> PromptTextReply:
         """Return the recorded text of the user's message ``message``, and its first version."""
@@ -231,7 +231,7 @@ class Histories(Group):
         return History(self._kernel)
 
 
-def _changed(changed: HistoryChange) -> HistoryChanged:
+def _change_reply(changed: HistoryChange) -> HistoryChanged:
     reply: HistoryChanged = {
         "hidden": list(changed.hidden),
         "shown": list(changed.shown),
@@ -241,7 +241,7 @@ def _changed(changed: HistoryChange) -> HistoryChanged:
 
 
 def _with_run(changed: HistoryChange, made: Receipt) -> HistoryRun:
-    return {**_changed(changed), "run": made.run_id, "message": made.message_id, "seq": made.seq}
+    return {**_change_reply(changed), "run": made.run_id, "message": made.message_id, "seq": made.seq}
 
 
 def _variants(conversation: Conversation, message_id: str) -> list[VariantRow]:
@@ -399,7 +399,7 @@ class ContextOperations(Group):
         """Save the conversation, which goes on; without ``description`` a model writes one."""
         options = send_options(client, env, key, ())
         async with self._kernel.using(self._ref(branch)) as live:
-            return _saved(await self._kernel.feature(Contexts).save(live, description, options=options))
+            return _saved_conversation(await self._kernel.feature(Contexts).save(live, description, options=options))
 
     @command_line("context clear")
     async def context_clear(self, client: Client, *, branch: str) -> ClearReply:
@@ -412,11 +412,11 @@ class ContextOperations(Group):
     async def context_restore(self, client: Client, *, branch: str, id: str) -> SavedConversation:
         """Restore the saved conversation whose id is, or begins with, ``id``, in place of the present one."""
         async with self._kernel.using(self._ref(branch)) as live:
-            return _saved(await self._kernel.feature(Contexts).restore(live, id))
+            return _saved_conversation(await self._kernel.feature(Contexts).restore(live, id))
 
     async def context_get(self, client: Client, *, branch: str, id: str) -> SavedConversation:
         """Return the saved conversation of a branch's session or agent whose id is, or begins with, ``id``."""
-        return _saved(await self._kernel.feature(Contexts).archive.get(self._ref(branch), id))
+        return _saved_conversation(await self._kernel.feature(Contexts).archive.get(self._ref(branch), id))
 
     @command_line("context history")
     async def context_history(
@@ -434,7 +434,7 @@ class ContextOperations(Group):
             hint = "List them with /agent list, on the command line with `pyagentd agent list`"
             raise NotFound(f"There is, and was, no agent called {agent[:80]!r}", hint=hint)
         gone = await asyncio.to_thread(_gone, found)
-        return {"contexts": [{**_saved(row), "gone": row.file_path in gone} for row in found]}
+        return {"contexts": [{**_saved_conversation(row), "gone": row.file_path in gone} for row in found]}
 
 
 def _gone(rows: Sequence[ContextRow]) -> set[str]:
@@ -442,7 +442,7 @@ def _gone(rows: Sequence[ContextRow]) -> set[str]:
     return {row.file_path for row in rows if not Path(row.file_path).is_file()}
 
 
-def _saved(row: ContextRow) -> SavedConversation:
+def _saved_conversation(row: ContextRow) -> SavedConversation:
     return {
         "id": row.id,
         "agent_name": row.agent_name,

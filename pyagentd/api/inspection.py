@@ -36,7 +36,7 @@ from pyagentd.store.paths import BranchRef
 from pyagentd.store.trace import TracedStep, as_json, read_trace
 from pyagentd.tools.sandbox.enclosure import confinement
 from pyagentd.wire.operations import command_line
-from pyagentd.wire.sexp import tagged
+from pyagentd.wire.sexp import to_symbols
 
 _MOST_DECISIONS = 5000
 
@@ -77,7 +77,7 @@ class Inspection(Group):
             if begin < 0:
                 raise BadRequest(f"{begin} is not a number of a row")
             page = await attaching.page(live, after=begin, upto=last if upto is None else min(upto, last), size=_PAGE)
-        return {"events": list(map(_travelling, page.events)), "seq": page.seq, "done": page.done}
+        return {"events": list(map(_event_to_wire, page.events)), "seq": page.seq, "done": page.done}
 
     async def rows(self, client: Client, *, branch: str, after: int) -> RowsPage:
         """Return the rows of a branch after row ``after`` as JSON texts, for clients that show the parts themselves.
@@ -104,7 +104,7 @@ class Inspection(Group):
         async with self._kernel.using(self._ref(branch)) as live:
             live.recorder.flush()
             conversation = live.conversation.snapshot()
-            steps, decisions = await asyncio.to_thread(self._recorded, live.ref)
+            steps, decisions = await asyncio.to_thread(self._trace_and_audit, live.ref)
             last = next((step for step in reversed(steps) if step.purpose == "step"), None)
             report = {
                 "session": self._session(live),
@@ -131,7 +131,7 @@ class Inspection(Group):
                 )
         raise NotFound(f"No step {step} of {run} is traced", hint="`pyagentd show SESSION --trace` lists them")
 
-    def _recorded(self, ref: BranchRef) -> tuple[list[TracedStep], list[Entry]]:
+    def _trace_and_audit(self, ref: BranchRef) -> tuple[list[TracedStep], list[Entry]]:
         self._kernel.ledger.flush()
         within = Projection(self._kernel.state, self._kernel.config.sessions_dir).key(ref.branch_dir)
         entries = [entry for _, entry in audit.latest(self._kernel.state, within=within, limit=_MOST_DECISIONS)]
@@ -162,7 +162,7 @@ class Inspection(Group):
         grants = self._kernel.grants.listed(root, workspace)
         above = [self._kernel.presets.of_branch(ref) for ref in paths.ancestors_of(live.ref)]
         return {
-            **_allowed(self._kernel.presets.of_branch(live.ref)),
+            **_permissions_of(self._kernel.presets.of_branch(live.ref)),
             "denied_above": [pattern for preset in above for pattern in preset.paths.deny],
             "grants": list(map(grant_row, grants)),
         }
@@ -172,7 +172,7 @@ def _body(step: TracedStep, *, pretty: bool) -> str:
     return json.dumps(step.body, ensure_ascii=False, indent=2) if pretty else as_json(step.body)
 
 
-def _allowed(preset: Preset) -> Mapping[str, Any]:
+def _permissions_of(preset: Preset) -> Mapping[str, Any]:
     profile = preset.profile
     told = (
         {"name": profile.name, "allow": [p.pattern for p in profile.allow], "ask": [p.pattern for p in profile.ask]}
@@ -187,11 +187,11 @@ def _allowed(preset: Preset) -> Mapping[str, Any]:
     }
 
 
-def _travelling(event: Event) -> list[Any]:
+def _event_to_wire(event: Event) -> list[Any]:
     """Return an event as it travels; the arguments of an ask and its like are JSON, as they were recorded."""
     match event.kind, event.args:
         case "insert", (text, role):
-            return [event.kind, event.seq, text, tagged(role)]
+            return [event.kind, event.seq, text, to_symbols(role)]
         case "prompt", (text, _):
             return [event.kind, event.seq, text]
     return [event.kind, event.seq, json.dumps(event.args[0], ensure_ascii=False)]

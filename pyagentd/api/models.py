@@ -242,7 +242,7 @@ class ModelOperations(Group):
         waiting, note = kernel.feature(Models).next_settings, ""
         async with kernel.using(ref) as live:
             if key is not None and value is not None:
-                given = await self._setting(live, key, value.strip(), options)
+                given = await self._parse_setting(live, key, value.strip(), options)
                 if next:
                     waiting[live.key] = {**waiting.get(live.key, {}), **given}
                 elif key == "model":
@@ -301,14 +301,14 @@ class ModelOperations(Group):
         request = rewrite_request(
             answering, text, instruction, name=name, before=before, after=after, max_tokens=most
         )
-        made = accept_rewrite(await _answered(backend, request), text)
+        made = accept_rewrite(await _answer_text(backend, request), text)
         if not made.strip():
             raise ProviderError(
                 f"{answering} gave an empty answer", hint="Word the instruction differently, or choose another model"
             )
         return {"text": made, "diff": _diff(text, made, name or "text"), "model": answering}
 
-    async def _setting(self, live: LiveBranch, key: str, value: str, options: SendOptions) -> dict[str, Any]:
+    async def _parse_setting(self, live: LiveBranch, key: str, value: str, options: SendOptions) -> dict[str, Any]:
         """Return a setting by its name on the wire, checked."""
         kernel = self._kernel
         own = kernel.presets.of_branch(live.ref)
@@ -325,7 +325,7 @@ class ModelOperations(Group):
                     ) from None
             case "tools":
                 on = preset_with_overrides(own, live.override(own)).tools
-                given = " ".join(_switched(on, value))
+                given = " ".join(_switch_tools(on, value))
             case "system" | "thinking" | "model" | "temperature" | "max-tokens":
                 if given is None and key in ("system", "model"):
                     raise BadRequest(f"{key} has no default", hint="Give the value")
@@ -356,7 +356,7 @@ class ModelOperations(Group):
 _LONGEST_PASSAGE = 200_000  # characters that are rewritten at once
 
 
-async def _answered(backend: Backend, request: ModelRequest) -> str:
+async def _answer_text(backend: Backend, request: ModelRequest) -> str:
     """Return the text of an answer; raises ``ProviderError`` where it is refused or cut off."""
     texts: list[str] = []
     async with aclosing(backend.stream(replace(request, purpose="rewrite"))) as batches:
@@ -381,7 +381,7 @@ SETTINGS = ("model", "temperature", "max-tokens", "thinking", "system", "tools")
 """What can be set for a conversation, or for its next message."""
 
 
-def _switched(on: Sequence[str], value: str) -> list[str]:
+def _switch_tools(on: Sequence[str], value: str) -> list[str]:
     """Return tools after ``value``: names, or ``+NAME`` and ``-NAME``; ``none`` is none."""
     words = [] if value == "none" else re.findall(r"[^\s,]+", value)
     changing = [word for word in words if word[0] in "+-"]
@@ -541,7 +541,7 @@ def configuration_of(
         for model in backend.models or ():
             name = str(model["name"])
             if name not in config.models and not catalog.facts(name, config, backend=backend.name).window_known:
-                facts |= {name: stated} if (stated := _stated(model)) else {}
+                facts |= {name: stated} if (stated := _facts_from_gptel(model)) else {}
     tables += [_toml(("model", name), stated) for name, stated in facts.items()]
     if current and config.default_backend is None and tables:
         default = _toml(("default",), {"backend": current})
@@ -550,7 +550,7 @@ def configuration_of(
     return "\n".join(tables), keys, notes
 
 
-def _stated(model: Mapping[str, Any]) -> dict[str, Any]:
+def _facts_from_gptel(model: Mapping[str, Any]) -> dict[str, Any]:
     """Return what gptel says of a model, in our words."""
     window, price = model.get("context_window"), (model.get("input_cost"), model.get("output_cost"))
     stated: dict[str, Any] = (

@@ -114,7 +114,7 @@ class Pages(Group):
         ]
         lines = [
             *(line for mission in found for line in _mission(mission, branch)),
-            *(line for ask in told["asks"] for line in _waiting(ask)),
+            *(line for ask in told["asks"] for line in _question_lines(ask)),
         ]
         return Report(
             title="Mission" + (" running" if last.get("state") == "running" else ""),
@@ -235,7 +235,7 @@ class Pages(Group):
         """Return what happened in a branch: requests, tokens, tools, decisions."""
         told = _json(await self._group(Inspection).trace(client, branch=branch))
         filled, turns = await self._charts(branch)
-        return Report(title="Inspect", lines=list(_inspected(told, branch, filled, turns)))
+        return Report(title="Inspect", lines=list(_inspector_lines(told, branch, filled, turns)))
 
     async def _charts(self, branch: str) -> tuple[Chart | None, Mapping[str, Chart]]:
         """Return what fills the context, and how the turns went by the id of their prompt."""
@@ -424,13 +424,13 @@ def _turn(turn: Mapping[str, Any], id: str) -> Iterator[Line]:
     else:
         yield from _block("(no program)", "dim")
     for number, call in enumerate(turn["calls"] or ()):
-        yield from _called(call, f"{id}/{number}")
+        yield from _call_lines(call, f"{id}/{number}")
     if result := turn.get("result"):
         yield Line((f"= {one_line(result, 60)}",), 3, True, f"{id}/=")
         yield from _block(result, "bad" if failed else "")
 
 
-def _called(call: Mapping[str, Any], id: str) -> Iterator[Line]:
+def _call_lines(call: Mapping[str, Any], id: str) -> Iterator[Line]:
     state, given = call["state"], call["input"] or {}
     words = one_line(" ".join(str(value) for value in given.values()), 50)
     visit = report_place("mission", branch=call["branch"]) if call.get("branch") else None
@@ -443,7 +443,7 @@ def _called(call: Mapping[str, Any], id: str) -> Iterator[Line]:
         yield from _block(result, "bad" if state == "failed" else "")
 
 
-def _waiting(ask: Mapping[str, Any]) -> Iterator[Line]:
+def _question_lines(ask: Mapping[str, Any]) -> Iterator[Line]:
     what = f"Waiting for your approval: {ask['tool']} {one_line(ask['detail'] or '', 60)}"
     yield Line((Text(what, "warn", report_place("ask", id=ask["id"])),), 2, id=ask["id"])
     if reason := ask["reason"]:
@@ -464,7 +464,7 @@ def _took(milliseconds: float | None) -> str:
 # The inspector.
 
 
-def _inspected(
+def _inspector_lines(
     told: Mapping[str, Any], branch: str, filled: Chart | None, turns: Mapping[str, Chart]
 ) -> Iterator[Line]:
     session, own = told["session"], (told["usage"] or {}).get("own")

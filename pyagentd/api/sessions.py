@@ -356,7 +356,7 @@ class Lifecycle(Group):
         wanted, ref = typed_title(title), self._ref(branch)
         await self._note(ref, title=wanted)
         self._touch(*_timelines(ref))
-        named = _named(self._kernel, ref)
+        named = _agent_name(self._kernel, ref)
         note = f"This is its title; {named} is still its name: `pyagentd agent rename {named} NAME` gives it another"
         return {**describe_branch(ref), "title": wanted, "note": note if named else None}
 
@@ -393,7 +393,7 @@ class Lifecycle(Group):
         )
         self._registry.add(made)
         self._tell_written(*_all_of(made))
-        named = _named(self._kernel, ref)
+        named = _agent_name(self._kernel, ref)
         note = f"The copy is a session without a name: prompt, permissions and docs of {named} are not copied"
         return {**describe_branch(made), "note": note if named else None}
 
@@ -406,7 +406,7 @@ class Lifecycle(Group):
         """
         ref = self._ref(branch)
         chosen = _what(ref, what)
-        if chosen == "session" and (named := _named(self._kernel, ref)):
+        if chosen == "session" and (named := _agent_name(self._kernel, ref)):
             raise BadRequest(
                 f"{named} is a named agent; deleting would leave its record and what it does behind",
                 hint=f"Destroy it: `pyagentd agent destroy {named}`, in Emacs d in M-x pyagentd-list, named",
@@ -460,7 +460,7 @@ class Lifecycle(Group):
             self._tell_written(sibling)
 
 
-def _named(kernel: Kernel, ref: BranchRef) -> str:
+def _agent_name(kernel: Kernel, ref: BranchRef) -> str:
     """Return the name of the named agent that ``ref`` is a branch of; "" of everything else."""
     place = named_dir(kernel.config.agents_dir.resolve(), ref)
     return place.name if place is not None else ""
@@ -594,7 +594,7 @@ class Branches(Group):
         """
         parent = self._ref(branch)
         async with self._kernel.using(parent) as live:
-            missing_run = await _settled(live)
+            missing_run = await _sync_document(live)
             made = await asyncio.to_thread(
                 branching.create_branch,
                 parent,
@@ -631,7 +631,7 @@ class Branches(Group):
         return describe_branch(ref)
 
 
-async def _settled(live: LiveBranch) -> str | None:
+async def _sync_document(live: LiveBranch) -> str | None:
     """Bring what was recorded into the document, and return the run whose text it lacks all the same.
 
     Raises:
@@ -708,7 +708,7 @@ class Exchange(Group):
             live.recorder.flush()
             await live.document.flush()
             filled = await context_chart(live) if format == "html" else None
-            made = await asyncio.to_thread(_exported, ref, format, self._settings_of(ref), filled)
+            made = await asyncio.to_thread(_export, ref, format, self._settings_of(ref), filled)
         data = made.text.encode("utf-8", "surrogateescape")  # bytes that are not text go out as they came
         if (
             place is None and 2 * len(data) < INLINE_LIMIT and writable(made.text) == made.text
@@ -737,7 +737,7 @@ class Exchange(Group):
         template, text = of_project.template(preset)
         settings, notes = self._usable(chat.document.settings, template)
         text = exchange.importing.preset_text(text, template.name, settings, chat.system)
-        configured = _parsed(text, template.name)
+        configured = _parse_template(text, template.name)
         settings = replace(settings_in_document(settings_of(configured)), other=settings.other)
         emacs = self._kernel.find(EmacsClients)
         notes += _unknown_tools(configured, () if emacs is None else emacs.names())
@@ -754,7 +754,7 @@ class Exchange(Group):
             paths_read=inside,
             paths_write=inside,
             clock=self._kernel.clock,
-            fill=lambda session_id, branch_dir: filled.append(_filled(session_id, branch_dir, chat, now_ms)),
+            fill=lambda session_id, branch_dir: filled.append(_fill_branch(session_id, branch_dir, chat, now_ms)),
             facts={"workspace_root": str(workspace or Path.home()), "agent": template.name, "title": title},
         )
         (made,) = filled
@@ -797,7 +797,7 @@ class Exchange(Group):
         return settings, notes
 
 
-def _parsed(text: str, name: str) -> Preset:
+def _parse_template(text: str, name: str) -> Preset:
     preset = presetfile.parse(text, Path(f"{name}.md"))
     return parse_preset(name, preset.front, preset.body, preset.path.name)
 
@@ -808,14 +808,14 @@ def _unknown_tools(preset: Preset, of_emacs: Collection[str]) -> list[str]:
     return [f"Not known here, and not offered to the model: {', '.join(unknown)}"] if unknown else []
 
 
-def _exported(
+def _export(
     ref: BranchRef, format: str, settings: Settings | None, filled: Chart | None
 ) -> "exchange.export.ExportResult":
     source = replace(exchange.export.read_source(ref), filled=filled)
     return exchange.export.export_text(source, format, settings)
 
 
-def _filled(session_id: str, branch_dir: Path, chat: "exchange.importing.Chat", now_ms: int) -> Adoption:
+def _fill_branch(session_id: str, branch_dir: Path, chat: "exchange.importing.Chat", now_ms: int) -> Adoption:
     made = exchange.importing.adopt_chat(chat, session_id=session_id, now_ms=now_ms)
     exchange.importing.fill(branch_dir, made)
     return made

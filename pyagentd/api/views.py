@@ -281,7 +281,7 @@ def time_of(key: str, form: str = "%Y-%m-%d %H:%M") -> Value:
     return lambda item: local_time(item[key], form)
 
 
-def moment(value: object) -> datetime | None:
+def local_datetime(value: object) -> datetime | None:
     """Return a time of a reply, milliseconds or ISO 8601, in local time; None where there is none."""
     if isinstance(value, int | float):
         return datetime.fromtimestamp(value / 1000).astimezone()
@@ -293,13 +293,13 @@ def moment(value: object) -> datetime | None:
 
 def local_time(value: object, form: str = "%Y-%m-%d %H:%M") -> CellReply:
     """Return the cell of a time of a reply."""
-    at = moment(value)
+    at = local_datetime(value)
     return cell(at.strftime(form), sort=at.timestamp()) if at else cell("", sort=0)
 
 
 def age(value: object, now: datetime) -> CellReply:
     """Return the cell that says how long ago a time of a reply was: "3h"."""
-    at = moment(value)
+    at = local_datetime(value)
     if at is None:
         return cell("", sort=0)
     seconds = max(0, int((now.astimezone(UTC) - at).total_seconds()))
@@ -475,7 +475,7 @@ class Lists(Group):
                 Column("Since", 8, time_of("started_at", "%H:%M:%S")),
                 Column("Tokens", 6, lambda row: tokens(row["tokens"]), right=True),
                 Column("Session", 26, lambda row: cell(title_of(row), "title")),
-                Column("Does", 0, lambda row: cell(_doing(row), "detail"), sorts=False),
+                Column("Does", 0, lambda row: cell(_activity_of(row), "detail"), sorts=False),
             ),
             rows=[
                 Row(row, row["branch"], title_of(row), {"branch": row["branch"]}, session_place(row["branch"]))
@@ -784,7 +784,7 @@ class Lists(Group):
                     item={**row, "stem": stems[-1]},
                     id=row["branch"],
                     label=row["name"],
-                    facts=_picked(row, "branch", "name", "parent", "file"),
+                    facts=_pick(row, "branch", "name", "parent", "file"),
                     visit=session_place(row["branch"], self._title(ref)),
                 )
             )
@@ -1034,7 +1034,7 @@ class Lists(Group):
                     row,
                     row["path"],
                     row["path"],
-                    _picked(row, "path", "change", "reason", "diff"),
+                    _pick(row, "path", "change", "reason", "diff"),
                     file_place(row["path"]),
                 )
                 for row in answer["files"]
@@ -1307,7 +1307,7 @@ def _runner_cell(row: Mapping[str, Any]) -> CellReply:
     return cell(f"└ {preset or 'agent'}", "agent") if row["agent"] else cell(preset, "strong")
 
 
-def _doing(row: Mapping[str, Any]) -> str:
+def _activity_of(row: Mapping[str, Any]) -> str:
     """Return what a run does."""
     if row["state"] == "retrying":
         return f"try {row['attempt']} of {row['max_attempts']}: {row['message']}"
@@ -1452,5 +1452,5 @@ CHANGES: Mapping[str, tuple[str, Face]] = {
 """What became of a file that restoring would put back, and its face."""
 
 
-def _picked(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
+def _pick(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: row[name] for name in names}

@@ -116,7 +116,7 @@ _FIRST = (
 )
 
 
-class _Sectioned(click.Group):
+class _SectionedGroup(click.Group):
     """Lists its commands in sections, daily ones first, and loads the module of the one that is run."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -141,7 +141,7 @@ class _Sectioned(click.Group):
                 formatter.write_dl([(f"{name:{width}}", words) for name, (_, words) in commands.items()])
 
 
-@click.group(cls=_Sectioned, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=_SectionedGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name=PROGRAM, message="%(prog)s %(version)s")
 @click.option("--host", metavar="HOST", help="Run the command on HOST, over ssh (default: PYAGENTD_HOST, else here).")
 def cli(host: str | None) -> None:

@@ -29,14 +29,14 @@ from pyagentd.cli.follow import (
     Progress,
     QuestionForm,
     Transcript,
-    edited,
-    lasting,
+    edit_arguments,
+    lasting_sentence,
+    page_events,
     question,
-    replayed,
 )
 from pyagentd.cli.link import branch_of, complete_session, daemon, models_known, run_environment
 from pyagentd.cli.output import ExitCode, note, preset_option, printable, workplace_option
-from pyagentd.cli.send import check_length, last_session, mentioned, with_files
+from pyagentd.cli.send import check_length, last_session, mentioned_files, with_files
 from pyagentd.cli.sessions import sessions_known
 from pyagentd.clock import new_id
 from pyagentd.config import sessions_dir
@@ -152,7 +152,7 @@ def chat(session: str | None, goes_on: bool, picks: bool, preset: str | None, ro
         if session or goes_on or picks:
             with daemon(human=True) as link:
                 if picks:
-                    place = _picked(sessions_known(link), root.resolve())
+                    place = _pick_session(sessions_known(link), root.resolve())
                 else:
                     place = branch_of(link, session) if session else last_session(link, root.resolve())[0]
             if place is None:
@@ -176,7 +176,7 @@ def _type_ahead() -> Iterator[None]:
             termios.tcsetattr(fd, termios.TCSANOW, before)
 
 
-def _picked(found: Iterable[Mapping[str, Any]], root: Path) -> Path | None:
+def _pick_session(found: Iterable[Mapping[str, Any]], root: Path) -> Path | None:
     """Return the branch of the session that is chosen, those of ``root`` first."""
     from prompt_toolkit.shortcuts import choice
 
@@ -198,7 +198,7 @@ def _row(session: Mapping[str, Any]) -> str:
 _TABLE = re.compile(r"^``` text\n.*?^```$", re.MULTILINE | re.DOTALL)  # what slash commands answer
 
 
-def wrapped(text: str, width: int) -> str:
+def wrap_columns(text: str, width: int) -> str:
     """Return ``text`` with lines of at most ``width`` columns; what goes on stands below its own column."""
 
     def lines() -> Iterator[str]:
@@ -220,7 +220,7 @@ class Chat:
 
     def __init__(self, place: Path | None, *, preset: str | None, root: Path) -> None:
         self._place, self._preset, self._root = place, preset, root
-        self._daemon = Daemon("pyagentd chat", self._arrived, self._lost)
+        self._daemon = Daemon("pyagentd chat", self._on_event, self._lost)
         self._arrivals: asyncio.Queue[Event] = asyncio.Queue()
         self._branch = ""
         self._is_attached = False
@@ -298,7 +298,7 @@ class Chat:
             output=self._display,
         )
         session.app.min_redraw_interval = _REDRAW_S
-        session.default_buffer.on_text_changed += lambda line: self._typed(line.text)
+        session.default_buffer.on_text_changed += lambda line: self._on_text_changed(line.text)
         return session
 
     def _keys(self) -> "KeyBindings":
@@ -322,8 +322,8 @@ class Chat:
             else:
                 text, taken = buffer.text, self._line_for()
                 buffer.reset(append_to_history=bool(text.strip()) and taken == "message")
-                self._cleared()  # a reset tells nobody
-                self._entered(text, taken)
+                self._reset_line()  # a reset tells nobody
+                self._take_line(text, taken)
 
         @keys.add("escape", "enter", filter=typing)
         @keys.add("c-j", filter=typing)
@@ -371,7 +371,7 @@ class Chat:
             return "message"
         return "reason" if self._reasons else "answer" if self._form and not self._is_begun else "message"
 
-    def _entered(self, text: str, taken: Literal["reason", "answer", "message"]) -> None:
+    def _take_line(self, text: str, taken: Literal["reason", "answer", "message"]) -> None:
         """Take a line."""
         ask = self._ask
         if taken == "reason" and ask:
@@ -381,18 +381,18 @@ class Chat:
             self._input.app.exit(exception=EOFError)
         elif taken == "answer" and ask and self._form:
             if text.strip() or time.monotonic() >= self._armed_at:
-                self._do(self._answered(ask, self._form, text))
+                self._do(self._take_answer(ask, self._form, text))
         elif text.strip():
             self._do(self._send(text))
 
-    def _typed(self, text: str) -> None:
+    def _on_text_changed(self, text: str) -> None:
         """Take note that the line is ``text`` now."""
         self._arm()
         self._interrupted_at = float("-inf")  # the next Ctrl-C is about the line
         if not text:
-            self._cleared()
+            self._reset_line()
 
-    def _cleared(self) -> None:
+    def _reset_line(self) -> None:
         """Have what is typed from now on be for the question on the screen."""
         self._is_begun = False
 
@@ -404,13 +404,13 @@ class Chat:
         elif self._lasting or self._reasons:
             self._lasting, self._reasons = None, False
             buffer.reset()
-            self._cleared()
+            self._reset_line()
             return
         elif self._busy:
             self._do(self._abort())
         elif buffer.text:
             buffer.reset()
-            self._cleared()
+            self._reset_line()
             return
         self._interrupted_at = now
         asyncio.get_running_loop().call_later(_LEAVE_S, event.app.invalidate)
@@ -459,12 +459,12 @@ class Chat:
     async def _reply(self, ask: Mapping[str, Any], decision: str, **more: Any) -> None:
         env, key = run_environment(os.environ, str(self._settings.get("backend") or ""))
         await self._daemon.call("answer", ask=ask["id"], decision=decision, env=env, key=key, **more)
-        await self._settled(str(ask["id"]))
+        await self._remove_ask(str(ask["id"]))
 
     async def _edit(self, ask: Mapping[str, Any]) -> None:
         id = str(ask["id"])
         async with self._lend():
-            arguments = await asyncio.to_thread(edited, ask, self._drafts.get(id, ""))
+            arguments = await asyncio.to_thread(edit_arguments, ask, self._drafts.get(id, ""))
         if arguments is not None:
             self._drafts[id] = arguments  # a mistake in them is not the end of them
             await self._reply(ask, "allow", input=arguments)
@@ -485,7 +485,7 @@ class Chat:
         finally:
             self._is_lent = False
 
-    async def _answered(self, ask: Mapping[str, Any], form: QuestionForm, line: str) -> None:
+    async def _take_answer(self, ask: Mapping[str, Any], form: QuestionForm, line: str) -> None:
         word, _, rest = line.strip().partition(" ")
         if word in (DECLINE, ABORT):
             await self._reply(ask, "deny" if word == DECLINE else "abort", reason=rest.strip())
@@ -514,7 +514,7 @@ class Chat:
         self._console.bell()
         await self._print(*_diff(text.partition("\n")[0] if self._form else text, mark="  | "))
 
-    async def _settled(self, id: str) -> None:
+    async def _remove_ask(self, id: str) -> None:
         shown = self._ask is not None and self._ask["id"] == id
         self._asks.pop(id, None)
         self._drafts.pop(id, None)
@@ -534,14 +534,14 @@ class Chat:
     def _do(self, work: Awaitable[None]) -> None:
         """Do something that asks the daemon; what goes wrong is said."""
 
-        async def told() -> None:
+        async def report() -> None:
             try:
                 await work
             except (PyagentdError, click.ClickException, OSError) as error:
                 await self._say(str(error))
             self._input.app.invalidate()
 
-        task = asyncio.create_task(told())
+        task = asyncio.create_task(report())
         self._working.add(task)
         task.add_done_callback(self._working.discard)
 
@@ -551,7 +551,7 @@ class Chat:
             try:
                 check_length(text, hint="name a file that holds it")
                 await self._attach(" ".join(text.split())[:_NAME])
-                if self._place and attempt == 1 and (shown := mentioned(text, self._root_of())):
+                if self._place and attempt == 1 and (shown := mentioned_files(text, self._root_of())):
                     text = with_files(text, shown, self._place)
                 env, key = run_environment(os.environ, str(self._settings.get("backend") or ""))
                 limit = _COMMAND_S if text.startswith("/") else CALL_TIMEOUT_S
@@ -564,7 +564,7 @@ class Chat:
                     raise
         if command := sent.get("command"):
             if not command["recorded"]:  # else it is among the events
-                await self._print(wrapped(printable(str(command["text"])), self._console.size.width))
+                await self._print(wrap_columns(printable(str(command["text"])), self._console.size.width))
             await self._list_commands()
 
     async def _abort(self) -> None:
@@ -588,7 +588,7 @@ class Chat:
         self._title = str(state.get("title") or "")
         self._asks.clear()
         self._form = None
-        events = await self._missed(upto)
+        events = await self._missed_events(upto)
         for event in events:
             await self._show(event)
         self._known = max(self._known, upto)
@@ -600,21 +600,21 @@ class Chat:
         for line in state.get("notes") or ():
             await self._say(str(line))
 
-    async def _missed(self, upto: int) -> list[Event]:
+    async def _missed_events(self, upto: int) -> list[Event]:
         """Return the events of the rows up to ``upto`` that are not on the screen; at first only the last turns."""
         first = not self._known
         after = self._known or max(0, upto - _SHOWN_ROWS)
         events: list[Event] = []
         while after < upto:
             page = await self._daemon.call("replay", branch=self._branch, after=after, upto=upto)
-            events += [event for event in replayed(page, self._branch) if event.kind not in ("ask", "answered")]
+            events += [event for event in page_events(page, self._branch) if event.kind not in ("ask", "answered")]
             after = int(page["seq"])
             if page["done"]:
                 break
         start = next((at for at, event in enumerate(events) if event.kind == "prompt"), 0) if first else 0
         return events[start:]
 
-    def _arrived(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         self._arrivals.put_nowait(event)
 
     def _lost(self) -> None:
@@ -667,7 +667,7 @@ class Chat:
             case "ask", ({"id": _} as ask,):
                 await self._put(ask)
             case "answered", ({"id": str(id)},):
-                await self._settled(id)
+                await self._remove_ask(id)
             case "todo", (Mapping() as todo,):
                 self._progress.todo(todo.get("items") or ())
             case "agent", (Mapping() as agent,):
@@ -727,7 +727,7 @@ class Chat:
         await self._end_dim()
         await self._end_answer()
 
-    def _writing(self) -> list[str]:
+    def _draft_lines(self) -> list[str]:
         """Return the lines of the answer's last block, as they look."""
         rest = self._answer.rest
         if rest != self._tail[0]:
@@ -740,7 +740,7 @@ class Chat:
         from rich.markdown import Markdown
 
         room = self._console.width - 2  # beside a block is a space on both sides
-        text = _TABLE.sub(lambda block: wrapped(block[0], room), text)
+        text = _TABLE.sub(lambda block: wrap_columns(block[0], room), text)
         return Markdown(text, code_theme="ansi_dark", hyperlinks=False)
 
     async def _say(self, text: str) -> None:
@@ -771,31 +771,31 @@ class Chat:
         from prompt_toolkit.formatted_text import ANSI
 
         room = max(3, self._console.size.height - 10)
-        lines = [*self._writing()[-room:], *self._news()]
+        lines = [*self._draft_lines()[-room:], *self._news()]
         mark = "reason › " if self._reasons else "› "
         return ANSI("\n".join([*lines, f"\x1b[1m{mark}\x1b[0m"]))
 
     def _news(self) -> Iterator[str]:
         ask = self._ask
         if ask is not None and self._form is not None:
-            yield from self._fitted(self._form.prompt())
+            yield from self._wrap_styled(self._form.prompt())
             if self._is_begun:
-                yield from self._fitted(_FIRST_SEND, _DIM)
+                yield from self._wrap_styled(_FIRST_SEND, _DIM)
         elif ask is not None and self._lasting:
-            yield from self._fitted(lasting(ask, self._lasting), _BOLD)
-            yield from self._offered({"y": "allow that", "any other key:": "back"})
+            yield from self._wrap_styled(lasting_sentence(ask, self._lasting), _BOLD)
+            yield from self._key_lines({"y": "allow that", "any other key:": "back"})
         elif ask is not None and self._is_asked:
             if self._input.default_buffer.text:
-                yield from self._fitted(_FIRST_SEND, _DIM)
+                yield from self._wrap_styled(_FIRST_SEND, _DIM)
             elif time.monotonic() >= self._armed_at:
-                yield from self._offered(letters(ask))
+                yield from self._key_lines(letters(ask))
             else:
                 yield "…"
         elif self._busy and not self._answer.rest:
             waited = int(time.monotonic() - self._began)
-            yield from self._fitted(f"{self._progress.text} {waited} s", _DIM)
+            yield from self._wrap_styled(f"{self._progress.text} {waited} s", _DIM)
 
-    def _fitted(self, text: str, style: str = "") -> Iterator[str]:
+    def _wrap_styled(self, text: str, style: str = "") -> Iterator[str]:
         """Yield ``text`` in lines that the terminal has room for: what it cannot show in one it would cut."""
         from rich.text import Text
 
@@ -803,7 +803,7 @@ class Chat:
             for piece in Text(line).wrap(self._console, self._console.width):
                 yield f"{style}{piece.plain}\x1b[0m" if style else piece.plain
 
-    def _offered(self, words: Mapping[str, str]) -> Iterator[str]:
+    def _key_lines(self, words: Mapping[str, str]) -> Iterator[str]:
         """Yield what the keys ``words`` do, in lines that the terminal has room for."""
         line, wide = "", 0
         for key, word in words.items():
@@ -917,7 +917,7 @@ def _completer(root: Callable[[], Path], commands: Callable[[], Sequence[Mapping
             if word.startswith("@"):
                 if time.monotonic() > self._fresh_until:
                     self._files, self._fresh_until = files(root()), time.monotonic() + _FRESH_S
-                for name in matching(word[1:], self._files):
+                for name in completions(word[1:], self._files):
                     yield Completion(f"@{name}", -len(word))
             elif before.startswith("/") and "\n" not in before:
                 for text, about in command_completions(before, commands()):
@@ -967,7 +967,7 @@ def files(root: Path) -> list[str]:
     return found[:_MOST_FILES]
 
 
-def matching(word: str, names: Sequence[str]) -> list[str]:
+def completions(word: str, names: Sequence[str]) -> list[str]:
     """Return the names that begin with ``word``, or else have it somewhere, the shortest first."""
     lower = word.lower()
     found = [name for name in names if name.startswith(word)] or [name for name in names if lower in name.lower()]

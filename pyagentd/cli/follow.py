@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import click
 from click import ClickException
 
-from pyagentd.cli.output import dim, note, print_json, shown
+from pyagentd.cli.output import dim, note, print_json, text_for
 from pyagentd.cli.output import printable as printable_
 from pyagentd.errors import BadRequest, NotFound, StoreError
 from pyagentd.events import Event
@@ -84,7 +84,7 @@ class Progress:
         """Take note of a ``status`` event."""
         state = str(status.get("state"))
         if state == "retrying":
-            self._state = retrying(status)
+            self._state = retry_status(status)
         elif state == "busy" and status.get("tools"):
             self._state = f"Running {', '.join(status['tools'])}…"
         elif state == "busy" and status.get("phase") == "COMPACT":
@@ -134,8 +134,8 @@ class Progress:
             self._status = None
 
 
-def retrying(status: Mapping[str, Any]) -> str:
-    """Return what a ``retrying`` status says: the failed attempt, when the next one is, and why."""
+def retry_status(status: Mapping[str, Any]) -> str:
+    """Return what a ``retry_status`` status says: the failed attempt, when the next one is, and why."""
     attempt, most, retry_at = status.get("attempt"), status.get("max_attempts"), status.get("retry_at")
     which = f" ({attempt} of {most} failed)" if attempt and most else ""
     when = ""
@@ -172,7 +172,7 @@ class Transcript:
 
     def __init__(self, *, apart: bool = False) -> None:
         self._apart = apart
-        self._printed: str | None = None  # kind of the block printed last, while it can go on
+        self._part_lines: str | None = None  # kind of the block printed last, while it can go on
         self._inside: str | None = None  # kind of the fence that is open
         self._closer = ""  # what may have closed it: reasoning can contain fences of its own
         self._told = 0  # calls that were shown, and whose text in the document is still to come
@@ -187,14 +187,14 @@ class Transcript:
     def insert(self, text: str, role: Any) -> Iterator[Piece]:
         """Yield what to print for one insert."""
         if role == "ignore":
-            yield from self._ignored(text)
+            yield from self._skip_fences(text)
             return
         self._inside = None
         if role == "response":
             yield from self._say("answer", text)
         elif role is None:
             # Separators and the prompt that follows: the document's, not the reader's.
-            self._printed = None
+            self._part_lines = None
 
     def tool(self, summary: str) -> Iterator[Piece]:
         """Yield the line of a call that has its result; its text in the document is left out when it comes."""
@@ -207,7 +207,7 @@ class Transcript:
             self._at_line_start = True
             yield Piece("\n")
 
-    def _ignored(self, text: str) -> Iterator[Piece]:
+    def _skip_fences(self, text: str) -> Iterator[Piece]:
         at = 0
         for fence in _FENCE.finditer(text):
             yield from self._content(text[at : fence.start()])
@@ -239,7 +239,7 @@ class Transcript:
 
     def _line(self, call: str) -> Iterator[Piece]:
         yield from self.end()
-        self._printed = "tool"
+        self._part_lines = "tool"
         self._anything |= not self._apart
         yield Piece(f"• {call}\n", "dim")
 
@@ -247,19 +247,19 @@ class Transcript:
         yield from self.end()
         if self._anything and not self._apart:
             yield Piece("\n")
-        self._printed = "compaction"
+        self._part_lines = "compaction"
         self._anything |= not self._apart
         yield Piece(f"── compacted {what} ──\n", "dim")
 
     def _say(self, block: str, text: str, style: Style = "plain") -> Iterator[Piece]:
-        if block != self._printed:
+        if block != self._part_lines:
             text = text.lstrip("\n")
             if not text:
                 return
             yield from self.end()
             if self._anything:
                 yield Piece("\n")
-            self._printed = block
+            self._part_lines = block
         if text:
             self._anything = True
             self._at_line_start = text.endswith("\n")
@@ -360,7 +360,7 @@ class TextView(View):
             stream = sys.stderr if piece.style == "dim" and not self._terminal else sys.stdout
             if stream is sys.stderr:
                 sys.stdout.flush()  # both may go into one pipe
-            said = shown(piece.text, stream)
+            said = text_for(piece.text, stream)
             stream.write(dim(said, stream) if piece.style == "dim" else said)
         sys.stdout.flush()
         sys.stderr.flush()
@@ -380,7 +380,7 @@ def event_object(event: Event) -> dict[str, Any]:
     return {(f"event_{name}" if name in clashes else name): value for name, value in envelope.items()} | arguments
 
 
-def replayed(page: Mapping[str, Any], branch: str) -> Iterator[Event]:
+def page_events(page: Mapping[str, Any], branch: str) -> Iterator[Event]:
     """Yield the events of a page that the operation ``replay`` returned."""
     for kind, seq, *rest in page["events"]:
         args = rest if kind in ("insert", "prompt") else [json.loads(rest[0])]
@@ -505,14 +505,14 @@ def question(ask: Mapping[str, Any], branch: str) -> str:
     """Return the text that puts ``ask`` to a user who follows ``branch``."""
     if ask.get("kind") == "question":
         return "\n".join(map(printable, _questions(ask, branch)))
-    lines = [text for line in ask.get("lines") or () for text in _printed(line["parts"])]
+    lines = [text for line in ask.get("lines") or () for text in _part_lines(line["parts"])]
     if (reason := ask.get("reason")) and ask.get("kind") != "scope":  # which says why in its lines
         lines.append(f"  Asked because {reason}")
-    lines += [f"  {line}" for line in remembered(ask)]
+    lines += [f"  {line}" for line in remember_lines(ask)]
     return "\n".join(map(printable, lines))
 
 
-def _printed(parts: Sequence[Any]) -> Iterator[str]:
+def _part_lines(parts: Sequence[Any]) -> Iterator[str]:
     """Yield a line of a question; that with a preview is several."""
     for part in parts:
         if not isinstance(part, str) and part["face"] in ("diff", "preview"):
@@ -531,7 +531,7 @@ def _questions(ask: Mapping[str, Any], branch: str) -> Iterator[str]:
         yield from (f"  {line}" for line in question_lines(asked, number if several else None))
 
 
-def remembered(ask: Mapping[str, Any]) -> list[str]:
+def remember_lines(ask: Mapping[str, Any]) -> list[str]:
     """Return the lines that say exactly what "session" and "always" would remember."""
     patterns = ask.get("remember") or ()
     if not patterns:
@@ -545,7 +545,7 @@ def remembered(ask: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def lasting(ask: Mapping[str, Any], decision: Literal["session", "always"]) -> str:
+def lasting_sentence(ask: Mapping[str, Any], decision: Literal["session", "always"]) -> str:
     """Return the sentence that says what ``decision`` allows from now on."""
     told = (ask.get("allows") or {}).get(decision)  # a question from before an upgrade has none
     return told or f"From now on this is allowed without asking: {'; '.join(ask.get('covers') or ())}."
@@ -559,7 +559,7 @@ def choices(ask: Mapping[str, Any]) -> list[Decision]:
     return [*offered, "abort"]
 
 
-def edited(ask: Mapping[str, Any], draft: str = "") -> str | None:
+def edit_arguments(ask: Mapping[str, Any], draft: str = "") -> str | None:
     """Have the arguments of ``ask`` edited in the user's editor; None when they stay as they are.
 
     Args:
@@ -642,15 +642,15 @@ class AskPrompt:
             print(self._choices, end="", file=sys.stderr, flush=True)
             return None
         if line.strip().lower() in ("d", "diff") and self._ask.get("preview"):
-            shown = "\n".join(map(printable, str(self._ask["preview"]).splitlines()))
-            print(f"{shown}\n{self._choices}", end="", file=sys.stderr, flush=True)
+            preview = "\n".join(map(printable, str(self._ask["preview"]).splitlines()))
+            print(f"{preview}\n{self._choices}", end="", file=sys.stderr, flush=True)
             return None
         reply = parse_reply(line, self._offered)
         if reply is None:
             print(self._choices, end="", file=sys.stderr, flush=True)
         elif reply.decision in ("session", "always"):
             self._lasting = "session" if reply.decision == "session" else "always"
-            sentence = printable(lasting(self._ask, self._lasting))
+            sentence = printable(lasting_sentence(self._ask, self._lasting))
             print(f"{sentence}\ny allow that, anything else goes back: ", end="", file=sys.stderr, flush=True)
             return None
         return reply
@@ -776,7 +776,7 @@ class Follower:
             with Interrupts() as interrupts:
                 ending = self._until(deadline, lambda: interrupts.count > 0)
                 if ending is None and interrupts.count:
-                    ending = self._interrupted(interrupts)
+                    ending = self._detach(interrupts)
         finally:
             self._view.pause()
             if self._asks:
@@ -871,7 +871,7 @@ class Follower:
             self._next_ask()
 
     def _answer(self, ask: Mapping[str, Any], reply: Reply) -> None:
-        arguments = edited(ask, self._draft) if reply.decision == "edit" else None
+        arguments = edit_arguments(ask, self._draft) if reply.decision == "edit" else None
         if reply.decision == "edit" and arguments is None:
             raise BadRequest("The text was not edited")
         self._draft = arguments or ""  # a mistake in it is not the end of it
@@ -882,7 +882,7 @@ class Follower:
 
     # Leaving
 
-    def _interrupted(self, interrupts: "Interrupts") -> FollowEnd:
+    def _detach(self, interrupts: "Interrupts") -> FollowEnd:
         self._view.pause()
         if self._asks:
             self._prompt.close()

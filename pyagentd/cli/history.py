@@ -20,8 +20,8 @@ from pyagentd.cli.output import (
     print_table,
     printable,
     report,
-    shown,
     stream_options,
+    text_for,
 )
 from pyagentd.cli.send import RunFailed, follow_sent, form_of, is_human
 from pyagentd.cli.sessions import LONG_S, can_ask, choose_prompt, prompt_line
@@ -257,7 +257,7 @@ def restore(
         print_json(done)
         return
     for path in done["restored"]:
-        print(shown(path, sys.stdout))
+        print(text_for(path, sys.stdout))
     for row in done["kept"]:
         note(f"kept {row['path']}: {row['reason']}")
     if not (done["restored"] or done["kept"]):
@@ -281,7 +281,7 @@ def _show(files: list[Row], *, diff: bool, as_json: bool, err: bool = False) -> 
         return
     for row in files:
         reason = f"  ({row['reason']})" if row["reason"] else ""
-        path = shown(row["path"], sys.stderr if err else sys.stdout)
+        path = text_for(row["path"], sys.stderr if err else sys.stdout)
         click.echo(f"{_WORDS[row['change']]}\t{path}{reason}", err=err)
         if diff and row["diff"] is None:
             note(f"{row['path']}: the difference is too long; name the file")

@@ -26,8 +26,8 @@ from pyagentd.cli.output import (
     print_reply,
     printable,
     report,
-    shown,
     strict_option,
+    text_for,
     workplace_option,
 )
 from pyagentd.cli.send import RunFailed, conclude, denied_note, exit_status
@@ -171,7 +171,7 @@ def mission(
         if not wait:
             print_json(begun) if as_json else print(begun["session_id"])
             return ExitCode.DONE
-        ending, denied = _followed(link, begun, human=human, trace=trace and not as_json)
+        ending, denied = _follow_run(link, begun, human=human, trace=trace and not as_json)
         told = _mission_state(link, begun)
     status = _print_json(told, begun, ending, trace) if as_json else _print(told, begun, ending)
     return exit_status(interrupts, ExitCode.FAILED if strict and denied else status)
@@ -286,7 +286,7 @@ class _Quiet(TextView):
             super().show(event)
 
 
-class _Tracing(_Quiet):
+class _TurnPrinter(_Quiet):
     """Prints every turn when it is over."""
 
     def __init__(self, look: Callable[[], Mapping[str, Any]]) -> None:
@@ -307,17 +307,17 @@ class _Tracing(_Quiet):
         for turn in over[self._printed :]:
             self.pause()
             for line, aside in _lines(turn):
-                text = shown(line, sys.stderr)
+                text = text_for(line, sys.stderr)
                 print(dim(text, sys.stderr) if aside else text, file=sys.stderr, flush=True)
         self._printed = max(self._printed, len(over))
 
 
-def _followed(link: DaemonClient, begun: Mapping[str, Any], *, human: bool, trace: bool) -> tuple[FollowEnd, bool]:
+def _follow_run(link: DaemonClient, begun: Mapping[str, Any], *, human: bool, trace: bool) -> tuple[FollowEnd, bool]:
     """Follow the run to its end; return that, and whether a call was denied because nobody could be asked."""
     state = watch(link, Path(begun["branch_dir"]))
     if sys.stderr.isatty() or trace:
         note(f"session {begun['session_id']}")
-    tracing = _Tracing(lambda: _mission_state(link, begun)) if trace else None
+    tracing = _TurnPrinter(lambda: _mission_state(link, begun)) if trace else None
     if state["status"]["state"] in ("idle", "error"):  # it was faster than we
         if tracing is not None:
             tracing.catch_up(True)
@@ -353,7 +353,7 @@ def _print_json(told: Mapping[str, Any], begun: Mapping[str, Any], ending: Follo
 def _print(told: Mapping[str, Any], begun: Mapping[str, Any], ending: FollowEnd) -> ExitCode:
     if told.get("ok"):
         value = told["value"]
-        print(shown(value if isinstance(value, str) else told["text"], sys.stdout))
+        print(text_for(value if isinstance(value, str) else told["text"], sys.stdout))
         return ExitCode.DONE
     if told.get("can_resume"):
         note(f"go on with it: pyagentd mission --resume {begun['session_id']}")
@@ -436,7 +436,7 @@ def _signature_print(read: Signature) -> None:
     schemas = {"input": read.input_schema(), "output": read.output_schema()}
     for name, schema in schemas.items():
         lines += ["", f"{name} {json.dumps(schema, ensure_ascii=False, indent=2)}"]
-    click.echo(shown("\n".join(lines), sys.stdout))
+    click.echo(text_for("\n".join(lines), sys.stdout))
 
 
 def _report(error: SignatureError, *, as_json: bool) -> None:
@@ -448,7 +448,7 @@ def _report(error: SignatureError, *, as_json: bool) -> None:
         return
     place_text = f"line {error.line}, column {error.column}: " if error.line else ""
     lines = [f"pyagentd: {place_text}{error.message}", *error.caret().splitlines(), error.hint]
-    print(shown("\n".join(line for line in lines if line), sys.stderr), file=sys.stderr)
+    print(text_for("\n".join(line for line in lines if line), sys.stderr), file=sys.stderr)
 
 
 def _check_rows(lines: Iterable[str]) -> None:
@@ -459,13 +459,13 @@ def _check_rows(lines: Iterable[str]) -> None:
             row = json.loads(line)
             if not isinstance(row, dict) or "signature" not in row:
                 raise ValueError('a row needs "signature"')
-            checked = _checked(row)
+            checked = _check_signature(row)
         except (ValueError, RecursionError) as error:
             raise click.UsageError(f"line {number}: {error}") from error
         print_json({"id": row.get("id"), "signature": row["signature"], **checked})
 
 
-def _checked(row: Mapping[str, Any]) -> dict[str, Any]:
+def _check_signature(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a row's signature is, and whether its value fits or can be made to."""
     kind = row.get("kind", "output")
     try:
@@ -517,7 +517,7 @@ def lisp(file: IO[str], context: IO[str] | None, isolated: bool, jsonl: bool, as
     except language.LispError as error:
         _lisp_report(error, as_json=as_json)
         return ExitCode.FAILED
-    print_reply(_described(result), shown(serialization.readable(result.value), sys.stdout), as_json=as_json)
+    print_reply(_result_json(result), text_for(serialization.readable(result.value), sys.stdout), as_json=as_json)
     return ExitCode.FAILED if result.signal == "fail" else ExitCode.DONE
 
 
@@ -534,7 +534,7 @@ def _lisp_context(file: IO[str] | None) -> dict[str, Any]:
     return found
 
 
-def _described(result: Result) -> dict[str, Any]:
+def _result_json(result: Result) -> dict[str, Any]:
     """Return a result as JSON, values in the language's encoding."""
     usage = result.usage
     return {
@@ -550,7 +550,7 @@ def _lisp_report(error: LispError, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"error": _error(error)}, ensure_ascii=False), file=sys.stderr)
     else:
-        print(f"pyagentd: {error.reason}: {shown(error.explain(), sys.stderr)}", file=sys.stderr)
+        print(f"pyagentd: {error.reason}: {text_for(error.explain(), sys.stderr)}", file=sys.stderr)
 
 
 def _error(error: LispError) -> dict[str, Any]:

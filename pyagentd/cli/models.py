@@ -62,7 +62,7 @@ def models(refresh: bool, local: bool, use: bool, catalogue: str | None, as_json
 
 def _renew(source: str, *, as_json: bool) -> int:
     """Write the user's catalogue anew from LiteLLM's table."""
-    made = catalog.catalogue_of(_fetched(source))
+    made = catalog.catalogue_of(_fetch(source))
     file = catalog.catalogue_file(config_file(os.environ))
     atomic.make_dirs(file.parent)
     atomic.write_text(file, catalog.catalogue_text(made))
@@ -71,7 +71,7 @@ def _renew(source: str, *, as_json: bool) -> int:
     return ExitCode.DONE
 
 
-def _fetched(source: str) -> bytes:
+def _fetch(source: str) -> bytes:
     """Return what a file or an address on the web holds."""
     try:
         if not source.startswith(("https://", "http://")):

@@ -64,7 +64,7 @@ def printable(text: str) -> str:
     return _UNSEEN.sub(lambda found: _visible(found[0]), text)
 
 
-def shown(text: str, stream: TextIO) -> str:
+def text_for(text: str, stream: TextIO) -> str:
     """Return ``text`` as it goes to ``stream``: printable on a terminal, exactly what it is elsewhere."""
     return printable(text) if stream.isatty() else text
 
@@ -128,7 +128,7 @@ def print_page(report: Mapping[str, Any]) -> None:
         hidden = level if line["folded"] else 0
         parts = line["parts"]
         text = "".join(part if isinstance(part, str) else str(part["text"] or "") for part in parts)
-        said = shown(f"{'*' * level} {text}{' …' if hidden else ''}" if level else text, sys.stdout)
+        said = text_for(f"{'*' * level} {text}{' …' if hidden else ''}" if level else text, sys.stdout)
         print(click.style(said, bold=True) if level and colour(sys.stdout) else said)
 
 

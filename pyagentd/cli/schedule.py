@@ -298,7 +298,7 @@ async def _listen(deliver: Any, text: str, secret: str, port: int | None, place:
             return web.json_response({"error": "There is no Idempotency-Key"}, status=400)
         kept = {name: request.headers[name] for name in _HEADERS if name in request.headers}
         try:
-            message = f"{text}\n\n{_quoted(body)}" if body.strip() else text
+            message = f"{text}\n\n{_code_block(body)}" if body.strip() else text
             told = await asyncio.to_thread(deliver, message, delivery_id=key, headers=kept)
         except RateLimited as error:
             return web.json_response({"error": str(error)}, status=429)
@@ -338,7 +338,7 @@ def _is_proved(headers: Mapping[str, str], body: bytes, secret: str) -> bool:
     return any(hmac.compare_digest(os.fsencode(told), os.fsencode(expected)) for told, expected in given)
 
 
-def _quoted(body: bytes) -> str:
+def _code_block(body: bytes) -> str:
     """Return a body as a block of code whose fence is longer than any in it."""
     text = body.decode("utf-8", "replace").strip()
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))

@@ -27,7 +27,7 @@ from pyagentd.cli.follow import (
     TextView,
     View,
     event_object,
-    replayed,
+    page_events,
 )
 from pyagentd.cli.link import (
     branch_of,
@@ -52,9 +52,9 @@ from pyagentd.cli.output import (
     print_reply,
     print_table,
     report,
-    shown,
     stream_options,
     strict_option,
+    text_for,
     workplace_option,
 )
 from pyagentd.cli.sessions import sessions_known
@@ -158,7 +158,7 @@ def send(session: str, text: str | None, wait: bool, as_json: bool, as_events: b
     with daemon(human=human) as link:
         commanding = "always" if wishes["commanded"] else "never" if text in (None, "-") else "human"
         place = branch_of(link, session)
-        wishes["files"] += tuple(mentioned(text or "", Path(workspace_root(place) or ".")))
+        wishes["files"] += tuple(mentioned_files(text or "", Path(workspace_root(place) or ".")))
         return _send(link, place, session, message, form, human, wait, commanding, wishes)
 
 
@@ -190,7 +190,7 @@ def ask(
     if goes_on and preset:
         raise click.UsageError("--preset is for new sessions: leave it out with --continue, or give --agent")
     message = prompt_text(text, wishes["files"])
-    wishes["files"] += tuple(mentioned(text or "", root.resolve()))
+    wishes["files"] += tuple(mentioned_files(text or "", root.resolve()))
     human = is_human(form, headless=wishes["headless"])
     with daemon(human=human) as link:
         if goes_on:
@@ -219,7 +219,7 @@ def prompt_text(text: str | None, files: Sequence[Path] = ()) -> str:
     """Return the prompt that ``text`` and what is piped into stdin make together, unless that is one of the files."""
     if _STDIN in files and text == "-":
         raise click.UsageError("stdin can be the message or an attachment, not both")
-    piped = "" if _STDIN in files else sys.stdin.read() if text == "-" else _piped()
+    piped = "" if _STDIN in files else sys.stdin.read() if text == "-" else _piped_text()
     message = "\n\n".join(part for part in ("" if text in (None, "-") else str(text), piped) if part.strip())
     if not message:
         raise click.UsageError("TEXT is empty" if text is not None else "Missing argument 'TEXT'")
@@ -233,7 +233,7 @@ def check_length(message: str, *, hint: str) -> None:
         raise BadRequest(f"A message of {size:,} bytes", hint=f"Above 900 kB, {hint}")
 
 
-def _piped() -> str:
+def _piped_text() -> str:
     """Return what is piped into stdin, "" where nothing is: on a terminal, and from a device or a socket."""
     try:
         mode = os.fstat(sys.stdin.fileno()).st_mode
@@ -317,7 +317,7 @@ def with_files(message: str, files: Iterable[Path], branch_dir: Path) -> str:
     return "\n\n".join([message, *links])
 
 
-def mentioned(text: str, root: Path) -> list[Path]:
+def mentioned_files(text: str, root: Path) -> list[Path]:
     """Return the pictures and documents that ``text``, which the user typed, names as @path, from ``root``."""
     names = (name.rstrip(".,;:!?)") for name in _MENTION.findall(text))
     found = (root / (Path.home() / name[2:] if name.startswith("~/") else name) for name in names)
@@ -493,7 +493,7 @@ def _print_command(command: Mapping[str, Any], as_json: bool) -> ExitCode:
     elif command["code"]:
         note(command["text"])
     else:
-        click.echo(shown(command["text"], sys.stdout))
+        click.echo(text_for(command["text"], sys.stdout))
     return ExitCode.FAILED if command["code"] else ExitCode.DONE
 
 
@@ -541,7 +541,7 @@ def attach(session: str, after: int | None, until_idle: bool, as_json: bool) -> 
         branch_dir = branch_of(link, session)
         view: View = _AttachedView() if as_json else _Text()
         begin = 0 if after is None and as_json else after
-        following = _Attached(link, branch_dir, view, human=human, until_idle=until_idle, after=begin)
+        following = _SessionFollower(link, branch_dir, view, human=human, until_idle=until_idle, after=begin)
         ending = following.attach()
     if ending.reason == "error" and not as_json:
         note(ending.message)
@@ -559,7 +559,7 @@ class _Text(TextView):
             super().show(event)
             return
         self.pause()
-        print(dim(shown(f"› {event.args[0]}", sys.stdout), sys.stdout), flush=True)
+        print(dim(text_for(f"› {event.args[0]}", sys.stdout), sys.stdout), flush=True)
 
 
 class _AttachedView(JsonView):
@@ -590,7 +590,7 @@ def _event_row(event: Event) -> dict[str, Any]:
     return told
 
 
-class _Attached(Follower):
+class _SessionFollower(Follower):
     """Follows a session, not one run of it.
 
     Args:
@@ -631,7 +631,7 @@ class _Attached(Follower):
         """Attach, and show what came until then."""
         state = watch(self._link, self._branch_dir)
         self._branch, upto = state["branch"], int(state["seq"])
-        for event in self._replayed(upto):
+        for event in self._replay_events(upto):
             self._view.show(event)
         self._seq = self._after = self._known = upto
         if items := state.get("todo"):
@@ -645,10 +645,10 @@ class _Attached(Follower):
         self._view.show(Event("status", self._branch, 0, (status,)))
         return self._idle(status)
 
-    def _replayed(self, upto: int) -> Iterator[Event]:
+    def _replay_events(self, upto: int) -> Iterator[Event]:
         while self._after is None or self._after < upto:
             page = self._link.call("replay", branch=self._branch, after=self._after, upto=upto)
-            yield from replayed(page, self._branch)
+            yield from page_events(page, self._branch)
             self._after = int(page["seq"])
             if page["done"]:
                 return

@@ -488,19 +488,19 @@ def _hit_lines(hit: dict[str, Any]) -> str:
     copies = f"(+{hit['copies']})" if hit["copies"] else ""
     if not sys.stdout.isatty():
         return "\t".join((where, who, when, printable(hit["preview"])))
-    head = " ".join(filter(None, (_styled(where, bold=True), who, copies)))
-    return f"{head} {dim(when, sys.stdout)}\n  {_highlighted(hit['preview'], hit['matches'])}"
+    head = " ".join(filter(None, (_style(where, bold=True), who, copies)))
+    return f"{head} {dim(when, sys.stdout)}\n  {_highlight(hit['preview'], hit['matches'])}"
 
 
-def _highlighted(text: str, matches: Sequence[Sequence[int]]) -> str:
+def _highlight(text: str, matches: Sequence[Sequence[int]]) -> str:
     pieces, position = [], 0
     for start, end in matches:
-        pieces += [printable(text[position:start]), _styled(printable(text[start:end]), fg="yellow", bold=True)]
+        pieces += [printable(text[position:start]), _style(printable(text[start:end]), fg="yellow", bold=True)]
         position = end
     return "".join([*pieces, printable(text[position:])])
 
 
-def _styled(text: str, **style: Any) -> str:
+def _style(text: str, **style: Any) -> str:
     return click.style(text, **style) if colour(sys.stdout) else text
 
 

@@ -97,7 +97,7 @@ def add(
         table["env"] = dict(_pair(each, "=", "--env") for each in env)
     if header:
         table["headers"] = dict(_pair(each, ":", "--header") for each in header)
-    _added(name, table, scope, root)
+    _add_server(name, table, scope, root)
 
 
 @mcp.command("add-json")
@@ -113,7 +113,7 @@ def add_json(scope: str | None, root: Path, name: str, json_text: str) -> None:
         raise click.UsageError(f"JSON cannot be read: {error}") from None
     if not isinstance(table, dict):
         raise click.UsageError('JSON is not an object such as {"command": "npx", "args": ["PACKAGE"]}')
-    _added(name, table, scope, root)
+    _add_server(name, table, scope, root)
 
 
 @mcp.command()
@@ -272,7 +272,7 @@ def _pair(text: str, mark: str, option: str) -> tuple[str, str]:
     return key.strip(), value.strip() if mark == ":" else value
 
 
-def _added(name: str, table: dict[str, Any], scope: str | None, root: Path) -> None:
+def _add_server(name: str, table: dict[str, Any], scope: str | None, root: Path) -> None:
     """Write a server down, unless there is one of that name or it could not be used."""
     if scope == "local":
         raise click.UsageError("--scope is user or project: servers of one project for you alone are not supported")

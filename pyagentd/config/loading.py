@@ -218,7 +218,7 @@ def load_config(env: Environment | None = None) -> Config:
     file = read_config_file(config_file(env))
     tables, source, variables = _read_tables(file, env)
     default = tables.default.backend.strip()
-    backends = {name: _addressed(name, each, env) for name, each in tables.backend.items()}
+    backends = {name: _with_address(name, each, env) for name, each in tables.backend.items()}
     mcp, mcp_problems = _servers(tables.mcp, source)
     sessions, runtime, base = sessions_setting(env), runtime_setting(env), file.path.parent
     places = {
@@ -333,7 +333,7 @@ def service(name: str) -> BackendSettings | None:
     return BackendSettings(name=name, kind=known.kind, base_url=known.base_url, key_env=known.key_env)
 
 
-def _addressed(name: str, backend: BackendSettings, env: Environment) -> BackendSettings:
+def _with_address(name: str, backend: BackendSettings, env: Environment) -> BackendSettings:
     """Return a backend with its name, and the address that the environment has for it."""
     named = replace(backend, name=name)
     url = env.get("ANTHROPIC_BASE_URL")

@@ -19,7 +19,7 @@ from pyagentd.runtime.document_sync import DocumentReading, DocumentVersion, edi
 from pyagentd.store.document.files import Edit, difference, joined
 from pyagentd.store.document.render import Renderer
 from pyagentd.store.journal import Row
-from pyagentd.wire.sexp import tagged
+from pyagentd.wire.sexp import to_symbols
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +115,7 @@ def _inserts(branch: LiveBranch, known: ClientText) -> list[tuple[int, str, obje
     """Return what a client without a text has missed of the run, all of it where it missed more."""
     if known.seq is None:
         return []
-    return [(each.seq, each.text, tagged(each.role)) for each in branch.document.missing(known.seq)]
+    return [(each.seq, each.text, to_symbols(each.role)) for each in branch.document.missing(known.seq)]
 
 
 def _trouble(branch: LiveBranch) -> list[str]:

@@ -56,7 +56,7 @@ from pyagentd.store.document.text import (
     stamp_of,
 )
 from pyagentd.store.paths import BranchRef
-from pyagentd.wire.sexp import tagged
+from pyagentd.wire.sexp import to_symbols
 from pyagentd.words import quantity
 
 log = logging.getLogger(__name__)
@@ -200,7 +200,7 @@ class RecoveredRoles:
 def roles_to_wire(spans: Sequence[Span]) -> list[tuple[int, int, object]]:
     """Return roles as clients are told: first position (from 1), position behind the last, role."""
     return [
-        (start + 1, end + 1, tagged(("tool", call_id) if kind == "tool" else kind))
+        (start + 1, end + 1, to_symbols(("tool", call_id) if kind == "tool" else kind))
         for start, end, kind, call_id in spans
     ]
 

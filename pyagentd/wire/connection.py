@@ -39,7 +39,7 @@ from pyagentd.wire.frames import (
     uid_of,
 )
 from pyagentd.wire.operations import Operation, operation
-from pyagentd.wire.sexp import Symbol, Unencodable, encode, plist_to_dict, tagged
+from pyagentd.wire.sexp import Symbol, Unencodable, encode, plist_to_dict, to_symbols
 
 # Who may talk to the daemon: the user it belongs to, and on TCP whoever holds the token.
 
@@ -316,7 +316,7 @@ class Outbox:
             if last is not None and last.text is not None and last.role == role and _fits(last.text, piece):
                 self._merge(last, piece, seq, complete)
             else:
-                rest = b" " + encode(tagged(role)) + b")"
+                rest = b" " + encode(to_symbols(role)) + b")"
                 self._enqueue(_Entry("insert", branch, seq if complete else 0, seq, rest, _size(piece), piece, role))
 
     def _push_other(self, event: Event) -> None:
@@ -596,7 +596,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:  # noqa: D102
         try:
             for item in self._reader.feed(data):
-                self._received(item)
+                self._on_frame(item)
                 if self._transport.is_closing():
                     return
         except BadHeader as error:
@@ -604,7 +604,7 @@ class Connection(asyncio.Protocol):
 
     # Incoming
 
-    def _received(self, item: bytes | Oversized) -> None:
+    def _on_frame(self, item: bytes | Oversized) -> None:
         if self._client is None:
             self._introduce(item)
         elif isinstance(item, Oversized):

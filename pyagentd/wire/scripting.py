@@ -36,7 +36,7 @@ def epc_client(directory: Path | None = None, *, tcp: bool = False, timeout_s: f
         Unreachable: No daemon answers; this does not start one.
     """
     runtime = read_runtime(directory or runtime_dir())
-    connection = _connected(runtime, tcp)
+    connection = _open_socket(runtime, tcp)
     client = EPCClient()
     client.connect(connection)
     hello = {"proto": PROTOCOL, "client": "python-epc", "token": runtime.token}
@@ -47,7 +47,7 @@ def epc_client(directory: Path | None = None, *, tcp: bool = False, timeout_s: f
         _close(client, connection, timeout_s)
 
 
-def _connected(runtime: Runtime, tcp: bool) -> socket.socket:
+def _open_socket(runtime: Runtime, tcp: bool) -> socket.socket:
     try:
         if tcp:
             return socket.create_connection((str(runtime.host), int(runtime.port or 0)))

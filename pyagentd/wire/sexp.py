@@ -46,7 +46,7 @@ class Symbol(str):
         return f"Symbol({str(self)!r})"
 
 
-def tagged(value: str | tuple[str, *tuple[object, ...]] | None) -> object:
+def to_symbols(value: str | tuple[str, *tuple[object, ...]] | None) -> object:
     """Return a closed-set value as Lisp spells it: a name as a symbol, a tuple as a list headed by one.
 
     >>> tagged(("tool", "toolu_1"))
@@ -240,7 +240,7 @@ def decode(source: bytes | str) -> Any:
         elif token == ")" or token == "]":
             if not outer or _CLOSERS[opener] != token:
                 raise SexpError(f"Unexpected {token!r}")
-            value = _closed(items, opener)
+            value = _closed_list(items, opener)
             items, opener = outer.pop()
             items.append(value)
         elif token in _UNREADABLE:
@@ -256,7 +256,7 @@ def decode(source: bytes | str) -> Any:
     return items[0]
 
 
-def _closed(items: list[Any], opener: str) -> Any:
+def _closed_list(items: list[Any], opener: str) -> Any:
     if opener == "#(":
         if not items or not isinstance(items[0], str) or isinstance(items[0], Symbol):
             raise SexpError("Expected a string with properties after '#('")

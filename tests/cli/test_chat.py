@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pyagentd.cli.chat import MarkdownBlocks, command_completions, files, letters, matching, wrapped
+from pyagentd.cli.chat import MarkdownBlocks, command_completions, completions, files, letters, wrap_columns
 
 MARKDOWN = (
     "# Tea\n\nHot\ntea.\n\n- black\n- green\n\n```py\nx = 1\n\ny = 2\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\nEnd."
@@ -23,7 +23,7 @@ def test_markdown_is_cut_between_blocks_and_nothing_is_lost(size: int) -> None:
 
 def test_long_lines_go_on_below_their_own_column() -> None:
     text = "/model [model]  Show which model answers here\n\n/a\n    one two three"
-    assert wrapped(text, 34) == (
+    assert wrap_columns(text, 34) == (
         "/model [model]  Show which model\n                answers here\n\n/a\n    one two three"
     )
 
@@ -79,5 +79,5 @@ def test_files_are_those_of_git_where_there_is_one(tmp_path: Path) -> None:
 
 def test_a_name_is_found_by_its_beginning_or_else_by_a_part() -> None:
     names = ["src/tea.py", "tests/test_tea.py", "tea.md"]
-    assert matching("tea", names) == ["tea.md"]
-    assert matching("TEA.PY", names) == ["src/tea.py", "tests/test_tea.py"]
+    assert completions("tea", names) == ["tea.md"]
+    assert completions("TEA.PY", names) == ["src/tea.py", "tests/test_tea.py"]

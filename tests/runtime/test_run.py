@@ -662,7 +662,7 @@ async def assert_goes_on(world: World, ref: BranchRef, tmp_path: Path) -> Reques
         answered = await attached(branch, watcher)
         assert sexp.decode(sexp.encode(answered)) is not None
         for insert in replay(rows(ref), 0):
-            assert sexp.decode(sexp.encode([insert.text, sexp.tagged(insert.role)])) is not None
+            assert sexp.decode(sexp.encode([insert.text, sexp.to_symbols(insert.role)])) is not None
         branch.detach(watcher)
         await attached(branch, watcher)
         world.server.say("Still here")

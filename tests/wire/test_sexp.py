@@ -14,7 +14,16 @@ import sexpdata
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyagentd.wire.sexp import SexpError, Symbol, Unencodable, decode, encode, plist_to_dict, plists_to_dicts, tagged
+from pyagentd.wire.sexp import (
+    SexpError,
+    Symbol,
+    Unencodable,
+    decode,
+    encode,
+    plist_to_dict,
+    plists_to_dicts,
+    to_symbols,
+)
 from tests.examples import examples
 
 
@@ -227,7 +236,8 @@ def test_a_list_that_is_no_plist_is_refused(text: str) -> None:
 
 
 def test_closed_set_values_become_symbols() -> None:
-    assert encode([tagged(None), tagged("response"), tagged(("tool", "id"))]) == b'(nil response (tool "id"))'
+    values = [to_symbols(each) for each in (None, "response", ("tool", "id"))]
+    assert encode(values) == b'(nil response (tool "id"))'
 
 
 # Properties
