@@ -50,151 +50,147 @@ def simple_name(analysis: Analysis, form: Form, what: str = "a name") -> str:
     return analysis.fail(f"expected {what}", form, "Write a symbol such as x.")
 
 
-def bind(
-    analysis: Analysis, pattern: Form, value: Node, names: dict[str, Var], pairs: Pairs, *, rest: bool = False
-) -> None:
-    """Append the bindings of ``pattern`` to ``value`` to ``pairs``, and add the names to ``names``.
+class Bindings:
+    """What patterns bind: ``names`` is the scope after them, ``pairs`` are variables and values in order."""
 
-    A vector pattern for the ``rest`` of arguments or items takes what there is.
-    """
-    if isinstance(pattern, Symbol):
-        name = simple_name(analysis, pattern)
-        var = analysis.fresh(name)
-        var.number, var.integer = is_number(value), is_integer(value)
-        pairs.append((var, value))
-        names[name] = var
-        return
-    if isinstance(pattern, Vector):
-        _bind_vector(analysis, pattern, value, names, pairs, lenient=rest)
-    elif isinstance(pattern, Map):
-        if rest:
-            value = RuntimeCall("named_arguments", [value], pattern.start)
-        _bind_map(analysis, pattern, _held(analysis, value, pairs), names, pairs)
-    else:
-        analysis.fail(
-            "unsupported pattern", pattern, "Bind a name, a vector [a b & rest] or a map {:keys [a b] :or {…} :as m}."
-        )
+    def __init__(self, analysis: Analysis, scope: Scope) -> None:
+        self.analysis = analysis
+        self.names = dict(scope)
+        self.pairs: Pairs = []
 
+    def around(self, body: Node, start: int) -> Node:
+        """Return the node for ``body`` with the bindings before it."""
+        return Let(self.pairs, body, start) if self.pairs else body
 
-def _held(analysis: Analysis, value: Node, pairs: Pairs) -> Local:
-    """Return a variable for a value that is used more than once."""
-    if isinstance(value, Local):
-        return value
-    var = analysis.fresh()
-    pairs.append((var, value))
-    return Local(var, value.start)
-
-
-def _bind_vector(
-    analysis: Analysis, pattern: Vector, value: Node, names: dict[str, Var], pairs: Pairs, *, lenient: bool
-) -> None:
-    items = list(pattern.items)
-    whole: Form | None = None
-    rest: Form | None = None
-    if len(items) >= 2 and _is_keyword(items[-2], "as"):
-        whole = items[-1]
-        del items[-2:]
-    if len(items) >= 2 and isinstance(mark := items[-2], Symbol) and mark.name == "&":
-        rest = items[-1]
-        del items[-2:]
-    for item in items:
-        if isinstance(item, Symbol) and item.name == "&":
-            analysis.fail("& must be followed by exactly one name", item, "Write [a b & rest].")
-    if whole is not None:
-        value = _held(analysis, value, pairs)
-        bind(analysis, whole, value, names, pairs)
-    start = pattern.start
-    parts = analysis.fresh()
-    open_end = lenient or rest is not None
-    pairs.append((parts, RuntimeCall("take_apart", [value, Const(open_end, start)], start)))
-    for index, item in enumerate(items):
-        if isinstance(item, Symbol) and item.name == "_":
-            continue
-        bind(analysis, item, RuntimeCall("item", [Local(parts, start), Const(index, start)], start), names, pairs)
-    if rest is not None:
-        left = RuntimeCall("rest_of", [Local(parts, start), Const(len(items), start)], start)
-        bind(analysis, rest, left, names, pairs, rest=True)
-
-
-def _bind_map(analysis: Analysis, pattern: Map, value: Local, names: dict[str, Var], pairs: Pairs) -> None:
-    defaults = _defaults(analysis, pattern)
-    whole, value = value, _as_map(analysis, value, pairs)
-    for key, target in zip(pattern.items[::2], pattern.items[1::2], strict=True):
-        if isinstance(key, Literal) and type(key.value) is Keyword:
-            of = whole if key.value.name == "as" else value
-            _bind_option(analysis, key, target, of, defaults, names, pairs)
-        elif isinstance(target, Literal) and isinstance(target.value, str | Keyword | int):
-            _bind_key(analysis, key, target.value, value, defaults, names, pairs)
+    def bind(self, pattern: Form, value: Node, *, rest: bool = False) -> None:
+        """Bind ``pattern`` to ``value``; a vector pattern for the ``rest`` of arguments takes what there is."""
+        if isinstance(pattern, Symbol):
+            name = simple_name(self.analysis, pattern)
+            var = self.analysis.fresh(name)
+            var.number, var.integer = is_number(value), is_integer(value)
+            self.pairs.append((var, value))
+            self.names[name] = var
+        elif isinstance(pattern, Vector):
+            self._vector(pattern, value, lenient=rest)
+        elif isinstance(pattern, Map):
+            if rest:
+                value = RuntimeCall("named_arguments", [value], pattern.start)
+            self._map(pattern, self._held(value))
         else:
-            analysis.fail("unsupported pattern", target, "Write {name :key}, the new name before the key.")
-    for name in defaults:
-        if name not in names:
-            analysis.fail(f":or gives a default for {name}, which is not bound", pattern)
+            self.analysis.fail(
+                "unsupported pattern",
+                pattern,
+                "Bind a name, a vector [a b & rest] or a map {:keys [a b] :or {…} :as m}.",
+            )
 
+    def hold(self, value: Node, start: int) -> Local:
+        """Return a new variable with a value."""
+        var = self.analysis.fresh()
+        var.number, var.integer = is_number(value), is_integer(value)
+        self.pairs.append((var, value))
+        return Local(var, start)
 
-def _as_map(analysis: Analysis, value: Local, pairs: Pairs) -> Local:
-    """Return a variable for the map of a map pattern."""
-    var = analysis.fresh()
-    var.mapping = True
-    pairs.append((var, RuntimeCall("as_map", [value], value.start)))
-    return Local(var, value.start)
+    def parameter(self, pattern: Form, start: int, *, rest: bool = False) -> Var:
+        """Return the variable of a parameter."""
+        if isinstance(pattern, Symbol):
+            name = simple_name(self.analysis, pattern)
+            var = self.names[name] = self.analysis.fresh(name)
+            return var
+        var = self.analysis.fresh()
+        self.bind(pattern, Local(var, start), rest=rest)
+        return var
 
+    def _held(self, value: Node) -> Local:
+        """Return a variable for a value that is used more than once."""
+        if isinstance(value, Local):
+            return value
+        var = self.analysis.fresh()
+        self.pairs.append((var, value))
+        return Local(var, value.start)
 
-def _bind_option(
-    analysis: Analysis,
-    key: Literal,
-    target: Form,
-    value: Local,
-    defaults: dict[str, Form],
-    names: dict[str, Var],
-    pairs: Pairs,
-) -> None:
-    """Bind the names after ``:keys``, ``:strs`` or ``:as``; ``:or`` was read before."""
-    space, _, option = key.value.name.rpartition("/")
-    if key.value.name == "as":
-        bind(analysis, Symbol(simple_name(analysis, target), target.start), value, names, pairs)
-    elif option in {"keys", "strs"}:
-        if not isinstance(target, Vector):
-            analysis.fail(f":{option} needs a vector of names", target, f"Write {{:{option} [a b]}}.")
-        for item in target.items:
-            if isinstance(item, Literal) and type(item.value) is Keyword:
-                item = Symbol(item.value.name, item.start)
-            within = space
-            if option == "keys" and isinstance(item, Symbol) and "/" in item.name:  # {:keys [a/b]} binds b to :a/b
-                within, _, short = item.name.rpartition("/")
-                item = Symbol(short, item.start)
-            name = simple_name(analysis, item)
-            full = f"{within}/{name}" if within else name
-            _bind_key(analysis, item, full if option == "strs" else Keyword(full), value, defaults, names, pairs)
-    elif option != "or":
-        analysis.fail(
-            f"unsupported pattern :{key.value.name}", key, "There are :keys, :strs, :or and :as; or {name :key}."
-        )
+    def _vector(self, pattern: Vector, value: Node, *, lenient: bool) -> None:
+        items = list(pattern.items)
+        whole: Form | None = None
+        rest: Form | None = None
+        if len(items) >= 2 and _is_keyword(items[-2], "as"):
+            whole = items[-1]
+            del items[-2:]
+        if len(items) >= 2 and isinstance(mark := items[-2], Symbol) and mark.name == "&":
+            rest = items[-1]
+            del items[-2:]
+        for item in items:
+            if isinstance(item, Symbol) and item.name == "&":
+                self.analysis.fail("& must be followed by exactly one name", item, "Write [a b & rest].")
+        if whole is not None:
+            value = self._held(value)
+            self.bind(whole, value)
+        start = pattern.start
+        parts = self.analysis.fresh()
+        open_end = lenient or rest is not None
+        self.pairs.append((parts, RuntimeCall("take_apart", [value, Const(open_end, start)], start)))
+        for index, item in enumerate(items):
+            if isinstance(item, Symbol) and item.name == "_":
+                continue
+            self.bind(item, RuntimeCall("item", [Local(parts, start), Const(index, start)], start))
+        if rest is not None:
+            left = RuntimeCall("rest_of", [Local(parts, start), Const(len(items), start)], start)
+            self.bind(rest, left, rest=True)
 
+    def _map(self, pattern: Map, whole: Local) -> None:
+        defaults = _defaults(self.analysis, pattern)
+        var = self.analysis.fresh()
+        var.mapping = True
+        self.pairs.append((var, RuntimeCall("as_map", [whole], whole.start)))
+        value = Local(var, whole.start)
+        for key, target in zip(pattern.items[::2], pattern.items[1::2], strict=True):
+            if _is_keyword(key, "as"):
+                self.bind(Symbol(simple_name(self.analysis, target), target.start), whole)
+            elif isinstance(key, Literal) and type(key.value) is Keyword:
+                self._option(key, target, value, defaults)
+            elif isinstance(target, Literal) and isinstance(target.value, str | Keyword | int):
+                self._key(key, target.value, value, defaults)
+            else:
+                self.analysis.fail("unsupported pattern", target, "Write {name :key}, the new name before the key.")
+        for name in defaults:
+            if name not in self.names:
+                self.analysis.fail(f":or gives a default for {name}, which is not bound", pattern)
 
-def _bind_key(
-    analysis: Analysis,
-    pattern: Form,
-    key: str | Keyword | int,
-    value: Local,
-    defaults: dict[str, Form],
-    names: dict[str, Var],
-    pairs: Pairs,
-) -> None:
-    """Bind ``pattern`` to the value of the map under ``key``, or to its default if the key is missing."""
-    start = pattern.start
-    default = defaults.get(pattern.name) if isinstance(pattern, Symbol) else None
-    found: Node
-    if type(key) is not Keyword:
-        found = RuntimeCall("found" if default is None else "found_or_missing", [value, Const(key, start)], start)
-    elif default is None:
-        found = KeywordCall(key, [value], start)
-    else:
-        found = RuntimeCall("found_or_missing", [value, Const(key, start)], start)
-    if default is not None:
-        held = _held(analysis, found, pairs)
-        found = If(RuntimeCall("is_missing", [held], start), analysis.node(default, names), held, start)
-    bind(analysis, pattern, found, names, pairs)
+    def _option(self, key: Literal, target: Form, value: Local, defaults: dict[str, Form]) -> None:
+        """Bind the names after ``:keys`` or ``:strs``; ``:or`` was read before."""
+        space, _, option = key.value.name.rpartition("/")
+        if option in {"keys", "strs"}:
+            if not isinstance(target, Vector):
+                self.analysis.fail(f":{option} needs a vector of names", target, f"Write {{:{option} [a b]}}.")
+            for item in target.items:
+                if isinstance(item, Literal) and type(item.value) is Keyword:
+                    item = Symbol(item.value.name, item.start)
+                within = space
+                # {:keys [a/b]} binds b to :a/b
+                if option == "keys" and isinstance(item, Symbol) and "/" in item.name:
+                    within, _, short = item.name.rpartition("/")
+                    item = Symbol(short, item.start)
+                name = simple_name(self.analysis, item)
+                full = f"{within}/{name}" if within else name
+                self._key(item, full if option == "strs" else Keyword(full), value, defaults)
+        elif option != "or":
+            self.analysis.fail(
+                f"unsupported pattern :{key.value.name}", key, "There are :keys, :strs, :or and :as; or {name :key}."
+            )
+
+    def _key(self, pattern: Form, key: str | Keyword | int, value: Local, defaults: dict[str, Form]) -> None:
+        """Bind ``pattern`` to the value of the map under ``key``, or to its default if the key is missing."""
+        start = pattern.start
+        default = defaults.get(pattern.name) if isinstance(pattern, Symbol) else None
+        found: Node
+        if default is not None:
+            held = self._held(RuntimeCall("found_or_missing", [value, Const(key, start)], start))
+            instead = self.analysis.node(default, self.names)
+            found = If(RuntimeCall("is_missing", [held], start), instead, held, start)
+        elif type(key) is Keyword:
+            found = KeywordCall(key, [value], start)
+        else:
+            found = RuntimeCall("found", [value, Const(key, start)], start)
+        self.bind(pattern, found)
 
 
 def _defaults(analysis: Analysis, pattern: Map) -> dict[str, Form]:
@@ -213,18 +209,18 @@ def _is_keyword(form: Form, name: str) -> bool:
     return isinstance(form, Literal) and type(form.value) is Keyword and form.value.name == name
 
 
-def bind_all(analysis: Analysis, bindings: Vector, scope: Scope) -> tuple[Pairs, dict[str, Var]]:
-    """Return the bindings of a binding vector, and the scope of the body."""
+def bind_all(analysis: Analysis, bindings: Vector, scope: Scope) -> Bindings:
+    """Return the bindings of a binding vector."""
     if len(bindings.items) % 2:
         analysis.fail(
             f"bindings need pairs of name and value, got {len(bindings.items)} forms",
             bindings,
             "Write [name value name value].",
         )
-    names, pairs = dict(scope), Pairs()
+    made = Bindings(analysis, scope)
     for pattern, value in zip(bindings.items[::2], bindings.items[1::2], strict=True):
-        bind(analysis, pattern, analysis.node(value, names), names, pairs)
-    return pairs, names
+        made.bind(pattern, analysis.node(value, made.names))
+    return made
 
 
 # ``let``, ``def``, and forms that bind one value and test it.
@@ -254,12 +250,11 @@ def let(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     bindings = binding_vector(analysis, form)
     if len(form.items) < 3:
         analysis.fail("let needs a body", form, "Write (let [x 1] (inc x)).")
-    pairs, names = bind_all(analysis, bindings, scope)
-    for var, value in pairs:
+    made = bind_all(analysis, bindings, scope)
+    for var, value in made.pairs:
         if isinstance(value, Fn) and len(value.arities) == 1 and var.name:
             var.arity = value.arities[0].range
-    inner = body(analysis, form.items[2:], names, tail, form.start)
-    return Let(pairs, inner, form.start) if pairs else inner
+    return made.around(body(analysis, form.items[2:], made.names, tail, form.start), form.start)
 
 
 @special("def", "defonce")
@@ -299,13 +294,13 @@ def _tested(
     start = form.start
     var = analysis.fresh(pattern.name if isinstance(pattern, Symbol) else "")
     held = Local(var, start)
-    names, pairs = dict(scope), Pairs()
-    bind(analysis, pattern, held, names, pairs)
-    inner = body(analysis, then, names, tail, start)
+    made = Bindings(analysis, scope)
+    made.bind(pattern, held)
+    inner = body(analysis, then, made.names, tail, start)
     test: Node = RuntimeCall("is_something", [held], start) if nil_only else held
     return Let(
         [(var, analysis.node(value, scope))],
-        If(test, Let(pairs, inner, start), body(analysis, otherwise, scope, tail, start), start),
+        If(test, Let(made.pairs, inner, start), body(analysis, otherwise, scope, tail, start), start),
         start,
     )
 
@@ -462,7 +457,7 @@ def call(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     if not args:
         analysis.fail("call needs the name of a tool", form, 'Write (call "tool" {:arg value}).')
     is_map = len(args) < 2 or not isinstance(args[1], Literal) or args[1].value is None  # as far as can be seen
-    if len(args) > 2 or not (is_map or _ends(args[0])):
+    if len(args) > 2 or not (is_map or (isinstance(args[0], Literal) and args[0].value in ENDS)):
         error = LispError(
             "validation_error",
             "a tool takes one map of arguments, not positional ones",
@@ -511,10 +506,6 @@ def _thunk(analysis: Analysis, form: List, forms: list[Form], scope: Scope) -> F
     """Return a function without arguments that evaluates forms."""
     before = analysis.functions
     return analysis.function([Arity([], None, body(analysis, forms, scope, None, form.start))], None, form, before)
-
-
-def _ends(form: Form) -> bool:
-    return isinstance(form, Literal) and form.value in ENDS
 
 
 @special("return", "fail")
@@ -653,20 +644,18 @@ def _arity(analysis: Analysis, form: Form, scope: Scope) -> Arity:
     if not isinstance(form, List) or not form.items or not isinstance(form.items[0], Vector):
         analysis.fail("a function needs a vector of parameters", form, "Write (fn [x] (inc x)).")
     patterns = list(form.items[0].items)
-    names, pairs = dict(scope), Pairs()
+    made = Bindings(analysis, scope)
     rest: Var | None = None
     if len(patterns) >= 2 and isinstance(mark := patterns[-2], Symbol) and mark.name == "&":
-        rest = _parameter(analysis, patterns[-1], form, names, pairs, rest=True)
+        rest = made.parameter(patterns[-1], form.start, rest=True)
         del patterns[-2:]
     for each in patterns:
         if isinstance(each, Symbol) and each.name == "&":
             analysis.fail("& must be followed by exactly one name", each, "Write [a & rest].")
-    params = [_parameter(analysis, each, form, names, pairs) for each in patterns]
+    params = [made.parameter(each, form.start) for each in patterns]
     target = Target(len(params) + (rest is not None))
     before = analysis.functions
-    inner = body(analysis, form.items[1:], names, target, form.start)
-    if pairs:
-        inner = Let(pairs, inner, form.start)
+    inner = made.around(body(analysis, form.items[1:], made.names, target, form.start), form.start)
     if target.used:
         params, rest, inner = _looping(analysis, params, rest, inner, form.start, fresh=analysis.functions > before)
     return Arity(params, rest, inner)
@@ -681,19 +670,6 @@ def _looping(
     variables = [*params, *([rest] if rest else [])]
     inits: list[Node] = [Local(var, start) for var in [*outside, *([outside_rest] if outside_rest else [])]]
     return outside, outside_rest, Loop(variables, inits, inner, start, fresh=fresh)
-
-
-def _parameter(
-    analysis: Analysis, pattern: Form, form: Form, names: dict[str, Var], pairs: Pairs, *, rest: bool = False
-) -> Var:
-    """Return the variable of one parameter; the bindings of a pattern are added to ``pairs``."""
-    if isinstance(pattern, Symbol):
-        name = simple_name(analysis, pattern)
-        var = names[name] = analysis.fresh(name)
-        return var
-    var = analysis.fresh()
-    bind(analysis, pattern, Local(var, form.start), names, pairs, rest=rest)
-    return var
 
 
 @special("defn", "defn-")
@@ -741,33 +717,32 @@ def loop(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     start = form.start
     variables: list[Var] = []
     firsts: list[Node] = []
-    outer, pairs = Pairs(), Pairs()
-    names = dict(scope)
+    outer = Bindings(analysis, scope)
     patterns = bindings.items[::2]
     for pattern, value in zip(patterns, bindings.items[1::2], strict=True):
         # Later bindings refer to the initial value; the loop has a variable of its own.
         first = Local(analysis.fresh(), start)
-        outer.append((first.var, analysis.node(value, names)))
-        first.var.number, first.var.integer = is_number(outer[-1][1]), is_integer(outer[-1][1])
+        initial = analysis.node(value, outer.names)
+        outer.pairs.append((first.var, initial))
+        first.var.number, first.var.integer = is_number(initial), is_integer(initial)
         firsts.append(first)
-        bind(analysis, pattern, first, names, outer)
+        outer.bind(pattern, first)
         variables.append(analysis.fresh(pattern.name if isinstance(pattern, Symbol) else ""))
+    each_turn = Bindings(analysis, outer.names)
     for pattern, var in zip(patterns, variables, strict=True):
         if isinstance(pattern, Symbol):
-            names[pattern.name] = var
+            each_turn.names[pattern.name] = var
         else:
-            bind(analysis, pattern, Local(var, start), names, pairs)
+            each_turn.bind(pattern, Local(var, start))
     target = Target(len(variables))
     before = analysis.functions
-    inner = body(analysis, form.items[2:], names, target, start)
-    if pairs:
-        inner = Let(pairs, inner, start)
+    inner = each_turn.around(body(analysis, form.items[2:], each_turn.names, target, start), start)
     if target.used:
         _infer_numbers(target, variables, firsts)
         inner = Loop(variables, firsts, inner, start, fresh=analysis.functions > before)
     else:
-        outer.extend(zip(variables, firsts, strict=True))
-    return Let(outer, inner, start) if outer else inner
+        outer.pairs.extend(zip(variables, firsts, strict=True))
+    return outer.around(inner, start)
 
 
 def _infer_numbers(target: Target, variables: list[Var], firsts: list[Node]) -> None:
@@ -851,10 +826,10 @@ def _each(analysis: Analysis, form: List, bindings: Vector, index: int, names: d
     before = analysis.functions
     collection = analysis.node(value, names)
     var = analysis.fresh()
-    scope, pairs = dict(names), Pairs()
-    bind(analysis, pattern, Local(var, start), scope, pairs)
-    rest = _each(analysis, form, bindings, index + 2, scope, inner)
-    function = analysis.function([Arity([var], None, Let(pairs, rest, start) if pairs else rest)], None, form, before)
+    made = Bindings(analysis, names)
+    made.bind(pattern, Local(var, start))
+    rest = made.around(_each(analysis, form, bindings, index + 2, made.names, inner), start)
+    function = analysis.function([Arity([var], None, rest)], None, form, before)
     may_stop = any(isinstance(each, Literal) and each.value is Keyword("while") for each in items[::2])
     if can_inline(function, 1) and not may_stop:
         analysis.functions = before
@@ -873,9 +848,8 @@ def _modified(
         case "let":
             if not isinstance(value, Vector):
                 analysis.fail(":let needs a vector of bindings", value, "Write :let [y (inc x)].")
-            pairs, scope = bind_all(analysis, value, names)
-            rest = _each(analysis, form, bindings, index + 2, scope, inner)
-            return Let(pairs, rest, start) if pairs else rest
+            made = bind_all(analysis, value, names)
+            return made.around(_each(analysis, form, bindings, index + 2, made.names, inner), start)
         case "when":
             test = analysis.node(value, names)
             return If(test, _each(analysis, form, bindings, index + 2, names, inner), Const(None, start), start)
@@ -1010,82 +984,45 @@ _NESTED = 4
 def _step(form: Form, value: Node, *, last: bool) -> Form:
     """Return a step as a call with the value as the first or last argument."""
     argument = AnalysedForm(value)
-    if not isinstance(form, List) or not form.items or _makes_function(form):
+    if not isinstance(form, List) or not form.items:
+        return List([form, argument], form.start)
+    head = form.items[0]
+    if isinstance(head, Symbol) and head.name in {"fn", "fn*"}:  # it is called with the value
         return List([form, argument], form.start)
     if last:
         return List([*form.items, argument], form.start)
-    return List([form.items[0], argument, *form.items[1:]], form.start)
+    return List([head, argument, *form.items[1:]], form.start)
 
 
-def _makes_function(form: List) -> bool:
-    """Return whether a step is a function expression, which is called with the value."""
-    head = form.items[0]
-    return isinstance(head, Symbol) and head.name in {"fn", "fn*"}
-
-
-class _Chain:
-    """The bindings of a chain."""
-
-    def __init__(self, analysis: Analysis, start: int) -> None:
-        self.analysis = analysis
-        self.start = start
-        self.pairs: list[tuple[Var, Node]] = []
-
-    def hold(self, node: Node) -> Local:
-        """Bind the value of a step to a new variable and return it."""
-        var = self.analysis.fresh()
-        var.number, var.integer = is_number(node), is_integer(node)
-        self.pairs.append((var, node))
-        return Local(var, self.start)
-
-    def end(self, node: Node) -> Node:
-        return Let(self.pairs, node, self.start) if self.pairs else node
-
-
-@special("->", "->>")
+@special("->", "->>", "some->", "some->>", "cond->", "cond->>")
 def thread(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
-    """``(-> x (f a) g)`` is ``(g (f x a))``; ``->>`` passes the value as last argument."""
+    """``(-> x (f a) g)`` is ``(g (f x a))``; ``->>`` passes the value as last argument.
+
+    ``some->`` stops with nil at the first nil, ``(cond-> x test (f a))`` applies each step whose test is true.
+    """
     name = form.items[0].name  # type: ignore[attr-defined]
-    if len(form.items) < 2:
-        analysis.fail(f"{name} needs a value", form, f"Write ({name} x (f) (g)).")
-    steps = form.items[2:]
-    chain = _Chain(analysis, form.start)
-    node = analysis.node(form.items[1], scope)
-    for step in steps:
-        value = chain.hold(node) if len(steps) > _NESTED else node
-        node = analysis.node(_step(step, value, last=name == "->>"), scope)
-    return chain.end(node)
-
-
-@special("some->", "some->>")
-def thread_some(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
-    """Like ``->`` and ``->>``; stops with nil at the first nil."""
-    name = form.items[0].name  # type: ignore[attr-defined]
-    if len(form.items) < 2:
-        analysis.fail(f"{name} needs a value", form, f"Write ({name} x (f) (g)).")
-    chain = _Chain(analysis, form.start)
-    node = analysis.node(form.items[1], scope)
-    for step in form.items[2:]:
-        value = chain.hold(node)
-        called = analysis.node(_step(step, value, last=name == "some->>"), scope)
-        node = If(RuntimeCall("is_something", [value], form.start), called, Const(None, form.start), form.start)
-    return chain.end(node)
-
-
-@special("cond->", "cond->>")
-def thread_cond(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
-    """``(cond-> x test (f a))``: applies each step whose test is true."""
-    name = form.items[0].name  # type: ignore[attr-defined]
-    clauses = form.items[2:]
-    if len(form.items) < 2 or len(clauses) % 2:
+    kind, last, steps = name.partition("-")[0], name.endswith(">>"), form.items[2:]
+    if kind == "cond" and (len(form.items) < 2 or len(steps) % 2):
         analysis.fail(f"{name} needs a value and pairs of test and step", form, f"Write ({name} x test (f)).")
-    chain = _Chain(analysis, form.start)
+    if len(form.items) < 2:
+        analysis.fail(f"{name} needs a value", form, f"Write ({name} x (f) (g)).")
+    chain = Bindings(analysis, scope)
     node = analysis.node(form.items[1], scope)
-    for test, step in zip(clauses[::2], clauses[1::2], strict=True):
-        value = chain.hold(node)
-        called = analysis.node(_step(step, value, last=name == "cond->>"), scope)
-        node = If(analysis.node(test, scope), called, value, form.start)
-    return chain.end(node)
+    if kind == "cond":
+        for test, step in zip(steps[::2], steps[1::2], strict=True):
+            value = chain.hold(node, form.start)
+            called = analysis.node(_step(step, value, last=last), scope)
+            node = If(analysis.node(test, scope), called, value, form.start)
+    elif kind == "some":
+        for step in steps:
+            value = chain.hold(node, form.start)
+            called = analysis.node(_step(step, value, last=last), scope)
+            node = If(RuntimeCall("is_something", [value], form.start), called, Const(None, form.start), form.start)
+    else:
+        for step in steps:
+            of = chain.hold(node, form.start) if len(steps) > _NESTED else node
+            node = analysis.node(_step(step, of, last=last), scope)
+    return chain.around(node, form.start)
 
 
 @special("as->")
@@ -1094,12 +1031,12 @@ def thread_as(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     if len(form.items) < 3:
         analysis.fail("as-> needs a value and a name", form, "Write (as-> x $ (f a $)).")
     name = simple_name(analysis, form.items[2])
-    chain = _Chain(analysis, form.start)
+    chain = Bindings(analysis, scope)
     node = analysis.node(form.items[1], scope)
     for step in form.items[3:]:
-        value = chain.hold(node)
+        value = chain.hold(node, form.start)
         node = analysis.node(step, {**scope, name: value.var})
-    return chain.end(node)
+    return chain.around(node, form.start)
 
 
 @special("doto")
@@ -1107,8 +1044,8 @@ def doto(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     """``(doto x (f a))``: calls each step with x and returns x."""
     if len(form.items) < 2:
         analysis.fail("doto needs a value", form)
-    chain = _Chain(analysis, form.start)
-    value = chain.hold(analysis.node(form.items[1], scope))
+    chain = Bindings(analysis, scope)
+    value = chain.hold(analysis.node(form.items[1], scope), form.start)
     for step in form.items[2:]:
-        chain.hold(analysis.node(_step(step, value, last=False), scope))
-    return chain.end(value)
+        chain.hold(analysis.node(_step(step, value, last=False), scope), form.start)
+    return chain.around(value, form.start)
