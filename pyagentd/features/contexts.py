@@ -1,6 +1,7 @@
 """Saved conversations: save, list, clear and restore; and the handling of a ``session.md`` that the user emptied."""
 
 import asyncio
+import contextlib
 import logging
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -70,9 +71,15 @@ class Archive:
         await self._adopt(owner)
         return await asyncio.to_thread(agents.of, self._kernel.state, owner.name)
 
-    async def last(self, ref: BranchRef) -> ContextRow | None:
-        """Return what was saved last of an agent or a session and has a row, if anything."""
-        return next(iter(await asyncio.to_thread(agents.of, self._kernel.state, self.owner(ref).name)), None)
+    async def saved(self, ref: BranchRef, messages: Sequence[Mapping[str, Any]]) -> ContextRow | None:
+        """Return what was saved last of an agent or a session and has just these messages, if anything."""
+        state, owner = self._kernel.state, self.owner(ref)
+
+        def is_same(row: ContextRow) -> bool:
+            context = contexts.readable(Path(row.file_path)) if row.message_count == len(messages) else None
+            return context is not None and list(context.messages) == list(messages)
+
+        return await asyncio.to_thread(lambda: next(filter(is_same, agents.of(state, owner.name)), None))
 
     async def known(self, agent_name: str) -> list[ContextRow]:
         """Return the saved conversations of an agent that may be gone, the last one first.
@@ -418,13 +425,14 @@ class Contexts(Feature):
             Busy: A run is in flight.
             StoreError: The disk refused.
         """
-        shown = {message.id for message in hidden.visible(branch.conversation)}
-        if not shown:
+        if not hidden.is_visible(branch.conversation):
             return False
-        last = await self.archive.last(branch.ref)
-        if last is None or last.last_seq is None or branch.conversation.touched_since(last.last_seq, shown):
-            last = await self.keep(branch, trigger) or last
-        told = {} if last is None else {"notice": _put_away(last, when)}
+        told = {}
+        with contextlib.suppress(BadRequest):  # of what is no conversation nothing is saved
+            said = await self._current_conversation(branch)
+            row = await self.archive.saved(branch.ref, contexts.canonical(said.messages))
+            row = row or await self._write(branch, said, first_words(said.messages), trigger)
+            told = {"notice": _put_away(row, when)}
         async with branch.starting:
             await self._history.clear_held(branch, **told)
         return True

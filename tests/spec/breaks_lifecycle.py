@@ -312,8 +312,8 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "Persistence: Active conversation",
         _CONTEXTS,
-        "            last = await self.keep(branch, trigger) or last\n",
-        "            pass\n",
+        "            row = row or await self._write(branch, said, first_words(said.messages), trigger)\n",
+        "            if row is None:\n                return False\n",
     ),
     _of(
         "Persistence: Saved sessions",

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pyagentd.features.contexts import Contexts
+from pyagentd.features.contexts import Contexts, left_notice
 from pyagentd.features.idling import IDLE_SETTING, Idling
 from pyagentd.features.named_agents import AgentRequest, create, rename
 from pyagentd.policy.presets import DEFAULT_PRESET
+from pyagentd.store import paths
 from pyagentd.store.db import agents
 from pyagentd.store.document import hidden
 from pyagentd.store.document.text import body_sha256
@@ -239,6 +241,24 @@ async def test_what_a_killed_daemon_did_not_save_the_next_one_does(world: World,
     await world.kernel.feature(Idling).load()
     (file,) = await files(world, ref)
     assert file["trigger"] == "shutdown" and await status(world) == "idle"
+
+
+async def test_what_another_branch_saved_is_not_taken_for_a_conversation(world: World, clock: ManualClock) -> None:
+    ref = await agent(world)
+    await say(world, ref, "one")
+    other = Path((await world.service().branch(Watcher(), branch=ref.key))["branch_dir"])
+    for number in range(3):
+        await say(world, paths.ref_of(other), f"two {number}")
+    async with world.kernel.using(paths.ref_of(other)) as branch:
+        await world.kernel.feature(Contexts).save(branch, "Another branch", options=world.options)
+    await world.service().switch(Watcher(), branch=ref.key)
+    world.kernel.feature(Idling)._last.clear()  # as if it had been killed
+    await world.kernel.shutdown()
+    restarted(world, clock)
+    await world.kernel.feature(Idling).load()
+    assert {file["description"] for file in await files(world, ref)} == {"one", "Another branch"}
+    async with world.kernel.using(ref) as branch:
+        assert "Session saved: one." in left_notice(branch.conversation)[0]
 
 
 @pytest.mark.spec("003", "State Diagram: ACTIVE to IDLE by /context clear")
