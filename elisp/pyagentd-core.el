@@ -587,7 +587,7 @@ beside it.  What is none of them is returned if LOOSE is non-nil."
 FINISH is called there with the text when it is finished, and with a
 function that closes the buffer; it may call that later.  The header line
 says what it is ABOUT, by default NAME, and in a WORD what finishing does.
-What was begun with an equal KEY is shown as it is."
+What was begun with an equal KEY is shown as it is, and finished as now."
   (let* ((name (format "*edit: %s*" name))
          (buffer (get-buffer-create name))
          (begun (buffer-modified-p buffer))
@@ -595,7 +595,9 @@ What was begun with an equal KEY is shown as it is."
     (if (and begun (equal key (plist-get (buffer-local-value
                                           'pyagentd-edit--of buffer)
                                          :key)))
-        (pop-to-buffer buffer)
+        (progn (pop-to-buffer buffer)
+               (setq pyagentd-edit--of
+                     (plist-put pyagentd-edit--of :finish finish)))
       (pop-to-buffer (if begun (generate-new-buffer name) buffer))
       (erase-buffer)
       (insert text)

@@ -445,11 +445,15 @@ value for the next message, nil for none, and with a function that takes the
 new value and maybe what is to be called once it is set."
   (pyagentd-model--in-session
     (let* ((next pyagentd-settings-next-only)
-           (set (pyagentd-later-back
-                 (lambda (value &optional then)
-                   (if (not next) (pyagentd-model--configure key value then)
-                     (pyagentd-model--next key value)
-                     (when then (funcall then)))))))
+           (session (current-buffer))
+           (set (lambda (value &optional then)
+                  (unless (buffer-live-p session)
+                    (user-error "The session's buffer was killed; visit it \
+and give the command there again"))
+                  (with-current-buffer session
+                    (if (not next) (pyagentd-model--configure key value then)
+                      (pyagentd-model--next key value)
+                      (when then (funcall then)))))))
       (pyagentd-later-asking
        operation (list :branch pyagentd--branch-dir)
        (lambda (answer)
@@ -467,7 +471,7 @@ new value and maybe what is to be called once it is set."
                                 ", next message only" ""))
                     (or next (plist-get answer :system) "")
                     (if (fboundp 'markdown-mode) 'markdown-mode #'text-mode)
-                    set))))
+                    set :key pyagentd--branch-dir))))
 
 (defun pyagentd-model--choose-tools ()
   "Switch tools on and off, for this session or for the next message only."

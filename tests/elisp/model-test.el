@@ -126,5 +126,34 @@
       (pyagentd-test-await (equal (pyagentd-block-get 'gptel--tool-names)
                                   '("Read" "Grep"))))))
 
+(ert-deftest pyagentd-model-prompt-begun-is-finished-where-its-session-is-now ()
+  (pyagentd-test-with-daemon
+    (pyagentd-test-answer 'attach '(:seq 0 :revision 10 :model "m"))
+    (pyagentd-test-answer 'system-prompt '(:system "Be kind."))
+    (pyagentd-test-answer 'configure '(:own-settings nil :settings nil))
+    (save-window-excursion
+      (let* ((file (pyagentd-test-file root "### Hi"))
+             (begin (lambda ()
+                      (with-current-buffer (find-file-noselect file)
+                        (pyagentd-test-await (eq pyagentd-attach-state t))
+                        (pyagentd-edit-system-prompt)
+                        (pyagentd-test-settle)
+                        (prog1 (get-buffer (format "*edit: system prompt of %s*"
+                                                   (buffer-name)))
+                          (set-buffer-modified-p nil)))))
+             (edit (funcall begin)))
+        (with-current-buffer edit
+          (goto-char (point-max))
+          (insert " And brief.")
+          (kill-buffer (get-file-buffer file))
+          (should-error (pyagentd-edit--finish) :type 'user-error))
+        (should (eq edit (funcall begin)))
+        (with-current-buffer edit
+          (should (equal (buffer-string) "Be kind. And brief."))
+          (pyagentd-edit--finish))
+        (pyagentd-test-await (not (buffer-live-p edit)))
+        (should (equal (plist-get (car (pyagentd-test-calls 'configure)) :system)
+                       "Be kind. And brief."))))))
+
 (provide 'model-test)
 ;;; model-test.el ends here
