@@ -123,7 +123,7 @@ def _members(group: int) -> Iterator[int]:
 # Keys of providers are held in the daemon's memory and must never reach a command the model runs.
 
 _INHERITED = re.compile(r"PATH|HOME|LANG|LC_\w+|TERM|USER|SHELL|TMPDIR|TZ")
-_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|^ANTHROPIC_|^OPENAI_", re.IGNORECASE)
+_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS(W|PHRASE|$)|_PWD$|_PAT$|CREDENTIAL|^ANTHROPIC_|^OPENAI_", re.IGNORECASE)
 # What makes a shell or a usual program do something else than its command line says; a human approves that line.
 _MEANING = re.compile(
     r"BASH_ENV|ENV|CDPATH|SHELLOPTS|BASHOPTS|BASH_FUNC_.*|BASH_COMPAT|POSIXLY_CORRECT|GLOBIGNORE|EXECIGNORE|IFS|PS4"
