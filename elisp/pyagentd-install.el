@@ -373,7 +373,9 @@ for name in {'lib', 'Lib'} & {*os.listdir()}:
   (setq pyagentd-install--running nil))
 
 (defun pyagentd-install--prune (new)
-  "Delete all environments but NEW and the one that was good before it."
+  "Delete all environments but NEW and the one that was good before it.
+One that is not complete may be in the making, by another Emacs: it is
+deleted when it is a day old."
   (let* ((others (seq-remove (lambda (environment)
                                (file-equal-p
                                 (plist-get environment :directory) new))
@@ -386,7 +388,12 @@ for name in {'lib', 'Lib'} & {*os.listdir()}:
       (unless (or (file-equal-p directory new)
                   (and before
                        (file-equal-p directory
-                                     (plist-get before :directory))))
+                                     (plist-get before :directory)))
+                  (and (null (pyagentd-server--environment directory))
+                       (time-less-p
+                        (time-subtract nil (* 24 60 60))
+                        (file-attribute-modification-time
+                         (file-attributes directory)))))
         (ignore-errors (delete-directory directory t))))))
 
 ;;;; Asking

@@ -98,7 +98,15 @@ The variable `root' is bound to a temporary directory."
     (dotimes (_ 3) (should (install-test--install)))
     (should (equal (directory-files pyagentd-server-directory nil "\\`[0-9]")
                    (mapcar (lambda (end) (concat pyagentd-version end))
-                           '("-2" "-3"))))))
+                           '("-2" "-3"))))
+    (let ((other (expand-file-name "0-of-another-Emacs"
+                                   pyagentd-server-directory)))
+      (make-directory other)
+      (should (install-test--install))
+      (should (file-directory-p other))
+      (set-file-times other (time-subtract nil (* 25 60 60)))
+      (should (install-test--install))
+      (should-not (file-directory-p other)))))
 
 (ert-deftest pyagentd-install-asks-once ()
   (install-test--with-tools pyagentd-version
