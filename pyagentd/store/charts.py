@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from html import escape
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, Literal, NamedTuple
 
 from pyagentd import words
@@ -336,14 +336,10 @@ def context(system: object, tools: object, messages: Iterable[Mapping[str, Any]]
         sizes[name] = sizes.get(name, 0) + size
     whole = sum(sizes.values()) or 1
     shares = {name: used * sizes[name] / whole for name in _ORDER if sizes.get(name)}
-    rows = []
-    edges = [0.0]
-    for name, share in shares.items():
-        edges.append(edges[-1] + share)
-        rows.append((name, share))
+    edges = accumulate(shares.values(), initial=0.0)
     drawn = [
         Row(name, (Bar(begin, end),), f"{_amount(share, dollars=False)}  {100 * share / window:.0f}%")
-        for (name, share), (begin, end) in zip(rows, pairwise(edges), strict=True)
+        for (name, share), (begin, end) in zip(shares.items(), pairwise(edges), strict=True)
     ]
     if window > used:
         free = f"{_amount(window - used, dollars=False)}  {100 * (window - used) / window:.0f}%"

@@ -89,7 +89,6 @@ def decisive_places(root: Path) -> list[Path]:
 KEYS = ("name", "channel_id", "model", "system_prompt", "permissions", "created_at", "running_tasks")
 
 _INDENT = 4
-_LARGEST = 1 << 20  # bytes
 _TEXTS = ("name", "model", "system_prompt", "created_at")
 
 _changing = threading.Lock()
@@ -169,8 +168,6 @@ def read(directory: Path) -> AgentFile:
 
 def parse(data: bytes, path: Path) -> AgentFile:
     """Return what a file at ``path`` with the content ``data`` says; raises ``PresetError`` as ``read``."""
-    if len(data) > _LARGEST:
-        raise PresetError(f"{path} is larger than {_LARGEST} bytes", hint="Keep what is long in docs/")
     try:
         values = reader.parse(text := data.decode("utf-8-sig"))
     except json.JSONDecodeError as error:
@@ -279,11 +276,8 @@ def adopt(root: Path, name: str, material: Material, *, prepare: Prepare, clock:
     """
     place = root.resolve() / name
     before = read(place)  # what cannot be read is not taken up
-    for key, value in before.values.items():
-        if key == "name" and value not in (name, "", None):
-            raise PresetError(
-                f"{before.path} is of the agent {value!r}", hint=f"Call that agent {value!r}, or move it"
-            )
+    if (owner := before.values.get("name")) not in (name, "", None):
+        raise PresetError(f"{before.path} is of the agent {owner!r}", hint=f"Call that agent {owner!r}, or move it")
     _fill(place, material.template)
     if not paths.is_session_dir(place):
         draft = place.with_name(f".{name}.{secrets.token_hex(8)}")

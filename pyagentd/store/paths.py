@@ -24,7 +24,7 @@ from urllib.parse import unquote
 
 from pyagentd import regularfile
 from pyagentd.errors import BadRequest, NotASession
-from pyagentd.store import paths, yamlfile
+from pyagentd.store import yamlfile
 
 SESSION_FILE = "session.md"
 JOURNAL_FILE = "messages.jsonl"
@@ -289,7 +289,7 @@ def _active_branch(session_dir: Path) -> Path:
 # A link that leads out of ``files/`` is not followed. What a file is its first bytes say, not its name. Nothing is
 # ever loaded from elsewhere.
 
-_TARGET = re.compile(rf"\]\(<?((?:\./)?{paths.FILES_DIR}/[^)\s>]+)")  # what stands before is looked for backwards
+_TARGET = re.compile(rf"\]\(<?((?:\./)?{FILES_DIR}/[^)\s>]+)")  # what stands before is looked for backwards
 _LABEL = 500  # characters of a link's label at most
 _TARGET_LENGTH = 1_000  # characters of a link's target at most
 _MOST = 1_000  # links of one text
@@ -317,9 +317,9 @@ def linked_files(text: str, branch_dir: Path) -> Iterator[LinkedFile]:
 
     Anybody may have written ``text``: this takes a time that grows as its length does, whatever it says.
     """
-    if paths.FILES_DIR not in text:
+    if FILES_DIR not in text:
         return
-    home = paths.files_dir(branch_dir).resolve()
+    home = files_dir(branch_dir).resolve()
     for mark, link in islice(dict.fromkeys(_links(text)), _MOST):
         try:
             file = real(branch_dir / unquote(link))
