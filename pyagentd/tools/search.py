@@ -71,8 +71,11 @@ def undirected(path: ResolvedPath) -> str:
 
 
 def regexes(pattern: str) -> tuple[str, ...]:
-    """Return a file pattern as regular expressions, one for each alternative in braces."""
-    return tuple(glob.translate(pattern, flags=_GLOB_FLAGS)[0])
+    """Return a file pattern as regular expressions, one for each alternative in braces; raises ``ToolError``."""
+    try:
+        return tuple(glob.translate(pattern, flags=_GLOB_FLAGS)[0])
+    except Exception as error:  # of a class that wcmatch keeps to itself
+        raise ToolError("The file pattern has more alternatives in braces than the 1,000 that are taken") from error
 
 
 def names_hidden(pattern: str) -> bool:
@@ -297,7 +300,7 @@ def _grep_describe(args: Args, ctx: ToolContext) -> Target:
 
 
 def _grep_request(args: Args, base: ResolvedPath, seconds: float) -> Request:
-    files: str = args.get("glob", "")
+    files: str = args.get("glob", "").removeprefix(f"{base.lexical.rstrip('/')}/").removeprefix("./")
     below = files.lstrip("/") if "/" in files else f"**/{files}"
     return Request(
         what=_OUTPUT_MODES[args.get("output_mode", "content")],

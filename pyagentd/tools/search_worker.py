@@ -210,8 +210,9 @@ def main() -> None:
             if request.what != "glob":
                 sys.stdout.flush()  # a later file may take for ever; what was found should be seen
     except (ToolError, OSError) as error:
+        told = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) else str(error)
         with suppress(OSError):
-            print(json.dumps({"error": str(error)}))
+            print(json.dumps({"error": told}))
 
 
 if __name__ == "__main__":

@@ -137,11 +137,17 @@ async def test_names_that_are_not_utf_8_do_not_break_the_answer(root: Path, call
 
 
 @pytest.mark.parametrize(
-    "args", [{"pattern": "*", "path": "file"}, {"pattern": "*/../../*"}, {"pattern": "{1..99999}"}]
+    ("args", "said"),
+    [
+        ({"pattern": "*", "path": "file"}, "is not a directory"),
+        ({"pattern": "*/../../*"}, "cannot have .."),
+        ({"pattern": "{1..99999}"}, "The file pattern has more alternatives in braces"),
+    ],
 )
-async def test_what_cannot_be_searched_is_an_error(root: Path, call: Call, args: dict[str, str]) -> None:
+async def test_what_cannot_be_searched_is_an_error(root: Path, call: Call, args: dict[str, str], said: str) -> None:
     make(root, "file")
-    assert not (await call(GLOB, **args)).ok
+    done = await call(GLOB, **args)
+    assert not done.ok and said in done.text
 
 
 async def test_a_deep_tree_does_not_end_the_search(root: Path, call: Call) -> None:

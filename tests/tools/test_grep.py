@@ -38,6 +38,7 @@ async def test_lines_come_under_the_name_of_their_file(poem: Path, call: Call) -
     [
         ({"ignore_case": True, "glob": "*.txt"}, "poem.txt\n2:Two\n8:two again"),
         ({"glob": "src/*.py"}, "src/code.py\n1:def two():"),
+        ({"glob": "./src/*.py"}, "src/code.py\n1:def two():"),
         ({"glob": "*.{md,py}"}, "src/code.py\n1:def two():"),
         ({"path": "poem.txt"}, "poem.txt\n8:two again"),
         ({"path": "src"}, "src/code.py\n1:def two():"),
@@ -66,6 +67,10 @@ async def test_the_pattern_is_a_regular_expression_on_one_line(
     poem: Path, call: Call, pattern: str, line: str
 ) -> None:
     assert line in (await grep(call, poem, pattern)).split("\n")
+
+
+async def test_a_whole_path_says_which_files(poem: Path, call: Call) -> None:
+    assert await grep(call, poem, "two", glob=f"{poem}/src/*.py") == "src/code.py\n1:def two():"
 
 
 async def test_nothing_found_is_said(poem: Path, call: Call) -> None:
