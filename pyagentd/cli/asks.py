@@ -172,15 +172,15 @@ def grants(session: str, revoke: str | None, as_json: bool) -> None:
     A grant is a regular expression for actions, as the question showed it.
     """
     with session_link(session) as (link, branch):
-        revoked = link.call("revoke", branch=branch, action=revoke)["revoked"] if revoke else 0
-        if not as_json and not revoke:
+        revoked = link.call("revoke", branch=branch, action=revoke)["revoked"] if revoke is not None else 0
+        if not as_json and revoke is None:
             print_view(link.call("view", name="grants", arguments={"branch": branch}))
             return
         answer = link.call("grants", branch=branch)
     found = answer["grants"]
     if as_json:
         told = {"session": answer["session"], "root": answer["root"], "grants": found}
-        print_json({**told, "revoked": revoked} if revoke else told)
+        print_json(told if revoke is None else {**told, "revoked": revoked})
     else:
         click.echo(f"revoked {revoked}")
 

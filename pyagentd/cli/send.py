@@ -80,6 +80,7 @@ _LONGEST_PROMPT = 900_000  # bytes; a call to the daemon holds 1 MiB
 _LARGEST_FILE = 50_000_000  # bytes
 _STDIN = Path("-")
 _MENTION = re.compile(r"(?<![\w@/.])@([^\s\"'<>`]+)")
+_UNFIT = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")  # for the name of a file that a message links
 _HEAD = 16  # bytes that tell what a file is
 _PATIENCE_S = 3.0  # until we say that we wait for stdin
 _LONG_S = 120.0  # to read a whole conversation
@@ -293,27 +294,24 @@ def with_files(message: str, files: Iterable[Path], branch_dir: Path) -> str:
     """
     links = []
     for file in files:
-        if file == _STDIN:
-            data = sys.stdin.buffer.read(_LARGEST_FILE + 1)
-            size, is_file = len(data), bool(data)
-        else:
-            size, is_file = file.stat().st_size, file.is_file()
-        if size > _LARGEST_FILE or not is_file:
-            raise BadRequest(
-                f"{file}: {size:,} bytes cannot be attached", hint="At most 50 MB; name the path instead"
-            )
-        if file != _STDIN:
-            data = file.read_bytes()
+        with nullcontext(sys.stdin.buffer) if file == _STDIN else file.open("rb") as source:  # a pipe, perhaps
+            data = source.read(_LARGEST_FILE + 1)
+        if len(data) > _LARGEST_FILE:
+            raise BadRequest(f"{file} has more than 50 MB", hint="Name its path in the message instead")
+        if file == _STDIN and not data:
+            raise BadRequest("Nothing that could be attached came on stdin")
         kind = media_type(data[:_HEAD])
-        name = file if file != _STDIN else Path(f"stdin{mimetypes.guess_extension(kind) or '.txt'}")
-        check_size(name.name, kind, size)
+        given = file.name if file != _STDIN else f"stdin{mimetypes.guess_extension(kind) or '.txt'}"
+        name = Path(_UNFIT.sub("_", given))
+        check_size(name.name, kind, len(data))
         home = files_dir(branch_dir)
         make_dirs(home)
         names = (f"{name.stem}{f'-{number}' if number else ''}{name.suffix}" for number in count())
         target = next(home / name for name in names if not (home / name).exists())
         write_bytes(target, data)
         mark = "!" if kind.startswith("image/") else ""
-        links.append(f"{mark}[{target.name}]({home.name}/{quote(target.name)})")
+        label = re.sub(r"[][]", " ", target.name)
+        links.append(f"{mark}[{label}]({home.name}/{quote(target.name)})")
     return "\n\n".join([message, *links])
 
 
@@ -689,10 +687,10 @@ def queue(session: str, cancel: str | None, edit: tuple[str, str] | None, resume
     Messages sent during a run are queued and sent one after the other. After an error the queue is paused until you
     send another message or use --resume.
     """
-    if sum(map(bool, (cancel, edit, resume))) > 1:
+    if sum((cancel is not None, edit is not None, resume)) > 1:
         raise click.UsageError("--cancel, --edit and --resume exclude each other")
     with session_link(session) as (link, branch):
-        if cancel:
+        if cancel is not None:
             text = link.call("queue-cancel", branch=branch, id=cancel)["text"]
             print_reply({"id": cancel, "text": text}, text, as_json=as_json)
             return
@@ -709,8 +707,6 @@ def queue(session: str, cancel: str | None, edit: tuple[str, str] | None, resume
     print_table(("id", "how", "message"), rows, empty="No message waits.")
     if found["paused"]:
         note(f"they wait because of an error; go on with: pyagentd queue {session} --resume")
-    elif not items:
-        note("nothing waits")
 
 
 # ``pyagentd approve``: agree to a plan and have it carried out.

@@ -10,6 +10,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -693,6 +694,19 @@ def test_what_comes_on_stdin_is_sent_along(system: System, server: ModelServer) 
     said = server.last.messages[-1]["content"]
     assert [each["type"] for each in said] == ["image", "text"] and "What is it?" in said[1]["text"]
     assert system.run("ask", "-", "--attach", "-", input="x").returncode == 2
+    assert "came on stdin" in system.run("ask", "What?", "--attach", "-", input="").stderr
+
+
+@pytest.mark.parametrize("name", ["two\nlines.png", "no-utf8-\udcff.png", "a]b(c.png", "pipe"])
+def test_a_file_is_sent_along_whatever_it_is_called(system: System, server: ModelServer, name: str) -> None:
+    file = system.project / name
+    if name == "pipe":  # as of <(COMMAND)
+        os.mkfifo(file)
+        threading.Thread(target=file.write_bytes, args=(PNG + bytes(20),), daemon=True).start()
+    else:
+        file.write_bytes(PNG + bytes(20))
+    system.ok("ask", "What is it?", "--attach", str(file))
+    assert [each["type"] for each in server.last.messages[-1]["content"]] == ["image", "text"]
 
 
 def test_what_is_asked_about_is_no_part_of_the_json(system: System, server: ModelServer) -> None:
