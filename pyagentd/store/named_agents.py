@@ -89,7 +89,6 @@ def decisive_places(root: Path) -> list[Path]:
 KEYS = ("name", "channel_id", "model", "system_prompt", "permissions", "created_at", "running_tasks")
 
 _INDENT = 4
-_TEXTS = ("name", "model", "system_prompt", "created_at")
 
 _changing = threading.Lock()
 

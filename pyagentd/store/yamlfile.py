@@ -46,7 +46,7 @@ class Malformed(Exception):
 
 
 def load_texts(text: str) -> dict[str, str]:
-    """Return the top-level keys of ``text`` that have a plain value, each value as written.
+    """Return the top-level keys of ``text`` that are plain and have a plain value, each value as written.
 
     Raises:
         Malformed: ``text`` is not a YAML mapping.
@@ -58,7 +58,7 @@ def load_texts(text: str) -> dict[str, str]:
     loaded = _load(YAML(typ="base", pure=True, plug_ins=[]), text)
     if not isinstance(loaded, Mapping):
         raise Malformed("it is not a mapping of keys to values", None)
-    return {key: value for key, value in loaded.items() if isinstance(value, str)}
+    return {key: value for key, value in loaded.items() if isinstance(key, str) and isinstance(value, str)}
 
 
 def dump_texts(values: Mapping[str, str]) -> str:

@@ -56,6 +56,11 @@ def test_values_stay_as_written(tmp_path):
     }
 
 
+def test_a_key_that_is_no_text_is_left_out(tmp_path):
+    (tmp_path / "scope-plan.yml").write_text("? [a, b]\n: c\nsession_id: x\n")
+    assert metadata.read_session_metadata(tmp_path) == {"session_id": "x"}
+
+
 def test_missing_metadata_is_none_without_an_error(tmp_path, caplog):
     assert metadata.read_session_metadata(tmp_path) is None
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
