@@ -238,9 +238,15 @@ def check_backend(config: Config) -> Iterator[Finding]:
     if backend.kind == "offline":
         yield Finding("backend", "ok", f"{backend.name}: a stand-in, no language model; needs no key")
         return
+    if backend.kind in EXTRAS and not is_installed(backend.kind):
+        detail = f"{backend.name} needs packages that are not installed"
+        yield Finding("backend", "missing", detail, f"pyagentd install {backend.kind}")
     key = _key(backend)
     yield key
-    yield _server(backend)
+    if backend.kind in ("bedrock", "vertex") and not backend.base_url:
+        yield Finding("backend", "ok", f"{backend.name}: {EXTRAS[backend.kind]}, whose SDK knows the address")
+    else:
+        yield _server(backend)
     if key.level != "ok":
         for each in local_servers():
             yield Finding("local models", "ok", each.words, "To use them: pyagentd models --local --use")

@@ -280,6 +280,20 @@ def test_doctor_warns_of_a_server_that_does_not_answer(home: Path, monkeypatch: 
     assert "is not reachable" in server.detail
 
 
+@pytest.mark.parametrize("kind", ["bedrock", "vertex"])
+def test_doctor_looks_for_the_packages_of_a_cloud_and_not_for_another_server(
+    home: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    (home / "config.toml").write_text(f'[backend.mine]\nkind = "{kind}"\n\n[default]\nbackend = "mine"\n')
+    monkeypatch.delenv("PYAGENTD_BACKEND")
+    monkeypatch.setattr("pyagentd.cli.doctor.is_installed", lambda extra: False)
+    lacks, *found = checks.check_backend(load_config())
+    assert (lacks.level, lacks.hint) == ("missing", f"pyagentd install {kind}")
+    monkeypatch.setattr("pyagentd.cli.doctor.is_installed", lambda extra: True)
+    assert list(checks.check_backend(load_config())) == found
+    assert {each.level for each in found} == {"ok"} and not any("anthropic.com" in each.detail for each in found)
+
+
 def test_a_run_is_told_backend_address_and_path_and_nothing_else(home: Path) -> None:
     env = {"PATH": "/bin", "ANTHROPIC_BASE_URL": "http://127.0.0.1:1", "SECRET": "s", "HOME": "/root"}
     told, _ = run_environment(env, "Claude")
