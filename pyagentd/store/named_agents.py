@@ -79,7 +79,7 @@ def is_below(root: Path, session_dir: Path) -> bool:
 def decisive_places(root: Path) -> list[Path]:
     """Return what of each agent in ``root`` decides about it, whether or not it is there: see ``DECISIVE``."""
     try:
-        directories = sorted(entry for entry in root.iterdir() if entry.is_dir() and not entry.is_symlink())
+        directories = sorted(entry for entry in root.iterdir() if not entry.is_symlink() and entry.is_dir())
     except OSError:
         return []
     names = (AGENT_FILE, DOCS_DIR, SAVED_DIR, paths.BRANCHES_DIR)

@@ -404,6 +404,6 @@ def find_templates(dirs: Sequence[Path]) -> dict[str, Path]:
     for directory in dirs:
         with suppress(OSError), os.scandir(directory) as entries:
             named = [each for each in entries if each.name.endswith(".md") and not each.name.startswith(".")]
-            files = [each.name for each in named if each.is_file(follow_symlinks=False) or Path(each).is_file()]
+            files = [each.name for each in named if os.path.isfile(each)]  # noqa: PTH113 - Path raises where a link leads nowhere
             found |= {name.removesuffix(".md"): directory / name for name in sorted(files)}
     return found

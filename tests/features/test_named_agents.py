@@ -338,6 +338,12 @@ async def test_an_agent_whose_file_cannot_be_read_keeps_its_name(service: Servic
     assert (await service.agent_rename(Watcher(), name="my-agent", new_name="other"))["session_id"] == "other"
 
 
+def test_a_link_among_the_agents_leaves_the_others_protected(tmp_path: Path) -> None:
+    (tmp_path / "bob").mkdir()
+    (tmp_path / "link").symlink_to("x" * 300)  # no disk has such a name
+    assert tmp_path / "bob" / "agent.json" in named_agents.decisive_places(tmp_path)
+
+
 async def test_presets_that_are_not_text_and_other_files_of_that_name_keep_no_agent_from_another_name(
     service: Service,
 ) -> None:

@@ -16,6 +16,13 @@ def test_a_later_directory_wins(tmp_path):
     assert found == {"x": tmp_path / "a" / "x.md", "y": tmp_path / "b" / "y.md"}
 
 
+def test_a_link_that_leads_nowhere_hides_no_other(tmp_path):
+    (tmp_path / "plan.md").touch()
+    (tmp_path / "linked.md").symlink_to("plan.md")
+    (tmp_path / "gone.md").symlink_to("x" * 300)
+    assert set(find_templates([tmp_path])) == {"plan", "linked"}
+
+
 def test_all_named_presets_are_shipped():
     assert set(SHIPPED) == {
         "programming-assistant",
