@@ -88,45 +88,6 @@ def divide(first: Any, *numbers: Any) -> Any:
     return first
 
 
-@define("mod")
-def mod(dividend: Any, divisor: Any) -> Any:
-    """Remainder with the sign of the divisor.
-
-    (mod 10 3) => 1
-    (mod -1 5) => 4
-    """
-    return _divided("mod", operator.mod, dividend, divisor)
-
-
-@define("rem")
-def rem(dividend: Any, divisor: Any) -> Any:
-    """Remainder with the sign of the dividend.
-
-    (rem 10 3) => 1
-    (rem -10 3) => -1
-    """
-    return _divided("rem", _truncated_remainder, dividend, divisor)
-
-
-@define("quot")
-def quot(dividend: Any, divisor: Any) -> Any:
-    """Integer quotient, truncated towards zero.
-
-    (quot 10 3) => 3
-    (quot -10 3) => -3
-    """
-    return _divided("quot", _truncated_quotient, dividend, divisor)
-
-
-def _divided(op: str, compute: Callable[[Any, Any], Any], dividend: Any, divisor: Any) -> Any:
-    check_numbers(op, (dividend, divisor))
-    if type(dividend) is float and not math.isfinite(dividend):
-        raise refuse(op, "the dividend is not finite")
-    if divisor == 0:
-        raise refuse(op, "division by zero", "Check the divisor first.")
-    return _within_range(op, compute, dividend, divisor)
-
-
 def _truncated_quotient(a: Any, b: Any) -> Any:
     if type(a) is int and type(b) is int:
         quotient = abs(a) // abs(b)
@@ -139,6 +100,28 @@ def _truncated_remainder(a: Any, b: Any) -> Any:
         remainder = abs(a) % abs(b)
         return -remainder if a < 0 else remainder
     return math.fmod(a, b)
+
+
+def _dividing(op: str, compute: Callable[[Any, Any], Any], doc: str) -> None:
+    """Declare a function of a dividend and a divisor."""
+
+    def divided(dividend: Any, divisor: Any) -> Any:
+        check_numbers(op, (dividend, divisor))
+        if type(dividend) is float and not math.isfinite(dividend):
+            raise refuse(op, "the dividend is not finite")
+        if divisor == 0:
+            raise refuse(op, "division by zero", "Check the divisor first.")
+        return _within_range(op, compute, dividend, divisor)
+
+    divided.__doc__ = doc
+    define(op)(divided)
+
+
+_dividing("mod", operator.mod, "Remainder with the sign of the divisor.\n(mod 10 3) => 1\n(mod -1 5) => 4")
+_dividing("rem", _truncated_remainder, "Remainder with the sign of the dividend.\n(rem 10 3) => 1\n(rem -10 3) => -1")
+_dividing(
+    "quot", _truncated_quotient, "Integer quotient, truncated towards zero.\n(quot 10 3) => 3\n(quot -10 3) => -3"
+)
 
 
 @define("inc")

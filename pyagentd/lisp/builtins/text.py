@@ -789,82 +789,52 @@ def _replace(op: str, s: Any, old: Any, new: Any, budget: Budget, most: int) -> 
     return found.replace(wanted, instead, most)
 
 
-def _turned(op: str, s: Any, budget: Budget, turn: Callable[[str], str]) -> str:
-    found = string(op, s)
-    budget.bytes(len(found))
-    return turn(found)
+def _changing(op: str, change: Callable[[str], str], doc: str, *names: str) -> None:
+    """Declare a function that changes all of a string."""
+
+    def changed(budget: Budget, s: Any) -> str:
+        found = string(op, s)
+        budget.bytes(len(found))
+        return change(found)
+
+    changed.__doc__ = doc
+    define(*(names or named(op)), charges=True)(changed)
 
 
-@define("upcase", *named("upper-case"), charges=True)
-def upcase(budget: Budget, s: Any) -> str:
-    """Return the string in upper case.
-
-    (upcase "hello") => "HELLO"
-    """
-    return _turned("upper-case", s, budget, str.upper)
-
-
-@define("downcase", *named("lower-case"), charges=True)
-def downcase(budget: Budget, s: Any) -> str:
-    """Return the string in lower case.
-
-    (downcase "HELLO") => "hello"
-    """
-    return _turned("lower-case", s, budget, str.lower)
-
-
-@define(*named("capitalize"), charges=True)
-def capitalize(budget: Budget, s: Any) -> str:
-    """Return the string with its first character in upper case and the others in lower case.
-
-    (capitalize "hELLO") => "Hello"
-    """
-    return _turned("capitalize", s, budget, str.capitalize)
-
-
-@define(*named("trim"), charges=True)
-def trim(budget: Budget, s: Any) -> str:
-    """Return the string without white space at both ends.
-
-    (trim "  a b ") => "a b"
-    """
-    return _turned("trim", s, budget, str.strip)
-
-
-@define(*named("triml"), charges=True)
-def triml(budget: Budget, s: Any) -> str:
-    """Return the string without white space at its beginning.
-
-    (triml "  a ") => "a "
-    """
-    return _turned("triml", s, budget, str.lstrip)
-
-
-@define(*named("trimr"), charges=True)
-def trimr(budget: Budget, s: Any) -> str:
-    """Return the string without white space at its end.
-
-    (trimr " a  ") => " a"
-    """
-    return _turned("trimr", s, budget, str.rstrip)
-
-
-@define(*named("trim-newline"), charges=True)
-def trim_newline(budget: Budget, s: Any) -> str:
-    r"""Return the string without line breaks at its end.
-
-    (trim-newline "a\n") => "a"
-    """
-    return _turned("trim-newline", s, budget, lambda found: found.rstrip("\r\n"))
-
-
-@define("reverse-string", "str/reverse", "string/reverse", "clojure.string/reverse", charges=True)
-def reverse_string(budget: Budget, s: Any) -> str:
-    """Return the string with its characters in reverse order.
-
-    (reverse-string "abc") => "cba"
-    """
-    return _turned("reverse-string", s, budget, backwards)
+_changing(
+    "upper-case",
+    str.upper,
+    'Return the string in upper case.\n(upcase "hello") => "HELLO"',
+    "upcase",
+    *named("upper-case"),
+)
+_changing(
+    "lower-case",
+    str.lower,
+    'Return the string in lower case.\n(downcase "HELLO") => "hello"',
+    "downcase",
+    *named("lower-case"),
+)
+_changing(
+    "capitalize",
+    str.capitalize,
+    "Return the string with its first character in upper case and the others in lower case.\n"
+    '(capitalize "hELLO") => "Hello"',
+)
+_changing("trim", str.strip, 'Return the string without white space at both ends.\n(trim "  a b ") => "a b"')
+_changing("triml", str.lstrip, 'Return the string without white space at its beginning.\n(triml "  a ") => "a "')
+_changing("trimr", str.rstrip, 'Return the string without white space at its end.\n(trimr " a  ") => " a"')
+_changing(
+    "trim-newline",
+    lambda found: found.rstrip("\r\n"),
+    'Return the string without line breaks at its end.\n(trim-newline "a\\n") => "a"',
+)
+_changing(
+    "reverse-string",
+    backwards,
+    'Return the string with its characters in reverse order.\n(reverse-string "abc") => "cba"',
+    *("reverse-string", "str/reverse", "string/reverse", "clojure.string/reverse"),
+)
 
 
 @define("name")
