@@ -7,15 +7,15 @@ the budget of the mission that called the tool.
 
 import inspect
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pyagentd.mission.firewall import Firewall
-from pyagentd.mission.options import LLM, MAX_DEPTH, TURN_BUDGET, ValidationMode
-from pyagentd.mission.runtime import LeftBehind, Listener, Runtime, call_foreign, call_until, run_here
+from pyagentd.mission.options import LLM, MAX_DEPTH, TURN_BUDGET
+from pyagentd.mission.runtime import LeftBehind, Runtime, call_foreign, call_until, run_here
 from pyagentd.mission.step import Step, Usage
 
 Activity = Literal["model", "tools", "programs"]
@@ -61,12 +61,9 @@ class Scope:
         max_cost_usd: The most that it and its children may cost, or None.
         llm: Its callback, which a tool with ``llm="caller"`` uses too.
         models: The registry it looks names up in.
-        signature_validation: How strictly values are checked.
         firewall: Hides private values from its model.
-        telemetry: Its listener, which its children use too.
+        runtime: Its services; its listener and event loop are its children's too.
         parent: The mission whose tool started it, or None.
-        cancelled: Whether it was cancelled.
-        wait_for: Waits for a coroutine on the event loop of the tree's caller; None without one.
         times: Seconds spent, by what they were spent on.
         left_behind: What was still running in a thread of its own when the mission stopped waiting for it.
         spent: Its usage so far, with that of its children, running ones included.
@@ -79,12 +76,9 @@ class Scope:
     max_cost_usd: float | None = None
     llm: LLM | None = None
     models: Mapping[str, Any] = field(default_factory=dict)
-    signature_validation: ValidationMode = "enabled"
     firewall: Firewall | None = None
-    telemetry: Listener | None = None
+    runtime: Runtime = field(default_factory=Runtime)
     parent: "Scope | None" = None
-    cancelled: Callable[[], bool] = lambda: False
-    wait_for: Callable[[Awaitable[Any], float], Any] | None = None
     times: dict[Activity, float] = field(default_factory=dict)
     left_behind: list[str] = field(default_factory=list)
     spent: Usage = field(default_factory=Usage)
@@ -176,9 +170,7 @@ def calling(span_id: str) -> Iterator[RunningCall]:
         _call.reset(token)
 
 
-def call_within(
-    scope: Scope, runtime: Runtime, what: str, function: Callable[..., Any], *args: Any, blocks: bool = True
-) -> Any:
+def call_within(scope: Scope, what: str, function: Callable[..., Any], *args: Any, blocks: bool = True) -> Any:
     """Call a tool or model of a mission and await the result, at most until the mission's deadline.
 
     A coroutine is awaited on the event loop of the caller, and cancelled at the deadline. A function that ``blocks``
@@ -188,6 +180,7 @@ def call_within(
         TimeoutError: It was not done in time; ``LeftBehind`` if it still runs.
         ForeignExit: It tried to end the process, or was cancelled.
     """
+    runtime = scope.runtime
 
     def call() -> Any:
         result = call_foreign(function, *args)
@@ -205,7 +198,7 @@ def call_within(
         raise
 
 
-def may_block(function: Callable[..., Any], runtime: Runtime) -> bool:
+def may_block(function: Any, runtime: Runtime) -> bool:
     """Return whether a call may block: of anything but a coroutine function that an event loop awaits."""
     is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
     return runtime.wait_for is run_here or not is_async

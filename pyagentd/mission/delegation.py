@@ -54,12 +54,12 @@ def run(args: Arguments, runtime: Runtime) -> Step[Any]:
     """Run the mission and return its step; inside a tool of another mission it becomes a child of that mission."""
     parent = current()
     if parent:  # a child ends when its parent is cancelled; without a listener or event loop it uses its parent's
-        cancelled, parent_cancelled = runtime.cancelled, parent.cancelled
+        cancelled, parent_cancelled = runtime.cancelled, parent.runtime.cancelled
         runtime = replace(
             runtime,
             cancelled=lambda: cancelled() or parent_cancelled(),
-            listener=runtime.listener or parent.telemetry,
-            wait_for=runtime.wait_for if runtime.wait_for is not run_here else parent.wait_for or run_here,
+            listener=runtime.listener or parent.runtime.listener,
+            wait_for=runtime.wait_for if runtime.wait_for is not run_here else parent.runtime.wait_for,
         )
     call = current_call()
     span, parent_span = new_span(), call.span_id if call else None
@@ -91,7 +91,7 @@ def _step(args: Arguments, runtime: Runtime, parent: Scope | None, span: str) ->
     if scope.depth > scope.budget.depth:
         message = f"Missions can be nested {scope.budget.depth} levels deep, and this one would be deeper"
         return Step(ok=False, fail=Fail(reason="max_depth_exceeded", message=message), signature=signature)
-    return _MissionRun(args, mission, scope, span, runtime, signature).run(resumed)
+    return _MissionRun(args, mission, scope, span, signature).run(resumed)
 
 
 def _scope(
@@ -115,12 +115,9 @@ def _scope(
         max_cost_usd=options.max_cost_usd,
         llm=mission.llm,
         models=args.models or (parent.models if parent else {}),
-        signature_validation=options.signature_validation,
         firewall=mission.firewall,
-        telemetry=runtime.listener,
+        runtime=runtime,
         parent=parent,
-        cancelled=runtime.cancelled,
-        wait_for=runtime.wait_for,
         spent=trace.usage_from_json(resumed.usage) if resumed else Usage(),
     )
 
@@ -133,16 +130,13 @@ class _MissionRun:
     mission: ReadyMission
     scope: Scope
     span: str
-    runtime: Runtime
     signature: str | None
 
     def run(self, resumed: State | None) -> Step[Any]:
         mission = self.mission
-        ctx = TurnContext(
-            mission=mission, system=system_prompt(mission), scope=self.scope, span=self.span, runtime=self.runtime
-        )
+        ctx = TurnContext(mission=mission, system=system_prompt(mission), scope=self.scope, span=self.span)
         elapsed_ms = resumed.budget.get("elapsed_ms", 0) if resumed else 0
-        started = self.runtime.monotonic() - elapsed_ms / 1000
+        started = self.scope.runtime.monotonic() - elapsed_ms / 1000
         message: Message = {"role": "user", "content": mission.text}
         first = Progress(
             context=mission.context, memory=mission.memory, messages=(message,), warnings=mission.warnings
@@ -201,7 +195,7 @@ class _MissionRun:
             budget={
                 "turns_used": self.scope.budget.used,
                 "cost_usd": spent.cost_usd,
-                "elapsed_ms": round((self.runtime.monotonic() - started) * 1000),
+                "elapsed_ms": round((self.scope.runtime.monotonic() - started) * 1000),
             },
             trace=tuple(map(trace.turn_to_json, progress.trace)),
             consecutive_failures=progress.failures,

@@ -26,7 +26,7 @@ from pyagentd.mission.budget import Scope, call_within, calling, may_block
 from pyagentd.mission.firewall import Firewall
 from pyagentd.mission.llmtool import LLMTool, ToolsError
 from pyagentd.mission.options import Tools, ValidationMode
-from pyagentd.mission.runtime import LeftBehind, Runtime, error_text, new_span
+from pyagentd.mission.runtime import LeftBehind, error_text, new_span
 from pyagentd.mission.signature import Problem, Signature, SignatureError
 from pyagentd.mission.signature.hints import construct
 from pyagentd.mission.step import MissionFailed, Step, ToolCall
@@ -416,7 +416,6 @@ class Toolbox:
         firewall: Collects the private values in results.
         scope: The mission; the parent of missions that the tools start.
         span: The telemetry span of the turn.
-        runtime: Clock, telemetry, awaiting coroutines.
         recorded: The calls so far.
         noticed: Conversions, and mismatches under ``warn_only``.
         warnings: These after the program, and what else the model is told.
@@ -428,7 +427,6 @@ class Toolbox:
     firewall: Firewall
     scope: Scope
     span: str
-    runtime: Runtime
     recorded: OrderedRecords[ToolCall] = field(default_factory=OrderedRecords)
     noticed: OrderedRecords[str] = field(default_factory=OrderedRecords)
     warnings: list[str] = field(default_factory=list)
@@ -462,11 +460,12 @@ class Toolbox:
         return self._call_recorded(tool, prepared.args)
 
     def _call_recorded(self, tool: Tool, args: Mapping[str, Any]) -> Any:
-        span, started = new_span(), self.runtime.now_ms()
+        runtime = self.scope.runtime
+        span, started = new_span(), runtime.now_ms()
         about = {"tool": tool.name, "args": args}
-        self.runtime.emit("tool_start", span, self.span, metadata=about)
+        runtime.emit("tool_start", span, self.span, metadata=about)
         result, error = None, None
-        began = self.runtime.monotonic()
+        began = runtime.monotonic()
         children: list[Step[Any]] = []
         try:
             with calling(span) as running:
@@ -477,20 +476,20 @@ class Toolbox:
             error = failure.message
             raise
         finally:
-            self.scope.add_time("tools", self.runtime.monotonic() - began)
+            self.scope.add_time("tools", runtime.monotonic() - began)
             call = ToolCall(
                 name=tool.name,
                 args=args,
                 lisp_result=result,
                 error=error,
                 started_at=started,
-                duration_ms=self.runtime.now_ms() - started,
+                duration_ms=runtime.now_ms() - started,
                 children=tuple(children),
             )
             self.recorded.add(call)
             ending = "tool_stop" if error is None else "tool_exception"
             numbers = {"duration_ms": call.duration_ms}
-            self.runtime.emit(ending, span, self.span, numbers, {**about, "error": error, "call": call})
+            runtime.emit(ending, span, self.span, numbers, {**about, "error": error, "call": call})
 
     def _result(self, tool: Tool, args: Mapping[str, Any]) -> Any:
         result = self._make_call(tool, args)
@@ -508,9 +507,9 @@ class Toolbox:
     def _make_call(self, tool: Tool, args: Mapping[str, Any]) -> Any:
         try:
             # A mission as a tool ends at the deadline by itself.
-            blocks = not isinstance(tool.function, LLMTool) and may_block(cast(Any, tool.function), self.runtime)
+            blocks = not isinstance(tool.function, LLMTool) and may_block(tool.function, self.scope.runtime)
             what = f'the tool "{tool.name}"'
-            result = call_within(self.scope, self.runtime, what, tool.call, args, blocks=blocks)
+            result = call_within(self.scope, what, tool.call, args, blocks=blocks)
             return values.from_python(result)
         except LispError:
             raise
@@ -521,7 +520,7 @@ class Toolbox:
         except PyagentdError as error:
             raise LispError("tool_error", _failure(tool, error.message), hint=error.hint) from error
         except Exception as error:
-            if isinstance(error, TimeoutError) and self.runtime.monotonic() >= self.scope.deadline:
+            if isinstance(error, TimeoutError) and self.scope.runtime.monotonic() >= self.scope.deadline:
                 message = f'The tool "{tool.name}" was cancelled, since the time of the mission is over'
                 raise LispError("timeout", message) from error
             raise LispError("tool_error", _failure(tool, _error_message(error))) from error

@@ -20,7 +20,7 @@ from pyagentd.mission.budget import Activity, Scope, call_within, may_block
 from pyagentd.mission.checks import ReadyMission, named
 from pyagentd.mission.firewall import well_formed
 from pyagentd.mission.options import LLM, LLMError, Message, Options, Request, Retry, seconds
-from pyagentd.mission.runtime import Runtime, error_text, new_span
+from pyagentd.mission.runtime import error_text, new_span
 from pyagentd.mission.step import Fail, Turn, Usage
 from pyagentd.mission.tools import Tool, Toolbox
 from pyagentd.words import quantity
@@ -171,7 +171,7 @@ class ModelAnswer:
     reports_cost: bool = False
 
 
-def ask(llm: LLM, request: Request, retry: Retry, *, scope: Scope, span: str, runtime: Runtime) -> ModelAnswer:
+def ask(llm: LLM, request: Request, retry: Retry, *, scope: Scope, span: str) -> ModelAnswer:
     """Return the model's answer to ``request``.
 
     Args:
@@ -180,18 +180,18 @@ def ask(llm: LLM, request: Request, retry: Retry, *, scope: Scope, span: str, ru
         retry: How many attempts.
         scope: The mission that the usage is counted for.
         span: The span of the turn.
-        runtime: Clock, sleeping, telemetry, cancellation.
 
     Raises:
         AttemptsFailed: No attempt succeeded.
     """
+    runtime = scope.runtime
 
     def attempt() -> ModelAnswer:
         own, started = new_span(), runtime.monotonic()
         runtime.emit("llm_start", own, span, metadata={"turn": request["turn"], "messages": len(request["messages"])})
         scope.spend(Usage(llm_requests=1))
         try:
-            reply = call_within(scope, runtime, "the model", llm, request, blocks=may_block(llm, runtime))
+            reply = call_within(scope, "the model", llm, request, blocks=may_block(llm, runtime))
             answer = _parse_answer(reply)
         except Exception as error:
             took = _ms(runtime.monotonic() - started)
@@ -372,7 +372,7 @@ def mistyped_names(program: str, context: Mapping[str, Any]) -> list[str]:
 # Limits: the mission's own, those of its parents, and cancellation.
 
 
-def stop_before_turn(progress: Progress, options: Options, scope: Scope, runtime: Runtime) -> Fail | None:
+def stop_before_turn(progress: Progress, options: Options, scope: Scope) -> Fail | None:
     """Take a turn from the budget and return None, or return why the mission may not take another one."""
     limit = options.max_consecutive_failures
     if limit is not None and progress.failures >= limit:
@@ -380,7 +380,7 @@ def stop_before_turn(progress: Progress, options: Options, scope: Scope, runtime
     if progress.turn >= options.max_turns:
         message = f"The mission did not end within {quantity(options.max_turns, 'turn')}"
         return _stop("max_turns_exceeded", message, progress)
-    if fail := limit_reached(scope, runtime):
+    if fail := limit_reached(scope):
         return fail
     if not scope.budget.take_turn():
         message = f"The mission and its children used all of their {quantity(scope.budget.turns, 'turn')}"
@@ -389,11 +389,11 @@ def stop_before_turn(progress: Progress, options: Options, scope: Scope, runtime
     return None
 
 
-def limit_reached(scope: Scope, runtime: Runtime) -> Fail | None:
+def limit_reached(scope: Scope) -> Fail | None:
     """Return why the mission must end now, even within a turn, or None."""
-    if runtime.cancelled():
+    if scope.runtime.cancelled():
         return Fail(reason="cancelled", message="The mission was cancelled")
-    if runtime.monotonic() >= scope.deadline:
+    if scope.runtime.monotonic() >= scope.deadline:
         return _out_of_time(scope)
     if over := scope.over_cost_limit():
         message = f"The mission cost ${over.spent.cost_usd:.4f}, and ${over.max_cost_usd:g} is the most"
@@ -445,14 +445,12 @@ class TurnContext:
         system: Its system prompt.
         scope: Its budget and limits.
         span: Its telemetry span.
-        runtime: Clock, sleeping, telemetry, cancellation.
     """
 
     mission: ReadyMission
     system: str
     scope: Scope
     span: str
-    runtime: Runtime
 
 
 @dataclass(slots=True, kw_only=True)
@@ -477,15 +475,14 @@ class _TurnRun:
             firewall=ctx.mission.firewall,
             scope=ctx.scope,
             span=self.span,
-            runtime=ctx.runtime,
         )
-        self.started_at = ctx.runtime.now_ms()
-        self.started = ctx.runtime.monotonic()
+        self.started_at = ctx.scope.runtime.now_ms()
+        self.started = ctx.scope.runtime.monotonic()
         self.spent = ctx.scope.spent.minus(Usage(turns=1))  # the turn was taken from the budget before it started
 
     def take(self) -> tuple[Progress, End | None]:
         ctx, mission = self.ctx, self.ctx.mission
-        ctx.runtime.emit("turn_start", self.span, ctx.span, metadata={"turn": self.number})
+        ctx.scope.runtime.emit("turn_start", self.span, ctx.span, metadata={"turn": self.number})
         request: Request = {
             "system": ctx.system,
             "messages": [*self.before.messages],
@@ -496,11 +493,11 @@ class _TurnRun:
         }
         retry = mission.options.llm_retry
         try:
-            reply = ask(mission.llm, request, retry, scope=ctx.scope, span=self.span, runtime=ctx.runtime)
+            reply = ask(mission.llm, request, retry, scope=ctx.scope, span=self.span)
         except AttemptsFailed as error:
             message = f"The model did not answer after {quantity(error.attempts, 'attempt')}: {error}"
             details = {"reason": error.reason, "attempts": error.attempts}
-            late = limit_reached(ctx.scope, ctx.runtime)
+            late = limit_reached(ctx.scope)
             fail = late or Fail(reason="llm_error", message=message, details=details)
             return self._finish("", response.Response(program=None), self._no_value(fail, ending=True))
         answer = response.parse(reply.text)
@@ -508,7 +505,7 @@ class _TurnRun:
             message = 'max_cost_usd needs an LLM that says what an answer costs: {"content": …, "cost_usd": …}'
             refused: Fail | None = Fail(reason="validation_error", message=message)
         else:
-            refused = limit_reached(ctx.scope, ctx.runtime)
+            refused = limit_reached(ctx.scope)
         outcome = self._no_value(refused, ending=True) if refused else self._outcome(answer, reply.text)
         return self._finish(reply.text, answer, outcome)
 
@@ -517,11 +514,11 @@ class _TurnRun:
             fail = Fail(reason="no_program", message="The answer had no program")
             return replace(self._no_value(fail), feedback=prompt.no_program_feedback(text))
         about = {"turn": self.number, "program": answer.program, "reasoning": answer.reasoning}
-        self.ctx.runtime.emit("program_start", self.span, self.ctx.span, metadata=about)
+        self.ctx.scope.runtime.emit("program_start", self.span, self.ctx.span, metadata=about)
         try:
             result = self._run(answer.program)
         except LispError as error:
-            late = limit_reached(self.ctx.scope, self.ctx.runtime) if error.reason == "timeout" else None
+            late = limit_reached(self.ctx.scope) if error.reason == "timeout" else None
             if late:
                 return self._no_value(late, ending=True)
             earlier = [turn.program for turn in self.before.trace]
@@ -530,7 +527,7 @@ class _TurnRun:
         return self._value_outcome(result, answer.program)
 
     def _run(self, program: str) -> lisp.Result:
-        ctx, options, monotonic = self.ctx, self.ctx.mission.options, self.ctx.runtime.monotonic
+        ctx, options, monotonic = self.ctx, self.ctx.mission.options, self.ctx.scope.runtime.monotonic
         started, in_tools = monotonic(), ctx.scope.times.get("tools", 0.0)
         left_ms = (ctx.scope.deadline - started) * 1000
         limits = lisp.Limits(
@@ -545,7 +542,7 @@ class _TurnRun:
                 self.before.memory,
                 tools=self.toolbox.call,
                 limits=limits,
-                cancelled=lambda: ctx.runtime.cancelled() or monotonic() >= ctx.scope.deadline,
+                cancelled=lambda: ctx.scope.runtime.cancelled() or monotonic() >= ctx.scope.deadline,
                 isolation=options.isolation,
             )
             try:
@@ -648,7 +645,7 @@ class _TurnRun:
             left = prompt.turns_left(self.number, ctx.mission.options.max_turns, ctx.scope.budget.left)
             feedback = f"{outcome.feedback}\n\n{left}" if left else outcome.feedback
         usage = ctx.scope.spent.minus(self.spent)
-        took = round((ctx.runtime.monotonic() - self.started) * 1000)
+        took = round((ctx.scope.runtime.monotonic() - self.started) * 1000)
         error = outcome.error or (outcome.end.fail if outcome.end else None)
         turn = Turn(
             number=self.number,
@@ -678,7 +675,7 @@ class _TurnRun:
             "message": error.message if error else None,
             "tool_calls": turn.tool_calls,
         }
-        ctx.runtime.emit("turn_stop", self.span, ctx.span, numbers, about)
+        ctx.scope.runtime.emit("turn_stop", self.span, ctx.span, numbers, about)
         messages: tuple[Message, ...] = self.before.messages
         if text or feedback:
             messages += ({"role": "assistant", "content": text if text.strip() else "(nothing)"},)
@@ -699,7 +696,7 @@ class _TurnRun:
 def run(ctx: TurnContext, progress: Progress, between: Callable[[Progress], None]) -> tuple[Progress, End]:
     """Take turns until the mission ends; call ``between`` after every turn that did not end it."""
     while True:
-        if fail := stop_before_turn(progress, ctx.mission.options, ctx.scope, ctx.runtime):
+        if fail := stop_before_turn(progress, ctx.mission.options, ctx.scope):
             return progress, End(fail=fail)
         taken = _TurnRun(ctx=ctx, before=progress, number=progress.turn + 1, span=new_span())
         progress, end = taken.take()

@@ -317,7 +317,7 @@ def test_both_take_the_same_options_with_the_specifications_defaults():
     seen = []
     delegate("Go.", llm=lambda request: seen.append(current()) or code(RETURN_1))
     (scope,) = seen
-    assert (scope.budget.turns, scope.budget.depth, scope.signature_validation) == (20, 3, "enabled")
+    assert (scope.budget.turns, scope.budget.depth, Options().signature_validation) == (20, 3, "enabled")
 
 
 # Every reason of the specification's table: what the model reads, and what stands in the step.

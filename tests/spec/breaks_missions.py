@@ -133,7 +133,7 @@ BREAKS_OF_MISSIONS = [
     _of(
         "Telemetry Events",
         f"{_MISSION}/turn.py",
-        '        ctx.runtime.emit("turn_stop", self.span, ctx.span, numbers, about)\n',
+        '        ctx.scope.runtime.emit("turn_stop", self.span, ctx.span, numbers, about)\n',
         "",
     ),
     _of("Tracing", f"{_MISSION}/turn.py", "            tool_calls=tuple(self.toolbox.calls),\n", ""),
@@ -256,7 +256,7 @@ BREAKS_OF_MISSIONS = [
     _of(
         "Error reason mission_timeout",
         f"{_MISSION}/turn.py",
-        "    if runtime.monotonic() >= scope.deadline:\n",
+        "    if scope.runtime.monotonic() >= scope.deadline:\n",
         "    if False:\n",
     ),
     _of(
