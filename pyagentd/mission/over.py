@@ -76,8 +76,7 @@ class Row:
 
     def to_json(self) -> str:
         """Return it as a line of the file."""
-        names = ("index", "key", "item", "ok", "value", "fail", "usage")
-        return json.dumps({name: getattr(self, name) for name in names}, ensure_ascii=False)
+        return json.dumps({each.name: getattr(self, each.name) for each in fields(self)}, ensure_ascii=False)
 
 
 def version(mission: Mission[Any]) -> str:
@@ -152,21 +151,15 @@ def run_item(mission: Mission[Any], item: Any) -> _Done:
             heard(event)
 
     try:
-        step = _loaded(mission)._on(item, {"telemetry": telemetry}).run()
+        tools: Any = mission.options.get("tools")
+        if isinstance(tools, Sequence):
+            tools = [imported(tool) if isinstance(tool, str) else tool for tool in tools]
+        elif isinstance(tools, Mapping):
+            tools = {name: imported(tool) if isinstance(tool, str) else tool for name, tool in tools.items()}
+        step = mission._on(item, {"tools": tools, "telemetry": telemetry}).run()
     except Exception as error:  # a mistake of a tool or a callback is one item's, not the run's
         return _Done(False, None, {"reason": "error", "message": error_text(error)}, {}, throttled)
     return _done(step, throttled)
-
-
-def _loaded(mission: Mission[Any]) -> Mission[Any]:
-    tools = mission.options.get("tools")
-    if isinstance(tools, Sequence):
-        loaded: Any = [imported(tool) if isinstance(tool, str) else tool for tool in tools]
-    elif isinstance(tools, Mapping):
-        loaded = {name: imported(tool) if isinstance(tool, str) else tool for name, tool in tools.items()}
-    else:
-        return mission
-    return Mission(mission.prompt, **{**mission.options, "tools": loaded})
 
 
 def _done(step: Step[Any], throttled: int) -> _Done:
@@ -515,7 +508,8 @@ class _Loop:
             done = _Done(False, None, {"reason": "worker", "message": error_text(error) or type(error).__name__}, {})
         self._window.note(done.throttled, refused=done.refused)
         self._spent_usd += done.usage.get("cost_usd", 0.0)
-        usage = _sum(self._paid.pop(number, {}), done.usage)
+        paid = self._paid.pop(number, {})
+        usage = {name: paid.get(name, 0) + done.usage.get(name, 0) for name in {**paid, **done.usage}}
         if done.refused:
             self._paid[number] = usage
             self._todo.appendleft(number)
@@ -530,10 +524,6 @@ class _Loop:
             fail=done.fail,
             usage=usage,
         )
-
-
-def _sum(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
-    return {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other}}
 
 
 def _is_lost(error: BaseException) -> bool:

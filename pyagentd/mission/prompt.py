@@ -287,21 +287,14 @@ def _join_field(name: str, fields: list[Field], maps: int) -> Field:
 def _inventory_entry(place: str, name: str, value: Any, types: Mapping[str, Type], firewall: Firewall) -> str:
     # An inferred type contains keys of the data, so it passes the firewall.
     type_ = type_text(types[name]) if name in types else firewall.redact_type(type_text(type_of(value)))
-    head = f"- `{place}/{name_text(name)}` {type_}{_count(value)}"
+    count = len(value) if isinstance(value, list | tuple | LispSet) else None
+    counted = "" if count is None else f", {count} item{'' if count == 1 else 's'}"
+    head = f"- `{place}/{name_text(name)}` {type_}{counted}"
     if is_firewalled(name):
         return f"{head} {HIDDEN}"
     text, notes = firewall.render(value, f"{place}/{name_text(name)}")
     lines = [f"{head}", f"  {text}", *(f"  {note}" for note in notes)]
     return "\n".join(lines) if notes or isinstance(value, list | dict) or len(text) > 60 else f"{head} = {text}"
-
-
-def _count(value: Any) -> str:
-    match value:
-        case list() | tuple() | LispSet() if len(value) != 1:
-            return f", {len(value)} items"
-        case list() | tuple() | LispSet():
-            return ", 1 item"
-    return ""
 
 
 def _name(key: Any) -> str:
@@ -346,8 +339,10 @@ def error_feedback(
         called: The tools that were called before it, in order.
     """
     place = f", line {error.line}, column {error.column}" if error.line is not None else ""
+    # A list of problems keeps its lines; the text of tools and programs becomes one line.
+    message = error.message if error.reason == "validation_error" else one_line(error.message)
     lines = [
-        f"Error ({error.reason}{place}): {_sentence(_error_message(error))}",
+        f"Error ({error.reason}{place}): {_sentence(message)}",
         error.caret(),
         _sentence(error.hint),
     ]
@@ -429,11 +424,6 @@ def _warning_lines(warnings: Iterable[str], firewall: Firewall) -> list[str]:
     distinct = list(dict.fromkeys(warnings))
     lines = [f"Note: {firewall.redact(_sentence(one_line(warning)))}" for warning in distinct[:_WARNINGS]]
     return [*lines, f"Note: {len(distinct) - _WARNINGS} more of that kind."] if len(distinct) > _WARNINGS else lines
-
-
-def _error_message(error: LispError) -> str:
-    # A list of problems keeps its lines; the text of tools and programs becomes one line.
-    return error.message if error.reason == "validation_error" else one_line(error.message)
 
 
 def _sentence(text: str) -> str:

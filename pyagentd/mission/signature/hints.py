@@ -232,7 +232,12 @@ def model_fields(model: type) -> tuple[ModelField, ...]:
         )
     hints = resolved_hints(model)
     if is_typed_dict(model):
-        return tuple(ModelField(name, hint, _is_required(model, name, hint)) for name, hint in hints.items())
+        # A class whose hints are text does not know which of them say Required.
+        said = {typing.Required: True, typing.NotRequired: False}
+        return tuple(
+            ModelField(name, hint, said.get(typing.get_origin(hint), name in model.__required_keys__))  # type: ignore[attr-defined]
+            for name, hint in hints.items()
+        )
     missing = dataclasses.MISSING
     return tuple(
         ModelField(field.name, hints[field.name], field.default is missing and field.default_factory is missing)
@@ -254,12 +259,6 @@ def resolved_hints(of: Any) -> dict[str, Any]:
 def optional_field(name: str, of: Type, *, required: bool) -> Field:
     """Return a field that, unless ``required``, may be absent or nil: its default is then used."""
     return Field(name, of) if required else Field(name, maybe(of), optional=True)
-
-
-def _is_required(model: Any, name: str, hint: Any) -> bool:
-    # A class whose hints are text does not know which of them say Required.
-    said = {typing.Required: True, typing.NotRequired: False}.get(typing.get_origin(hint))
-    return name in model.__required_keys__ if said is None else said
 
 
 def _alias(name: str, info: Any) -> str:
@@ -333,30 +332,21 @@ def _instance(hint: type, value: Any) -> Any:
     if not is_typed_dict(hint) and isinstance(value, hint):
         return value
     if issubclass(hint, PythonEnum):
-        return _member(hint, value)
+        for member in hint:
+            if member.value == value or member.name == value:
+                return member
+        raise ValueError(f"{value!r} is none of {', '.join(str(member.value) for member in hint)}")
     if isinstance(value, Mapping):
         if hasattr(hint, "model_validate"):
             return hint.model_validate(dict(value))
+        hints = typing.get_type_hints(hint) if is_model(hint) else {}
         if dataclasses.is_dataclass(hint):
-            return _of_fields(hint, value)
+            names = {field.name for field in dataclasses.fields(hint) if field.init}
+            return hint(**{name: construct(hints.get(name, Any), value[name]) for name in names if name in value})
         if is_typed_dict(hint):
-            hints = typing.get_type_hints(hint)
             return {name: construct(hints.get(name, Any), item) for name, item in value.items()}
     if isinstance(value, str) and hint in (datetime, date, time):
         return hint.fromisoformat(value)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     return value
-
-
-def _member(hint: type[PythonEnum], value: Any) -> PythonEnum:
-    for member in hint:
-        if member.value == value or member.name == value:
-            return member
-    raise ValueError(f"{value!r} is none of {', '.join(str(member.value) for member in hint)}")
-
-
-def _of_fields(hint: type, value: Mapping[str, Any]) -> Any:
-    hints = typing.get_type_hints(hint)
-    names = {field.name for field in dataclasses.fields(hint) if field.init}
-    return hint(**{name: construct(hints.get(name, Any), value[name]) for name in names if name in value})

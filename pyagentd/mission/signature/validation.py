@@ -227,7 +227,7 @@ class _Walk:
                 return self.problem("cannot coerce int to float: it is too large")
         if name == "datetime" and isinstance(value, datetime):
             return value.isoformat()
-        made = _CONVERT[name](value) if name in _CONVERT else _FAILED
+        made = _convert(name, value)
         what = f"{kind_of(value)} to {_LONG_NAMES.get(name, name)}"
         if made is _FAILED:
             return self.problem(f"cannot coerce {what}")
@@ -515,50 +515,24 @@ _IS: dict[Name, Callable[[Any], bool]] = {
 }
 
 
-def _to_int(value: Any) -> Any:
-    return int(value) if isinstance(value, str) and _INT.fullmatch(value) else _FAILED
-
-
-def _to_float(value: Any) -> Any:
-    if not isinstance(value, str) or not _FLOAT.fullmatch(value):
-        return _FAILED
-    number = float(value)
-    return number if math.isfinite(number) else _FAILED
-
-
-def _to_bool(value: Any) -> Any:
-    text = value.name if isinstance(value, Keyword) else value
-    return {"true": True, "false": False}.get(text, _FAILED) if isinstance(text, str) else _FAILED
-
-
-def _to_string(value: Any) -> Any:
-    match value:
-        case bool():
+def _convert(name: Name, value: Any) -> Any:
+    match name, value:
+        case "int", str() if _INT.fullmatch(value):
+            return int(value)
+        case "float", str() if _FLOAT.fullmatch(value) and math.isfinite(float(value)):
+            return float(value)
+        case "bool", Keyword(name="true" | "false") | "true" | "false":
+            return value in ("true", Keyword("true"))
+        case "string", bool():
             return "true" if value else "false"
-        case Keyword():
+        case "string", Keyword():
             return value.name
-        case date():
+        case "string", date():
             return value.isoformat()
-        case _:
-            return _FAILED
-
-
-def _to_keyword(value: Any) -> Any:
-    return Keyword(value) if isinstance(value, str) and is_keyword(value) else _FAILED
-
-
-def _to_datetime(value: Any) -> Any:
-    if isinstance(value, date):
-        return f"{value.isoformat()}T00:00:00"
-    midnight = f"{value}T00:00:00" if isinstance(value, str) else ""
-    return midnight if _is_datetime(midnight) else _FAILED
-
-
-_CONVERT: dict[Name, Callable[[Any], Any]] = {
-    "int": _to_int,
-    "float": _to_float,
-    "bool": _to_bool,
-    "string": _to_string,
-    "keyword": _to_keyword,
-    "datetime": _to_datetime,
-}
+        case "keyword", str() if is_keyword(value):
+            return Keyword(value)
+        case "datetime", date():
+            return f"{value.isoformat()}T00:00:00"
+        case "datetime", str() if _is_datetime(f"{value}T00:00:00"):
+            return f"{value}T00:00:00"
+    return _FAILED
