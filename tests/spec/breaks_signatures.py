@@ -63,7 +63,7 @@ BREAKS_OF_SIGNATURES = [
     _of(
         "Implicit Conversion",
         f"{_SIGNATURE}/validation.py",
-        "made = _CONVERT[name](value) if name in _CONVERT else _FAILED",
+        "made = _convert(name, value)",
         "made = _FAILED",
     ),
     _of(
