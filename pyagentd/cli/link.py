@@ -119,9 +119,9 @@ def run_environment(env: Mapping[str, str], backend: str = "") -> tuple[dict[str
         known = loaded.backend(named)
     except ConfigError:  # the run itself will say what is wrong
         return {name: env[name] for name in _SENT if name in env}, None
-    names = (*_SENT, known.key_env) if known.kind != "anthropic" else _SENT
+    names = _SENT if known.takes_unnamed_key else (*_SENT, known.key_env)
     sent = {name: env[name] for name in names if name and name in env}
-    return sent, (env.get(known.key_env) if known.key_env and known.kind == "anthropic" else None) or None
+    return sent, (env.get("ANTHROPIC_API_KEY") if known.takes_unnamed_key else None) or None
 
 
 def complete_session(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:

@@ -260,7 +260,7 @@ def key_of(known: BackendSettings, options: "SendOptions") -> str | None:
     if (variable := known.key_env) is None:
         return None
     late = options.late.api_key if options.late else None
-    unnamed = (options.api_key or late) if known.kind == "anthropic" else None
+    unnamed = (options.api_key or late) if known.takes_unnamed_key else None
     key = unnamed or options.env.get(variable) or os.environ.get(variable)
     conceal(key or "")
     return key

@@ -301,24 +301,25 @@ def test_a_run_is_told_backend_address_and_path_and_nothing_else(home: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("backend", "env", "key"),
+    ("backend", "env", "named", "unnamed"),
     [
-        ("Claude", {}, "for-anthropic"),
-        ("local", {}, "for-local"),
-        ("open", {}, None),
-        ("Claude", {"PYAGENTD_BACKEND": "open"}, None),
-        ("unknown", {}, None),
+        ("Claude", {}, {}, "for-anthropic"),
+        ("local", {}, {"LOCAL_KEY": "for-local"}, None),
+        ("open", {}, {}, None),
+        ("Claude", {"PYAGENTD_BACKEND": "open"}, {}, None),
+        ("unknown", {}, {}, None),
     ],
 )
 def test_a_key_goes_only_to_the_backend_that_is_configured_to_use_it(
-    home: Path, backend: str, env: dict[str, str], key: str | None
+    home: Path, backend: str, env: dict[str, str], named: dict[str, str], unnamed: str | None
 ) -> None:
     (home / "config.toml").write_text(
         '[backend.local]\nkind = "anthropic"\nbase_url = "http://127.0.0.1:1"\nkey_env = "LOCAL_KEY"\n'
         '[backend.open]\nkind = "anthropic"\nbase_url = "http://127.0.0.1:2"\n'
     )
     keys = {"ANTHROPIC_API_KEY": "for-anthropic", "LOCAL_KEY": "for-local"}
-    assert run_environment({"PYAGENTD_CONFIG": str(home / "config.toml"), **keys, **env}, backend)[1] == key
+    told, key = run_environment({"PYAGENTD_CONFIG": str(home / "config.toml"), **keys, **env}, backend)
+    assert ({name: told[name] for name in keys if name in told}, key) == (named, unnamed)
 
 
 @pytest.mark.parametrize("name", ["chat.org", "chat.txt"])

@@ -16,11 +16,13 @@ from typing import Any
 
 import pytest
 
+from pyagentd.config import load_config
 from pyagentd.errors import BadRequest, Busy, ConfigError
 from pyagentd.policy.action import Target
 from pyagentd.runtime.approvals import Answer
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.opening import RESTARTED
+from pyagentd.runtime.settings import SendOptions, key_of
 from pyagentd.runtime.system_prompt import workspace_root
 from pyagentd.store import paths
 from pyagentd.store.db.projection import Projection
@@ -758,3 +760,14 @@ async def test_a_session_whose_log_holds_what_is_no_json_opens_again(
         branch.detach(watcher)
     strictly(json.dumps(world.server.requests[-1].body))
     assert "Still here" in body(ref)
+
+
+def test_a_key_without_a_name_is_for_anthropic_alone(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text(
+        '[backend.proxy]\nkind = "anthropic"\nbase_url = "https://proxy.example"\nkey_env = "PROXY_KEY"\n'
+    )
+    config = load_config({"PYAGENTD_CONFIG": f"{tmp_path}/config.toml"})
+    options = SendOptions(api_key="of Anthropic", env={"PROXY_KEY": "of the proxy"})
+    assert key_of(config.backend("proxy"), options) == "of the proxy"
+    assert key_of(config.backend("proxy"), replace(options, env={})) is None
+    assert key_of(config.backend("Claude"), options) == "of Anthropic"
