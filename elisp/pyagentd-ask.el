@@ -84,7 +84,7 @@
                         ask)))
     (setq pyagentd-ask--pending (append pyagentd-ask--pending (list ask)))
     (run-hooks 'pyagentd-ask-changed-hook)
-    (run-hook-with-args 'pyagentd-ask-new-functions ask)))
+    (pyagentd-run-functions 'pyagentd-ask-new-functions ask)))
 
 (defun pyagentd-ask-remove (id)
   "Note that the ask ID is settled."

@@ -297,7 +297,8 @@ Return what became of it; after an error nothing is changed."
                            (unencodable-char-position start (point) coding))))
         (error "The file is %s and cannot hold %S" (coding-system-base coding)
                (char-to-string (char-after bad)))))
-    (run-hook-with-args 'pyagentd-buffers-changed-functions start (point))))
+    (pyagentd-run-functions 'pyagentd-buffers-changed-functions
+                            start (point))))
 
 (defun pyagentd-buffers--saved (path)
   "Save this buffer, which visits PATH; return the outcome as a plist."

@@ -516,7 +516,7 @@ sent."
    (if (eq (pyagentd-symbol (plist-get run :reason)) 'error)
        (list :state 'error :message (plist-get run :message))
      '(:state idle)))
-  (run-hook-with-args 'pyagentd-run-finished-functions run))
+  (pyagentd-run-functions 'pyagentd-run-finished-functions run))
 
 (pyagentd-define-event status `(,status)
   "Show the status of the branch."

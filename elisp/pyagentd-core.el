@@ -487,6 +487,14 @@ For the edges only: hooks, timers, filters and event handlers."
          (progn ,@body)
        (error (pyagentd-log 'error "%s: %s" ,what (pyagentd-error-text ,err))))))
 
+(defun pyagentd-run-functions (hook &rest args)
+  "Call the functions of HOOK, to which users add some, with ARGS.
+An error in one of them is logged, and keeps nothing else from being done."
+  (run-hook-wrapped hook
+                    (lambda (function)
+                      (pyagentd-guarded hook (apply function args))
+                      nil)))
+
 (defmacro pyagentd-with-live-buffer (buffer &rest body)
   "Evaluate BODY in BUFFER if that is still alive."
   (declare (indent 1) (debug t))

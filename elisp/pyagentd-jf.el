@@ -77,8 +77,8 @@
 (defun pyagentd-jf--responded (_run)
   "Run gptel's hook for a response that is complete."
   (let ((end (pyagentd-insert-position)))
-    (run-hook-with-args 'gptel-post-response-functions
-                        (min end (or (car pyagentd-insert--cell) end)) end)))
+    (pyagentd-run-functions 'gptel-post-response-functions
+                            (min end (or (car pyagentd-insert--cell) end)) end)))
 
 (add-hook 'pyagentd-session-read-hook #'pyagentd-jf--add-hook)
 (add-hook 'pyagentd-run-finished-functions #'pyagentd-jf--responded)

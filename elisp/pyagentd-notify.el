@@ -255,7 +255,7 @@ are called without one, too.")
      (lambda ()
        (select-frame-set-input-focus (selected-frame))
        (funcall visit)))
-    (run-hook-with-args 'pyagentd-notify-functions title text)))
+    (pyagentd-run-functions 'pyagentd-notify-functions title text)))
 
 (defun pyagentd-notify--tell-asks (asks)
   "Tell the desktop that ASKS wait."

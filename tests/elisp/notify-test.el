@@ -101,6 +101,24 @@ and `said' what was in Emacs, both latest first."
           (should (equal (car told) expected))
           (should (equal also expected)))))))
 
+(ert-deftest pyagentd-notify-goes-on-after-an-error-in-a-function-of-the-users ()
+  (pyagentd-test-with-session "### Hi"
+    (pyagentd-test-attach)
+    (let* ((debug-on-error nil)
+           (calls 0)
+           (broken (lambda (&rest _) (cl-incf calls) (error "Broken")))
+           (pyagentd-notify-finished t)
+           (pyagentd-run-finished-functions
+            (cons broken pyagentd-run-finished-functions)))
+      (add-hook 'gptel-post-response-functions broken nil t)
+      (notify-test--with 'background nil
+        (pyagentd-test-events '(run 3 (:id "r" :phase "finished" :reason "done")))
+        (should (= calls 2))
+        (let ((pyagentd-notify-functions (list broken broken)))
+          (pyagentd-notify--tell))
+        (should (= calls 4))
+        (should (equal (caar told) "The run has finished"))))))
+
 ;; The desktop tells the number of a notification later than it is shown.
 (ert-deftest pyagentd-desktop-changes-and-closes-what-it-shows ()
   (let (calls handler clicked (pyagentd-desktop--shown nil)

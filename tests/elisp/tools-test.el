@@ -108,6 +108,13 @@ The variable `file' is bound to its true name."
       (undo)
       (should (equal (buffer-string) "one two three\n")))))
 
+(ert-deftest pyagentd-buffers-change-whatever-a-function-of-the-users-does ()
+  (tools-test-with-file "one\n"
+    (let ((pyagentd-buffers-changed-functions
+           (list (lambda (&rest _) (error "Broken")))))
+      (should (eq t (plist-get (tools-test-change file '(0 3 "1")) :saved)))
+      (should (equal (pyagentd-test-content file) "1\n")))))
+
 (ert-deftest pyagentd-buffers-changes-of-another-text-are-outdated ()
   (tools-test-with-file "one\n"
     (should (equal (tools-test-ask "change" :path file :version "0" :edits [])
