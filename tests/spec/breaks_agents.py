@@ -361,7 +361,7 @@ BREAKS_OF_AGENTS = [
     _of(
         "gptel-post-response-functions hook used",
         _JF,
-        "    (run-hook-with-args 'gptel-post-response-functions",
+        "    (pyagentd-run-functions 'gptel-post-response-functions",
         "    (ignore 'gptel-post-response-functions",
     ),
     _of(
