@@ -232,6 +232,7 @@ HOSTILE = [
     '```html" onmouseover="alert(1)\n<b>x</b>\n```',
     "&lt;b&gt; &amp; &#60;script&#62; \x00\x1b[31m\x0b\ufffe",
     "]]> <![CDATA[ x ]]> <?php echo 1 ?>",
+    "[a <https://e.example> b](files/x) [a <other:x> b](https://e.example)",
 ]
 
 
@@ -288,6 +289,12 @@ class TestPage:
     @given(texts | st.lists(st.sampled_from(HOSTILE) | texts, max_size=3).map("".join))
     def test_no_text_breaks_the_page(self, text: str) -> None:
         assert_harmless(text_of(source(hostile_talk(text or "x")), "html"))
+
+    def test_a_link_has_no_other_inside(self) -> None:
+        text = "[see <https://a.example> there](https://b.example) [see <https://c.example>](files/gone)"
+        root = assert_harmless(text_of(source(Talk([Turn(prompt=text)])), "html"))
+        links = [e.attrib["href"] for e in root.iter(tag("a"))]
+        assert links == ["#prompt-1", "https://b.example", "https://c.example"]
 
     def test_the_page_forbids_itself_scripts_and_requests(self) -> None:
         root = assert_harmless(text_of(demo(), "html"))

@@ -181,7 +181,7 @@ class Prose:
         markdown = self._typed if typed else self._markdown
         tokens = markdown.parse(text)
         _lower_headings(tokens, depth)
-        rendered: str = markdown.renderer.render(tokens, markdown.options, {"images": self._images})
+        rendered: str = markdown.renderer.render(tokens, markdown.options, {"images": self._images, "links": []})
         return rendered
 
 
@@ -196,14 +196,16 @@ class _Renderer(RendererHTML):
     def link_open(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType) -> str:
         address = str(tokens[index].attrGet("href") or "")
         scheme, colon, _ = address.partition(":")
-        if not address.startswith("#") and not (colon and scheme.lower() in _SCHEMES):
-            _closing(tokens, index).meta["dead"] = True
+        is_dead = not address.startswith("#") and not (colon and scheme.lower() in _SCHEMES)
+        is_dead |= "</a>" in env["links"]  # an address among the words of a link
+        env["links"].append("</span>" if is_dead else "</a>")
+        if is_dead:
             return f'<span class="link" title="{escape(address)}">'
         rel = "" if address.startswith("#") else ' rel="noopener noreferrer"'
         return f'<a href="{escape(address)}"{rel}>'
 
     def link_close(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType) -> str:
-        return "</span>" if tokens[index].meta.get("dead") else "</a>"
+        return str(env["links"].pop())
 
     def image(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType) -> str:
         token = tokens[index]
@@ -231,11 +233,6 @@ def _lower_headings(tokens: Sequence[Token], by: int) -> None:
     for token in tokens:
         if token.type in ("heading_open", "heading_close"):
             token.tag = f"h{min(_LOWEST_HEADING, int(token.tag[1:]) + by)}"
-
-
-def _closing(tokens: Sequence[Token], index: int) -> Token:
-    """Return the token that closes the link at ``index``; links do not nest."""
-    return next(token for token in tokens[index:] if token.type == "link_close")
 
 
 # How an exported page looks: on light and dark screens, narrow and wide, and on paper.
