@@ -125,37 +125,32 @@ _backends: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[BackendSettings, Ba
 def _check(name: str, settings: BackendSettings) -> None:
     if settings.kind == "offline":
         return
-    if settings.kind in ("bedrock", "vertex"):
-        if settings.base_url is not None:
-            _check_url(settings.base_url)
-    elif settings.kind in ("openai", "openai-compatible"):
-        _check_compatible(name, settings)
-    elif settings.base_url is not None:
+    if settings.base_url is not None:
         _check_url(settings.base_url)
-    elif not (settings.api_key or "").strip():
-        raise NoKey(
-            f'No API key for backend "{name}"',
-            hint="Set ANTHROPIC_API_KEY, or add an entry for api.anthropic.com to auth-source, "
-            "or have a server on this machine answer (pyagentd models --local --use), "
-            "or set PYAGENTD_BACKEND=offline to try pyagentd without a model",
-        )
-    if not all(" " < character < "\x7f" for character in (settings.api_key or "").strip()):
-        raise ConfigError(f'The API key for backend "{name}" has invalid characters', hint="Copy the key again")
-
-
-def _check_compatible(name: str, settings: BackendSettings) -> None:
-    if settings.base_url is None:
+    elif settings.kind in ("openai", "openai-compatible"):
         raise ConfigError(
             f'The backend "{name}" has no address',
             hint=f'Add base_url = "http://127.0.0.1:11434/v1" to [backend.{name}], or another server\'s',
         )
-    _check_url(settings.base_url)
-    if settings.key_env is not None and not (settings.api_key or "").strip():
-        raise NoKey(
-            f'No API key for backend "{name}"',
-            hint=f"Set {settings.key_env} where you start Emacs or pyagentd, "
-            "or set PYAGENTD_BACKEND=offline to try pyagentd without a model",
+    key = (settings.api_key or "").strip()
+    if not key and (hint := _hint_for_key(settings)):
+        raise NoKey(f'No API key for backend "{name}"', hint=hint)
+    if not all(" " < character < "\x7f" for character in key):
+        raise ConfigError(f'The API key for backend "{name}" has invalid characters', hint="Copy the key again")
+
+
+def _hint_for_key(settings: BackendSettings) -> str:
+    """Return how to give a backend the key that it needs, "" when it needs none."""
+    otherwise = "or set PYAGENTD_BACKEND=offline to try pyagentd without a model"
+    if settings.kind == "anthropic" and settings.key_env in (None, "ANTHROPIC_API_KEY"):
+        how = (
+            "Set ANTHROPIC_API_KEY, or add an entry for api.anthropic.com to auth-source, "
+            f"or have a server on this machine answer (pyagentd models --local --use), {otherwise}"
         )
+        return how if settings.base_url is None else ""  # ANTHROPIC_BASE_URL may name a server that needs none
+    if settings.key_env is None or settings.kind in ("bedrock", "vertex"):  # clouds have other credentials as well
+        return ""
+    return f"Set {settings.key_env} where you start Emacs or pyagentd, {otherwise}"
 
 
 def _check_url(url: str) -> None:

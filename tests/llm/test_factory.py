@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from pyagentd.config.tables import Kind
 from pyagentd.errors import ConfigError, NoKey, TransientProviderError
 from pyagentd.llm.backend import RetryNotice, SentAgain
 from pyagentd.llm.factory import BackendSettings, close_backends, make_backend
@@ -85,11 +86,21 @@ async def test_the_offline_backend_needs_nothing() -> None:
     await close_backends()
 
 
-async def test_a_provider_that_needs_a_key_names_its_variable() -> None:
-    settings = BackendSettings(kind="openai-compatible", base_url="http://127.0.0.1:1/v1", key_env="GROQ_API_KEY")
-    with pytest.raises(NoKey, match='backend "groq"') as caught:
-        make_backend("groq", settings)
-    assert "GROQ_API_KEY" in caught.value.hint
+@pytest.mark.parametrize(
+    ("kind", "base_url"),
+    [
+        ("openai-compatible", "http://127.0.0.1:1/v1"),
+        ("gemini", "http://127.0.0.1:1"),
+        ("anthropic", "http://127.0.0.1:1"),
+        ("anthropic", None),
+    ],
+)
+async def test_a_provider_that_needs_a_key_names_its_variable(kind: Kind, base_url: str | None) -> None:
+    with pytest.raises(NoKey, match='backend "mine"') as caught:
+        make_backend("mine", BackendSettings(kind=kind, base_url=base_url, key_env="MY_KEY"))
+    assert "MY_KEY" in caught.value.hint and "ANTHROPIC_API_KEY" not in caught.value.hint
+    settings = BackendSettings(kind="anthropic", base_url="http://127.0.0.1:1", key_env="ANTHROPIC_API_KEY")
+    assert make_backend("mine", settings), "ANTHROPIC_BASE_URL may lead to a server of one's own"
 
 
 async def test_a_compatible_backend_needs_an_address() -> None:
