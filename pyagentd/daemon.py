@@ -46,10 +46,8 @@ from pyagentd.llm.factory import close_backends
 from pyagentd.runtime.feature import BranchOpened, BranchWritten, Feature
 from pyagentd.runtime.grants import Trust
 from pyagentd.runtime.kernel import Kernel
-from pyagentd.runtime.open_branches import PendingHints
 from pyagentd.runtime.presets import Presets, configured_default, configured_profiles
 from pyagentd.store import presetfile, sessions
-from pyagentd.store.db.projection import Projection
 from pyagentd.store.db.state import State
 from pyagentd.store.document.files import document_cache as documents
 from pyagentd.store.paths import BranchRef
@@ -161,9 +159,7 @@ class Daemon:
         await asyncio.to_thread(kernel.state.refuse_later)
         await kernel.start()
         # Have what an earlier daemon left waiting go on; who asks for it waits until it does.
-        projection = Projection(kernel.state, self._config.sessions_dir)
-        kernel.hints = hints = PendingHints(kernel.state, projection, kernel.clock, kernel.spawn)
-        kernel.trees.wake_all(hints)
+        kernel.trees.wake_all()
         self._indexer.unfinished = lambda ref: _soon(loop, kernel.trees.wake_soon, ref)
         self._indexer.start()
         self._server.offer(self._service.operations(), on_disconnect=kernel.forget)

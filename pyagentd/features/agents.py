@@ -565,8 +565,7 @@ class Background:
         parent.recorder.record("agent", {"id": child.session_id, "state": "running", **facts})
         self._alive.setdefault(parent.key, set()).add(child.session_id)
         self._options[parent.key] = options
-        if self._kernel.hints is not None:
-            self._kernel.hints.note(parent.ref, "background", child.session_id)
+        self._kernel.hints.note(parent.ref, "background", child.session_id)
 
     def cancel(self, parent: LiveBranch, child: BranchRef) -> None:
         """Take back ``begin``: the agent could not be started, which its call tells."""
@@ -737,7 +736,7 @@ class Background:
     def _note(self, parent: LiveBranch, agent: str, state: Debt) -> None:
         known = parent.conversation.agents.get(agent, {"id": agent})
         parent.recorder.record("agent", {**known, "state": state})
-        if self._kernel.hints is not None and state != "running":
+        if state != "running":
             self._kernel.hints.forget(parent.ref, "background", agent)
 
     def _forget(self, parent: str, agent: str) -> None:

@@ -59,8 +59,7 @@ class Questions:
         row = _row(branch, run_id, fields, known)
         seq = branch.recorder.record("ask", row)
         await branch.recorder.commit()
-        if self._branches.hints is not None:
-            self._branches.hints.note(branch.ref, "ask", row["id"])
+        self._branches.hints.note(branch.ref, "ask", row["id"])
         ask = self._board.post(
             seq=seq,
             run_id=run_id,
@@ -144,15 +143,14 @@ class Questions:
     def forget(self, branch: LiveBranch, run_id: str) -> None:
         """Let no later daemon look for what comes of the answers to the questions of a run."""
         for ask_id in self._answered.pop(run_id, ()):
-            if self._branches.hints is not None:
-                self._branches.hints.forget(branch.ref, "ask", ask_id)
+            self._branches.hints.forget(branch.ref, "ask", ask_id)
 
     def _record(self, branch: LiveBranch, row: Mapping[str, Any], answer: Answer) -> None:
         """Record how a question was settled."""
         branch.recorder.record("ask", _decided(row, answer, branch.recorder.now_ms()))
         if answer.decision != "abort":
             self._answered.setdefault(row["run_id"], []).append(row["id"])
-        elif self._branches.hints is not None:
+        else:
             self._branches.hints.forget(branch.ref, "ask", row["id"])
 
     @contextlib.contextmanager

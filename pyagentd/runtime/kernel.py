@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,6 @@ from pyagentd.errors import Busy, NotInstalled, PyagentdError, StoreError
 from pyagentd.events import Event, Sink
 from pyagentd.llm.catalog import ModelFacts, facts
 from pyagentd.messages import Message
-from pyagentd.runtime.approvals import AskBoard
 from pyagentd.runtime.asking import Questions
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.document_sync import DocumentVersion, settings_in_document, settings_of
@@ -30,7 +29,7 @@ from pyagentd.runtime.feature import (
     RunStarted,
 )
 from pyagentd.runtime.grants import Grants, Ledger, Origins
-from pyagentd.runtime.open_branches import OpenBranches
+from pyagentd.runtime.open_branches import OpenBranches, PendingHints
 from pyagentd.runtime.opening import ResumedRun
 from pyagentd.runtime.presets import NamedAgentOverlay, Presets
 from pyagentd.runtime.queue import Receipt, Submission
@@ -76,7 +75,9 @@ class Supervisor:
         try:
             outcome = await run.execute()
         except asyncio.CancelledError:
-            await self._leave(branch, run)
+            self._kernel.asks.leave_run(run.id)  # it stays in the log as it is
+            await self._secure(branch)
+            branch.run = branch.task = None
             raise
         with _whatever_happens(run):
             self._kernel.asks.abort_run(run.id)
@@ -111,28 +112,18 @@ class Supervisor:
             await self._kernel.close_if_idle(branch)
         return outcome
 
-    async def _leave(self, branch: LiveBranch, run: Run) -> None:
-        """Leave a suspended run in the log as it is."""
-        self._kernel.asks.leave_run(run.id)
-        await self._secure(branch)
-        branch.run = branch.task = None
-
     async def _end_below(self, branch: LiveBranch, run: Run) -> None:
         """End the agents that an earlier daemon left waiting for a run that is over: it may not have met them yet."""
         self._kernel.trees.ended(run.id)
-        met = [
-            agent.ref
-            for agent in self._kernel.inside(paths.agents_dir(branch.ref.branch_dir))
-            if self._awaited(agent, run)
-        ]
-        for ref in (*self._kernel.trees.below(branch.ref), *met):
+        refs = self._kernel.trees.below(branch.ref)
+        for agent in self._kernel.inside(paths.agents_dir(branch.ref.branch_dir)):
+            session, goes_on = agent.conversation.session, agent.run is not None or self._kernel.is_resuming(agent)
+            if goes_on and session.get("parent_run_id") == run.id and not session.get("background"):
+                refs.append(agent.ref)
+        for ref in refs:
             with contextlib.suppress(PyagentdError):  # whoever opens it is told
                 async with self._kernel.using(ref) as agent:
                     await self._kernel.abort(agent, why=BY_PARENT)
-
-    def _awaited(self, agent: LiveBranch, run: Run) -> bool:
-        session, goes_on = agent.conversation.session, agent.run is not None or self._kernel.is_resuming(agent)
-        return goes_on and session.get("parent_run_id") == run.id and not session.get("background")
 
     async def _secure(self, branch: LiveBranch) -> str:
         """Bring what was recorded to disk and into the document; return what went wrong, or ""."""
@@ -170,40 +161,6 @@ def _whatever_happens(run: Run) -> Iterator[None]:
         yield
     except Exception:  # part of the run's supervisor
         log.exception("run %s: a handler of its end failed", run.id)
-
-
-# Which runs a daemon that stops leaves to the next one.
-#
-# Those that only wait for a human, or for agents that do, and those with calls that have not begun while nothing has
-# come yet of a human's answer.
-
-Opened = Callable[[str], LiveBranch | None]
-
-
-def waiting_branches(runs: Sequence[LiveBranch], asks: AskBoard, opened: Opened) -> frozenset[str]:
-    """Return the keys of those branches whose runs wait.
-
-    Args:
-        runs: The branches with a run in flight.
-        asks: The open questions.
-        opened: Returns the branch with a key if it is open.
-    """
-    found: set[str] = set()
-    for branch in runs:
-        if branch.run is not None and (asks.of_run(branch.run.id) or answered_questions(branch.conversation)):
-            above: LiveBranch | None = branch
-            while above is not None and above.key not in found:
-                found.add(above.key)
-                above = _waiting_for(above, opened)
-    return frozenset(found)
-
-
-def _waiting_for(agent: LiveBranch, opened: Opened) -> LiveBranch | None:
-    """Return the branch whose run waits for an agent's."""
-    session, parent = agent.conversation.session, opened(str(agent.ref.branch_dir.parent.parent))
-    if not agent.ref.is_agent or session.get("background") or parent is None or parent.run is None:
-        return None
-    return parent if session.get("parent_run_id") == parent.run.id else None
 
 
 # The runtime of one daemon: its facts, its runs, and the features that it asks.
@@ -252,6 +209,7 @@ class Kernel(OpenBranches):
         self.named = presets.named = NamedAgentOverlay(config.agents_dir, presets.profiles)
         self.ledger = Ledger(self.state)
         self.projection = Projection(self.state, config.sessions_dir)
+        self.hints = PendingHints(self.state, self.projection, clock, self.spawn)
         self.grants = Grants(self, self.state)
         self.questions = Questions(self)
         self.queue = Queues(self)
@@ -385,10 +343,7 @@ class Kernel(OpenBranches):
         for each in self.features:
             await each.stop()
         while runs := self.runs:
-            left = waiting_branches(runs, self.asks, self.opened)
-            for branch in runs:
-                if branch.run is not None and branch.key in left:
-                    branch.run.suspend()
+            self._suspend_waiting(runs)
             for branch in runs:
                 if branch.run is not None:
                     branch.run.cut_off()
@@ -405,6 +360,27 @@ class Kernel(OpenBranches):
         await asyncio.to_thread(self.ledger.close)
         if self._closes_state:
             self.state.close()
+
+    def _suspend_waiting(self, runs: Sequence[LiveBranch]) -> None:
+        """Suspend those runs that the next daemon goes on with.
+
+        Those are the ones that only wait for a human, or for agents that do, and those with calls that have not begun
+        while nothing has come yet of a human's answer.
+        """
+        left: set[str] = set()
+        for branch in runs:
+            if branch.run is None or not (self.asks.of_run(branch.run.id) or answered_questions(branch.conversation)):
+                continue
+            above: LiveBranch | None = branch
+            while above is not None and above.run is not None and above.key not in left:
+                left.add(above.key)
+                session, parent = above.conversation.session, self.opened(str(above.ref.branch_dir.parent.parent))
+                is_awaited = above.ref.is_agent and not session.get("background")
+                is_below = parent is not None and parent.run and session.get("parent_run_id") == parent.run.id
+                above = parent if is_awaited and is_below else None
+        for branch in runs:
+            if branch.run is not None and branch.key in left:
+                branch.run.suspend()
 
     def begin(
         self, branch: LiveBranch, prompt: Prompt, run_id: str, settings: RunSettings, options: SendOptions

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 from pyagentd.clock import Clock, Pulse, epoch_ms
@@ -44,20 +44,8 @@ class WaitingRun(NamedTuple):
     id: str
 
 
-class ResumeHints(Protocol):
-    """Who remembers where a later daemon has to look; neither method blocks or raises."""
-
-    def note(self, branch: BranchRef, kind: str, id: str) -> None:
-        """Remember that something waits in a branch."""
-        ...
-
-    def forget(self, branch: BranchRef, kind: str, id: str) -> None:
-        """Forget that."""
-        ...
-
-
 class PendingHints:
-    """The hints of one sessions root.
+    """The hints of one sessions root; neither ``note`` nor ``forget`` blocks or raises.
 
     Args:
         state: The database.
@@ -147,18 +135,6 @@ _RESTING_S = 10 * 60.0  # ... and for how long
 ASKED_AGAIN_S = 10.0  # to wait for questions of an earlier daemon before saying that there are no others
 
 
-class Owner(Protocol):
-    """What the daemon does for it."""
-
-    def spawn(self, errand: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run an errand that the daemon waits for before it ends."""
-        ...
-
-    async def hold(self, ref: BranchRef) -> None:
-        """Open a branch, and close it if nothing goes on in it."""
-        ...
-
-
 class SessionTrees:
     """The trees of sessions this daemon has looked at.
 
@@ -167,7 +143,7 @@ class SessionTrees:
         knows: Returns whether this daemon asked a question with this id: a copied session must not go on with it.
     """
 
-    def __init__(self, owner: Owner, knows: Callable[[str], bool]) -> None:
+    def __init__(self, owner: "OpenBranches", knows: Callable[[str], bool]) -> None:
         self._owner = owner
         self._knows = knows
         self._looks: dict[str, asyncio.Task[None]] = {}  # going on now, by the root's key
@@ -181,9 +157,9 @@ class SessionTrees:
 
     # -- finding -----------------------------------------------------------------------------------------------
 
-    def wake_all(self, hints: PendingHints) -> None:
+    def wake_all(self) -> None:
         """Look at the trees in which something waited, and have what goes on in them go on."""
-        self._waking = self._owner.spawn(self._wake_all(hints))
+        self._waking = self._owner.spawn(self._wake_all(self._owner.hints))
 
     def wake_soon(self, ref: BranchRef) -> None:
         """Look at the tree of a branch whose last run has no end, unless that was done."""
@@ -293,7 +269,7 @@ class OpenBranches:
 
     Attributes:
         bus: Tells what happened.
-        hints: Remembers for the next daemon where something waits, if anybody does.
+        hints: Remembers for the next daemon where something waits.
         asks: Questions to humans that are open.
         trees: What earlier daemons left waiting.
         emptied: Keys of branches whose document was empty and was made anew, until somebody is asked about that.
@@ -302,13 +278,14 @@ class OpenBranches:
         humans: Clients that are told of questions wherever they are.
     """
 
+    hints: PendingHints
+
     def __init__(self, *, clock: Clock, pulse: Pulse) -> None:
         self.clock = clock
         self.pulse = pulse
         self.asks = AskBoard(self.publish)
         self.trees = SessionTrees(self, self.asks.knows)
         self.bus = Bus()
-        self.hints: ResumeHints | None = None
         self.emptied: set[str] = set()
         self.departed: set[Path] = set()
         self.overseers: set[Sink] = set()
@@ -357,23 +334,14 @@ class OpenBranches:
             raise NotFound(f"The agent {name} was destroyed", hint=f"`pyagentd agent init {name}` makes it anew")
         if ref.key not in self._branches:
             await self.trees.wake(ref)
-        lock = self._opening.setdefault(ref.key, asyncio.Lock())
-        async with lock:
+        async with self._opening.setdefault(ref.key, asyncio.Lock()):
             branch = self._branches.get(ref.key)
             if branch is None:
                 waiting = self.trees.waiting(ref.key)
                 branch = self._woken(ref) if waiting is None else None
                 if branch is None:
                     await self.branch_opening(ref)
-                    ended = self._unrecorded.get(ref.key)
-                    branch = await LiveBranch.open(
-                        ref,
-                        pulse=self.pulse,
-                        clock=self.clock,
-                        settings=lambda: self.settings_in(ref),
-                        goes_on=waiting is not None,
-                        ended=ended,
-                    )
+                    branch = await self._read(ref, goes_on=waiting is not None)
                 if not branch.has_open_run:
                     self._unrecorded.pop(ref.key, None)
                 if (failed := self._failed.pop(ref.key, None)) is not None and waiting is None:
@@ -401,6 +369,17 @@ class OpenBranches:
                 raise
         return branch
 
+    async def _read(self, ref: BranchRef, *, goes_on: bool = False) -> LiveBranch:
+        """Return the branch as it is on disk."""
+        return await LiveBranch.open(
+            ref,
+            pulse=self.pulse,
+            clock=self.clock,
+            settings=lambda: self.settings_in(ref),
+            goes_on=goes_on,
+            ended=self._unrecorded.get(ref.key),
+        )
+
     def _woken(self, ref: BranchRef) -> LiveBranch | None:
         """Return the branch if it is kept in memory and its files are as it left them."""
         branch, _ = self._resting.pop(ref.key, (None, 0.0))
@@ -408,14 +387,6 @@ class OpenBranches:
             branch.close_now()
             return None
         return branch
-
-    def _rest(self, branch: LiveBranch) -> None:
-        """Keep a branch that is closed, or close its log."""
-        if not branch.ref.is_agent and branch.state.state is not Session.ERROR and branch.rest():
-            self._resting[branch.key] = branch, time.monotonic()
-            self.forget_resting()
-        else:
-            branch.close_now()
 
     def forget_resting(self, age_s: float = _RESTING_S, *, inside: Path | None = None) -> None:
         """Let go of branches that were closed at least so long ago, of the oldest where too many are kept, too.
@@ -464,14 +435,7 @@ class OpenBranches:
 
     async def _opened_anew(self, branch: LiveBranch) -> LiveBranch:
         """Return a branch that can be written in the place of one that cannot, or that one if nothing changed."""
-        ended = self._unrecorded.get(branch.key)
-        fresh = await LiveBranch.open(
-            branch.ref,
-            pulse=self.pulse,
-            clock=self.clock,
-            settings=lambda: self.settings_in(branch.ref),
-            ended=ended,
-        )
+        fresh = await self._read(branch.ref)
         if fresh.refusal or branch.users:
             fresh.close_now()
             return branch
@@ -577,10 +541,15 @@ class OpenBranches:
             await branch.document.flush()
         if branch.idle and self._branches.get(branch.key) is branch:
             del self._branches[branch.key]
-            if branch.state.state is Session.ERROR:
+            is_error = branch.state.state is Session.ERROR
+            if is_error:
                 self._failed[branch.key] = branch.state
             with contextlib.suppress(StoreError):
-                self._rest(branch)
+                if not branch.ref.is_agent and not is_error and branch.rest():
+                    self._resting[branch.key] = branch, time.monotonic()
+                    self.forget_resting()
+                else:
+                    branch.close_now()
             self.bus.tell(BranchWritten(branch.ref))
 
     def drop(self, branch: LiveBranch, outcome: Outcome) -> None:

@@ -214,8 +214,7 @@ class Queues:
         )
         message_id = branch.queue.add(text, given)
         self._options[message_id] = given.options
-        if self._kernel.hints is not None:
-            self._kernel.hints.note(branch.ref, "queue", message_id)
+        self._kernel.hints.note(branch.ref, "queue", message_id)
         self._tell(branch)
         await branch.recorder.commit()
         if branch.run is None:
@@ -388,8 +387,7 @@ class Queues:
     def _gone(self, branch: LiveBranch, message_id: str, why: str, *, run: str | None = None) -> None:
         """Note that a message does not wait any more."""
         self._options.pop(message_id, None)
-        if self._kernel.hints is not None:
-            self._kernel.hints.forget(branch.ref, "queue", message_id)
+        self._kernel.hints.forget(branch.ref, "queue", message_id)
         self._tell(branch, {"id": message_id, "why": why, "run": run})
 
     def _tell(self, branch: LiveBranch, gone: Mapping[str, Any] | None = None) -> None:
