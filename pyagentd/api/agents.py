@@ -455,8 +455,8 @@ class NamedAgents(Group):
             preset = self._kernel.presets.of_branch(paths.ref_of(place))
             checked = await checked_model(self._kernel, preset, str(value), send_options(client, env, api_key, ()))
             value, note = checked.model, checked.note
-        if key == "name" and value:
-            return await self.agent_rename(client, name=name, new_name=str(value))
+        if key == "name" and (value is not None or reset):  # which no agent can be without
+            return await self.agent_rename(client, name=name, new_name=str(value or ""))
         if key is not None and (value is not None or reset):
             given = _permissions(value) if key == "permissions" else value
             user = local_user()

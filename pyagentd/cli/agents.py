@@ -103,6 +103,8 @@ def config(name: str, key: str | None, value: str | None, reset: bool, as_json: 
 
     A change takes effect with the agent's next request.
     """
+    if reset and (key is None or value is not None):
+        raise click.UsageError("--reset needs a KEY, and no VALUE")
     given = sys.stdin.read() if value == "-" else value
     with daemon() as link:
         env, api_key = run_environment(os.environ)

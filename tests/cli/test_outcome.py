@@ -65,6 +65,8 @@ _NEW = (
         ["messages", __file__, "--end", "0"],
         ["completion", "tcsh"],
         ["status", "x", "--metrics"],
+        ["agent", "config", "x", "--reset"],
+        ["agent", "config", "x", "permissions", "open", "--reset"],
         ["mcp", "add-json", "x", "[" * 100_000],
         *(["mission", "x", *option] for option in _OVER),
         *(["mission", "x", "--over", "x.jsonl", *option] for option in _SESSION),

@@ -307,6 +307,8 @@ async def test_another_name_takes_everything_along(world: World, service: Servic
         await attached(branch, watcher)
         await world.kernel.prompt(branch, text="Hello", options=world.options)
         await watcher.finished(branch)
+    with pytest.raises(BadRequest, match="'' is not a name"):
+        await service.agent_config(Watcher(), name="my-agent", key="name", value="")
     renamed = await service.agent_config(Watcher(), name="my-agent", key="name", value="other")
     new = old.with_name("other")
     assert (renamed["dir"], renamed["session_id"], old.name in names_in(old.parent)) == (str(new), "other", False)
