@@ -723,8 +723,15 @@ command is for all rows that are marked.")
                     (pyagentd-list--read (plist-get action :reads)))))
           ((pyagentd-list--confirmed-p action rows)
            (pyagentd-table-forget-marks)
-           (dolist (row rows)
-             (pyagentd-list--call action row))))))
+           (let* ((left (length rows)) (changed nil)
+                  (done (pyagentd-later-back
+                         (lambda (success)
+                           (when success (setq changed t))
+                           (when (and (zerop (cl-decf left)) changed)
+                             (run-hooks 'pyagentd-changed-hook)
+                             (revert-buffer))))))
+             (dolist (row rows)
+               (pyagentd-list--call action row done)))))))
 
 (defun pyagentd-list--facts (action row)
   "Return the arguments that ACTION takes from ROW."
@@ -751,13 +758,14 @@ command is for all rows that are marked.")
     (setq pyagentd-list-arguments all))
   (revert-buffer))
 
-(defun pyagentd-list--call (action row)
-  "Call the operation of ACTION for ROW, and say what became of it."
+(defun pyagentd-list--call (action row done)
+  "Call the operation of ACTION for ROW, and say what became of it.
+DONE is called afterwards, with non-nil if it was done."
   (when-let ((branch (and (plist-get action :saves)
                           (pyagentd-list-fact row "branch"))))
     (dolist (buffer (pyagentd-here-buffers branch))
       (with-current-buffer buffer (pyagentd-session-save))))
-  (pyagentd-later-here
+  (pyagentd-later
    (intern (plist-get action :operation))
    (append (pyagentd-list--facts action row)
            (plist-get action :arguments)
@@ -771,9 +779,11 @@ command is for all rows that are marked.")
              ((plist-get action :done)
               (message "%s" (pyagentd-list--named (plist-get action :done)
                                                   label)))))
-     (run-hooks 'pyagentd-changed-hook)
-     (revert-buffer))
-   (plist-get action :patience)))
+     (funcall done t))
+   (plist-get action :patience)
+   (lambda (err)
+     (pyagentd-later-tell err)
+     (funcall done nil))))
 
 (defun pyagentd-list--visit (&optional other-window)
   "Visit what is at point, in another window if OTHER-WINDOW."

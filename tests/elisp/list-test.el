@@ -113,6 +113,8 @@
     (pyagentd-test-await (= 3 (length (pyagentd-test-calls 'abort))))
     (should-not pyagentd-table-marks)
     (pyagentd-test-settle)
+    ;; When it was shown first, and after each of the two commands.
+    (should (= 3 (length (pyagentd-test-calls 'view))))
     (pyagentd-test-answer 'abort '(:aborted nil :note "Not running"))
     (goto-char (point-min))
     (should (equal "Not running: tea"
