@@ -248,7 +248,7 @@ class Pages(Group):
         lines: list[Line] = []
         for each in (by,) if by else ("day", "model", "session"):
             told = await self._group(UsageOperations).usage_report(client, by=each, days=days)
-            chart = charts.spending(told["lines"], each)
+            chart = charts.spending(told["lines"], each, told["rest"])
             nothing = body("Nothing was spent in this time.")
             lines += [heading(chart.title), drawn(chart, width) if chart.rows else nothing, Line(("",))]
         return Report(title="Usage", lines=lines)

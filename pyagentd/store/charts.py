@@ -199,17 +199,21 @@ _MOST_ROWS = 24
 _DAYS = 62  # with one row for each day, also those on which nothing was spent
 
 
-def spending(lines: Sequence[Mapping[str, Any]], by: str) -> Chart:
-    """Return the chart of the lines of ``usage-report``: days in their order, anything else the dearest first."""
+def spending(lines: Sequence[Mapping[str, Any]], by: str, rest: Mapping[str, Any] | None = None) -> Chart:
+    """Return the chart of the lines of ``usage-report``: days in their order, anything else the dearest first.
+
+    ``rest`` is what further lines have together, if there are any.
+    """
     dollars = any(line["known_usd"] for line in lines)
-    amounts = [(_name(line), float(line["known_usd"] if dollars else line["total"])) for line in lines]
+    spent = "known_usd" if dollars else "total"
+    amounts = [(_name(line), float(line[spent])) for line in lines]
     if by == "day":
-        amounts = sorted(_each_day(dict(amounts)).items())[-_MOST_ROWS:]
+        amounts, rest = sorted(_each_day(dict(amounts)).items())[-_MOST_ROWS:], None
+    amounts, cut = amounts[:_MOST_ROWS], amounts[_MOST_ROWS:]
+    if cut or rest:
+        number, amount = (rest["number"], rest[spent]) if rest else (0, 0.0)
+        amounts.append((f"{len(cut) + number} others", sum((each for _, each in cut), amount)))
     rows = [Row(name, (Bar(0, amount),), _amount(amount, dollars=dollars)) for name, amount in amounts]
-    more = len(rows) - _MOST_ROWS
-    if more > 0:
-        rest = sum(row.bars[0].end for row in rows[_MOST_ROWS:])
-        rows = [*rows[:_MOST_ROWS], Row(f"{more} others", (Bar(0, rest),), _amount(rest, dollars=dollars))]
     return Chart(f"What was spent, by {by}, in {'dollars' if dollars else 'tokens'}", rows)
 
 

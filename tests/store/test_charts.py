@@ -68,6 +68,8 @@ def test_days_come_in_their_order_with_those_on_which_nothing_was_spent() -> Non
 def test_each_line_is_a_row_and_too_many_are_one_together() -> None:
     chart = charts.spending([line(f"m{number}", 1.0) for number in range(100)], "model")
     assert len(chart.rows) == 25 and chart.rows[-1] == Row("76 others", (Bar(0, 76.0),), "$76.00")
+    rest = {**line("others", 5.0), "number": 7}
+    assert charts.spending([line("m", 1.0)], "model", rest).rows[-1] == Row("7 others", (Bar(0, 5.0),), "$5.00")
     alike = charts.spending([line("a", 2.0, title="Mend it"), line("b", 1.0, title="Mend it")], "session")
     assert [(row.label, row.value) for row in alike.rows] == [("Mend it", "$2.00"), ("Mend it", "$1.00")]
     unpriced = charts.spending([line("a", 0.0, title="Mend it")], "session")
