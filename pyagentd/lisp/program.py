@@ -108,21 +108,15 @@ class Program:
 
     def _placed(self, error: LispError, traceback: TracebackType | None) -> LispError:
         """Set the position of an error to that of the innermost form that was running."""
-        if error.line is None:
-            error.at(*_place(traceback))
-        return error.at(error.line, error.column, self.source)
-
-
-def _place(traceback: TracebackType | None) -> tuple[int | None, int | None]:
-    found: tuple[int | None, int | None] = None, None
-    while traceback is not None:
-        code: CodeType = traceback.tb_frame.f_code
-        if code.co_filename == _FILE:
-            line, _, column, _ = list(code.co_positions())[traceback.tb_lasti // 2]
-            if line is not None and column is not None:
-                found = line, column + 1
-        traceback = traceback.tb_next
-    return found
+        found: tuple[int | None, int | None] = error.line, error.column
+        while error.line is None and traceback is not None:
+            code: CodeType = traceback.tb_frame.f_code
+            if code.co_filename == _FILE:
+                line, _, column, _ = list(code.co_positions())[traceback.tb_lasti // 2]
+                if line is not None and column is not None:
+                    found = line, column + 1
+            traceback = traceback.tb_next
+        return error.at(*found, self.source)
 
 
 def _explained(error: BaseException, budget: Budget) -> LispError:

@@ -50,18 +50,24 @@ _log = logging.getLogger(__name__)
 MAX_CONCURRENCY = 8
 
 
-def run(args: Arguments, runtime: Runtime) -> Step[Any]:
-    """Run the mission and return its step; inside a tool of another mission it becomes a child of that mission."""
-    parent = current()
-    if parent:  # a child ends when its parent is cancelled; without a listener or event loop it uses its parent's
-        cancelled, parent_cancelled = runtime.cancelled, parent.runtime.cancelled
+def _run(given: Mapping[str, Any], runtime: Runtime) -> Step[Any]:
+    """Run a mission, given the arguments of ``delegate``; in a tool of another mission, as a child of that one."""
+    check_known(given)
+    args, parent, call = arguments_of(given), current(), current_call()
+    services = {name: given[name] for name in ("monotonic", "epoch", "sleep") if name in given}
+    stops = [runtime.cancelled, given.get("cancelled"), parent.runtime.cancelled if parent else None]
+    runtime = replace(
+        runtime,
+        **services,
+        listener=given.get("telemetry"),
+        cancelled=lambda: any(stop() for stop in stops if stop),
+    )
+    if parent:  # without a listener or event loop a child uses its parent's
         runtime = replace(
             runtime,
-            cancelled=lambda: cancelled() or parent_cancelled(),
             listener=runtime.listener or parent.runtime.listener,
             wait_for=runtime.wait_for if runtime.wait_for is not run_here else parent.runtime.wait_for,
         )
-    call = current_call()
     span, parent_span = new_span(), call.span_id if call else None
     about = {"prompt": args.prompt, "depth": parent.depth + 1 if parent else 0}
     runtime.emit("mission_start", span, parent_span, metadata=about)
@@ -289,20 +295,6 @@ async def adelegate(prompt: str, *, llm: ModelLike, **options: Any) -> Step[Any]
     given.setdefault("sleep", bridge.sleep)
     runtime = Runtime(wait_for=bridge.wait_for, cancelled=bridge.cancelled)
     return await bridge.run(lambda: _run(given, runtime))
-
-
-def _run(given: Mapping[str, Any], runtime: Runtime) -> Step[Any]:
-    """Run a mission, given the arguments of ``delegate``."""
-    check_known(given)
-    given_cancelled, bridge_cancelled = given.get("cancelled"), runtime.cancelled
-    services = {name: given[name] for name in ("monotonic", "epoch", "sleep") if name in given}
-    runtime = replace(
-        runtime,
-        **services,
-        listener=given.get("telemetry"),
-        cancelled=bridge_cancelled if given_cancelled is None else lambda: bridge_cancelled() or given_cancelled(),
-    )
-    return run(arguments_of(given), runtime)
 
 
 # Dry run.

@@ -17,7 +17,6 @@ from typing import Any
 
 from pyagentd.config import Config, load_config
 from pyagentd.errors import ProviderError, TransientProviderError, UserError
-from pyagentd.llm import catalog
 from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, StepFinished
 from pyagentd.llm.catalog import facts
 from pyagentd.llm.factory import BackendSettings, close_backends, make_backend
@@ -41,8 +40,10 @@ def cost_of(
         config: The configuration; None reads the user's, once per process.
         backend: Who serves it, if that is known: prices differ, and the offline one costs nothing.
     """
-    prices = catalog.facts(model, config or _config(), backend=backend).prices
-    return None if prices is None else prices.of(_usage(tokens))
+    if not isinstance(tokens, Usage):
+        tokens = Usage(input=tokens.get("input", 0), output=tokens.get("output", 0))
+    prices = facts(model, config or _config(), backend=backend).prices
+    return None if prices is None else prices.of(tokens)
 
 
 def priced(llm: Callable[..., Any], model: str, config: Config | None = None) -> Callable[[Request], Any]:
@@ -57,12 +58,6 @@ def priced(llm: Callable[..., Any], model: str, config: Config | None = None) ->
         return answer if cost is None else {**answer, "cost_usd": cost}
 
     return asked
-
-
-def _usage(tokens: Usage | Mapping[str, int]) -> Usage:
-    if isinstance(tokens, Usage):
-        return tokens
-    return Usage(input=tokens.get("input", 0), output=tokens.get("output", 0))
 
 
 @cache

@@ -10,6 +10,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -231,8 +232,8 @@ def _step(data: Mapping[str, Any], index: int) -> PlanStep:
             raise PlanError([f'Step "{known["id"]}": {name} is not a {_WORDS[kind]}'])
     if known.get("status", "pending") not in get_args(Status):
         raise PlanError([f'Step "{known["id"]}": its status is none of {", ".join(get_args(Status))}'])
-    if "result" in known:
-        known["result"] = _decoded(known["result"])
+    with suppress(LispError, ValueError, TypeError):  # it stays as it is, unless it is in the encoding of a file
+        known["result"] = values.to_python(serialization.decode(known.get("result")))
     known.update({name: tuple(known[name]) for name in ("tools", "needs") if name in known})
     return PlanStep(**known)
 
@@ -248,13 +249,6 @@ _SHAPES: dict[str, Any] = {
     "description": str,
 }
 _WORDS: dict[Any, str] = {str: "string", Mapping: "map", list: "vector of names"}
-
-
-def _decoded(result: Any) -> Any:
-    try:
-        return values.to_python(serialization.decode(result))
-    except (LispError, ValueError, TypeError):
-        return result
 
 
 def _json(step: PlanStep) -> dict[str, Any]:
