@@ -10,13 +10,11 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyagentd.clock import Clock
 from pyagentd.errors import PyagentdError, ToolError, UserError
 from pyagentd.policy import shell
 from pyagentd.policy.action import (
@@ -30,7 +28,6 @@ from pyagentd.policy.action import (
     validate_pattern,
 )
 from pyagentd.policy.guard import ROAM_KEYS, Deny, Right, Widening
-from pyagentd.policy.presets import Preset
 from pyagentd.runtime.approvals import Authority
 from pyagentd.runtime.feature import Feature
 from pyagentd.store import metadata, paths, presetfile
@@ -40,6 +37,7 @@ from pyagentd.tools.invoke import Denied
 from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec, object_schema
 
 if TYPE_CHECKING:
+    from pyagentd.runtime.kernel import Kernel
     from pyagentd.runtime.run_setup import RunBuilder
 
 # What a model asks to be added to the scope, read: from a tool's name and its words to a ``Widening``.
@@ -184,17 +182,6 @@ _SCHEMA = object_schema(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where scope is added to."""
-
-    ref: BranchRef
-    preset: Callable[[], Preset]  # read anew
-    tools: Mapping[str, ToolSpec]  # by name, all that there are
-    clock: Clock
-    keeping: Callable[[], AbstractContextManager[None]] = nullcontext  # around a change of ``preset.md``
-
-
 class ScopeExpansion(Feature):
     """Lets models ask for more scope."""
 
@@ -202,38 +189,24 @@ class ScopeExpansion(Feature):
 
     def tools_for(self, run: "RunBuilder") -> Sequence[ToolSpec]:
         """Return the tool, which adds to the preset of the run's branch."""
-        kernel, ref = self.kernel, run.branch.ref
-        place = Place(
-            ref=ref,
-            preset=lambda: kernel.presets.of_branch(ref),
-            tools=_BUILTIN,
-            clock=kernel.clock,
-            keeping=lambda: kernel.origins.keeping(ref),
+        spec = ToolSpec(
+            name=NAME,
+            description=_DESCRIPTION,
+            input_schema=_SCHEMA,
+            kind="meta",
+            repeatable=True,
+            run=partial(_request, self.kernel, run.branch.ref, run.authority),
+            describe=lambda args, ctx: Target(
+                detail=f"{canonical_tool(args['tool_name'])} {_listed(args['patterns'])}"
+            ),
+            timeout_s=_FOREVER_S,
         )
-        return (scope_expansion(place, run.authority),)
+        return (spec,)
 
 
-def scope_expansion(place: Place, authority: Authority) -> ToolSpec:
-    """Return the tool for one run."""
-
-    async def run(args: Args, ctx: ToolContext) -> Output:
-        return await _request(place, authority, args, ctx)
-
-    return ToolSpec(
-        name=NAME,
-        description=_DESCRIPTION,
-        input_schema=_SCHEMA,
-        kind="meta",
-        repeatable=True,
-        run=run,
-        describe=lambda args, ctx: Target(detail=f"{canonical_tool(args['tool_name'])} {_listed(args['patterns'])}"),
-        timeout_s=_FOREVER_S,
-    )
-
-
-async def _request(place: Place, authority: Authority, args: Args, ctx: ToolContext) -> Output:
+async def _request(kernel: "Kernel", ref: BranchRef, authority: Authority, args: Args, ctx: ToolContext) -> Output:
     tool = canonical_tool(args["tool_name"])
-    widening = await asyncio.to_thread(widening_for, place.tools, tool, args["patterns"], ctx.root)
+    widening = await asyncio.to_thread(widening_for, _BUILTIN, tool, args["patterns"], ctx.root)
     if not authority.interactive:
         authority.unasked("request_scope_expansion", f"tool:{tool}:{_listed(widening.patterns)}")
         raise Denied(
@@ -241,22 +214,26 @@ async def _request(place: Place, authority: Authority, args: Args, ctx: ToolCont
             "what was missing.",
             "nobody",
         )
-    _refuse_hopeless(authority, widening, _samples(place.tools, tool, widening, ctx))
-    if widening.preset(place.preset()) == place.preset():
+    for sample in _samples(tool, widening, ctx):
+        decision = authority.would_be(sample, widening)
+        if isinstance(decision, Deny) and decision.rule in ("protected", "deny", "read-only", "command"):
+            raise ToolError(f"The scope cannot be expanded by this: {decision.reason}")  # nobody is asked for nothing
+    preset = kernel.presets.of_branch(ref)
+    if widening.preset(preset) == preset:
         return _told_model(
             success=True,
             patterns_added=[],
             message=f"Nothing was asked: the scope for {tool} has {_listed(widening.patterns)} already.",
         )
     asked = f"tool:{NAME}:{tool} {_audit_text(widening)}"
-    answer = await authority.ask_for_scope(NAME, asked, _fields(place, tool, widening, args, ctx))
+    answer = await authority.ask_for_scope(NAME, asked, _fields(ref, tool, widening, args, ctx))
     match answer.decision:
         case "deny":
             why = {"reason": answer.reason} if answer.reason else {}
             told = _told_model(success=False, user_denied=True, message="User denied scope expansion request.", **why)
             raise Denied(told.text, "user")
         case "always":
-            added = await asyncio.to_thread(_add, place, widening)
+            added = await asyncio.to_thread(_add, kernel, ref, widening)
             message = f"Scope expanded. Added {len(added)} pattern(s) to {tool}"
             return _told_model(success=True, patterns_added=added, message=message)
         case _:
@@ -272,9 +249,9 @@ def _told_model(*, success: bool, **facts: Any) -> Output:
     return Output(text=json.dumps({"success": success, **facts}, ensure_ascii=False), ok=success)
 
 
-def _fields(place: Place, tool: str, widening: Widening, args: Args, ctx: ToolContext) -> dict[str, Any]:
+def _fields(ref: BranchRef, tool: str, widening: Widening, args: Args, ctx: ToolContext) -> dict[str, Any]:
     """Return what the ``ask`` row says: exactly what "always" would write, and where."""
-    file, listed = paths.preset_file(place.ref.branch_dir), widening.commands or widening.patterns
+    file, listed = paths.preset_file(ref.branch_dir), widening.commands or widening.patterns
     lines = [f"Adds to {file}:"]
     for (section, key), values in widening.lists().items():
         lines += [f"{section}: {key}:", *(f"  - {value}" for value in values)]
@@ -293,35 +270,27 @@ def _fields(place: Place, tool: str, widening: Widening, args: Args, ctx: ToolCo
     }
 
 
-def _add(place: Place, widening: Widening) -> list[str]:
+def _add(kernel: "Kernel", ref: BranchRef, widening: Widening) -> list[str]:
     """Write the additions to ``preset.md``; return those that are new. Blocks."""
-    file = paths.preset_file(place.ref.branch_dir)
+    file = paths.preset_file(ref.branch_dir)
     try:
-        with place.keeping():
+        with kernel.origins.keeping(ref):
             added = [
                 each
                 for (section, key), values in widening.lists().items()
                 for each in presetfile.extend(file, section, key, values)
             ]
-        metadata.touch_scope_plan(place.ref.branch_dir, place.clock.now())
+        metadata.touch_scope_plan(ref.branch_dir, kernel.clock.now())
     except PyagentdError as error:
         raise ToolError(f"The user allowed it, but it could not be written: {error}") from error
     return added
 
 
-def _refuse_hopeless(authority: Authority, widening: Widening, samples: Iterable[Action]) -> None:
-    """Raise ``ToolError`` when some of it would be denied even inside the scope: nobody is asked for nothing."""
-    for action in samples:
-        decision = authority.would_be(action, widening)
-        if isinstance(decision, Deny) and decision.rule in ("protected", "deny", "read-only", "command"):
-            raise ToolError(f"The scope cannot be expanded by this: {decision.reason}")
-
-
-def _samples(tools: Mapping[str, ToolSpec], tool: str, widening: Widening, ctx: ToolContext) -> Iterator[Action]:
+def _samples(tool: str, widening: Widening, ctx: ToolContext) -> Iterator[Action]:
     """Yield an action for each addition: about the path itself, or about one that its pattern matches."""
     if widening.right == "command":
         for text in widening.commands:
-            yield tools[tool].action({"command": text}, ctx)
+            yield _BUILTIN[tool].action({"command": text}, ctx)
     if widening.right not in ("read", "write"):
         return
     for pattern in widening.patterns:

@@ -64,7 +64,7 @@ class SelfEditing(Feature):
             return models.model_for_file(name, listed.known(options), backend=backend)
 
         me = Self(directory=ref.session_dir, profiles=kernel.presets.profiles, model=model)
-        return tuple(selfedit_tools(me).values())
+        return selfedit_tools(me)
 
     def granted(self, run: "RunBuilder", permitted: Sequence[str]) -> Sequence[str]:
         """Return those that its profile permits: a named agent has them whatever its preset names."""
@@ -116,8 +116,8 @@ class _Change:
         return unified(None if self.old is None else _text(self.old), _text(self.new), self.key)
 
 
-def selfedit_tools(me: Self) -> dict[str, ToolSpec]:
-    """Return the four tools by name, for one run of a named agent."""
+def selfedit_tools(me: Self) -> Sequence[ToolSpec]:
+    """Return the four tools, for one run of a named agent."""
 
     def prompt(args: Args) -> _Change:
         text = str(args["new_prompt"])
@@ -152,17 +152,12 @@ def selfedit_tools(me: Self) -> dict[str, ToolSpec]:
         new = me.model(str(args["new_model"]).strip())
         return _Change(detail=f"model:{str(args['new_model']).strip()}", old=_now(me, "model"), new=new, key="model")
 
-    return {
-        spec.name: spec
-        for spec in (
-            _tool(me, "self_edit_system_prompt", _PROMPT, {"new_prompt": _STRING}, prompt),
-            _tool(me, "self_edit_docs", _DOCS, {"path": _PATH, "content": {"type": "string"}}, document),
-            _tool(
-                me, "self_edit_permissions", _PERMISSIONS, {"new_profile": _PROFILE}, permissions, confirm="always"
-            ),
-            _tool(me, "self_edit_model", _MODEL, {"new_model": _STRING}, model),
-        )
-    }
+    return (
+        _tool(me, "self_edit_system_prompt", _PROMPT, {"new_prompt": _STRING}, prompt),
+        _tool(me, "self_edit_docs", _DOCS, {"path": _PATH, "content": {"type": "string"}}, document),
+        _tool(me, "self_edit_permissions", _PERMISSIONS, {"new_profile": _PROFILE}, permissions, confirm="always"),
+        _tool(me, "self_edit_model", _MODEL, {"new_model": _STRING}, model),
+    )
 
 
 _PROMPT = """\

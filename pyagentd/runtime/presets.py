@@ -58,10 +58,6 @@ class NamedAgentOverlay:
         """Return whether ``ref`` is a branch of a named agent; its sub-agents are not."""
         return not ref.is_agent and ref.session_dir.parent == self._root
 
-    def directory(self, ref: BranchRef) -> Path | None:
-        """Return the directory of the named agent whose branch ``ref`` is, None of everything else."""
-        return ref.session_dir if self.is_named(ref) else None
-
     def laid(self, preset: Preset, ref: BranchRef) -> Preset:
         """Return ``preset`` with what the agent's file says; as it is when ``ref`` is not a named agent's.
 
@@ -92,28 +88,19 @@ class NamedAgentOverlay:
                 file = named_agents.read(directory)
             except NotFound as error:
                 raise PresetError(error.message, hint=error.hint) from error
-            known = (stamp, file, agent_file_fields(file, self._profiles))
+            fields: dict[str, Any] = {}
+            if file.system_prompt is not None:
+                fields["body"] = file.system_prompt.strip()
+            if file.model is not None:
+                backend, _, fields["model"] = file.model.rpartition("/")
+                fields |= {"backend": backend} if backend else {}
+            if file.permissions is not None:
+                fields["profile"] = read_profile(file.permissions, self._profiles, file.source, ("permissions",))
+            known = (stamp, file, fields)
             while len(self._known) >= _AGENT_OVERLAY_REMEMBERED:
                 del self._known[next(iter(self._known))]
             self._known[directory] = known
         return known[1], known[2]
-
-
-def agent_file_fields(file: AgentFile, profiles: Mapping[str, Profile]) -> dict[str, Any]:
-    """Return the fields of a preset that ``file`` sets.
-
-    Raises:
-        PresetError: A value is of the wrong kind, or there is no such profile.
-    """
-    fields: dict[str, Any] = {}
-    if file.system_prompt is not None:
-        fields["body"] = file.system_prompt.strip()
-    if file.model is not None:
-        backend, _, fields["model"] = file.model.rpartition("/")
-        fields |= {"backend": backend} if backend else {}
-    if file.permissions is not None:
-        fields["profile"] = read_profile(file.permissions, profiles, file.source, ("permissions",))
-    return fields
 
 
 # The documents of a named agent: the files that it always knows.
@@ -308,6 +295,7 @@ class Presets:
         default: ``backend`` and ``model`` of what is made from a shipped template, in place of what that names.
 
     Attributes:
+        default, trust, profiles: These.
         origins: Which sessions are foreign; None: no session is.
         named: Lays what an ``agent.json`` says over a named agent's preset; None: there are no named agents.
     """
@@ -325,7 +313,7 @@ class Presets:
         self.origins: Origins | None = None
         self.named: NamedAgentOverlay | None = None
         self._directories = directories
-        self._profiles = profiles or {}
+        self.profiles = profiles or {}
         self._cache: dict[str, tuple[tuple[int, int, int], Preset]] = {}  # by path
         self._contents: dict[bytes, Preset | tuple[Path, PresetError]] = {}
         self._warm: set[str] = set()  # workspace roots whose templates were read
@@ -374,21 +362,9 @@ class Presets:
         """Return the templates for sessions with the workspace root ``root``; None: those of no project."""
         return ProjectPresets(self, tuple(self._found(None if root is None else Path(root))))
 
-    def templates(self) -> dict[str, Path]:
-        """Return the files of the templates of no project, by name."""
-        return {name: template.file for name, template in self.for_project(None).usable.items()}
-
     def template(self, name: str) -> tuple[Preset, str]:
         """Return a template of no project and its text; raises as ``ProjectPresets.template``."""
         return self.for_project(None).template(name)
-
-    def for_agents(self) -> dict[str, Preset]:
-        """Return the templates of no project that an agent may have."""
-        return self.for_project(None).for_agents()
-
-    def broken(self, root: Path | str | None = None) -> list[tuple[Path, PyagentdError]]:
-        """Return the templates that cannot be used, each with what is wrong with it."""
-        return self.for_project(root).broken()
 
     def read(self, file: Path, name: str, *, links: bool = False) -> Preset:
         """Return the preset in ``file``, which with ``links`` may be a symbolic link.
@@ -420,14 +396,11 @@ class Presets:
             made: Preset | tuple[Path, PresetError] = self.parsed(presetfile.decoded(data, file), name)
         except PresetError as error:
             made = (file, error)
-        self._remember(data, made)
-        return self.of_content(data, file, name) if isinstance(made, tuple) else replace(made, name=name)
-
-    def _remember(self, data: bytes, made: Preset | tuple[Path, PresetError]) -> None:
         while len(self._contents) >= _REMEMBERED:  # threads may do so at once
             with suppress(KeyError, RuntimeError, StopIteration):
                 del self._contents[next(iter(self._contents))]
         self._contents[data] = made
+        return self.of_content(data, file, name) if isinstance(made, tuple) else replace(made, name=name)
 
     def warm(self, ref: BranchRef | None, root: Path | str | None) -> None:
         """Read what sessions of ``ref`` and ``root`` will ask for, so that nobody waits then; blocks, never fails."""
@@ -442,14 +415,9 @@ class Presets:
         """Return whether ``warm`` would read nothing, but for what was changed in the templates since."""
         return str(root) in self._warm and self._unchanged(f"{ref.key}/{paths.PRESET_FILE}") is not None
 
-    @property
-    def profiles(self) -> Mapping[str, Profile]:
-        """The user's own profiles by name."""
-        return self._profiles
-
     def parsed(self, file: presetfile.PresetFile, name: str) -> Preset:
         """Return what a file says; raises ``PresetError``."""
-        return parse_preset(name, file.front, file.body, str(file.path), profiles=self._profiles)
+        return parse_preset(name, file.front, file.body, str(file.path), profiles=self.profiles)
 
     def _found(self, root: Path | None) -> list[PresetTemplate]:
         """Return every template, in the order in which later ones win."""
@@ -458,26 +426,19 @@ class Presets:
             origin: Literal["shipped", "user"] = "shipped" if index == 0 else "user"
             for name, file in presetfile.find_templates([directory]).items():
                 found.append(PresetTemplate(name=name, file=file, origin=origin))
-        if root is not None:
-            of_project = presetfile.find_templates([root / PROJECT_PRESETS])
-            for name, file in islice(of_project.items(), _MAX_OF_PROJECT):
-                found.extend(self._of_project(name, file, root))
+        of_project = {} if root is None else presetfile.find_templates([root / PROJECT_PRESETS])
+        for name, file in islice(of_project.items(), _MAX_OF_PROJECT):
+            assert root is not None
+            try:
+                data = regularfile.read_bytes(file, limit=_MAX_BYTES)
+                scripts = tuple(server_scripts(root, self._own_servers(data, file, name)))
+            except (OSError, ValueError) as error:
+                _log.warning("%s: %s", file, error)
+                continue
+            hashed = preset_hash(name, data, scripts)
+            own = PresetTemplate(name=name, file=file, origin="project", data=data, hash=hashed, scripts=scripts)
+            found.append(replace(own, trusted=hashed in self.trust))
         return found
-
-    def _of_project(self, name: str, file: Path, root: Path) -> list[PresetTemplate]:
-        try:
-            data = regularfile.read_bytes(file, limit=_MAX_BYTES)
-        except OSError as error:
-            _log.warning("%s: %s", file, error.strerror)
-            return []
-        try:
-            scripts = tuple(server_scripts(root, self._own_servers(data, file, name)))
-        except (OSError, ValueError) as error:
-            _log.warning("%s: %s", file, error)
-            return []
-        hashed = preset_hash(name, data, scripts)
-        found = PresetTemplate(name=name, file=file, origin="project", data=data, hash=hashed, scripts=scripts)
-        return [replace(found, trusted=hashed in self.trust)]
 
     def _own_servers(self, data: bytes, file: Path, name: str) -> Sequence[ServerSettings]:
         """Return the servers that a preset writes out; none of one that cannot be read, nor used."""
@@ -525,7 +486,7 @@ class ProjectPresets:
         raise PresetError(f"There is no preset {name!r}", hint=f"Known: {', '.join(sorted(known))}")
 
     def for_agents(self) -> dict[str, Preset]:
-        """Return the templates an agent may have; broken ones are left out (``broken`` tells them)."""
+        """Return the templates an agent may have; broken ones are left out."""
         found = {}
         for name, template in self.usable.items():
             try:
@@ -536,16 +497,6 @@ class ProjectPresets:
             if preset.mode in ("subagent", "all"):
                 found[name] = preset
         return found
-
-    def broken(self) -> list[tuple[Path, PyagentdError]]:
-        """Return every template that cannot be read, trusted or not, with the error that says where and why."""
-        wrong = []
-        for template in self.found:
-            try:
-                self.read(template)
-            except PyagentdError as error:
-                wrong.append((template.file, error))
-        return wrong
 
     def read(self, template: PresetTemplate) -> Preset:
         """Return what a template says.

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pyagentd.config import load_config
-from pyagentd.errors import BadRequest, PresetError
+from pyagentd.errors import BadRequest, PresetError, PyagentdError
 from pyagentd.policy.profiles import make_profile
 from pyagentd.runtime.grants import Trust, preset_hash
 from pyagentd.runtime.presets import Presets, configured_profiles
@@ -177,7 +177,12 @@ def test_a_broken_preset_is_told_with_file_line_and_cause_and_hides_no_other(
     (tmp_path / "user" / "bytes.md").write_bytes(b"---\nbackend: \xff\n---\n")
     put(of(project), "theirs", more="profile: lockd\n")
     presets = makes(tmp_path)
-    broken = {file.stem: str(error) for file, error in presets.broken(project)}
+    found, broken = presets.for_project(project), {}
+    for template in found.found:
+        try:
+            found.read(template)
+        except PyagentdError as error:
+            broken[template.name] = str(error)
     assert set(broken) == {"wrong", "torn", "bytes", "theirs"}
     assert f"{tmp_path}/user/wrong.md:5: `temperature` is 'hot'" in broken["wrong"]
     assert f"{tmp_path}/user/torn.md:" in broken["torn"]
