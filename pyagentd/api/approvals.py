@@ -220,7 +220,7 @@ class Approvals(Group):
         async with self._kernel.using(self._ref(branch)) as live:
             root, workspace = paths.root_of(live.ref), _workspace(live)
             await self._kernel.grants.load(root, workspace)
-            found = self._kernel.grants.listed(root, workspace)
+            found = self._kernel.grants.active(root, workspace)
         return {"grants": list(map(grant_row, found)), "root": str(workspace), "session": root.session_id}
 
     @command_line("grants")

@@ -507,7 +507,7 @@ class Conversations(Group):
             values = live.override(self._kernel.presets.of_branch(live.ref))
             if left := await named_agents.keep_document_settings(self._kernel, live.ref, values, user=local_user()):
                 keys = {name.replace("_", "-"): value for name, value in left.items()}
-                with self._kernel.origins.keeping(live.ref):
+                with self._kernel.origins.keep_trust(live.ref):
                     presetfile.set_values(paths.preset_file(live.ref.branch_dir), keys)
             own = self._kernel.presets.of_branch(live.ref)
             live.given = settings_in_document(settings_of(own))
@@ -542,7 +542,7 @@ class Conversations(Group):
                     self._kernel, ref.session_dir.name, "system_prompt", body, user=local_user()
                 )
                 body = None
-            with self._kernel.origins.keeping(ref):
+            with self._kernel.origins.keep_trust(ref):
                 presetfile.set_values(file, values)
                 if body is not None:
                     presetfile.set_body(file, body)
@@ -572,7 +572,7 @@ class Conversations(Group):
             preset = self._kernel.presets.of_branch(live.ref)
             on = preset_with_overrides(preset, live.override(preset)).tools
             emacs = self._kernel.find(EmacsClients)
-            offered = () if emacs is None else emacs.tools(self._kernel.watching(live))
+            offered = () if emacs is None else emacs.tools(self._kernel.watchers_of(live))
             return {"tools": sorted({*on, *TOOLS, *offered}, key=str.casefold), "on": on}
 
     async def drop_settings(self, client: Client, *, branch: str) -> SettingsDropped:

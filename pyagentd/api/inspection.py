@@ -159,7 +159,7 @@ class Inspection(Group):
         root = paths.root_of(live.ref)
         workspace = Path(live.conversation.session.get("workspace_root") or Path.home())
         await self._kernel.grants.load(root, workspace)
-        grants = self._kernel.grants.listed(root, workspace)
+        grants = self._kernel.grants.active(root, workspace)
         above = [self._kernel.presets.of_branch(ref) for ref in paths.ancestors_of(live.ref)]
         return {
             **_permissions_of(self._kernel.presets.of_branch(live.ref)),

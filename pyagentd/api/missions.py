@@ -181,7 +181,7 @@ class Missions(Group):
             facts={"workspace_root": str(workspace or Path.home()), "agent": preset},
         )
         self._registry.add(ref)
-        kernel.origins.made(ref)
+        kernel.origins.note_made(ref)
         await kernel.hold(ref)  # whoever lists sessions learns of it
         return ref
 

@@ -208,7 +208,7 @@ class ModelOperations(Group):
                 )
             else:
                 provider, _, name = checked.model.rpartition("/")
-                with kernel.origins.keeping(ref):
+                with kernel.origins.keep_trust(ref):
                     values = {"model": name} | ({"backend": provider} if provider else {})
                     presetfile.set_values(paths.preset_file(ref.branch_dir), values)
             if (live := kernel.opened(ref.key)) is not None:
@@ -344,7 +344,7 @@ class ModelOperations(Group):
             name = ref.session_dir.name
             await named_agents.set_setting(kernel, name, "system_prompt", body, user=local_user())
             return
-        with kernel.origins.keeping(ref):
+        with kernel.origins.keep_trust(ref):
             if body is not None:
                 presetfile.set_body(file, body)
             else:

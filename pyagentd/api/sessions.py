@@ -199,7 +199,7 @@ class Sessions(Group):
             },
         )
         self._registry.add(ref)
-        self._kernel.origins.made(ref)
+        self._kernel.origins.note_made(ref)
         await self._kernel.hold(ref)  # whoever lists sessions learns of it
         return {**describe_branch(ref), "title": title or None}
 

@@ -455,7 +455,7 @@ class Compactor:
             StoreError: The disk refused.
         """
         branch, settings = self._branch, self._settings
-        branch.state.moved(PHASE)
+        branch.state.set_phase(PHASE)
         split = len(view) if tail is None else tail.cut.index
         previous, head = previous_summary(view[:split])
         model = extra_model(self._configured.model, settings.provider, settings.model, self._kernel.config)
@@ -464,7 +464,7 @@ class Compactor:
             model,
             known=self._kernel.model_facts(model, settings.provider),
             settings=self._configured,
-            observe=lambda item: branch.state.moved(PHASE, attempt=item.attempt, message=item.message),
+            observe=lambda item: branch.state.set_phase(PHASE, attempt=item.attempt, message=item.message),
         )
         summary = await summariser.summarise(previous, head, instructions)
         text = "\n\n".join(part for part in (summary.text, _request(view, tail, branch.conversation)) if part)
@@ -767,7 +767,7 @@ async def compact(kernel: "Kernel", branch: "LiveBranch", options: SendOptions, 
             view=found.view,
             settings=settings,
             prepare=branch.secure,
-            observe=lambda run, status: branch.state.moved(str(status.get("phase", ""))),
+            observe=lambda run, status: branch.state.set_phase(str(status.get("phase", ""))),
         )
         # No await from here on: what is started is supervised.
         _start(branch, found, run_id, options)

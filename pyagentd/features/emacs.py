@@ -172,7 +172,7 @@ class EmacsClients(Feature):
 
     def context_for(self, run: "RunBuilder") -> Mapping[str, Any]:
         """Return who asks the user's Emacsen about files."""
-        return {"buffers": RunBuffers(self, lambda: self.kernel.watching(run.branch))}
+        return {"buffers": RunBuffers(self, lambda: self.kernel.watchers_of(run.branch))}
 
     def further_tools(
         self, run: "RunBuilder", wanted: Sequence[str], taken: Collection[str], permitted: Permitted
@@ -183,7 +183,7 @@ class EmacsClients(Feature):
         is told first is the same with and without an Emacs, and the provider's cache holds.
         """
         branch = run.branch
-        found = self.tools(self.kernel.watching(branch)) if self._offers else {}
+        found = self.tools(self.kernel.watchers_of(branch)) if self._offers else {}
         offered = {name: tool for name, (_, tool) in found.items()} if found else {}
         if not (known := offered or _had(branch)):
             return {}
@@ -192,7 +192,7 @@ class EmacsClients(Feature):
             branch.note_metadata(**{_TOOLS: [asdict(offered[name]) for name in chosen.values()]})
         allowed = set(permitted([action_name(name) for name in chosen.values()]))
         return {
-            told: emacs_tool(self, lambda: self.kernel.watching(branch), known[name], name=told)
+            told: emacs_tool(self, lambda: self.kernel.watchers_of(branch), known[name], name=told)
             for told, name in chosen.items()
             if action_name(name) in allowed
         }

@@ -475,7 +475,7 @@ class Hooks(Feature):
             name = " ".join(hook.command)[:80]
             self._note(event, moment, name, word)
             yield name, word
-        for client in self.clients.of(event, self.kernel.watching(moment.branch)):
+        for client in self.clients.of(event, self.kernel.watchers_of(moment.branch)):
             word = await self.clients.ask(client, moment.branch.key, event, {**common, **facts()})
             name = f"function of {getattr(client, 'name', 'Emacs')}"
             self._note(event, moment, name, word)
@@ -485,7 +485,7 @@ class Hooks(Feature):
         """Return whether somebody may have something to say about an event."""
         return (
             (bool(self.kernel.config.hooks) and any(hook.event == event for hook in self.kernel.config.hooks))
-            or (self.clients.have(event) and bool(self.clients.of(event, self.kernel.watching(moment.branch))))
+            or (self.clients.have(event) and bool(self.clients.of(event, self.kernel.watchers_of(moment.branch))))
             or os.path.isdir(f"{moment.root}/.pyagentd")  # noqa: PTH112 - twice for each call of a tool
         )
 

@@ -205,7 +205,7 @@ async def create(kernel: "Kernel", wanted: AgentRequest) -> BranchRef:
 async def complete(kernel: "Kernel", ref: BranchRef) -> None:
     """Let people talk with an agent that was made or taken up: it begins idle, with a welcome alone."""
     kernel.departed.discard(ref.session_dir)
-    kernel.origins.made(ref)
+    kernel.origins.note_made(ref)
     if (saved := kernel.find(Contexts)) is not None:
         for timeline in metadata.branches(ref.session_dir):
             async with kernel.using(timeline) as branch:
@@ -664,7 +664,7 @@ async def follow(kernel: "Kernel", old: Path, new: Path, *, user: str) -> Branch
     """Have what knows an agent by its directory follow, when that has moved; return its active branch."""
     ref = paths.ref_of(new)
     kernel.departed.discard(new)
-    kernel.origins.made(ref)
+    kernel.origins.note_made(ref)
     for timeline in metadata.branches(new):
         for each in metadata.with_agents(timeline):
             async with kernel.using(each) as branch:

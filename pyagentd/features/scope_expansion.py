@@ -274,7 +274,7 @@ def _add(kernel: "Kernel", ref: BranchRef, widening: Widening) -> list[str]:
     """Write the additions to ``preset.md``; return those that are new. Blocks."""
     file = paths.preset_file(ref.branch_dir)
     try:
-        with kernel.origins.keeping(ref):
+        with kernel.origins.keep_trust(ref):
             added = [
                 each
                 for (section, key), values in widening.lists().items()

@@ -70,7 +70,7 @@ def agent_words(id: str) -> str:
     return f"{found[1]} ({found[2]})" if found[2] else found[1]
 
 
-def presented(ask: Mapping[str, Any]) -> dict[str, Any]:
+def client_fields(ask: Mapping[str, Any]) -> dict[str, Any]:
     """Return what clients are told of an ``ask`` row besides: ``who``, ``what``, ``lines`` and ``keys``."""
     try:
         return {
@@ -93,20 +93,20 @@ def lines_of(ask: Mapping[str, Any], *, width: int | None = _WIDTH) -> Iterator[
     yield Line(head if question else [*head, Text("?", "warn")])
     asked = ask.get("questions") or ()
     lines = [line for each in asked for line in _question(each, width, alone=len(asked) == 1)]
-    yield from _bounded(lines, width and _MOST_PREVIEW)
+    yield from _first_lines(lines, width and _MOST_PREVIEW)
     given = _arguments(ask)
     if ask.get("kind") == "scope":
         patterns = [Text(str(each), "code") for each in ask.get("patterns") or ()]
-        yield from _bounded(_labelled(ask.get("for_tool") or "wants", patterns), width and _MOST_COMMANDS)
+        yield from _first_lines(_labelled_lines(ask.get("for_tool") or "wants", patterns), width and _MOST_COMMANDS)
         why = [Text(line) for line in str(given.get("justification") or "").split("\n") if line]
-        yield from _bounded(_labelled("why", why), width and _MOST_WORDS)
+        yield from _first_lines(_labelled_lines("why", why), width and _MOST_WORDS)
     commands = [each.strip() for each in ask.get("commands") or ()]
     shown = ask.get("patterns") or () if ask.get("kind") == "scope" else (ask.get("detail") or "",)
     if commands != [str(each).strip() for each in shown]:
         runs = [Text(_cut(each, width), "code") for each in commands]
-        yield from _bounded(_labelled("runs", runs), width and _MOST_COMMANDS)
+        yield from _first_lines(_labelled_lines("runs", runs), width and _MOST_COMMANDS)
     warnings = [Line((Text(line, "warn"),)) for line in str(ask.get("warning") or "").split("\n") if line]
-    yield from _bounded(warnings, width and _MOST_WORDS)
+    yield from _first_lines(warnings, width and _MOST_WORDS)
     if preview := str(ask.get("preview") or "").rstrip():
         all_lines = preview.split("\n")
         most = _MOST_PREVIEW if width else len(all_lines)
@@ -151,13 +151,13 @@ def _question(asked: Mapping[str, Any], width: int | None, *, alone: bool) -> It
         yield Line((f"    {mark} {_cut(option['label'], width)}", Text(_cut(about, width, keep="  "), "detail")))
 
 
-def _labelled(label: str, texts: Sequence[Text]) -> list[Line]:
+def _labelled_lines(label: str, texts: Sequence[Text]) -> list[Line]:
     """Return texts in a column, the first behind ``label``."""
     space = " " * (len(label) + 4)
     return [Line((space if number else Text(f"  {label}  ", "dim"), text)) for number, text in enumerate(texts)]
 
 
-def _bounded(lines: Sequence[Line], most: int | None) -> Iterator[Line]:
+def _first_lines(lines: Sequence[Line], most: int | None) -> Iterator[Line]:
     yield from lines[:most]
     if most is not None and len(lines) > most:
         more = len(lines) - most
@@ -264,7 +264,7 @@ class AskBoard:
             record: Called with the answer, before anybody learns of it.
         """
         future = asyncio.get_running_loop().create_future()
-        row = {**row, **presented(row)}
+        row = {**row, **client_fields(row)}
         ask = Ask(id=str(row["id"]), run_id=run_id, branches=branches, row=row, future=future, record=record)
         self._open[ask.id] = ask
         for branch in branches:
@@ -485,7 +485,7 @@ class Authority:
         self._root = str(tool_context.root)
 
         async def authorise(action: Action) -> EditedCall | None:
-            decision, lease = self._decided(action, spec.confirm)
+            decision, lease = self._decide(action, spec.confirm)
             if lease is not None:
                 self._leases.remove(lease)
                 self._used.append(lease)
@@ -568,7 +568,7 @@ class Authority:
             _, action = waiting.edited(text)
         except ToolError as error:
             raise BadRequest(f"These arguments cannot be used: {error}") from error
-        decision, _ = self._decided(action, waiting.spec.confirm)
+        decision, _ = self._decide(action, waiting.spec.confirm)
         if isinstance(decision, Deny):
             raise BadRequest(f"No answer can allow this: {decision.reason}")
 
@@ -577,12 +577,12 @@ class Authority:
         waiting = self._waiting.get(call_id)
         if waiting is None:
             return False
-        decision, _ = self._decided(waiting.action, waiting.spec.confirm)
+        decision, _ = self._decide(waiting.action, waiting.spec.confirm)
         return isinstance(decision, Allow)
 
     # -- inside --------------------------------------------------------------------------------------------------
 
-    def _decided(self, action: Action, confirm: Confirm) -> tuple[Decision_, Widening | None]:
+    def _decide(self, action: Action, confirm: Confirm) -> tuple[Decision_, Widening | None]:
         """Return the decision, and the lease that makes the scope wide enough where one was needed."""
         context = self._rules(action)
         if isinstance(context, Deny):

@@ -67,9 +67,9 @@ class Questions:
             row=row,
             record=lambda answer: self._record(branch, row, answer),
         )
-        self._trees.asked(ask.id)
+        self._trees.on_asked(ask.id)
         try:
-            with branch.asking(), self._unhurried(branch, ancestors):
+            with branch.asking(), self._clocks_stopped(branch, ancestors):
                 return await ask.future
         finally:
             if branch.run is None or not branch.run.suspended:
@@ -87,7 +87,7 @@ class Questions:
 
         def record(answer: Answer) -> None:
             if (live := self._branches.opened(branch.key)) is not None:
-                live.recorder.record("ask", _decided(row, answer, live.recorder.now_ms()))
+                live.recorder.record("ask", _answered_row(row, answer, live.recorder.now_ms()))
             settle(answer)
 
         self._board.post(seq=0, run_id="", branches=(branch.key,), row=row, record=record)
@@ -137,7 +137,7 @@ class Questions:
             with contextlib.suppress(StoreError):  # closed with the run
                 self._record(branch, row, answer)
             self._board.note_settled(row["id"], answer)
-            self._trees.asked(row["id"])
+            self._trees.on_asked(row["id"])
         self.forget(branch, run_id)
 
     def forget(self, branch: LiveBranch, run_id: str) -> None:
@@ -147,14 +147,14 @@ class Questions:
 
     def _record(self, branch: LiveBranch, row: Mapping[str, Any], answer: Answer) -> None:
         """Record how a question was settled."""
-        branch.recorder.record("ask", _decided(row, answer, branch.recorder.now_ms()))
+        branch.recorder.record("ask", _answered_row(row, answer, branch.recorder.now_ms()))
         if answer.decision != "abort":
             self._answered.setdefault(row["run_id"], []).append(row["id"])
         else:
             self._branches.hints.forget(branch.ref, "ask", row["id"])
 
     @contextlib.contextmanager
-    def _unhurried(self, branch: LiveBranch, ancestors: Sequence[BranchRef]) -> Iterator[None]:
+    def _clocks_stopped(self, branch: LiveBranch, ancestors: Sequence[BranchRef]) -> Iterator[None]:
         """Stop the clock of a branch's run and of those that wait for it, while a human is asked."""
         above = (self._branches.opened(ref.key) for ref in ancestors)
         with contextlib.ExitStack() as stack:
@@ -181,7 +181,7 @@ def _row(
     }
 
 
-def _decided(row: Mapping[str, Any], answer: Answer, now_ms: int) -> dict[str, Any]:
+def _answered_row(row: Mapping[str, Any], answer: Answer, now_ms: int) -> dict[str, Any]:
     """Return the ``ask`` row of a question that was answered."""
     return {
         **row,

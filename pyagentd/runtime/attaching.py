@@ -13,7 +13,7 @@ from typing import Any
 
 from pyagentd.errors import Stale, StoreError
 from pyagentd.events import Event, Sink
-from pyagentd.runtime.approvals import presented
+from pyagentd.runtime.approvals import client_fields
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.document_sync import DocumentReading, DocumentVersion, edit_to_wire, roles_to_wire
 from pyagentd.store.document.files import Edit, difference, joined
@@ -115,7 +115,7 @@ def _inserts(branch: LiveBranch, known: ClientText) -> list[tuple[int, str, obje
     """Return what a client without a text has missed of the run, all of it where it missed more."""
     if known.seq is None:
         return []
-    return [(each.seq, each.text, to_symbols(each.role)) for each in branch.document.missing(known.seq)]
+    return [(each.seq, each.text, to_symbols(each.role)) for each in branch.document.inserts_after(known.seq)]
 
 
 def _trouble(branch: LiveBranch) -> list[str]:
@@ -149,7 +149,7 @@ async def page(branch: LiveBranch, *, after: int, upto: int, size: int) -> Page:
     rows = await asyncio.to_thread(branch.recorder.journal.rows, begin)
     found: list[Event] = []
     taken, held = after, 0
-    for row, events in replayed((row for row in rows if row.seq <= upto), branch.key, over=over):
+    for row, events in events_of_rows((row for row in rows if row.seq <= upto), branch.key, over=over):
         # A prompt is of the row before.
         new = [event for event in events if row > after and (event.kind != "prompt" or event.seq > after)]
         cost = sum(_size(event) for event in new)
@@ -169,7 +169,7 @@ def start_of_run(branch: LiveBranch) -> int:
     return max(0, run.first_seq - 2)
 
 
-def replayed(rows: Iterable[Row], key: str, *, over: bool) -> Iterator[tuple[int, list[Event]]]:
+def events_of_rows(rows: Iterable[Row], key: str, *, over: bool) -> Iterator[tuple[int, list[Event]]]:
     """Yield the number of each row with its events.
 
     Args:
@@ -187,7 +187,7 @@ def replayed(rows: Iterable[Row], key: str, *, over: bool) -> Iterator[tuple[int
                 texts[message] = text
             case "run", {"state": "started"}:
                 if end is not None:
-                    events.append(_ended(key, *end))
+                    events.append(_end_event(key, *end))
                     end = None
                 if row.data.get("prompt"):
                     text = texts.get(str(row.data["message_id"]), "")
@@ -200,19 +200,19 @@ def replayed(rows: Iterable[Row], key: str, *, over: bool) -> Iterator[tuple[int
             case "run", {"state": "finished"}:
                 end = (row.seq, row.data)
             case "run", {"state": "told" | "kept", "id": id} if end is not None and end[1]["id"] == id:
-                events.append(_ended(key, row.seq, end[1]))
+                events.append(_end_event(key, row.seq, end[1]))
                 end = None
             case "ask", {"decision": None}:
-                events.append(Event("ask", key, row.seq, ({**row.data, **presented(row.data)},)))
+                events.append(Event("ask", key, row.seq, ({**row.data, **client_fields(row.data)},)))
             case "ask", {"id": id, "decision": decision}:
                 told = {"id": id, "decision": decision, "by": row.data.get("decided_by") or None}
                 events.append(Event("answered", key, 0, (told,)))
-        yield row.seq, _numbered(events)
+        yield row.seq, _number_events(events)
     if over and end is not None:
-        yield end[0], [_ended(key, *end)]
+        yield end[0], [_end_event(key, *end)]
 
 
-def _numbered(events: list[Event]) -> list[Event]:
+def _number_events(events: list[Event]) -> list[Event]:
     """Return the events of one row of which only the last has its number: with it all of the row is shown.
 
     Texts before it have none: whoever goes on after the line before them gets them again, and no other line does.
@@ -226,7 +226,7 @@ def _numbered(events: list[Event]) -> list[Event]:
     ]
 
 
-def _ended(key: str, seq: int, run: Mapping[str, Any]) -> Event:
+def _end_event(key: str, seq: int, run: Mapping[str, Any]) -> Event:
     message = (run.get("error") or {}).get("message") or run.get("message") or ""
     told = {"id": run["id"], "phase": "finished", "reason": run["reason"], "message": message}
     return Event("run", key, seq, (told,))

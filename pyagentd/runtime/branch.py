@@ -209,7 +209,7 @@ class Watchers:
 
     def asking(self) -> AbstractContextManager[None]:
         """Show that a human is asked, as long as any question of the run is open."""
-        return self.state.asking()
+        return self.state.while_asking()
 
     @property
     def status(self) -> dict[str, Any]:
@@ -238,8 +238,8 @@ class Prompts:
 
     async def from_document(self, at: DocumentVersion) -> Prompt:
         """Read the prompt that ends at the marker of a state of the document; see ``turns.standing_at``."""
-        now = await self._now(at)
-        return turns.standing_at(now, await self._aligned(now))
+        now = await self._document_now(at)
+        return turns.standing_at(now, await self._align(now))
 
     async def from_client(self, text: str) -> Prompt:
         """Take the prompt that a client sent as text, which goes above what waits in the document.
@@ -250,23 +250,23 @@ class Prompts:
         text = writable(text.strip())
         if not text:
             raise BadRequest("The prompt is empty", hint="Write something")
-        now = await self._now()
-        now = replace(now, end=await self._above_drafts(now) if self._typed_waits else len(now.document.body))
-        return turns.inserted_at(now, await self._aligned(now), text, is_agent=self._is_agent)
+        now = await self._document_now()
+        now = replace(now, end=await self._above_drafts(now) if self._has_typed_waiting else len(now.document.body))
+        return turns.inserted_at(now, await self._align(now), text, is_agent=self._is_agent)
 
     async def of_queued(self, message: Message) -> Prompt:
         """Return the prompt that a queued message is when it fires: where it stands in the document, or is put."""
-        now, text = await self._now(), message.text
+        now, text = await self._document_now(), message.text
         end = turns.place_of(now.document, text) if message.metadata.get("origin") == "document" else None
         if end is not None:
             now = replace(now, end=end)
-            prompt = replace(turns.standing_at(now, await self._aligned(now)), message_id="")
+            prompt = replace(turns.standing_at(now, await self._align(now)), message_id="")
         else:
             now = replace(now, end=await self._above_drafts(now))
-            prompt = turns.inserted_at(now, await self._aligned(now), text, is_agent=self._is_agent)
+            prompt = turns.inserted_at(now, await self._align(now), text, is_agent=self._is_agent)
         return replace(prompt, queued=message.id)
 
-    async def _aligned(self, now: DocumentNow) -> Alignment:
+    async def _align(self, now: DocumentNow) -> Alignment:
         """Return what a document means up to a place: recognising megabytes blocks, so it is done in a thread."""
         conversation = self._recorder.conversation
         if now.seen is not None and now.marker is not None:
@@ -282,20 +282,21 @@ class Prompts:
 
     async def waits_above(self, at: DocumentVersion) -> bool:
         """Return whether queued text stands above a place in the document; see ``turns.waits_above``."""
-        if not self._typed_waits:
+        if not self._has_typed_waiting:
             return False
-        return await asyncio.to_thread(turns.waits_above, await self._now(at), self._queue.waiting)
+        return await asyncio.to_thread(turns.waits_above, await self._document_now(at), self._queue.waiting)
 
     @property
-    def _typed_waits(self) -> bool:
+    def _has_typed_waiting(self) -> bool:
         return any(message.metadata.get("origin") == "document" for message in self._queue.waiting)
 
     async def text_to_queue(self, at: DocumentVersion) -> str:
         """Return the new text that ends at a place in the document; see ``turns.text_to_queue``."""
-        now, given, waiting = await self._now(at), self._recorder.conversation.snapshot(), self._queue.waiting
+        now = await self._document_now(at)
+        given, waiting = self._recorder.conversation.snapshot(), self._queue.waiting
         return await asyncio.to_thread(turns.text_to_queue, now, given, waiting)
 
-    async def _now(self, at: DocumentVersion | None = None) -> DocumentNow:
+    async def _document_now(self, at: DocumentVersion | None = None) -> DocumentNow:
         """Return the document as it is now; with the place where the marker of one of its states is by now.
 
         Raises:
@@ -351,8 +352,8 @@ class LiveBranch(Watchers, SessionRow):
         self.made_from: tuple[Stamp | None, str | None] | None = None
         self.document = DocumentSync(
             self.file,
-            written=self._written,
-            changed=self._edited,
+            written=self._on_file_written,
+            changed=self._on_edit,
             is_watched=lambda: bool(self.sinks),
             refused=lambda cause: self.tell_others(None, "unsaved", cause=cause),
         )
@@ -363,11 +364,11 @@ class LiveBranch(Watchers, SessionRow):
             renderer=opened.renderer,
             pulse=pulse,
             clock=clock,
-            show=self._show,
+            show=self._show_row,
         )
         SessionRow.__init__(self, ref, recorder, refusal=opened.refusal, lasting=opened.lasting)
         self.reader = DocumentReader(ref, recorder, self.document, self.tell_roles)
-        self.state.extra = self._shown
+        self.state.extra = self._status_extras
         self.queue = Waitlist(recorder, ref.session_id)
         self.prompts = Prompts(recorder, self.document, self.queue, is_agent=ref.is_agent)
         # After an error, and where a user wanted it, the queue waits until somebody goes on; a restart is none.
@@ -648,11 +649,11 @@ class LiveBranch(Watchers, SessionRow):
         place = {} if marker is None else {"marker": marker + 1}
         self.tell_others(None, "roles", revision=live.revision, spans=roles_to_wire(spans), **place)
 
-    def _shown(self) -> dict[str, Any]:
+    def _status_extras(self) -> dict[str, Any]:
         name = agent_label(self.conversation)
         return ({"agent": name} if name else {}) | ({"paused": True} if self.paused and self.queue.waiting else {})
 
-    def _show(self, row: Row, inserts: list[Insert]) -> None:
+    def _show_row(self, row: Row, inserts: list[Insert]) -> None:
         if self.meter is not None:
             self.meter.take(row)
         if row.type == "run" and self.announce is not None:
@@ -668,14 +669,14 @@ class LiveBranch(Watchers, SessionRow):
         for observe in self.observers:
             observe(row)
 
-    def _edited(self, revision: int, edit: Edit, sink: Sink | None, id: str) -> None:
+    def _on_edit(self, revision: int, edit: Edit, sink: Sink | None, id: str) -> None:
         """Tell of an edit; who made it is only told where in the order of all it stands."""
         facts = {"revision": revision, "id": id or None}
         if sink is not None:
             self.tell(sink, "edit", **facts, own=True)
         self.tell_others(sink, "edit", **facts, hunks=edit_to_wire(edit))
 
-    def _written(self, written: SavedFile) -> None:
+    def _on_file_written(self, written: SavedFile) -> None:
         mtime_ns = written.stamp.mtime_ns if written.stamp else 0
         self.tell_others(None, "persisted", revision=written.revision, mtime=mtime_ns)
         self.note_complete()

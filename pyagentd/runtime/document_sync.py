@@ -210,7 +210,7 @@ def edit_to_wire(edit: Sequence[Hunk]) -> list[tuple[int, int, str, object]]:
     return [(begin + 1, end + 1, text, roles_to_wire(spans)) for begin, end, text, spans in edit]
 
 
-class _Logged(NamedTuple):
+class _LoggedEdit(NamedTuple):
     """An edit that led from the revision ``first`` to ``last``: an insert of n characters counts n, others one."""
 
     first: int
@@ -258,14 +258,14 @@ class LiveDocument:
         self._document = document
         self._waiting: list[Insert] = []  # goes to ``_place``, when somebody wants to see it
         self._place = marker or 0
-        self._log: deque[_Logged] = deque()
+        self._log: deque[_LoggedEdit] = deque()
         self._logged = 0
         self._oldest = self.revision
         self._known: dict[str, int] = {}
         self.know(file.sha256, self.revision)
 
     @property
-    def kept(self) -> int:
+    def unchanged_prefix(self) -> int:
         """How many characters at the beginning of the file's text are those of the document, at least."""
         edits = (edit for edit, _ in self.unsaved if edit)
         return 0 if self.heading else min((edit[0].begin for edit in edits), default=len(self.file.document.body))
@@ -414,7 +414,7 @@ class LiveDocument:
     def _record(
         self, edit: Edit, count: int, *, unsaved: bool = True, id: str = "", made: Edit = (), is_runs: bool = False
     ) -> None:
-        self._log.append(_Logged(self.revision, self.revision + count, edit, id, made))
+        self._log.append(_LoggedEdit(self.revision, self.revision + count, edit, id, made))
         self.revision += count
         LiveDocument._latest = max(LiveDocument._latest, self.revision)
         self._logged += sum(len(hunk.text) for hunk in edit)
@@ -456,12 +456,12 @@ class RunText:
     inserts: Sequence[Insert] = ()
     versions: Sequence[DocumentVersion] = ()
 
-    def lacking(self, doc: Document, sha256: str) -> tuple[int, Sequence[Insert]]:
+    def missing_inserts(self, doc: Document, sha256: str) -> tuple[int, Sequence[Insert]]:
         """Return where the run goes on in a document, and the inserts that it lacks."""
         for version in reversed(self.versions):
             if version.sha256 == sha256 and version.marker is not None:
                 return version.marker, [insert for insert in self.inserts if insert.seq > version.seq]
-        place, missing = self._located(doc)
+        place, missing = self._locate_inserts(doc)
         if self.inserts and all(version.sha256 != sha256 for version in self.versions):
             log.info(
                 "the document was changed by another program: %d later inserts of a run go to position %d",
@@ -470,7 +470,7 @@ class RunText:
             )
         return place, missing
 
-    def _located(self, doc: Document) -> tuple[int, Sequence[Insert]]:
+    def _locate_inserts(self, doc: Document) -> tuple[int, Sequence[Insert]]:
         body, inserts = doc.body, self.inserts
         inserted = ""
         if self.inserted_prompt:
@@ -574,7 +574,7 @@ class DocumentSync:
     ) -> None:
         self._path = path
         self._written = written
-        self._changed = changed
+        self._changed_spans = changed
         self._is_watched = is_watched
         self._refused = refused
         self.inserts: list[Insert] = []
@@ -623,7 +623,7 @@ class DocumentSync:
         """Whether the file holds everything that the run inserted so far."""
         return not self.inserts or self._kept >= self.inserts[-1].seq
 
-    def missing(self, seq: int) -> list[Insert]:
+    def inserts_after(self, seq: int) -> list[Insert]:
         """Return the inserts of rows after ``seq``."""
         return [insert for insert in self.inserts if insert.seq > seq]
 
@@ -652,7 +652,7 @@ class DocumentSync:
             StoreError: The file cannot be read.
         """
         async with self._busy:
-            return await self._looked()
+            return await self._look_live()
 
     def edit(self, sink: Sink | None, revision: int, edit: Edit, *, id: str = "", after: str = "") -> list[str]:
         """Change the text as a client does that has it at ``revision``; return its words that met others' changes.
@@ -667,7 +667,7 @@ class DocumentSync:
             met += clash(edit, other)
             edit = transform(edit, other, first=False)
         live.edit(edit, id=id, made=made)
-        self._changed(live.revision, edit, sink, id)
+        self._changed_spans(live.revision, edit, sink, id)
         self._schedule()
         return met
 
@@ -726,14 +726,14 @@ class DocumentSync:
         Raises:
             StoreError: The disk refused.
         """
-        while self._due or self._is_writing:
+        while self._is_due or self._is_writing:
             await self._write()
 
     @property
     def is_current(self) -> bool:
         """Whether the document is in memory as it is in the file."""
         live = self._live
-        return live is not None and not self._due and stamp_of(self._path) == live.file.stamp
+        return live is not None and not self._is_due and stamp_of(self._path) == live.file.stamp
 
     def close(self) -> None:
         """Write nothing any more."""
@@ -741,7 +741,7 @@ class DocumentSync:
             self._later.cancel()
 
     @property
-    def _due(self) -> bool:
+    def _is_due(self) -> bool:
         if self.refusal:
             return False
         live = self._live
@@ -759,14 +759,14 @@ class DocumentSync:
         self._schedule()
 
     def _schedule(self) -> None:
-        if self._due and (self._later is None or self._later.done()):
+        if self._is_due and (self._later is None or self._later.done()):
             self._later = asyncio.create_task(self._write_later())
 
     async def _write_later(self) -> None:
         _by_and_by.add(self)
         pause_s = PERSIST_EVERY_S
         try:
-            while self._due:
+            while self._is_due:
                 size = len(self._live.file.formatted.data) if self._live is not None else 0
                 every_s = max(pause_s, PERSIST_TOGETHER_S * len(_by_and_by))
                 every_s = max(every_s, min(PERSIST_S_PER_BYTE * size, PERSIST_LARGE_S))
@@ -786,24 +786,24 @@ class DocumentSync:
         """Write once; there is never more than one write, and whoever waits for it may be cancelled."""
         if self._writing is None or not self._is_writing:
             self._writing = asyncio.create_task(self._persist())
-            self._writing.add_done_callback(_retrieve)
+            self._writing.add_done_callback(_retrieve_error)
         await asyncio.shield(self._writing)
 
     async def _persist(self) -> None:
         async with self._busy:
             self._last_persist = time.monotonic()
-            while self._due:
-                live = await self._looked()
+            while self._is_due:
+                live = await self._look_live()
                 if self.settings is not None and self.seen != self.settings:
                     live.set_settings(merged_settings(live.document.settings, self.seen, self.settings))
                     self.seen = self.settings
-                if not self._due:
+                if not self._is_due:
                     return
                 doc, revision, marker, count = live.document, live.revision, live.marker, len(live.unsaved)
                 heading, inserts = live.heading, self.inserts
                 seq, dirty, live.is_dirty = inserts[-1].seq if inserts else 0, live.is_dirty, False
                 try:
-                    file = await asyncio.to_thread(write_document, self._path, doc, live.file, live.kept)
+                    file = await asyncio.to_thread(write_document, self._path, doc, live.file, live.unchanged_prefix)
                 except DocumentChanged:
                     live.is_dirty |= dirty
                     continue
@@ -832,11 +832,11 @@ class DocumentSync:
         if not is_known:
             self._refused(cause)
 
-    async def _looked(self) -> LiveDocument:
+    async def _look_live(self) -> LiveDocument:
         live = self._live
         if live is None:
             return await self._load()
-        found = await self._settled(live.file)
+        found = await self._wait_for_writer(live.file)
         if found is live.file:
             return live
         if found.stamp is None:  # it was removed, and is written again
@@ -855,7 +855,7 @@ class DocumentSync:
         if edit:
             live.edit(edit, unsaved=False)
             live.is_dirty |= live.document.spans != spans
-            self._changed(live.revision, edit, None, "")
+            self._changed_spans(live.revision, edit, None, "")
         elif not live.unsaved and spans != live.document.spans:
             live.set_spans(spans)
             live.is_dirty = False
@@ -864,7 +864,7 @@ class DocumentSync:
         self._schedule()
         return live
 
-    async def _settled(self, known: CachedDocument) -> CachedDocument:
+    async def _wait_for_writer(self, known: CachedDocument) -> CachedDocument:
         """Return the file when nobody is writing it; ``known``, if it did not change.
 
         An editor empties or moves a file before it writes it, and a program may write it in pieces: what half of it
@@ -888,7 +888,7 @@ class DocumentSync:
 
         def read() -> tuple[CachedDocument, int, Sequence[Insert]]:
             found = document_cache.read(self._path)
-            return (found, *run.lacking(found.document, found.sha256))
+            return (found, *run.missing_inserts(found.document, found.sha256))
 
         found, marker, missing = await asyncio.to_thread(read)
         live = LiveDocument(found.document, marker if run.inserts else None, found)
@@ -905,7 +905,7 @@ class DocumentSync:
         return live
 
 
-def _retrieve(writing: asyncio.Task[None]) -> None:
+def _retrieve_error(writing: asyncio.Task[None]) -> None:
     """Take note of a failure: whoever waited may have been cancelled, and whoever comes next finds out anew."""
     if not writing.cancelled():
         writing.exception()
@@ -953,14 +953,14 @@ def compare(doc: Document, conversation: Conversation, *, session_id: str, now_m
     if alignment.lost is not None:
         notes += [note for note in alignment.aligned().notes if note not in notes]
     if all(piece.message or piece.found.key[0] not in ("response", "tool") for piece in alignment.pieces):
-        return replace(as_found, spans=_changed(doc, alignment.document), notes=tuple(notes))
+        return replace(as_found, spans=_changed_spans(doc, alignment.document), notes=tuple(notes))
     adopted = adopt.adopt(alignment, conversation, session_id=session_id, now_ms=now_ms)
     return replace(
-        as_found, spans=_changed(doc, adopted.document), facts=adopted.facts, notes=(*notes, *adopted.notes)
+        as_found, spans=_changed_spans(doc, adopted.document), facts=adopted.facts, notes=(*notes, *adopted.notes)
     )
 
 
-def _changed(before: Document, after: Document) -> tuple[Span, ...] | None:
+def _changed_spans(before: Document, after: Document) -> tuple[Span, ...] | None:
     return None if after.spans == before.spans and not before.stale else after.spans
 
 

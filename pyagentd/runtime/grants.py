@@ -102,9 +102,9 @@ class Grants:
 
     def patterns(self, root: BranchRef, workspace: Path) -> tuple[re.Pattern[str], ...]:
         """Return what holds now, of what was loaded."""
-        return tuple(grant.pattern for grant in self.listed(root, workspace))
+        return tuple(grant.pattern for grant in self.active(root, workspace))
 
-    def listed(self, root: BranchRef, workspace: Path) -> tuple[Grant, ...]:
+    def active(self, root: BranchRef, workspace: Path) -> tuple[Grant, ...]:
         """Return the grants that hold now, those of the session first, each kind oldest first."""
         return (*self._of_session(root), *self._projects.get(str(workspace), ()))
 
@@ -125,7 +125,7 @@ class Grants:
         async with self._writing:
             await self.load(root, workspace)
             await self._load_project(workspace)  # what cannot be read is not written over
-            known = [grant for grant in self.listed(root, workspace) if grant.kind == kind]
+            known = [grant for grant in self.active(root, workspace) if grant.kind == kind]
             had = {grant.action for grant in known}
             added = [grant for grant in new if grant.action not in had]
             if added:
@@ -143,7 +143,7 @@ class Grants:
             await self.load(root, workspace)
             await self._load_project(workspace)
             for each in (kind,) if kind else ("session", "project"):
-                known = [grant for grant in self.listed(root, workspace) if grant.kind == each]
+                known = [grant for grant in self.active(root, workspace) if grant.kind == each]
                 left = [grant for grant in known if grant.action != action]
                 if len(left) < len(known):
                     await self._keep(each, root, workspace, left)
@@ -155,7 +155,7 @@ class Grants:
         recorded, grants = self._sessions.get(root.key, (_UNREAD, ()))
         live = self._kernel.opened(root.key)
         if live is not None and (now := live.conversation.session.get("permissions_json")) is not recorded:
-            grants = _compiled("session", now)
+            grants = _compile_grants("session", now)
             self._sessions[root.key] = (now, grants)
         if grants and self._kernel.origins.foreign(root):  # whose word those in its log are, nobody knows
             return tuple(grant for grant in grants if (root.key, grant.action) in self._given)
@@ -183,7 +183,7 @@ class Grants:
 
     def _read(self, workspace: Path) -> tuple[Grant, ...]:
         try:
-            return _compiled("project", self._state.get(f"{_SETTING}{workspace}"))
+            return _compile_grants("project", self._state.get(f"{_SETTING}{workspace}"))
         except Damaged:
             return ()
 
@@ -194,7 +194,7 @@ class Grants:
             self._state.put(f"{_SETTING}{workspace}", facts)
 
 
-def _compiled(kind: Kind, recorded: object) -> tuple[Grant, ...]:
+def _compile_grants(kind: Kind, recorded: object) -> tuple[Grant, ...]:
     """Return what was recorded; what is no grant is passed over: a human is asked again."""
     found = []
     for each in recorded if isinstance(recorded, list) else ():
@@ -457,7 +457,7 @@ class Origins:
             return True
         return _place(paths.root_of(ref)) in self._read(_MADE)
 
-    def made(self, ref: BranchRef) -> None:
+    def note_made(self, ref: BranchRef) -> None:
         """Note that a session was made here, wherever it is."""
         if not ref.branch_dir.resolve().is_relative_to(self._root):
             with contextlib.suppress(StoreError):  # its user is asked whether it is to be trusted
@@ -470,7 +470,7 @@ class Origins:
         log.info("trusted: %s", top.branch_dir)
 
     @contextlib.contextmanager
-    def keeping(self, ref: BranchRef) -> Iterator[None]:
+    def keep_trust(self, ref: BranchRef) -> Iterator[None]:
         """Keep the trust in a session whose ``preset.md`` the user has the block change."""
         before = self.foreign(ref)
         yield

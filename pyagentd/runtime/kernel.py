@@ -64,7 +64,7 @@ class Supervisor:
         branch.run = run
         branch.task = asyncio.create_task(self._supervise(branch, run, options), name=run.id)
         message_id = str(branch.conversation.runs[run.id].data.get("message_id") or "")
-        branch.state.started(run=run.id, message_id=message_id, started_at=branch.recorder.now_ms())
+        branch.state.on_run_started(run=run.id, message_id=message_id, started_at=branch.recorder.now_ms())
 
     async def _supervise(self, branch: LiveBranch, run: Run, options: SendOptions) -> Outcome:
         """Execute a run, then record and tell its end; the one place a run can end.
@@ -97,9 +97,9 @@ class Supervisor:
         with _whatever_happens(run):
             branch.publish(Event("run", branch.key, branch.tell_end(run.id), (end,)))
             if outcome.reason == "error" or trouble:
-                branch.state.failed(message=end["message"], code=outcome.code or StoreError.code)
+                branch.state.on_run_failed(message=end["message"], code=outcome.code or StoreError.code)
             else:
-                branch.state.ended()
+                branch.state.on_run_ended()
         with _whatever_happens(run):
             self._kernel.queue.run_ended(branch, "error" if trouble else outcome.reason)
         self._kernel.bus.tell(RunEnded(branch, outcome, options))
@@ -114,7 +114,7 @@ class Supervisor:
 
     async def _end_below(self, branch: LiveBranch, run: Run) -> None:
         """End the agents that an earlier daemon left waiting for a run that is over: it may not have met them yet."""
-        self._kernel.trees.ended(run.id)
+        self._kernel.trees.on_run_ended(run.id)
         refs = self._kernel.trees.below(branch.ref)
         for agent in self._kernel.inside(paths.agents_dir(branch.ref.branch_dir)):
             session, goes_on = agent.conversation.session, agent.run is not None or self._kernel.is_resuming(agent)
@@ -142,10 +142,10 @@ class Supervisor:
         match dict(status):
             case {"state": "retrying", "attempt": attempt, "max_attempts": most, "delay_s": delay_s, "message": text}:
                 retry_at = branch.recorder.now_ms() + round(1000 * delay_s)
-                branch.state.retrying(attempt=attempt, max_attempts=most, retry_at=retry_at, message=text)
+                branch.state.set_retry(attempt=attempt, max_attempts=most, retry_at=retry_at, message=text)
             case {"state": "busy", "phase": phase, **details}:
-                branch.state.moved(phase, **details)
-        for each in self._kernel.having("run_moved"):
+                branch.state.set_phase(phase, **details)
+        for each in self._kernel.features_with("run_moved"):
             each.run_moved(branch, status)
 
 
@@ -241,7 +241,7 @@ class Kernel(OpenBranches):
             raise NotInstalled(f"This daemon runs without {kind.__name__}")
         return found
 
-    def having(self, moment: str) -> Sequence[Feature]:
+    def features_with(self, moment: str) -> Sequence[Feature]:
         """Return the features that do something at a moment: a method of ``Feature``, by its name."""
         if (found := self._having.get(moment)) is None:
             unused = getattr(Feature, moment)
@@ -417,13 +417,13 @@ class Kernel(OpenBranches):
             found = await find_continuation(self, branch, waiting.run_id)
         except PyagentdError as error:
             log.error("%s cannot go on: %s", branch.ref.name, error)
-            self.trees.ended(waiting.run_id)
+            self.trees.on_run_ended(waiting.run_id)
             branch.finish_run(waiting.run_id, Outcome(reason="error", text="", code=error.code, message=str(error)))
             branch.paused = True
-            branch.state.failed(message=str(error), code=error.code)
+            branch.state.on_run_failed(message=str(error), code=error.code)
             return
         if found is None or self.closing:  # meanwhile; the next daemon finds it as it is
-            self.trees.ended(waiting.run_id)
+            self.trees.on_run_ended(waiting.run_id)
             return
         self.questions.go_on(waiting.run_id, found.asks)
         run = self._run(branch, waiting.run_id, found.view, found.settings, found.resumed)
@@ -446,6 +446,6 @@ class Kernel(OpenBranches):
             settings=settings,
             prepare=branch.secure,
             observe=partial(self.supervisor.observe, branch),
-            steering=partial(self.queue.steering, branch, run_id),
+            steering=partial(self.queue.take_steering, branch, run_id),
             resumed=resumed,
         )

@@ -226,7 +226,7 @@ class SessionTrees:
 
     # -- going on ----------------------------------------------------------------------------------------------
 
-    def waiting(self, key: str) -> SuspendedRun | None:
+    def suspended_run(self, key: str) -> SuspendedRun | None:
         """Return the run that waits in a branch, for whoever opens it to go on with."""
         return self._suspended.get(key)
 
@@ -247,15 +247,15 @@ class SessionTrees:
         """Return it if anything of the tree was resumed."""
         return self._late.get(root)
 
-    def asked(self, ask_id: str) -> None:
+    def on_asked(self, ask_id: str) -> None:
         """Note that a question is asked again."""
         if self._expected.pop(ask_id, None) is not None:
             self._moved.set()
 
-    def ended(self, run_id: str) -> None:
+    def on_run_ended(self, run_id: str) -> None:
         """Note that a run asks nothing any more."""
         for ask_id in [ask for ask, run in self._expected.items() if run == run_id]:
-            self.asked(ask_id)
+            self.on_asked(ask_id)
 
 
 _T = TypeVar("_T")
@@ -337,7 +337,7 @@ class OpenBranches:
         async with self._opening.setdefault(ref.key, asyncio.Lock()):
             branch = self._branches.get(ref.key)
             if branch is None:
-                waiting = self.trees.waiting(ref.key)
+                waiting = self.trees.suspended_run(ref.key)
                 branch = self._woken(ref) if waiting is None else None
                 if branch is None:
                     await self.branch_opening(ref)
@@ -514,7 +514,7 @@ class OpenBranches:
             if branch is None or sink not in branch.sinks:
                 sink.push(event)
 
-    def watching(self, branch: LiveBranch) -> list[Sink]:
+    def watchers_of(self, branch: LiveBranch) -> list[Sink]:
         """Return the clients that watch a branch or the session of an agent."""
         found = list(branch.sinks)
         if branch.ref.is_agent:

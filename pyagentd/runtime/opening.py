@@ -88,7 +88,7 @@ def open_branch(ref: BranchRef, *, goes_on: bool = False, ended: Outcome | None 
     journal = Journal.open(paths.journal_file(ref.branch_dir))
     try:
         conversation = Conversation(journal.current())
-        notes, lasting = tuple(_notes(journal, conversation)), tuple(_lasting(ref, journal, conversation))
+        notes, lasting = tuple(_notes(journal, conversation)), tuple(_open_notes(ref, journal, conversation))
         refusal = journal.refusal or refusal_of(ref)
         if not refusal:
             _sweep(ref)
@@ -217,7 +217,7 @@ def _has_end(ref: BranchRef, journal: Journal, conversation: Conversation) -> bo
         doc = text.read(paths.session_file(ref.branch_dir))
     except StoreError:
         return False
-    marker, lacking = last.written.lacking(doc, "")
+    marker, lacking = last.written.missing_inserts(doc, "")
     # The log may lack the end of the answer, too.
     inside = next((span for span in doc.spans if span.start <= marker < span.end), None)
     end = inside.end if inside else marker
@@ -272,9 +272,9 @@ def _notes(journal: Journal, conversation: Conversation) -> Iterator[str]:
         yield f"The workspace {root} does not exist on this machine; tools cannot run there"
 
 
-def _lasting(ref: BranchRef, journal: Journal, conversation: Conversation) -> Iterator[str]:
+def _open_notes(ref: BranchRef, journal: Journal, conversation: Conversation) -> Iterator[str]:
     said = conversation.session.get("metadata_json", {}).get("noted", ())
-    for note in (_damage(journal), _renaming(ref)):
+    for note in (_damage(journal), _rename_note(ref)):
         if note and note not in said:
             yield note
 
@@ -286,7 +286,7 @@ def _damage(journal: Journal) -> str:
     return f"{paths.JOURNAL_FILE}: {lines} skipped; what can be read is used, nothing is removed"
 
 
-def _renaming(ref: BranchRef) -> str:
+def _rename_note(ref: BranchRef) -> str:
     recorded = (metadata.read_session_metadata(ref.branch_dir) or {}).get("session_id")
     if not recorded or recorded == ref.session_id:
         return ""

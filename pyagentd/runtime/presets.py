@@ -58,7 +58,7 @@ class NamedAgentOverlay:
         """Return whether ``ref`` is a branch of a named agent; its sub-agents are not."""
         return not ref.is_agent and ref.session_dir.parent == self._root
 
-    def laid(self, preset: Preset, ref: BranchRef) -> Preset:
+    def apply(self, preset: Preset, ref: BranchRef) -> Preset:
         """Return ``preset`` with what the agent's file says; as it is when ``ref`` is not a named agent's.
 
         Raises:
@@ -329,7 +329,7 @@ class Presets:
         """
         preset = self._as_written(ref)
         if self.named is not None:
-            preset = self.named.laid(preset, ref)
+            preset = self.named.apply(preset, ref)
         if self.origins is None or not self.origins.foreign(ref):
             return preset
         shell = replace(preset.shell, network=False, confine=True)
@@ -337,7 +337,7 @@ class Presets:
 
     def _as_written(self, ref: BranchRef) -> Preset:
         """Return what ``preset.md`` of a branch says, whoever wrote it; raises as ``of_branch``."""
-        if (known := self._unchanged(f"{ref.key}/{paths.PRESET_FILE}")) is not None:
+        if (known := self._cached_preset(f"{ref.key}/{paths.PRESET_FILE}")) is not None:
             return known
         file = paths.preset_file(ref.branch_dir)
         if not file.exists():
@@ -349,7 +349,7 @@ class Presets:
                 f"Failed to load preset from {ref.branch_dir}: {error.message}", hint=error.hint
             ) from error
 
-    def _unchanged(self, file: str) -> Preset | None:
+    def _cached_preset(self, file: str) -> Preset | None:
         """Return what a file says that was read as it is now; called for every decision."""
         if (known := self._cache.get(file)) is None:
             return None
@@ -413,7 +413,7 @@ class Presets:
 
     def is_warm(self, ref: BranchRef, root: Path | str | None) -> bool:
         """Return whether ``warm`` would read nothing, but for what was changed in the templates since."""
-        return str(root) in self._warm and self._unchanged(f"{ref.key}/{paths.PRESET_FILE}") is not None
+        return str(root) in self._warm and self._cached_preset(f"{ref.key}/{paths.PRESET_FILE}") is not None
 
     def parsed(self, file: presetfile.PresetFile, name: str) -> Preset:
         """Return what a file says; raises ``PresetError``."""

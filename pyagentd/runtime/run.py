@@ -73,7 +73,7 @@ _AWAITED = frozenset({"tool-PersistentAgent", "tool-task", "tool-mission"})  # c
 
 
 @dataclass(slots=True)
-class _Streaming:
+class _GrowingPart:
     """A text or reasoning part that is still growing."""
 
     row: dict[str, Any]
@@ -116,7 +116,7 @@ class AnswerRecorder:
         self._parts_recorded = 0
         self._step_begun = False
         self._step: dict[str, Any] | None = None  # the row of the current step's first part
-        self._streaming: dict[int, _Streaming] = {}  # by the provider's block index
+        self._streaming: dict[int, _GrowingPart] = {}  # by the provider's block index
         self._calls: dict[str, dict[str, Any]] = {}  # rows of calls without a result, by call id
         self._parts: list[Part] = []  # of the current step, finished ones only
         self._texts: list[str] = []
@@ -256,15 +256,15 @@ class AnswerRecorder:
         if self._step is not None:
             self._put({**self._step, "data_json": {**self._step["data_json"], "usage": usage.to_dict()}})
 
-    def _start(self, index: int, kind: str) -> _Streaming:
+    def _start(self, index: int, kind: str) -> _GrowingPart:
         if kind == "text" and self._texts:
             self._texts.append("\n\n")  # two texts are two paragraphs for whoever reads the result
         row = self._new_part(kind, {"type": kind, "text": "", "state": "streaming"})
-        self._streaming[index] = part = _Streaming(row)
+        self._streaming[index] = part = _GrowingPart(row)
         self._put(row)
         return part
 
-    def _grow(self, part: _Streaming, text: str) -> None:
+    def _grow(self, part: _GrowingPart, text: str) -> None:
         part.texts.append(text)
         if part.row["type"] == "text":
             self._texts.append(text)
@@ -597,7 +597,7 @@ class RunTimer:
     def _go_on(self) -> None:
         loop = get_running_loop()
         self._since = loop.time()
-        self._timer = loop.call_later(max(0.0, self._left_s), self._expired)
+        self._timer = loop.call_later(max(0.0, self._left_s), self._on_expired)
 
     def _halt(self) -> None:
         if self._timer is not None:
@@ -605,7 +605,7 @@ class RunTimer:
             self._timer = None
             self._left_s -= get_running_loop().time() - self._since
 
-    def _expired(self) -> None:
+    def _on_expired(self) -> None:
         self._timer = None
         self._expire(BudgetSpent(f"Agent stopped: time limit ({self._time_s:g} s) reached"))
 
@@ -619,7 +619,7 @@ Around = Callable[[ToolCall, Awaitable[Envelope]], Awaitable[Envelope]]
 """Watches one call, which is made when the second argument is awaited; returns its outcome."""
 
 
-async def _unwatched(call: ToolCall, made: Awaitable[Envelope]) -> Envelope:
+async def _make_unwatched(call: ToolCall, made: Awaitable[Envelope]) -> Envelope:
     """Only make the call."""
     return await made
 
@@ -644,7 +644,7 @@ class ToolCaller:
         authority: Authority,
         began: Callable[[ToolCall], None],
         record: Callable[[ToolCall, Envelope], ToolResult],
-        around: Around = _unwatched,
+        around: Around = _make_unwatched,
     ) -> None:
         self._around = around
         self._tools = tools
@@ -698,9 +698,9 @@ class ToolCaller:
         return groups
 
     async def _make(self, call: ToolCall, stand_in: ToolSpec | None) -> ToolResult:
-        return self._record(call, await self._around(call, self._invoked(call, stand_in)))
+        return self._record(call, await self._around(call, self._invoke(call, stand_in)))
 
-    async def _invoked(self, call: ToolCall, stand_in: ToolSpec | None) -> Envelope:
+    async def _invoke(self, call: ToolCall, stand_in: ToolSpec | None) -> Envelope:
         if stand_in is not None:
             return await invoke(stand_in, {}, self._context, decided_before)
         spec = self._tools.get(call.name)
@@ -975,7 +975,7 @@ class RunSettings:
     agent: str = ""  # who answers, where that is not the agent that the session was opened with
     ready: Callable[[], Awaitable[None]] = _at_once  # waits for what the first request needs: servers of tools
     fresh: Fresh | None = None  # called before every request; None: what holds first holds to the end
-    around: Around = _unwatched  # watches every tool call
+    around: Around = _make_unwatched  # watches every tool call
     kept: dict[object, Any] = field(default_factory=dict)  # by the backend, of the last request
 
 
@@ -1048,7 +1048,7 @@ class Run:
             self._turns = 1 + sum(message.role == "assistant" for message in resumed.standing.done)
             done = (part for message in resumed.standing.done for part in message.parts)
             self._calls = len(self._answer.calls) + sum(isinstance(part, ToolCall) for part in done)
-        self._retry_now: Callable[[], None] = _nothing
+        self._retry_now: Callable[[], None] = _no_retry
         self.suspended = False
         self._aborted = False
         self._why = ""
@@ -1176,14 +1176,14 @@ class Run:
                 with self._recorder.together():
                     for item in batch:
                         if isinstance(item, StepFinished):
-                            stop = self._counted(item, request)
+                            stop = self._with_usage(item, request)
                             self._finish_step(stop)
                         else:
                             self._take(item)
         assert stop is not None, "a backend's stream ends with StepFinished or raises"
         return stop
 
-    def _counted(self, stop: StepFinished, request: ModelRequest) -> StepFinished:
+    def _with_usage(self, stop: StepFinished, request: ModelRequest) -> StepFinished:
         """Return the end of a step with its tokens: estimated where the server says that it read none."""
         if stop.usage.input or stop.usage.cache_read or stop.usage.cache_write:
             return stop
@@ -1311,7 +1311,7 @@ def prompt_digest(system: str) -> dict[str, str]:
     return {"system_prompt_digest": hashlib.sha256(system.encode("utf-8", "replace")).hexdigest()}
 
 
-def _nothing() -> None:
+def _no_retry() -> None:
     """Do nothing: no request waits to be sent again."""
 
 

@@ -165,12 +165,12 @@ def _of_text(text: str, branch_dir: Path, room: int) -> Iterator[tuple[Part, int
                 yield Media(type=kind, data=base64.b64encode(data).decode()), each.size
                 room -= each.size
             else:
-                yield Text(text=_described(each, too_large=bool(kind))), 0
+                yield Text(text=_attachment_note(each, too_large=bool(kind))), 0
         except OSError:
             continue
 
 
-def _described(each: LinkedFile, *, too_large: bool) -> str:
+def _attachment_note(each: LinkedFile, *, too_large: bool) -> str:
     why = " It is too large to be shown." if too_large else ""
     return f"<attachment>\n{each.link} is the file {each.file} ({each.size} bytes).{why}\n</attachment>"
 
@@ -197,9 +197,9 @@ def shell_scope(
         places = (config.sessions_dir, config.presets_dir, config.file, *tops, *named_agents.decisive_places(agents))
         # Closed is what others said, and snapshots of what is in other projects.
         return (
-            _resolved(*places, *installation.code_directories()),
-            _resolved(config.runtime_dir),
-            _resolved(config.sessions_dir, agents),
+            _resolve_all(*places, *installation.code_directories()),
+            _resolve_all(config.runtime_dir),
+            _resolve_all(config.sessions_dir, agents),
         )
 
     def scope() -> ShellScope:
@@ -223,12 +223,12 @@ def shell_scope(
     return scope
 
 
-def _resolved(*places: Path) -> tuple[str, ...]:
+def _resolve_all(*places: Path) -> tuple[str, ...]:
     return tuple(str(place.resolve()) for place in places)
 
 
 @lru_cache(maxsize=64)
-def _shared(text: str) -> str:
+def _intern(text: str) -> str:
     """Return a text, the same object for equal ones: agents of one preset have one system prompt in memory."""
     return text
 
@@ -316,7 +316,7 @@ class RequestRenewal:
 
     async def __call__(self, now: RunSettings) -> RunSettings:
         """Return the settings that hold from now on."""
-        return await self._builder.renewed(now, self)
+        return await self._builder.renew(now, self)
 
 
 class RunBuilder:
@@ -417,7 +417,7 @@ class RunBuilder:
         tools = self._tools(plan, lambda: found()[0])
         self.offer = ToolOffer(tools, found_before(branch.conversation), window=asked.window)
         settings = RunSettings(
-            backend=self._watched(plan.backend),
+            backend=self._watch_backend(plan.backend),
             model=model,
             provider=plan.provider,
             system=asked.system,
@@ -435,9 +435,9 @@ class RunBuilder:
         )
         if kernel.named.is_named(ref):
             settings = replace(settings, fresh=RequestRenewal(self, plan.turn, plan.preset, plan.skills))
-        for each in kernel.having("settings_for"):
+        for each in kernel.features_with("settings_for"):
             settings = each.settings_for(self, settings)
-        return self._fitted(settings)
+        return self._with_fitter(settings)
 
     def _facts(self, seen: Settings) -> tuple[tuple[object, ...], SettingsBlock]:
         """Return what a plan is made of, as it is now, beside files that are read for it; see ``_is_lasting``."""
@@ -476,7 +476,7 @@ class RunBuilder:
         if presets.name:  # what the document sets holds for every agent, but whose tools are its own
             override = {name: value for name, value in override.items() if name != "tools"}
         self._override = override
-        self.preset = preset = turn.answered_by(preset_with_overrides(self._answering(), override))
+        self.preset = preset = turn.answered_by(preset_with_overrides(self._answering_preset(), override))
         backend: Backend
         if model is None:
             backend, model = self._backend_of(preset)
@@ -484,7 +484,7 @@ class RunBuilder:
             backend = DeferredBackend(lambda: self._backend_of(preset))
         wanted = [*preset.tools, *(f"emacs:{tool}" for tool in preset.emacs_tools)]
         permitted = self.permitted(wanted)
-        for each in kernel.having("granted"):
+        for each in kernel.features_with("granted"):
             granted = [name for name in each.granted(self, permitted) if name not in permitted]
             permitted += granted
             wanted += granted
@@ -498,7 +498,7 @@ class RunBuilder:
                 key=lambda: variable_of(key_variable(web), self.options),
                 used=lambda: _calls(branch.conversation, "WebSearch"),
             )
-        providers = kernel.having("tools_for")
+        providers = kernel.features_with("tools_for")
         taken.update(*(each.tool_names for each in providers))
         reads_skills = bool(place.skills) and instructions.NAME in presets.of_branch(ref).tools
         taken |= {instructions.NAME} if reads_skills else set()
@@ -535,18 +535,18 @@ class RunBuilder:
         if plan.skills:
             known[instructions.NAME] = instructions.skill_tool(self.branch, plan.place.skills, skills)
         tools = {name: known[name] for name in plan.permitted if name in known}
-        for feature in self.kernel.having("further_tools"):
+        for feature in self.kernel.features_with("further_tools"):
             tools |= feature.further_tools(self, plan.wanted, plan.taken | known.keys(), self.permitted)
         return tools
 
-    def _fitted(self, settings: RunSettings) -> RunSettings:
-        for each in self.kernel.having("fit_for"):
+    def _with_fitter(self, settings: RunSettings) -> RunSettings:
+        for each in self.kernel.features_with("fit_for"):
             if (fit := each.fit_for(self, settings)) is not None:
                 return replace(settings, fit=fit)
         return settings
 
     async def _model(self, model: str, preset: Preset) -> str:
-        for each in self.kernel.having("model_for"):
+        for each in self.kernel.features_with("model_for"):
             model = await each.model_for(self, model, preset)
         return model
 
@@ -564,37 +564,37 @@ class RunBuilder:
             model=model,
             called_by_agent=ref.is_agent and preset.caller == "agent",
         )
-        return _shared(whole)
+        return _intern(whole)
 
-    def _watched(self, backend: Backend) -> Backend:
+    def _watch_backend(self, backend: Backend) -> Backend:
         directory = self.branch.ref.branch_dir
         trace = TraceWriter(directory, self.run_id)
         watchers: list[Watcher] = [TraceWatcher(trace, self.kernel.clock)]
-        for each in self.kernel.having("watcher_for"):
+        for each in self.kernel.features_with("watcher_for"):
             if (watcher := each.watcher_for(self)) is not None:
                 watchers.append(watcher)
         return WatchedBackend(backend, watchers, Attachments(directory).shown)
 
-    async def renewed(self, now: RunSettings, renewal: RequestRenewal) -> RunSettings:
+    async def renew(self, now: RunSettings, renewal: RequestRenewal) -> RunSettings:
         """Return the settings of a named agent's run as its configuration is now; see ``run.Fresh``.
 
         What the user set in the document, or named in a message, holds as before.
         """
         kernel = self.kernel
-        own = preset_with_overrides(self._answering(), self._override)
+        own = preset_with_overrides(self._answering_preset(), self._override)
         preset = renewal.turn.answered_by(own)
         changes: dict[str, Any] = {}
         if (preset.backend, preset.model) != (renewal.preset.backend, renewal.preset.model):
             backend, model = self._backend_of(preset)
             model = await self._model(model, preset)
             provider = provider_of(preset, kernel.config, self.options)
-            changes = {"backend": self._watched(backend), "model": model, "provider": provider}
+            changes = {"backend": self._watch_backend(backend), "model": model, "provider": provider}
             changes |= self._longest(preset, model)
         renewal.preset = preset
         system = await self._system(preset, renewal.skills, changes.get("model", now.model))
         if not changes and system == now.system:
             return now
-        return self._fitted(replace(now, system=system, **changes))
+        return self._with_fitter(replace(now, system=system, **changes))
 
     def _backend_of(self, preset: Preset) -> tuple[Backend, str]:
         return backend_for(preset, self.kernel.config, self.options, template=self._template)
@@ -606,7 +606,7 @@ class RunBuilder:
         found = self.kernel.presets.for_project(conversation.session.get("workspace_root")).usable.get(name)
         return name, found.file if found else paths.preset_file(self.branch.ref.branch_dir)
 
-    def _answering(self) -> Preset:
+    def _answering_preset(self) -> Preset:
         return with_backend_and_model(self.presets.of_branch(self.branch.ref), self.kernel.config, self.options)
 
     def _longest(self, preset: Preset, model: str) -> dict[str, Any]:
@@ -652,7 +652,7 @@ class RunBuilder:
     def _tool_context(self) -> ToolContext:
         kernel, branch = self.kernel, self.branch
         given: dict[str, Any] = {}
-        for each in kernel.having("context_for"):
+        for each in kernel.features_with("context_for"):
             given |= each.context_for(self)
         return ToolContext(
             root=self.root,
@@ -701,7 +701,7 @@ async def find_continuation(kernel: "Kernel", branch: LiveBranch, run_id: str) -
     options = SendOptions(interactive=data["interactive"], env=late.env, late=late, grants=grants)
     asks = tuple(ask for ask in branch.conversation.asks.values() if ask.get("run_id") == run_id)
     view, seen = await asyncio.to_thread(turns.of_run, branch.file, branch.conversation.snapshot(), last)
-    view = _joined(view, standing.done)
+    view = _join_views(view, standing.done)
     for each in kernel.features:
         view = each.resumed_view(view, branch.conversation, run_id)
     model = served_by(standing.message.row).model
@@ -726,7 +726,7 @@ async def find_continuation(kernel: "Kernel", branch: LiveBranch, run_id: str) -
     )
 
 
-def _joined(view: tuple[Message, ...], done: tuple[Message, ...]) -> tuple[Message, ...]:
+def _join_views(view: tuple[Message, ...], done: tuple[Message, ...]) -> tuple[Message, ...]:
     """Return a view and what followed it; who steered a run before its first answer goes on with the prompt."""
     if not done or done[0].role != "user":
         return (*view, *done)

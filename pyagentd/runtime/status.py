@@ -102,25 +102,25 @@ class SessionStatus:
         """
         return {"state": self._state.value, **self._facts, "queued": self._queued, **self.extra()}
 
-    def started(self, *, run: str, message_id: str, started_at: int) -> None:
+    def on_run_started(self, *, run: str, message_id: str, started_at: int) -> None:
         """Note that a run began."""
         self._questions = 0
         self._run = {"run": run, "message_id": message_id, "started_at": started_at}
         self._move(Move.START, self._run)
 
-    def moved(self, phase: str, **details: Any) -> None:
+    def set_phase(self, phase: str, **details: Any) -> None:
         """Note what the run does now; ``details`` hold until it does something else."""
         if self._state in (Session.IDLE, Session.ERROR):
             return
         self._move(Move.GO_ON, {**self._run, "phase": phase, **details})
 
-    def retrying(self, *, attempt: int, max_attempts: int, retry_at: int, message: str) -> None:
+    def set_retry(self, *, attempt: int, max_attempts: int, retry_at: int, message: str) -> None:
         """Note that the request failed and is sent again at ``retry_at`` (epoch ms)."""
         facts = {"attempt": attempt, "max_attempts": max_attempts, "retry_at": retry_at, "message": message}
         self._move(Move.RETRY, {**self._facts, **facts})
 
     @contextlib.contextmanager
-    def asking(self) -> Iterator[None]:
+    def while_asking(self) -> Iterator[None]:
         """Show that a human is asked, as long as any question of the run is open."""
         self._questions += 1
         if self._questions == 1:
@@ -132,26 +132,26 @@ class SessionStatus:
             if not self._questions and self._state is Session.WAITING:
                 self._move(Move.ANSWER, self._facts)
 
-    def ended(self) -> None:
+    def on_run_ended(self) -> None:
         """Note that the run ended, and not in an error."""
         self._move(Move.END, {})
 
-    def failed(self, *, message: str, code: str) -> None:
+    def on_run_failed(self, *, message: str, code: str) -> None:
         """Note that the run ended in an error, or that a queued message could not begin one."""
         self._move(Move.FAIL, {"message": message, "code": code})
 
-    def cleared(self) -> None:
+    def clear_error(self) -> None:
         """Note that an error is over although nothing runs."""
         if self._state is Session.ERROR:
             self._move(Move.CLEAR, {})
 
-    def queued(self, number: int) -> None:
+    def set_queued(self, number: int) -> None:
         """Note how many messages wait."""
         if number != self._queued:
             self._queued = number
             self._tell(self.facts)
 
-    def noted(self) -> None:
+    def publish_facts(self) -> None:
         """Tell the facts anew, since one of ``extra`` has changed."""
         self._tell(self.facts)
 

@@ -79,7 +79,7 @@ class Submissions:
         """
         submitted = await self._kernel.queue.add(branch, given)
         branch.paused = False
-        branch.state.cleared()
+        branch.state.clear_error()
         self._kernel.queue.drain(branch)
         return submitted
 
@@ -122,7 +122,7 @@ class Submissions:
             )
         run_id = new_run_id()
         prompt = await read()
-        for each in self._kernel.having("before_prompt"):
+        for each in self._kernel.features_with("before_prompt"):
             prompt = await each.before_prompt(branch, prompt, options, run_id)
         root = branch.conversation.session.get("workspace_root")
         if not self._kernel.presets.is_warm(branch.ref, root):
@@ -251,7 +251,7 @@ class Queues:
         """Have what waits, if anything does, wait until somebody goes on."""
         if branch.queue.waiting and not branch.paused:
             branch.paused = True
-            branch.state.noted()
+            branch.state.publish_facts()
 
     async def resume(self, branch: LiveBranch, options: SendOptions) -> bool:
         """Go on with the queue after an error; return whether anything waits.
@@ -260,11 +260,11 @@ class Queues:
         """
         async with branch.starting:
             branch.paused = False
-            branch.state.cleared()
-            branch.state.noted()
+            branch.state.clear_error()
+            branch.state.publish_facts()
             for message in branch.queue.waiting:
                 if message.id not in self._options:
-                    self._options[message.id] = self._recalled(branch, message, options)
+                    self._options[message.id] = self._recall_options(branch, message, options)
         self.drain(branch)
         return bool(branch.queue.waiting)
 
@@ -283,7 +283,7 @@ class Queues:
         """Go on with what an earlier daemon, or an earlier opening, left in the queue of a branch."""
         if branch.refusal or not branch.queue.waiting:
             return
-        branch.state.queued(len(branch.queue.waiting))
+        branch.state.set_queued(len(branch.queue.waiting))
         self.drain(branch)
 
     def drain(self, branch: LiveBranch) -> None:
@@ -293,7 +293,7 @@ class Queues:
         self._drains.add(branch.key)
         self._kernel.spawn(self._drain(branch.ref))
 
-    async def steering(self, branch: LiveBranch, run_id: str) -> Sequence[str]:
+    async def take_steering(self, branch: LiveBranch, run_id: str) -> Sequence[str]:
         """Record the messages that steer a run as the user's next words in it, and return their texts."""
         if not (waiting := branch.queue.steering()):
             return ()
@@ -363,20 +363,20 @@ class Queues:
         except PyagentdError as error:
             log.warning("%s: the message %s cannot be answered: %s", branch.ref.name, message.id, error)
             branch.paused = True
-            branch.state.failed(message=str(error), code=error.code)
+            branch.state.on_run_failed(message=str(error), code=error.code)
             self._kernel.bus.tell(QueueStopped(branch))
         else:
             run = branch.run.id if branch.run is not None else None
             self._gone(branch, message.id, "fired", run=run)
 
     def _wishes(self, branch: LiveBranch, message: Message) -> SendOptions:
-        options = self._options.get(message.id) or self._recalled(branch, message, SendOptions())
+        options = self._options.get(message.id) or self._recall_options(branch, message, SendOptions())
         client = self._clients.get(branch.key)
         if client is None or options.env or options.api_key:
             return options
         return replace(options, env=client.env, api_key=client.api_key)
 
-    def _recalled(self, branch: LiveBranch, message: Message, given: SendOptions) -> SendOptions:
+    def _recall_options(self, branch: LiveBranch, message: Message, given: SendOptions) -> SendOptions:
         """Return what is recorded of the wishes of a client that was gone with an earlier daemon."""
         late = self._kernel.trees.late(paths.root_of(branch.ref).key)
         late.take(given)
@@ -394,7 +394,7 @@ class Queues:
         items: list[dict[str, Any]] = branch.queue.to_wire()
         facts = {"items": items, **({"gone": gone} if gone else {})}
         branch.publish(Event("queue", branch.key, 0, (facts,)))
-        branch.state.queued(len(items))
+        branch.state.set_queued(len(items))
 
 
 def _known(branch: LiveBranch, message_id: str) -> Message | None:

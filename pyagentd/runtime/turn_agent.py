@@ -157,7 +157,7 @@ def preset_of_turn(own: Preset, agent: Preset, *, shipped: bool = False) -> Pres
     the agent's. Shipped presets name a backend and a model for whoever has no other: a session with a backend of its
     own keeps both.
     """
-    values: dict[str, Any] = {} if shipped and agent.backend != own.backend else _answering(agent)
+    values: dict[str, Any] = {} if shipped and agent.backend != own.backend else _model_settings(agent)
     return replace(
         own,
         body=agent.body,
@@ -176,26 +176,26 @@ def preset_of_turn(own: Preset, agent: Preset, *, shipped: bool = False) -> Pres
         isolation=agent.isolation,
         result=agent.result if agent.signature else own.result,
         read_only=agent.read_only,
-        paths=replace(own.paths, deny=_joined(own.paths.deny, agent.paths.deny)),
+        paths=replace(own.paths, deny=_join(own.paths.deny, agent.paths.deny)),
         shell=_commands(own, agent.shell),
         **values,
     )
 
 
-def _answering(agent: Preset) -> dict[str, Any]:
+def _model_settings(agent: Preset) -> dict[str, Any]:
     return {"backend": agent.backend, "model": agent.model, "max_tokens": agent.max_tokens}
 
 
 def _commands(own: Preset, agent: Commands) -> Commands:
     return Commands(
         allow=agent.allow if own.read_only and not own.shell.allow else own.shell.allow,
-        deny=_joined(own.shell.deny, agent.deny),
+        deny=_join(own.shell.deny, agent.deny),
         network=own.shell.network and agent.network,
         confine=own.shell.confine or agent.confine,
     )
 
 
-def _joined(one: Sequence[str], other: Sequence[str]) -> tuple[str, ...]:
+def _join(one: Sequence[str], other: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*one, *other)))
 
 
@@ -230,7 +230,7 @@ class TurnPresets:
             made = known
             if made is None or made[0] is not own:
                 preset = own if change is None else change(own)
-                read = _joined(preset.paths.read, found()[1])
+                read = _join(preset.paths.read, found()[1])
                 known = made = (own, replace(preset, paths=replace(preset.paths, read=read)))
             return made[1]
 
@@ -256,7 +256,9 @@ def turn_presets(
     root = session.get("workspace_root")
     changes: dict[str, Change] = {}
     if change := _change(presets, root, name, looks_only=not name and opened_with(conversation) == PLAN):
-        changes[ref.key] = change if presets.origins is None or not presets.origins.foreign(ref) else _asking(change)
+        changes[ref.key] = (
+            change if presets.origins is None or not presets.origins.foreign(ref) else _without_profile(change)
+        )
     recorded = session.get("metadata_json", {}).get("above")
     for ancestor, held in zip(ancestors, recorded if isinstance(recorded, list) else (), strict=False):
         if change := _change(presets, root, str(held.get("agent") or ""), looks_only=bool(held.get("read_only"))):
@@ -267,14 +269,14 @@ def turn_presets(
 def _change(presets: Presets, root: str | None, name: str, *, looks_only: bool) -> Change | None:
     """Return what is made of a session's own preset; None when it holds as it is."""
     if not name:
-        return _looking if looks_only else None
+        return _read_only if looks_only else None
     agent, origin = _template(presets, root, name)
     if looks_only:
-        agent = _looking(agent)
+        agent = _read_only(agent)
     return partial(preset_of_turn, agent=agent, shipped=origin == "shipped")
 
 
-def _asking(change: Change) -> Change:
+def _without_profile(change: Change) -> Change:
     """Return the same for a session that is foreign: its log may name an agent of the user's that asks nobody."""
 
     def changed(own: Preset) -> Preset:
@@ -284,7 +286,7 @@ def _asking(change: Change) -> Change:
     return changed
 
 
-def _looking(preset: Preset) -> Preset:
+def _read_only(preset: Preset) -> Preset:
     return replace(preset, read_only=True)
 
 

@@ -147,7 +147,7 @@ def _with_prompt(view: tuple[Message, ...], text: str) -> tuple[Message, ...]:
 # nothing answered twice, whenever the daemon ends.
 
 
-class _Recorded(NamedTuple):
+class _RecordedPrompt(NamedTuple):
     """The user's message: its id, and id and number of the row with its text."""
 
     message_id: str
@@ -216,7 +216,7 @@ class TurnStart:
             notes |= {"submission": prompt.id, "payload": prompt.metadata.get("payload")}
         return notes
 
-    def _record_message(self) -> _Recorded:
+    def _record_message(self) -> _RecordedPrompt:
         queue, prompt = self._branch.queue, self._prompt
         if prompt.queued:
             rows = list(queue.fire(queue.get(prompt.queued), text=prompt.text, metadata=prompt.metadata))
@@ -225,7 +225,7 @@ class TurnStart:
         else:
             rows = self._rows()
         seq = [self._recorder.record(kind, data) for kind, data in rows][-1]
-        return _Recorded(str(rows[0][1]["id"]), str(rows[1][1]["id"]), seq)
+        return _RecordedPrompt(str(rows[0][1]["id"]), str(rows[1][1]["id"]), seq)
 
     def _rows(self) -> list[tuple[str, dict[str, Any]]]:
         """Return the rows, type and data, of a new message."""
@@ -242,7 +242,7 @@ class TurnStart:
         )
         return [("message", message), ("part", part)]
 
-    def _record_again(self) -> _Recorded:
+    def _record_again(self) -> _RecordedPrompt:
         """Record what is new about a message that is asked again."""
         recorder, prompt = self._recorder, self._prompt
         row = recorder.conversation.messages[prompt.message_id].row
@@ -250,9 +250,9 @@ class TurnStart:
         metadata: Mapping[str, Any] = {**row["metadata_json"], **new}
         if metadata != row["metadata_json"]:
             recorder.record("message", {**row, "metadata_json": metadata, "updated_at": recorder.now_ms()})
-        return _Recorded(prompt.message_id, "", recorder.last_seq)
+        return _RecordedPrompt(prompt.message_id, "", recorder.last_seq)
 
-    def _show(self, message: _Recorded) -> None:
+    def _show(self, message: _RecordedPrompt) -> None:
         """Tell where the turn stands whose rows are recorded; its run's inserts follow."""
         branch, prompt = self._branch, self._prompt
         if prompt.insert:
@@ -301,14 +301,14 @@ def waits_above(now: DocumentNow, waiting: Sequence[Message_]) -> bool:
 
 def place_of(doc: Document, text: str) -> int | None:
     """Return where queued text ends in the document: its first place below all answers; None when it is not there."""
-    start = doc.body.find(text, _answered(doc))
+    start = doc.body.find(text, _answers_end(doc))
     return None if start < 0 else start + len(text)
 
 
 def above_drafts(now: DocumentNow, conversation: Conversation) -> int:
     """Return where a message of another client goes: behind the last run, above what the user has written below."""
     doc, body, at = now.document, now.document.body, now.marker
-    if at is None or not _answered(doc) <= at <= len(body):
+    if at is None or not _answers_end(doc) <= at <= len(body):
         at = recognise(doc, conversation).record_end  # a run that said nothing ended with its prompt
     if not at:
         return len(body)
@@ -317,6 +317,6 @@ def above_drafts(now: DocumentNow, conversation: Conversation) -> int:
     return at if body.endswith(PROMPT_PREFIX, 0, at) else len(body)
 
 
-def _answered(doc: Document) -> int:
+def _answers_end(doc: Document) -> int:
     """Return where the last text ends that is not the user's."""
     return max((span.end for span in doc.spans), default=0)

@@ -196,7 +196,7 @@ def tokens_used(conversation: Conversation) -> Usage:
     """Return the tokens of the answers that count towards the model's context."""
     marker = last_marker(conversation)
     counted = Usage() if marker is None else Usage(input=_summary_tokens(marker))
-    return sum((message_usage(message) for message in _counting(conversation, marker)), counted)
+    return sum((message_usage(message) for message in _counted_messages(conversation, marker)), counted)
 
 
 def context_used(conversation: Conversation) -> InContext:
@@ -228,7 +228,7 @@ def compaction_count(conversation: Conversation) -> int:
     return sum(_marker_in(message) is not None for message in visible)
 
 
-def _counting(conversation: Conversation, marker: Part_ | None) -> Iterator[Message_]:
+def _counted_messages(conversation: Conversation, marker: Part_ | None) -> Iterator[Message_]:
     if marker is None:
         messages: Iterable[Message_] = conversation.messages.values()
     else:
@@ -385,7 +385,7 @@ class Meter:
         """Note what the agent with this key cost so far."""
         old = self._agents.get(key, Expense())
         self._agents[key] = spent
-        self._below = _replaced(self._below, old, spent) or total_spent(self._agents.values())
+        self._below = _replace_share(self._below, old, spent) or total_spent(self._agents.values())
         self._changed()
 
     def tell(self) -> None:
@@ -471,12 +471,12 @@ class Meter:
             return
         self._shares[message_id] = new
         if old.tokens.total:  # a price that was not known is no price to take away: rare enough to count all
-            self._own = _replaced(self._own, old, new) or total_spent(self._shares.values())
+            self._own = _replace_share(self._own, old, new) or total_spent(self._shares.values())
         else:
             self._own += new
 
 
-def _replaced(whole: "Expense", old: "Expense", new: "Expense") -> "Expense | None":
+def _replace_share(whole: "Expense", old: "Expense", new: "Expense") -> "Expense | None":
     """Return ``whole`` with one share exchanged; None when shares without a price make that no subtraction."""
     if old.unpriced != new.unpriced:
         return None

@@ -7,7 +7,7 @@ from typing import Any
 
 from pyagentd.acp import conversation as asking
 from pyagentd.acp.conversation import available
-from pyagentd.runtime.approvals import presented
+from pyagentd.runtime.approvals import client_fields
 
 BRANCH, ROOT = "/s/branches/main", "/work"
 
@@ -20,7 +20,7 @@ def ask(**fields: Any) -> dict[str, Any]:
         "tool_call_id": "c",
     }
     row = {"id": "ask_1", "branch": BRANCH, **given, **more, "input": json.dumps({"command": "ls"}), **fields}
-    return {**row, **presented(row)}
+    return {**row, **client_fields(row)}
 
 
 def test_an_approval_has_the_answers_that_the_daemon_takes() -> None:

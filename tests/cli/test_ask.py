@@ -11,7 +11,7 @@ import pytest
 
 from pyagentd.cli import follow
 from pyagentd.cli.follow import AskPrompt, Decision, Reply, choices, command, parse_answer, parse_reply
-from pyagentd.runtime.approvals import presented
+from pyagentd.runtime.approvals import client_fields
 
 ASK = {
     "id": "ask_1",
@@ -25,7 +25,7 @@ ASK = {
 
 def question(ask: dict, branch: str) -> str:
     """Return the text of a question as the daemon tells it."""
-    return follow.question({**ask, **presented(ask)}, branch)
+    return follow.question({**ask, **client_fields(ask)}, branch)
 
 
 def test_a_question_names_tool_detail_reason_and_preview() -> None:

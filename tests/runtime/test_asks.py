@@ -6,7 +6,7 @@ import pytest
 
 from pyagentd.errors import NotFound, StoreError
 from pyagentd.events import Event
-from pyagentd.runtime.approvals import Answer, Ask, AskBoard, agent_words, lines_of, presented
+from pyagentd.runtime.approvals import Answer, Ask, AskBoard, agent_words, client_fields, lines_of
 
 
 def board() -> tuple[AskBoard, list[Event]]:
@@ -209,14 +209,14 @@ def test_a_change_is_told_as_a_diff() -> None:
     ],
 )
 def test_a_question_has_the_letters_of_the_answers_that_the_daemon_takes(ask: dict, keys: str) -> None:
-    rows = presented({**COMMAND, **ask})["keys"]
+    rows = client_fields({**COMMAND, **ask})["keys"]
     assert "".join(key["key"] for row in rows for key in row["keys"]) == keys
 
 
 def test_letters_say_what_they_do() -> None:
-    labels = {key["key"]: key["label"] for row in presented(SCOPE)["keys"] for key in row["keys"]}
+    labels = {key["key"]: key["label"] for row in client_fields(SCOPE)["keys"] for key in row["keys"]}
     assert (labels["p"], labels["k"]) == ("add to the scope", "abort the run")
-    assert "abort this agent" in str(presented({**COMMAND, "agent": "explorer"})["keys"])
+    assert "abort this agent" in str(client_fields({**COMMAND, "agent": "explorer"})["keys"])
 
 
 @pytest.mark.parametrize(
@@ -237,4 +237,4 @@ def test_agents_have_names_for_people(id: str, words: str) -> None:
     [{"agent": 1}, {"commands": [1]}, {"questions": [{}, {}]}, {"patterns": 7, "kind": "scope"}],
 )
 def test_a_row_of_a_log_from_elsewhere_breaks_nothing(row: dict) -> None:
-    assert presented({**COMMAND, **row})["what"] == "Question"
+    assert client_fields({**COMMAND, **row})["what"] == "Question"

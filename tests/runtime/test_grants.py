@@ -43,7 +43,7 @@ async def test_grants_that_cannot_be_read_are_not_written_over(world: World, mon
         await grants.revoke(ref, place, "tool:Bash:two")
     monkeypatch.setattr(state, "get", refuses_once(real, "grants:"))
     await grants.remember("project", ref, place, ["tool:Bash:two"], ask="b", by="me")
-    assert [each.action for each in grants.listed(ref, place)] == ["tool:Bash:one", "tool:Bash:two"]
+    assert [each.action for each in grants.active(ref, place)] == ["tool:Bash:one", "tool:Bash:two"]
 
 
 async def test_what_is_trusted_is_not_forgotten_when_it_cannot_be_read(
@@ -51,12 +51,12 @@ async def test_what_is_trusted_is_not_forgotten_when_it_cannot_be_read(
 ) -> None:
     state, root = world.kernel.state, world.home / "elsewhere"
     first = world.session()
-    Origins(root, state).made(first)
+    Origins(root, state).note_made(first)
     again = Origins(root, state)
     monkeypatch.setattr(state, "get", refuses_once(state.get, ""))
     second = world.session("second")
-    again.made(second)  # in vain
-    again.made(second)
+    again.note_made(second)  # in vain
+    again.note_made(second)
     assert again.is_own(first) and again.is_own(second) and Origins(root, state).is_own(first)
 
 
@@ -72,7 +72,7 @@ async def test_a_grant_that_the_disk_refuses_does_not_hold(world: World, monkeyp
             full.setattr(branch.recorder, "commit", refused)
             with pytest.raises(StoreError):
                 await grants.remember("session", ref, world.project, ["tool:Bash:two"], ask="b", by="me")
-        assert [each.action for each in grants.listed(ref, world.project)] == ["tool:Bash:one"]
+        assert [each.action for each in grants.active(ref, world.project)] == ["tool:Bash:one"]
     world.start()
     await world.kernel.grants.load(ref, world.project)
-    assert [each.action for each in world.kernel.grants.listed(ref, world.project)] == ["tool:Bash:one"]
+    assert [each.action for each in world.kernel.grants.active(ref, world.project)] == ["tool:Bash:one"]

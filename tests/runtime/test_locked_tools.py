@@ -43,7 +43,7 @@ async def test_each_feature_names_the_tools_that_it_has(world: World, service: S
         await talk.watcher.finished(talk.branch)
         builder = run_setup.RunBuilder(world.kernel, talk.branch, "run_1", world.options)
         await builder.settings(Settings())
-        for each in world.kernel.having("tools_for"):
+        for each in world.kernel.features_with("tools_for"):
             names = {spec.name for spec in each.tools_for(builder)}
             assert names == set(each.tool_names) or not names, type(each).__name__
 

@@ -71,12 +71,12 @@ async def test_a_preset_that_changes_is_foreign_again_unless_its_user_changed_it
 ) -> None:
     file, origins = paths.preset_file(evil.branch_dir), world.kernel.origins
     origins.trust(evil, file.read_bytes())
-    with origins.keeping(evil):
+    with origins.keep_trust(evil):
         file.write_text(EVIL.replace("helpful", "mine"))
     assert allows(world, evil) == FREE
     file.write_text(EVIL.replace("helpful", "theirs"))
     assert allows(world, evil) == HARMLESS
-    with origins.keeping(evil):
+    with origins.keep_trust(evil):
         file.write_text(EVIL.replace("helpful", "mine again"))
     assert allows(world, evil) == HARMLESS
 
@@ -101,7 +101,7 @@ async def test_grants_in_the_log_of_a_foreign_session_do_not_count(world: World,
         await kernel.grants.load(evil, world.project)
         assert kernel.grants.patterns(evil, world.project) == ()
         await kernel.grants.remember("session", evil, world.project, [mine], ask="b", by="me")
-        assert [grant.action for grant in kernel.grants.listed(evil, world.project)] == [mine]
+        assert [grant.action for grant in kernel.grants.active(evil, world.project)] == [mine]
 
 
 async def test_sessions_below_the_root_and_those_made_elsewhere_are_the_users_own(world: World) -> None:

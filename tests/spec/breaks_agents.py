@@ -127,7 +127,7 @@ BREAKS_OF_AGENTS = [
     _of(
         "gptel-with-preset isolation",
         _EQUIPPING,
-        "preset = turn.answered_by(preset_with_overrides(self._answering(), override))",
+        "preset = turn.answered_by(preset_with_overrides(self._answering_preset(), override))",
         "preset = turn.answered_by(self.kernel.presets.of_branch(self.branch.ref))",
     ),
     _of(
@@ -214,7 +214,7 @@ BREAKS_OF_AGENTS = [
     _of(
         "Every API response triggers buffer save",
         _KEEPER,
-        "            while self._due:\n                size",
+        "            while self._is_due:\n                size",
         "            while False:\n                size",
     ),
     _of(
