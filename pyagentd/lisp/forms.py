@@ -447,7 +447,7 @@ def quote(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
 
 # Tool calls, memory, ``return`` and ``fail``; throwing and catching errors.
 
-ENDS = {"return": "leave_return", "fail": "leave_fail"}
+ENDS = ("return", "fail")
 
 
 @special("call")
@@ -469,10 +469,8 @@ def call(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
         analysis.fail("the name of a tool is a string", name, 'Write (call "tool" {:arg value}).')
     if isinstance(name, Symbol) and name.name not in scope and name.name not in analysis.defined:
         analysis.fail("the name of a tool is a string", name, f'Write (call "{name.name}" {{:arg value}}).')
-    if isinstance(name, Literal) and name.value in ENDS:
-        value = analysis.node(args[1], scope) if len(args) == 2 else Const(None, form.start)
-        return RuntimeCall(ENDS[name.value], [value], form.start)
-    given = analysis.node(args[1], scope) if len(args) == 2 else Make("map", [], form.start)
+    nothing = Const(None, form.start) if isinstance(name, Literal) and name.value in ENDS else None
+    given = analysis.node(args[1], scope) if len(args) == 2 else nothing or Make("map", [], form.start)
     return RuntimeCall("call_tool", [analysis.node(name, scope), given], form.start)
 
 
@@ -515,7 +513,7 @@ def leave(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     if len(form.items) > 2:
         analysis.fail(f"{name} takes one value, got {len(form.items) - 1}", form, f"Write ({name} {{:key value}}).")
     value = analysis.node(form.items[1], scope) if len(form.items) == 2 else Const(None, form.start)
-    return RuntimeCall(ENDS[name], [value], form.start)
+    return RuntimeCall("call_tool", [Const(name, form.start), value], form.start)
 
 
 @special("memory/put")
@@ -794,7 +792,7 @@ def for_(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
         return RuntimeCall("collect", [held, body(analysis, form.items[2:], names, None, start)], start)
 
     walk = _each(analysis, form, bindings, 0, dict(scope), inner)
-    return Let([(out, RuntimeCall("new_vector", [], start))], Do([walk, held], start), start)
+    return Let([(out, Make("vector", [], start))], Do([walk, held], start), start)
 
 
 @special("doseq")

@@ -255,16 +255,6 @@ def future(run: Run, function: Value) -> Value:
     return run.threads.future(as_function(function, 0, "future"))
 
 
-def leave_return(run: Run, value: Value) -> Value:
-    """End the program with its result: ``(return value)``."""
-    raise Return(value)
-
-
-def leave_fail(run: Run, value: Value) -> Value:
-    """End the program with a failure: ``(fail value)``."""
-    raise Fail(value)
-
-
 def throw(run: Run, value: Value) -> Value:
     """Raise an error that ``catch`` can handle."""
     message, data = value, None
@@ -495,11 +485,6 @@ def times(run: Run, count: Value, body: Callable[[Value], Value]) -> None:
 def stop(run: Run) -> Any:
     """Return the marker that ends a loop over a collection."""
     return STOP
-
-
-def new_vector(run: Run) -> list[Value]:
-    """Return the vector for the results of a ``for``."""
-    return []
 
 
 def collect(run: Run, out: list[Value], value: Value) -> None:

@@ -258,7 +258,16 @@ class Workers:
                 deaf = (signal.signal, (signal.SIGINT, signal.SIG_IGN))
                 return cls(partial(ProcessPoolExecutor, number, spawn, *deaf), number)
             case str() if executor.startswith("dask://"):
-                return _dask(executor.removeprefix("dask://"), most)
+                address = executor.removeprefix("dask://")
+                with extra("dask", "dask://"):
+                    from distributed import Client
+                try:
+                    connect: Any = Client  # it is not typed
+                    client = connect(f"tcp://{address}", timeout=10, set_as_default=False)
+                except OSError as error:
+                    hint = "Start one: dask scheduler"
+                    raise UserError(f"No Dask scheduler answers at {address}", hint=hint) from error
+                return _DaskWorkers(client, most)
         raise UserError(f"There is no executor {executor!r}", hint="threads, processes or dask://HOST:PORT")
 
     def submit(self, mission: Mission[Any], item: Any) -> "Future[_Done]":
@@ -275,17 +284,6 @@ class Workers:
         """Shut down the workers that this object started."""
         if self._owned and self._executor is not None:
             self._executor.shutdown(wait=True, cancel_futures=True)
-
-
-def _dask(address: str, most: int | None) -> Workers:
-    with extra("dask", "dask://"):
-        from distributed import Client
-    try:
-        connect: Any = Client  # it is not typed
-        client = connect(f"tcp://{address}", timeout=10, set_as_default=False)
-    except OSError as error:
-        raise UserError(f"No Dask scheduler answers at {address}", hint="Start one: dask scheduler") from error
-    return _DaskWorkers(client, most)
 
 
 class _BegunBefore(Exception):

@@ -212,28 +212,20 @@ def exp(x: Any) -> Any:
     return _within_range("exp", lambda a, _: math.exp(a), number("exp", x), None)
 
 
-@define("log", "Math/log")
-def log(x: Any) -> Any:
-    """Natural logarithm.
+def _logarithm(op: str, compute: Callable[[Any], float], doc: str) -> None:
+    """Declare a logarithm."""
 
-    (log 1) => 0.0
-    """
-    return _logarithm("log", math.log, x)
+    def logarithm(x: Any) -> Any:
+        if number(op, x) <= 0:
+            raise refuse(op, "only positive numbers have a logarithm", "filter them first: (filter pos? xs)")
+        return compute(x)
 
-
-@define("log10", "Math/log10")
-def log10(x: Any) -> Any:
-    """Decimal logarithm.
-
-    (log10 1000) => 3.0
-    """
-    return _logarithm("log10", math.log10, x)
+    logarithm.__doc__ = doc
+    define(op, f"Math/{op}")(logarithm)
 
 
-def _logarithm(op: str, compute: Callable[[Any], float], x: Any) -> Any:
-    if number(op, x) <= 0:
-        raise refuse(op, "only positive numbers have a logarithm", "filter them first: (filter pos? xs)")
-    return compute(x)
+_logarithm("log", math.log, "Natural logarithm.\n(log 1) => 0.0")
+_logarithm("log10", math.log10, "Decimal logarithm.\n(log10 1000) => 3.0")
 
 
 def _within_range(op: str, compute: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:

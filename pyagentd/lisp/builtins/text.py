@@ -166,9 +166,7 @@ class Matcher:
             budget.look()  # the next match may be far away
 
 
-@lru_cache(maxsize=256)
-def _matcher(source: str) -> Matcher:
-    return Matcher(source)
+_matcher: Final = lru_cache(maxsize=256)(Matcher)
 
 
 def matcher(pattern: Pattern) -> Matcher:
