@@ -12,7 +12,7 @@ import subprocess
 import time
 from collections.abc import Container, Iterator, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, assert_never, cast
@@ -416,12 +416,13 @@ async def set_setting(kernel: "Kernel", name: str, key: str, value: Any, *, user
         raise BadRequest(f"{key[:40]!r} is not a key of an agent", hint=f"Known: {', '.join((*SETTABLE, 'name'))}")
     directory = await asyncio.to_thread(agent_dir, kernel, name)
     wanted = _checked(kernel, key, value)
-    before = await asyncio.to_thread(named_agents.change, directory, {key: wanted})
-    ref = paths.ref_of(directory)
+    file = await asyncio.to_thread(named_agents.read, directory)
     row = await asyncio.to_thread(agents.find, kernel.state, name)
     status = row.status if row is not None else "idle"
-    after = await asyncio.to_thread(named_agents.read, directory)
-    await asyncio.to_thread(agents.put, kernel.state, row_of(kernel, after, ref, status=status))
+    after = replace(file, values={**file.values, key: wanted})
+    made = row_of(kernel, after, paths.ref_of(directory), status=status)  # another key that is wrong refuses here
+    before = await asyncio.to_thread(named_agents.change, directory, {key: wanted})
+    await asyncio.to_thread(agents.put, kernel.state, made)
     audit_change(kernel, name, f"config:{key}", old=before.values.get(key), new=wanted, user=user)
     return before
 

@@ -236,6 +236,17 @@ async def test_a_change_is_written_to_the_file_alone_and_audited(world: World, s
     assert json.loads(entry.detail or "")["new"] == "You sing." and entry.user
 
 
+async def test_a_key_is_changed_where_no_other_is_wrong(service: Service) -> None:
+    told = await made(service)
+    named_agents.change(Path(told["dir"]), {"created_at": 5})
+    with pytest.raises(PresetError, match="created_at"):
+        await service.agent_config(Watcher(), name="my-agent", key="system_prompt", value="You sing.")
+    assert values(told)["system_prompt"] != "You sing.", "what is refused is not done"
+    named_agents.change(Path(told["dir"]), {"created_at": None, "permissions": 5})
+    await service.agent_config(Watcher(), name="my-agent", key="permissions", value="standard")
+    assert values(told)["permissions"] == "standard"
+
+
 async def test_a_file_that_cannot_be_read_stops_the_agent_and_says_where(world: World, service: Service) -> None:
     told = await made(service)
     ref, file = paths.ref_of(Path(told["dir"])), Path(told["dir"]) / "agent.json"
