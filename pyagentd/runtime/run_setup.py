@@ -659,7 +659,7 @@ class RunBuilder:
             branch_dir=branch.ref.branch_dir,
             spool_dir=paths.files_dir(branch.ref.branch_dir),
             readable=self.authority.readable,
-            env=self.options.env,
+            env={name: value for name, value in self.options.env.items() if name not in kernel.config.key_variables},
             scope=protecting_hooks(shell_scope(self.rules, branch.ref, self.ancestors, kernel.config), self.root),
             notify=branch.say,
             **given,

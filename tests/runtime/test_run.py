@@ -771,3 +771,21 @@ def test_a_key_without_a_name_is_for_anthropic_alone(tmp_path: Path) -> None:
     assert key_of(config.backend("proxy"), options) == "of the proxy"
     assert key_of(config.backend("proxy"), replace(options, env={})) is None
     assert key_of(config.backend("Claude"), options) == "of Anthropic"
+
+
+async def test_the_variable_of_a_key_reaches_no_command_whatever_it_is_called(world: World) -> None:
+    (world.home / "config.toml").write_text('[backend.local]\nkind = "anthropic"\nkey_env = "WORK_LLM"\n')
+    world.preset("main", tools="Bash")
+    world.start()
+    env = {**world.options.env, "WORK_LLM": "the key", "PROJECT": "mine"}
+    options = replace(world.granted(".*"), env=env)
+    ref = world.session()
+    async with world.kernel.using(ref) as branch:
+        watcher = Watcher()
+        await attached(branch, watcher)
+        world.server.say(answer(tool_use("Bash", command="cat /proc/self/environ")), "Done.")
+        await world.kernel.prompt(branch, text="Go", options=options)
+        await watcher.finished(branch)
+        branch.detach(watcher)
+    told = str(world.server.last.messages[-1])
+    assert "PROJECT=mine" in told and "the key" not in told
