@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pyagentd.errors import Blocked, Busy, Conflict, PyagentdError
+from pyagentd.errors import BadRequest, Blocked, Busy, Conflict, PyagentdError
 from pyagentd.events import Event
 from pyagentd.policy.profiles import compile_action
 from pyagentd.runtime import turn_agent
@@ -209,6 +209,8 @@ class Queues:
             text = await branch.prompts.text_to_queue(given.at)
         else:
             text = writable(given.text.strip())
+        if not text:
+            raise BadRequest("The prompt is empty", hint="Write something")
         turn_agent.require_agent(
             self._kernel.presets, branch.ref, branch.conversation, str(given.metadata.get("agent") or "")
         )

@@ -65,6 +65,9 @@ async def test_queued_messages_fire_one_after_the_other_each_a_turn_of_its_own(w
     async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
         assert not (await asking(world, branch, watcher)).queued
+        for nothing in ("", " \n", "\u00a0"):
+            with pytest.raises(BadRequest, match="prompt is empty"):
+                await world.kernel.submit(branch, message(nothing, world))
         two = await world.kernel.submit(branch, message("Two", world))
         three = await world.kernel.submit(branch, message("Three", world))
         assert two.queued and two.run_id is None and "queued_at" in metadata_of(ref, two.message_id)
