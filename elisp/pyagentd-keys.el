@@ -23,7 +23,6 @@
 (require 'pyagentd-display)
 (require 'pyagentd-add)
 (declare-function pyagentd-list "pyagentd-list")
-(declare-function pyagentd-report-show "pyagentd-list")
 (declare-function pyagentd-reindex "pyagentd-sessions")
 
 (defconst pyagentd-menus

@@ -63,7 +63,7 @@
 (add-hook 'pyagentd-connect-wanted-functions #'pyagentd-live--wanted-p)
 
 (defvar-local pyagentd-table--took 0
-  "How long the daemon took for the rows there are, in seconds.")
+  "How long it took to fetch and show what there is, in seconds.")
 
 (defun pyagentd-live--soon ()
   "Fetch this list in a moment, once for much that changes at once."
@@ -403,9 +403,9 @@ if another window is to show it.")
      :timeout (* 6 pyagentd-call-timeout)
      :success (funcall with-latest
                        (lambda (view)
-                         (setq pyagentd-table--took (- (float-time) start))
                          (pyagentd-table-say nil)
-                         (pyagentd-list--receive view)))
+                         (pyagentd-list--receive view)
+                         (setq pyagentd-table--took (- (float-time) start))))
      :error (funcall with-latest #'pyagentd-list--failed))))
 
 (defun pyagentd-list--failed (err)
@@ -1068,12 +1068,13 @@ a screen reader can read."
   "Return where point is, (ID LINES COLUMN); nil at the end of the buffer.
 The end of a page that is shown moves on with what comes."
   (unless (eobp)
-    (let ((column (current-column)) (line (line-number-at-pos)) (at nil))
+    (let ((column (current-column)) (here (line-beginning-position))
+          (id nil) (start (point-min)))
       (pyagentd-report--headings
-       (lambda (id)
-         (when (<= (line-number-at-pos) line)
-           (setq at (cons id (line-number-at-pos))))))
-      (list (car at) (- line (or (cdr at) 1)) column))))
+       (lambda (each)
+         (when (<= (point) here)
+           (setq id each start (point)))))
+      (list id (count-lines start here) column))))
 
 (defun pyagentd-report--go (place)
   "Go to PLACE, that of `pyagentd-report--place'."
@@ -1100,18 +1101,20 @@ The end of a page that is shown moves on with what comes."
 (defun pyagentd-report--print (report)
   "Show REPORT in this buffer; folds stay."
   (let ((inhibit-read-only t)
-        (known nil))
+        (known (make-hash-table :test #'equal)))
     (pyagentd-report--headings
      (lambda (id)
-       (push (cons id (invisible-p (line-end-position))) known)))
+       (puthash id (if (invisible-p (line-end-position)) 'folded 'unfolded)
+                known)))
     (setq mode-name (plist-get report :title)
           pyagentd-list--follows (plist-get report :follows))
     (erase-buffer)
     (mapc #'pyagentd-report--insert (plist-get report :lines))
     (pyagentd-report--headings
      (lambda (id)
-       (when (if-let ((before (assoc id known))) (cdr before)
-               (get-text-property (point) 'pyagentd-folded))
+       (when (pcase (gethash id known)
+               ('nil (get-text-property (point) 'pyagentd-folded))
+               (before (eq before 'folded)))
          (outline-hide-subtree))))
     (unless pyagentd-ask-here-about     ; which has its own
       (pyagentd-report--define-keys (plist-get report :actions)))
@@ -1138,7 +1141,8 @@ The end of a page that is shown moves on with what comes."
 
 (defun pyagentd-report--fetch (&rest _)
   "Fetch the page of this buffer; it is shown when it comes."
-  (let ((number (setq pyagentd-table--latest (1+ pyagentd-table--latest))))
+  (let ((number (setq pyagentd-table--latest (1+ pyagentd-table--latest)))
+        (start (float-time)))
     (setq pyagentd-table--behind nil)
     (pyagentd-later-here
      'report (list :name pyagentd-list-name
@@ -1147,7 +1151,8 @@ The end of a page that is shown moves on with what comes."
      (lambda (report)
        (when (= number pyagentd-table--latest)
          (pyagentd-table-say nil)
-         (pyagentd-report-print report)))
+         (pyagentd-report-print report)
+         (setq pyagentd-table--took (- (float-time) start))))
      (* 6 pyagentd-call-timeout))))
 
 (defun pyagentd-report--visit ()

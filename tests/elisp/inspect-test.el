@@ -92,6 +92,20 @@
         (should (looking-back "What is it\\?" nil))
         (should (= (window-start window) (line-beginning-position 0)))))))
 
+(ert-deftest pyagentd-report-that-takes-long-is-fetched-less-often ()
+  (inspect-test--with
+    (let ((print (symbol-function 'pyagentd-report-print))
+          (pyagentd-live-pause 0.1)
+          waits)
+      (cl-letf (((symbol-function 'pyagentd-report-print)
+                 (lambda (report) (sleep-for 0.3) (funcall print report))))
+        (revert-buffer)
+        (pyagentd-test-settle))
+      (cl-letf (((symbol-function 'run-at-time)
+                 (lambda (seconds &rest _) (push seconds waits))))
+        (pyagentd-live--soon))
+      (should (>= (car waits) 1.5)))))
+
 (ert-deftest pyagentd-report-says-no-longer-than-it-is-so-that-no-daemon-runs ()
   (inspect-test--with
     (setq pyagentd-list--follows '("sessions"))
