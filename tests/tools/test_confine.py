@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from pyagentd.errors import ToolError
 from pyagentd.tools.invoke import Envelope
 from pyagentd.tools.sandbox import enclosure
 from pyagentd.tools.sandbox.enclosure import enclose
@@ -355,6 +356,15 @@ async def test_a_kernel_that_does_not_know_of_truncating_lets_no_file_be_emptied
         monkeypatch.setattr(enclosure, "abi", lambda: 2)
     done = await run(f"echo x >own; truncate -s 0 own; python3 -c 'import os; os.truncate(\"{outside}/secret\", 0)'")
     assert not done.ok and (outside / "secret").stat().st_size
+
+
+@needs_bubblewrap
+def test_patterns_that_match_more_files_than_can_be_shown_are_named(root: Path, outside: Path) -> None:
+    for number in range(3_000):
+        (outside / f"{number}.txt").touch()
+    rules = scope(root, read=(f"{root}/**", f"{outside}/*.txt"), wanted="bubblewrap")
+    with pytest.raises(ToolError, match=r"match 3,0\d\d files and directories, more than bubblewrap"):
+        enclose("true", rules, root=root, spool_dir=root, env={"PATH": "/usr/bin"})
 
 
 @pytest.mark.parametrize(("abi", "said"), [(3, ["connections", "end other"]), (5, ["end other"]), (6, [])])

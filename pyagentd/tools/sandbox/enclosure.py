@@ -51,6 +51,7 @@ _ROOT_KEEPS = ("CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP
 _TREE, _PIN, _READONLY, _HIDDEN = range(4)  # in this order where they meet
 
 GIT_CONFIGURATION = "/run/gitconfig"
+MOST_WORDS = 8_900  # bubblewrap takes 9,000, with those of the command
 
 
 def arguments(plan: Plan, git_configuration: int | None = None) -> list[str]:
@@ -368,8 +369,14 @@ def _with_bubblewrap(argv: Sequence[str], view: Plan, env: Mapping[str, str]) ->
     program = bubblewrap()
     assert program is not None, "it answered before"
     settings = _file(plan.configuration(env).encode())
-    options = "\0".join([*program[1:], *arguments(view, settings), ""])
-    descriptor, status = _file(os.fsencode(options)), _file(b"")
+    options = [*program[1:], *arguments(view, settings)]
+    if len(options) > MOST_WORDS:
+        os.close(settings)
+        raise ToolError(
+            f"The patterns in `paths` of preset.md match {len(view.trees):,} files and directories, more than "
+            f"bubblewrap can show one by one. Ask the user to name directories there (`/d/**` in place of `/d/*`)"
+        )
+    descriptor, status = _file(os.fsencode("\0".join([*options, ""]))), _file(b"")
     return Enclosure(
         argv=(program[0], "--args", str(descriptor), "--json-status-fd", str(status), "--", *argv),
         env=_adapted(env, view, "/tmp", GIT_CONFIGURATION),
