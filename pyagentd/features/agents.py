@@ -484,7 +484,7 @@ def agents_below(
     """
     found: list[AgentNode] = []
     for child in child_agents(ref):
-        known = opened.get(child.key) or Open("idle", _read(child))
+        known = opened.get(child.key) or Open("idle", read_conversation(child))
         conversation, session = known.conversation, known.conversation.session
         outcome = outcome_of(conversation, conversation.last_run, wanted(child))
         usages = (message.row.get("metadata_json", {}).get("usage") for message in conversation.messages.values())
@@ -506,7 +506,8 @@ def agents_below(
     return found
 
 
-def _read(ref: BranchRef) -> Conversation:
+def read_conversation(ref: BranchRef) -> Conversation:
+    """Return what the log of a branch says; nothing where that cannot be read."""
     try:
         return Conversation(read_rows(paths.journal_file(ref.branch_dir)))
     except StoreError:  # it is told where somebody opens it

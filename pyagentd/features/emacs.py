@@ -21,7 +21,6 @@ from pyagentd.events import Event, Sink
 from pyagentd.policy.action import Kind, Target
 from pyagentd.policy.guard import Confirm
 from pyagentd.reader import FullText, Rule, Source, object_in, read
-from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import ClientGone, Feature, Permitted
 from pyagentd.store.atomic import write_text
 from pyagentd.tools.files import read_bytes
@@ -114,24 +113,20 @@ def offered_tool(said: object) -> OfferedTool:
     return OfferedTool(
         name=offer.name,
         description=offer.description,
-        input_schema=_schema(args),
+        input_schema={
+            "type": "object",
+            "properties": {
+                str(arg["name"]): {key: value for key, value in arg.items() if key not in _OURS} for arg in args
+            },
+            "required": [str(arg["name"]) for arg in args if not arg.get("optional")],
+            "additionalProperties": False,
+        },
         category=str(told.get("category") or "misc"),
         confirms=cast(Confirms, confirm) if confirm in ("always", "function") else "ask" if confirm else "never",
         timeout_s=_seconds(told.get("timeout")),
         paths={str(arg["name"]): "write" if arg["path"] == "write" else "read" for arg in args if arg.get("path")},
         command=commands[0] if commands else "",
     )
-
-
-def _schema(args: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": {
-            str(arg["name"]): {key: value for key, value in arg.items() if key not in _OURS} for arg in args
-        },
-        "required": [str(arg["name"]) for arg in args if not arg.get("optional")],
-        "additionalProperties": False,
-    }
 
 
 def _seconds(said: object) -> float:
@@ -143,6 +138,8 @@ def _seconds(said: object) -> float:
 What = Literal["look", "change", "call", "confirm"]
 
 _INLINE_BYTES = 200_000
+_TOOLS = "emacs_tools"
+"""In the session's row: the definitions that a run had last."""
 
 
 class NoAnswer(Exception):
@@ -185,7 +182,8 @@ class EmacsClients(Feature):
         branch = run.branch
         found = self.tools(self.kernel.watchers_of(branch)) if self._offers else {}
         offered = {name: tool for name, (_, tool) in found.items()} if found else {}
-        if not (known := offered or _had(branch)):
+        last = branch.conversation.session.get("metadata_json", {}).get(_TOOLS) or ()
+        if not (known := offered or {tool["name"]: OfferedTool(**tool) for tool in last}):
             return {}
         chosen = chosen_tools(wanted, known, taken)
         if offered:
@@ -425,7 +423,8 @@ def emacs_tool(clients: EmacsClients, watching: Watching, tool: OfferedTool, *, 
 
     async def run(args: Args, ctx: ToolContext) -> Output:
         await _at_hand(tool, args, ctx)
-        given = {**args, **_judged(tool, args, ctx)}
+        judged = zip(() if tool.command else _named(tool, args), ctx.paths, strict=False)
+        given = {**args, **{key: path.resolved for key, path in judged}}  # files as they were decided about
         return _output(await _ask_client(clients, watching, tool, given, ctx, timeout_s=None), ctx)
 
     async def confirming(args: Args, ctx: ToolContext) -> Confirm:
@@ -485,13 +484,6 @@ async def _at_hand(tool: OfferedTool, args: Args, ctx: ToolContext) -> None:
             raise only_open(file)
 
 
-def _judged(tool: OfferedTool, args: Args, ctx: ToolContext) -> dict[str, Any]:
-    """Return the arguments that are files as they were decided about."""
-    return (
-        {} if tool.command else {key: path.resolved for key, path in zip(_named(tool, args), ctx.paths, strict=False)}
-    )
-
-
 async def _ask_client(
     clients: EmacsClients,
     watching: Watching,
@@ -542,15 +534,3 @@ def _places(places: list[Any], ctx: ToolContext) -> list[str]:
     if hidden:
         lines.append(f"[{hidden} more in files outside the scope of this session.]")
     return lines
-
-
-# What a run is given of Emacs: buffers, and those of its tools that the preset wants and nothing denies.
-
-_TOOLS = "emacs_tools"
-"""In the session's row: the definitions that a run had last."""
-
-
-def _had(branch: LiveBranch) -> dict[str, OfferedTool]:
-    """Return the tools that a run of ``branch`` had last."""
-    kept = branch.conversation.session.get("metadata_json", {}).get(_TOOLS)
-    return {} if not kept else {tool["name"]: OfferedTool(**tool) for tool in kept}

@@ -8,9 +8,9 @@ from datetime import datetime, time, timedelta, tzinfo
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from pyagentd.errors import PyagentdError, StoreError
+from pyagentd.errors import PyagentdError
 from pyagentd.events import Event
-from pyagentd.features.agents import child_agents
+from pyagentd.features.agents import child_agents, read_conversation
 from pyagentd.llm.catalog import Prices
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import BranchOpened, Feature
@@ -21,7 +21,7 @@ from pyagentd.store import paths
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.db.projection import QUARTER_MS, Place, RequestTotals, places, sums
 from pyagentd.store.db.state import State
-from pyagentd.store.journal import ProviderModel, read_rows
+from pyagentd.store.journal import ProviderModel
 from pyagentd.store.paths import BranchRef
 
 if TYPE_CHECKING:
@@ -118,16 +118,9 @@ async def tell_below(kernel: "Kernel", branch: LiveBranch) -> None:
 def _below(ref: BranchRef, opened: set[str], known: FactsOf) -> Iterator[AgentCost]:
     for child in child_agents(ref):
         # What is open is counted on the loop, where nothing is added to it meanwhile.
-        conversation = Conversation() if child.key in opened else _read(child)
+        conversation = Conversation() if child.key in opened else read_conversation(child)
         yield AgentCost(child, ref.key, _described(conversation), session_usage(conversation, known))
         yield from _below(child, opened, known)
-
-
-def _read(ref: BranchRef) -> Conversation:
-    try:
-        return Conversation(read_rows(paths.journal_file(ref.branch_dir)))
-    except StoreError:  # told where somebody opens it
-        return Conversation()
 
 
 def _described(conversation: Conversation) -> dict[str, Any]:

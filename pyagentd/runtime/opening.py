@@ -91,7 +91,8 @@ def open_branch(ref: BranchRef, *, goes_on: bool = False, ended: Outcome | None 
         notes, lasting = tuple(_notes(journal, conversation)), tuple(_open_notes(ref, journal, conversation))
         refusal = journal.refusal or refusal_of(ref)
         if not refusal:
-            _sweep(ref)
+            for directory in (ref.branch_dir,) if ref.is_agent else (ref.branch_dir, ref.session_dir):
+                atomic.sweep(directory)  # what a killed process was writing
             refusal = "" if goes_on else _end_interrupted(ref, journal, conversation, ended)
         lost = "" if refusal else _loss(ref, conversation)
         if lost == "empty":
@@ -160,20 +161,9 @@ def refusal_of(ref: BranchRef) -> str:
         return error.message
     if not os.access(ref.branch_dir, os.W_OK | os.X_OK):
         # A document is replaced, not overwritten, which takes a directory that lets us.
-        return f"{ref.branch_dir}: {_why_not(ref.branch_dir)}"
+        read_only = os.statvfs(ref.branch_dir).f_flag & os.ST_RDONLY
+        return f"{ref.branch_dir}: {'the file system is read-only' if read_only else 'permission denied'}"
     return ""
-
-
-def _why_not(directory: Path) -> str:
-    read_only = os.statvfs(directory).f_flag & os.ST_RDONLY
-    return "the file system is read-only" if read_only else "permission denied"
-
-
-def _sweep(ref: BranchRef) -> None:
-    """Remove what a killed process was writing."""
-    atomic.sweep(ref.branch_dir)
-    if not ref.is_agent:
-        atomic.sweep(ref.session_dir)
 
 
 def _end_interrupted(ref: BranchRef, journal: Journal, conversation: Conversation, ended: Outcome | None) -> str:
@@ -272,25 +262,16 @@ def _notes(journal: Journal, conversation: Conversation) -> Iterator[str]:
         yield f"The workspace {root} does not exist on this machine; tools cannot run there"
 
 
-def _open_notes(ref: BranchRef, journal: Journal, conversation: Conversation) -> Iterator[str]:
+def _open_notes(ref: BranchRef, journal: Journal, conversation: Conversation) -> list[str]:
+    notes = []
+    if journal.damaged:
+        lines = "1 damaged line is" if journal.damaged == 1 else f"{journal.damaged} damaged lines are"
+        notes.append(f"{paths.JOURNAL_FILE}: {lines} skipped; what can be read is used, nothing is removed")
+    name = (metadata.read_session_metadata(ref.branch_dir) or {}).get("session_id")
+    if name and name != ref.session_id:
+        notes.append(f"This session was called {name}; its directory was renamed, so it is {ref.session_id} now")
     said = conversation.session.get("metadata_json", {}).get("noted", ())
-    for note in (_damage(journal), _rename_note(ref)):
-        if note and note not in said:
-            yield note
-
-
-def _damage(journal: Journal) -> str:
-    if not journal.damaged:
-        return ""
-    lines = "1 damaged line is" if journal.damaged == 1 else f"{journal.damaged} damaged lines are"
-    return f"{paths.JOURNAL_FILE}: {lines} skipped; what can be read is used, nothing is removed"
-
-
-def _rename_note(ref: BranchRef) -> str:
-    recorded = (metadata.read_session_metadata(ref.branch_dir) or {}).get("session_id")
-    if not recorded or recorded == ref.session_id:
-        return ""
-    return f"This session was called {recorded}; its directory was renamed, so it is {ref.session_id} now"
+    return [note for note in notes if note not in said]
 
 
 # A run that goes on after its daemon ended: what of it is recorded, and what stands in for what is gone.

@@ -61,7 +61,11 @@ class Submissions:
             return await self._kernel.queue.add(branch, given)
         if given.text is None and branch.paused and await branch.prompts.waits_above(given.at):
             # It stands below text that waits since an error: all of it is answered in order.
-            return await self._add_and_go_on(branch, given)
+            submitted = await self._kernel.queue.add(branch, given)
+            branch.paused = False
+            branch.state.clear_error()
+            self._kernel.queue.drain(branch)
+            return submitted
         try:
             run_id = await self._start(branch, partial(self._prompt_of, branch, given), given.options)
         except PyagentdError:
@@ -70,18 +74,6 @@ class Submissions:
             return await self._kernel.queue.add(branch, given)
         message_id = str(branch.conversation.runs[run_id].data["message_id"])
         return Receipt(message_id=message_id, run_id=run_id, queued=False, seq=branch.recorder.last_seq)
-
-    async def _add_and_go_on(self, branch: LiveBranch, given: Submission) -> Receipt:
-        """Queue a message behind those that an error made wait, and go on with them.
-
-        Raises:
-            PyagentdError: There is no text, or the disk refused.
-        """
-        submitted = await self._kernel.queue.add(branch, given)
-        branch.paused = False
-        branch.state.clear_error()
-        self._kernel.queue.drain(branch)
-        return submitted
 
     async def _prompt_of(self, branch: LiveBranch, given: Submission) -> Prompt:
         if given.text is None:
