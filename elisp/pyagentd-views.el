@@ -195,9 +195,12 @@ With ASK, from Lisp, its window is not selected."
   (pyagentd-ask-find (tabulated-list-get-id)))
 
 (defun pyagentd-asks--marked ()
-  "Return the asks that are marked and shown."
-  (delq nil (mapcar (lambda (row) (pyagentd-ask-find (plist-get row :id)))
-                    (pyagentd-table-marked))))
+  "Return the asks that are marked and shown, nil if no line is."
+  (when-let ((rows (pyagentd-table-marked)))
+    (or (delq nil (mapcar (lambda (row) (pyagentd-ask-find (plist-get row :id)))
+                          rows))
+        (user-error "What is marked was answered already; \
+U takes the marks away"))))
 
 (defun pyagentd-asks--names (asks)
   "Return in words which ASKS are answered together."

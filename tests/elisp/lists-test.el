@@ -108,6 +108,13 @@
       (setq pyagentd-table-marks '("q2"))
       (pyagentd-ask-note-answered (pyagentd-ask-find "q2") t)
       (should-error (call-interactively (key-binding "n")) :type 'user-error)
+      (setq pyagentd-table-marks (list "q2"))
+      (cl-letf (((symbol-function 'pyagentd-live--soon) #'ignore))
+        (pyagentd-ask-remove "q2"))     ; somebody else has answered it
+      (lists-test--to "Bash")
+      (should (equal "q1" (tabulated-list-get-id)))
+      (dolist (key '("y" "n"))
+        (should-error (call-interactively (key-binding key)) :type 'user-error))
       (should-not (pyagentd-test-calls 'answer)))))
 
 ;;;; Trust
