@@ -16,8 +16,10 @@ from pyagentd.acp.conversation import Conversation
 from pyagentd.acp.files import Files
 from pyagentd.acp.wire import Daemon
 from pyagentd.cli.link import rows_of
-from pyagentd.errors import BadRequest, NotASession, NotFound, PyagentdError, UserError
+from pyagentd.config.tables import read_server
+from pyagentd.errors import BadRequest, ConfigError, NotASession, NotFound, PyagentdError, UserError
 from pyagentd.events import Event
+from pyagentd.reader import Source
 from pyagentd.store.metadata import workspace_root
 
 # The servers of tools that an editor names, as tables of the daemon's configuration; pure.
@@ -30,9 +32,16 @@ def tables(given: Sequence[Any]) -> list[dict[str, Any]]:
     """Return what the daemon's operation ``lend-mcp`` takes; names are made such as rules can have.
 
     Raises:
-        BadRequest: One is reached in a way that we do not know.
+        BadRequest: One is reached in a way that we do not know, or two have one name.
+        ConfigError: One cannot be used; told before a session is made for it.
     """
-    return [_table(each) for each in given]
+    made = [_table(each) for each in given]
+    for number, each in enumerate(made):
+        if each["name"] in (other["name"] for other in made[:number]):
+            raise BadRequest(f"Two MCP servers have one name: {each['name']}", hint="Rename one")
+        values = {key: value for key, value in each.items() if key != "name"}
+        read_server(each["name"], values, Source.at("the editor", ConfigError))
+    return made
 
 
 def _table(server: Any) -> dict[str, Any]:

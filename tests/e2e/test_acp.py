@@ -280,7 +280,7 @@ async def test_a_session_that_is_open_under_two_names_is_told_of_until_both_are_
         assert ended.stop_reason == "end_turn" and mine.said() == "Hello."
 
 
-async def test_what_an_editor_answers_wrongly_leaves_the_question_open_and_says_so(
+async def test_what_an_editor_says_wrongly_is_told_and_leaves_nothing_behind(
     scripted: System, model_server: ModelServer
 ) -> None:
     model_server.say(answer(tool_use("Bash", command="echo hi")), "Done.")
@@ -292,6 +292,13 @@ async def test_what_an_editor_answers_wrongly_leaves_the_question_open_and_says_
         scripted.ok("answer", one_ask(scripted)["id"], "allow")
         async with asyncio.timeout(30):
             assert (await turn).stop_reason == "end_turn"
+        known = scripted.json("sessions")
+        wrong = schema.HttpMcpServer(type="http", name="x", url="http://[", headers=[])
+        right = schema.HttpMcpServer(type="http", name="x", url="http://localhost:1/", headers=[])
+        for servers, why in (([wrong], "`url` is"), ([right, right], "have one name")):
+            with pytest.raises(acp.RequestError, match=why):
+                await agent.new_session(cwd=str(scripted.project), mcp_servers=servers)
+        assert scripted.json("sessions") == known, "no session is made for what cannot be used"
         for cwd in ("", "here"):
             with pytest.raises(acp.RequestError, match="not an absolute path"):
                 await agent.new_session(cwd=cwd, mcp_servers=[])
