@@ -358,10 +358,7 @@ class _Timeout:
         with self._lock:
             stands_still = self._in_tools > 0 and not self._limits.tool_time_counts
             if not stands_still and time.monotonic() > self._deadline:
-                raise self.error()
-
-    def error(self) -> LispError:
-        return too_long(self._limits)
+                raise too_long(self._limits)
 
     def is_over(self) -> bool:
         """Return whether the program has used its time."""
@@ -414,7 +411,7 @@ class _ChildRun:
                     case _:
                         raise BadMessage("neither a call, an error nor a result")
         except Disconnected:  # ended by its clock or, failing that, for want of memory
-            raise (self._timeout.error() if self._timeout.is_over() else _out_of_memory()) from None
+            raise (too_long(self._limits) if self._timeout.is_over() else _out_of_memory()) from None
         except (BadMessage, TypeError, ValueError, RecursionError) as error:
             raise LispError("memory_exceeded", "the program gave an answer that cannot be read") from error
         finally:

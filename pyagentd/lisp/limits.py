@@ -65,10 +65,10 @@ class Budget:
         "_now",
         "_paused",
         "_started",
-        "_used",
         "bytes_used",
         "cells_used",
         "limits",
+        "steps_used",
         "tick",
     )
 
@@ -82,7 +82,7 @@ class Budget:
         self.limits = limits
         self.cells_used = 0
         self.bytes_used = 0
-        self._used = 0
+        self.steps_used = 0  # ticks are charged 64 at a time
         self._next_look = SLICE
         self._now = now
         self._cancelled = cancelled
@@ -99,19 +99,14 @@ class Budget:
             yield repeat(None, 64)
 
     @property
-    def steps_used(self) -> int:
-        """The steps charged so far; ticks are charged 64 at a time."""
-        return self._used
-
-    @property
     def duration_ms(self) -> float:
         """Wall time since the run started, in milliseconds."""
         return (self._now() - self._started) * 1000
 
     def steps(self, count: int) -> None:
         """Charge ``count`` steps before the work is done."""
-        self._used += count
-        if self._used >= self._next_look:
+        self.steps_used += count
+        if self.steps_used >= self._next_look:
             self.look()
 
     def look(self) -> None:
@@ -120,8 +115,8 @@ class Budget:
         Raises:
             LispError: ``timeout``.
         """
-        self._next_look = min(self._used + SLICE, self.limits.steps + 1)
-        if self._used > self.limits.steps:
+        self._next_look = min(self.steps_used + SLICE, self.limits.steps + 1)
+        if self.steps_used > self.limits.steps:
             raise LispError(
                 "timeout",
                 f"the program took more than {self.limits.steps} steps",
@@ -198,8 +193,8 @@ class Budget:
     def _parts(self, items: Sequence[Any], count: int) -> Iterator[Sequence[Any]]:
         for start in range(0, count, 64):
             part = items[start : start + 64]
-            self._used += len(part)
-            if self._used >= self._next_look:
+            self.steps_used += len(part)
+            if self.steps_used >= self._next_look:
                 self.look()
             yield part
 

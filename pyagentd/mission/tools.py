@@ -54,7 +54,7 @@ def call_function(function: Callable[..., Any], args: Mapping[str, Any], signatu
     async def later(result: Awaitable[Any]) -> Any:
         return plain(await result)
 
-    parameters = _parameters(function)
+    parameters = None if isinstance(function, LLMTool) else _parameters(function)
     if isinstance(function, LLMTool):
         result: Any = function.run(args)
     elif parameters is None and signature is not None:
