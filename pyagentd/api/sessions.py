@@ -666,7 +666,7 @@ def _branch_row(node: Node) -> BranchRow:
         "current": node.current,
         "depth": node.depth,
         "last": node.last,
-        "agents": len(metadata.agents(node.ref)),
+        "agents": len(metadata.agents(node.ref.branch_dir)),
     }
 
 

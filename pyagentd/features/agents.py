@@ -417,7 +417,7 @@ def child_agents(ref: BranchRef) -> list[BranchRef]:
     """Return the agents right under a branch, by name."""
     home = paths.agents_dir(ref.branch_dir)
     try:
-        places = sorted(home.iterdir())
+        places = sorted(place for place in home.iterdir() if not place.is_symlink())
     except OSError:  # none
         return []
     return [paths.agent_ref(place) for place in places if paths.has_conversation(place)]

@@ -738,7 +738,7 @@ def _rewrite(place: Path, *, old: Path, new: Path) -> None:
     named_agents.change(place, {"name": new.name})
     for timeline in metadata.branches(place):
         metadata.set_scope_plan_values(timeline.branch_dir, {"session_id": new.name})
-        for agent in metadata.agents(timeline):
+        for agent in metadata.agents(timeline.branch_dir):
             metadata.set_scope_plan_values(agent, {"parent_session_id": new.name})
         for each in metadata.with_agents(timeline):
             preset = paths.preset_file(each.branch_dir)

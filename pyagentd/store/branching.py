@@ -345,9 +345,10 @@ def _rename(branch_dir: Path, *, old: str, new: str, title: str, now: datetime) 
 
 
 def _adopt_all(parent_dir: Path, *, old: str, new: str) -> None:
-    for plan in paths.agents_dir(parent_dir).glob(f"*/{paths.SCOPE_PLAN_FILE}"):
-        _adopt(plan.parent, old=old, new=new)
-        _adopt_all(plan.parent, old=old, new=new)
+    for agent in metadata.agents(parent_dir):
+        if paths.scope_plan_file(agent).exists():
+            _adopt(agent, old=old, new=new)
+            _adopt_all(agent, old=old, new=new)
 
 
 def _adopt(agent_dir: Path, *, old: str, new: str) -> None:
@@ -596,7 +597,7 @@ def _fill(place: Path, parent: BranchRef, configuration: Mapping[str, bytes], be
 
 def _copy_agents(parent: BranchRef, place: Path) -> None:
     about = of_session(parent.session_dir)
-    agents = metadata.agents(parent)
+    agents = metadata.agents(parent.branch_dir)
     if agents:
         atomic.make_dirs(paths.agents_dir(place))
     for agent in agents:

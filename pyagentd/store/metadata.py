@@ -263,13 +263,13 @@ def branches(session_dir: Path) -> list[BranchRef]:
     return [paths.ref_of(place) for place in named if paths.has_conversation(place)]
 
 
-def agents(branch: BranchRef) -> list[Path]:
-    """Return the directories of the agents directly under a branch or an agent.
+def agents(branch_dir: Path) -> list[Path]:
+    """Return the directories of the agents directly under a branch or an agent; a link is none.
 
     Raises:
         StoreError: The disk refused.
     """
-    return [place for place in _directories(paths.agents_dir(branch.branch_dir)) if place.is_dir()]
+    return [place for place in _directories(paths.agents_dir(branch_dir)) if place.is_dir()]
 
 
 def with_agents(branch: BranchRef) -> Iterator[BranchRef]:
@@ -279,7 +279,7 @@ def with_agents(branch: BranchRef) -> Iterator[BranchRef]:
         StoreError: The disk refused.
     """
     yield branch
-    for place in agents(branch):
+    for place in agents(branch.branch_dir):
         if paths.has_conversation(place):
             yield from with_agents(paths.agent_ref(place))
 

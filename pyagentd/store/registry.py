@@ -326,11 +326,7 @@ def unfinished_agents(branch_dir: Path) -> list[BranchRef]:
 
 def _unfinished(branch_dir: Path) -> Iterator[BranchRef]:
     home = paths.agents_dir(branch_dir)
-    try:
-        places = sorted(home.iterdir())
-    except OSError:  # none, or none that can be seen
-        return
-    for place in places:
+    for place in map(home.joinpath, _subdirectories(str(home))):
         if paths.has_conversation(place):
             atomic.sweep(place)
             if not is_finished(paths.journal_file(place)):

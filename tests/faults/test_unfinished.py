@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pyagentd.features.agents import child_agents
 from pyagentd.store import paths, sessions
 from pyagentd.store.journal import Journal
 from pyagentd.store.paths import BranchRef
@@ -50,3 +51,12 @@ async def test_opening_a_branch_finishes_the_agents_below_it_at_any_depth(world:
         assert body(ref).startswith("Look.\n\nI see a ")
         assert branch_problems(ref) == []
     assert unfinished_agents(parent.branch_dir) == []
+
+
+async def test_links_among_the_agents_are_no_agents_and_lead_to_no_others(world: World) -> None:
+    parent = world.session()
+    agent = left_in_the_middle(parent, (world.presets / "main.md").read_text())
+    for name in ("up", "again"):
+        (agent.branch_dir.parent / name).symlink_to("..")
+    assert unfinished_agents(parent.branch_dir) == [agent]
+    assert child_agents(parent) == [agent]

@@ -119,6 +119,16 @@ def test_what_the_disk_refuses_leaves_no_copy(tmp_path: Path) -> None:
         assert snapshot(tmp_path) == before, f"call {number}"
 
 
+def test_what_a_link_among_the_agents_leads_to_is_no_part_of_the_copy(tmp_path: Path) -> None:
+    main, _ = whole(tmp_path)
+    _, elsewhere = whole(tmp_path / "elsewhere")
+    before = snapshot(tmp_path / "elsewhere")
+    for name, target in (("x", elsewhere.branch_dir), ("up", ".."), ("again", "..")):
+        (paths.agents_dir(main.branch_dir) / name).symlink_to(target)
+    duplicate(main)
+    assert snapshot(tmp_path / "elsewhere") == before
+
+
 def test_a_damaged_log_does_not_keep_a_session_from_being_copied(tmp_path: Path) -> None:
     main, _ = whole(tmp_path)
     with paths.journal_file(main.branch_dir).open("ab") as file:
