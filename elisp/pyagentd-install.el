@@ -444,11 +444,19 @@ M-x pyagentd-install-server, or set `pyagentd-command'"))))
   "Install the server and look again."
   (pyagentd-install-server #'pyagentd-doctor-mend--done))
 
+(defun pyagentd-doctor-mend--here ()
+  "Signal what to do where the daemon in use is that of another machine."
+  (when pyagentd-host
+    (user-error "The daemon in use is that of %s; \
+M-x pyagentd-install-server installs the server there, then run \
+`pyagentd stop' there" pyagentd-host)))
+
 (defun pyagentd-upgrade ()
   "Install the server that fits this package, and restart the daemon with it.
 Work that runs is stopped and goes on when its session is continued; all
 data stays.  The server before is kept until the next upgrade."
   (interactive)
+  (pyagentd-doctor-mend--here)
   (when (or noninteractive
             (y-or-n-p (format "Install server %s and restart the daemon? "
                               pyagentd-version)))
@@ -468,6 +476,7 @@ Then restart the daemon if RESTART is non-nil."
 
 (defun pyagentd-doctor-mend-restart ()
   "Stop the daemon and start the one that is found now."
+  (pyagentd-doctor-mend--here)
   (pyagentd-run "pyagentd-stop" (append (pyagentd-server-command) '("stop"))
                 (lambda (_status text)
                   (message "pyagentd: %s" (string-trim text))

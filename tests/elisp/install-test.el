@@ -411,6 +411,21 @@ The variable `root' is bound to a temporary directory."
         (should-not (string-search "pid 7" text))))
     (kill-buffer "*pyagentd-doctor*")))
 
+(ert-deftest pyagentd-doctor-stops-no-daemon-here-for-that-of-another-machine ()
+  (let ((pyagentd-host "far") ran)
+    (cl-letf (((symbol-function 'pyagentd-rpc-runtime)
+               (lambda () '(:proto 0 :version "0.0.1")))
+              ((symbol-function 'y-or-n-p) #'always)
+              ((symbol-function 'make-process)
+               (lambda (&rest _) (setq ran t) (error "Ran"))))
+      (pcase-let ((`((,_ . ,button))
+                   (plist-get (pyagentd-doctor-check--running) :buttons)))
+        (dolist (function (list button #'pyagentd-upgrade))
+          (should (string-match-p "daemon in use is that of far"
+                                  (cadr (should-error (funcall function)
+                                                      :type 'user-error)))))))
+    (should-not ran)))
+
 (ert-deftest pyagentd-doctor-says-which-machines-answer ()
   (require 'pyagentd-host)
   (let* ((root (make-temp-file "hosts" t))
