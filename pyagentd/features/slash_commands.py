@@ -260,24 +260,17 @@ def arguments_of(command: "Command", text: str, given: list[Token]) -> dict[str,
                 hint=f'Put it in quotation marks, such as "{text}"',
             )
         else:
-            found[expected[0].name] = _checked(command, expected[0], token.text)
-            expected.pop(0)
+            argument = expected.pop(0)
+            if argument.choices and token.text not in argument.choices:
+                raise BadRequest(
+                    f"/{command.name}: {token.text[:60]!r} is not a value of {argument.name}",
+                    hint=f"One of {', '.join(argument.choices)}",
+                )
+            found[argument.name] = token.text
     if missing := next((each for each in expected if each.required), None):
-        raise BadRequest(f"/{command.name} needs {_article(missing)}", hint=command.synopsis)
+        wanted = missing.summary or f"a {missing.name}"
+        raise BadRequest(f"/{command.name} needs {wanted}", hint=command.synopsis)
     return found
-
-
-def _checked(command: "Command", argument: Argument, value: str) -> str:
-    if argument.choices and value not in argument.choices:
-        raise BadRequest(
-            f"/{command.name}: {value[:60]!r} is not a value of {argument.name}",
-            hint=f"One of {', '.join(argument.choices)}",
-        )
-    return value
-
-
-def _article(argument: Argument) -> str:
-    return argument.summary or f"a {argument.name}"
 
 
 # A command and its answer in the conversation where it was typed: recorded, shown, never sent to a model.
@@ -359,7 +352,9 @@ async def run_if_command(
                 branch.say(f"/{name} is not a command, and was sent as it is. {near}")
             return None
         name = found.command.name
-        if not _may_change(given) and found.command.changes(found.arguments):
+        # It may do more than look when a human typed it, or it was asked for as a command.
+        may_change = given.options.interactive or given.command == "always"
+        if not may_change and found.command.changes(found.arguments):
             raise NoHuman(f"/{name} changes something, and nobody is there who typed it", hint=_NO_HUMAN)
         call = Call(
             command=found.command, arguments=found.arguments, ref=branch.ref, options=given.options, client=client
@@ -383,11 +378,6 @@ async def run_if_command(
         sent = await kernel.submit(branch, Submission(text=answer.prompt, options=given.options, metadata=origin))
         made = replace(made, submitted=sent)
     return replace(made, seq=branch.recorder.last_seq)
-
-
-def _may_change(given: Submission) -> bool:
-    """Return whether a command may do more than look: a human typed it, or it was asked for as a command."""
-    return given.options.interactive or given.command == "always"
 
 
 async def _may_be(branch: LiveBranch, given: Submission) -> bool:

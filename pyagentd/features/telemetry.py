@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -172,7 +172,7 @@ class _Request:
         self._stop: StepFinished | None = None
         self._first_s: float | None = None
         self._parts: list[Part] = []
-        self._ended: Callable[[_Answered, Message, float], None] | None = None  # ends the span
+        self._ended: Callable[..., None] | None = None  # ends the span
         self._span: Span | None = None
         self.inside: Callable[[], AbstractContextManager[object]] | None = None
         if (spans := telemetry._spans) is not None:
@@ -204,8 +204,8 @@ class _Request:
         code, message = ("aborted", "") if error is None else (error.code, str(error))
         self._count(took_s, code)
         if self._ended is not None:
-            answered = _Answered(stop=self._stop, first_s=self._first_s, error=code, message=message)
-            self._ended(answered, Message(role="assistant", parts=tuple(self._parts)), took_s)
+            answer = Message(role="assistant", parts=tuple(self._parts))
+            self._ended(self._stop, answer, took_s, self._first_s, code, message)
 
     def _count(self, took_s: float, code: str) -> None:
         count, model, stop = self._telemetry.count, self._model, self._stop
@@ -220,16 +220,6 @@ class _Request:
         prices = self._telemetry.kernel.model_facts(model, self._provider).prices
         if prices is not None and (cost := prices.of(usage)):
             count("pyagentd.cost", cost, model=model)
-
-
-@dataclass(slots=True)
-class _Answered:
-    """What came of one request."""
-
-    stop: StepFinished | None
-    first_s: float | None
-    error: str  # of one without an end
-    message: str
 
 
 class _Spans:
@@ -390,19 +380,22 @@ class _Spans:
         span: "Span",
         request: ModelRequest,
         provider: str,
-        answered: _Answered,
+        stop: StepFinished | None,
         answer: Message,
         took_s: float,
+        first_s: float | None,
+        error: str,
+        message: str,
     ) -> None:
-        """End it."""
+        """End it; ``error`` and ``message`` are those of a request without a ``stop``."""
         about = {
             "gen_ai.operation.name": "chat",
             "gen_ai.provider.name": provider,
             "gen_ai.request.model": request.model,
         }
-        if (stop := answered.stop) is None:
-            self._failed(span, answered.error, answered.message)
-            self._duration.record(took_s, {**about, "error.type": answered.error})
+        if stop is None:
+            self._failed(span, error, message)
+            self._duration.record(took_s, {**about, "error.type": error})
             span.end()
             return
         usage = stop.usage
@@ -418,9 +411,9 @@ class _Spans:
                 "gen_ai.usage.cache_creation.input_tokens": usage.cache_write,
             }
         )
-        if answered.first_s is not None:
-            span.set_attribute("gen_ai.response.time_to_first_chunk", answered.first_s)
-            self._first.record(answered.first_s, about)
+        if first_s is not None:
+            span.set_attribute("gen_ai.response.time_to_first_chunk", first_s)
+            self._first.record(first_s, about)
         self._text(span, "gen_ai.output.messages", lambda: _messages([answer], [stop.stop_reason]))
         span.end()
         self._duration.record(took_s, about)

@@ -157,7 +157,7 @@ def preset_of_turn(own: Preset, agent: Preset, *, shipped: bool = False) -> Pres
     the agent's. Shipped presets name a backend and a model for whoever has no other: a session with a backend of its
     own keeps both.
     """
-    values: dict[str, Any] = {} if shipped and agent.backend != own.backend else _model_settings(agent)
+    asked = own if shipped and agent.backend != own.backend else agent
     return replace(
         own,
         body=agent.body,
@@ -177,21 +177,15 @@ def preset_of_turn(own: Preset, agent: Preset, *, shipped: bool = False) -> Pres
         result=agent.result if agent.signature else own.result,
         read_only=agent.read_only,
         paths=replace(own.paths, deny=_join(own.paths.deny, agent.paths.deny)),
-        shell=_commands(own, agent.shell),
-        **values,
-    )
-
-
-def _model_settings(agent: Preset) -> dict[str, Any]:
-    return {"backend": agent.backend, "model": agent.model, "max_tokens": agent.max_tokens}
-
-
-def _commands(own: Preset, agent: Commands) -> Commands:
-    return Commands(
-        allow=agent.allow if own.read_only and not own.shell.allow else own.shell.allow,
-        deny=_join(own.shell.deny, agent.deny),
-        network=own.shell.network and agent.network,
-        confine=own.shell.confine or agent.confine,
+        shell=Commands(
+            allow=agent.shell.allow if own.read_only and not own.shell.allow else own.shell.allow,
+            deny=_join(own.shell.deny, agent.shell.deny),
+            network=own.shell.network and agent.shell.network,
+            confine=own.shell.confine or agent.shell.confine,
+        ),
+        backend=asked.backend,
+        model=asked.model,
+        max_tokens=asked.max_tokens,
     )
 
 
