@@ -39,6 +39,7 @@ _MAX_MS = 600_000
 _NOT_PREPARED = "[exit code 1]"  # among others: what bubblewrap ends with before it runs anything
 _RECORDS = "records and settings of pyagentd, which no tool and no command may write"
 _GIT = "what decides which programs git runs, for whoever uses it next"
+_LONGEST = 131_071  # bytes of one argument of a program, as Linux has it
 _ATTEMPTS = 3  # to confine a command while others make and remove files in its scope
 
 _DESCRIPTION = """\
@@ -331,6 +332,12 @@ def describe_command(command: str, root: Path, scope: ShellScope, env: Mapping[s
     """
     if "\0" in command:
         raise ToolError("a command must not contain a NUL character")
+    try:
+        size = len(os.fsencode(command))
+    except UnicodeEncodeError:
+        raise ToolError("a command must not contain half of a surrogate pair") from None
+    if size > _LONGEST:
+        raise ToolError(f"the command has {size:,} bytes, of {_LONGEST:,} at most. Write the long part to a file")
     reading = shell.read(command)
     try:
         confined = enclosure.mechanism_for(scope) is not None

@@ -200,6 +200,19 @@ async def test_a_root_that_is_gone_is_an_error(call: Call, ctx: ToolContext, roo
     assert (envelope.ok, "No such file or directory" in envelope.text) == (False, True)
 
 
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("echo " + "x" * 131_072, "the command has 131,077 bytes, of 131,071 at most. Write the long part to a file"),
+        ("echo \ud800", "a command must not contain half of a surrogate pair"),
+    ],
+)
+async def test_a_command_that_no_system_takes_is_told(call: Call, command: str, said: str) -> None:
+    done = await call(BASH, command=command)
+    assert not done.ok and done.text.startswith(said)
+    assert (await call(BASH, command="true " + "x" * 131_066)).ok
+
+
 @pytest.mark.parametrize("args", [{"command": ""}, {"command": "x", "timeout_ms": 600_001}, {"command": "a\0b"}])
 async def test_impossible_arguments_are_refused(call: Call, args: dict[str, object]) -> None:
     assert not (await call(BASH, **args)).ok
