@@ -39,7 +39,7 @@ _SPECIAL = re.compile(r"[*?\[\\]")
 
 def matches(pattern: str, path: str) -> bool:
     """Return whether ``pattern`` matches all of the absolute ``path``."""
-    literal, matcher = _prepared(normalise(pattern))
+    literal, matcher = _compile(normalise(pattern))
     # A search asks about every file it finds: looking for a word is fifty times cheaper than matching.
     return literal in path and matcher.match(path)
 
@@ -54,8 +54,8 @@ def first_match_folded(patterns: tuple[str, ...], path: str) -> str | None:
 
     Some file systems take ``.ENV`` for ``.env``, and one form of ``é`` for the other; a prohibition holds there too.
     """
-    name = _folded(path)
-    for pattern, literal, matcher in _prepared_folded(patterns):
+    name = _fold(path)
+    for pattern, literal, matcher in _compile_folded(patterns):
         if literal in name and matcher.match(name):
             return pattern
     return None
@@ -102,7 +102,7 @@ def validate_pattern(pattern: str, *, shown: str | None = None) -> None:
         raise BadRequest(f"The pattern {named!r} has a control character", hint="Write one pattern a line")
 
 
-def _folded(text: str) -> str:
+def _fold(text: str) -> str:
     """Return ``text`` as the least distinguishing file system keeps it."""
     if text.isascii():
         return text.lower()
@@ -110,12 +110,12 @@ def _folded(text: str) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _prepared_folded(patterns: tuple[str, ...]) -> tuple[tuple[str, str, glob.WcMatcher[str]], ...]:
-    return tuple((pattern, *_prepared(_folded(normalise(pattern)))) for pattern in patterns)
+def _compile_folded(patterns: tuple[str, ...]) -> tuple[tuple[str, str, glob.WcMatcher[str]], ...]:
+    return tuple((pattern, *_compile(_fold(normalise(pattern)))) for pattern in patterns)
 
 
 @lru_cache(maxsize=4096)
-def _prepared(pattern: str) -> tuple[str, glob.WcMatcher[str]]:
+def _compile(pattern: str) -> tuple[str, glob.WcMatcher[str]]:
     """Return a text that occurs in every path ``pattern`` matches, and its matcher."""
     plain = re.split(r"[\[\\]", pattern, maxsplit=1)[0]  # what follows a set or an escape is not taken literally
     return max(_WILD.split(plain), key=len), glob.compile(pattern, flags=_FLAGS)
@@ -219,7 +219,7 @@ def action_prefixes(tool: str) -> tuple[str, ...]:
 # ``*`` in ``node_ids``, since both ends of a link are touched.
 
 
-def _relative(value: object) -> str:
+def _parse_relative(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError
     if value.startswith(("/", "~")):
@@ -229,7 +229,7 @@ def _relative(value: object) -> str:
     return str(value)
 
 
-_Relative = Annotated[str, Rule(parse=_relative, words="a text")]
+_Relative = Annotated[str, Rule(parse=_parse_relative, words="a text")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,35 +254,35 @@ def roam_refusal(target: RoamTarget, rules: Roam) -> str | None:
     """Return why ``rules`` do not allow ``target``, as the end of a sentence; None when they do."""
     match target.operation:
         case "create":
-            if _inside(target.subdirectory, rules) or _tagged(target, rules):
+            if _is_inside(target.subdirectory, rules) or _has_allowed_tag(target, rules):
                 return None
             return (
                 f"neither is {target.subdirectory or 'the notes directory itself'!r} in "
-                f"`org_roam_patterns.subdirectory` ({_listed(rules.subdirectory)}) nor has it a tag of "
-                f"`org_roam_patterns.tags` ({_listed(rules.tags)})"
+                f"`org_roam_patterns.subdirectory` ({_join_patterns(rules.subdirectory)}) nor has it a tag of "
+                f"`org_roam_patterns.tags` ({_join_patterns(rules.tags)})"
             )
         case "tag":
-            if _tagged(target, rules):
+            if _has_allowed_tag(target, rules):
                 return None
-            return f"none of its tags is in `org_roam_patterns.tags` ({_listed(rules.tags)})"
+            return f"none of its tags is in `org_roam_patterns.tags` ({_join_patterns(rules.tags)})"
         case "link":
             return None if "*" in rules.node_ids else 'linking needs "*" in `org_roam_patterns.node_ids`'
         case _:
             assert_never(target.operation)
 
 
-def _inside(subdirectory: str, rules: Roam) -> bool:
+def _is_inside(subdirectory: str, rules: Roam) -> bool:
     segments = [segment for segment in subdirectory.split("/") if segment not in ("", ".")]
     if not segments or ".." in segments or "\0" in subdirectory or subdirectory.startswith(("/", "~")):
         return False
     return first_match(rules.subdirectory, "/".join(segments)) is not None
 
 
-def _tagged(target: RoamTarget, rules: Roam) -> bool:
+def _has_allowed_tag(target: RoamTarget, rules: Roam) -> bool:
     return any(tag in rules.tags for tag in target.tags)
 
 
-def _listed(allowed: tuple[str, ...]) -> str:
+def _join_patterns(allowed: tuple[str, ...]) -> str:
     return ", ".join(allowed) or "which is empty"
 
 

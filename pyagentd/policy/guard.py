@@ -79,7 +79,7 @@ def decide(action: Action, context: Context, confirm: Confirm) -> Decision:
         context: The rules.
         confirm: The tool wants a human to agree, see ``Confirm``.
     """
-    action = _completed(action)
+    action = _complete_command(action)
     if refusal := protected_reason(action, context):
         return Deny(refusal, "protected")
     if refusal := denied_reason(action, context):
@@ -90,10 +90,10 @@ def decide(action: Action, context: Context, confirm: Confirm) -> Decision:
         return Allow("allowed once")
     if refusal := outside_reason(action, context):
         return Deny(refusal, "command" if action.kind == "command" else "scope")
-    return _permitted(action, context, confirm)
+    return _decide_in_scope(action, context, confirm)
 
 
-def _completed(action: Action) -> Action:
+def _complete_command(action: Action) -> Action:
     """Return a command with its reading, and without the devices that are its own; any other action as it is.
 
     If its caller has not read it, its files have not been looked up.
@@ -122,20 +122,20 @@ def once_key(action: Action) -> str:
     return str(action) if action.kind == "command" else action.forms[-1]
 
 
-def _permitted(action: Action, context: Context, confirm: Confirm) -> Decision:
+def _decide_in_scope(action: Action, context: Context, confirm: Confirm) -> Decision:
     """Decide about an action inside the scope, by profiles, grants and the tool itself."""
     profiles = [each for each in (context.profile, *context.ancestor_profiles) if each is not None]
     verdicts = [(each, _profile_verdict(each, action)) for each in profiles]
     denying = next((profile for profile, says in verdicts if says == "deny"), None)
     asking = next((profile for profile, says in verdicts if says == "ask"), None)
     if denying is not None:
-        return _out_of_profile(action, denying, above=denying is not context.profile)
+        return _profile_denial(action, denying, above=denying is not context.profile)
     if confirm == "always":
-        return _always(action, context)
-    if (unreadable := _unreadable(action)) is not None:
-        return _unreadable_command(action, context, f"nobody can tell beforehand what it does: {unreadable}")
-    if (unlisted := _unlisted(action, context)) is not None:
-        return _unreadable_command(action, context, f"it runs with your rights, not confined: {unlisted}")
+        return _decide_always_asked(action, context)
+    if (unreadable := _unreadable_reason(action)) is not None:
+        return _decide_unreadable(action, context, f"nobody can tell beforehand what it does: {unreadable}")
+    if (unlisted := _unlisted_reason(action, context)) is not None:
+        return _decide_unreadable(action, context, f"it runs with your rights, not confined: {unlisted}")
     if asking is None and context.profile is not None and (context.profile, "allow") in verdicts:
         return Allow(f"profile {context.profile.name}")
     if asking is None and not confirm:
@@ -143,8 +143,8 @@ def _permitted(action: Action, context: Context, confirm: Confirm) -> Decision:
     if grant := covering_grants(action, context.remembered) or covering_expressions(context.grants, action):
         return Allow(f"grant {grant}")
     if asking is not None:
-        return _question(action, context, f"the profile {asking.name!r} asks before {action.tool} does this")
-    return _question(action, context, f"{action.tool} acts only with your approval, and no grant covers this")
+        return _decide_by_human(action, context, f"the profile {asking.name!r} asks before {action.tool} does this")
+    return _decide_by_human(action, context, f"{action.tool} acts only with your approval, and no grant covers this")
 
 
 def _profile_verdict(profile: Profile, action: Action) -> Verdict | None:
@@ -154,7 +154,7 @@ def _profile_verdict(profile: Profile, action: Action) -> Verdict | None:
     return None if action.kind == "meta" and says != "allow" else says
 
 
-def _out_of_profile(action: Action, profile: Profile, *, above: bool) -> Deny:
+def _profile_denial(action: Action, profile: Profile, *, above: bool) -> Deny:
     whose = "a session above this agent" if above else "this session"
     return Deny(
         f"{action.tool} may not do this: the profile {profile.name!r} of {whose} neither allows it nor lets the user "
@@ -163,19 +163,19 @@ def _out_of_profile(action: Action, profile: Profile, *, above: bool) -> Deny:
     )
 
 
-def _unreadable(action: Action) -> str | None:
+def _unreadable_reason(action: Action) -> str | None:
     """Return why a command cannot be read, as the end of a sentence; None when it can."""
     return action.shell.unreadable if action.shell is not None else None
 
 
-def _unlisted(action: Action, context: Context) -> str | None:
+def _unlisted_reason(action: Action, context: Context) -> str | None:
     """Return why a command that nothing confines is not admitted by ``*``, which is all that admits it."""
-    if action.confined or action.shell is None or shell.allowed_by_name(action.shell, context.preset.shell.allow):
+    if action.confined or action.shell is None or shell.is_allowed_by_name(action.shell, context.preset.shell.allow):
         return None
     return action.shell.unlisted
 
 
-def _unreadable_command(action: Action, context: Context, why: str) -> Decision:
+def _decide_unreadable(action: Action, context: Context, why: str) -> Decision:
     """Return the decision about a command that is admitted by ``*`` alone and cannot be vouched for.
 
     Only a human who saw this very text can let it pass: whoever wrote a profile or an ``--allow`` did not.
@@ -191,7 +191,7 @@ def _unreadable_command(action: Action, context: Context, why: str) -> Decision:
     )
 
 
-def _always(action: Action, context: Context) -> Decision:
+def _decide_always_asked(action: Action, context: Context) -> Decision:
     """Decide about an action that a human must approve each time, whatever profiles, grants and options allow."""
     if context.interactive:
         return Ask(f"{action.tool} does this only when you say so, each time")
@@ -202,7 +202,7 @@ def _always(action: Action, context: Context) -> Decision:
     )
 
 
-def _question(action: Action, context: Context, reason: str) -> Ask | Deny:
+def _decide_by_human(action: Action, context: Context, reason: str) -> Ask | Deny:
     if context.interactive:
         return Ask(reason, patterns_to_remember(action), is_routine=True)
     grants = (str(action),) if action.kind == "command" else action.forms
@@ -299,18 +299,18 @@ _SHOWN_PATTERNS = 5
 def protected_reason(action: Action, context: Context) -> str | None:
     """Return why an action is always denied, whatever a preset or a person says; None when it is not."""
     for path in (*action.paths, *action.writes):
-        if _either(CREDENTIALS, path):
+        if _matching_pattern(CREDENTIALS, path):
             return (
                 f"{action.tool} may not touch {path}: credentials may be there, which no tool reads or writes. "
                 f"Ask the user for what you need to know."
             )
-    for path in _written(action):
-        if _either((*context.protected, *SESSION_RECORDS, *HOOKS), path):
+    for path in _written_paths(action):
+        if _matching_pattern((*context.protected, *SESSION_RECORDS, *HOOKS), path):
             return (
                 f"{action.tool} may not change {path}: it belongs to the records and settings of pyagentd, or to "
                 f"where it is installed, which no tool writes. Ask the user to change it."
             )
-        if (action.kind == "write" or not action.confined) and _either(GIT, path):
+        if (action.kind == "write" or not action.confined) and _matching_pattern(GIT, path):
             return (
                 f"{action.tool} may not change {path}: git runs the programs that are named there. Use git's own "
                 f"commands with Bash, or ask the user to change it."
@@ -321,21 +321,21 @@ def protected_reason(action: Action, context: Context) -> str | None:
 def denied_reason(action: Action, context: Context) -> str | None:
     """Return which ``deny`` of the agent or of a session above it forbids this, or None."""
     for path in (*action.paths, *action.writes):
-        if pattern := _either(context.preset.paths.deny, path):
+        if pattern := _matching_pattern(context.preset.paths.deny, path):
             return (
                 f"{action.tool} may not touch {path}: `paths.deny` has {pattern}. "
                 f"Do without it; only the user can change that, in preset.md."
             )
-        if pattern := _either(context.ancestor_denies, path):
+        if pattern := _matching_pattern(context.ancestor_denies, path):
             return (
                 f"{action.tool} may not touch {path}: a session above this agent denies {pattern} to all its agents. "
                 f"Do without it and say so in your answer."
             )
     if action.command is None or action.shell is None:
         return None
-    if text := shell.denied(action.command, action.shell, context.preset.shell.deny):
+    if text := shell.matching_deny(action.command, action.shell, context.preset.shell.deny):
         return f"{action.tool} may not run this: `shell_commands.deny` has {text!r}. Reach the goal in another way."
-    if text := shell.denied(action.command, action.shell, context.ancestor_commands):
+    if text := shell.matching_deny(action.command, action.shell, context.ancestor_commands):
         return (
             f"{action.tool} may not run this: a session above this agent denies {text!r} in commands to all its "
             f"agents. Reach the goal in another way, or say in your answer that it was not possible."
@@ -352,18 +352,20 @@ def outside_reason(action: Action, context: Context) -> str | None:
         case "net" | "mcp" | "self":  # no path that scope knows: profiles and the tool itself decide
             return None
         case "pattern":
-            return _outside_roam(action, context)
+            return _roam_refusal(action, context)
         case "read":
-            return _named(action, "read") or _outside(action, "read", action.paths, paths.read, context.readable)
+            return _pathless_refusal(action, "read") or _path_refusal(
+                action, "read", action.paths, paths.read, context.readable
+            )
         case "write":
-            return _named(action, "write") or _outside(action, "write", action.paths, paths.write)
+            return _pathless_refusal(action, "write") or _path_refusal(action, "write", action.paths, paths.write)
         case "command":
-            return _outside_commands(action, context)
+            return _command_refusal(action, context)
         case _:
             assert_never(action.kind)
 
 
-def _outside_roam(action: Action, context: Context) -> str | None:
+def _roam_refusal(action: Action, context: Context) -> str | None:
     if action.roam is None:
         why: str | None = "nothing says which notes it is about"
     else:
@@ -371,23 +373,23 @@ def _outside_roam(action: Action, context: Context) -> str | None:
     return why and f"{action.tool} may not do this: {why}. {EXPAND}"
 
 
-def _outside_commands(action: Action, context: Context) -> str | None:
+def _command_refusal(action: Action, context: Context) -> str | None:
     if action.shell is None:
         return f"{action.tool} may not run this: what it does was not read."
     if why := shell.refusal(action.shell, context.preset.shell.allow):
         return f"{action.tool} may not run this: {why}. Use another tool for it, or another command. {EXPAND}"
     paths = context.preset.paths
-    why = _outside(action, "read", action.paths, paths.read, also=context.readable)
-    return why or _outside(action, "write", action.writes, paths.write)
+    why = _path_refusal(action, "read", action.paths, paths.read, also=context.readable)
+    return why or _path_refusal(action, "write", action.writes, paths.write)
 
 
-def _named(action: Action, right: str) -> str | None:
+def _pathless_refusal(action: Action, right: str) -> str | None:
     if action.paths:
         return None
     return f"{action.tool} names no path, so nothing says that it is inside `paths.{right}`. Name one."
 
 
-def _outside(
+def _path_refusal(
     action: Action, right: str, touched: Iterable[ResolvedPath], scope: tuple[str, ...], also: tuple[str, ...] = ()
 ) -> str | None:
     for path in touched:
@@ -395,22 +397,22 @@ def _outside(
         if first_match(scope, path.resolved) is None and first_match(also, path.resolved) is None:
             return (
                 f"{action.tool} may not {right} {path}: it is outside `paths.{right}` of this session "
-                f"({_listed(scope)}). Stay inside if you can. {EXPAND}"
+                f"({_join_patterns(scope)}). Stay inside if you can. {EXPAND}"
             )
     return None
 
 
-def _written(action: Action) -> tuple[ResolvedPath, ...]:
+def _written_paths(action: Action) -> tuple[ResolvedPath, ...]:
     return action.writes if action.kind in ("read", "command") else (*action.paths, *action.writes)
 
 
-def _either(patterns: tuple[str, ...], path: ResolvedPath) -> str | None:
+def _matching_pattern(patterns: tuple[str, ...], path: ResolvedPath) -> str | None:
     """Return the pattern that matches either form of ``path``: a link must not lead around a prohibition."""
     found = first_match_folded(patterns, path.resolved)
     return found or (None if path.lexical == path.resolved else first_match_folded(patterns, path.lexical))
 
 
-def _listed(patterns: Iterable[str]) -> str:
+def _join_patterns(patterns: Iterable[str]) -> str:
     listed = list(patterns)
     more = len(listed) - _SHOWN_PATTERNS
     return ", ".join([*listed[:_SHOWN_PATTERNS], *([f"{more} more"] if more > 0 else [])]) or "which is empty"
@@ -461,24 +463,24 @@ def patterns_to_remember(action: Action) -> tuple[str, ...]:
     web for all of them, a command as described above, anything else as exactly what it is.
     """
     if action.kind == "command":
-        patterns = [_for_command(action.tool, command) for command in _commands_alone(action)]
+        patterns = [_pattern_for_command(action.tool, command) for command in _commands_alone(action)]
         return tuple(dict.fromkeys(patterns or [literal(str(action))]))
-    return tuple(dict.fromkeys(_for_form(action, form) for form in action.forms))
+    return tuple(dict.fromkeys(_pattern_for_form(action, form) for form in action.forms))
 
 
 def covering_grants(action: Action, remembered: Iterable[re.Pattern[str]]) -> str | None:
     """Return the remembered patterns that cover ``action``, joined by " and "; None when they do not."""
     patterns = list(remembered)
     if action.kind != "command":
-        return _all_matched(action.forms, patterns)  # a link must not borrow the rights of its name
+        return _matched_patterns(action.forms, patterns)  # a link must not borrow the rights of its name
     if _has_exact(str(action), patterns):
         return literal(str(action))
     commands = _commands_alone(action)
     texts = [f"tool:{action.tool}:{command.text}" for command in commands]
     plain_or_exact = (
-        _is_plain(each) or _has_exact(text, patterns) for each, text in zip(commands, texts, strict=True)
+        _is_plain_command(each) or _has_exact(text, patterns) for each, text in zip(commands, texts, strict=True)
     )
-    return _all_matched(texts, patterns) if commands and all(plain_or_exact) else None
+    return _matched_patterns(texts, patterns) if commands and all(plain_or_exact) else None
 
 
 def literal(text: str) -> str:
@@ -489,25 +491,25 @@ def literal(text: str) -> str:
 def explain_pattern(pattern: str) -> str:
     """Describe what a pattern of ``patterns_to_remember`` covers; return any other pattern unchanged."""
     if (server := _A_SERVERS.fullmatch(pattern)) is not None:
-        return f"{_plain(server[2])} of the MCP server {server[1]}, whatever its arguments"
+        return f"{_unescape(server[2])} of the MCP server {server[1]}, whatever its arguments"
     text = pattern.removeprefix("tool:")
     if text.startswith(f"{_CHANGING}:") and text.endswith(f"/{_A_FILE}"):
-        return f"Edit and Write any file in {_plain(text[len(_CHANGING) + 1 : -len(_A_FILE)])}"
+        return f"Edit and Write any file in {_unescape(text[len(_CHANGING) + 1 : -len(_A_FILE)])}"
     tool, _, rest = text.partition(":")
     for ending, said in ((_ANY_WORDS, "with any arguments"), (_ONLY_OPTIONS, "with any options")):
         if rest.endswith(ending):
-            return f"{tool} `{_plain(rest.removesuffix(ending))}` {said}"
+            return f"{tool} `{_unescape(rest.removesuffix(ending))}` {said}"
     if rest == ".*":
         return f"{tool} anything"
     if tool == "WebFetch" and rest.endswith("/.*"):
-        return f"{tool} any page of {_plain(rest.removesuffix('/.*'))}"
-    detail = _plain(rest)
+        return f"{tool} any page of {_unescape(rest.removesuffix('/.*'))}"
+    detail = _unescape(rest)
     if not rest or literal(detail) != rest:
         return pattern
     return f"{tool} {f'`{detail}`' if tool == 'Bash' else detail}, exactly"
 
 
-def _for_form(action: Action, form: str) -> str:
+def _pattern_for_form(action: Action, form: str) -> str:
     if action.kind == "write" and form.startswith(("tool:Edit:/", "tool:Write:/")):
         directory, _, _ = form.split(":", 2)[2].rpartition("/")
         return f"tool:{_CHANGING}:{literal(directory)}/{_A_FILE}"
@@ -525,8 +527,8 @@ def _commands_alone(action: Action) -> tuple[SimpleCommand, ...]:
     return reading.commands
 
 
-def _for_command(tool: str, command: SimpleCommand) -> str:
-    if _is_plain(command):
+def _pattern_for_command(tool: str, command: SimpleCommand) -> str:
+    if _is_plain_command(command):
         words = command.words
         program, second = words[0], words[1] if len(words) > 1 else ""
         if second in _KNOWN_BY_TWO.get(program, ()):
@@ -540,7 +542,7 @@ def _for_command(tool: str, command: SimpleCommand) -> str:
     return literal(f"tool:{tool}:{command.text}")
 
 
-def _is_plain(command: SimpleCommand) -> bool:
+def _is_plain_command(command: SimpleCommand) -> bool:
     """Return whether a command is its words and nothing more: no wrapper, no variable, no option that does more."""
     if not command.words or not command.plain:
         return False
@@ -554,7 +556,7 @@ def _has_exact(text: str, patterns: list[re.Pattern[str]]) -> bool:
     return any(pattern.pattern in (literal(text), re.escape(text)) for pattern in patterns)
 
 
-def _all_matched(texts: Iterable[str], patterns: list[re.Pattern[str]]) -> str | None:
+def _matched_patterns(texts: Iterable[str], patterns: list[re.Pattern[str]]) -> str | None:
     """Return the patterns that match the texts, or None when one of the texts is matched by none."""
     used: dict[str, None] = {}
     for text in texts:
@@ -565,7 +567,7 @@ def _all_matched(texts: Iterable[str], patterns: list[re.Pattern[str]]) -> str |
     return " and ".join(used)
 
 
-def _plain(expression: str) -> str:
+def _unescape(expression: str) -> str:
     return re.sub(r"\\(.)", r"\1", expression)
 
 
@@ -608,7 +610,7 @@ class Widening:
         for (section, key), values in self.lists().items():
             field = _FIELDS[section]
             table = getattr(preset, field)
-            preset = replace(preset, **{field: replace(table, **{key: _joined(getattr(table, key), values)})})
+            preset = replace(preset, **{field: replace(table, **{key: _merge(getattr(table, key), values)})})
         return preset
 
     def widen(self, context: Context, action: Action) -> Context | None:
@@ -627,9 +629,9 @@ class Widening:
         once = context.allow_once | {once_key(action)} if named else context.allow_once
         preset = self.preset(context.preset)
         if action.command is not None and action.command in self.commands:
-            preset = replace(preset, shell=replace(preset.shell, allow=_joined(preset.shell.allow, (ANY,))))
+            preset = replace(preset, shell=replace(preset.shell, allow=_merge(preset.shell.allow, (ANY,))))
         return replace(context, preset=preset, allow_once=once)
 
 
-def _joined(had: Iterable[str], new: Iterable[str]) -> tuple[str, ...]:
+def _merge(had: Iterable[str], new: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*had, *new)))

@@ -44,10 +44,10 @@ class WantedServers:
         own = {each.name: each for each in self.own}
         names = dict.fromkeys([*(known if self.all else ()), *self.names, *self.only, *own])
         every = {**known, **own}
-        found = [self._narrowed(every[name]) for name in names if name in every and every[name].enabled]
+        found = [self._with_wanted_tools(every[name]) for name in names if name in every and every[name].enabled]
         return found, [name for name in names if name not in every]
 
-    def _narrowed(self, server: ServerSettings) -> ServerSettings:
+    def _with_wanted_tools(self, server: ServerSettings) -> ServerSettings:
         return replace(server, tools=self.only[server.name]) if server.name in self.only else server
 
 
@@ -71,7 +71,7 @@ def read_wanted(value: object, source: Source, path: Path = ()) -> WantedServers
         case bool():
             return WantedServers(all=value)
         case list():
-            rows = [(*_listed(each, source, (*path, n)), (*path, n)) for n, each in enumerate(value)]
+            rows = [(*_server_entry(each, source, (*path, n)), (*path, n)) for n, each in enumerate(value)]
         case Mapping():
             rows = [(str(name), table, (*path, str(name))) for name, table in value.items()]
         case _:
@@ -91,7 +91,7 @@ def read_wanted(value: object, source: Source, path: Path = ()) -> WantedServers
 _HINT = "It should be all, none, a list of names, or a table of servers"
 
 
-def _listed(each: object, source: Source, path: Path) -> tuple[str, object]:
+def _server_entry(each: object, source: Source, path: Path) -> tuple[str, object]:
     if isinstance(each, str):
         return each, True
     if isinstance(each, Mapping) and isinstance(each.get("name"), str):
@@ -108,19 +108,19 @@ _NUMBER = r"(\d+(?:\.\d+)?)"
 _DURATION = re.compile(rf"(?:{_NUMBER}h)?(?:{_NUMBER}m)?(?:{_NUMBER}s?)?")
 
 
-def _backend(value: object) -> str:
+def _parse_backend(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ValueError
     return value.strip()
 
 
-def _one_line(value: object) -> str:
+def _parse_line(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError
     return " ".join(value.split())
 
 
-def _seconds(value: object) -> float:
+def _parse_seconds(value: object) -> float:
     """Return seconds, given as a number or as ``90s``, ``10m``, ``1h30m``."""
     seconds = 0.0
     if isinstance(value, str) and (found := _DURATION.fullmatch(value.strip())):
@@ -132,7 +132,7 @@ def _seconds(value: object) -> float:
     return seconds
 
 
-def _tools(value: object) -> tuple[str, ...]:
+def _parse_tools(value: object) -> tuple[str, ...]:
     """Return tools given as a list, as words of one line, or as a table of ``NAME: {allowed: true}``."""
     if isinstance(value, str):
         names = re.findall(r"[^\s,]+", value)
@@ -148,15 +148,15 @@ def _tools(value: object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(map(canonical_tool, names)))
 
 
-def _pattern(value: object) -> str:
+def _parse_pattern(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError
     validate_pattern(value)
     return normalise(value)
 
 
-_Pattern = Annotated[str, Rule(parse=_pattern, words="a text")]
-_Tools = Annotated[tuple[str, ...], Rule(parse=_tools, words="a list of texts")]
+_Pattern = Annotated[str, Rule(parse=_parse_pattern, words="a text")]
+_Tools = Annotated[tuple[str, ...], Rule(parse=_parse_tools, words="a list of texts")]
 _Temperature = Annotated[float, Meta(ge=0, le=2)] | None
 
 DEFAULT_PRESET = "programming-assistant"
@@ -189,7 +189,7 @@ class Commands:
 
 _Duration = Annotated[
     float,
-    Rule(keys=("time-budget",), parse=_seconds, words="seconds above 0, or a text such as 90s, 10m or 1h30m"),
+    Rule(keys=("time-budget",), parse=_parse_seconds, words="seconds above 0, or a text such as 90s, 10m or 1h30m"),
 ]
 _Profile = Annotated[
     Profile | str,
@@ -202,9 +202,9 @@ class Preset:
     """The configuration of a branch or an agent, or a template for one."""
 
     name: str = field(default="", metadata=INSIDE)  # the file's, without .md
-    backend: Annotated[str, Rule(parse=_backend, words="the name of a backend, such as Claude")]
+    backend: Annotated[str, Rule(parse=_parse_backend, words="the name of a backend, such as Claude")]
     model: Text = ""  # "": the backend's own
-    description: Annotated[str, Rule(parse=_one_line, words="a text: put it in quotes")] = ""
+    description: Annotated[str, Rule(parse=_parse_line, words="a text: put it in quotes")] = ""
     mode: Mode = "all"  # who may use it: the user, a parent agent, or both
     temperature: _Temperature = None  # None: the model's own
     max_tokens: FromOne | None = None

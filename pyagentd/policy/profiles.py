@@ -41,13 +41,13 @@ def compile_action(pattern: str) -> re.Pattern[str]:
         ) from error
 
 
-def _expression(value: object) -> re.Pattern[str]:
+def _parse_expression(value: object) -> re.Pattern[str]:
     if not isinstance(value, str) or not value.strip():
         raise ValueError
     return compile_action(value)
 
 
-_Expression = Annotated[re.Pattern[str], Rule(parse=_expression, words="a text")]
+_Expression = Annotated[re.Pattern[str], Rule(parse=_parse_expression, words="a text")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ def fits(pattern: re.Pattern[str], text: str, *, doubt: bool = False) -> bool:
     """Return whether ``pattern`` matches all of ``text``; ``doubt`` when that takes too long to tell."""
     if _is_quick(pattern.pattern):
         return pattern.fullmatch(text) is not None
-    found = _timed(pattern, text)
+    found = _matches_in_time(pattern, text)
     return doubt if found is None else found
 
 
@@ -78,7 +78,7 @@ def _is_quick(pattern: str) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _timed(pattern: re.Pattern[str], text: str) -> bool | None:
+def _matches_in_time(pattern: re.Pattern[str], text: str) -> bool | None:
     """Return whether ``pattern`` matches all of ``text``; None when that takes too long to find out."""
     import regex  # it is slow to load, and most sessions never need it
 
@@ -135,7 +135,7 @@ def covering_expressions(patterns: Iterable[re.Pattern[str]], action: Action) ->
         return exact
     found: dict[str, None] = {}
     for form in action.forms:
-        match = _matching(patterns, action, form)
+        match = _matching_pattern(patterns, action, form)
         if match is None:
             return None
         found[match] = None
@@ -144,7 +144,7 @@ def covering_expressions(patterns: Iterable[re.Pattern[str]], action: Action) ->
     return ", ".join(found)
 
 
-def _matching(patterns: tuple[re.Pattern[str], ...], action: Action, form: str) -> str | None:
+def _matching_pattern(patterns: tuple[re.Pattern[str], ...], action: Action, form: str) -> str | None:
     spellings = action.spellings(form)
     return next((each.pattern for text in spellings for each in patterns if fits(each, text)), None)
 
@@ -160,7 +160,9 @@ def _covers_effects(patterns: tuple[re.Pattern[str], ...], action: Action, comma
     """
     for effect in command.effects:
         programs = [entry for entry in effect.by if entry.split()[0] != command.words[0]]
-        as_it_is = any(_matching(patterns, action, f"tool:{action.tool}:{each}") is not None for each in programs)
+        as_it_is = any(
+            _matching_pattern(patterns, action, f"tool:{action.tool}:{each}") is not None for each in programs
+        )
         if not as_it_is and not any(_spells_out(each, action, command, effect) for each in patterns):
             return False
     return True

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyagentd.policy.shell import denied, read, refusal
+from pyagentd.policy.shell import matching_deny, read, refusal
 from pyagentd.policy.shell.programs import is_harmless_awk, is_harmless_sed
 
 
@@ -186,9 +186,9 @@ def test_a_copy_with_its_directories_is_written_below_them():
 def test_a_denied_text_is_found_however_it_is_written():
     rules = ("rm -rf",)
     for text in ("rm -rf x", "rm  -fr x", "r''m -r -f x", "env /bin/rm x --force -R", "echo 'rm -rf'"):
-        assert denied(text, read(text), rules) == "rm -rf", text
+        assert matching_deny(text, read(text), rules) == "rm -rf", text
     for text in ("rm -r x", "rm -- -rf", "ls -rf"):
-        assert denied(text, read(text), rules) is None, text
+        assert matching_deny(text, read(text), rules) is None, text
 
 
 # -- scripts ---------------------------------------------------------------------------------------------------------

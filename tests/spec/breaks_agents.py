@@ -322,8 +322,8 @@ BREAKS_OF_AGENTS = [
     _of(
         "Agent scope loaded from preset.md",
         "pyagentd/policy/guard.py",
-        '_outside(action, "read", action.paths, paths.read, context.readable)',
-        '_outside(action, "read", action.paths, paths.write, context.readable)',
+        'action, "read", action.paths, paths.read, context.readable',
+        'action, "read", action.paths, paths.write, context.readable',
     ),
     _of(
         "Preset.md updated with path controls",

@@ -1,6 +1,6 @@
 """Reads a shell command without running it: what it runs, reads, writes and deletes; what it cannot read is denied.
 
-``read`` takes a line apart; ``refusal`` and ``denied`` hold what it found against ``shell_commands``. The rule:
+``read`` takes a line apart; ``refusal`` and ``matching_deny`` compare it with ``shell_commands``. The rule:
 
 1. Every simple command of the line must be admitted by an entry of ``allow``: its first words are the entry's, so
    ``git`` admits every ``git`` and ``git log`` only that. What a wrapper, ``find -exec`` or ``sh -c`` runs is a
@@ -28,10 +28,12 @@ from typing import TYPE_CHECKING, Literal, get_args
 from pyagentd.door import door
 
 if TYPE_CHECKING:
-    from pyagentd.policy.shell.admission import allowed_by_name, denied, refusal
+    from pyagentd.policy.shell.admission import is_allowed_by_name, matching_deny, refusal
     from pyagentd.policy.shell.grammar import read
 else:
-    __getattr__ = door(__name__, allowed_by_name="admission", denied="admission", refusal="admission", read="grammar")
+    __getattr__ = door(
+        __name__, is_allowed_by_name="admission", matching_deny="admission", refusal="admission", read="grammar"
+    )
 
 __all__ = [
     "ANY",
@@ -39,8 +41,8 @@ __all__ = [
     "Effect",
     "ShellReading",
     "SimpleCommand",
-    "allowed_by_name",
-    "denied",
+    "is_allowed_by_name",
+    "matching_deny",
     "read",
     "refusal",
 ]
@@ -180,10 +182,10 @@ def arguments(words: tuple[Word, ...], roles: Mapping[str, Role]) -> Iterator[Ar
             at, perhaps_taken = at + 1, False
         else:
             whole = word.text.startswith("--") or (len(word.text) > 2 and word.text.partition("=")[0] in roles)
-            read = _long(words, at, roles) if whole else _short(words, at, roles)
+            read = _read_long_option(words, at, roles) if whole else _read_short_options(words, at, roles)
             yield from (replace(item, certain=False) for item in read) if perhaps_taken else read
             value = read[-1].value if read else None
-            took = value is not None and value is following(words, at)
+            took = value is not None and value is next_word(words, at)
             # What looks like an option is looked at as one even if it may be an argument, and then its own argument
             # may be an operand.
             certain = took and not perhaps_taken and not words[at + 1].text.startswith("-")
@@ -200,7 +202,7 @@ def is_abbreviated(item: Argument, word: Word) -> bool:
     return item.name.startswith("--") and word.text.partition("=")[0] != item.name
 
 
-def _long(words: tuple[Word, ...], at: int, roles: Mapping[str, Role]) -> list[Argument]:
+def _read_long_option(words: tuple[Word, ...], at: int, roles: Mapping[str, Role]) -> list[Argument]:
     word = words[at]
     name, equals, attached = word.text.partition("=")
     role, full, certain = _role_of_long(name, roles)
@@ -208,7 +210,7 @@ def _long(words: tuple[Word, ...], at: int, roles: Mapping[str, Role]) -> list[A
     if equals:
         value = Word(text=attached, bare=False, varies=word.varies)
     elif role in WITH_ARGUMENT and (certain or role != "takes"):
-        value = following(words, at)
+        value = next_word(words, at)
     return [Argument(role=role, name=full, value=value, at=at)]
 
 
@@ -220,7 +222,7 @@ def _role_of_long(name: str, roles: Mapping[str, Role]) -> tuple[Role, str, bool
     return (roles[meant[0]], meant[0], False) if meant else ("unknown", name, True)
 
 
-def _short(words: tuple[Word, ...], at: int, roles: Mapping[str, Role]) -> list[Argument]:
+def _read_short_options(words: tuple[Word, ...], at: int, roles: Mapping[str, Role]) -> list[Argument]:
     word, found = words[at], []
     for index, letter in enumerate(word.text[1:], start=2):
         role = roles.get(f"-{letter}", "unknown")
@@ -228,14 +230,14 @@ def _short(words: tuple[Word, ...], at: int, roles: Mapping[str, Role]) -> list[
         if role == "maybe" or role in WITH_ARGUMENT:
             rest = word.text[index:]
             attached = Word(text=rest, bare=False, varies=word.varies) if rest else None
-            value = attached or (None if role == "maybe" else following(words, at))
+            value = attached or (None if role == "maybe" else next_word(words, at))
         found.append(Argument(role=role, name=f"-{letter}", value=value, at=at))
         if role == "maybe" or role in WITH_ARGUMENT:
             break
     return found
 
 
-def following(words: tuple[Word, ...], at: int) -> Word | None:
+def next_word(words: tuple[Word, ...], at: int) -> Word | None:
     """Return the word after the one at index ``at``, if there is one."""
     return words[at + 1] if at + 1 < len(words) else None
 
@@ -277,11 +279,11 @@ class Findings:
 
     def runs(self, option: str, at: int = -1, what: str = "runs what its argument says") -> None:
         """Note that it runs something that cannot be told."""
-        self._effect(option, what, at, _SHELLS)
+        self._add_effect(option, what, at, _SHELLS)
 
     def deletes(self, option: str, at: int = -1, what: str = "deletes files") -> None:
         """Note that it deletes files."""
-        self._effect(option, what, at, ("rm",))
+        self._add_effect(option, what, at, ("rm",))
 
     def read(self, word: Word | None) -> None:
         """Note that it reads this file."""
@@ -296,7 +298,7 @@ class Findings:
         if word is None or word.path in COMMAND_DEVICES:
             return
         if not word.varies:
-            self.writes += [*_passed(word.path), word.path]
+            self.writes += [*_left_directories(word.path), word.path]
         elif word.within and not links:
             self.writes += [f"{directory.rstrip('/')}/*" for directory in word.within]
         else:
@@ -313,9 +315,9 @@ class Findings:
         """Note that it writes a file in this directory."""
         if directory.varies:
             raise Unreadable(f"`{self.program}` writes into `{directory.text}`, which is a pattern")
-        self.writes += [*_passed(directory.path), f"{directory.path.rstrip('/')}/{name}"]
+        self.writes += [*_left_directories(directory.path), f"{directory.path.rstrip('/')}/{name}"]
 
-    def _effect(self, option: str, what: str, at: int, like: tuple[str, ...]) -> None:
+    def _add_effect(self, option: str, what: str, at: int, like: tuple[str, ...]) -> None:
         name = f"{self.program} {option}".strip()
         self.effects[Effect(what=f"`{name}` {what}", by=(*like, name), at=at)] = None
 
@@ -327,7 +329,7 @@ def _file_or_inside(word: Word | None) -> list[str]:
     return [f"{word.path.rstrip('/')}/*" if inside else word.path]
 
 
-def _passed(path: str) -> list[str]:
+def _left_directories(path: str) -> list[str]:
     """Return the directories that ``path`` leaves again by ``..``: they may be made on the way."""
     parts = path.split("/")
     return [

@@ -138,12 +138,12 @@ _COUNT = re.compile(r"-\d+")
 _TEST_WORDS = names("= == != < > ! ] ( )")
 
 
-def wrapper_not_understood(name: str) -> str | None:
+def unlisted_wrapper_reason(name: str) -> str | None:
     """Return that a wrapper is not understood, to end a sentence; None when it is."""
-    return None if name in UNDERSTOOD_WRAPPERS else _unknown(name)
+    return None if name in UNDERSTOOD_WRAPPERS else _unknown_program(name)
 
 
-def not_understood(found: Findings) -> str | None:
+def unlisted_reason(found: Findings) -> str | None:
     """Return the part of an examined command that is not understood, to end a sentence; None when all of it is.
 
     Notes in ``found`` what the command is given to look at.
@@ -151,7 +151,7 @@ def not_understood(found: Findings) -> str | None:
     words, name = found.words, found.program
     known = UNDERSTOOD.get(name)
     if known is None:
-        return _unknown(name)
+        return _unknown_program(name)
     match known.operands:
         case "text":
             why = None
@@ -161,11 +161,11 @@ def not_understood(found: Findings) -> str | None:
                     found.look(word)
             why = None
         case "found":
-            why = _find(words, found)
+            why = _unlisted_find_reason(words, found)
         case "git":
-            why = _git(words, found)
+            why = _unlisted_git_reason(words, found)
         case _:
-            why = _arguments(name, known, words, found)
+            why = _unlisted_argument_reason(name, known, words, found)
     if found.effects:
         return next(iter(found.effects)).what
     if varying := next((word.text for word in words if word.varies), None):
@@ -173,11 +173,11 @@ def not_understood(found: Findings) -> str | None:
     return why
 
 
-def _unknown(name: str) -> str:
+def _unknown_program(name: str) -> str:
     return f"`{name}` is not one of the programs that are known well enough"
 
 
-def _arguments(name: str, known: Options, words: tuple[Word, ...], found: Findings) -> str | None:
+def _unlisted_argument_reason(name: str, known: Options, words: tuple[Word, ...], found: Findings) -> str | None:
     items = list(arguments(words, roles_of(known)))
     operands = operands_of(items)
     if known.operands in ("pattern", "script") and not any(_is_script(item) for item in items):
@@ -204,7 +204,7 @@ def _is_script(item: Argument) -> bool:
     return item.name in ("-e", "--regexp", "--expression")
 
 
-def _find(words: tuple[Word, ...], found: Findings) -> str | None:
+def _unlisted_find_reason(words: tuple[Word, ...], found: Findings) -> str | None:
     at, starts = 1, 0
     while at < len(words) and not words[at].text.startswith("-") and words[at].text not in _FIND_FLAGS:
         found.look(words[at])
@@ -218,7 +218,7 @@ def _find(words: tuple[Word, ...], found: Findings) -> str | None:
     return None
 
 
-def _git(words: tuple[Word, ...], found: Findings) -> str | None:
+def _unlisted_git_reason(words: tuple[Word, ...], found: Findings) -> str | None:
     if len(words) < 2 or words[1].text not in _GIT_LOOKS:
         return f"`git {' '.join(word.text for word in words[1:2])}` is not known well enough"
     if found.where is not None and not found.where.text:
@@ -226,7 +226,7 @@ def _git(words: tuple[Word, ...], found: Findings) -> str | None:
     found.repository = True
     found.look(HERE)
     # Any operand may be a file, also one outside of the repository, which `git diff` then compares as it is.
-    return _arguments(f"git {words[1].text}", _GIT, words[1:], found)
+    return _unlisted_argument_reason(f"git {words[1].text}", _GIT, words[1:], found)
 
 
 # Whether ``shell_commands`` admits a command line that was read.
@@ -246,20 +246,22 @@ def refusal(reading: ShellReading, allow: Sequence[str]) -> str | None:
     if reading.unreadable is not None:
         return f"what it runs cannot be told: {reading.unreadable} (allowed: {allowed})"
     entries = [tuple(entry.split()) for entry in allow if entry.split()]
-    return next((f"{why} ({allowed})" for command in reading.commands if (why := _refused(command, entries))), None)
+    return next(
+        (f"{why} ({allowed})" for command in reading.commands if (why := _command_refusal(command, entries))), None
+    )
 
 
-def allowed_by_name(reading: ShellReading, allow: Sequence[str]) -> bool:
+def is_allowed_by_name(reading: ShellReading, allow: Sequence[str]) -> bool:
     """Return whether entries other than ``*`` allow a command line."""
     return refusal(reading, [entry for entry in allow if entry != ANY]) is None
 
 
-def _refused(command: SimpleCommand, entries: list[tuple[str, ...]]) -> str | None:
+def _command_refusal(command: SimpleCommand, entries: list[tuple[str, ...]]) -> str | None:
     if command.words[0] not in _FREE:
         if not any(_is_prefix(entry, command.words) for entry in entries):
             return f"`{_command_prefix(command, entries)}` is not in `shell_commands.allow`"
         for effect in command.effects:
-            if not _admits(effect, command, entries):
+            if not _is_effect_allowed(effect, command, entries):
                 *others, last = [f"`{entry}`" for entry in effect.by]
                 needed = f"{', '.join(others)} or {last}" if others else last
                 return f"{effect.what}; that needs {needed} in `shell_commands.allow`"
@@ -272,7 +274,7 @@ def _command_prefix(command: SimpleCommand, entries: list[tuple[str, ...]]) -> s
     return " ".join(command.words[:length])
 
 
-def _admits(effect: Effect, command: SimpleCommand, entries: list[tuple[str, ...]]) -> bool:
+def _is_effect_allowed(effect: Effect, command: SimpleCommand, entries: list[tuple[str, ...]]) -> bool:
     if any(tuple(by.split()) in entries for by in effect.by):
         return True
     return effect.at >= 0 and any(len(entry) > effect.at and _is_prefix(entry, command.words) for entry in entries)
@@ -282,26 +284,26 @@ def _is_prefix(entry: tuple[str, ...], words: tuple[str, ...]) -> bool:
     return words[: len(entry)] == entry
 
 
-def denied(command: str, reading: ShellReading, deny: Iterable[str]) -> str | None:
+def matching_deny(command: str, reading: ShellReading, deny: Iterable[str]) -> str | None:
     """Return the entry of ``shell_commands.deny`` that ``command`` has, or None.
 
     It has it when the text occurs in it literally, in the words of one of its commands after quotes are taken away,
     or when a command has the entry's program and options in another order or grouping (``rm -fr`` for ``rm -rf``).
     """
-    return next((text for text in deny if text in command or _in_words(text, reading)), None)
+    return next((text for text in deny if text in command or _occurs_in_words(text, reading)), None)
 
 
-def _in_words(text: str, reading: ShellReading) -> bool:
+def _occurs_in_words(text: str, reading: ShellReading) -> bool:
     wanted = " ".join(text.split())
     return wanted != "" and any(
         wanted in " ".join(words) or _same_options(wanted.split(), words)
         for command in reading.commands
         for said in {command.words, command.said}
-        for words in _subcommands(said)
+        for words in _spellings_without_options(said)
     )
 
 
-def _subcommands(words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+def _spellings_without_options(words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     """Yield ``words``, and again without options before a subcommand, with or without values: ``git -c a=b push``."""
     yield words
     for at in range(1, len(words)):
@@ -317,14 +319,14 @@ def _same_options(wanted: list[str], words: tuple[str, ...]) -> bool:
     if not options or not program:
         return False
     began = [words[0].rpartition("/")[2], *words[1 : len(program)]]
-    return began == program and _letters(options) <= _letters(words[1:])
+    return began == program and _option_letters(options) <= _option_letters(words[1:])
 
 
 # Long names of the options that people forbid.
 _SHORT = {"recursive": "r", "force": "f", "hard": "hard", "all": "a", "delete": "delete"}
 
 
-def _letters(words: list[str] | tuple[str, ...]) -> set[str]:
+def _option_letters(words: list[str] | tuple[str, ...]) -> set[str]:
     found: set[str] = set()
     for word in words:
         if word == "--":

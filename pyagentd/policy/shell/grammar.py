@@ -19,7 +19,7 @@ from pyagentd.policy.shell import (
     names,
     programs,
 )
-from pyagentd.policy.shell.admission import not_understood, wrapper_not_understood
+from pyagentd.policy.shell.admission import unlisted_reason, unlisted_wrapper_reason
 
 # Words and operators of a command line, as bash 5 reads them; whatever is not a literal is unreadable.
 #
@@ -140,7 +140,7 @@ class _WordReader:
         value, unquoted = self.value, "".join("\0" if quoted else char for char, quoted in self._chars)
         self._refuse_braces(value, unquoted)
         self._refuse_history(unquoted)
-        home = self._home(unquoted, self._text[self._start : self.end])
+        home = self._is_home(unquoted, self._text[self._start : self.end])
         varies = value != "[" and any(char in unquoted for char in "*?[")
         leads = varies and (unquoted[0] in "*?[" or value[0] == "-")
         return Word(text=value, bare=self._bare, varies=varies, leads=leads, home=home)
@@ -149,17 +149,17 @@ class _WordReader:
         text = self._text
         while self.end < len(text) and (char := text[self.end]) not in _ENDS_WORD:
             if char == "\\":
-                self._escape()
+                self._read_escape()
             elif char == "'":
-                self._single()
+                self._read_single_quotes()
             elif char == '"':
-                self._double()
+                self._read_double_quotes()
             else:
                 self._refuse_expansion(char)
                 self._chars.append((char, False))
                 self.end += 1
 
-    def _escape(self) -> None:
+    def _read_escape(self) -> None:
         following = self._text[self.end + 1 : self.end + 2]
         if not following:
             raise Unreadable("it ends in a backslash")
@@ -168,7 +168,7 @@ class _WordReader:
             self._bare = False
             self._chars.append((following, True))
 
-    def _single(self) -> None:
+    def _read_single_quotes(self) -> None:
         close = self._text.find("'", self.end + 1)
         if close < 0:
             raise Unreadable("its quotes are not balanced")
@@ -176,7 +176,7 @@ class _WordReader:
         self._chars += [(char, True) for char in self._text[self.end + 1 : close]]
         self.end = close + 1
 
-    def _double(self) -> None:
+    def _read_double_quotes(self) -> None:
         text, at = self._text, self.end + 1
         self._bare = False
         while (char := text[at : at + 1]) != '"':
@@ -211,7 +211,7 @@ class _WordReader:
             raise Unreadable("it has an unquoted `!` in a word")
 
     @staticmethod
-    def _home(unquoted: str, written: str) -> bool:
+    def _is_home(unquoted: str, written: str) -> bool:
         """Return whether the word begins with the user's own home directory."""
         if re.search(r"[=:]~", unquoted) and "=" in unquoted:
             raise Unreadable("it has an unquoted `~` after `=`")
@@ -266,21 +266,21 @@ class _Parser:
 
     def all(self) -> list[Simple]:
         found: list[Simple] = []
-        self._newlines()
+        self._skip_newlines()
         while self._at < len(self._tokens):
-            found += self._pipeline()
+            found += self._read_pipeline()
         return found
 
-    def _pipeline(self) -> list[Simple]:
-        negated = self._prefixes()
-        parts = [self._simple()]
+    def _read_pipeline(self) -> list[Simple]:
+        negated = self._skip_prefixes()
+        parts = [self._read_simple()]
         while self._operator() in ("|", "|&"):
             self._at += 1
-            self._newlines()
-            parts.append(self._simple())
+            self._skip_newlines()
+            parts.append(self._read_simple())
         then = self._operator().replace("\n", ";")
         self._at += 1
-        self._newlines()
+        self._skip_newlines()
         if then in ("&&", "||") and self._at >= len(self._tokens):
             raise Unreadable(f"nothing follows `{then}`")
         piped = len(parts) > 1 or then == "&"
@@ -297,7 +297,7 @@ class _Parser:
             for index, (words, redirects, text) in enumerate(parts)
         ]
 
-    def _simple(self) -> tuple[tuple[Word, ...], tuple[Redirect, ...], str]:
+    def _read_simple(self) -> tuple[tuple[Word, ...], tuple[Redirect, ...], str]:
         start = self._at
         words: list[Word] = []
         redirects: list[Redirect] = []
@@ -306,16 +306,16 @@ class _Parser:
                 words.append(token.word)
                 self._at += 1
             elif token.operator in _REDIRECTS:
-                redirects += self._redirect(token)
+                redirects += self._read_redirect(token)
             else:
                 break
         if not words:
-            raise Unreadable(self._nothing(bool(redirects)))
+            raise Unreadable(self._missing_command(bool(redirects)))
         check_program(words[0])
         written = self._text[self._tokens[start].start : self._tokens[self._at - 1].end]
         return tuple(words), tuple(redirects), written
 
-    def _prefixes(self) -> bool:
+    def _skip_prefixes(self) -> bool:
         """Skip ``!`` and ``time [-p]``, words of bash's own there; return whether there was a ``!``."""
         negated = False
         while (token := self._peek()) and token.word is not None and token.word.bare:
@@ -331,7 +331,7 @@ class _Parser:
                 break
         return negated
 
-    def _redirect(self, token: Token) -> list[Redirect]:
+    def _read_redirect(self, token: Token) -> list[Redirect]:
         self._at += 1
         target = self._peek()
         if target is None or target.word is None:
@@ -360,11 +360,11 @@ class _Parser:
         token = self._peek()
         return token.operator if token else ""
 
-    def _newlines(self) -> None:
+    def _skip_newlines(self) -> None:
         while self._operator() == "\n":
             self._at += 1
 
-    def _nothing(self, redirected: bool) -> str:
+    def _missing_command(self, redirected: bool) -> str:
         if redirected:
             return "a redirect without a command"
         operator = self._operator().replace("\n", "the end of a line")
@@ -408,7 +408,7 @@ def read(command: str) -> ShellReading:
     try:
         if len(command) > _MAX_LENGTH:
             raise Unreadable("it is too long")
-        reader.line(command, ("",), 0)
+        reader.read_line(command, ("",), 0)
     except Unreadable as reason:
         reader.unreadable = str(reason)
     return ShellReading(
@@ -418,7 +418,7 @@ def read(command: str) -> ShellReading:
         unreadable=reader.unreadable,
         looks=tuple(dict.fromkeys(reader.looks)),
         repositories=tuple(dict.fromkeys(reader.repositories)),
-        unlisted=reader.unlisted or reader.climbs(),
+        unlisted=reader.unlisted or reader.climb_reason(),
         behind_links=reader.behind_links(),
     )
 
@@ -442,19 +442,19 @@ class _Reader:
             return f"`{self._link_makers[0]}` may make links behind which another of its paths lies; use two calls"
         return None
 
-    def climbs(self) -> str | None:
+    def climb_reason(self) -> str | None:
         """Return why a path may be another when it is used: the line writes, and may replace what ``..`` leads to."""
         climbing = [path for path in (*self.reads, *self.writes, *self.looks) if ".." in path.split("/")[1:]]
         return f"it changes files, and `{climbing[0]}` goes up again" if self.writes and climbing else None
 
-    def line(self, text: str, places: Places, depth: int) -> None:
+    def read_line(self, text: str, places: Places, depth: int) -> None:
         """Read ``text``, following where ``cd`` may lead: after ``cd X &&`` to X, after ``cd X;`` perhaps."""
         if depth > _MAX_DEPTH:
             raise Unreadable("commands are nested too deeply")
         here = everywhere = places
         before = ""
         for part in parse(text):
-            moved = self._part(part, here, depth)
+            moved = self._read_part(part, here, depth)
             everywhere = tuple(dict.fromkeys(everywhere + moved))
             if len(everywhere) > _MAX_PLACES:
                 raise Unreadable("it changes the directory too often")
@@ -464,7 +464,7 @@ class _Reader:
                 here = moved
             before = part.then
 
-    def _part(self, part: Simple, places: Places, depth: int) -> Places:
+    def _read_part(self, part: Simple, places: Places, depth: int) -> Places:
         """Add one simple command; return where it moves the shell."""
         writes = len(self.writes)
         for redirect in part.redirects:
@@ -473,14 +473,14 @@ class _Reader:
                 target.read(redirect.target)
             if ">" in redirect.operator:
                 target.write(redirect.target)
-            self._paths(target, places)
+            self._add_paths(target, places)
         fed, self._fed = self._fed, self._fed or part.fed
         try:
-            return self._command(part.words, part.text, places, depth, writes, in_shell=not part.piped)
+            return self._read_command(part.words, part.text, places, depth, writes, in_shell=not part.piped)
         finally:
             self._fed = fed
 
-    def _command(
+    def _read_command(
         self, words: tuple[Word, ...], text: str, places: Places, depth: int, writes: int, *, in_shell: bool = False
     ) -> Places:
         """Add the command that ``words`` run in the end; ``writes`` is the count of paths before it."""
@@ -494,46 +494,46 @@ class _Reader:
             if wrapped is None:
                 break
             if "/" in words[0].text:  # some file of that name, whatever it does
-                self._add(words, text, said)
-            self.unlisted = self.unlisted or wrapper_not_understood(words[0].text)
+                self._add_command(words, text, said)
+            self.unlisted = self.unlisted or unlisted_wrapper_reason(words[0].text)
             by_shell = by_shell and words[0].text in ("command", "builtin")
             if wrapped.where is not None:
-                places = _moved(wrapped.where, places)
+                places = _places_after_cd(wrapped.where, places)
             if wrapped.line is not None:
-                self.line(wrapped.line, places, depth + 1)
+                self.read_line(wrapped.line, places, depth + 1)
                 return ()
             words = wrapped.words
         if by_shell and words[0].text == "cd":
-            self._add(words, text, said)
-            to = _moved(programs.destination(words), places)
+            self._add_command(words, text, said)
+            to = _places_after_cd(programs.cd_target(words), places)
             return to if in_shell else ()
-        self._program(words, text, said, places, depth, writes)
+        self._read_program(words, text, said, places, depth, writes)
         return ()
 
-    def _program(
+    def _read_program(
         self, words: tuple[Word, ...], text: str, said: tuple[str, ...], places: Places, depth: int, writes: int
     ) -> None:
         found = Findings(words=words, fed=self._fed)
         programs.examine(found)
         words = found.words
-        unlisted = not_understood(found)  # for every one: it also says what that looks at
+        unlisted = unlisted_reason(found)  # for every one: it also says what that looks at
         self.unlisted = self.unlisted or unlisted
         if found.repository:
-            where = found.where and _moved(found.where, places)
+            where = found.where and _places_after_cd(found.where, places)
             self.repositories += [place or "." for place in where or places]
         if found.where is not None:
-            places = _moved(found.where, places)
-        self._paths(found, places)
+            places = _places_after_cd(found.where, places)
+        self._add_paths(found, places)
         if words[0].text != "xargs":
-            self._add(words, text, said, tuple(found.effects), writes=len(self.writes) > writes)
+            self._add_command(words, text, said, tuple(found.effects), writes=len(self.writes) > writes)
         for inner in found.inner:
             inside = tuple(_join(place, where) for place in places for where in inner.where) or places
             if depth >= _MAX_DEPTH:
                 raise Unreadable("commands are nested too deeply")
             whole = text if words[0].text == "xargs" else shlex.join(word.text for word in inner.words)
-            self._command(inner.words, whole, inside, depth + 1, len(self.writes))
+            self._read_command(inner.words, whole, inside, depth + 1, len(self.writes))
 
-    def _add(
+    def _add_command(
         self,
         words: tuple[Word, ...],
         text: str,
@@ -545,7 +545,7 @@ class _Reader:
         plain = tuple(word.text for word in words)
         self.commands.append(SimpleCommand(words=plain, text=text, said=said, effects=effects, writes=writes))
 
-    def _paths(self, found: Findings, places: Places) -> None:
+    def _add_paths(self, found: Findings, places: Places) -> None:
         self.reads += [_join(place, path) for path in found.reads for place in places]
         self.writes += [_join(place, path) for path in found.writes for place in places]
         self.looks += [_join(place, path) for path in found.looks for place in places]
@@ -557,7 +557,7 @@ class _Reader:
             raise Unreadable("it names too many files")
 
 
-def _moved(to: Word, places: Places) -> Places:
+def _places_after_cd(to: Word, places: Places) -> Places:
     """Return where ``cd`` leads; ``..`` once as the shell takes it and once as the system does."""
     reached = [_join(place, to.path) for place in places]
     plain = [

@@ -21,9 +21,9 @@ from pyagentd.policy.shell import (
     Unreadable,
     Word,
     arguments,
-    following,
     is_abbreviated,
     names,
+    next_word,
     operands_of,
     refuse_late_options,
     roles_of,
@@ -369,13 +369,13 @@ def unwrap(words: tuple[Word, ...]) -> WrappedCommand | None:
     """
     name = words[0].text.rpartition("/")[2]
     if name in _SHELLS:
-        return _shell_line(words)
+        return _unwrap_shell(words)
     wrapper = WRAPPERS.get(name)
     if wrapper is None or (len(words) == 1 and wrapper.alone):
         return None
     if len(words) > 1 and words[1].text in names(wrapper.tells):
         return None
-    start, where = _skip(name, wrapper, words)
+    start, where = _skip_to_command(name, wrapper, words)
     rest = words[start:]
     if not rest:
         if wrapper.alone and where is None:
@@ -390,7 +390,7 @@ def unwrap(words: tuple[Word, ...]) -> WrappedCommand | None:
     return WrappedCommand(words=rest, where=where)
 
 
-def _skip(name: str, wrapper: Wrapper, words: tuple[Word, ...]) -> tuple[int, Word | None]:
+def _skip_to_command(name: str, wrapper: Wrapper, words: tuple[Word, ...]) -> tuple[int, Word | None]:
     """Return the index of the inner command's first word, and the directory it runs in."""
     items, at = _leading_options(words, roles_of(wrapper), names(wrapper.flags))
     if any(word.varies for word in words[at : at + wrapper.operands]):
@@ -418,17 +418,17 @@ def _leading_options(
             if item.value is not None and item.value.varies:
                 raise Unreadable(f"`{program.text} {item.name}` has a pattern")
         items += here
-        at += 2 if any(item.value is not None and item.value is following(words, at) for item in here) else 1
+        at += 2 if any(item.value is not None and item.value is next_word(words, at) for item in here) else 1
     return items, at + (at < len(words) and words[at].text == "--")
 
 
-def _shell_line(words: tuple[Word, ...]) -> WrappedCommand | None:
+def _unwrap_shell(words: tuple[Word, ...]) -> WrappedCommand | None:
     """Return the line of ``sh -c LINE``; None of a shell that runs a file or its input, a command of its own."""
     at, line = 1, False
     while at < len(words) and (text := words[at].text)[:1] in ("-", "+") and text not in ("-", "--"):
         if words[at].varies:
             raise Unreadable(f"`{words[0].text}` has the pattern `{text}`")
-        value = following(words, at)
+        value = next_word(words, at)
         is_setting = value is not None and not value.varies and value.text in _SHELL_SETTINGS
         option = is_setting and text.endswith("o") and set(text[1:-1]) <= _SHELL_FLAGS
         if not option and not (text[0] == "-" and set(text[1:]) <= _SHELL_FLAGS):
@@ -477,7 +477,7 @@ def check(words: tuple[Word, ...]) -> None:
         raise Unreadable(f"`{name}` may evaluate what follows an option of it")
 
 
-def destination(words: tuple[Word, ...]) -> Word:
+def cd_target(words: tuple[Word, ...]) -> Word:
     """Return where a ``cd`` goes.
 
     Raises:
@@ -496,18 +496,18 @@ _KEEP_LINKS = "-a --archive -d -P --no-dereference -R -r --recursive -l --links"
 _NO_MODES = names("-R -v -c -f -h -H -L -P --from")
 
 
-def _apply(program: Program, found: Findings) -> None:
+def _note_effects(program: Program, found: Findings) -> None:
     """Note in ``found`` the effects of a command's words for ``program``."""
     items = list(arguments(found.words, roles_of(program)))
     for item in items:
-        _option(item, program, found)
+        _note_option(item, program, found)
     if found.fed and sum(item.role == "operand" and not _is_input(item.value) for item in items) < program.feeds:
         found.runs("< …", what="takes what it runs from its input")
     if not any(item.certain and item.name in program.prints.split() for item in items):
-        _operands(program, items, found)
+        _note_operands(program, items, found)
 
 
-def _option(item: Argument, program: Program, found: Findings) -> None:
+def _note_option(item: Argument, program: Program, found: Findings) -> None:
     match item.role:
         case "runs":
             found.runs(item.name, item.at)
@@ -533,7 +533,7 @@ def _option(item: Argument, program: Program, found: Findings) -> None:
             found.runs(item.value.text, item.at, program.what)
 
 
-def _operands(program: Program, items: list[Argument], found: Findings) -> None:
+def _note_operands(program: Program, items: list[Argument], found: Findings) -> None:
     operands = operands_of(items)
     into = next((item.value for item in items if item.role == "into"), None)
     found.links = program.links
@@ -554,8 +554,8 @@ def _operands(program: Program, items: list[Argument], found: Findings) -> None:
             written = operands if any(_may_be_mode(item) for item in items) else operands[1:]
         case "copied" | "moved" | "linked":
             written = []
-            _copied(program, items, operands, into, found)
-            if any(_means(item.name, program.makes) for item in items):
+            _note_copies(program, items, operands, into, found)
+            if any(_may_mean(item.name, program.makes) for item in items):
                 written = operands
         case _:
             written = []
@@ -571,14 +571,14 @@ def _late_options(items: list[Argument], found: Findings) -> list[Word]:
     return [word for word in found.words[first + 1 :] if word.text.startswith("-")]
 
 
-def _copied(
+def _note_copies(
     program: Program, items: list[Argument], operands: list[Word], into: Word | None, found: Findings
 ) -> None:
     *sources, target = [*operands, into] if into is not None else operands or [HERE]
     found.links = (
         program.operands in ("moved", "linked")
         or _is_hard_link(program, items)
-        or any(_means(item.name, _KEEP_LINKS) for item in items)
+        or any(_may_mean(item.name, _KEEP_LINKS) for item in items)
     )
     if program.operands == "linked" and not sources:
         sources, target = [target], HERE  # `ln FILE` links to it here
@@ -593,14 +593,14 @@ def _copied(
         elif not source.varies:
             found.read(source)
     if not (program.remote and _is_remote(target)):
-        backups = any(_means(item.name, program.beside) for item in items)
+        backups = any(_may_mean(item.name, program.beside) for item in items)
         if into is None and target.text.rpartition("/")[2] not in ("", ".", ".."):
             found.write(target)
-        whole = any(_means(item.name, "--parents") for item in items)
-        _arrive(sources or [HERE], target, found, backups=backups, whole=whole)
+        whole = any(_may_mean(item.name, "--parents") for item in items)
+        _note_arrivals(sources or [HERE], target, found, backups=backups, whole=whole)
 
 
-def _arrive(sources: list[Word], target: Word, found: Findings, *, backups: bool, whole: bool) -> None:
+def _note_arrivals(sources: list[Word], target: Word, found: Findings, *, backups: bool, whole: bool) -> None:
     """Note the files written into ``target``, a directory: each by its name, or by its ``whole`` path."""
     if backups:
         found.write_into(target)
@@ -612,10 +612,12 @@ def _arrive(sources: list[Word], target: Word, found: Findings, *, backups: bool
 
 def _is_hard_link(program: Program, items: list[Argument]) -> bool:
     """Return whether ``cp`` links instead of copying."""
-    return program.operands == "copied" and any(_means(item.name, "-l --link -s --symbolic-link") for item in items)
+    return program.operands == "copied" and any(
+        _may_mean(item.name, "-l --link -s --symbolic-link") for item in items
+    )
 
 
-def _means(name: str, options: str) -> bool:
+def _may_mean(name: str, options: str) -> bool:
     """Return whether ``name`` is one of ``options``, or may be the beginning of a long one."""
     return any(name == option or (len(name) > 2 and option.startswith(name)) for option in options.split())
 
@@ -748,7 +750,7 @@ _XARGS_FLAGS = names("-0 --null -r --no-run-if-empty -t --verbose -x --exit -o -
 def _read_find(found: Findings) -> None:
     """Note the effects of ``find``: commands, writes, deletions."""
     words = found.words
-    starts = _find_starts(words)
+    starts = _find_roots(words)
     at = 1
     while at < len(words):
         text = words[at].text
@@ -765,7 +767,7 @@ def _read_find(found: Findings) -> None:
         at += 1
 
 
-def _find_starts(words: tuple[Word, ...]) -> list[Word]:
+def _find_roots(words: tuple[Word, ...]) -> list[Word]:
     """Return where it starts, below which everything lies that it finds; empty when that cannot be told."""
     texts = [word.text for word in words]
     if "-files0-from" in texts or not _FIND_FOLLOWS.isdisjoint(texts):
@@ -793,7 +795,7 @@ def _find_exec(found: Findings, at: int, starts: list[Word]) -> int:
         raise Unreadable(f"`{found.program} {option}` has no command that ends in `;` or `+`")
     in_its_directory = option.endswith("dir")
     within = () if in_its_directory else tuple(start.path for start in starts)
-    inner = tuple(_put_in(word, "{}", within, leads=in_its_directory) for word in words[at + 1 : end])
+    inner = tuple(_insert_match(word, "{}", within, leads=in_its_directory) for word in words[at + 1 : end])
     where = tuple(f"{start.path.rstrip('/')}/*" for start in starts or [Word(text="/")]) if in_its_directory else ()
     found.inner.append(Inner(words=inner, where=where))
     return end
@@ -803,7 +805,7 @@ def _find_exec_ends(before: str, text: str) -> bool:
     return text == ";" or (text == "+" and before == "{}")
 
 
-def _put_in(word: Word, mark: str, within: tuple[str, ...], *, leads: bool) -> Word:
+def _insert_match(word: Word, mark: str, within: tuple[str, ...], *, leads: bool) -> Word:
     """Return ``word`` as a varying one if it contains ``mark``."""
     if mark not in word.text:
         return word
@@ -826,7 +828,7 @@ def _read_xargs(found: Findings) -> None:
             mark = item.value.text if item.value is not None else "{}"
     inner = [*found.words[start:]] or [Word(text="echo")]
     if mark:
-        inner = [_put_in(word, mark, (), leads=True) for word in inner]
+        inner = [_insert_match(word, mark, (), leads=True) for word in inner]
     else:
         inner.append(Word(text="the words that xargs reads", bare=False, varies=True, leads=True))
     found.inner.append(Inner(words=tuple(inner)))
@@ -930,7 +932,7 @@ def _git_subcommand(found: Findings) -> tuple[tuple[Word, ...], int]:
     """
     words, at, kept = found.words, 1, [found.words[0]]
     while at < len(words) and (text := words[at].text).startswith("-") and text not in _GIT_LOOKS:
-        value = following(words, at)
+        value = next_word(words, at)
         if text == "-C" and value is not None:
             if found.where is not None or value.varies:
                 raise Unreadable("`git -C` with several directories or a pattern")
@@ -1102,7 +1104,7 @@ def examine(found: Findings) -> None:
 
     An unknown program is not examined: allowing it by name allows whatever it does.
     """
-    name = _known_as(found.program)
+    name = _name_in_tables(found.program)
     if name in PLAIN:
         return
     program, reader = PROGRAMS.get(name), _READERS.get(name)
@@ -1110,10 +1112,10 @@ def examine(found: Findings) -> None:
     if reader:
         reader(found)
     elif program:
-        _apply(program, found)
+        _note_effects(program, found)
 
 
-def _known_as(program: str) -> str:
+def _name_in_tables(program: str) -> str:
     """Return the name that the tables have for a program: ``python`` for ``/usr/bin/python3.12``."""
     name = program.rpartition("/")[2]
     for each in (name, _VERSION.sub("", name)):
