@@ -178,7 +178,18 @@ def test_copies_of_an_agent_in_two_branches_are_told_apart_by_directory(root):
 
 @pytest.mark.parametrize(
     "text",
-    ["nothing", "nothing/main", "", "a/b/c", "x" * 300, f"/{'ä' * 150}", "/\0", "~nobody-here/x", "/long" * 2000],
+    [
+        "nothing",
+        "nothing/main",
+        "",
+        "a/b/c",
+        "x" * 300,
+        f"/{'ä' * 150}",
+        "/\0",
+        "~nobody-here/x",
+        "/long" * 2000,
+        "long/" * 2000,
+    ],
 )
 def test_what_fits_nothing_says_how_to_find_it(root, text):
     new_session(root)
