@@ -200,6 +200,7 @@ _TABLE = re.compile(r"^``` text\n.*?^```$", re.MULTILINE | re.DOTALL)  # what sl
 
 def wrap_columns(text: str, width: int) -> str:
     """Return ``text`` with lines of at most ``width`` columns; what goes on stands below its own column."""
+    width = max(1, width)  # a terminal may be narrower than what stands around the text
 
     def lines() -> Iterator[str]:
         for line in text.split("\n"):

@@ -28,6 +28,10 @@ def test_long_lines_go_on_below_their_own_column() -> None:
     )
 
 
+def test_a_terminal_without_room_has_lines_of_one_column() -> None:
+    assert wrap_columns("ab\n\nc", -1) == "a\nb\n\nc"
+
+
 def test_only_letters_that_decide_something_are_offered() -> None:
     assert list(letters({"choices": ["allow", "deny"]})) == ["y", "n", "r"]
     ask = {"choices": ["allow", "session", "always", "deny"], "input": "{}", "preview": "+x"}
