@@ -169,6 +169,7 @@ class Idling(Feature):
         except PyagentdError as error:  # as before there is any session
             log.info("the named agents cannot be read: %s", error)
             return
+        contexts = self.kernel.feature(Contexts)
         for row in rows:
             if row.status != "active":
                 continue
@@ -176,16 +177,12 @@ class Idling(Feature):
                 async with self.kernel.using(paths.ref_of(Path(row.dir))) as branch:
                     if _goes_on(branch):
                         self._touch(branch, AgentEvent.MESSAGE)
-                    elif await self._put_behind(branch):
+                    elif await contexts.put_behind(branch, "shutdown", when="when the daemon was started anew"):
                         self.cleared(branch, AgentEvent.SHUTDOWN)
                     else:
                         self._note(branch.ref, AgentEvent.SHUTDOWN)
             except PyagentdError as error:  # whoever opens it is told
                 log.warning("agent %s: %s", row.name, error)
-
-    async def _put_behind(self, branch: LiveBranch) -> bool:
-        contexts = self.kernel.feature(Contexts)
-        return await contexts.put_behind(branch, "shutdown", when="when the daemon was started anew")
 
     async def close(self) -> None:
         """Save every conversation that goes on, when the daemon ends; the next one puts them behind."""

@@ -136,13 +136,8 @@ def _answers_to(number: int, asked: Mapping[str, Any], said: object) -> tuple[st
 
 
 def _usage(questions: Sequence[Mapping[str, Any]]) -> str:
-    example = [[_first_label(each)] for each in questions]
-    return f"Such as {json.dumps(example, ensure_ascii=False)}"
-
-
-def _first_label(asked: Mapping[str, Any]) -> str:
-    options = asked.get("options") or [{"label": "my words"}]
-    return str(options[0]["label"])
+    offered = (asked.get("options") or [{"label": "my words"}] for asked in questions)
+    return f"Such as {json.dumps([[str(options[0]['label'])] for options in offered], ensure_ascii=False)}"
 
 
 def _detail(args: Args) -> str:
