@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from dataclasses import replace
@@ -32,6 +33,7 @@ from pyagentd.tools.mcp.connection import (
     unique_tools,
 )
 from pyagentd.tools.spec import ToolSpec
+from tests.mcp.servers import plain
 
 
 def spec(schema: Any = None, *, name: str = "echo", **settings: Any) -> ToolSpec:
@@ -221,6 +223,17 @@ async def test_what_is_missing_is_told(made: Launch, said: str, monkeypatch: pyt
     with pytest.raises(ToolError, match=f"unavailable: .*{said}"):
         await connection.offers()
     await connection.close()
+
+
+async def test_a_server_is_started_once_by_who_waits_and_who_has_it_tried_again() -> None:
+    server = Connection(Launch(name="a", command=tuple(plain())))
+    server.not_before = server.now() + 1.5
+    waiting = asyncio.create_task(server.call("count", {}))
+    await asyncio.sleep(0)
+    server.try_again()
+    assert (await server.call("count", {})).pieces[0].text == "1"
+    assert (await waiting).pieces[0].text == "2", "it is the same process"
+    await server.close()
 
 
 def test_a_daemon_without_servers_never_loads_the_sdk() -> None:

@@ -408,11 +408,12 @@ class Connection:
             self._used = self.now()
 
     async def _ready(self) -> "Link":
+        if self._link is None:
+            await self._patience()
         if self._closed:
             raise Unavailable(f"The MCP server {self.name} is unavailable: the daemon stops")
         if self._link is not None:
             return self._link
-        await self._patience()
         if self._opening is None:
             self._opening = asyncio.create_task(self._open())
             self._opening.add_done_callback(self._opened)
