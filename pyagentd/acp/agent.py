@@ -173,11 +173,7 @@ class PyagentdAgent:
         **kwargs: Any,
     ) -> schema.LoadSessionResponse:
         """Tell what was said in a session, and go on with it, with what runs in it too."""
-        servers = tables(mcp_servers or ())
-        opened, modes = await self._open(session_id, await self._resolve(session_id), tells_history=True)
-        await opened.lend(servers)
-        self._greet(opened)
-        return schema.LoadSessionResponse(modes=modes)
+        return schema.LoadSessionResponse(modes=await self._take_up(session_id, mcp_servers, tells_history=True))
 
     @_with_protocol_errors
     async def resume_session(
@@ -189,11 +185,7 @@ class PyagentdAgent:
         **kwargs: Any,
     ) -> schema.ResumeSessionResponse:
         """Go on with a session whose conversation the editor has."""
-        servers = tables(mcp_servers or ())
-        opened, modes = await self._open(session_id, await self._resolve(session_id), tells_history=False)
-        await opened.lend(servers)
-        self._greet(opened)
-        return schema.ResumeSessionResponse(modes=modes)
+        return schema.ResumeSessionResponse(modes=await self._take_up(session_id, mcp_servers, tells_history=False))
 
     @_with_protocol_errors
     async def close_session(self, session_id: str, **kwargs: Any) -> schema.CloseSessionResponse:
@@ -248,6 +240,16 @@ class PyagentdAgent:
 
     # -- inside --------------------------------------------------------------------------------------------------
 
+    async def _take_up(
+        self, session_id: str, mcp_servers: Sequence[Any] | None, *, tells_history: bool
+    ) -> schema.SessionModeState:
+        servers = tables(mcp_servers or ())
+        place = await self._daemon.call("resolve", name=session_id)
+        opened, modes = await self._open(session_id, place, tells_history=tells_history)
+        await opened.lend(servers)
+        self._greet(opened)
+        return modes
+
     async def _open(
         self, session_id: str, place: Mapping[str, Any], *, tells_history: bool
     ) -> tuple[Conversation, schema.SessionModeState]:
@@ -272,10 +274,6 @@ class PyagentdAgent:
         await self._files.offer()
         await opened.awaken()
         return opened
-
-    async def _resolve(self, session_id: str) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = await self._daemon.call("resolve", name=session_id)
-        return found
 
     async def _session_rows(self) -> list[Mapping[str, Any]]:
         rows = await asyncio.to_thread(rows_of, await self._daemon.call("sessions", form="json"), "sessions")

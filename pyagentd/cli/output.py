@@ -19,7 +19,7 @@ import click
 from pyagentd.errors import PyagentdError, WireError
 from pyagentd.words import dollars
 
-_F = TypeVar("_F", bound=Callable[..., Any])
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 # Control characters, and those that reorder, hide or break lines. Joiners stay: scripts and emoji need them.
 _UNSEEN = re.compile(
@@ -31,7 +31,7 @@ _UNSEEN = re.compile(
 _LINE_END = re.compile(r"\t|\r?\n")  # or the end of a cell
 
 
-def json_option(command: _F) -> _F:
+def json_option(command: Command) -> Command:
     """Add ``--json`` to ``command``, passed as ``as_json``."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, also for errors.")(command)
 
@@ -146,8 +146,6 @@ def price(spent: Mapping[str, Any]) -> str:
 
 # Options that several commands have, with their words.
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
 
 def checked_patterns(context: click.Context, option: click.Parameter, patterns: tuple[str, ...]) -> tuple[str, ...]:
     """Return what --allow was given, if each is a regular expression."""
@@ -159,29 +157,29 @@ def checked_patterns(context: click.Context, option: click.Parameter, patterns: 
     return patterns
 
 
-def root_option(words: str) -> Callable[[_Command], _Command]:
+def root_option(words: str) -> Callable[[Command], Command]:
     """Return the option ``--root``, a directory that exists; ``words`` say what it is for."""
     place = click.Path(exists=True, file_okay=False, path_type=Path)
     return click.option("--root", type=place, default=".", help=words)
 
 
-def project_option(what: str) -> Callable[[_Command], _Command]:
+def project_option(what: str) -> Callable[[Command], Command]:
     """Return the option that names the project whose ``what`` are included."""
     return root_option(f"Include the {what} of the project here (default: the current directory).")
 
 
-def workplace_option(command: _Command) -> _Command:
+def workplace_option(command: Command) -> Command:
     """Add the option that says where a new session may work."""
     return root_option("The directory it may work in (default: the current one).")(command)
 
 
-def preset_option(command: _Command) -> _Command:
+def preset_option(command: Command) -> Command:
     """Add the option that says what a new session is made from."""
     words = "Its preset (see: pyagentd presets)."
     return click.option("--preset", metavar="PRESET", help=words)(command)
 
 
-def asking_options(command: _Command) -> _Command:
+def asking_options(command: Command) -> Command:
     """Add the options that say what a run may do without asking, and whether anybody is asked."""
     words = "In this run, allow actions that match without asking, such as 'tool:Bash:make .*'. May be repeated."
     headless = click.option("--headless", is_flag=True, help="Never ask: deny what would need approval.")
@@ -189,13 +187,13 @@ def asking_options(command: _Command) -> _Command:
     return allow(headless(command))
 
 
-def strict_option(command: _Command) -> _Command:
+def strict_option(command: Command) -> Command:
     """Add the option that makes a denial for want of somebody to ask a failure."""
     words = "Exit 1 when a tool call was denied because nobody could be asked."
     return click.option("--strict", is_flag=True, help=words)(command)
 
 
-def stream_options(command: _Command) -> _Command:
+def stream_options(command: Command) -> Command:
     """Add the options that say in what form a run is printed, passed as ``as_json`` and ``as_events``."""
     events = click.option("--json-events", "as_events", is_flag=True, help="Print each event as a line of JSON.")
     one = click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end; errors too.")

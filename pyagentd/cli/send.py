@@ -9,11 +9,11 @@ import stat
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from itertools import chain, count
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 from urllib.parse import quote
 
 import click
@@ -42,6 +42,7 @@ from pyagentd.cli.link import (
     watched_run,
 )
 from pyagentd.cli.output import (
+    Command,
     ExitCode,
     asking_options,
     dim,
@@ -72,8 +73,6 @@ from pyagentd.wire.client import DaemonClient
 Form = Literal["text", "json", "events"]
 """What is printed: text for people, one object at the end, or each event as a line."""
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
 _LONGEST_COMMAND_S = 300.0  # a long conversation is summarised in pieces
 _SLASH = re.compile(r"/[A-Za-z][\w:.-]*(?!\S)")
 _LONGEST_PROMPT = 900_000  # bytes; a call to the daemon holds 1 MiB
@@ -101,7 +100,7 @@ class StillRunning(PyagentdError):
     code = "timeout"
 
 
-def _message_options(command: _Command) -> _Command:
+def _message_options(command: Command) -> Command:
     """Add the options that say who answers, and what goes with the message."""
     agent = click.option(
         "--agent",
