@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pyagentd.clock import iso8601, span
 from pyagentd.errors import BadRequest, Busy, NotFound, PyagentdError
@@ -243,45 +243,39 @@ def facts_of_turns(
     """
     for number, turn in enumerate(found.turns):
         if number:
-            yield from _prompt(turn.prompt, session_id, {"origin": "client", "steered": run_id, **metadata}, now_ms)
+            own = {"origin": "client", "steered": run_id, **metadata}
+            yield from _facts("user", [{"type": "text", "text": turn.prompt}], session_id, own, now_ms)
         if turn.steps:
-            yield from _answer(turn.steps, found.results, session_id, metadata, now_ms)
+            parts = [
+                data
+                for step in turn.steps
+                for data in ({"type": "step-start"}, *(_data(part, found.results) for part in step))
+            ]
+            yield from _facts("assistant", parts, session_id, metadata, now_ms)
 
 
-def _prompt(text: str, session_id: str, metadata: Mapping[str, Any], now_ms: int) -> Iterator[Fact]:
-    message = message_row(role="user", session_id=session_id, metadata=metadata, now_ms=now_ms)
-    yield "message", message
-    data = {"type": "text", "text": text}
-    yield (
-        "part",
-        part_row(message_id=message["id"], session_id=session_id, index=0, kind="text", data=data, now_ms=now_ms),
-    )
-
-
-def _answer(
-    steps: Sequence[Sequence[Text | ToolCall]],
-    results: Mapping[str, str],
+def _facts(
+    role: Literal["user", "assistant"],
+    parts: Sequence[Mapping[str, Any]],
     session_id: str,
     metadata: Mapping[str, Any],
     now_ms: int,
 ) -> Iterator[Fact]:
-    message = message_row(role="assistant", session_id=session_id, metadata=metadata, now_ms=now_ms)
+    """Yield the rows of one message."""
+    message = message_row(role=role, session_id=session_id, metadata=metadata, now_ms=now_ms)
     yield "message", message
-    index = 0
-    for step in steps:
-        for data in ({"type": "step-start"}, *(_data(part, results) for part in step)):
-            row = part_row(
-                message_id=message["id"],
-                session_id=session_id,
-                index=index,
-                kind=str(data["type"]),
-                data=data,
-                now_ms=now_ms,
-            )
-            if "toolCallId" in data:
-                row |= {"tool_call_id": data["toolCallId"], "tool_state": data["state"]}
-            yield "part", row
-            index += 1
+    for index, data in enumerate(parts):
+        row = part_row(
+            message_id=message["id"],
+            session_id=session_id,
+            index=index,
+            kind=str(data["type"]),
+            data=data,
+            now_ms=now_ms,
+        )
+        if "toolCallId" in data:
+            row |= {"tool_call_id": data["toolCallId"], "tool_state": data["state"]}
+        yield "part", row
 
 
 def _data(part: Text | ToolCall, results: Mapping[str, str]) -> dict[str, Any]:
