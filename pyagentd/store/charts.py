@@ -196,7 +196,7 @@ def _rectangle(x: float, y: float, width: float, height: float, kind: Kind, name
 # What is charted: what sessions cost, how a turn went, what fills the context.
 
 _MOST_ROWS = 24
-_DAYS = 62  # with one row for each day, also those on which nothing was spent
+_DAYS = 62  # rows of days, also of those on which nothing was spent
 
 
 def spending(lines: Sequence[Mapping[str, Any]], by: str, rest: Mapping[str, Any] | None = None) -> Chart:
@@ -208,8 +208,9 @@ def spending(lines: Sequence[Mapping[str, Any]], by: str, rest: Mapping[str, Any
     spent = "known_usd" if dollars else "total"
     amounts = [(_name(line), float(line[spent])) for line in lines]
     if by == "day":
-        amounts, rest = sorted(_each_day(dict(amounts)).items())[-_MOST_ROWS:], None
-    amounts, cut = amounts[:_MOST_ROWS], amounts[_MOST_ROWS:]
+        amounts, cut, rest = sorted(_each_day(dict(amounts)).items())[-_DAYS:], [], None
+    else:
+        amounts, cut = amounts[:_MOST_ROWS], amounts[_MOST_ROWS:]
     if cut or rest:
         number, amount = (rest["number"], rest[spent]) if rest else (0, 0.0)
         amounts.append((f"{len(cut) + number} others", sum((each for _, each in cut), amount)))

@@ -65,6 +65,11 @@ def test_days_come_in_their_order_with_those_on_which_nothing_was_spent() -> Non
     ]
 
 
+def test_each_of_thirty_days_is_a_row() -> None:
+    chart = charts.spending([line("2026-03-30", 2.0), line("2026-03-01", 1.0)], "day")
+    assert [row.label for row in chart.rows] == [f"2026-03-{day:02}" for day in range(1, 31)]
+
+
 def test_each_line_is_a_row_and_too_many_are_one_together() -> None:
     chart = charts.spending([line(f"m{number}", 1.0) for number in range(100)], "model")
     assert len(chart.rows) == 25 and chart.rows[-1] == Row("76 others", (Bar(0, 76.0),), "$76.00")
