@@ -190,9 +190,23 @@ With ASK, from Lisp, its window is not selected."
        " (answered)   q close" t)
       (pyagentd-ask-here-display selected))))
 
+(defvar-local pyagentd-asks--seen nil
+  "Id of the ask that was at point after the last command here.
+Nil if there was none, or one that was answered here.")
+
+(defun pyagentd-asks--note-seen ()
+  "Note which ask is at point now."
+  (let ((ask (pyagentd-ask-find (tabulated-list-get-id))))
+    (setq pyagentd-asks--seen (and ask (not (pyagentd-ask-answered-p ask))
+                                   (pyagentd-ask-id ask)))))
+
 (defun pyagentd-asks--at-point ()
-  "Return the ask at point, or nil."
-  (pyagentd-ask-find (tabulated-list-get-id)))
+  "Return the ask at point, or nil.
+Where somebody else has answered one another comes to point; the next key
+was not meant for that."
+  (let ((id (tabulated-list-get-id)))
+    (when (member pyagentd-asks--seen (list nil id))
+      (pyagentd-ask-find id))))
 
 (defun pyagentd-asks--marked ()
   "Return the asks that are marked and shown, nil if no line is."
@@ -246,6 +260,7 @@ U takes the marks away"))
   "Note which asks are open when the list of them was shown."
   (when (equal pyagentd-list-name "asks")
     (setq pyagentd-ask-function #'pyagentd-asks--at-point)
+    (add-hook 'post-command-hook #'pyagentd-asks--note-seen nil t)
     (pyagentd-ask-receive-all
      (mapcar (lambda (row) (pyagentd-list-fact row "ask"))
              pyagentd-table-rows))))

@@ -92,6 +92,29 @@
     (pyagentd-table--filter "pwd")
     (should (equal pyagentd-table-marks '("q1" "q3")))))
 
+(ert-deftest pyagentd-asks-that-come-to-point-by-themselves-are-not-answered ()
+  (lists-test--with-asks (list pyagentd-test-ask (lists-test--ask "q2" "ls")
+                               (lists-test--ask "q3" "pwd"))
+    (goto-char (point-min))
+    (pyagentd-test-type "C-a")
+    (should (equal "q1" (tabulated-list-get-id)))
+    (lists-test--answer (list (lists-test--ask "q2" "ls")
+                              (lists-test--ask "q3" "pwd")))
+    (revert-buffer)
+    (pyagentd-test-settle)
+    (should (equal "q2" (tabulated-list-get-id)))
+    (should-error (call-interactively (key-binding "y")) :type 'user-error)
+    (should-not (pyagentd-test-calls 'answer))
+    (pyagentd-test-type "y")            ; after one's own answer at once
+    (lists-test--answer (list (lists-test--ask "q3" "pwd")))
+    (revert-buffer)
+    (pyagentd-test-settle)
+    (call-interactively (key-binding "y"))
+    (pyagentd-test-await (cdr (pyagentd-test-calls 'answer)))
+    (should (equal (mapcar (lambda (call) (plist-get call :ask))
+                           (pyagentd-test-calls 'answer))
+                   '("q2" "q3")))))
+
 (ert-deftest pyagentd-asks-with-marks-never-answer-what-is-at-point ()
   "Neither where only questions are marked nor where all are answered."
   (lists-test--with-asks
