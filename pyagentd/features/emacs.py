@@ -35,7 +35,7 @@ from pyagentd.tools.spec import (
     ToolContext,
     ToolSpec,
     is_remote,
-    only_open,
+    not_open_error,
     resolve,
 )
 
@@ -481,7 +481,7 @@ async def _at_hand(tool: OfferedTool, args: Args, ctx: ToolContext) -> None:
     for file in filter(is_remote, (form for path in paths for form in (path.lexical, path.resolved))):
         seen = EditorView() if ctx.buffers is None else await ctx.buffers.look(file, whole=False)
         if not seen.buffer:
-            raise only_open(file)
+            raise not_open_error(file)
 
 
 async def _ask_client(

@@ -54,7 +54,7 @@ from pyagentd.tools.mcp.connection import (
     tool_name,
     unique_tools,
 )
-from pyagentd.tools.mcp.connection import tools_let_through as let_through
+from pyagentd.tools.mcp.connection import allowed_tools as let_through
 from pyagentd.tools.spec import ToolSpec
 
 if TYPE_CHECKING:

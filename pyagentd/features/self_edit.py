@@ -27,7 +27,7 @@ from pyagentd.runtime.feature import Feature
 from pyagentd.runtime.settings import provider_of as configured_provider
 from pyagentd.store import named_agents
 from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec, object_schema
-from pyagentd.tools.write import unified
+from pyagentd.tools.write import unified_diff
 
 if TYPE_CHECKING:
     from pyagentd.runtime.run_setup import RunBuilder
@@ -113,7 +113,7 @@ class _Change:
         """Return it as whoever is to approve it sees it."""
         if self.old == self.new:
             return "(nothing changes)"
-        return unified(None if self.old is None else _text(self.old), _text(self.new), self.key)
+        return unified_diff(None if self.old is None else _text(self.old), _text(self.new), self.key)
 
 
 def selfedit_tools(me: Self) -> Sequence[ToolSpec]:

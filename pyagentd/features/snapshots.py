@@ -59,7 +59,7 @@ from pyagentd.store.snapshots import (
 )
 from pyagentd.tools.files import draft_name, is_binary, parent, sweep
 from pyagentd.tools.spec import KeptFiles
-from pyagentd.tools.write import unified
+from pyagentd.tools.write import unified_diff
 
 if TYPE_CHECKING:
     from pyagentd.runtime.kernel import Kernel
@@ -777,7 +777,7 @@ class Snapshots(Feature):
         if is_binary(now or b"") or is_binary(target or b""):
             return f"Binary file: {len(now or b'')} bytes now, {len(target or b'')} bytes then"
         before = None if now is None else now.decode(errors="replace")
-        shown = unified(before, (target or b"").decode(errors="replace"), proposal.path)
+        shown = unified_diff(before, (target or b"").decode(errors="replace"), proposal.path)
         if target is None:
             shown = shown.replace(f"+++ {proposal.path}", "+++ /dev/null", 1)
         if not shown and proposal.now is not None and proposal.target is not None:

@@ -236,7 +236,7 @@ def start(enclosure: Enclosure, *, cwd: Path, directory: Path, timeout_s: float 
     finally:
         if spec >= 0:
             os.close(spec)
-        enclosure.opened()
+        enclosure.close_inherited()
     enclosure.temporary = None  # the runner removes it
     return WaitingRunner(process=process, pid_started=started_of(process.pid), output=output)
 

@@ -21,7 +21,7 @@ from pyagentd.policy.guard import Allow, Confirm, Context, Deny, Widening, decid
 from pyagentd.policy.guard import Ask as Ask_
 from pyagentd.policy.guard import Decision as Decision_
 from pyagentd.store.db.audit import Decided
-from pyagentd.tools.invoke import Authorise, Denied, EditedCall, checked_arguments
+from pyagentd.tools.invoke import Authorise, Denied, EditedCall, validate_arguments
 from pyagentd.tools.spec import ToolContext, ToolSpec
 
 # What a human is shown of a question, by every client: who asks what, lines and keys.
@@ -431,7 +431,7 @@ class AskedCall:
             given = reader.parse(text)
         except ValueError as error:
             raise ToolError(f"they are not JSON: {error}") from None
-        args = checked_arguments(self.spec.name, self.spec.input_schema, given)
+        args = validate_arguments(self.spec.name, self.spec.input_schema, given)
         return args, self.spec.action(args, self.tool_context)
 
 

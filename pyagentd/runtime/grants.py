@@ -27,7 +27,7 @@ from pyagentd.store.db import audit
 from pyagentd.store.db.audit import Decided, Entry
 from pyagentd.store.db.state import Damaged, State
 from pyagentd.store.paths import BranchRef
-from pyagentd.tools.mcp.connection import at_root
+from pyagentd.tools.mcp.connection import fill_root
 from pyagentd.tools.sandbox.plan import ShellScope
 
 if TYPE_CHECKING:
@@ -702,8 +702,8 @@ def _servers(file: Path, data: bytes, problems: list[str]) -> Iterator[ServerSet
 
 def _words(server: ServerSettings, root: Path) -> Iterator[str]:
     """Yield what may name a program or a script of the project, also as seen from where the command runs."""
-    place = root / at_root(server.cwd, root)
-    words = [at_root(each, root) for each in server.command]
+    place = root / fill_root(server.cwd, root)
+    words = [fill_root(each, root) for each in server.command]
     awaited = False  # the script of an interpreter
     for number, word in enumerate(words):
         from_root = root / os.path.expanduser(word)  # noqa: PTH111 - Path raises

@@ -61,7 +61,7 @@ def _descend(descriptor: int, name: str, path: str, create: bool) -> int:
     try:
         below = os.open(name, _DIRECTORY, dir_fd=descriptor)
     except OSError as error:
-        raise _swapped_or(error, name, descriptor, path) from error
+        raise _link_or_os_error(error, name, descriptor, path) from error
     os.close(descriptor)
     return below
 
@@ -78,11 +78,11 @@ def open_file(path: str) -> int:
         try:
             descriptor = os.open(name, READ_FLAGS, dir_fd=directory)
         except OSError as error:
-            raise _swapped_or(error, name, directory, path) from error
+            raise _link_or_os_error(error, name, directory, path) from error
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode):
         os.close(descriptor)
-        raise _not_a_file(mode, path)
+        raise _not_a_file_error(mode, path)
     return descriptor
 
 
@@ -94,7 +94,7 @@ def open_directory(path: str) -> int:
         try:
             return os.open(name, LIST_FLAGS, dir_fd=directory)
         except OSError as error:
-            raise _swapped_or(error, name, directory, path) from error
+            raise _link_or_os_error(error, name, directory, path) from error
 
 
 def read_bytes(path: str) -> bytes:
@@ -166,24 +166,24 @@ def _regular_or_none(directory: int, name: str, path: str) -> os.stat_result | N
             raise PermissionError(errno.EACCES, "The file is read-only", path)
         return found
     if stat.S_ISLNK(found.st_mode):
-        raise _swapped(path)
-    raise _not_a_file(found.st_mode, path)
+        raise _swapped_link_error(path)
+    raise _not_a_file_error(found.st_mode, path)
 
 
-def _not_a_file(mode: int, path: str) -> ToolError:
+def _not_a_file_error(mode: int, path: str) -> ToolError:
     return IsDirectory(f"{path} is a directory") if stat.S_ISDIR(mode) else ToolError(f"{path} is not a regular file")
 
 
-def _swapped_or(error: OSError, name: str, directory: int, path: str) -> Exception:
+def _link_or_os_error(error: OSError, name: str, directory: int, path: str) -> Exception:
     # A link where O_NOFOLLOW forbids it gives ELOOP, or ENOTDIR together with O_DIRECTORY.
     if error.errno in (errno.ELOOP, errno.ENOTDIR):
         with suppress(OSError):
             if stat.S_ISLNK(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
-                return _swapped(path)
+                return _swapped_link_error(path)
     return type(error)(error.errno, error.strerror, path)
 
 
-def _swapped(path: str) -> SwappedLink:
+def _swapped_link_error(path: str) -> SwappedLink:
     return SwappedLink(f"{path} leads through a symbolic link that was not there when the call was allowed")
 
 
@@ -224,7 +224,7 @@ def decode(data: bytes, path: str) -> TextFile:
     Raises:
         ToolError: It is binary.
     """
-    mark, encoding = marked(data)
+    mark, encoding = detect_encoding(data)
     if not mark and is_binary(data):
         raise ToolError(f"{path} is a binary file")
     body = data[len(mark) :]
@@ -234,7 +234,7 @@ def decode(data: bytes, path: str) -> TextFile:
         return TextFile(data.decode("latin-1"), "latin-1")
 
 
-def marked(data: bytes) -> tuple[bytes, str]:
+def detect_encoding(data: bytes) -> tuple[bytes, str]:
     """Return the byte-order mark that ``data`` begins with, or b"", and the encoding it stands for."""
     return next(((mark, encoding) for mark, encoding in _MARKS if data.startswith(mark)), (b"", "utf-8"))
 

@@ -87,7 +87,7 @@ _NAMES = {
 }
 
 
-def checked_arguments(tool: str, schema: Schema, args: object) -> dict[str, Any]:
+def validate_arguments(tool: str, schema: Schema, args: object) -> dict[str, Any]:
     """Return ``args`` as the tool gets them.
 
     Optional arguments given as null count as absent unless the schema names null for them, and 3.0 is an integer.
@@ -96,26 +96,26 @@ def checked_arguments(tool: str, schema: Schema, args: object) -> dict[str, Any]
         ToolError: The arguments do not fit; the message names each of them and says what was expected.
     """
     if not isinstance(args, Mapping):
-        raise ToolError(f"{tool}: the arguments must be an object, got {_show(args)}")
+        raise ToolError(f"{tool}: the arguments must be an object, got {_excerpt(args)}")
     required, properties = schema.get("required", ()), schema.get("properties", {})
     given = {
         name: value
         for name, value in args.items()
-        if value is not None or name in required or _names_null(properties.get(name, {}))
+        if value is not None or name in required or _allows_null(properties.get(name, {}))
     }
     problems = list(_object_problems("", schema, given))
     if problems:
         raise ToolError(f"{tool}: " + "; ".join(problems), hint=_usage(schema))
-    return {name: _normal(properties.get(name, {}), value) for name, value in given.items()}
+    return {name: _coerce(properties.get(name, {}), value) for name, value in given.items()}
 
 
 def _problems(where: str, schema: Schema, value: object) -> Iterator[str]:
     types = _types(schema)
-    if types and not any(_is(value, name) for name in types):
-        yield f'"{where}" must be {" or ".join(_NAMES.get(name, name) for name in types)}, got {_show(value)}'
+    if types and not any(_is_of_type(value, name) for name in types):
+        yield f'"{where}" must be {" or ".join(_NAMES.get(name, name) for name in types)}, got {_excerpt(value)}'
         return
     if "enum" in schema and value not in schema["enum"]:
-        yield f'"{where}" must be one of {", ".join(json.dumps(v) for v in schema["enum"])}, got {_show(value)}'
+        yield f'"{where}" must be one of {", ".join(json.dumps(v) for v in schema["enum"])}, got {_excerpt(value)}'
     elif isinstance(value, str):
         yield from _bounds(where, len(value), schema.get("minLength"), schema.get("maxLength"), " characters")
     elif isinstance(value, int | float) and not isinstance(value, bool):
@@ -156,14 +156,14 @@ def _types(schema: Schema) -> tuple[str, ...]:
     return (kind,) if isinstance(kind, str) else tuple(kind)
 
 
-def _names_null(schema: Schema) -> bool:
+def _allows_null(schema: Schema) -> bool:
     choices = schema.get("anyOf") or schema.get("oneOf") or ()
     return ("null" in _types(schema) and None in schema.get("enum", (None,))) or any(
-        isinstance(each, Mapping) and _names_null(each) for each in choices
+        isinstance(each, Mapping) and _allows_null(each) for each in choices
     )
 
 
-def _is(value: object, kind: str) -> bool:
+def _is_of_type(value: object, kind: str) -> bool:
     match kind:
         case "string":
             return isinstance(value, str)
@@ -185,7 +185,7 @@ def _is(value: object, kind: str) -> bool:
     return True
 
 
-def _normal(schema: Schema, value: Any) -> Any:
+def _coerce(schema: Schema, value: Any) -> Any:
     if isinstance(value, float) and "integer" in _types(schema) and "number" not in _types(schema):
         return int(value)
     return value
@@ -201,7 +201,7 @@ def _join(where: str, name: object) -> str:
     return f"{where}.{name}" if where else str(name)
 
 
-def _show(value: object) -> str:
+def _excerpt(value: object) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError):
@@ -282,8 +282,8 @@ async def invoke(
     duration_ms = 0
     denied: Denier | Literal[""] = ""
     try:
-        given, action = await _cleared(
-            spec, checked_arguments(spec.name, spec.input_schema, args), ctx, authorise, notes
+        given, action = await _authorised_call(
+            spec, validate_arguments(spec.name, spec.input_schema, args), ctx, authorise, notes
         )
         async with ctx.keeping.around(action, ctx.call_id) if ctx.keeping else nullcontext(kept) as kept:
             began()
@@ -295,10 +295,10 @@ async def invoke(
             duration_ms = round((time.monotonic() - started) * 1000)
         if ctx.hooks is not None:
             said = await ctx.hooks.after(spec.name, given, output.text, output.ok, duration_ms, ctx.call_id)
-            output = _with(output, said)
+            output = _with_added(output, said)
         # What is surely short is not worth a thread.
         if output.full is not None or len(output.text) > SHOWN_BYTES // 4:
-            output = await asyncio.to_thread(_bounded, output, spec.name, ctx.spool_dir)
+            output = await asyncio.to_thread(_truncated, output, spec.name, ctx.spool_dir)
     except Exception as error:  # the boundary, before and after the tool
         output, denied = _refusal(spec.name, error)
     return Envelope(
@@ -313,7 +313,7 @@ async def invoke(
     )
 
 
-async def _cleared(
+async def _authorised_call(
     spec: ToolSpec, given: dict[str, Any], ctx: ToolContext, authorise: Authorise, notes: list[str]
 ) -> tuple[dict[str, Any], Action]:
     """Return the arguments that hooks and whoever authorises agree on, and the action; adds to ``notes``.
@@ -323,13 +323,13 @@ async def _cleared(
     """
 
     def action_of(args: Mapping[str, Any]) -> Action:
-        return spec.action(checked_arguments(spec.name, spec.input_schema, args), ctx)
+        return spec.action(validate_arguments(spec.name, spec.input_schema, args), ctx)
 
     action = spec.action(given, ctx)
     for _ in range(_ROUNDS):
         changed = None if ctx.hooks is None else await ctx.hooks.before(spec.name, given, action_of, ctx.call_id)
         if changed is not None and changed != given:
-            given = checked_arguments(spec.name, spec.input_schema, changed)
+            given = validate_arguments(spec.name, spec.input_schema, changed)
             action = spec.action(given, ctx)
             notes.append(f"[A hook changed the arguments before this ran: {json.dumps(given, ensure_ascii=False)}]")
         elif notes:  # what a human wrote has passed the hooks too
@@ -344,7 +344,7 @@ async def _cleared(
     raise ToolError(f"{spec.name} was not run: the user and a hook kept changing each other's arguments")
 
 
-def _with(output: Output, added: str) -> Output:
+def _with_added(output: Output, added: str) -> Output:
     """Return ``output`` with what hooks added at its end."""
     if not added:
         return output
@@ -363,7 +363,7 @@ async def _run(spec: ToolSpec, args: dict[str, object], ctx: ToolContext) -> Out
     return Output(text=output) if isinstance(output, str) else output
 
 
-def _bounded(output: Output, tool: str, spool_dir: Path) -> Output:
+def _truncated(output: Output, tool: str, spool_dir: Path) -> Output:
     """Return ``output`` with at most the head shown, and the whole of it kept in a file."""
     whole = output.text if output.full is None else output.full
     shown = head(output.text)

@@ -12,7 +12,7 @@ from typing import TextIO
 
 from pyagentd.errors import ToolError
 from pyagentd.policy.action import ResolvedPath
-from pyagentd.tools.files import IsDirectory, is_binary, marked, open_directory, open_file, read_all
+from pyagentd.tools.files import IsDirectory, detect_encoding, is_binary, open_directory, open_file, read_all
 from pyagentd.tools.invoke import SHOWN_BYTES
 from pyagentd.tools.spec import (
     Args,
@@ -23,8 +23,8 @@ from pyagentd.tools.spec import (
     describe_file,
     file_of,
     is_remote,
+    not_open_error,
     object_schema,
-    only_open,
     resolve,
 )
 from pyagentd.words import quantity
@@ -53,14 +53,14 @@ async def _run(args: Args, ctx: ToolContext) -> Output:
     if ctx.buffers is not None:
         seen = await ctx.buffers.look(path.resolved, whole=is_remote(path.resolved))
     if seen.text is None and is_remote(path.resolved):
-        raise only_open(path.lexical)
+        raise not_open_error(path.lexical)
     offset, limit = args.get("offset", 1), args.get("limit")
-    if seen.text is None and (lines := _small(path)) is not None:
-        return _shown(path, lines, offset, limit, seen)
+    if seen.text is None and (lines := _read_small(path)) is not None:
+        return _show_lines(path, lines, offset, limit, seen)
     return await asyncio.to_thread(_read, path, offset, limit, ctx, seen)
 
 
-def _small(path: ResolvedPath) -> list[str] | None:
+def _read_small(path: ResolvedPath) -> list[str] | None:
     """Return the lines of an ordinary small file that the kernel has in memory, without waiting; None of others."""
     try:
         file = open_file(path.resolved)
@@ -82,10 +82,10 @@ def _small(path: ResolvedPath) -> list[str] | None:
 
 def _read(path: ResolvedPath, offset: int, limit: int | None, ctx: ToolContext, seen: EditorView) -> Output:
     with _open_text(path, ctx) if seen.text is None else io.StringIO(seen.text, newline="\n") as file:
-        return _shown(path, _lines(file), offset, limit, seen)
+        return _show_lines(path, _lines(file), offset, limit, seen)
 
 
-def _shown(path: ResolvedPath, lines: Iterable[str], offset: int, limit: int | None, seen: EditorView) -> Output:
+def _show_lines(path: ResolvedPath, lines: Iterable[str], offset: int, limit: int | None, seen: EditorView) -> Output:
     shown: list[str] = []
     room, number, more = SHOWN_BYTES, 0, False
     for number, line in enumerate(lines, 1):
@@ -98,13 +98,13 @@ def _shown(path: ResolvedPath, lines: Iterable[str], offset: int, limit: int | N
             break
         shown.append(entry)
     if not shown:
-        return Output(text=_nothing(path, number))
+        return Output(text=_no_lines_note(path, number))
     if more:
         shown.append(f"[There is more: read on with offset={offset + len(shown)}.]")
-    return Output(text="\n".join([*_where(seen), *shown]), truncated=room < 0)
+    return Output(text="\n".join([*_buffer_notes(seen), *shown]), truncated=room < 0)
 
 
-def _where(seen: EditorView) -> list[str]:
+def _buffer_notes(seen: EditorView) -> list[str]:
     """Return what is said about a text that is not the file's, or may not be what the user sees."""
     if seen.text is not None and seen.modified:
         also = f" It cannot be changed there: {seen.trouble}." if seen.trouble else ""
@@ -130,7 +130,7 @@ def _lines(file: TextIO) -> Iterator[str]:
         yield line.removesuffix("\n").removesuffix("\r")
 
 
-def _nothing(path: ResolvedPath, lines: int) -> str:
+def _no_lines_note(path: ResolvedPath, lines: int) -> str:
     if lines == 0:
         return f"[{path.lexical} is empty.]"
     return f"[{path.lexical} has only {quantity(lines, 'line')}.]"
@@ -139,16 +139,16 @@ def _nothing(path: ResolvedPath, lines: int) -> str:
 def _open_text(path: ResolvedPath, ctx: ToolContext) -> io.TextIOWrapper:
     file = os.fdopen(open_existing(path, ctx), "rb")
     start = file.read(_SNIFFED)
-    mark, encoding = marked(start)
+    mark, encoding = detect_encoding(start)
     if not mark and is_binary(start):
         size = os.fstat(file.fileno()).st_size
         file.close()
         raise ToolError(f"{path.lexical} is a binary file of {size} bytes")
     file.seek(len(mark))
-    return io.TextIOWrapper(file, encoding if _decodes(start, encoding) else "latin-1", "replace", newline="\n")
+    return io.TextIOWrapper(file, encoding if _is_decodable(start, encoding) else "latin-1", "replace", newline="\n")
 
 
-def _decodes(start: bytes, encoding: str) -> bool:
+def _is_decodable(start: bytes, encoding: str) -> bool:
     try:
         codecs.getincrementaldecoder(encoding)().decode(start)
     except UnicodeDecodeError:

@@ -20,7 +20,7 @@ from pyagentd.errors import ToolError
 from pyagentd.policy.action import ResolvedPath, Target
 from pyagentd.tools.process import Group, child_environment
 from pyagentd.tools.search_worker import Request, Row, What
-from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec, counted, object_schema, resolve
+from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec, brief_count, object_schema, resolve
 
 SECONDS = 20.0
 
@@ -65,7 +65,7 @@ def is_directory(path: ResolvedPath) -> bool:
     return path.resolved.endswith("/")
 
 
-def undirected(path: ResolvedPath) -> str:
+def without_slash(path: ResolvedPath) -> str:
     """Return the resolved path without the slash that ``directory`` put there."""
     return path.resolved.rstrip("/") or "/"
 
@@ -159,7 +159,7 @@ _GLOB_SCHEMA = object_schema(
 )
 
 
-def _walked(args: Args, ctx: ToolContext) -> tuple[ResolvedPath, str]:
+def _start_of_walk(args: Args, ctx: ToolContext) -> tuple[ResolvedPath, str]:
     """Return the directory to walk and the pattern below it: ``src/*.py`` walks ``src`` only."""
     segments = args["pattern"].split("/")
     fixed = next((index for index, segment in enumerate(segments) if _MAGIC.search(segment)), len(segments) - 1)
@@ -173,12 +173,12 @@ def _walked(args: Args, ctx: ToolContext) -> tuple[ResolvedPath, str]:
 
 
 def _glob_describe(args: Args, ctx: ToolContext) -> Target:
-    path, _ = _walked(args, ctx)
+    path, _ = _start_of_walk(args, ctx)
     return Target(detail=path.lexical, paths=(directory(path),))
 
 
 async def _glob(args: Args, ctx: ToolContext) -> Output:
-    base, (_, pattern) = ctx.paths[0], _walked(args, ctx)
+    base, (_, pattern) = ctx.paths[0], _start_of_walk(args, ctx)
     if not is_directory(base):
         raise ToolError(f"{base.lexical} is not a directory")
     scope = Scope(base, ctx)
@@ -190,14 +190,14 @@ async def _glob(args: Args, ctx: ToolContext) -> Output:
                 found.append((-changed_ns, name))
         return len(found) >= _GLOB_KEPT
 
-    request = Request(what="glob", base=undirected(base), include=regexes(pattern), hidden=names_hidden(pattern))
+    request = Request(what="glob", base=without_slash(base), include=regexes(pattern), hidden=names_hidden(pattern))
     notes = []
     if not await search(request, take, SECONDS):
         notes.append(f"[Stopped after {SECONDS:g} s: there may be more files. Name a directory to search.]")
     if len(found) >= _GLOB_KEPT:
         notes.append(f"[These are {_GLOB_KEPT} of more files: narrow the pattern.]")
     nothing = f"[No file matches {args['pattern']} in {scope.base}]"
-    brief = counted(len(found), "file", "files", more=len(found) >= _GLOB_KEPT)
+    brief = brief_count(len(found), "file", "files", more=len(found) >= _GLOB_KEPT)
     return output([name for _, name in sorted(found)], _GLOB_SHOWN, nothing, notes, brief)
 
 
@@ -304,7 +304,7 @@ def _grep_request(args: Args, base: ResolvedPath, seconds: float) -> Request:
     below = files.lstrip("/") if "/" in files else f"**/{files}"
     return Request(
         what=_OUTPUT_MODES[args.get("output_mode", "content")],
-        base=undirected(base),
+        base=without_slash(base),
         include=regexes(below) if files else (),
         hidden=names_hidden(files),
         pattern=args["pattern"],
@@ -331,7 +331,7 @@ def grep_tool(seconds: float = SECONDS) -> ToolSpec:
             notes.append(f"[These are {_GREP_KEPT} of more matches: narrow the search.]")
         notes += [f"[Not searched, too large: {name}]" for name in found.too_large]
         nothing = f"[Nothing matches {args['pattern']} in {scope.base}]"
-        brief = counted(found.count, "match", "matches", more=found.count >= _GREP_KEPT)
+        brief = brief_count(found.count, "match", "matches", more=found.count >= _GREP_KEPT)
         return output(found.lines, found.shown, nothing, notes, brief)
 
     return ToolSpec(

@@ -50,7 +50,7 @@ class File(NamedTuple):
 
 def walk(base: str, *, hidden: bool) -> Iterator[File]:
     """Yield the files under the resolved directory ``base``: those of a directory by name, then its directories'."""
-    return _walk(open_directory(base), _slashed(base), _rules_above(base), hidden, 0)
+    return _walk(open_directory(base), _with_slash(base), _rules_above(base), hidden, 0)
 
 
 def _walk(descriptor: int, path: str, rules: Rules | None, hidden: bool, depth: int) -> Iterator[File]:
@@ -91,11 +91,11 @@ def _rules_above(base: str) -> Rules | None:
     rules: Rules | None = None
     for directory in reversed(above):
         with suppress(OSError, ToolError):
-            rules = with_rules(_slashed(directory), read_bytes(_slashed(directory) + ".gitignore"), rules)
+            rules = with_rules(_with_slash(directory), read_bytes(_with_slash(directory) + ".gitignore"), rules)
     return None if ignores(rules, base, True) else rules
 
 
-def _slashed(directory: str) -> str:
+def _with_slash(directory: str) -> str:
     return directory if directory.endswith("/") else directory + "/"
 
 
@@ -180,7 +180,7 @@ class _Needle:
                 yield [path, len(found)]
             case "content":
                 for number in _with_context(found, self._context, len(lines)):
-                    yield [path, number + 1, _cut(lines[number].rstrip("\r"), found.get(number)), number in found]
+                    yield [path, number + 1, _excerpt(lines[number].rstrip("\r"), found.get(number)), number in found]
             case _:
                 yield [path]
 
@@ -192,7 +192,7 @@ def _with_context(found: dict[int, re.Match[str]], context: int, end: int) -> It
         position = max(position, number + context + 1)
 
 
-def _cut(line: str, match: re.Match[str] | None) -> str:
+def _excerpt(line: str, match: re.Match[str] | None) -> str:
     if len(line) <= _LINE_CHARS:
         return line
     start = max(0, match.start() - _BEFORE_CHARS) if match and match.end() > _LINE_CHARS else 0

@@ -28,8 +28,8 @@ from pyagentd.tools.spec import (
     Output,
     ToolContext,
     ToolSpec,
-    as_the_system_does,
     object_schema,
+    resolve_as_system,
 )
 
 log = logging.getLogger(__name__)
@@ -102,7 +102,7 @@ class CommandOutput:
         if self._size > _MAX_BYTES:
             raise ToolError(f"it printed more than {_MAX_BYTES // 1_000_000} MB")
 
-    def shown(self) -> str:
+    def text_for_model(self) -> str:
         """Return what the model sees of it."""
         whole = bytes(self._head).decode(errors="replace")
         shown = head(whole, _COMMAND_BYTES)
@@ -137,7 +137,7 @@ class Pipe:
         self._eof = asyncio.Event()
         self.refused: asyncio.Future[str] = self._loop.create_future()  # why no more is taken
         os.set_blocking(self._read, False)
-        self._loop.add_reader(self._read, self._step)
+        self._loop.add_reader(self._read, self._read_chunk)
 
     def close_write(self) -> None:
         """Close our copy of the writing end, once the command has its own."""
@@ -145,7 +145,7 @@ class Pipe:
             os.close(self.write)
             self.write = -1
 
-    async def rest(self) -> None:
+    async def read_rest(self) -> None:
         """Take what a command that has ended still left in the pipe; others may hold it open for ever."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_REST_S):
@@ -158,7 +158,7 @@ class Pipe:
         os.close(self._read)
         self._printed.close()
 
-    def _step(self) -> None:
+    def _read_chunk(self) -> None:
         try:
             data = os.read(self._read, _CHUNK)
             if data:
@@ -181,9 +181,9 @@ async def _run(args: Args, ctx: ToolContext) -> Output:
     seconds = args.get("timeout_ms", _DEFAULT_MS) / 1000
     scope = ctx.scope()
     for _ in range(_ATTEMPTS):
-        started = await _prepared(args["command"], scope, ctx)
+        started = await _prepare_in_thread(args["command"], scope, ctx)
         try:
-            output = await _attempt(started, scope, ctx, seconds)
+            output = await _run_watched(started, scope, ctx, seconds)
             if _NOT_PREPARED not in output.text or started.was_run():
                 return output
         finally:
@@ -196,7 +196,7 @@ async def _run_in_background(args: Args, ctx: ToolContext) -> Output:
     if ctx.tasks is None:
         raise ToolError("Nothing can run in the background here. Run it without run_in_background.")
     wake, limit_ms = bool(args.get("wake")), args.get("timeout_ms")
-    started = await _prepared(args["command"], ctx.scope(), ctx)
+    started = await _prepare_in_thread(args["command"], ctx.scope(), ctx)
     try:
         id, path = await ctx.tasks(
             BackgroundCommand(
@@ -215,7 +215,7 @@ async def _run_in_background(args: Args, ctx: ToolContext) -> Output:
     return Output(text=text, brief=f"→ in the background as {id}")
 
 
-async def _prepared(command: str, scope: ShellScope, ctx: ToolContext) -> Enclosure:
+async def _prepare_in_thread(command: str, scope: ShellScope, ctx: ToolContext) -> Enclosure:
     """Prepare in a thread; what is ready only after a cancellation is closed."""
     preparing = asyncio.ensure_future(asyncio.to_thread(_prepare, command, scope, ctx))
     try:
@@ -238,17 +238,17 @@ def _prepare(command: str, scope: ShellScope, ctx: ToolContext) -> Enclosure:
     return made
 
 
-async def _attempt(started: Enclosure, scope: ShellScope, ctx: ToolContext, seconds: float) -> Output:
+async def _run_watched(started: Enclosure, scope: ShellScope, ctx: ToolContext, seconds: float) -> Output:
     records = scope.records if enclosure.is_watched(started, scope) else ()
     watch = await asyncio.to_thread(Watch, records, started.git)
     printed = CommandOutput(ctx.spool_dir)
     pipe = Pipe(printed)
     try:
-        status = await _finish(started, ctx, pipe, seconds)
-        text = printed.shown()
+        status = await _run_to_end(started, ctx, pipe, seconds)
+        text = printed.text_for_model()
     finally:
         pipe.close()
-        changed = await _changed(watch, ctx)
+        changed = await _report_changes(watch, ctx)
     if status:
         text = f"{text}\n[{status}]" if text and not text.endswith("\n") else f"{text}[{status}]"
     return Output(
@@ -260,18 +260,18 @@ async def _attempt(started: Enclosure, scope: ShellScope, ctx: ToolContext, seco
     )
 
 
-async def _changed(watch: Watch, ctx: ToolContext) -> str:
+async def _report_changes(watch: Watch, ctx: ToolContext) -> str:
     """Tell user and log what changed while the command ran and should not, and return what the model is told."""
-    changed = await asyncio.shield(asyncio.to_thread(watch.changed))
+    changed = await asyncio.shield(asyncio.to_thread(watch.find_changes))
     told = []
     if changed.records:
-        told.append(_changed_note(changed.records, _RECORDS, ctx))
+        told.append(_change_note(changed.records, _RECORDS, ctx))
     if changed.git:
-        told.append(_changed_note(changed.git, _GIT, ctx))
+        told.append(_change_note(changed.git, _GIT, ctx))
     return "\n".join(told)
 
 
-def _changed_note(changed: list[str], what: str, ctx: ToolContext) -> str:
+def _change_note(changed: list[str], what: str, ctx: ToolContext) -> str:
     names, whose = ", ".join(changed), _session(ctx.branch_dir)
     log.warning("changed while a command of %s ran: %s", whose, names)
     ctx.notify(f"While a command of {whose} ran, {names} changed: {what}")
@@ -286,7 +286,7 @@ def _session(branch_dir: Path) -> str:
         return paths.session_dir_of(branch_dir).name
 
 
-async def _finish(started: Enclosure, ctx: ToolContext, pipe: Pipe, seconds: float) -> str:
+async def _run_to_end(started: Enclosure, ctx: ToolContext, pipe: Pipe, seconds: float) -> str:
     """Run the command to its end, or stop it; return what went wrong, or ""."""
     try:
         group = await Group.start(
@@ -299,15 +299,15 @@ async def _finish(started: Enclosure, ctx: ToolContext, pipe: Pipe, seconds: flo
             files=started.files,
         )
     finally:
-        started.opened()
+        started.close_inherited()
     pipe.close_write()
     exited = asyncio.ensure_future(group.process.wait())
     try:
         ends: set[asyncio.Future[Any]] = {exited, pipe.refused}
         await asyncio.wait(ends, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if exited.done():
-            await pipe.rest()
-            return _status(exited.result())
+            await pipe.read_rest()
+            return _exit_status(exited.result())
         reason = pipe.refused.result() if pipe.refused.done() else f"it did not end within {seconds:g} s"
         return f"the command was stopped: {reason}"
     finally:
@@ -315,7 +315,7 @@ async def _finish(started: Enclosure, ctx: ToolContext, pipe: Pipe, seconds: flo
             await group.stop()
 
 
-def _status(code: int) -> str:
+def _exit_status(code: int) -> str:
     if code < 0:
         return f"ended by signal {-code}"
     return f"exit code {code}" if code else ""
@@ -346,14 +346,14 @@ def describe_command(command: str, root: Path, scope: ShellScope, env: Mapping[s
     looks: tuple[str, ...] = ()
     if not confined:
         looks = (*reading.looks, *_repositories(reading.repositories, root))
-        reading = replace(reading, unlisted=reading.unlisted or _own_program(reading, scope, root, env))
+        reading = replace(reading, unlisted=reading.unlisted or _planted_program(reading, scope, root, env))
     return Target(
         detail=command,
         command=command,
         shell=reading,
         confined=confined,
-        paths=tuple(as_the_system_does(path, root) for path in (*reading.reads, *looks)),
-        writes=tuple(as_the_system_does(path, root) for path in reading.writes),
+        paths=tuple(resolve_as_system(path, root) for path in (*reading.reads, *looks)),
+        writes=tuple(resolve_as_system(path, root) for path in reading.writes),
     )
 
 
@@ -366,7 +366,9 @@ def _repositories(places: tuple[str, ...], root: Path) -> tuple[str, ...]:
     return tuple(tops)
 
 
-def _own_program(reading: shell.ShellReading, scope: ShellScope, root: Path, env: Mapping[str, str]) -> str | None:
+def _planted_program(
+    reading: shell.ShellReading, scope: ShellScope, root: Path, env: Mapping[str, str]
+) -> str | None:
     """Return why a name does not stand for the system's program: `PATH` leads to one that the agent may write."""
     writable = (*scope.write, f"{root}/**")
     for name in {word for command in reading.commands for word in command.said if "/" not in word}:

@@ -155,7 +155,7 @@ def is_remote(path: str) -> bool:
     return _REMOTE.match(path) is not None
 
 
-def only_open(path: str) -> ToolError:
+def not_open_error(path: str) -> ToolError:
     """Return the error for a file of another machine that no editor has open."""
     return ToolError(
         f"{path} is on another machine, and can be reached only while the user has it open in Emacs",
@@ -165,8 +165,8 @@ def only_open(path: str) -> ToolError:
 
 def replacements(before: str, after: str) -> list[Replacement]:
     """Return what makes ``after`` of ``before``, in order, as small as is cheap: what stays keeps its marks."""
-    head = before.rfind("\n", 0, _common(before, after)) + 1
-    tail = _common(before[head:][::-1], after[head:][::-1])
+    head = before.rfind("\n", 0, _common_prefix(before, after)) + 1
+    tail = _common_prefix(before[head:][::-1], after[head:][::-1])
     line = before.find("\n", len(before) - tail)  # whole lines are compared, or marks in the middle of one move
     tail = 0 if line < 0 else len(before) - line - 1
     old, new = before[head : len(before) - tail], after[head : len(after) - tail]
@@ -174,18 +174,18 @@ def replacements(before: str, after: str) -> list[Replacement]:
         return []
     lines, others = _lines(old), _lines(new)
     if len(lines) + len(others) > _COMPARED_LINES:
-        return [_trimmed(head, old, new)]
+        return [_trim(head, old, new)]
     found = []
     ends, starts = _offsets(lines), _offsets(others)
     for tag, i1, i2, j1, j2 in SequenceMatcher(None, lines, others, autojunk=False).get_opcodes():
         if tag != "equal":
-            found.append(_trimmed(head + ends[i1], old[ends[i1] : ends[i2]], new[starts[j1] : starts[j2]]))
+            found.append(_trim(head + ends[i1], old[ends[i1] : ends[i2]], new[starts[j1] : starts[j2]]))
     return found
 
 
-def _trimmed(start: int, old: str, new: str) -> Replacement:
-    head = _common(old, new)
-    tail = _common(old[head:][::-1], new[head:][::-1])
+def _trim(start: int, old: str, new: str) -> Replacement:
+    head = _common_prefix(old, new)
+    tail = _common_prefix(old[head:][::-1], new[head:][::-1])
     text = new[head : len(new) - tail]
     if not old and start and text.endswith("\n"):
         # New lines go to the end of the line before them: so they do not move the marks of the one after them.
@@ -205,7 +205,7 @@ def _offsets(lines: Sequence[str]) -> list[int]:
     return offsets
 
 
-def _common(one: str, other: str) -> int:
+def _common_prefix(one: str, other: str) -> int:
     """Return how many characters two texts have in common at their beginning."""
     low, high = 0, min(len(one), len(other))
     while low < high:  # comparing slices is a thousand times faster than comparing characters
@@ -329,7 +329,7 @@ def resolve(text: object, root: Path) -> ResolvedPath:
     return ResolvedPath(lexical=lexical, resolved=os.path.realpath(lexical))
 
 
-def as_the_system_does(text: str, root: Path) -> ResolvedPath:
+def resolve_as_system(text: str, root: Path) -> ResolvedPath:
     """Return both forms of a path that a program opens itself, so that ``..`` leads out of where a link led.
 
     Raises:
@@ -438,7 +438,7 @@ _OBJECTS: Mapping[str, Callable[[Args, str], str]] = {
 }
 
 
-def counted(count: int, one: str, many: str, *, more: bool = False) -> str:
+def brief_count(count: int, one: str, many: str, *, more: bool = False) -> str:
     """Return how many were found, as ``Output.brief``: ``· 12 matches``."""
     return f"· {count}{'+' if more else ''} {one if count == 1 and not more else many}"
 

@@ -147,7 +147,7 @@ def literal_address(url: str) -> str | None:
     return host
 
 
-def refused(host: str, address: str) -> ToolError:
+def private_address_error(host: str, address: str) -> ToolError:
     """Return the error for a host whose address is not public."""
     what = host if host == address else f"{host} ({address})"
     return ToolError(
@@ -185,11 +185,11 @@ def text_of(body: bytes, content_type: str, url: str) -> str:
         url: Where from; relative links are of it.
     """
     html = not content_type or content_type.lower().startswith(_HTML)
-    text = _decoded(body, content_type, html).replace("\r\n", "\n")
+    text = _decode(body, content_type, html).replace("\r\n", "\n")
     return _markdown(text, url) if html else text
 
 
-def _decoded(body: bytes, content_type: str, html: bool) -> str:
+def _decode(body: bytes, content_type: str, html: bool) -> str:
     said = _CHARSET.search(content_type)
     if said is None and html:
         said = _CHARSET.search(body[:_HEAD].decode("ascii", errors="replace"))
@@ -225,7 +225,7 @@ def web_fetch(*, allow_private: bool) -> ToolSpec:
     """Return the tool; ``allow_private`` lets it reach addresses that are not public."""
 
     async def run(args: Args, ctx: ToolContext) -> Output:
-        url, answered = await _followed(canonical(args["url"]), guarded=not allow_private)
+        url, answered = await _fetch_following_redirects(canonical(args["url"]), guarded=not allow_private)
         kind = answered.headers.get("content-type", "")
         if answered.status >= 400:
             raise ToolError(f"{url} answered {answered.status} {answered.reason}".rstrip() + ". Try another address.")
@@ -249,9 +249,9 @@ def web_fetch(*, allow_private: bool) -> ToolSpec:
     )
 
 
-async def _followed(url: str, *, guarded: bool) -> "tuple[str, WebResponse]":
+async def _fetch_following_redirects(url: str, *, guarded: bool) -> "tuple[str, WebResponse]":
     """Return what answers in the end, and under which URL."""
-    client = await asyncio.to_thread(_client)
+    client = await asyncio.to_thread(_load_client)
     for _ in range(_MOST_REDIRECTS + 1):
         answered: WebResponse = await client.fetch(url, guarded=guarded, headers={"Accept": _ACCEPT})
         where = answered.headers.get("location")
@@ -264,7 +264,7 @@ async def _followed(url: str, *, guarded: bool) -> "tuple[str, WebResponse]":
     raise ToolError(f"{url} redirects again and again. Try another address.")
 
 
-def _client() -> ModuleType:
+def _load_client() -> ModuleType:
     """Return the module that speaks HTTP; the first time it takes a moment to load."""
     return tools.webclient
 
@@ -379,10 +379,10 @@ def web_search(settings: WebSettings, *, key: Callable[[], str], used: Callable[
             raise ToolError(
                 f"This session has searched {MOST_SEARCHES} times, which is all it may. Use what you have."
             )
-        inquiry = _inquiry(settings, args, key())
+        inquiry = _build_inquiry(settings, args, key())
         under_way += 1
         try:
-            client = await asyncio.to_thread(_client)
+            client = await asyncio.to_thread(_load_client)
             answered = await client.fetch(
                 canonical(inquiry.url),
                 guarded=False,  # the user named this address
@@ -394,7 +394,7 @@ def web_search(settings: WebSettings, *, key: Callable[[], str], used: Callable[
             under_way -= 1
         if answered.status != 200:
             raise ToolError(f"{settings.search} answered {answered.status} {answered.reason}; it cannot search now.")
-        results = _results(PROVIDERS[settings.search or ""], answered.body, settings.search or "")
+        results = _parse_results(PROVIDERS[settings.search or ""], answered.body, settings.search or "")
         shown = results[: args.get("max_results", _USUAL_RESULTS)]
         return Output(text=json.dumps({"results": shown}, ensure_ascii=False, indent=1))
 
@@ -412,7 +412,7 @@ def web_search(settings: WebSettings, *, key: Callable[[], str], used: Callable[
     )
 
 
-def _inquiry(settings: WebSettings, args: Args, key: str) -> Inquiry:
+def _build_inquiry(settings: WebSettings, args: Args, key: str) -> Inquiry:
     if settings.search is None:
         raise ToolError(_UNCONFIGURED)
     provider, variable = PROVIDERS[settings.search], key_variable(settings)
@@ -425,7 +425,7 @@ def _inquiry(settings: WebSettings, args: Args, key: str) -> Inquiry:
     return provider.inquire(url, args["query"], args.get("max_results", _USUAL_RESULTS), key)
 
 
-def _results(provider: Provider, body: bytes, name: str) -> list[dict[str, str]]:
+def _parse_results(provider: Provider, body: bytes, name: str) -> list[dict[str, str]]:
     """Return the results in an answer, without markup.
 
     Raises:
@@ -437,9 +437,9 @@ def _results(provider: Provider, body: bytes, name: str) -> list[dict[str, str]]
             found = found.get(step) or {}
         return [
             {
-                "title": _plain(each.get("title")),
+                "title": _without_markup(each.get("title")),
                 "url": str(each["url"]),
-                "snippet": _plain(each.get(provider.snippet)),
+                "snippet": _without_markup(each.get(provider.snippet)),
             }
             for each in found or []
         ]
@@ -447,5 +447,5 @@ def _results(provider: Provider, body: bytes, name: str) -> list[dict[str, str]]
         raise ToolError(f"What {name} answered cannot be read; it cannot search now.") from None
 
 
-def _plain(text: object) -> str:
+def _without_markup(text: object) -> str:
     return " ".join(_TAG.sub("", str(text or "")).split())

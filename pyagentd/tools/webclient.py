@@ -19,7 +19,7 @@ from yarl import URL
 
 from pyagentd import __version__
 from pyagentd.errors import ToolError
-from pyagentd.tools.web import canonical, is_public, literal_address, refused
+from pyagentd.tools.web import canonical, is_public, literal_address, private_address_error
 
 MOST_BYTES = 5_000_000  # of one answer, unpacked; the rest is not read
 
@@ -46,7 +46,7 @@ class _GuardedResolver(ThreadedResolver):
         found = await super().resolve(host, port, family)
         for each in found:
             if not is_public(each["host"]):
-                raise refused(host, each["host"])
+                raise private_address_error(host, each["host"])
         return found
 
 
@@ -74,7 +74,7 @@ async def fetch(
     if canonical(str(target)) != url:  # what is connected to must be what was asked about
         raise ToolError(f"{url!r} can be read in more than one way, so it is not fetched.")
     if guarded and (address := literal_address(url)) is not None and not is_public(address):
-        raise refused(address, address)
+        raise private_address_error(address, address)
     connector = aiohttp.TCPConnector(resolver=_GuardedResolver() if guarded else None, use_dns_cache=False)
     try:
         async with (

@@ -28,8 +28,8 @@ from pyagentd.tools.spec import (
     describe_file,
     file_of,
     is_remote,
+    not_open_error,
     object_schema,
-    only_open,
     replacements,
 )
 from pyagentd.words import quantity
@@ -46,7 +46,7 @@ Planned = Callable[[TextFile], tuple[str, str]]
 """Returns the text that comes in the place of another, and what the model is told; raises ``ToolError``; blocks."""
 
 
-def shown_in_buffer(path: ResolvedPath, ctx: ToolContext) -> TextFile | None:
+def text_in_buffer(path: ResolvedPath, ctx: ToolContext) -> TextFile | None:
     """Return the text of a file as the user sees it who has it open, or None; blocks, and not for the loop's thread.
 
     Raises:
@@ -58,7 +58,7 @@ def shown_in_buffer(path: ResolvedPath, ctx: ToolContext) -> TextFile | None:
     return _text(path, seen) if seen.is_open else None
 
 
-async def changed_in_buffer(path: ResolvedPath, ctx: ToolContext, planned: Planned) -> str | None:
+async def change_in_buffer(path: ResolvedPath, ctx: ToolContext, plan_change: Planned) -> str | None:
     """Change a file where it is open, and return what the model is told; None when it is open nowhere.
 
     Raises:
@@ -71,10 +71,10 @@ async def changed_in_buffer(path: ResolvedPath, ctx: ToolContext, planned: Plann
         if not seen.is_open:
             return None
         before = _text(path, seen)
-        after, said = await asyncio.to_thread(planned, before)
+        after, said = await asyncio.to_thread(plan_change, before)
         if seen.crlf:
             after = after.replace("\r\n", "\n")
-        if (told := await _attempt(path, ctx.buffers, seen, before.text, after)) is not None:
+        if (told := await _try_change(path, ctx.buffers, seen, before.text, after)) is not None:
             return f"{said} {told}"
     raise ToolError(
         f"{path.lexical} is being edited by the user just now, and was not changed", hint="Read it again, then retry"
@@ -91,7 +91,7 @@ def _text(path: ResolvedPath, seen: EditorView) -> TextFile:
     return TextFile(seen.text)
 
 
-async def _attempt(path: ResolvedPath, buffers: Buffers, seen: EditorView, before: str, after: str) -> str | None:
+async def _try_change(path: ResolvedPath, buffers: Buffers, seen: EditorView, before: str, after: str) -> str | None:
     """Make one attempt; return how it ended, None when the text is another by now."""
     edits = await asyncio.to_thread(replacements, before, after)
     made = await buffers.change(path.resolved, seen, edits)
@@ -132,7 +132,7 @@ _LINE_CHARS = 500  # one giant line stalls a display
 _Opcode = tuple[str, int, int, int, int]
 
 
-def unified(before: str | None, after: str, path: str) -> str:
+def unified_diff(before: str | None, after: str, path: str) -> str:
     """Return the diff between two texts, "" when they are equal; ``before`` is None for a new file."""
     old, new = _lines(before or ""), _lines(after)
     body = [line for hunk in _hunks(old, new) for line in _format(hunk, old, new)]
@@ -150,8 +150,8 @@ def _lines(text: str) -> list[str]:
 
 
 def _hunks(old: list[str], new: list[str]) -> list[list[_Opcode]]:
-    head = _common(old, new)
-    tail = _common(old[head:][::-1], new[head:][::-1])
+    head = _common_prefix(old, new)
+    tail = _common_prefix(old[head:][::-1], new[head:][::-1])
     old_end, new_end = len(old) - tail, len(new) - tail
     if head == old_end and head == new_end:
         return []
@@ -173,7 +173,7 @@ def _hunks(old: list[str], new: list[str]) -> list[list[_Opcode]]:
     ]
 
 
-def _common(old: list[str], new: list[str]) -> int:
+def _common_prefix(old: list[str], new: list[str]) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
 
 
@@ -218,7 +218,7 @@ def occurrences(wanted: str, text: str, *, overlapping: bool = True) -> Iterator
         position = plain.find(wanted, position + 1 if overlapping else end)
 
 
-def replaced(wanted: str, new: str, text: str) -> tuple[str, int]:
+def replace_all(wanted: str, new: str, text: str) -> tuple[str, int]:
     """Return ``text`` with every occurrence of ``wanted`` replaced, and how many there were."""
     pieces, kept = [], 0
     for start, end in occurrences(wanted, text, overlapping=False):
@@ -327,7 +327,7 @@ def _edit_change(path: ResolvedPath, args: Args, ctx: ToolContext, shown: TextFi
             f"old_string occurs {times} in {path.lexical} (line {lines})",
             hint="Nothing was changed: give more of the text around it, or set replace_all",
         )
-    after, count = replaced(wanted, new.replace("\n", "\r\n") if old.crlf else new, old.text)
+    after, count = replace_all(wanted, new.replace("\n", "\r\n") if old.crlf else new, old.text)
     times = f"{count} occurrences" if count > 1 else "1 occurrence"
     return _Change(old, after, old.with_text(after), f"Replaced {times} in {path.lexical} (line {lines})")
 
@@ -344,12 +344,12 @@ _Planner = Callable[[ResolvedPath, Args, ToolContext, TextFile | None], _Change]
 def _preview(plan: _Planner) -> Callable[[Args, ToolContext], str]:
     def preview(args: Args, ctx: ToolContext) -> str:
         path = file_of(args, ctx)
-        shown = shown_in_buffer(path, ctx)
+        shown = text_in_buffer(path, ctx)
         if shown is None and is_remote(path.resolved):
-            raise only_open(path.lexical)
+            raise not_open_error(path.lexical)
         change = plan(path, args, ctx, shown)
         before = None if change.before is None else change.before.text
-        return unified(before, change.after, path.lexical)
+        return unified_diff(before, change.after, path.lexical)
 
     return preview
 
@@ -366,17 +366,17 @@ def _run(plan: _Planner) -> Callable[[Args, ToolContext], Awaitable[Output]]:
         path = file_of(args, ctx)
         brief = ""
 
-        def planned(shown: TextFile) -> tuple[str, str]:
+        def plan_change(shown: TextFile) -> tuple[str, str]:
             nonlocal brief
             change = plan(path, args, ctx, shown)
             brief = change.brief
             return change.after, change.summary
 
-        said = await changed_in_buffer(path, ctx, planned)
+        said = await change_in_buffer(path, ctx, plan_change)
         if said is not None:
             return Output(text=said, brief=brief)
         if is_remote(path.resolved):
-            raise only_open(path.lexical)
+            raise not_open_error(path.lexical)
         return await asyncio.to_thread(change_file, args, ctx)
 
     return run

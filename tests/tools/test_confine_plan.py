@@ -13,8 +13,8 @@ from pyagentd.tools.sandbox.plan import (
     Rules,
     ShellScope,
     base_of,
-    floats,
     inside,
+    is_at_any_depth,
     literal,
     literal_prefix,
     plan,
@@ -50,7 +50,7 @@ def test_a_pattern_comes_to_an_entry(
     assert base_of(pattern) == (base, below)
     assert literal(base) == plain
     assert literal_prefix(base) == prefix
-    assert floats(pattern) == floating
+    assert is_at_any_depth(pattern) == floating
 
 
 def test_rights_add_up_and_needless_trees_are_left_out(root: Path) -> None:

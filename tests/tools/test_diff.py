@@ -5,7 +5,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyagentd.tools.write import unified
+from pyagentd.tools.write import unified_diff
 
 lines = st.lists(st.sampled_from(["a", "b", "c", "", "d d"]), max_size=30)
 
@@ -13,7 +13,7 @@ lines = st.lists(st.sampled_from(["a", "b", "c", "", "d d"]), max_size=30)
 @given(lines, lines)
 def test_it_says_the_same_as_difflib(old: list[str], new: list[str]) -> None:
     before, after = ("".join(line + "\n" for line in text) for text in (old, new))
-    hunks = unified(before, after, "f").split("\n")[2:]
+    hunks = unified_diff(before, after, "f").split("\n")[2:]
     assert _applied(old, hunks) == new
     assert bool(hunks) == bool(list(difflib.unified_diff(old, new)))
 
@@ -39,19 +39,19 @@ def _applied(old: list[str], hunks: list[str]) -> list[str]:
 
 
 def test_equal_texts_have_no_diff() -> None:
-    assert unified("a\nb", "a\nb\n", "f") == ""
+    assert unified_diff("a\nb", "a\nb\n", "f") == ""
 
 
 def test_a_small_change_in_a_large_file_is_shown_in_its_place() -> None:
     old = [f"line {n}" for n in range(100_000)]
-    diff = unified("\n".join(old), "\n".join([*old[:50_000], "new", *old[50_000:]]), "f").split("\n")
+    diff = unified_diff("\n".join(old), "\n".join([*old[:50_000], "new", *old[50_000:]]), "f").split("\n")
     assert diff[2] == "@@ -49998,6 +49998,7 @@"
     assert len(diff) == 2 + 1 + 7
 
 
 def test_a_large_change_is_bounded_in_time_and_size() -> None:
     started = time.monotonic()
-    diff = unified("a\nb\n" * 50_000, "b\na\nc\n" * 50_000, "f")
+    diff = unified_diff("a\nb\n" * 50_000, "b\na\nc\n" * 50_000, "f")
     assert time.monotonic() - started < 2
     assert diff.count("\n") == 2 + 400
     assert diff.endswith("more lines")
@@ -61,9 +61,9 @@ def test_a_change_that_is_just_compared_is_bounded_in_time() -> None:
     random = Random(1)
     before, after = ("".join(random.choice("ab") + "\n" for _ in range(299)) for _ in range(2))
     started = time.monotonic()
-    assert unified(before, after, "f")
+    assert unified_diff(before, after, "f")
     assert time.monotonic() - started < 2
 
 
 def test_one_giant_line_is_cut() -> None:
-    assert len(unified("x" * 600_000, "y" * 600_000, "f")) < 1_500
+    assert len(unified_diff("x" * 600_000, "y" * 600_000, "f")) < 1_500

@@ -25,7 +25,7 @@ class Restless:
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
         for _ in range(5):
-            self.connection._changed()
+            self.connection._on_changed()
             await asyncio.get_running_loop().run_in_executor(None, int)
         self.at_once -= 1
         return Catalog(tools=(ServerTool(name=f"t{len(self.listed)}"),))
@@ -56,7 +56,7 @@ async def test_one_that_changes_whenever_it_is_listed_is_listed_seldom(monkeypat
             connection._link = None
 
     monkeypatch.setattr("pyagentd.tools.mcp.connection.asyncio.sleep", sleep)
-    connection._changed()
+    connection._on_changed()
     assert connection._listing is not None
     await connection._listing
     assert 60 < len(server.listed) < 70 and server.most_at_once == 1

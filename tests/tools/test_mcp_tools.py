@@ -15,7 +15,7 @@ from pyagentd.config.tables import ServerSettings
 from pyagentd.errors import ConfigError, ToolError, UserError
 from pyagentd.policy.presets import WantedServers, read_wanted
 from pyagentd.reader import Source
-from pyagentd.tools.invoke import checked_arguments
+from pyagentd.tools.invoke import validate_arguments
 from pyagentd.tools.mcp.connection import (
     LONGEST_NAME,
     CallResult,
@@ -25,7 +25,7 @@ from pyagentd.tools.mcp.connection import (
     ServerTool,
     ServerVariables,
     launch,
-    make_apart,
+    make_server_dir,
     shared_names,
     specs,
     text_of,
@@ -85,13 +85,13 @@ def test_any_schema_is_one_that_providers_take_and_forbids_no_more(schema: Any) 
     made = spec(schema).input_schema
     assert made["type"] == "object" and not made.keys() & {"anyOf", "oneOf", "allOf"}
     given = {"a": [1], "b": {"c": 1}, "more": "x", "properties": {"b": "x", "more": 1}}
-    assert checked_arguments("t", made, given) == given
+    assert validate_arguments("t", made, given) == given
 
 
 def test_what_the_schema_forbids_is_told_before_anybody_is_asked() -> None:
     made = spec({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}).input_schema
     with pytest.raises(ToolError, match='"a" is required'):
-        checked_arguments("t", made, {})
+        validate_arguments("t", made, {})
 
 
 def test_a_servers_word_counts_only_when_the_user_trusts_it() -> None:
@@ -154,7 +154,7 @@ def test_a_server_of_the_users_runs_where_no_checkout_can_lend_it_programs(tmp_p
     own = ServerSettings(name="a", command=("python", "-m", "x"))
     made = launch(own, around(tmp_path))
     assert made.cwd == tmp_path / "apart/a" and made.is_apart and "PYTHONSAFEPATH" not in made.environment
-    make_apart(made.cwd)
+    make_server_dir(made.cwd)
     assert sorted(each.name for each in made.cwd.iterdir()) == ["package.json", "uv.toml"]
     assert launch(replace(own, cwd="${root}"), around(tmp_path)).cwd == tmp_path
 

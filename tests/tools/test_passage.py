@@ -4,7 +4,7 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyagentd.tools.write import loose_line, occurrences, replaced
+from pyagentd.tools.write import loose_line, occurrences, replace_all
 
 texts = st.lists(st.sampled_from(["a", "b", "\n", "\r\n", "aa"]), max_size=30).map("".join)
 passages = st.lists(st.sampled_from(["a", "b", "\n"]), min_size=1, max_size=4).map("".join)
@@ -24,7 +24,7 @@ def test_it_finds_what_a_regular_expression_would(wanted: str, text: str) -> Non
 @given(passages, texts, st.sampled_from(["", "X", "\n"]))
 def test_what_is_not_the_passage_stays_as_it_is(wanted: str, text: str, new: str) -> None:
     spans = list(occurrences(wanted, text, overlapping=False))
-    after, count = replaced(wanted, new, text)
+    after, count = replace_all(wanted, new, text)
     assert count == len(spans)
     kept = [text[a:b] for (_, a), (b, _) in zip([(0, 0), *spans], [*spans, (len(text), 0)], strict=True)]
     assert after == new.join(kept)

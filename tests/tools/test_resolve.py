@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from pyagentd.errors import ToolError
-from pyagentd.tools.spec import as_the_system_does, resolve
+from pyagentd.tools.spec import resolve, resolve_as_system
 
 
 @pytest.mark.parametrize(
@@ -78,5 +78,5 @@ def test_what_a_program_opens_itself_is_where_the_system_leads(tmp_path: Path) -
     (tmp_path / "root").mkdir()
     (tmp_path / "far/away").mkdir(parents=True)
     (tmp_path / "root/link").symlink_to(tmp_path / "far/away")
-    found = as_the_system_does("link/../x", tmp_path / "root")
+    found = resolve_as_system("link/../x", tmp_path / "root")
     assert (found.lexical, found.resolved) == (f"{tmp_path}/root/x", f"{tmp_path}/far/x")

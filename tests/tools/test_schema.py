@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from pyagentd.errors import ToolError
-from pyagentd.tools.invoke import checked_arguments
+from pyagentd.tools.invoke import validate_arguments
 
 SCHEMA = {
     "type": "object",
@@ -49,13 +49,13 @@ SCHEMA = {
 )
 def test_a_wrong_argument_is_named_with_what_was_expected(args: dict[str, Any], problem: str) -> None:
     with pytest.raises(ToolError) as raised:
-        checked_arguments("Tool", SCHEMA, args)
+        validate_arguments("Tool", SCHEMA, args)
     assert problem in raised.value.message
 
 
 def test_all_problems_come_at_once_with_the_usage() -> None:
     with pytest.raises(ToolError) as raised:
-        checked_arguments("Tool", SCHEMA, {"count": "3", "other": 1})
+        validate_arguments("Tool", SCHEMA, {"count": "3", "other": 1})
     assert raised.value.message.startswith("Tool: ")
     assert raised.value.message.count(";") == 2
     assert raised.value.hint.startswith("It takes name, count?, ratio?")
@@ -64,11 +64,11 @@ def test_all_problems_come_at_once_with_the_usage() -> None:
 @pytest.mark.parametrize("args", [[], "text", None, 3])
 def test_arguments_that_are_no_object_are_refused(args: object) -> None:
     with pytest.raises(ToolError, match="must be an object"):
-        checked_arguments("Tool", SCHEMA, args)
+        validate_arguments("Tool", SCHEMA, args)
 
 
 def test_what_models_often_send_is_taken_as_meant() -> None:
-    given = checked_arguments(
+    given = validate_arguments(
         "Tool", SCHEMA, {"name": "x", "count": 3.0, "deep": None, "free": {"any": [1]}, "either": 1}
     )
     assert given == {"name": "x", "count": 3, "free": {"any": [1]}, "either": 1}
@@ -89,11 +89,11 @@ def test_what_models_often_send_is_taken_as_meant() -> None:
     ],
 )
 def test_null_is_a_value_where_the_schema_names_it(schema: dict[str, Any], kept: bool) -> None:
-    given = checked_arguments("Tool", {"type": "object", "properties": {"to": schema}}, {"to": None})
+    given = validate_arguments("Tool", {"type": "object", "properties": {"to": schema}}, {"to": None})
     assert given == ({"to": None} if kept else {})
 
 
 def test_a_long_value_is_shown_shortened() -> None:
     with pytest.raises(ToolError) as raised:
-        checked_arguments("Tool", SCHEMA, {"name": ["y" * 10_000]})
+        validate_arguments("Tool", SCHEMA, {"name": ["y" * 10_000]})
     assert len(raised.value.message) < 200

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pyagentd.tools.spec import counted, summary
+from pyagentd.tools.spec import brief_count, summary
 
 FILE = {"file_path": "/w/src/main.py"}
 AGENT = {"preset": "explorer", "description": "look at presets", "prompt": "Look at them all."}
@@ -40,5 +40,5 @@ def test_a_line_is_short_and_its_outcome_whole() -> None:
 
 
 def test_what_was_found_is_counted() -> None:
-    assert counted(1, "match", "matches") == "· 1 match"
-    assert counted(500, "match", "matches", more=True) == "· 500+ matches"
+    assert brief_count(1, "match", "matches") == "· 1 match"
+    assert brief_count(500, "match", "matches", more=True) == "· 500+ matches"

@@ -98,31 +98,31 @@ def launch(settings: ServerSettings, around: ServerVariables) -> Launch:
         ConfigError: Its settings refer to a variable that nobody has, or that it must not have.
     """
 
-    def filled(text: str) -> str:
+    def expand(text: str) -> str:
         return text if settings.literal else _VARIABLE.sub(lambda found: _value(settings, around, found), text)
 
     is_apart = not settings.cwd and not settings.of_project
-    named = os.path.expanduser(filled(settings.cwd))  # noqa: PTH111 - Path raises
+    named = os.path.expanduser(expand(settings.cwd))  # noqa: PTH111 - Path raises
     cwd = around.apart / settings.name if is_apart else around.root / named
     base = child_environment({"PATH": around.path} if around.path else {})
     if settings.of_project:
         base["PYTHONSAFEPATH"] = "1"  # modules that merely lie there are no part of what was trusted
     return Launch(
         name=settings.name,
-        command=settings.command if settings.literal else tuple(_home(filled(word)) for word in settings.command),
-        env=tuple((name, filled(value)) for name, value in settings.env),
+        command=settings.command if settings.literal else tuple(_home(expand(word)) for word in settings.command),
+        env=tuple((name, expand(value)) for name, value in settings.env),
         cwd=cwd,
         is_apart=is_apart,
         root=around.root,
-        url=filled(settings.url),
-        headers=tuple((name, filled(value)) for name, value in settings.headers),
+        url=expand(settings.url),
+        headers=tuple((name, expand(value)) for name, value in settings.headers),
         call_s=settings.call_s,
         start_s=settings.start_s,
         base=base,
     )
 
 
-def make_apart(directory: Path) -> None:
+def make_server_dir(directory: Path) -> None:
     """Make the directory in which a server runs that has none of the user's; blocks.
 
     Its files have npm and uv look for nothing in the directories above it. Raises ``OSError``.
@@ -132,7 +132,7 @@ def make_apart(directory: Path) -> None:
         (directory / name).write_text(text)
 
 
-def at_root(text: str, root: Path) -> str:
+def fill_root(text: str, root: Path) -> str:
     """Return ``text`` with the workspace in the place of its names, and all else as it is written."""
     return _VARIABLE.sub(lambda found: str(root) if found[1] in _ROOT else found[0], text)
 
@@ -347,21 +347,21 @@ class Connection:
             Unavailable: It cannot be asked.
         """
         if self.catalog is None:
-            await self._using_it(_nothing)
+            await self._use(_do_nothing)
         assert self.catalog is not None
         return self.catalog
 
     async def call(self, tool: str, args: Mapping[str, Any]) -> CallResult:
         """Call a tool; raises ``ToolError``."""
-        return await self._using_it(lambda link: link.call(tool, args))
+        return await self._use(lambda link: link.call(tool, args))
 
     async def read(self, uri: str) -> tuple[Piece, ...]:
         """Return what a resource holds; raises ``ToolError``."""
-        return await self._using_it(lambda link: self._within(self.launch.call_s, link.read(uri)))
+        return await self._use(lambda link: self._answer_within(self.launch.call_s, link.read(uri)))
 
     async def prompt(self, name: str, args: Mapping[str, str]) -> tuple[tuple[str, Piece], ...]:
         """Return the messages that a prompt becomes, each with its role; raises ``ToolError``."""
-        return await self._using_it(lambda link: self._within(self.launch.call_s, link.prompt(name, args)))
+        return await self._use(lambda link: self._answer_within(self.launch.call_s, link.prompt(name, args)))
 
     def try_again(self) -> None:
         """Start it when it is wanted next, however often that failed: somebody says so."""
@@ -386,8 +386,8 @@ class Connection:
 
     # -- inside --------------------------------------------------------------------------------------------------
 
-    async def _using_it(self, work: "Callable[[Link], Awaitable[_T]]") -> _T:
-        link = await self._ready()
+    async def _use(self, work: "Callable[[Link], Awaitable[_T]]") -> _T:
+        link = await self._ready_link()
         self._using += 1
         try:
             try:
@@ -395,10 +395,10 @@ class Connection:
             except mcp.link.Forgotten:
                 if self._link is link:  # no other call has begun anew meanwhile
                     await self._drop()
-                link = await self._ready()
+                link = await self._ready_link()
                 return await work(link)
         except mcp.link.Broken as error:
-            await self._broke(link, str(error))
+            await self._discard_link(link, str(error))
             raise Unavailable(
                 f"The MCP server {self.name} is unavailable: {error}. What it was asked to do may have been done or "
                 f"not; look before you ask again."
@@ -407,20 +407,20 @@ class Connection:
             self._using -= 1
             self._used = self.now()
 
-    async def _ready(self) -> "Link":
+    async def _ready_link(self) -> "Link":
         if self._link is None:
-            await self._patience()
+            await self._wait_for_backoff()
         if self._closed:
             raise Unavailable(f"The MCP server {self.name} is unavailable: the daemon stops")
         if self._link is not None:
             return self._link
         if self._opening is None:
             self._opening = asyncio.create_task(self._open())
-            self._opening.add_done_callback(self._opened)
+            self._opening.add_done_callback(self._on_opened)
         # Whoever waits may be stopped; the server is started all the same, for the next one.
         return await asyncio.shield(self._opening)
 
-    async def _patience(self) -> None:
+    async def _wait_for_backoff(self) -> None:
         """Wait until the server may be started again; raises ``Unavailable`` where that takes too long."""
         wait = self.not_before - self.now()
         if wait > _PATIENCE_S:
@@ -433,11 +433,11 @@ class Connection:
 
     async def _open(self) -> "Link":
         try:
-            link_module = await asyncio.to_thread(_loaded)
+            link_module = await asyncio.to_thread(_load_link_module)
         except NotInstalled as error:
-            self._failed(str(error))
+            self._note_failure(str(error))
             raise Unavailable(f"The MCP server {self.name} is unavailable: {error}") from error
-        link: Link = link_module.Link(self.launch, self._changed, lambda why: self._gone(link, why))
+        link: Link = link_module.Link(self.launch, self._on_changed, lambda why: self._on_link_ended(link, why))
         if why := await asyncio.to_thread(self.refused):
             raise Unavailable(f"The MCP server {self.name} is unavailable: {why}")
         log.info("mcp server %s: starting", self.name)
@@ -449,27 +449,27 @@ class Connection:
                 await link.close()
                 raise
         except (link_module.Broken, ToolError) as error:
-            self._failed(str(error))
+            self._note_failure(str(error))
             raise Unavailable(f"The MCP server {self.name} is unavailable: {error}") from error
         self._link, self._since, self.problem = link, self.now(), ""
         return link
 
-    def _opened(self, opening: "asyncio.Task[Link]") -> None:
+    def _on_opened(self, opening: "asyncio.Task[Link]") -> None:
         self._opening = None
         if not opening.cancelled():
             opening.exception()  # whoever waited was told
 
-    async def _broke(self, link: "Link", why: str) -> None:
-        self._gone(link, why)
+    async def _discard_link(self, link: "Link", why: str) -> None:
+        self._on_link_ended(link, why)
         await link.close()
 
-    def _gone(self, link: "Link", why: str) -> None:
+    def _on_link_ended(self, link: "Link", why: str) -> None:
         """Note that a connection ended by itself."""
         if self._link is link:
             self._link = None
-            self._failed(why)
+            self._note_failure(why)
 
-    def _failed(self, why: str) -> None:
+    def _note_failure(self, why: str) -> None:
         if self._since is not None and self.now() - self._since > _WELL_S:
             self._failures = 0
         self._since = None
@@ -483,7 +483,7 @@ class Connection:
         if link is not None:
             await link.close()
 
-    def _changed(self) -> None:
+    def _on_changed(self) -> None:
         """Have the server asked anew what it offers: it says that this is something else now."""
         self._is_stale = self._link is not None
         if self._listing is None and self._is_stale and not self._closed:
@@ -501,7 +501,7 @@ class Connection:
         finally:
             self._listing = None
 
-    async def _within(self, seconds: float, answer: Awaitable[_T]) -> _T:
+    async def _answer_within(self, seconds: float, answer: Awaitable[_T]) -> _T:
         """Return an answer; raises ``ToolError``, also where it does not come in time."""
         try:
             async with asyncio.timeout(seconds):
@@ -518,11 +518,11 @@ class Connection:
     async def _ask(self, link: "Link") -> None:
         """Learn what it offers; one that cannot say which resources and prompts it has is used all the same."""
         most = self.launch.start_s
-        found = await self._within(most, link.catalog())
+        found = await self._answer_within(most, link.catalog())
         self._learn(found)
         try:
-            self.resources = await self._within(most, link.resources()) if found.has_resources else ()
-            self.prompts = await self._within(most, link.prompts()) if found.has_prompts else ()
+            self.resources = await self._answer_within(most, link.resources()) if found.has_resources else ()
+            self.prompts = await self._answer_within(most, link.prompts()) if found.has_prompts else ()
         except ToolError as error:
             log.info("mcp server %s: %s", self.name, error)
         self._learned(self)
@@ -537,11 +537,11 @@ class Connection:
             self._tell(self, tuple(sorted(new - old)), tuple(sorted(old - new)))
 
 
-async def _nothing(link: "Link") -> None:
+async def _do_nothing(link: "Link") -> None:
     """Want nothing of a server but that it runs."""
 
 
-def _loaded() -> Any:
+def _load_link_module() -> Any:
     """Load what needs the SDK; blocks for about a second the first time."""
     with extra("mcp", "It"):
         return mcp.link
@@ -561,7 +561,7 @@ class Pool:
     """
 
     def __init__(self, changed: Changed, learned: Learned) -> None:
-        self._changed = changed
+        self._on_changed = changed
         self._learned = learned
         self._known: dict[Launch, Connection] = {}
         self._looking: asyncio.Task[None] | None = None
@@ -569,9 +569,9 @@ class Pool:
     def get(self, launch: Launch) -> Connection:
         """Return the server that is started so; nothing is started yet."""
         if launch not in self._known:
-            self._known[launch] = Connection(launch, changed=self._changed, learned=self._learned)
+            self._known[launch] = Connection(launch, changed=self._on_changed, learned=self._learned)
         if self._looking is None:
-            self._looking = asyncio.create_task(self._end_idle_ones())
+            self._looking = asyncio.create_task(self._end_idle())
         return self._known[launch]
 
     def all(self) -> list[Connection]:
@@ -587,7 +587,7 @@ class Pool:
         known, self._known = list(self._known.values()), {}
         await asyncio.gather(*(connection.close() for connection in known))
 
-    async def _end_idle_ones(self) -> None:
+    async def _end_idle(self) -> None:
         while True:
             await asyncio.sleep(_LOOK_S)
             for connection in list(self._known.values()):
@@ -653,12 +653,12 @@ def result_texts(pieces: Iterable[Piece], directory: Path, name: str) -> list[st
 def _piece_text(piece: Piece, directory: Path, name: str) -> str:
     if piece.data is None:
         return piece.text if not piece.uri else f"[resource {piece.uri}]\n{piece.text}"
-    path = _saved(piece, directory, name)
+    path = _save(piece, directory, name)
     what = f"resource {piece.uri}, " if piece.uri else ""
     return f"[{what}{piece.mime or 'data'}, {len(piece.data)} bytes, kept in {path}]"
 
 
-def _saved(piece: Piece, directory: Path, name: str) -> Path:
+def _save(piece: Piece, directory: Path, name: str) -> Path:
     descriptor, path = invoke.create(directory, name)
     with os.fdopen(descriptor, "wb") as file:
         file.write(piece.data or b"")
@@ -686,7 +686,7 @@ _SHOWN = 200  # characters of arguments in one line
 _NO_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 
-def tools_let_through(settings: ServerSettings, tools: Iterable[ServerTool]) -> list[ServerTool]:
+def allowed_tools(settings: ServerSettings, tools: Iterable[ServerTool]) -> list[ServerTool]:
     """Return the tools of a server that its settings let through, in the server's order."""
     patterns = settings.tools
     return [each for each in tools if patterns is None or any(fnmatchcase(each.name, one) for one in patterns)]
@@ -774,7 +774,7 @@ def _schema(schema: Mapping[str, Any]) -> dict[str, Any]:
         sent = ""
     if not 0 < len(sent) <= _LONGEST_SCHEMA or is_deeper(schema, MAX_DEPTH):
         return {"type": "object", "properties": {}, "additionalProperties": True}
-    made = _opened({key: value for key, value in schema.items() if key not in ("anyOf", "oneOf", "allOf", "$schema")})
+    made = _loosen({key: value for key, value in schema.items() if key not in ("anyOf", "oneOf", "allOf", "$schema")})
     made["type"] = "object"
     if not isinstance(made.get("properties"), Mapping):
         made["properties"] = {}
@@ -783,13 +783,13 @@ def _schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-def _opened(schema: Any) -> dict[str, Any]:
+def _loosen(schema: Any) -> dict[str, Any]:
     if not isinstance(schema, Mapping):  # true: anything will do
         return {}
     made = dict(schema)
     if isinstance(properties := schema.get("properties"), Mapping):
-        made["properties"] = {name: _opened(each) for name, each in properties.items()}
+        made["properties"] = {name: _loosen(each) for name, each in properties.items()}
         made.setdefault("additionalProperties", True)
     if "items" in schema:
-        made["items"] = _opened(schema["items"])
+        made["items"] = _loosen(schema["items"])
     return made

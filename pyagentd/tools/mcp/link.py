@@ -48,7 +48,7 @@ from pyagentd.tools.mcp.connection import (
     ServerResource,
     ServerTool,
     is_name,
-    make_apart,
+    make_server_dir,
     parse_result,
     piece_of,
     piece_of_resource,
@@ -171,7 +171,7 @@ async def program(
         OSError: It cannot be started.
     """
     if launch.is_apart:
-        await asyncio.to_thread(make_apart, launch.cwd)
+        await asyncio.to_thread(make_server_dir, launch.cwd)
     group = await Group.start(
         *launch.command, cwd=launch.cwd, env=launch.environment, stdin=_PIPE, stdout=_PIPE, stderr=_PIPE
     )
@@ -186,10 +186,10 @@ async def program(
     finally:
         read.close()
         write.close()
-        await _surely(running, tasks)
+        await _end_program(running, tasks)
 
 
-async def _surely(running: Program, tasks: list[asyncio.Task[None]]) -> None:
+async def _end_program(running: Program, tasks: list[asyncio.Task[None]]) -> None:
     """End the program whatever happens to the caller meanwhile."""
     with anyio.CancelScope(shield=True):
         try:
@@ -243,13 +243,13 @@ class Web:
             httpx2.AsyncClient(
                 headers=dict(launch.headers),
                 timeout=httpx2.Timeout(_CONNECT_S, read=max(_READ_S, launch.call_s)),
-                event_hooks={"response": [self._answered]},
+                event_hooks={"response": [self._on_response]},
             ) as http,
             streamable_http_client(launch.url, http_client=http, max_sse_event_size=MOST_BYTES) as streams,
         ):
             yield streams
 
-    async def _answered(self, response: httpx2.Response) -> None:
+    async def _on_response(self, response: httpx2.Response) -> None:
         code = response.status_code
         self.refused = f"{code} {response.reason_phrase}".strip() if code >= 400 else ""
         if code in (401, 403):
@@ -258,9 +258,9 @@ class Web:
             self.refused += f": {_WANTS_LOGIN if login else _WANTS_TOKEN}"
         if response.headers.get("content-type", "").startswith("application/json"):  # the SDK bounds the others
             assert isinstance(response.stream, httpx2.AsyncByteStream)
-            response.stream = _Bounded(response.stream, self._is_too_long)
+            response.stream = _Bounded(response.stream, self._on_too_long)
 
-    def _is_too_long(self) -> None:
+    def _on_too_long(self) -> None:
         self.refused = TOO_LONG
 
 
@@ -335,10 +335,10 @@ class Link:
                 await asyncio.shield(ready)
         except TimeoutError:
             told = self._last_words()
-            await self._end_now()
+            await self._close_now()
             raise Broken(f"it did not answer within {self._launch.start_s:g} s{told}") from None
         except asyncio.CancelledError:
-            await self._end_now()
+            await self._close_now()
             raise
 
     async def close(self) -> None:
@@ -347,11 +347,11 @@ class Link:
         if self._owner is not None:
             done, _ = await asyncio.wait([self._owner], timeout=_CLOSE_S)
             if not done:  # a server on the web that does not take leave
-                await self._end_now()
+                await self._close_now()
 
     async def catalog(self) -> Catalog:
         """Return what the server offers; raises as ``_answer_to``."""
-        client = self._connected()
+        client = self._require_client()
         can = client.server_capabilities
         tools: list[ServerTool] = []
         refused: dict[str, str] = {}
@@ -365,7 +365,7 @@ class Link:
                     schema=tool.input_schema,
                     only_looks=bool(tool.annotations and tool.annotations.read_only_hint),
                 )
-                for tool in self._named(found)
+                for tool in self._with_usable_names(found)
             ]
             refused = self._refused | await asyncio.to_thread(_wrong_schemas, tools)
         info = client.server_info
@@ -380,11 +380,11 @@ class Link:
 
     async def call(self, tool: str, args: Mapping[str, Any]) -> CallResult:
         """Call a tool; cancelling this cancels the call at the server. Raises as ``_answer_to``."""
-        return parse_result(await self._answer_to(self._connected().call_tool(tool, dict(args))))
+        return parse_result(await self._answer_to(self._require_client().call_tool(tool, dict(args))))
 
     async def resources(self) -> tuple[ServerResource, ...]:
         """Return its resources and their templates; raises as ``_answer_to``."""
-        client = self._connected()
+        client = self._require_client()
         listed = await self._pages(lambda cursor: client.list_resources(cursor=cursor), "resources", MOST_LISTED)
         templates: list[Any] = []
         with suppress(ToolError):  # not every server knows the question
@@ -398,12 +398,12 @@ class Link:
 
     async def read(self, uri: str) -> tuple[Piece, ...]:
         """Return what a resource holds; raises as ``_answer_to``."""
-        result = await self._answer_to(self._connected().read_resource(uri))
+        result = await self._answer_to(self._require_client().read_resource(uri))
         return tuple(map(piece_of_resource, result.contents))
 
     async def prompts(self) -> tuple[ServerPrompt, ...]:
         """Return its prompts; raises as ``_answer_to``."""
-        client = self._connected()
+        client = self._require_client()
         listed = await self._pages(lambda cursor: client.list_prompts(cursor=cursor), "prompts", MOST_LISTED)
         return tuple(
             ServerPrompt(
@@ -411,15 +411,15 @@ class Link:
                 description=each.description or each.title or "",
                 arguments=tuple((one.name, bool(one.required)) for one in each.arguments or ()),
             )
-            for each in self._named(listed)
+            for each in self._with_usable_names(listed)
         )
 
     async def prompt(self, name: str, args: Mapping[str, str]) -> tuple[tuple[str, Piece], ...]:
         """Return the messages that a prompt becomes, each with its role; raises as ``_answer_to``."""
-        result = await self._answer_to(self._connected().get_prompt(name, dict(args)))
+        result = await self._answer_to(self._require_client().get_prompt(name, dict(args)))
         return tuple((message.role, piece_of(message.content)) for message in result.messages)
 
-    def _named(self, listed: Sequence[Any]) -> list[Any]:
+    def _with_usable_names(self, listed: Sequence[Any]) -> list[Any]:
         """Return those of what is listed that have a name which can be shown; the log says of others how many."""
         found = [each for each in listed if is_name(each.name)]
         if gone := len(listed) - len(found):
@@ -428,9 +428,9 @@ class Link:
 
     # -- asking --------------------------------------------------------------------------------------------------
 
-    def _connected(self) -> Client:
+    def _require_client(self) -> Client:
         if self._client is None:
-            raise Broken(self._end())
+            raise Broken(self._end_reason())
         return self._client
 
     async def _answer_to(self, request: Awaitable[_T]) -> _T:
@@ -444,10 +444,10 @@ class Link:
             return await request
         except MCPError as error:
             if self._is_forgotten(error):
-                raise Forgotten(self._end()) from error
+                raise Forgotten(self._end_reason()) from error
             if error.code == CONNECTION_CLOSED or self._client is None:
-                await self._settled()
-                raise Broken(self._end()) from error
+                await self._wait_for_end()
+                raise Broken(self._end_reason()) from error
             raise ToolError(f"The MCP server {self._launch.name} refused: {_short(error.message)}") from error
         except ValidationError as error:
             raise ToolError(
@@ -477,12 +477,12 @@ class Link:
             return False
         return error.code in (CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST)
 
-    async def _settled(self) -> None:
+    async def _wait_for_end(self) -> None:
         """Wait a moment for a program that ended to be known to have, so that it can be told how."""
         if self._owner is not None:
             await asyncio.wait([self._owner], timeout=1.0)
 
-    def _end(self) -> str:
+    def _end_reason(self) -> str:
         return f"the connection ended{self._last_words()}"
 
     def _last_words(self) -> str:
@@ -509,12 +509,12 @@ class Link:
                     self._client = None
                     tasks.cancel_scope.cancel()
         except Exception as error:  # whatever the SDK, the program or the network raises: it is no more
-            self._fail(ready, error)
+            self._report_failure(ready, error)
         finally:
             self._client = None
-            self._ended(self._end())
+            self._ended(self._end_reason())
 
-    def _fail(self, ready: asyncio.Future[None], error: Exception) -> None:
+    def _report_failure(self, ready: asyncio.Future[None], error: Exception) -> None:
         while isinstance(error, ExceptionGroup):
             error = error.exceptions[0]
         why = _short(str(error) or type(error).__name__)
@@ -527,7 +527,7 @@ class Link:
         if not ready.done():
             ready.set_exception(Broken(why + self._last_words()))
 
-    async def _end_now(self) -> None:
+    async def _close_now(self) -> None:
         if self._owner is not None:
             self._leave.set()
             self._owner.cancel()
@@ -541,9 +541,9 @@ class Link:
         else:
             streams = self._over_pipes()
         async with streams as (read, *rest):
-            yield _FilteredStream(read, self._sifted), *rest
+            yield _FilteredStream(read, self._without_refused_tools), *rest
 
-    def _sifted(self, message: Any) -> Any:
+    def _without_refused_tools(self, message: Any) -> Any:
         """Return a message without the tools that the SDK would refuse the whole list for; notes why."""
         answer = getattr(message, "message", None)
         if not isinstance(answer, JSONRPCResponse) or not isinstance(answer.result.get("tools"), list):

@@ -59,35 +59,35 @@ def arguments(plan: Plan, git_configuration: int | None = None) -> list[str]:
     return [
         *("--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
         *(() if plan.network else ("--unshare-net",)),
-        *_capabilities(),
-        *_base(plan),
+        *_capability_options(),
+        *_base_options(plan),
         *(("--ro-bind-data", str(git_configuration), GIT_CONFIGURATION) if git_configuration is not None else ()),
-        *_home(plan),
-        *(word for _, _, words in sorted(_mounts(plan)) for word in words),
+        *_home_options(plan),
+        *(word for _, _, words in sorted(_mount_options(plan)) for word in words),
         *("--dir", plan.root),
         *(word for path, is_directory in plan.hidden if is_directory for word in ("--remount-ro", path)),
-        *(() if _whole(plan) else ("--remount-ro", "/")),
+        *(() if _sees_everything(plan) else ("--remount-ro", "/")),
         *("--chdir", plan.root, "--"),
     ]
 
 
-def _capabilities() -> Iterator[str]:
+def _capability_options() -> Iterator[str]:
     if os.geteuid() == 0:
         yield from ("--cap-drop", "ALL")
         for name in _ROOT_KEEPS:
             yield from ("--cap-add", name)
 
 
-def _whole(plan: Plan) -> bool:
+def _sees_everything(plan: Plan) -> bool:
     return any(path == "/" for path, _ in plan.trees)
 
 
-def _base(plan: Plan) -> Iterator[str]:
+def _base_options(plan: Plan) -> Iterator[str]:
     """Yield what is there for every command."""
     for path, writable in plan.trees:
         if path == "/":
             yield from ("--bind" if writable else "--ro-bind", "/", "/")
-    if not _whole(plan):
+    if not _sees_everything(plan):
         for path in system_trees():
             yield from ("--ro-bind", path, path)
         for path, target in system_links():
@@ -106,7 +106,7 @@ def _base(plan: Plan) -> Iterator[str]:
         yield from ("--ro-bind", servers, servers)
 
 
-def _mounts(plan: Plan) -> Iterator[tuple[list[str], int, list[str]]]:
+def _mount_options(plan: Plan) -> Iterator[tuple[list[str], int, list[str]]]:
     """Yield everything inside the base with what sorts it: by path, parents first."""
     hidden = {path for path, is_directory in plan.hidden if is_directory}
     for path, writable in plan.trees:
@@ -115,24 +115,24 @@ def _mounts(plan: Plan) -> Iterator[tuple[list[str], int, list[str]]]:
     for path in plan.pinned:
         yield parts(path), _PIN, ["--bind-try", path, path]
     for path in plan.readonly:
-        yield parts(path), _READONLY, _read_only(path)
+        yield parts(path), _READONLY, _read_only_options(path)
     for path, is_directory in plan.hidden:
-        yield parts(path), _HIDDEN, _hide(path, is_directory)
+        yield parts(path), _HIDDEN, _hide_options(path, is_directory)
 
 
-def _read_only(path: str) -> list[str]:
+def _read_only_options(path: str) -> list[str]:
     if os.path.lexists(path):
         return ["--ro-bind-try", path, path]
     return ["--tmpfs", path, "--remount-ro", path]  # nothing can be put where it would be
 
 
-def _hide(path: str, is_directory: bool) -> list[str]:
+def _hide_options(path: str, is_directory: bool) -> list[str]:
     # A device on a mount without devices: opening it is refused, which says more than an empty file.
     # A directory is made read-only when all is in place, since trees may be inside it.
     return ["--tmpfs", path] if is_directory else ["--ro-bind", "/dev/null", path]
 
 
-def _home(plan: Plan) -> list[str]:
+def _home_options(plan: Plan) -> list[str]:
     """Return a home for programs that want to write there, where the scope has none; it is gone afterwards."""
     home = plan.home
     if not home.startswith("/") or plan.seen.of(home) is not None or is_system(home) or home == "/":
@@ -194,7 +194,7 @@ class _Descent:
         self._hidden = {path for path, _ in plan.hidden} | set(NEVER)
         self._readonly = set(plan.readonly) - plan.git
         closed = self._hidden | self._readonly | set(self._trees)
-        self._on_the_way = {above for path in closed for above in _above(path)}
+        self._on_the_way = {above for path in closed for above in _directories_above(path)}
 
     def rules(self) -> Iterator[tuple[str, Rights]]:
         for path, writable in self._trees.items():
@@ -219,7 +219,7 @@ class _Descent:
                 yield from self._rules(child, writable)
 
 
-def _above(path: str) -> Iterator[str]:
+def _directories_above(path: str) -> Iterator[str]:
     while path != "/":
         path = path.rpartition("/")[0] or "/"
         yield path
@@ -262,10 +262,10 @@ def bubblewrap() -> tuple[str, ...] | None:
 @lru_cache(maxsize=1)
 def _bubblewrap() -> tuple[str, ...] | None:
     program = installation.program("bwrap")
-    return next(((program, *extra) for extra in _EXTRA if _answers(program, extra)), None) if program else None
+    return next(((program, *extra) for extra in _EXTRA if _does_work(program, extra)), None) if program else None
 
 
-def _answers(program: str, extra: tuple[str, ...]) -> bool:
+def _does_work(program: str, extra: tuple[str, ...]) -> bool:
     try:
         done = subprocess.run(
             [program, *extra, *_TRIAL], stdin=subprocess.DEVNULL, capture_output=True, timeout=_TRIAL_S, check=False
@@ -315,7 +315,7 @@ class Enclosure:
         """Return whether the command itself ended, and not what prepares its surroundings."""
         return self.status is None or b"exit-code" in os.pread(self.status, _STATUS_BYTES, 0)
 
-    def opened(self) -> None:
+    def close_inherited(self) -> None:
         """Close our side of ``files`` once the program has its own."""
         given, self.files = self.files, ()
         for descriptor in given:
@@ -324,7 +324,7 @@ class Enclosure:
 
     def close(self) -> None:
         """Remove what was made for this command alone."""
-        self.opened()
+        self.close_inherited()
         if self.status is not None:
             os.close(self.status)
         if self.temporary is not None:
@@ -368,7 +368,7 @@ def mechanism_for(scope: ShellScope) -> Mechanism | None:
 def _with_bubblewrap(argv: Sequence[str], view: Plan, env: Mapping[str, str]) -> Enclosure:
     program = bubblewrap()
     assert program is not None, "it answered before"
-    settings = _file(plan.configuration(env).encode())
+    settings = _memory_file(plan.configuration(env).encode())
     options = [*program[1:], *arguments(view, settings)]
     if len(options) > MOST_WORDS:
         os.close(settings)
@@ -376,10 +376,10 @@ def _with_bubblewrap(argv: Sequence[str], view: Plan, env: Mapping[str, str]) ->
             f"The patterns in `paths` of preset.md match {len(view.trees):,} files and directories, more than "
             f"bubblewrap can show one by one. Ask the user to name directories there (`/d/**` in place of `/d/*`)"
         )
-    descriptor, status = _file(os.fsencode("\0".join([*options, ""]))), _file(b"")
+    descriptor, status = _memory_file(os.fsencode("\0".join([*options, ""]))), _memory_file(b"")
     return Enclosure(
         argv=(program[0], "--args", str(descriptor), "--json-status-fd", str(status), "--", *argv),
-        env=_adapted(env, view, "/tmp", GIT_CONFIGURATION),
+        env=_adapt_environment(env, view, "/tmp", GIT_CONFIGURATION),
         leader="monitor",
         mechanism="bubblewrap",
         files=(descriptor, settings, status),
@@ -394,8 +394,8 @@ def _with_landlock(argv: Sequence[str], view: Plan, env: Mapping[str, str]) -> E
         settings = Path(temporary, "gitconfig")
         settings.write_text(plan.configuration(env), "utf-8")
         spec = {"abi": abi(), "rules": rules(view, temporary), "network": view.network}
-        adapted = _adapted(env, view, temporary if view.temporary else "/tmp", str(settings))
-        return replace(_launched(argv, spec, adapted), mechanism="landlock", temporary=temporary, git=view.git)
+        adapted = _adapt_environment(env, view, temporary if view.temporary else "/tmp", str(settings))
+        return replace(_with_launcher(argv, spec, adapted), mechanism="landlock", temporary=temporary, git=view.git)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
@@ -405,13 +405,13 @@ def _unconfined(argv: Sequence[str], env: Mapping[str, str]) -> Enclosure:
     env = {**env, **plan.ONLY_REAL_REPOSITORIES}
     if not sys.platform.startswith("linux"):
         return Enclosure(argv=tuple(argv), env=env, leader="command")
-    return _launched(argv, {"abi": 0, "rules": [], "network": True}, env)
+    return _with_launcher(argv, {"abi": 0, "rules": [], "network": True}, env)
 
 
-def _launched(argv: Sequence[str], spec: Mapping[str, Any], env: Mapping[str, str]) -> Enclosure:
+def _with_launcher(argv: Sequence[str], spec: Mapping[str, Any], env: Mapping[str, str]) -> Enclosure:
     """Return what starts ``argv`` by the launcher, which confines it as ``spec`` says."""
     told = {**spec, "argv": list(argv), "parent": os.getpid()}
-    descriptor = _file(json.dumps(told).encode("utf-8", "surrogateescape"))
+    descriptor = _memory_file(json.dumps(told).encode("utf-8", "surrogateescape"))
     return Enclosure(
         argv=(sys.executable, "-I", "-S", _LAUNCHER, str(descriptor)),
         env=env,
@@ -420,7 +420,7 @@ def _launched(argv: Sequence[str], spec: Mapping[str, Any], env: Mapping[str, st
     )
 
 
-def _file(content: bytes) -> int:
+def _memory_file(content: bytes) -> int:
     """Return a descriptor of a nameless file with ``content``, at its beginning."""
     descriptor = os.memfd_create("pyagentd", os.MFD_CLOEXEC)
     with os.fdopen(os.dup(descriptor), "wb") as file:
@@ -429,7 +429,7 @@ def _file(content: bytes) -> int:
     return descriptor
 
 
-def _adapted(env: Mapping[str, str], view: Plan, temporary: str, git_settings: str) -> dict[str, str]:
+def _adapt_environment(env: Mapping[str, str], view: Plan, temporary: str, git_settings: str) -> dict[str, str]:
     """Return ``env`` with a directory for temporary files that the command can write, and settings git can read."""
     named = env.get("TMPDIR", "")
     changes = {} if named and view.seen.writable(named) else {"TMPDIR": temporary}
@@ -464,18 +464,18 @@ class Watch:
 
     def __init__(self, directories: Iterable[str], decisive: Iterable[str] = ()) -> None:
         decisive = set(decisive)
-        self._records = {path: _state(path, None) for path in _records(directories)}
+        self._records = {path: _state(path, None) for path in _record_files(directories)}
         self._redirections = {path for path in plan.redirections(decisive) if not os.path.lexists(path)}
         self._git = {path: _state_of_all(path) for path in decisive}
 
-    def changed(self) -> Changes:
+    def find_changes(self) -> Changes:
         """Return what changed since; what leads git elsewhere is removed."""
         added = [path for path in self._redirections if os.path.lexists(path)]
         for path in added:
             with suppress(OSError):
                 os.unlink(path)  # noqa: PTH108
         return Changes(
-            [path for path, state in self._records.items() if _state(path, _until(path, state)) != state],
+            [path for path, state in self._records.items() if _state(path, _compared_size(path, state)) != state],
             sorted([*added, *(path for path, state in self._git.items() if _state_of_all(path) != state)]),
         )
 
@@ -486,7 +486,7 @@ def separate(directories: Iterable[str]) -> None:
     The log is left as it is, since others have it open. What cannot be replaced is watched.
     """
     for path in (f"{directory}/{name}" for directory in directories for name in _WHOLE):
-        if _links(path) > 1:
+        if _link_count(path) > 1:
             with suppress(OSError, StoreError):
                 found = os.stat(path, follow_symlinks=False)  # noqa: PTH116
                 atomic.write_bytes(Path(path), regularfile.read_bytes(path), mode=stat.S_IMODE(found.st_mode))
@@ -494,13 +494,13 @@ def separate(directories: Iterable[str]) -> None:
                 log.warning("%s had a second name (a hard link), which is a separate copy now", path)
 
 
-def _records(directories: Iterable[str]) -> Iterator[str]:
+def _record_files(directories: Iterable[str]) -> Iterator[str]:
     for directory in directories:
         for name in (*_WHOLE, paths.JOURNAL_FILE):
             yield f"{directory}/{name}"
 
 
-def _until(path: str, state: _State) -> int | None:
+def _compared_size(path: str, state: _State) -> int | None:
     return state.size if path.endswith(f"/{paths.JOURNAL_FILE}") else None
 
 
@@ -526,7 +526,7 @@ def _state_of_all(path: str) -> tuple[_State, ...]:
     return tuple(_state(f"{path}/{name}", None)._replace(size=hash(name)) for name in names)
 
 
-def _links(path: str) -> int:
+def _link_count(path: str) -> int:
     try:
         return os.stat(path, follow_symlinks=False).st_nlink  # noqa: PTH116
     except OSError:
@@ -554,4 +554,4 @@ def unconfined(scope: ShellScope) -> str:
 def is_watched(started: Enclosure, scope: ShellScope) -> bool:
     """Return whether the records could be changed by a command, so that they are compared afterwards."""
     # A record with a hard link elsewhere may be where no rule keeps a command from it.
-    return started.mechanism is None or any(_links(path) > 1 for path in _records(scope.records))
+    return started.mechanism is None or any(_link_count(path) > 1 for path in _record_files(scope.records))

@@ -48,7 +48,7 @@ _MACHINES = {"x86_64": (0xC000003E, 41, 76, 0x40000000), "aarch64": (0xC00000B7,
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _call(what: str, result: int) -> int:
+def _check_call(what: str, result: int) -> int:
     if result < 0:
         number = ctypes.get_errno()
         _fail(f"{what}: {os.strerror(number)}")
@@ -62,7 +62,7 @@ def _fail(message: str) -> NoReturn:
 
 def _prctl(what: str, option: int, argument: int) -> None:
     zero = ctypes.c_ulong(0)
-    _call(what, _libc.prctl(option, ctypes.c_ulong(argument), zero, zero, zero))
+    _check_call(what, _libc.prctl(option, ctypes.c_ulong(argument), zero, zero, zero))
 
 
 # -- Landlock ------------------------------------------------------------------------------------------------------
@@ -73,11 +73,11 @@ def _restrict(abi: int, rules: list[list[str]], network: bool) -> None:
     values = [handled, _NET_TCP if abi >= 4 and not network else 0, _SCOPES if abi >= 6 else 0]
     known = values[: 1 if abi < 4 else 2 if abi < 6 else 3]
     attributes = struct.pack(f"={len(known)}Q", *known)
-    ruleset = _call("ruleset", _libc.syscall(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0))
+    ruleset = _check_call("ruleset", _libc.syscall(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0))
     for path, rights in rules:
         _allow(ruleset, path, _RIGHTS[rights] & handled)
     _prctl("privileges", _PR_SET_NO_NEW_PRIVS, 1)
-    _call("Landlock", _libc.syscall(_RESTRICT_SELF, ruleset, 0))
+    _check_call("Landlock", _libc.syscall(_RESTRICT_SELF, ruleset, 0))
     os.close(ruleset)
 
 
@@ -90,14 +90,14 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
         rights &= _OF_FILES
     if rights:
         attributes = struct.pack("=Qi", rights, descriptor)
-        _call(path, _libc.syscall(_ADD_RULE, ruleset, _RULE_PATH_BENEATH, attributes, 0))
+        _check_call(path, _libc.syscall(_ADD_RULE, ruleset, _RULE_PATH_BENEATH, attributes, 0))
     os.close(descriptor)
 
 
 # -- what Landlock does not know: sockets by family, and before its version 3 who cuts a file by its name -----------
 
 
-def _filter(network: bool, truncates: bool) -> None:
+def _filter_sockets(network: bool, truncates: bool) -> None:
     """Refuse sockets of the machine (the daemon's is one) and, without ``network``, all others; pairs remain."""
     machine = _MACHINES.get(platform.machine())
     if machine is None:
@@ -119,7 +119,7 @@ def _filter(network: bool, truncates: bool) -> None:
     code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *step) for step in program))
     head = struct.pack("@HP", len(program), ctypes.addressof(code))
     _prctl("privileges", _PR_SET_NO_NEW_PRIVS, 1)
-    _call("sockets", _libc.prctl(_PR_SET_SECCOMP, 2, head, 0, 0))
+    _check_call("sockets", _libc.prctl(_PR_SET_SECCOMP, 2, head, 0, 0))
 
 
 def _drop_capabilities() -> None:
@@ -138,7 +138,7 @@ def _run(spec: dict[str, Any]) -> NoReturn:
         if spec["abi"]:
             _drop_capabilities()
             _restrict(spec["abi"], spec["rules"], spec["network"])
-            _filter(spec["network"], truncates=spec["abi"] >= 3)
+            _filter_sockets(spec["network"], truncates=spec["abi"] >= 3)
         os.execv(spec["argv"][0], spec["argv"])
     except BaseException as error:
         _fail(repr(error))

@@ -83,7 +83,7 @@ def base_of(pattern: str) -> tuple[str, bool]:
     return pattern, below
 
 
-def floats(pattern: str) -> bool:
+def is_at_any_depth(pattern: str) -> bool:
     """Return whether ``pattern`` is about a name at any depth, so that it holds wherever the entry is moved."""
     base, _ = base_of(pattern)
     return base.startswith("**/") and base.count("/") == 1
@@ -191,7 +191,7 @@ def parts(path: str) -> list[str]:
     return path.rstrip("/").split("/")
 
 
-def is_kernels(path: str) -> bool:
+def is_kernel_path(path: str) -> bool:
     """Return whether ``path`` is one of the kernel's or of running programs, which no scope can name."""
     return any(inside(path, place) for place in NEVER)
 
@@ -358,7 +358,7 @@ def find(
         TooMany: It has more entries than that.
     """
     most = MOST_ENTRIES if most is None else most
-    known = _memory(rules)
+    known = _remembered_listings(rules)
     pending = [(tree, 1)]
     count = 0
     while pending:
@@ -380,7 +380,7 @@ def find(
             pending += ((path, level + 1) for path in below if path not in without)
 
 
-def _memory(rules: Rules) -> dict[str, _Listing]:
+def _remembered_listings(rules: Rules) -> dict[str, _Listing]:
     with _lock:
         known = _remembered.pop(rules.rules, None)
         while len(_remembered) >= _REMEMBERED:
@@ -484,11 +484,11 @@ def visible_trees(trees: Mapping[str, bool], scope: ShellScope) -> dict[str, boo
         path: write and not any(inside(path, place) for place in scope.protected)
         for path, write in trees.items()
         if not any(inside(path, place) for place in scope.hidden) and (write or path not in TEMPORARY)
-        if all(_opens(path, place) for place in scope.closed)
+        if all(_may_be_tree(path, place) for place in scope.closed)
     }
 
 
-def _opens(path: str, closed: str) -> bool:
+def _may_be_tree(path: str, closed: str) -> bool:
     """Return whether ``path`` may be a tree although ``closed`` is not seen."""
     if not inside(path, closed):
         return True
@@ -518,12 +518,12 @@ def minimal_trees(trees: Mapping[str, bool], closed: Collection[str] = ()) -> It
 def expand_patterns(patterns: Iterable[str], rules: Rules, root: Path) -> Iterator[str]:
     """Yield what ``patterns`` come to on this disk, without what is denied, the kernel's, or reached by a link."""
     for pattern in patterns:
-        for path in _existing(pattern, root):
-            if not is_kernels(path) and os.path.realpath(path) == path and not is_denied(path, rules):
+        for path in _existing_entries(pattern, root):
+            if not is_kernel_path(path) and os.path.realpath(path) == path and not is_denied(path, rules):
                 yield path
 
 
-def _existing(pattern: str, root: Path) -> Iterator[str]:
+def _existing_entries(pattern: str, root: Path) -> Iterator[str]:
     """Yield the entries that ``pattern`` comes to."""
     base, below = base_of(pattern)
     if not base:
@@ -567,7 +567,7 @@ _MOST_EACH, _MOST_IN_ALL = 20, 200  # places kept one by one in such a directory
 _BOUND = "/proc/net/unix"
 
 
-def looked_into(scope: Collection[str], writable: Collection[str], root: Path, home: str) -> dict[str, int | None]:
+def search_depths(scope: Collection[str], writable: Collection[str], root: Path, home: str) -> dict[str, int | None]:
     """Return the outermost directories of the scope in which rules that float hold, and how deep; None: all below."""
     chosen = [tree for tree in scope if not is_system(tree) or tree in writable or tree == str(root)]
     levels: dict[str, int | None] = dict.fromkeys(tree for tree in chosen if os.path.isdir(tree))  # noqa: PTH112
@@ -578,7 +578,7 @@ def looked_into(scope: Collection[str], writable: Collection[str], root: Path, h
     return {tree: depth for tree, depth in levels.items() if not any(tree != w and inside(tree, w) for w in whole)}
 
 
-def closed_found(
+def find_closed(
     rules: Rules, trees: Mapping[str, int | None], scope: ShellScope, kept: Collection[str]
 ) -> Iterator[FoundEntry]:
     """Yield what the rules are about in ``trees`` and, where a rule names a place, elsewhere.
@@ -594,14 +594,14 @@ def closed_found(
         if tree != "/" and (effect := rules.effect(*split(tree), True)) is not None:
             yield FoundEntry(tree, effect, True)
         elif tree in TEMPORARY:
-            yield from _in_temporary(tree, rules, apart, [path for path in kept if not inside(tree, path)])
+            yield from _find_in_temporary(tree, rules, apart, [path for path in kept if not inside(tree, path)])
         else:
             yield from find(tree, rules, apart - {tree}, levels)
     whole = [tree for tree, levels in trees.items() if levels is None]
     for pattern, effect in rules.rules:
         base, _ = base_of(pattern)
         start = literal_prefix(base)
-        sought = start and not is_kernels(start)
+        sought = start and not is_kernel_path(start)
         if not sought or (not is_system(start) and any(inside(start, tree) for tree in whole)):
             continue
         if (path := literal(base)) is not None:
@@ -609,10 +609,10 @@ def closed_found(
                 yield FoundEntry(path, effect, os.path.isdir(path))  # noqa: PTH112
         elif os.path.isdir(start):  # noqa: PTH112
             yield from (each for each in find(start, Rules([(pattern, effect)])) if each.effect == effect)
-    yield from (FoundEntry(path, "hide", False) for path in _listening())
+    yield from (FoundEntry(path, "hide", False) for path in _bound_sockets())
 
 
-def _in_temporary(tree: str, rules: Rules, apart: set[str], kept: Collection[str]) -> Iterator[FoundEntry]:
+def _find_in_temporary(tree: str, rules: Rules, apart: set[str], kept: Collection[str]) -> Iterator[FoundEntry]:
     """Yield what the rules are about in a directory that all programs share: where there is much of it, the whole.
 
     What others leave there must neither cost time nor keep a command from running.
@@ -629,7 +629,7 @@ def _in_temporary(tree: str, rules: Rules, apart: set[str], kept: Collection[str
             yield from find(path, rules, apart)
             continue
         if any(inside(each, path) for each in kept):
-            yield from _in_temporary(path, rules, apart, kept)
+            yield from _find_in_temporary(path, rules, apart, kept)
             continue
         try:
             here = list(find(path, rules, apart, most=_MOST_TEMPORARY))
@@ -640,7 +640,7 @@ def _in_temporary(tree: str, rules: Rules, apart: set[str], kept: Collection[str
         yield from [FoundEntry(path, "hide", True)] if whole else here
 
 
-def _listening() -> Iterator[str]:
+def _bound_sockets() -> Iterator[str]:
     """Yield the sockets that somebody has bound to a path."""
     try:
         lines = Path(_BOUND).read_text(errors="surrogateescape").splitlines()
@@ -688,14 +688,14 @@ _MOST_MODULES = 200
 
 def git_read_only(directory: str) -> Iterator[str]:
     """Yield the paths below the git directory ``directory`` that are read-only, those of its submodules too."""
-    yield from _decisive(directory)
+    yield from _decisive_files(directory)
     modules = Path(directory, "modules")
     if modules.is_dir():
         for found, _ in zip(modules.rglob("HEAD"), range(_MOST_MODULES), strict=False):
-            yield from _decisive(str(found.parent))
+            yield from _decisive_files(str(found.parent))
 
 
-def _decisive(directory: str) -> Iterator[str]:
+def _decisive_files(directory: str) -> Iterator[str]:
     for part in _PARTS:
         path = f"{directory}/{part}"
         if os.path.isfile(path) and not os.path.islink(path):  # noqa: PTH113, PTH114
@@ -708,7 +708,7 @@ def redirections(decisive: Iterable[str]) -> set[str]:
     return {f"{path.rpartition('/')[0]}/{_COMMON}" for path in decisive}
 
 
-def of_worktree(root: Path) -> str | None:
+def git_dir_of_worktree(root: Path) -> str | None:
     """Return the git directory that the linked work tree ``root`` belongs to.
 
     The repository must name this work tree too: a file that a command wrote must not open a directory to it.
@@ -730,10 +730,10 @@ def configuration(env: Mapping[str, str]) -> str:
     """Return the text of a configuration with who the user is, as git reads it."""
     home = env.get("HOME", "")
     own = env.get("XDG_CONFIG_HOME") or f"{home}/.config"
-    return _configuration(home, own, tuple(map(_stamp, (f"{home}/.gitconfig", f"{own}/git/config"))))
+    return _read_configuration(home, own, tuple(map(_mtime, (f"{home}/.gitconfig", f"{own}/git/config"))))
 
 
-def _stamp(path: str) -> int | None:
+def _mtime(path: str) -> int | None:
     try:
         return os.stat(path).st_mtime_ns  # noqa: PTH116
     except OSError:
@@ -741,7 +741,7 @@ def _stamp(path: str) -> int | None:
 
 
 @lru_cache(maxsize=8)
-def _configuration(home: str, own: str, stamps: tuple[int | None, ...]) -> str:
+def _read_configuration(home: str, own: str, stamps: tuple[int | None, ...]) -> str:
     program = installation.program("git")
     if stamps == (None, None) or program is None:
         return ""
@@ -758,10 +758,10 @@ def _configuration(home: str, own: str, stamps: tuple[int | None, ...]) -> str:
     except (OSError, subprocess.SubprocessError):
         return ""
     pairs = (entry.split("\n", 1) for entry in said.split("\0") if "\n" in entry)
-    return "".join(_line(key, value) for key, value in pairs)
+    return "".join(_configuration_line(key, value) for key, value in pairs)
 
 
-def _line(key: str, value: str) -> str:
+def _configuration_line(key: str, value: str) -> str:
     section, _, name = key.partition(".")
     escaped = re.sub(r'(["\\])', r"\\\1", value).replace("\n", "\\n")
     return f'[{section}]\n\t{name} = "{escaped}"\n'
@@ -807,14 +807,14 @@ def plan(scope: ShellScope, *, root: Path, spool_dir: Path, env: Mapping[str, st
     writable = set(expand_patterns(scope.write, rules, root))
     readable = set(expand_patterns(scope.read, rules, root))
     programs = {path for path in program_trees(env, str(root), writable) if not is_denied(path, rules)}
-    if (common := _repository(root, rules)) is not None:
+    if (common := _worktree_repository(root, rules)) is not None:
         (writable if any(inside(str(root), tree) for tree in writable) else readable).add(common)
     own = [path for path in scope.own if any(inside(path, tree) for tree in (*readable, *writable))]
     own += [str(spool_dir)]
     seen = dict.fromkeys((*readable, *programs, *filter(os.path.isdir, own)), False)
     trees = dict(minimal_trees(visible_trees(seen | dict.fromkeys(writable, True), scope), scope.closed))
-    sought = looked_into({*readable, *writable}, writable, root, env.get("HOME", ""))
-    found = list(closed_found(rules, sought, scope, {str(root), str(spool_dir), *readable, *writable}))
+    sought = search_depths({*readable, *writable}, writable, root, env.get("HOME", ""))
+    found = list(find_closed(rules, sought, scope, {str(root), str(spool_dir), *readable, *writable}))
     git_found = {path for entry in found if entry.effect == "git" for path in git_read_only(entry.path)}
     hidden = {entry.path: entry.is_directory for entry in found if entry.effect in ("hide", "fixed")}
     hidden |= {path: True for path in (*scope.hidden, *scope.closed) if os.path.isdir(path)}  # noqa: PTH112
@@ -822,10 +822,10 @@ def plan(scope: ShellScope, *, root: Path, spool_dir: Path, env: Mapping[str, st
     hidden |= {path: os.path.isdir(path) for path in secrets}  # noqa: PTH112
     hidden |= {path: False for tree in programs for path in program_secrets(tree)}
     fixed = {*scope.protected, *scope.hidden, *(entry.path for entry in found if entry.effect == "fixed")}
-    return _plan(scope, trees, hidden, git_found, fixed, root, env.get("HOME", ""))
+    return _build_plan(scope, trees, hidden, git_found, fixed, root, env.get("HOME", ""))
 
 
-def _plan(
+def _build_plan(
     scope: ShellScope,
     trees: Mapping[str, bool],
     hidden: Mapping[str, bool],
@@ -888,18 +888,18 @@ def _rules(scope: ShellScope) -> Rules:
     used: list[tuple[str, Effect]] = [("**/.git/**", "git")]
     for pattern in scope.deny:
         effect, users = _USED_BY.get(pattern, ("hide", frozenset()))
-        if effect != "hide" and (ANY in scope.commands or users & _programs(scope.commands)):
+        if effect != "hide" and (ANY in scope.commands or users & _program_names(scope.commands)):
             used.append((pattern, effect))
         else:
             hidden.append(pattern)
-    return Rules([*((pattern, "hide" if floats(pattern) else "fixed") for pattern in hidden), *used])
+    return Rules([*((pattern, "hide" if is_at_any_depth(pattern) else "fixed") for pattern in hidden), *used])
 
 
-def _programs(commands: Iterable[str]) -> set[str]:
+def _program_names(commands: Iterable[str]) -> set[str]:
     return {command.split()[0] for command in commands if command.split()}
 
 
-def _repository(root: Path, rules: Rules) -> str | None:
+def _worktree_repository(root: Path, rules: Rules) -> str | None:
     """Return the git directory of a linked work tree, where git is used and nothing denies it."""
-    common = of_worktree(root)
+    common = git_dir_of_worktree(root)
     return common if common is not None and rules.effect(*split(common), True) == "git" else None
