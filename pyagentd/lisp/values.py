@@ -626,7 +626,9 @@ def no_end(op: str) -> LispError:
     return LispError("eval_error", f"{op}: the sequence has no end", hint="Take some of it first: (take 10 …).")
 
 
-def ended(colls: Sequence[Any], lengths: Callable[[Any], list[Any]], op: str, budget: Budget) -> list[list[Any]]:
+def cut_to_shortest(
+    colls: Sequence[Any], lengths: Callable[[Any], list[Any]], op: str, budget: Budget
+) -> list[list[Any]]:
     """Return collections as lists of the length of the shortest, for iterating in parallel."""
     finite = [None if type(each) is Endless else lengths(each) for each in colls]
     known = [len(each) for each in finite if each is not None]
@@ -693,7 +695,7 @@ def _other(m: dict[Any, Any], key: Any) -> Any:
     return key
 
 
-def joined(
+def merge_maps(
     maps: Iterable[dict[Any, Any]], budget: Budget, combine: Callable[[Any, Any], Any] | None = None
 ) -> dict[Any, Any]:
     """Return one map of all entries, keys spelled as in the first map that has them; later values win.
@@ -719,13 +721,13 @@ def joined(
     return result
 
 
-def joined_into(
+def merge_into(
     m: dict[Any, Any],
     entries: dict[Any, Any],
     budget: Budget,
     combine: Callable[[Any, Any], Any] | None = None,
 ) -> bool:
-    """Add entries to a map that has no other references, as ``joined`` does; return whether it was possible.
+    """Add entries to a map that has no other references, as ``merge_maps`` does; return whether it was possible.
 
     It is not when the entries have keywords and strings alike, where it matters what there is already.
     """

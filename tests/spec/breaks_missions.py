@@ -292,7 +292,7 @@ BREAKS_OF_MISSIONS = [
     _of(
         "Known LLM Behavior Issues",
         f"{_LISP}/builtins/collections.py",
-        'return _added("conj", coll, list(xs), budget)',
+        'return _add_items("conj", coll, list(xs), budget)',
         "return coll",
     ),
     _of(

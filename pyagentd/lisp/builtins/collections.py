@@ -9,10 +9,20 @@ from operator import itemgetter
 from typing import Any, Final
 
 from pyagentd.lisp import values
-from pyagentd.lisp.builtins.table import Family, items, length, number, refuse, size, vector, whole, wrong
+from pyagentd.lisp.builtins.table import Family, items, length, number, refuse, size, vector, whole_number, wrong
 from pyagentd.lisp.errors import MISSING
 from pyagentd.lisp.limits import Budget
-from pyagentd.lisp.values import Endless, Keyword, LispSet, as_function, as_key, ended, equal, lookup, truthy
+from pyagentd.lisp.values import (
+    Endless,
+    Keyword,
+    LispSet,
+    as_function,
+    as_key,
+    cut_to_shortest,
+    equal,
+    lookup,
+    truthy,
+)
 
 # The item at a position of a collection.
 
@@ -28,11 +38,11 @@ def first(budget: Budget, coll: Any) -> Any:
     """
     if type(coll) is list:
         return coll[0] if coll else None
-    found = _beginning("first", coll, 1, budget)
+    found = _first_items("first", coll, 1, budget)
     return found[0] if found else None
 
 
-def _beginning(op: str, coll: Any, count: int, budget: Budget) -> list[Any]:
+def _first_items(op: str, coll: Any, count: int, budget: Budget) -> list[Any]:
     """Return all items, or as many of an endless sequence."""
     return coll.prefix(max(count, 0), budget) if type(coll) is Endless else items(op, coll, budget)
 
@@ -43,7 +53,7 @@ def second(budget: Budget, coll: Any) -> Any:
 
     (second [1 2 3]) => 2
     """
-    found = _beginning("second", coll, 2, budget)
+    found = _first_items("second", coll, 2, budget)
     return found[1] if len(found) > 1 else None
 
 
@@ -76,8 +86,8 @@ def nth(budget: Budget, coll: Any, index: Any, default: Any = None) -> Any:
     """
     if type(coll) is list and type(index) is int:
         return coll[index] if 0 <= index < len(coll) else default
-    at = whole("nth", index)
-    found = _beginning("nth", coll, at + 1, budget)
+    at = whole_number("nth", index)
+    found = _first_items("nth", coll, at + 1, budget)
     return found[at] if 0 <= at < len(found) else default
 
 
@@ -146,7 +156,7 @@ def _step(key: Any, items: Sequence[Any], budget: Budget) -> list[Any]:
     return [lookup(item, key, None, budget) for item in items]
 
 
-def chosen(op: str, pred: Any, items: Sequence[Any], budget: Budget) -> list[Any]:
+def select_items(op: str, pred: Any, items: Sequence[Any], budget: Budget) -> list[Any]:
     """Return the items for which pred is true."""
     if type(pred) is Keyword:
         answers = field(pred, items, budget)
@@ -155,7 +165,7 @@ def chosen(op: str, pred: Any, items: Sequence[Any], budget: Budget) -> list[Any
     return [item for item in budget.each(items) if (yes := function(item)) is not None and yes is not False]
 
 
-def left(op: str, pred: Any, items: Sequence[Any], budget: Budget) -> list[Any]:
+def reject_items(op: str, pred: Any, items: Sequence[Any], budget: Budget) -> list[Any]:
     """Return the items for which pred is false or nil."""
     if type(pred) is Keyword:
         answers = field(pred, items, budget)
@@ -169,11 +179,11 @@ def getter(op: str, key: Any) -> Callable[[Any], Any]:
     if type(key) is str:
         return lambda item: values.find(item, key, None) if type(item) is dict else lookup(item, key)
     if type(key) is list and key:
-        return lambda item: along(key, item)
+        return lambda item: value_at_path(key, item)
     return as_function(key, 1, op)
 
 
-def along(path: Sequence[Any], value: Any, default: Any = None) -> Any:
+def value_at_path(path: Sequence[Any], value: Any, default: Any = None) -> Any:
     """Return the value at a path of keys and indices; `default` if there is none."""
     for key in path:
         if type(value) is not dict and type(value) is not list:
@@ -222,7 +232,7 @@ class Stage:
         return self.run(coll)
 
 
-def in_turn(stages: Sequence[Stage]) -> Stage:
+def compose_stages(stages: Sequence[Stage]) -> Stage:
     """Return one stage that runs all stages in order."""
 
     def run(coll: Any) -> list[Any]:
@@ -233,7 +243,7 @@ def in_turn(stages: Sequence[Stage]) -> Stage:
     return Stage(run)
 
 
-def staged(op: str, stage: Any, coll: Any, budget: Budget) -> list[Any]:
+def run_stage(op: str, stage: Any, coll: Any, budget: Budget) -> list[Any]:
     """Return the result of a stage, or of any function of a collection, for a collection."""
     made = stage.run(coll) if type(stage) is Stage else as_function(stage, 1, op)(coll)
     if type(made) is not list:
@@ -250,7 +260,7 @@ def transduce(budget: Budget, stage: Any, f: Any, init_or_coll: Any, coll: Any =
     """
     initial = as_function(f, 0, "transduce")() if coll is MISSING else init_or_coll
     function = as_function(f, 2, "transduce")
-    for item in budget.each(staged("transduce", stage, init_or_coll if coll is MISSING else coll, budget)):
+    for item in budget.each(run_stage("transduce", stage, init_or_coll if coll is MISSING else coll, budget)):
         initial = function(initial, item)
     return initial
 
@@ -263,7 +273,7 @@ def sequence(budget: Budget, stage_or_coll: Any, coll: Any = MISSING) -> list[An
     """
     if coll is MISSING:
         return items("sequence", stage_or_coll, budget)
-    return staged("sequence", stage_or_coll, coll, budget)
+    return run_stage("sequence", stage_or_coll, coll, budget)
 
 
 @stages_define("cat", charges=True)
@@ -346,7 +356,7 @@ def zipmap(budget: Budget, keys: Any, vals: Any) -> dict[Any, Any]:
 
     (zipmap [:a :b] [1 2]) => {:a 1 :b 2}
     """
-    names, values = ended((keys, vals), lambda each: items("zipmap", each, budget), "zipmap", budget)
+    names, values = cut_to_shortest((keys, vals), lambda each: items("zipmap", each, budget), "zipmap", budget)
     budget.cells(2 * min(len(names), len(values)))
     budget.steps(min(len(names), len(values)))
     return dict(zip(as_keys(names, budget), values, strict=False))
@@ -360,7 +370,7 @@ def conj(budget: Budget, coll: Any, *xs: Any) -> Any:
     (conj #{1} 2) => #{1 2}
     (conj {:a 1} [:b 2]) => {:a 1 :b 2}
     """
-    return _added("conj", coll, list(xs), budget)
+    return _add_items("conj", coll, list(xs), budget)
 
 
 @define("into", charges=True, shown="to stage? from")
@@ -372,11 +382,11 @@ def into(budget: Budget, to: Any, stage_or_from: Any, from_: Any = MISSING) -> A
     (into #{} (map inc) [1 1 2]) => #{2 3}
     """
     if from_ is MISSING:
-        return _added("into", to, items("into", stage_or_from, budget), budget)
-    return _added("into", to, staged("into", stage_or_from, from_, budget), budget)
+        return _add_items("into", to, items("into", stage_or_from, budget), budget)
+    return _add_items("into", to, run_stage("into", stage_or_from, from_, budget), budget)
 
 
-def _added(op: str, coll: Any, new: list[Any], budget: Budget) -> Any:
+def _add_items(op: str, coll: Any, new: list[Any], budget: Budget) -> Any:
     kind = type(coll)
     if kind is not list and kind is not dict and kind is not LispSet and coll is not None:
         raise wrong(op, "a vector, map or set", coll, hint=f"The collection comes first: ({op} [] …).")
@@ -405,7 +415,7 @@ def _with_entries(op: str, mapping: dict[Any, Any], new: list[Any], budget: Budg
             paired = False
         elif entry is not None:
             raise wrong(op, "[key value] pairs to add to a map", entry, hint="Write [[:a 1] [:b 2]].")
-    return maps[1] if paired and len(maps) == 2 and not mapping else values.joined(maps, budget)
+    return maps[1] if paired and len(maps) == 2 and not mapping else values.merge_maps(maps, budget)
 
 
 @define("empty")
@@ -599,7 +609,7 @@ def rest(budget: Budget, coll: Any) -> list[Any]:
 
     (rest [1 2 3]) => [2 3]
     """
-    return _part("rest", coll, budget, 1, None)
+    return _slice_items("rest", coll, budget, 1, None)
 
 
 @picking_define("next", charges=True)
@@ -609,7 +619,7 @@ def next_(budget: Budget, coll: Any) -> Any:
     (next [1 2 3]) => [2 3]
     (next [1]) => nil
     """
-    return _part("next", coll, budget, 1, None) or None
+    return _slice_items("next", coll, budget, 1, None) or None
 
 
 @picking_define("butlast", charges=True)
@@ -619,10 +629,10 @@ def butlast(budget: Budget, coll: Any) -> Any:
     (butlast [1 2 3]) => [1 2]
     (butlast [1]) => nil
     """
-    return _part("butlast", coll, budget, 0, -1) or None
+    return _slice_items("butlast", coll, budget, 0, -1) or None
 
 
-def _part(op: str, coll: Any, budget: Budget, start: int, end: int | None) -> list[Any]:
+def _slice_items(op: str, coll: Any, budget: Budget, start: int, end: int | None) -> list[Any]:
     found = items(op, coll, budget)
     part = len(range(len(found))[start:end])
     budget.cells(part)
@@ -640,7 +650,7 @@ def take(budget: Budget, n: Any, coll: Any = MISSING) -> Any:
         return Stage(lambda found: take(budget, n, found))
     if type(coll) is Endless:
         return coll.prefix(size("take", n), budget)
-    return _part("take", coll, budget, 0, size("take", n))
+    return _slice_items("take", coll, budget, 0, size("take", n))
 
 
 @picking_define("drop", charges=True, shown="n coll")
@@ -653,7 +663,7 @@ def drop(budget: Budget, n: Any, coll: Any = MISSING) -> Any:
         return Stage(lambda found: drop(budget, n, found))
     if type(coll) is Endless:
         return coll.without(size("drop", n), budget)
-    return _part("drop", coll, budget, size("drop", n), None)
+    return _slice_items("drop", coll, budget, size("drop", n), None)
 
 
 @picking_define("take-last", charges=True)
@@ -663,7 +673,7 @@ def take_last(budget: Budget, n: Any, coll: Any) -> list[Any]:
     (take-last 2 [1 2 3]) => [2 3]
     """
     found = items("take-last", coll, budget)
-    return _part("take-last", found, budget, max(0, len(found) - size("take-last", n)), None)
+    return _slice_items("take-last", found, budget, max(0, len(found) - size("take-last", n)), None)
 
 
 @picking_define("drop-last", charges=True, shown="n? coll")
@@ -675,7 +685,7 @@ def drop_last(budget: Budget, n_or_coll: Any, coll: Any = MISSING) -> list[Any]:
     """
     n = 1 if coll is MISSING else size("drop-last", n_or_coll)
     found = items("drop-last", n_or_coll if coll is MISSING else coll, budget)
-    return _part("drop-last", found, budget, 0, max(0, len(found) - n))
+    return _slice_items("drop-last", found, budget, 0, max(0, len(found) - n))
 
 
 @picking_define("nthrest", charges=True, shown="coll n")
@@ -684,7 +694,7 @@ def nthrest(budget: Budget, coll: Any, n: Any) -> list[Any]:
 
     (nthrest [1 2 3] 1) => [2 3]
     """
-    return _part("nthrest", coll, budget, size("nthrest", n), None)
+    return _slice_items("nthrest", coll, budget, size("nthrest", n), None)
 
 
 @picking_define("nthnext", charges=True, shown="coll n")
@@ -694,7 +704,7 @@ def nthnext(budget: Budget, coll: Any, n: Any) -> Any:
     (nthnext [1 2 3] 1) => [2 3]
     (nthnext [1] 1) => nil
     """
-    return _part("nthnext", coll, budget, size("nthnext", n), None) or None
+    return _slice_items("nthnext", coll, budget, size("nthnext", n), None) or None
 
 
 @picking_define("list*", charges=True, shown="x… coll")
@@ -761,7 +771,7 @@ def take_while(budget: Budget, pred: Any, coll: Any = MISSING) -> Any:
             taken.append(item)
         return taken
     found = items("take-while", coll, budget)
-    return _part("take-while", found, budget, 0, _run_length("take-while", pred, found, budget))
+    return _slice_items("take-while", found, budget, 0, _run_length("take-while", pred, found, budget))
 
 
 @picking_define("drop-while", charges=True, shown="pred coll")
@@ -773,7 +783,7 @@ def drop_while(budget: Budget, pred: Any, coll: Any = MISSING) -> Any:
     if coll is MISSING:
         return Stage(lambda found: drop_while(budget, pred, found))
     found = items("drop-while", coll, budget)
-    return _part("drop-while", found, budget, _run_length("drop-while", pred, found, budget), None)
+    return _slice_items("drop-while", found, budget, _run_length("drop-while", pred, found, budget), None)
 
 
 @picking_define("split-at", charges=True)
@@ -812,11 +822,11 @@ def subvec(budget: Budget, v: Any, start: Any, end: Any = MISSING) -> list[Any]:
     (subvec [1 2 3 4] 1 3) => [2 3]
     """
     found = vector("subvec", v)
-    first_at = whole("subvec", start)
-    before = len(found) if end is MISSING else whole("subvec", end)
+    first_at = whole_number("subvec", start)
+    before = len(found) if end is MISSING else whole_number("subvec", end)
     if not 0 <= first_at <= before <= len(found):
         raise refuse("subvec", f"the part is not within a vector of {len(found)} items", "Use take and drop.")
-    return _part("subvec", found, budget, first_at, before)
+    return _slice_items("subvec", found, budget, first_at, before)
 
 
 @picking_define("pop", charges=True)
@@ -825,7 +835,7 @@ def pop(budget: Budget, v: Any) -> list[Any]:
 
     (pop [1 2 3]) => [1 2]
     """
-    return _part("pop", vector("pop", v), budget, 0, -1)
+    return _slice_items("pop", vector("pop", v), budget, 0, -1)
 
 
 @picking_define("find", charges=True, shown="pred coll")
@@ -870,7 +880,7 @@ def interleave(budget: Budget, *colls: Any) -> list[Any]:
 
     (interleave [1 2] [:a :b]) => [1 :a 2 :b]
     """
-    return list(chain.from_iterable(_rows("interleave", colls, budget)))
+    return list(chain.from_iterable(_zip_rows("interleave", colls, budget)))
 
 
 @arranging_define("interpose", charges=True, shown="separator coll")
@@ -892,11 +902,11 @@ def zip_(budget: Budget, *colls: Any) -> list[Any]:
 
     (zip [1 2] [:a :b]) => [[1 :a] [2 :b]]
     """
-    return list(map(list, _rows("zip", colls, budget)))
+    return list(map(list, _zip_rows("zip", colls, budget)))
 
 
-def _rows(op: str, colls: tuple[Any, ...], budget: Budget) -> Any:
-    found = ended(colls, lambda each: items(op, each, budget), op, budget)
+def _zip_rows(op: str, colls: tuple[Any, ...], budget: Budget) -> Any:
+    found = cut_to_shortest(colls, lambda each: items(op, each, budget), op, budget)
     count = min(map(len, found), default=0)
     budget.cells(count * (len(found) + 1))
     budget.steps(count * len(found))
@@ -916,7 +926,7 @@ def partition(budget: Budget, n: Any, *step_pad_coll: Any) -> list[Any]:
     if not 1 <= len(step_pad_coll) <= 3:
         raise refuse("partition", "expects 2 to 4 arguments", "Write (partition n coll).")
     step = step_pad_coll[0] if len(step_pad_coll) > 1 else n
-    parts = _parts("partition", n, step, step_pad_coll[-1], budget)
+    parts = _partition_items("partition", n, step, step_pad_coll[-1], budget)
     whole = [part for part in parts if len(part) >= n]
     if len(step_pad_coll) < 3:
         return whole
@@ -934,10 +944,10 @@ def partition_all(budget: Budget, n: Any, *step_coll: Any) -> Any:
         return Stage(lambda found: partition_all(budget, n, found))
     if len(step_coll) > 2:
         raise refuse("partition-all", "expects 2 or 3 arguments", "Write (partition-all n coll).")
-    return _parts("partition-all", n, step_coll[0] if len(step_coll) > 1 else n, step_coll[-1], budget)
+    return _partition_items("partition-all", n, step_coll[0] if len(step_coll) > 1 else n, step_coll[-1], budget)
 
 
-def _parts(op: str, n: Any, step: Any, coll: Any, budget: Budget) -> list[Any]:
+def _partition_items(op: str, n: Any, step: Any, coll: Any, budget: Budget) -> list[Any]:
     n, step = size(op, n), size(op, step)
     if n < 1 or step < 1:
         raise refuse(op, "sizes must be positive")
@@ -987,7 +997,7 @@ def map_(budget: Budget, f: Any, coll: Any = MISSING, *colls: Any) -> Any:
         return Stage(lambda found: map_(budget, f, found))
     if not colls:
         return column("map", f, items("map", coll, budget), budget)
-    columns = ended((coll, *colls), lambda each: items("map", each, budget), "map", budget)
+    columns = cut_to_shortest((coll, *colls), lambda each: items("map", each, budget), "map", budget)
     function = as_function(f, len(columns), "map")
     count = min(map(len, columns))
     budget.cells(count)
@@ -1014,7 +1024,7 @@ def filter_(budget: Budget, pred: Any, coll: Any = MISSING) -> Any:
         return Stage(lambda found: filter_(budget, pred, found))
     found = items("filter", coll, budget)
     budget.cells(len(found))
-    return chosen("filter", pred, found, budget)
+    return select_items("filter", pred, found, budget)
 
 
 @transforming_define("remove", charges=True, shown="pred coll")
@@ -1027,7 +1037,7 @@ def remove(budget: Budget, pred: Any, coll: Any = MISSING) -> Any:
         return Stage(lambda found: remove(budget, pred, found))
     found = items("remove", coll, budget)
     budget.cells(len(found))
-    return left("remove", pred, found, budget)
+    return reject_items("remove", pred, found, budget)
 
 
 @transforming_define("keep", charges=True, shown="f coll")
@@ -1073,10 +1083,10 @@ def mapcat(budget: Budget, f: Any, coll: Any = MISSING, *colls: Any) -> Any:
     """
     if coll is MISSING:
         return Stage(lambda found: mapcat(budget, f, found))
-    return joined("mapcat", map_(budget, f, coll, *colls), budget)
+    return concatenate("mapcat", map_(budget, f, coll, *colls), budget)
 
 
-def joined(op: str, colls: Any, budget: Budget) -> list[Any]:
+def concatenate(op: str, colls: Any, budget: Budget) -> list[Any]:
     """Return the items of all collections in one list."""
     parts = [items(op, each, budget) for each in budget.each(colls)]
     total = sum(map(len, parts))
@@ -1091,7 +1101,7 @@ def concat(budget: Budget, *colls: Any) -> list[Any]:
 
     (concat [1 2] [3] nil [4]) => [1 2 3 4]
     """
-    return joined("concat", colls, budget)
+    return concatenate("concat", colls, budget)
 
 
 @transforming_define("flatten", charges=True)

@@ -34,7 +34,7 @@ def sort(budget: Budget, comp_or_coll: Any, coll: Any = MISSING) -> list[Any]:
     """
     comparator, source = (MISSING, comp_or_coll) if coll is MISSING else (comp_or_coll, coll)
     found = items("sort", source, budget)
-    return _sorted("sort", found, found, comparator, budget)
+    return _sort_items("sort", found, found, comparator, budget)
 
 
 @sorting_define("sort-by", charges=True, shown="key comparator? coll")
@@ -51,30 +51,32 @@ def sort_by(budget: Budget, key: Any, comp_or_coll: Any, coll: Any = MISSING) ->
     if type(source) not in (list, dict, LispSet, str) and source is not None:
         raise wrong("sort-by", "a collection", source, hint="The order is (sort-by key comparator coll).")
     found = items("sort-by", source, budget)
-    return _sorted("sort-by", found, key_column("sort-by", key, found, budget), comparator, budget)
+    return _sort_items("sort-by", found, key_column("sort-by", key, found, budget), comparator, budget)
 
 
-def _sorted(op: str, found: list[Any], keys: list[Any], comparator: Any, budget: Budget) -> list[Any]:
+def _sort_items(op: str, found: list[Any], keys: list[Any], comparator: Any, budget: Budget) -> list[Any]:
     """Return the items in the order of their keys."""
     budget.cells(len(found))
     budget.steps(len(found) * max(1, len(found).bit_length() >> 2))
     named = function_named(comparator)
     if comparator is MISSING or named in _ASCENDING:
-        return _natural(found, keys, budget, descending=False)
+        return _sort_naturally(found, keys, budget, descending=False)
     if named in _DESCENDING:
-        return _natural(found, keys, budget, descending=True)
-    return _by_key(found, list(map(_comparator(op, comparator, budget), keys)))
+        return _sort_naturally(found, keys, budget, descending=True)
+    return _sort_by_key(found, list(map(_comparator(op, comparator, budget), keys)))
 
 
-def _natural(found: list[Any], keys: list[Any], budget: Budget, *, descending: bool) -> list[Any]:
+def _sort_naturally(found: list[Any], keys: list[Any], budget: Budget, *, descending: bool) -> list[Any]:
     """Return the items in the natural order of their keys; nils first, or last in descending order."""
     kinds = set(map(type, keys))
     if type(None) in kinds and len(kinds) > 1:
         nils = [item for item, key in zip(found, keys, strict=True) if key is None]
         named = [(item, key) for item, key in zip(found, keys, strict=True) if key is not None]
-        others = _natural([item for item, _ in named], [key for _, key in named], budget, descending=descending)
+        others = _sort_naturally(
+            [item for item, _ in named], [key for _, key in named], budget, descending=descending
+        )
         return others + nils if descending else nils + others
-    return _by_key(found, in_natural_order(keys, budget), descending=descending)
+    return _sort_by_key(found, in_natural_order(keys, budget), descending=descending)
 
 
 def in_natural_order(keys: list[Any], budget: Budget) -> list[Any]:
@@ -104,7 +106,7 @@ def _comparator(op: str, comparator: Any, budget: Budget) -> Callable[[Any], Any
     return cmp_to_key(order)
 
 
-def _by_key(found: list[Any], keys: list[Any], *, descending: bool = False) -> list[Any]:
+def _sort_by_key(found: list[Any], keys: list[Any], *, descending: bool = False) -> list[Any]:
     if found is keys:
         return sorted(found, reverse=descending)
     order = sorted(range(len(keys)), key=keys.__getitem__, reverse=descending)
@@ -136,7 +138,7 @@ def _amounts(op: str, values: list[Any]) -> list[Any]:
     return [each for each in values if each is not None]
 
 
-def _measured(op: str, key: Any, coll: Any, budget: Budget) -> list[Any]:
+def _key_amounts(op: str, key: Any, coll: Any, budget: Budget) -> list[Any]:
     return _amounts(op, key_column(op, key, items(op, coll, budget), budget))
 
 
@@ -147,7 +149,7 @@ def sum_by(budget: Budget, key: Any, coll: Any) -> Any:
     (sum-by :amount [{:amount 10} {:amount nil} {:amount 5}]) => 15
     (sum-by :amount []) => 0
     """
-    return total("sum-by", _measured("sum-by", key, coll, budget))
+    return total("sum-by", _key_amounts("sum-by", key, coll, budget))
 
 
 @aggregation_define("avg-by", charges=True)
@@ -157,7 +159,7 @@ def avg_by(budget: Budget, key: Any, coll: Any) -> Any:
     (avg-by :amount [{:amount 10} {:amount 20}]) => 15.0
     (avg-by :amount []) => nil
     """
-    return _average("avg-by", _measured("avg-by", key, coll, budget))
+    return _average("avg-by", _key_amounts("avg-by", key, coll, budget))
 
 
 def _average(op: str, amounts: list[Any]) -> Any:

@@ -16,11 +16,11 @@ from sys import getrefcount
 from typing import Any, Final
 
 from pyagentd.lisp.builtins import collections, maps, text
-from pyagentd.lisp.builtins.collections import staged
+from pyagentd.lisp.builtins.collections import run_stage
 from pyagentd.lisp.builtins.table import items, mapping
 from pyagentd.lisp.errors import MISSING
 from pyagentd.lisp.limits import Budget
-from pyagentd.lisp.values import LispSet, as_function, as_key, joined_into, present_key
+from pyagentd.lisp.values import LispSet, as_function, as_key, merge_into, present_key
 
 _COUNTED: Final = (
     sys.implementation.name == "cpython"
@@ -33,7 +33,7 @@ SOLE: Final = 3 if _COUNTED else 0
 
 def conj(budget: Budget, coll: Any, *xs: Any) -> Any:
     """Add items, as ``conj`` does."""
-    if getrefcount(coll) > SOLE or not _grown(coll, list(xs), budget):
+    if getrefcount(coll) > SOLE or not _add_items(coll, list(xs), budget):
         return collections.conj(budget, coll, *xs)
     return coll
 
@@ -42,21 +42,23 @@ def into(budget: Budget, to: Any, stage_or_from: Any, from_: Any = MISSING) -> A
     """Add the items of a collection, as ``into`` does."""
     if getrefcount(to) > SOLE or type(to) not in _GROWING:
         return collections.into(budget, to, stage_or_from, from_)
-    new = items("into", stage_or_from, budget) if from_ is MISSING else staged("into", stage_or_from, from_, budget)
-    return to if _grown(to, new, budget) else collections.into(budget, to, new)
+    new = (
+        items("into", stage_or_from, budget) if from_ is MISSING else run_stage("into", stage_or_from, from_, budget)
+    )
+    return to if _add_items(to, new, budget) else collections.into(budget, to, new)
 
 
 _GROWING: Final = frozenset({list, dict, LispSet})
 
 
-def _grown(coll: Any, new: list[Any], budget: Budget) -> bool:
+def _add_items(coll: Any, new: list[Any], budget: Budget) -> bool:
     """Add items to a collection in place; return whether that was possible."""
     kind = type(coll)
     if kind not in _GROWING:
         return False
     if kind is dict:
         entries = _entries(new, budget)
-        return entries is not None and _joined(coll, entries, budget)
+        return entries is not None and _merge_entries(coll, entries, budget)
     budget.cells(len(new))
     budget.steps(len(new))
     if kind is list:
@@ -75,12 +77,12 @@ def _entries(new: list[Any], budget: Budget) -> dict[Any, Any] | None:
     return {as_key(key, budget): value for key, value in new}
 
 
-def _joined(
+def _merge_entries(
     coll: dict[Any, Any], entries: dict[Any, Any], budget: Budget, combine: Callable[[Any, Any], Any] | None = None
 ) -> bool:
     before = len(coll)
     budget.steps(len(entries))
-    if not joined_into(coll, entries, budget, combine):
+    if not merge_into(coll, entries, budget, combine):
         return False
     budget.cells(2 * (len(coll) - before))
     return True
@@ -112,7 +114,7 @@ def merge(budget: Budget, coll: Any, *others: Any) -> Any:
     """Add the entries of maps, as ``merge`` does."""
     if getrefcount(coll) > SOLE or type(coll) is not dict or len(others) != 1:
         return maps.merge(budget, coll, *others)
-    return coll if _joined(coll, mapping("merge", others[0]), budget) else maps.merge(budget, coll, *others)
+    return coll if _merge_entries(coll, mapping("merge", others[0]), budget) else maps.merge(budget, coll, *others)
 
 
 def update(budget: Budget, coll: Any, key: Any, f: Any, *args: Any) -> Any:
@@ -124,11 +126,11 @@ def update(budget: Budget, coll: Any, key: Any, f: Any, *args: Any) -> Any:
     if name not in coll:
         name = as_key(present_key(coll, key, budget), budget)
         budget.cells(2 * (name not in coll))
-    _change(coll, name, f, function, args, budget)
+    _update_value(coll, name, f, function, args, budget)
     return coll
 
 
-def _change(
+def _update_value(
     coll: Any, name: Any, f: Any, function: Callable[..., Any], args: tuple[Any, ...], budget: Budget
 ) -> None:
     """Replace the value under a key, or at an index, by the result of a function."""
@@ -192,11 +194,11 @@ def update_in(budget: Budget, coll: Any, path: Any, f: Any, *args: Any) -> Any:
     if not 1 <= len(path) <= budget.limits.depth:
         return maps.update_in(budget, coll, path, f, *args)
     function = as_function(f, 1 + len(args), "update-in")
-    inner, name = _reached("update-in", coll, path, budget)
+    inner, name = _parent_and_key("update-in", coll, path, budget)
     if type(inner) is list:
-        maps.put("update-in", inner, name, function(maps.at("update-in", inner, name, budget), *args), budget)
+        maps.put("update-in", inner, name, function(maps.value_at("update-in", inner, name, budget), *args), budget)
     else:
-        _change(inner, as_key(name, budget), f, function, args, budget)
+        _update_value(inner, as_key(name, budget), f, function, args, budget)
     return coll
 
 
@@ -206,18 +208,18 @@ def assoc_in(budget: Budget, coll: Any, path: Any, value: Any) -> Any:
         return maps.assoc_in(budget, coll, path, value)
     if not 1 <= len(path) <= budget.limits.depth:
         return maps.assoc_in(budget, coll, path, value)
-    inner, name = _reached("assoc-in", coll, path, budget)
-    maps.at("assoc-in", inner, name, budget)
+    inner, name = _parent_and_key("assoc-in", coll, path, budget)
+    maps.value_at("assoc-in", inner, name, budget)
     maps.put("assoc-in", inner, name, value, budget)
     return coll
 
 
-def _reached(op: str, coll: Any, path: list[Any], budget: Budget) -> tuple[Any, Any]:
+def _parent_and_key(op: str, coll: Any, path: list[Any], budget: Budget) -> tuple[Any, Any]:
     """Return the collection at the end of a path, which may be changed, and the key in it."""
     budget.steps(len(path))
     for key in path[:-1]:
         name = present_key(coll, key, budget)
-        inner = maps.at(op, coll, name, budget)
+        inner = maps.value_at(op, coll, name, budget)
         if (type(inner) is not dict and type(inner) is not list) or getrefcount(inner) > SOLE:
             inner = maps.copy(op, inner, 1, budget)
             maps.put(op, coll, name, inner, budget)

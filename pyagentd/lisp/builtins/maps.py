@@ -6,7 +6,7 @@ Where a map lacks the exact key, a keyword finds the string of its name, and a s
 from collections.abc import Callable
 from typing import Any, Final
 
-from pyagentd.lisp.builtins.collections import along, as_keys, column
+from pyagentd.lisp.builtins.collections import as_keys, column, value_at_path
 from pyagentd.lisp.builtins.table import Family, collection_set, graphemes, integer, items, mapping, refuse, wrong
 from pyagentd.lisp.errors import MISSING
 from pyagentd.lisp.limits import Budget
@@ -20,8 +20,8 @@ from pyagentd.lisp.values import (
     find,
     from_key,
     in_order,
-    joined,
     lookup,
+    merge_maps,
     pairs,
     present_key,
     truthy,
@@ -163,7 +163,7 @@ def merge(budget: Budget, *maps: Any) -> Any:
     budget.steps(sum(map(len, found)))
     if not any(each is not None for each in maps):
         return None
-    return joined(found, budget)
+    return merge_maps(found, budget)
 
 
 @define("merge-with", charges=True)
@@ -175,7 +175,7 @@ def merge_with(budget: Budget, f: Any, *maps: Any) -> Any:
     function = as_function(f, 2, "merge-with")
     found = [mapping("merge-with", each) for each in maps]
     budget.cells(2 * sum(map(len, found)))
-    return joined(found, budget, function)
+    return merge_maps(found, budget, function)
 
 
 @define("select-keys", charges=True)
@@ -317,7 +317,7 @@ def get_in(budget: Budget, coll: Any, path: Any, default: Any = None) -> Any:
     (get-in {:results [{:title "A"}]} [:results 0 :title]) => "A"
     (get-in {:a 1} [:b :c] 0) => 0
     """
-    return along(_path("get-in", path, budget), coll, default)
+    return value_at_path(_path("get-in", path, budget), coll, default)
 
 
 def _path(op: str, path: Any, budget: Budget) -> list[Any]:
@@ -335,7 +335,7 @@ def assoc_in(budget: Budget, coll: Any, path: Any, value: Any) -> Any:
     (assoc-in {} [:user :name] "Ada") => {:user {:name "Ada"}}
     (assoc-in {:xs [1 2]} [:xs 0] 9) => {:xs [9 2]}
     """
-    return _changed("assoc-in", coll, _path("assoc-in", path, budget), lambda _: value, budget)
+    return _change_at_path("assoc-in", coll, _path("assoc-in", path, budget), lambda _: value, budget)
 
 
 @nesting_define("update-in", charges=True)
@@ -345,10 +345,12 @@ def update_in(budget: Budget, coll: Any, path: Any, f: Any, *args: Any) -> Any:
     (update-in {:a {:n 1}} [:a :n] inc) => {:a {:n 2}}
     """
     function = as_function(f, 1 + len(args), "update-in")
-    return _changed("update-in", coll, _path("update-in", path, budget), lambda old: function(old, *args), budget)
+    return _change_at_path(
+        "update-in", coll, _path("update-in", path, budget), lambda old: function(old, *args), budget
+    )
 
 
-def _changed(op: str, coll: Any, path: list[Any], change: Callable[[Any], Any], budget: Budget) -> Any:
+def _change_at_path(op: str, coll: Any, path: list[Any], change: Callable[[Any], Any], budget: Budget) -> Any:
     """Return a copy of everything along the path with its end changed."""
     if not path:
         raise refuse(op, "the path is empty", "Give a vector with at least one key.")
@@ -361,7 +363,7 @@ def _changed(op: str, coll: Any, path: list[Any], change: Callable[[Any], Any], 
         name = present_key(copied, key, budget)
         copies.append(copied)
         names.append(name)
-        coll = at(op, copied, name, budget)
+        coll = value_at(op, copied, name, budget)
     value = change(coll)
     for copied, name in zip(reversed(copies), reversed(names), strict=True):
         put(op, copied, name, value, budget)
@@ -369,7 +371,7 @@ def _changed(op: str, coll: Any, path: list[Any], change: Callable[[Any], Any], 
     return value
 
 
-def at(op: str, coll: Any, key: Any, budget: Budget) -> Any:
+def value_at(op: str, coll: Any, key: Any, budget: Budget) -> Any:
     """Return the value of a map or vector under one key of a path, or nil."""
     if type(coll) is dict:
         return coll.get(as_key(key, budget))
@@ -385,14 +387,16 @@ def dissoc_in(budget: Budget, m: Any, path: Any) -> Any:
     (dissoc-in {:a {:b 1 :c 2}} [:a :b]) => {:a {:c 2}}
     """
     found = _path("dissoc-in", path, budget)
-    if not found or along(found, m, MISSING) is MISSING:
+    if not found or value_at_path(found, m, MISSING) is MISSING:
         return m
     if len(found) == 1:
-        return _without("dissoc-in", m, found[0], budget)
-    return _changed("dissoc-in", m, found[:-1], lambda inner: _without("dissoc-in", inner, found[-1], budget), budget)
+        return _remove_key("dissoc-in", m, found[0], budget)
+    return _change_at_path(
+        "dissoc-in", m, found[:-1], lambda inner: _remove_key("dissoc-in", inner, found[-1], budget), budget
+    )
 
 
-def _without(op: str, m: Any, key: Any, budget: Budget) -> dict[Any, Any]:
+def _remove_key(op: str, m: Any, key: Any, budget: Budget) -> dict[Any, Any]:
     copied = copy(op, m, 0, budget)
     if type(copied) is not dict:
         raise wrong(op, "a map at the end of the path", m)
@@ -406,7 +410,7 @@ def postwalk(budget: Budget, f: Any, tree: Any) -> Any:
 
     (postwalk (fn [x] (if (number? x) (inc x) x)) [1 {:a 2}]) => [2 {:a 3}]
     """
-    return _walked(as_function(f, 1, "postwalk"), lambda x: x, tree, budget, 0)
+    return _walk_tree(as_function(f, 1, "postwalk"), lambda x: x, tree, budget, 0)
 
 
 @nesting_define("prewalk", "walk/prewalk", "clojure.walk/prewalk", charges=True)
@@ -415,10 +419,10 @@ def prewalk(budget: Budget, f: Any, tree: Any) -> Any:
 
     (prewalk (fn [x] (if (number? x) (inc x) x)) [1 {:a 2}]) => [2 {:a 3}]
     """
-    return _walked(lambda x: x, as_function(f, 1, "prewalk"), tree, budget, 0)
+    return _walk_tree(lambda x: x, as_function(f, 1, "prewalk"), tree, budget, 0)
 
 
-def _walked(after: Callable[[Any], Any], before: Callable[[Any], Any], x: Any, budget: Budget, depth: int) -> Any:
+def _walk_tree(after: Callable[[Any], Any], before: Callable[[Any], Any], x: Any, budget: Budget, depth: int) -> Any:
     if depth > budget.limits.depth:
         raise budget.too_deep()
     budget.steps(1)
@@ -428,7 +432,7 @@ def _walked(after: Callable[[Any], Any], before: Callable[[Any], Any], x: Any, b
         budget.cells(2 * len(x))
 
         def inner(each: Any) -> Any:
-            return _walked(after, before, each, budget, depth + 1)
+            return _walk_tree(after, before, each, budget, depth + 1)
 
         if kind is list:
             x = [inner(each) for each in x]
@@ -445,7 +449,7 @@ def keywordize_keys(budget: Budget, tree: Any) -> Any:
 
     (keywordize-keys {"a" [{"b" 1}]}) => {:a [{:b 1}]}
     """
-    return _walked(lambda x: _renamed(x, str, Keyword), lambda x: x, tree, budget, 0)
+    return _walk_tree(lambda x: _rename_keys(x, str, Keyword), lambda x: x, tree, budget, 0)
 
 
 @nesting_define("stringify-keys", "walk/stringify-keys", "clojure.walk/stringify-keys", charges=True)
@@ -454,10 +458,10 @@ def stringify_keys(budget: Budget, tree: Any) -> Any:
 
     (stringify-keys {:a [{:b 1}]}) => {"a" [{"b" 1}]}
     """
-    return _walked(lambda x: _renamed(x, Keyword, lambda key: key.name), lambda x: x, tree, budget, 0)
+    return _walk_tree(lambda x: _rename_keys(x, Keyword, lambda key: key.name), lambda x: x, tree, budget, 0)
 
 
-def _renamed(x: Any, kind: type, rename: Callable[[Any], Any]) -> Any:
+def _rename_keys(x: Any, kind: type, rename: Callable[[Any], Any]) -> Any:
     if type(x) is not dict:
         return x
     return {rename(key) if type(key) is kind else key: value for key, value in x.items()}
@@ -567,7 +571,7 @@ def project(budget: Budget, rows: Any, keys: Any) -> LispSet:
 
     (clojure.set/project #{{:a 1 :b 2}} [:a]) => #{{:a 1}}
     """
-    return LispSet.of([_only(each, keys, budget) for each in items("project", rows, budget)], budget)
+    return LispSet.of([_select_keys(each, keys, budget) for each in items("project", rows, budget)], budget)
 
 
 @sets_define(*_relation("index"), charges=True)
@@ -578,7 +582,7 @@ def index(budget: Budget, rows: Any, keys: Any) -> dict[Any, Any]:
     """
     groups: dict[Any, list[Any]] = {}
     for each in items("index", rows, budget):
-        groups.setdefault(as_key(_only(each, keys, budget), budget), []).append(each)
+        groups.setdefault(as_key(_select_keys(each, keys, budget), budget), []).append(each)
     return {key: LispSet.of(group, budget) for key, group in groups.items()}
 
 
@@ -602,7 +606,7 @@ def join(budget: Budget, rows: Any, others: Any) -> LispSet:
     return LispSet.of(found, budget)
 
 
-def _only(row: Any, keys: Any, budget: Budget) -> dict[Any, Any]:
+def _select_keys(row: Any, keys: Any, budget: Budget) -> dict[Any, Any]:
     found = mapping("select-keys", row)
     wanted = [as_key(each, budget) for each in items("select-keys", keys, budget)]
     budget.cells(len(wanted))

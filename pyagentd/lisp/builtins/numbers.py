@@ -102,10 +102,10 @@ def _truncated_remainder(a: Any, b: Any) -> Any:
     return math.fmod(a, b)
 
 
-def _dividing(op: str, compute: Callable[[Any, Any], Any], doc: str) -> None:
+def _declare_division(op: str, compute: Callable[[Any, Any], Any], doc: str) -> None:
     """Declare a function of a dividend and a divisor."""
 
-    def divided(dividend: Any, divisor: Any) -> Any:
+    def apply_division(dividend: Any, divisor: Any) -> Any:
         check_numbers(op, (dividend, divisor))
         if type(dividend) is float and not math.isfinite(dividend):
             raise refuse(op, "the dividend is not finite")
@@ -113,13 +113,15 @@ def _dividing(op: str, compute: Callable[[Any, Any], Any], doc: str) -> None:
             raise refuse(op, "division by zero", "Check the divisor first.")
         return _within_range(op, compute, dividend, divisor)
 
-    divided.__doc__ = doc
-    define(op)(divided)
+    apply_division.__doc__ = doc
+    define(op)(apply_division)
 
 
-_dividing("mod", operator.mod, "Remainder with the sign of the divisor.\n(mod 10 3) => 1\n(mod -1 5) => 4")
-_dividing("rem", _truncated_remainder, "Remainder with the sign of the dividend.\n(rem 10 3) => 1\n(rem -10 3) => -1")
-_dividing(
+_declare_division("mod", operator.mod, "Remainder with the sign of the divisor.\n(mod 10 3) => 1\n(mod -1 5) => 4")
+_declare_division(
+    "rem", _truncated_remainder, "Remainder with the sign of the dividend.\n(rem 10 3) => 1\n(rem -10 3) => -1"
+)
+_declare_division(
     "quot", _truncated_quotient, "Integer quotient, truncated towards zero.\n(quot 10 3) => 3\n(quot -10 3) => -3"
 )
 
@@ -246,11 +248,11 @@ _FARTHEST: Final = 1_000_000_000
 def _bitwise(op: str, combine: Callable[[int, int], int], doc: str) -> None:
     """Declare an operation on two or more integers."""
 
-    def combined(x: Any, y: Any, *more: Any) -> int:
+    def combine_integers(x: Any, y: Any, *more: Any) -> int:
         return reduce(combine, [integer(op, each) for each in (x, y, *more)])
 
-    combined.__doc__ = doc
-    bits_define(op)(combined)
+    combine_integers.__doc__ = doc
+    bits_define(op)(combine_integers)
 
 
 _bitwise("bit-and", operator.and_, "Bitwise and.\n(bit-and 12 10) => 8")
@@ -273,7 +275,7 @@ def bit_shift_left(budget: Budget, x: Any, n: Any) -> int:
 
     (bit-shift-left 1 4) => 16
     """
-    places = _places("bit-shift-left", n)
+    places = _shift_places("bit-shift-left", n)
     budget.bits(integer("bit-shift-left", x).bit_length() + places)
     return int(x << places)
 
@@ -284,10 +286,10 @@ def bit_shift_right(x: Any, n: Any) -> int:
 
     (bit-shift-right 16 4) => 1
     """
-    return integer("bit-shift-right", x) >> _places("bit-shift-right", n)
+    return integer("bit-shift-right", x) >> _shift_places("bit-shift-right", n)
 
 
-def _places(op: str, n: Any) -> int:
+def _shift_places(op: str, n: Any) -> int:
     if not 0 <= integer(op, n) <= _FARTHEST:
         raise refuse(op, "the number of places is out of range")
     return int(n)
@@ -299,7 +301,7 @@ def bit_test(x: Any, n: Any) -> bool:
 
     (bit-test 4 2) => true
     """
-    return bool(integer("bit-test", x) >> _places("bit-test", n) & 1)
+    return bool(integer("bit-test", x) >> _shift_places("bit-test", n) & 1)
 
 
 # Rounding.
@@ -337,7 +339,7 @@ def round_(x: Any, digits: Any = MISSING) -> Any:
     (round 3.14159 2) => 3.14
     """
     if digits is MISSING:
-        return _to_integer("round", _half_away, x)
+        return _to_integer("round", _round_half_away, x)
     if not -300 <= integer("round", digits) <= 300:
         raise wrong("round", "a number of digits between -300 and 300", digits)
     if (type(number("round", x)) is int and digits >= 0) or not math.isfinite(x):
@@ -347,7 +349,7 @@ def round_(x: Any, digits: Any = MISSING) -> Any:
     return int(rounded) if type(x) is int else float(rounded)
 
 
-def _half_away(x: Any) -> int:
+def _round_half_away(x: Any) -> int:
     if type(x) is int:
         return x
     whole = math.floor(abs(x) + 0.5) if abs(x) != 0.49999999999999994 else 0

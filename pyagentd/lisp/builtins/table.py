@@ -125,25 +125,25 @@ _CLUSTER: Final = regex.compile(r"\X")
 
 def graphemes(text: str) -> list[str]:
     """Return the characters of a text."""
-    return list(text) if _simple(text) else _CLUSTER.findall(text)
+    return list(text) if _is_simple(text) else _CLUSTER.findall(text)
 
 
 def length(text: str) -> int:
     """Return the number of characters of a text."""
-    return len(text) if _simple(text) else sum(1 for _ in _CLUSTER.finditer(text))
+    return len(text) if _is_simple(text) else sum(1 for _ in _CLUSTER.finditer(text))
 
 
-def cut(text: str, start: int, end: int) -> str:
+def slice_text(text: str, start: int, end: int) -> str:
     """Return the characters from start to before end."""
-    return text[start:end] if _simple(text) else "".join(_CLUSTER.findall(text)[start:end])
+    return text[start:end] if _is_simple(text) else "".join(_CLUSTER.findall(text)[start:end])
 
 
-def backwards(text: str) -> str:
+def reverse_text(text: str) -> str:
     """Return the text with its characters in reverse order."""
-    return text[::-1] if _simple(text) else "".join(reversed(_CLUSTER.findall(text)))
+    return text[::-1] if _is_simple(text) else "".join(reversed(_CLUSTER.findall(text)))
 
 
-def _simple(text: str) -> bool:
+def _is_simple(text: str) -> bool:
     """Whether every code point is a grapheme of its own; only CR LF is not in ASCII."""
     return text.isascii() and "\r\n" not in text
 
@@ -210,7 +210,7 @@ def integer(op: str, value: Any) -> int:
     raise wrong(op, "an integer", value, hint="Write (quot a b) or (int x)." if type(value) is float else "")
 
 
-def whole(op: str, value: Any) -> int:
+def whole_number(op: str, value: Any) -> int:
     """Return the value as an integer; a float without fraction is accepted, since ``/`` returns floats."""
     return int(value) if type(value) is float and value.is_integer() else integer(op, value)
 

@@ -14,8 +14,6 @@ import re2
 
 from pyagentd.lisp.builtins.table import (
     Family,
-    backwards,
-    cut,
     graphemes,
     integer,
     items,
@@ -23,8 +21,10 @@ from pyagentd.lisp.builtins.table import (
     mapping,
     number,
     refuse,
+    reverse_text,
+    slice_text,
     string,
-    whole,
+    whole_number,
     wrong,
 )
 from pyagentd.lisp.errors import MISSING, LispError
@@ -99,7 +99,7 @@ class Matcher:
     """The only text that the pattern matches, or None."""
 
     def __post_init__(self) -> None:
-        self.quick = _quick(self.source)
+        self.quick = _quick_pattern(self.source)
         self.literal = self.source if self.source and not set(self.source) & set("\\^$.|?*+()[]{}") else None
         if self.quick is None:
             _ = self.linear  # raises errors now
@@ -190,7 +190,7 @@ def _reason(error: Exception) -> str:
     return said.decode(errors="replace").partition(":")[0] if isinstance(said, bytes) else "the text is no Unicode"
 
 
-def _quick(source: str) -> _Quick | None:
+def _quick_pattern(source: str) -> _Quick | None:
     """Return a pattern for Python's engine; None if only RE2 may be used."""
     if len(source) > _MOST_REPEATS:
         return None
@@ -214,12 +214,12 @@ def _quick(source: str) -> _Quick | None:
                 starts[-1].append(len(items))
             elif token["close"]:
                 begins = starts.pop()
-                if not starts or not _joined(items, begins):
+                if not starts or not _join_alternatives(items, begins):
                     return None
                 choices *= len(begins)
             continue
-        atom = _in_python(token["atom"])
-        least, most = _counts(token)
+        atom = _python_atom(token["atom"])
+        least, most = _repeat_counts(token)
         if max(least, most or 0) > _MOST_REPEATS:
             return None
         parts.append(atom + token[0][len(token["atom"]) :])
@@ -230,7 +230,7 @@ def _quick(source: str) -> _Quick | None:
         if not token["atom"].isascii():
             takes |= {"\uffff"}
         items.append(_Item(takes, least, most))
-    if len(starts) != 1 or not _joined(items, starts[0]):
+    if len(starts) != 1 or not _join_alternatives(items, starts[0]):
         return None
     choices *= len(starts[0])
     try:
@@ -239,10 +239,10 @@ def _quick(source: str) -> _Quick | None:
         return None
     if not sum(item.least for item in items):
         return None  # the engines continue differently after an empty match
-    return _measured(engine, items, choices)
+    return _with_cost(engine, items, choices)
 
 
-def _joined(items: list[_Item], begins: list[int]) -> bool:
+def _join_alternatives(items: list[_Item], begins: list[int]) -> bool:
     """Replace alternatives by one item; return False if the length of one is not fixed.
 
     Args:
@@ -260,7 +260,7 @@ def _joined(items: list[_Item], begins: list[int]) -> bool:
     return True
 
 
-def _in_python(atom: str) -> str:
+def _python_atom(atom: str) -> str:
     """Return an atom of RE2 in Python's syntax."""
     if atom == r"\s":
         return f"[{_SPACE}]"
@@ -269,7 +269,7 @@ def _in_python(atom: str) -> str:
     return re.sub(r"\\(.)", lambda found: _SPACE if found[1] == "s" else found[0], atom) if atom[0] == "[" else atom
 
 
-def _counts(token: re.Match[str]) -> tuple[int, int | None]:
+def _repeat_counts(token: re.Match[str]) -> tuple[int, int | None]:
     """Return the smallest and largest number of repetitions of an atom; None for unlimited."""
     if token["least"] is not None:
         least = int(token["least"])
@@ -277,7 +277,7 @@ def _counts(token: re.Match[str]) -> tuple[int, int | None]:
     return {"*": (0, None), "+": (1, None), "?": (0, 1)}.get(token["count"] or "", (1, 1))
 
 
-def _measured(engine: re.Pattern[str], items: list[_Item], choices: int) -> _Quick | None:
+def _with_cost(engine: re.Pattern[str], items: list[_Item], choices: int) -> _Quick | None:
     """Return the pattern with the cost of the worst case.
 
     A search starts at each character. The last atom is never backtracked into. Each other atom with unlimited
@@ -330,14 +330,14 @@ def format_(budget: Budget, template: Any, *args: Any) -> str:
     found = string("format", template)
     for match in _DIRECTIVE.finditer(found):
         budget.steps(1)
-        parts += [found[start : match.start()], _formatted(match, args, waiting, budget)]
+        parts += [found[start : match.start()], _format_directive(match, args, waiting, budget)]
         budget.bytes(len(parts[-2]) + len(parts[-1]))
         start = match.end()
     budget.bytes(len(found) - start)
     return "".join([*parts, found[start:]])
 
 
-def _formatted(match: re.Match[str], args: tuple[Any, ...], waiting: Any, budget: Budget) -> str:
+def _format_directive(match: re.Match[str], args: tuple[Any, ...], waiting: Any, budget: Budget) -> str:
     """Return the text for one directive."""
     kind, flags = match["kind"], match["flags"]
     if kind == "%" or kind == "n":
@@ -354,7 +354,7 @@ def _formatted(match: re.Match[str], args: tuple[Any, ...], waiting: Any, budget
     if width > _WIDEST or (precision or 0) > _WIDEST:
         raise refuse("format", f"a width or precision above {_WIDEST}")
     made = make(_argument(match["index"], args, waiting), flags, precision, budget)
-    return _padded(made.upper() if kind.isupper() else made, flags, width)
+    return _pad(made.upper() if kind.isupper() else made, flags, width)
 
 
 def _argument(index: str | None, args: tuple[Any, ...], waiting: Any) -> Any:
@@ -366,7 +366,7 @@ def _argument(index: str | None, args: tuple[Any, ...], waiting: Any) -> Any:
         raise refuse("format", "there are more directives than arguments") from None
 
 
-def _padded(made: str, flags: str, width: int) -> str:
+def _pad(made: str, flags: str, width: int) -> str:
     if "-" in flags:
         return made.ljust(width)
     if "0" in flags and made[-1:].isalnum():
@@ -375,7 +375,7 @@ def _padded(made: str, flags: str, width: int) -> str:
     return made.rjust(width)
 
 
-def _signed(made: str, flags: str) -> str:
+def _add_sign(made: str, flags: str) -> str:
     """Return a number's text with the sign its flags ask for."""
     if made.startswith("-"):
         return f"({made[1:]})" if "(" in flags else made
@@ -389,7 +389,7 @@ def _text(value: Any, flags: str, precision: int | None, budget: Budget) -> str:
 def _decimal(value: Any, flags: str, precision: int | None, budget: Budget) -> str:
     if type(value) is float:
         raise wrong("format", "an integer for %d", value, hint="Write %.0f, or (int x).")
-    return _signed(f"{integer('format', value):{',' if ',' in flags else ''}d}", flags)
+    return _add_sign(f"{integer('format', value):{',' if ',' in flags else ''}d}", flags)
 
 
 def _fraction(kind: str) -> _Make:
@@ -401,13 +401,13 @@ def _fraction(kind: str) -> _Make:
             raise wrong("format", "a number in the range of floats", value) from None
         if kind == "f" and math.isfinite(shown):  # in decimals, halves away from zero, as ``round`` does
             shown = Decimal(repr(shown)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, _DECIMALS)
-        return _signed(f"{shown:{',' if ',' in flags else ''}.{digits}{kind}}", flags)
+        return _add_sign(f"{shown:{',' if ',' in flags else ''}.{digits}{kind}}", flags)
 
     return make
 
 
 def _in_base(spec: str) -> _Make:
-    return lambda value, flags, precision, budget: _signed(f"{integer('format', value):{spec}}", flags)
+    return lambda value, flags, precision, budget: _add_sign(f"{integer('format', value):{spec}}", flags)
 
 
 _MAKERS: Final[dict[str, _Make]] = {
@@ -539,7 +539,7 @@ def _split_slowly(separator: Matcher, s: str, most: int, budget: Budget) -> list
     return parts
 
 
-def replaced(op: str, wanted: Pattern, s: str, new: Any, most: int, budget: Budget) -> str:
+def replace_matches(op: str, wanted: Pattern, s: str, new: Any, most: int, budget: Budget) -> str:
     """Return the string with matches replaced by a text, where $1 is the first group, or by a function of them."""
     found = matcher(wanted)
     if type(new) is str and (template := _python_template(new, found)) is not None:
@@ -609,7 +609,7 @@ def _template(text: str) -> list[Any]:
 define: Final = Family("Strings")
 
 
-def named(name: str, *more: str) -> tuple[str, ...]:
+def string_names(name: str, *more: str) -> tuple[str, ...]:
     """Return the names of a function in ``clojure.string``."""
     return (name, *more, f"str/{name}", f"string/{name}", f"clojure.string/{name}")
 
@@ -625,14 +625,14 @@ def str_(budget: Budget, *xs: Any) -> str:
         return xs[0]
     parts, total = [], 0
     for x in xs:
-        part = x if type(x) is str else shown(x, budget)
+        part = x if type(x) is str else value_text(x, budget)
         parts.append(part)
         total += len(part)
     budget.bytes(total)
     return "".join(parts)
 
 
-def shown(x: Any, budget: Budget) -> str:
+def value_text(x: Any, budget: Budget) -> str:
     """Return the text that ``str`` returns for one value."""
     if type(x) is int and -_PLAIN < x < _PLAIN:
         return str(x)
@@ -642,7 +642,7 @@ def shown(x: Any, budget: Budget) -> str:
 _PLAIN: Final = 1 << 60
 
 
-def concatenated(separator: str, parts: list[str], budget: Budget) -> str:
+def concatenate(separator: str, parts: list[str], budget: Budget) -> str:
     """Return the parts in one string, charged before it is made."""
     budget.bytes(sum(map(len, parts)) + len(separator) * len(parts))
     return separator.join(parts)
@@ -654,10 +654,10 @@ def pr_str(budget: Budget, *xs: Any) -> str:
 
     (pr-str "a" :b) => "\"a\" :b"
     """
-    return concatenated(" ", [readable(x, budget) for x in xs], budget)
+    return concatenate(" ", [readable(x, budget) for x in xs], budget)
 
 
-@define(*named("join"), charges=True, shown="separator? coll")
+@define(*string_names("join"), charges=True, shown="separator? coll")
 def join(budget: Budget, separator_or_coll: Any, coll: Any = MISSING) -> str:
     """Return the texts of all items as one string, with a separator between them.
 
@@ -669,8 +669,8 @@ def join(budget: Budget, separator_or_coll: Any, coll: Any = MISSING) -> str:
     between = text(separator, budget)
     budget.steps(len(found))
     if set(map(type, found)) <= {str}:
-        return concatenated(between, found, budget)
-    return concatenated(between, [x if type(x) is str else shown(x, budget) for x in found], budget)
+        return concatenate(between, found, budget)
+    return concatenate(between, [x if type(x) is str else value_text(x, budget) for x in found], budget)
 
 
 @define("subs", charges=True)
@@ -681,14 +681,14 @@ def subs(budget: Budget, s: Any, start: Any, end: Any = MISSING) -> str:
     (subs "hello" 10) => ""
     """
     found = string("subs", s)
-    first = max(0, whole("subs", start))
-    before = len(found) if end is MISSING else max(0, whole("subs", end))
+    first = max(0, whole_number("subs", start))
+    before = len(found) if end is MISSING else max(0, whole_number("subs", end))
     budget.bytes(min(len(found), max(0, before - first)))
     budget.steps(len(found) >> 6)
-    return cut(found, first, before)
+    return slice_text(found, first, before)
 
 
-@define(*named("split"), charges=True)
+@define(*string_names("split"), charges=True)
 def split(budget: Budget, s: Any, separator: Any, limit: Any = MISSING) -> list[str]:
     """Return the parts of a string between separators; "" splits into characters. At most limit parts.
 
@@ -699,7 +699,7 @@ def split(budget: Budget, s: Any, separator: Any, limit: Any = MISSING) -> list[
     (split "a1b22c" #"[0-9]+") => ["a" "b" "c"]
     """
     found = s if type(s) is str else string("split", s)
-    most = 0 if limit is MISSING else max(0, whole("split", limit))
+    most = 0 if limit is MISSING else max(0, whole_number("split", limit))
     if type(separator) is Pattern:
         literal = matcher(separator).literal
         keeps = limit is not MISSING and limit != 0
@@ -728,7 +728,7 @@ def split(budget: Budget, s: Any, separator: Any, limit: Any = MISSING) -> list[
     return found.split(between, most - 1)
 
 
-@define(*named("split-lines"), charges=True)
+@define(*string_names("split-lines"), charges=True)
 def split_lines(budget: Budget, s: Any) -> list[str]:
     r"""Return the lines of a string.
 
@@ -743,7 +743,7 @@ def split_lines(budget: Budget, s: Any) -> list[str]:
     return lines
 
 
-@define(*named("replace"), charges=True, shown="s old new")
+@define(*string_names("replace"), charges=True, shown="s old new")
 def replace(budget: Budget, s: Any, old: Any, new: Any = MISSING) -> Any:
     """Return the string with all occurrences of a text, or matches of a pattern, replaced.
 
@@ -767,7 +767,7 @@ def replace(budget: Budget, s: Any, old: Any, new: Any = MISSING) -> Any:
 _SHORT: Final = 1 << 14  # characters that a text may become before they are charged
 
 
-@define(*named("replace-first"), charges=True)
+@define(*string_names("replace-first"), charges=True)
 def replace_first(budget: Budget, s: Any, old: Any, new: Any) -> str:
     """Return the string with the first occurrence of a text, or match of a pattern, replaced.
 
@@ -779,7 +779,7 @@ def replace_first(budget: Budget, s: Any, old: Any, new: Any) -> str:
 def _replace(op: str, s: Any, old: Any, new: Any, budget: Budget, most: int) -> str:
     found = string(op, s)
     if type(old) is Pattern:
-        return replaced(op, old, found, new, most, budget)
+        return replace_matches(op, old, found, new, most, budget)
     wanted, instead = string(op, old), string(op, new)
     budget.steps(len(found) >> 6)
     count = found.count(wanted) if most < 0 else 1
@@ -787,7 +787,7 @@ def _replace(op: str, s: Any, old: Any, new: Any, budget: Budget, most: int) -> 
     return found.replace(wanted, instead, most)
 
 
-def _changing(op: str, change: Callable[[str], str], doc: str, *names: str) -> None:
+def _declare_change(op: str, change: Callable[[str], str], doc: str, *names: str) -> None:
     """Declare a function that changes all of a string."""
 
     def changed(budget: Budget, s: Any) -> str:
@@ -796,40 +796,42 @@ def _changing(op: str, change: Callable[[str], str], doc: str, *names: str) -> N
         return change(found)
 
     changed.__doc__ = doc
-    define(*(names or named(op)), charges=True)(changed)
+    define(*(names or string_names(op)), charges=True)(changed)
 
 
-_changing(
+_declare_change(
     "upper-case",
     str.upper,
     'Return the string in upper case.\n(upcase "hello") => "HELLO"',
     "upcase",
-    *named("upper-case"),
+    *string_names("upper-case"),
 )
-_changing(
+_declare_change(
     "lower-case",
     str.lower,
     'Return the string in lower case.\n(downcase "HELLO") => "hello"',
     "downcase",
-    *named("lower-case"),
+    *string_names("lower-case"),
 )
-_changing(
+_declare_change(
     "capitalize",
     str.capitalize,
     "Return the string with its first character in upper case and the others in lower case.\n"
     '(capitalize "hELLO") => "Hello"',
 )
-_changing("trim", str.strip, 'Return the string without white space at both ends.\n(trim "  a b ") => "a b"')
-_changing("triml", str.lstrip, 'Return the string without white space at its beginning.\n(triml "  a ") => "a "')
-_changing("trimr", str.rstrip, 'Return the string without white space at its end.\n(trimr " a  ") => " a"')
-_changing(
+_declare_change("trim", str.strip, 'Return the string without white space at both ends.\n(trim "  a b ") => "a b"')
+_declare_change(
+    "triml", str.lstrip, 'Return the string without white space at its beginning.\n(triml "  a ") => "a "'
+)
+_declare_change("trimr", str.rstrip, 'Return the string without white space at its end.\n(trimr " a  ") => " a"')
+_declare_change(
     "trim-newline",
     lambda found: found.rstrip("\r\n"),
     'Return the string without line breaks at its end.\n(trim-newline "a\\n") => "a"',
 )
-_changing(
+_declare_change(
     "reverse-string",
-    backwards,
+    reverse_text,
     'Return the string with its characters in reverse order.\n(reverse-string "abc") => "cba"',
     *("reverse-string", "str/reverse", "string/reverse", "clojure.string/reverse"),
 )
@@ -869,7 +871,7 @@ def keyword(x: Any) -> Any:
 searching_define: Final = Family("Searching strings")
 
 
-@searching_define(*named("blank?"))
+@searching_define(*string_names("blank?"))
 def is_blank(s: Any) -> bool:
     """Whether a string is empty or only white space; true for nil.
 
@@ -878,7 +880,7 @@ def is_blank(s: Any) -> bool:
     return s is None or not string("blank?", s).strip()
 
 
-@searching_define(*named("starts-with?"))
+@searching_define(*string_names("starts-with?"))
 def starts_with(s: Any, prefix: Any) -> bool:
     """Whether a string begins with another one.
 
@@ -887,7 +889,7 @@ def starts_with(s: Any, prefix: Any) -> bool:
     return string("starts-with?", s).startswith(string("starts-with?", prefix))
 
 
-@searching_define(*named("ends-with?"))
+@searching_define(*string_names("ends-with?"))
 def ends_with(s: Any, suffix: Any) -> bool:
     """Whether a string ends with another one.
 
@@ -896,7 +898,7 @@ def ends_with(s: Any, suffix: Any) -> bool:
     return string("ends-with?", s).endswith(string("ends-with?", suffix))
 
 
-@searching_define(*named("includes?"))
+@searching_define(*string_names("includes?"))
 def includes(s: Any, part: Any) -> bool:
     """Whether a string contains another one.
 
@@ -909,7 +911,7 @@ def includes(s: Any, part: Any) -> bool:
     return string("includes?", part) in string("includes?", s)
 
 
-@searching_define(*named("index-of"), charges=True)
+@searching_define(*string_names("index-of"), charges=True)
 def index_of(budget: Budget, s: Any, part: Any, start: Any = 0) -> Any:
     """Return the position of the first occurrence of a text, or nil.
 
@@ -917,13 +919,13 @@ def index_of(budget: Budget, s: Any, part: Any, start: Any = 0) -> Any:
     (index-of "hello" "x") => nil
     """
     found, wanted = string("index-of", s), string("index-of", part)
-    skipped = cut(found, 0, max(0, integer("index-of", start)))
+    skipped = slice_text(found, 0, max(0, integer("index-of", start)))
     budget.steps(len(found) >> 6)
     at = found.find(wanted, len(skipped))
     return None if at < 0 else length(found[:at])
 
 
-@searching_define(*named("last-index-of"), charges=True)
+@searching_define(*string_names("last-index-of"), charges=True)
 def last_index_of(budget: Budget, s: Any, part: Any) -> Any:
     """Return the position of the last occurrence of a text, or nil.
 
