@@ -35,9 +35,9 @@ from pyagentd.store.conversation import (
     Conversation,
     Part,
     compaction_data,
+    describe_compaction,
     estimated_tokens,
     output_stub,
-    summarised,
     summary_message,
 )
 from pyagentd.store.document.hidden import visible
@@ -531,7 +531,7 @@ class Compactor:
         with recorder.together():
             recorder.record("message", message)
             recorder.record("part", part)
-        self._branch.say(f"Compacted: {summarised(data)}")
+        self._branch.say(f"Compacted: {describe_compaction(data)}")
 
     def _already_pruned(self) -> list[str]:
         before = last_marker(self._branch.conversation)

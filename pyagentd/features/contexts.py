@@ -76,7 +76,7 @@ class Archive:
         state, owner = self._kernel.state, self.owner(ref)
 
         def is_same(row: ContextRow) -> bool:
-            context = contexts.readable(Path(row.file_path)) if row.message_count == len(messages) else None
+            context = contexts.read_or_none(Path(row.file_path)) if row.message_count == len(messages) else None
             return context is not None and list(context.messages) == list(messages)
 
         return await asyncio.to_thread(lambda: next(filter(is_same, agents.of(state, owner.name)), None))
@@ -148,7 +148,7 @@ class Archive:
             known = {row.file_path for row in agents.of(state, owner.name)}
             present = {str(path) for path in owner.directory.glob("*.json")} if owner.directory.is_dir() else set()
             for file in sorted(present - known):
-                context = contexts.readable(Path(file))
+                context = contexts.read_or_none(Path(file))
                 if context is None:
                     continue
                 same = (row for row in agents.find_context(state, context.id) if row.id == context.id)

@@ -368,7 +368,7 @@ class Triggers(Feature):
             if (told.get("source"), told.get("delivery_id")) == (trigger.source, trigger.delivery_id):
                 return message.id
         return await asyncio.to_thread(
-            schedules.delivered,
+            schedules.find_delivery,
             self.kernel.state,
             branch_dir=self._names.key(branch.ref.branch_dir),
             source=trigger.source,

@@ -48,14 +48,14 @@ from pyagentd.store.snapshots import (
     Undo,
     assemble,
     difference,
-    looked_at,
+    entry_at,
     named,
     new_change_id,
+    plan_undo,
     prune,
     required,
     same,
     since,
-    undoing,
 )
 from pyagentd.tools.files import draft_name, is_binary, parent, sweep
 from pyagentd.tools.spec import KeptFiles
@@ -743,13 +743,13 @@ class Snapshots(Feature):
         def is_wanted(path: str) -> bool:
             return only is None or any(path == each or path.startswith(each.rstrip("/") + "/") for each in only)
 
-        return [each for path, each in undoing(self.objects, changes).items() if is_wanted(path)]
+        return [each for path, each in plan_undo(self.objects, changes).items() if is_wanted(path)]
 
     def _proposals(self, undos: Iterable[Undo]) -> list[Proposal]:
         proposals = []
         for undo in undos:
             # What was never kept is compared by its stat.
-            now = looked_at(undo.path, content=undo.expected is None or undo.expected.is_kept)
+            now = entry_at(undo.path, content=undo.expected is None or undo.expected.is_kept)
             becomes: Becomes
             if same(now, undo.target):
                 continue

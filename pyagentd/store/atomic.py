@@ -243,7 +243,7 @@ def open_append(path: Path, *, create: bool = True) -> int:
         StoreError: The disk refused.
     """
     with _Refusals(path, but=() if create else (FileNotFoundError,)):
-        return _regular(system.open(path, _APPEND | (os.O_CREAT if create else 0), FILE_MODE), path)
+        return _require_regular(system.open(path, _APPEND | (os.O_CREAT if create else 0), FILE_MODE), path)
 
 
 def open_read(path: Path) -> int:
@@ -254,10 +254,10 @@ def open_read(path: Path) -> int:
         StoreError: The disk refused.
     """
     with _Refusals(path, but=(FileNotFoundError,)):
-        return _regular(system.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK), path)
+        return _require_regular(system.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK), path)
 
 
-def _regular(fd: int, path: Path) -> int:
+def _require_regular(fd: int, path: Path) -> int:
     try:
         regularfile.require(fd, path, limit=regularfile.LOG)
     except OSError:

@@ -105,7 +105,7 @@ def cut(document: Document, offset: int) -> Document:
     return replace(document, body=document.body[:offset], spans=spans)
 
 
-def kinds(spans: Sequence[Span]) -> int:
+def count_kinds(spans: Sequence[Span]) -> int:
     """Return how many types of bounds ``spans`` make in the file."""
     return len({span.kind for span in spans})
 
@@ -133,7 +133,7 @@ class LogBefore:
                 self._first.setdefault(row.data["id"], row.seq)
         answers = [id for id, message in self._conversation.messages.items() if message.role != "user"]
         told = sorted((self._first[id], id) for id in answers)
-        self._answers = {run_id: _between(told, run) for run_id, run in self._conversation.runs.items()}
+        self._answers = {run_id: _answers_between(told, run) for run_id, run in self._conversation.runs.items()}
         self._prompt_of = {
             answer: self._conversation.runs[run_id].data["message_id"]
             for run_id, answers in self._answers.items()
@@ -148,7 +148,7 @@ class LogBefore:
 
     def facts(self) -> list[Fact]:
         """Return the rows of a new log, type and data each, from which opening it inserts nothing."""
-        kept: list[Fact] = [(row.type, _ungranted(row)) for row in self._rows if self._keeps_row(row)]
+        kept: list[Fact] = [(row.type, _without_grants(row)) for row in self._rows if self._keeps_row(row)]
         hidden: list[Fact] = [("edit", {"part_id": part, "hidden": True}) for part in self._cut_off()]
         ends: list[Fact] = [("run", {**run.data, "state": "kept"}) for run in self._kept_runs() if not run.is_kept]
         return [*kept, *hidden, *ends]
@@ -210,14 +210,14 @@ class LogBefore:
                 yield piece.part.id
 
 
-def _ungranted(row: Row) -> Mapping[str, Any]:
+def _without_grants(row: Row) -> Mapping[str, Any]:
     """Return the data of a row; what a human granted to a session is not granted to a branch of it."""
     if row.type == "session" and row.data.get("permissions_json"):
         return {**row.data, "permissions_json": []}
     return row.data
 
 
-def _between(told: Sequence[tuple[int, str]], run: RunState) -> list[str]:
+def _answers_between(told: Sequence[tuple[int, str]], run: RunState) -> list[str]:
     """Return the answers that were told, in rows numbered as given, while a run went on."""
     start = bisect_left(told, (run.first_seq, ""))
     end = bisect_left(told, (run.last_seq or _NEVER, ""))
@@ -290,7 +290,7 @@ def duplicate_session(source: BranchRef, *, root: Path, name: str | None = None,
         atomic.make_dirs(home)
         copied = [ref.branch_name for ref in metadata.branches(source.session_dir)]
         for branch in copied:
-            copy_settled(paths.branch_dir(source.session_dir, branch), home / branch)
+            copy_when_stable(paths.branch_dir(source.session_dir, branch), home / branch)
             _rename(home / branch, old=source.session_id, new=place.name, title=title, now=now)
         active = metadata.active(source.session_dir) or source.branch_name
         atomic.replace_link(paths.current_link(draft), f"{paths.BRANCHES_DIR}/{active}")
@@ -303,7 +303,7 @@ def duplicate_session(source: BranchRef, *, root: Path, name: str | None = None,
     )
 
 
-def copy_settled(source: Path, target: Path) -> None:
+def copy_when_stable(source: Path, target: Path) -> None:
     """Copy an agent or a branch; if its documents change meanwhile, again, so that document and log agree.
 
     Raises:
@@ -333,7 +333,7 @@ def _rename(branch_dir: Path, *, old: str, new: str, title: str, now: datetime) 
     """Make a copied branch, and the agents in it, one of session ``new``."""
     times = {"created": iso8601(now), "updated": iso8601(now)}
     metadata.set_scope_plan_values(branch_dir, {"session_id": new, **times})
-    facts = [(row.type, _renamed(row, old, new)) for row in _rows(branch_dir)]
+    facts = [(row.type, _with_new_ids(row, old, new)) for row in _rows(branch_dir)]
     sessions = [data for type, data in facts if type == "session"]
     if sessions:
         at = epoch_ms(now)
@@ -356,10 +356,10 @@ def _adopt(agent_dir: Path, *, old: str, new: str) -> None:
     if (metadata.read_session_metadata(agent_dir) or {}).get("parent_session_id") == old:
         metadata.set_scope_plan_values(agent_dir, {"parent_session_id": new})
     rows = _rows(agent_dir)
-    _write(agent_dir, [(row.type, _renamed(row, old, new)) for row in rows])
+    _write(agent_dir, [(row.type, _with_new_ids(row, old, new)) for row in rows])
 
 
-def _renamed(row: Row, old: str, new: str) -> Mapping[str, Any]:
+def _with_new_ids(row: Row, old: str, new: str) -> Mapping[str, Any]:
     keys = ("id", "session_id", "parent_id") if row.type == "session" else ("session_id",)
     data = {key: new if key in keys and value == old else value for key, value in row.data.items()}
     known = data.get("metadata_json") or {}
@@ -547,13 +547,13 @@ def checked_name(name: str) -> str:
     Raises:
         BadRequest: It cannot.
     """
-    problem = _problem(name)
+    problem = _name_problem(name)
     if problem:
         raise BadRequest(f"{name[:40]!r} cannot name a branch: it {problem}", hint="Take a short plain name")
     return name
 
 
-def _problem(name: str) -> str:
+def _name_problem(name: str) -> str:
     if not name.strip():
         return "is empty"
     if name.startswith("."):
@@ -601,7 +601,7 @@ def _copy_agents(parent: BranchRef, place: Path) -> None:
     if agents:
         atomic.make_dirs(paths.agents_dir(place))
     for agent in agents:
-        copy_settled(agent, paths.agents_dir(place) / agent.name)
+        copy_when_stable(agent, paths.agents_dir(place) / agent.name)
         _log.debug("Copied agent directory: %s", agent.name, extra=about)
     _log.info("Copied %d agent directories to branch", len(agents), extra=about)
 
@@ -613,7 +613,7 @@ def _write_document(place: Path, found: Outline, end: int, about: Mapping[str, P
         "Copied truncated context: %d -> %d chars, bounds: %d types",
         len(found.document.body),
         end + 1,
-        kinds(kept.spans),
+        count_kinds(kept.spans),
         extra=about,
     )
 
@@ -645,7 +645,7 @@ def fork_session(
         NotFound: There is no such message, or it is hidden.
         StoreError: The disk refused; nothing is left behind.
     """
-    messages = copied_messages(conversation, anchor)
+    messages = messages_up_to(conversation, anchor)
     now = clock.now()
     own = conversation.session.get("title")
     called = title if title is not None else f"{own} (copy)" if own else ""
@@ -672,7 +672,7 @@ def fork_session(
     return BranchRef(session_id=place.name, session_dir=place, branch_name=paths.MAIN_BRANCH, branch_dir=main)
 
 
-def copied_messages(conversation: Conversation, anchor: str) -> list[Message]:
+def messages_up_to(conversation: Conversation, anchor: str) -> list[Message]:
     """Return the visible messages up to ``anchor``.
 
     Raises:
@@ -739,19 +739,19 @@ class _Copy:
         if part.deltas:
             data["text"] = part.text
         if part.type == COMPACTION:
-            data = self._renamed(data)
+            data = self._with_new_ids(data)
         own = {"id": self._ids[part.id], "message_id": self._ids[part.row["message_id"]]}
         return {**part.row, **own, "session_id": self._session_id, "data_json": data}
 
-    def _renamed(self, value: Any) -> Any:
+    def _with_new_ids(self, value: Any) -> Any:
         """Return what a compaction says with the ids of the copies: where its tail begins, which calls it pruned."""
         match value:
             case str():
                 return self._ids.get(value, value)
             case list():
-                return [self._renamed(each) for each in value]
+                return [self._with_new_ids(each) for each in value]
             case dict():
-                return {key: self._renamed(each) for key, each in value.items()}
+                return {key: self._with_new_ids(each) for key, each in value.items()}
         return value
 
     def _edits(self, message: Message) -> Iterator[Fact]:

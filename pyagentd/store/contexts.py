@@ -198,10 +198,10 @@ def read(path: Path) -> Context:
         raise StoreError(f"{path}: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
         raise StoreError(f"{path} is not JSON in UTF-8: {error}", hint="Correct the file") from error
-    return _checked(data, path)
+    return _parse_context(data, path)
 
 
-def readable(path: Path) -> Context | None:
+def read_or_none(path: Path) -> Context | None:
     """Return the context in a file; None when it is none."""
     try:
         return read(path)
@@ -219,7 +219,7 @@ def first_row(journal: Path, message_id: str) -> int | None:
     return next((row.seq for row in rows if row.type == "message" and row.data["id"] == message_id), None)
 
 
-def _checked(data: Any, path: Path) -> Context:
+def _parse_context(data: Any, path: Path) -> Context:
     try:
         entries = tuple(_entry(entry) for entry in data["messages"])
         trigger = data.get("trigger")
@@ -229,7 +229,7 @@ def _checked(data: Any, path: Path) -> Context:
             description=str(data.get("description") or ""),
             saved_at=str(data.get("saved_at") or ""),
             trigger=trigger if trigger in TRIGGERS else "manual_save",
-            messages=_answered(entries),
+            messages=_without_orphans(entries),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StoreError(
@@ -253,7 +253,7 @@ def _entry(entry: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**entry, "content": content or ""}
 
 
-def _answered(entries: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
+def _without_orphans(entries: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
     """Return entries without results of no call."""
     called: set[str] = set()
     kept = []
@@ -293,10 +293,10 @@ def _line(row: Mapping[str, Any]) -> str:
     count = row["message_count"]
     gone = ", its file is gone" if row.get("gone") else ""
     said = f"{row['description']} ({quantity(count, 'message')}{gone})"
-    return f"  [{row['id'][:ID]}] {_local(row['saved_at'])} - {said}"
+    return f"  [{row['id'][:ID]}] {_local_time(row['saved_at'])} - {said}"
 
 
-def _local(saved_at: str) -> str:
+def _local_time(saved_at: str) -> str:
     try:
         return datetime.fromisoformat(saved_at).astimezone().strftime("%Y-%m-%d %H:%M")
     except ValueError:

@@ -341,13 +341,13 @@ class Conversation:
     def _apply_run(self, row: Row) -> None:
         known = self.runs.get(row.data["id"])
         if known is None:
-            self._fire(row.data["message_id"])
+            self._take_from_queue(row.data["message_id"])
         first, last = (known.first_seq, known.last_seq) if known else (row.seq, 0)
         if not last and row.data["state"] != "started":
             last = row.seq
         self.runs[row.data["id"]] = RunState(row.data, first, last)
 
-    def _fire(self, message_id: str) -> None:
+    def _take_from_queue(self, message_id: str) -> None:
         """Put a message that was queued behind the answers it waited for; answering it again moves nothing."""
         if message_id in self.messages and message_id not in self._fired:
             self._fired.add(message_id)
@@ -509,19 +509,19 @@ def estimated_tokens(text: str) -> int:
     return (len(text) + 3) // 4 if text.isascii() else (len(text.encode("utf-8", "replace")) + 3) // 4
 
 
-def summarised(data: Mapping[str, Any]) -> str:
+def describe_compaction(data: Mapping[str, Any]) -> str:
     """Return what a marker did, in words, without saying that it did."""
     facts: Mapping[str, Any] = data.get("metadata") or {}
     what = [f"~{short_tokens(facts.get('tokens') or 0)} tokens"] if facts.get("tokens") else []
     if data.get("summary") and not facts.get("only_pruned"):
         return ", ".join([quantity(facts.get("messages") or 0, "message"), *what])
-    return ", ".join([f"{quantity(len(_pruned(facts)), 'tool output')} pruned", *what])
+    return ", ".join([f"{quantity(len(_pruned_ids(facts)), 'tool output')} pruned", *what])
 
 
 def _head(data: Mapping[str, Any]) -> str:
-    return f"{'automatic: ' if data.get('auto') else ''}{summarised(data)}"
+    return f"{'automatic: ' if data.get('auto') else ''}{describe_compaction(data)}"
 
 
-def _pruned(facts: Mapping[str, Any]) -> Sequence[str]:
+def _pruned_ids(facts: Mapping[str, Any]) -> Sequence[str]:
     pruned = facts.get("pruned") or ()
     return pruned if isinstance(pruned, list | tuple) else ()

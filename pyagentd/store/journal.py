@@ -121,9 +121,9 @@ class Numbering:
             if all(map(lt, numbers, numbers[1:])):
                 self.last_seq = numbers[-1]
                 return
-        self.usable(text)
+        self.usable_lines(text)
 
-    def usable(self, text: bytes) -> list[Line]:
+    def usable_lines(self, text: bytes) -> list[Line]:
         """Return what can be used of the lines of ``text``."""
         found = _OURS.findall(text)
         # Nearly always all of them are as we wrote them, in order; what is not is looked at one by one.
@@ -132,16 +132,16 @@ class Numbering:
             if lines[0].seq > self.last_seq and all(one.seq < next.seq for one, next in pairwise(lines)):
                 self.last_seq = lines[-1].seq
                 return lines
-        return [usable for line in text.split(b"\n") for usable in self._checked(line)]
+        return [usable for line in text.split(b"\n") for usable in self._check_line(line)]
 
-    def _checked(self, line: bytes) -> Iterator[Line]:
+    def _check_line(self, line: bytes) -> Iterator[Line]:
         ours = _OURS.match(line)
         if ours is None or line.count(_START) != 1:
-            yield from self._mended(line)
+            yield from self._mend_line(line)
         elif seq := self._next(int(ours[2]), line):
             yield Line(seq, line, ours[3] or b"")
 
-    def _mended(self, line: bytes) -> Iterator[Line]:
+    def _mend_line(self, line: bytes) -> Iterator[Line]:
         """Yield the rows of a line that is not as we write them: it, or all that stand in it whole."""
         text = line.strip(_AROUND)
         whole = b"\0" not in line  # else something stood there
@@ -196,7 +196,7 @@ def rows_of(lines: list[Line]) -> tuple[list[Row], int]:
         # One call is several times faster than one a line.
         values = _value(b"[" + b",".join([line.json for line in lines]) + b"]")
         if len(values) == len(lines):
-            return [_shallow(_row(value, line.seq), line.json) for line, value in zip(lines, values, strict=True)], 0
+            return [_flatten(_row(value, line.seq), line.json) for line, value in zip(lines, values, strict=True)], 0
     except (ValueError, KeyError, TypeError, RecursionError):
         pass
     rows = [row._replace(seq=line.seq) for line in lines if (row := row_of(line.json)) is not None]
@@ -214,7 +214,7 @@ def current_rows(log: Iterable[Chunk], *, once: bool) -> tuple[list[Row], int]:
     damaged = 0
     for chunk in log:
         whole: list[Line] = []
-        for line in numbering.usable(chunk.text):
+        for line in numbering.usable_lines(chunk.text):
             if line.delta_of:
                 deltas.setdefault(line.delta_of, []).append(line)
             else:
@@ -247,7 +247,7 @@ def writable_row(row: Row) -> tuple[Row, bytes]:
     """Return ``row`` as it will be read, and its line: what is not JSON, or nested too deeply to be read, is text."""
     try:
         line = line_of(row)
-        kept = _shallow(row, line)
+        kept = _flatten(row, line)
     except (ValueError, RecursionError):
         kept = row._replace(data=storable(row.data, _DEEPEST))
     return kept, line if kept is row else line_of(kept)
@@ -257,7 +257,7 @@ def row_of(text: bytes) -> Row | None:
     """Return the row that ``text`` is, None if it is none."""
     try:
         value = _value(text)
-        return _shallow(_row(value, value["seq"]), text)
+        return _flatten(_row(value, value["seq"]), text)
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
@@ -266,7 +266,7 @@ def _value(text: bytes) -> Any:
     return _loads(text.decode("utf-8", "surrogatepass"))
 
 
-def _shallow(row: Row, line: bytes) -> Row:
+def _flatten(row: Row, line: bytes) -> Row:
     """Return ``row``, whose JSON is ``line``, with text in the place of what is nested too deeply to be shown."""
     if line.count(b"[") + line.count(b"{") > _DEEPEST and is_deeper(row.data, _DEEPEST):
         return row._replace(data=storable(row.data, _DEEPEST))
@@ -397,7 +397,7 @@ class Journal:
         numbering = Numbering(last_seq=seq, once=self._disordered)
         found: list[Row] = []
         for chunk in chunks(self._read, offset, self._size):
-            found += [row for row in rows_of(numbering.usable(chunk.text))[0] if row.seq > after]
+            found += [row for row in rows_of(numbering.usable_lines(chunk.text))[0] if row.seq > after]
         return found
 
     def current(self) -> list[Row]:

@@ -62,14 +62,14 @@ def read_preset_metadata(branch_dir: Path) -> dict[str, Any] | None:
     """
     file = paths.preset_file(branch_dir)
     if not file.exists():
-        _say_missing(file, logging.WARNING)
+        _log_missing(file, logging.WARNING)
         return None
     try:
         front = presetfile.read(file).front
     except (PresetError, StoreError) as error:
-        _say_unreadable(file, error.message)
+        _log_unreadable(file, error.message)
         return None
-    values: dict[str, Any] = {str(key).replace("-", "_"): _plain(value) for key, value in front.items()}
+    values: dict[str, Any] = {str(key).replace("-", "_"): _plain_value(value) for key, value in front.items()}
     if "tools" in values:
         values["tools"] = _tool_names(values["tools"])
     return values
@@ -153,7 +153,7 @@ def set_scope_plan_values(branch_dir: Path, values: Mapping[str, str]) -> None:
         try:
             loaded = yamlfile.load(text)
         except yamlfile.Malformed as error:
-            _say_unreadable(file, error)
+            _log_unreadable(file, error)
             return
         loaded.update({key: yamlfile.quoted(value) for key, value in values.items()})
         changed = yamlfile.dump(loaded)
@@ -171,7 +171,7 @@ def _with_value(text: str, key: str, value: str) -> str:
     return text + ("" if text.endswith("\n") else "\n") + written + "\n"
 
 
-def _plain(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     """Return a loaded value without what the library adds to remember its form."""
     match value:
         case None | bool():
@@ -181,9 +181,9 @@ def _plain(value: Any) -> Any:
         case float():
             return float(value)
         case Mapping():
-            return {str(key): _plain(inner) for key, inner in value.items()}
+            return {str(key): _plain_value(inner) for key, inner in value.items()}
         case list():
-            return [_plain(inner) for inner in value]
+            return [_plain_value(inner) for inner in value]
     return str(value)
 
 
@@ -203,23 +203,23 @@ def _read(file: Path, missing: int = logging.WARNING) -> dict[str, str] | None:
     try:
         return yamlfile.load_texts(regularfile.read_text(file))
     except FileNotFoundError:
-        _say_missing(file, missing)
+        _log_missing(file, missing)
     except (OSError, UnicodeDecodeError) as error:
-        _say_unreadable(file, error)
+        _log_unreadable(file, error)
     except yamlfile.Malformed as error:
-        _say_unreadable(file, f"{error} (line {error.line})" if error.line else error)
+        _log_unreadable(file, f"{error} (line {error.line})" if error.line else error)
     return None
 
 
-def _say_missing(file: Path, level: int) -> None:
-    _log.log(level, "No %s in %s", file.name, file.parent, extra=_about(file))
+def _log_missing(file: Path, level: int) -> None:
+    _log.log(level, "No %s in %s", file.name, file.parent, extra=_log_context(file))
 
 
-def _say_unreadable(file: Path, error: object) -> None:
-    _log.error("Failed to parse %s in %s: %s", file.name, file.parent, error, extra=_about(file))
+def _log_unreadable(file: Path, error: object) -> None:
+    _log.error("Failed to parse %s in %s: %s", file.name, file.parent, error, extra=_log_context(file))
 
 
-def _about(file: Path) -> dict[str, Path | None]:
+def _log_context(file: Path) -> dict[str, Path | None]:
     return of_session(paths.session_dir_of(file.parent))
 
 
@@ -352,16 +352,16 @@ def _in_order(parents: Mapping[str, str | None]) -> Iterator[tuple[str, int, boo
         children.setdefault(parent if parent in parents else None, []).append(name)
     seen: set[str] = set()
     # At the bottom every branch: what no root leads to descends from itself.
-    stack = [*_stacked(parents, 0, single=True), *_stacked(children.get(None, ()), 0)]
+    stack = [*_stack_order(parents, 0, single=True), *_stack_order(children.get(None, ()), 0)]
     while stack:
         name, depth, last = stack.pop()
         if name not in seen:
             seen.add(name)
             yield name, depth, last
-            stack += _stacked([child for child in children.get(name, ()) if child not in seen], depth + 1)
+            stack += _stack_order([child for child in children.get(name, ()) if child not in seen], depth + 1)
 
 
-def _stacked(names: Iterable[str], depth: int, *, single: bool = False) -> list[tuple[str, int, bool]]:
+def _stack_order(names: Iterable[str], depth: int, *, single: bool = False) -> list[tuple[str, int, bool]]:
     """Return siblings in the order in which a stack gives them back; ``single`` ones are not among each other."""
     listed = list(names)
     return [(name, depth, single or name == listed[-1]) for name in reversed(listed)]

@@ -200,13 +200,13 @@ def with_values(preset: PresetFile, values: Mapping[str, Any]) -> str:
 
 
 def _with_value(preset: PresetFile, key: str, value: Any) -> PresetFile:
-    before, section, after = _around(preset, key)
+    before, section, after = _split_around(preset, key)
     try:
         document = yamlfile.load(section) if section else CommentedMap()
     except yamlfile.Malformed:  # it is valid only together with the rest, such as an alias
         document = CommentedMap()
     document[key] = value
-    return _replaced(preset, before + yamlfile.dump(document) + after)
+    return _with_front_text(preset, before + yamlfile.dump(document) + after)
 
 
 def with_paths(
@@ -231,9 +231,9 @@ def with_paths(
     """
     own_write = preset.patterns("write")
     wanted = {
-        "read": _union(read),
-        "write": _union(write_default if own_write is None else own_write, also_write),
-        "deny": _union(STANDARD_DENY, preset.patterns("deny") or (), deny),
+        "read": _merge_lists(read),
+        "write": _merge_lists(write_default if own_write is None else own_write, also_write),
+        "deny": _merge_lists(STANDARD_DENY, preset.patterns("deny") or (), deny),
     }
     before, document, after = _section(preset, "paths")
     paths = document.get("paths")
@@ -242,10 +242,10 @@ def with_paths(
     for kind, patterns in wanted.items():
         listed = paths.get(kind)
         if isinstance(listed, CommentedSeq):
-            _fill(listed, patterns)
+            _replace_items(listed, patterns)
         else:
             paths[kind] = CommentedSeq(map(yamlfile.quoted, patterns))
-    return _replaced(preset, before + yamlfile.dump(document) + after).text
+    return _with_front_text(preset, before + yamlfile.dump(document) + after).text
 
 
 def _section(preset: PresetFile, key: str) -> tuple[str, CommentedMap, str]:
@@ -254,7 +254,7 @@ def _section(preset: PresetFile, key: str) -> tuple[str, CommentedMap, str]:
     Raises:
         PresetError: It stands elsewhere too, where it must not change, or is only an alias.
     """
-    before, text, after = _around(preset, key)
+    before, text, after = _split_around(preset, key)
     line = preset.line(key) if key in preset.front else 1
     aliased = PresetError(f"{preset.path}:{line}: {key} uses a YAML alias", hint="Write its entries out")
     try:
@@ -268,17 +268,17 @@ def _section(preset: PresetFile, key: str) -> tuple[str, CommentedMap, str]:
     return before, document, after
 
 
-def _replaced(preset: PresetFile, front_text: str) -> PresetFile:
+def _with_front_text(preset: PresetFile, front_text: str) -> PresetFile:
     """Return the preset with another front matter; raises ``PresetError`` where that cannot be read."""
     start = len(preset.text) - len(preset.text.split("\n", 1)[1])  # the delimiter's line ends there
     return parse(preset.text[:start] + front_text + preset.text[start + len(preset.front_text) :], preset.path)
 
 
-def _union(*lists: Iterable[str]) -> tuple[str, ...]:
+def _merge_lists(*lists: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(pattern for patterns in lists for pattern in patterns))
 
 
-def _around(preset: PresetFile, key: str) -> tuple[str, str, str]:
+def _split_around(preset: PresetFile, key: str) -> tuple[str, str, str]:
     """Split the front matter's text around the section of a top-level key, which is "" when there is none.
 
     Raises:
@@ -302,7 +302,7 @@ def _around(preset: PresetFile, key: str) -> tuple[str, str, str]:
     return "".join(lines[:start]), "".join(lines[start:end]), "".join(lines[end:])
 
 
-def _fill(listed: CommentedSeq, patterns: Sequence[str]) -> None:
+def _replace_items(listed: CommentedSeq, patterns: Sequence[str]) -> None:
     """Make ``listed`` hold ``patterns``; those it had keep their quoting and comments."""
     tail = _cut_tail(listed)
     had = {str(item): (item, listed.ca.items.get(index)) for index, item in enumerate(listed)}
@@ -351,14 +351,14 @@ def extend(path: Path, section: str, key: str, values: Iterable[str]) -> tuple[s
     """
     with _changing:
         preset = read(path)
-        name = _spelled(section, preset.front)
+        name = _spelling_of(section, preset.front)
         before, document, after = _section(preset, name)
         listed = _list_of(document, name, key, f"{path}:{preset.line(name) if name in preset.front else 1}")
         had = [str(item) for item in listed]
         new = tuple(dict.fromkeys(value for value in values if value not in had))
         if new:
-            _fill(listed, [*had, *new])
-            atomic.write_text(path, _replaced(preset, before + yamlfile.dump(document) + after).text)
+            _replace_items(listed, [*had, *new])
+            atomic.write_text(path, _with_front_text(preset, before + yamlfile.dump(document) + after).text)
     return new
 
 
@@ -369,7 +369,7 @@ def _list_of(document: CommentedMap, section: str, key: str, where: str) -> Comm
         lists = document[section] = CommentedMap()
     if not isinstance(lists, CommentedMap):
         raise PresetError(f"{where}: {section} is not a mapping", hint="Write keys and lists below it")
-    name = _spelled(key, lists)
+    name = _spelling_of(key, lists)
     if lists.get(name) is None:
         lists[name] = CommentedSeq()
     listed = lists[name]
@@ -378,7 +378,7 @@ def _list_of(document: CommentedMap, section: str, key: str, where: str) -> Comm
     return listed
 
 
-def _spelled(key: str, values: Iterable[str]) -> str:
+def _spelling_of(key: str, values: Iterable[str]) -> str:
     known = list(values)
     return next((name for name in (key, key.replace("_", "-"), key.replace("-", "_")) if name in known), key)
 

@@ -172,12 +172,12 @@ class Registry:
             raise NotFound(f"The agent {text} was destroyed", hint=f"`pyagentd agent init {text}` makes it anew")
         if known := self.get(*text.rsplit("/", 1)):
             return known if "/" in text else paths.ref_of(known.session_dir)
-        fitting = _fitting(text, self.branches())
+        fitting = _matching_refs(text, self.branches())
         if len(fitting) == 1:
             return fitting[0]
         if fitting:
             raise Ambiguous(
-                f"{text!r} fits {len(fitting)} sessions: {_listed(fitting)}",
+                f"{text!r} fits {len(fitting)} sessions: {_join_names(fitting)}",
                 hint="Give more of the id, or a directory",
             )
         if os.path.exists(text):  # noqa: PTH110 - Path raises where it is too long
@@ -205,14 +205,14 @@ class Registry:
             root = home.resolve()
             for name in filter(partial(self._is_here, root), _subdirectories(str(root))):
                 # Opens no file unless somebody renamed the directory.
-                session_id = name if paths.is_dated(name) else _written_id(root / name)
+                session_id = name if paths.is_dated(name) else _recorded_id(root / name)
                 yield from _session_entries(f"{root}/{name}", session_id or name, known)
         for directory in sorted(self._elsewhere):
-            if session_id := _written_id(directory):
+            if session_id := _recorded_id(directory):
                 yield from _session_entries(str(directory), session_id, known)
 
 
-def _written_id(session_dir: Path) -> str:
+def _recorded_id(session_dir: Path) -> str:
     """Return the id of a session whose directory may be called otherwise, "" if it is not a session."""
     try:
         return paths.ref_of(session_dir).session_id
@@ -225,7 +225,7 @@ def _refs(entries: "Iterable[Entry]") -> Iterator[BranchRef]:
         yield from entry.walk()
 
 
-def _fitting(text: str, refs: list[BranchRef]) -> list[BranchRef]:
+def _matching_refs(text: str, refs: list[BranchRef]) -> list[BranchRef]:
     """Return of ``refs`` who has the id, or ID/BRANCH, ``text``; if nobody, whose id or branch begins with it.
 
     Of ids that begin with it a session's own name, which is the id up to the time, comes before longer names, and
@@ -302,7 +302,7 @@ def _subdirectories(directory: str) -> list[str]:
         return []
 
 
-def _listed(refs: list[BranchRef]) -> str:
+def _join_names(refs: list[BranchRef]) -> str:
     same_id = len({ref.name for ref in refs}) < len(refs)
     names = [ref.key if same_id or ref.is_agent else ref.name for ref in refs]
     return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
@@ -403,7 +403,7 @@ def suspended_runs(root: BranchRef) -> dict[str, SuspendedRun]:
     unfinished = unfinished_agents(root.branch_dir)
     if paths.has_conversation(root.branch_dir) and not is_finished(paths.journal_file(root.branch_dir)):
         unfinished.append(root)
-    return _wanted(root, _waiting(unfinished))
+    return _awaited_runs(root, _waiting_candidates(unfinished))
 
 
 def run_progress(conversation: Conversation) -> RunProgress | None:
@@ -457,7 +457,7 @@ class _Candidate:
     answered: tuple[str, ...]
 
 
-def _waiting(refs: Iterable[BranchRef]) -> dict[str, _Candidate]:
+def _waiting_candidates(refs: Iterable[BranchRef]) -> dict[str, _Candidate]:
     """Return those whose runs wait for something, by key; whoever waits for them comes later."""
     waiting: dict[str, _Candidate] = {}
     for ref in sorted(refs, key=lambda each: len(each.branch_dir.parts), reverse=True):
@@ -470,7 +470,7 @@ def _waiting(refs: Iterable[BranchRef]) -> dict[str, _Candidate]:
     return waiting
 
 
-def _wanted(root: BranchRef, waiting: Mapping[str, _Candidate]) -> dict[str, SuspendedRun]:
+def _awaited_runs(root: BranchRef, waiting: Mapping[str, _Candidate]) -> dict[str, SuspendedRun]:
     """Leave out those for which nobody waits any more."""
     wanted: dict[str, SuspendedRun] = {}
     for key, candidate in reversed([*waiting.items()]):

@@ -52,7 +52,7 @@ class Objects:
         Raises:
             StoreError: The disk refused.
         """
-        named, name = _hashed(kind, content)
+        named, name = _hash_object(kind, content)
         path = f"{self._place}/{name[:2]}/{name[2:]}"
         try:
             os.utime(path)  # it is in use: see ``prune``
@@ -109,10 +109,10 @@ class Objects:
 
 def id_of(kind: Kind, content: bytes) -> str:
     """Return the id that an object has or would have."""
-    return _hashed(kind, content)[1]
+    return _hash_object(kind, content)[1]
 
 
-def _hashed(kind: Kind, content: bytes) -> tuple[bytes, str]:
+def _hash_object(kind: Kind, content: bytes) -> tuple[bytes, str]:
     named = b"%s %d\0%s" % (kind.encode(), len(content), content)
     return named, hashlib.sha1(named, usedforsecurity=False).hexdigest()
 
@@ -168,7 +168,7 @@ EMPTY = id_of("tree", b"")
 _Level = dict[str, "Entry | _Level"]
 
 
-def unkept(*state: object) -> Entry:
+def unkept_entry(*state: object) -> Entry:
     """Return the entry of a file whose content is not kept and whose ``state`` tells whether it changed."""
     return Entry(UNKEPT, id_of("blob", repr(state).encode(errors="surrogateescape")))
 
@@ -184,11 +184,11 @@ def write(objects: Objects, entries: Mapping[str, Entry]) -> str:
 
 def read(objects: Objects, tree: str) -> dict[str, Entry]:
     """Return the entries of a tree by name; raises ``StoreError`` when it was lost."""
-    return _parsed(b"" if tree == EMPTY else required(objects.get("tree", tree), f"The tree {tree}"))
+    return _parse_tree(b"" if tree == EMPTY else required(objects.get("tree", tree), f"The tree {tree}"))
 
 
 @lru_cache(maxsize=256)
-def _parsed(data: bytes) -> dict[str, Entry]:
+def _parse_tree(data: bytes) -> dict[str, Entry]:
     entries, at = {}, 0
     while at < len(data):
         space, end = data.index(b" ", at), data.index(b"\0", at)
@@ -213,14 +213,14 @@ def assemble(objects: Objects, entries: Iterable[tuple[str, Entry]]) -> str:
             place = inside
         if not (entry.is_dir and entry.id == EMPTY and name in place):
             place[name] = entry
-    return _assembled(objects, nested)
+    return _store_level(objects, nested)
 
 
-def _assembled(objects: Objects, level: _Level) -> str:
+def _store_level(objects: Objects, level: _Level) -> str:
     return write(
         objects,
         {
-            name: Entry(stat.S_IFDIR, _assembled(objects, below)) if isinstance(below, dict) else below
+            name: Entry(stat.S_IFDIR, _store_level(objects, below)) if isinstance(below, dict) else below
             for name, below in level.items()
         },
     )
@@ -257,7 +257,7 @@ def objects_of(objects: Objects, tree: str, known: set[str]) -> None:
         return
     known.add(tree)
     data = objects.get("tree", tree)
-    for entry in _parsed(data).values() if data else ():
+    for entry in _parse_tree(data).values() if data else ():
         if entry.is_dir:
             objects_of(objects, entry.id, known)
         elif entry.is_kept:
@@ -271,7 +271,7 @@ MOST_BYTES = 10_000_000  # of a file whose content is kept; the tools that write
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def looked_at(path: str, objects: Objects | None = None, *, content: bool = True) -> Entry | None:
+def entry_at(path: str, objects: Objects | None = None, *, content: bool = True) -> Entry | None:
     """Return what is at ``path`` now, None for nothing; sockets and the like are nothing.
 
     Below a link there is nothing either: what it leads to is another place, with a path of its own.
@@ -295,10 +295,10 @@ def named(paths: Iterable[str], objects: Objects) -> Iterator[tuple[str, Entry]]
     A directory is there without what is in it: for this, name that too.
     """
     for path in paths:
-        entry = looked_at(path, objects)
+        entry = entry_at(path, objects)
         while entry is None and path.strip("/"):
             path = path.rpartition("/")[0]
-            entry = looked_at(path) if path else None
+            entry = entry_at(path) if path else None
             if entry is not None and not entry.is_dir:
                 entry = None
         if entry is not None:
@@ -313,14 +313,14 @@ def entry_of(path: str, found: os.stat_result, objects: Objects | None, *, conte
     if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
         return None
     if not content or found.st_size > MOST_BYTES:
-        return unkept(found.st_size, found.st_mtime_ns, found.st_mode)
+        return unkept_entry(found.st_size, found.st_mtime_ns, found.st_mode)
     try:
         if stat.S_ISLNK(mode):
-            return Entry(stat.S_IFLNK, _stored(objects, os.fsencode(os.readlink(path))))  # noqa: PTH115
-        data = _content(path)
+            return Entry(stat.S_IFLNK, _store_blob(objects, os.fsencode(os.readlink(path))))  # noqa: PTH115
+        data = _read_content(path)
     except OSError:
-        return unkept(found.st_size, found.st_mtime_ns, found.st_mode)
-    return Entry(stat.S_IFREG | mode & 0o777, _stored(objects, data))
+        return unkept_entry(found.st_size, found.st_mtime_ns, found.st_mode)
+    return Entry(stat.S_IFREG | mode & 0o777, _store_blob(objects, data))
 
 
 def directory_mode(mode: int) -> int:
@@ -328,7 +328,7 @@ def directory_mode(mode: int) -> int:
     return stat.S_IFDIR | (0 if mode & 0o777 == 0o755 else mode & 0o777)
 
 
-def _content(path: str) -> bytes:
+def _read_content(path: str) -> bytes:
     descriptor = os.open(path, _READ)
     with os.fdopen(descriptor, "rb") as file:
         data = file.read(MOST_BYTES + 1)
@@ -337,7 +337,7 @@ def _content(path: str) -> bytes:
     return data
 
 
-def _stored(objects: Objects | None, data: bytes) -> str:
+def _store_blob(objects: Objects | None, data: bytes) -> str:
     return id_of("blob", data) if objects is None else objects.put("blob", data)
 
 
@@ -445,7 +445,7 @@ class Scan:
                 raise TooMuch(f"{self._root} has more than {self._limits.new_bytes // 1_000_000} MB of files")
             self._read(made)
             self.read = len(made.todo)
-            return Entry(directory_mode(found.st_mode), self._written(self._top))
+            return Entry(directory_mode(found.st_mode), self._store_tree(self._top))
         except BaseException:
             self._top = _Node(self._root)  # what was half done is done anew
             raise
@@ -547,9 +547,9 @@ class Scan:
                 node.tree = None
             node.files[name] = (_signature(found) if settled else None, entry)
 
-    def _written(self, node: _Node) -> str:
+    def _store_tree(self, node: _Node) -> str:
         """Store the trees that changed, those above them too, and return the id of this one."""
-        below = {name: Entry(each.mode, self._written(each)) for name, each in node.directories.items()}
+        below = {name: Entry(each.mode, self._store_tree(each)) for name, each in node.directories.items()}
         if node.tree is None or node.below != below:
             files = {name: entry for name, (_, entry) in node.files.items() if entry is not None}
             node.tree, node.below = write(self._objects, files | below), below
@@ -822,7 +822,7 @@ class Undo:
     _ended: int = 0
 
 
-def undoing(objects: Objects, changes: Sequence[Change]) -> dict[str, Undo]:
+def plan_undo(objects: Objects, changes: Sequence[Change]) -> dict[str, Undo]:
     """Return by path what undoing ``changes``, in the order in which they ended, would do.
 
     Raises:
@@ -917,7 +917,7 @@ def prune(
             kept += left
             if not left or len(left) < len(known):
                 records.rewrite(file, left)
-        swept, size = _sweep(objects, kept)
+        swept, size = _remove_unneeded(objects, kept)
         removed += swept
         if size <= most_bytes or not kept:
             break
@@ -925,7 +925,7 @@ def prune(
     return Pruned(changes=forgotten, objects=removed, left_changes=len(kept), left_bytes=size)
 
 
-def _sweep(objects: Objects, kept: list[Change]) -> tuple[int, int]:
+def _remove_unneeded(objects: Objects, kept: list[Change]) -> tuple[int, int]:
     """Remove the objects that no change needs; return how many, and the bytes of those that are left."""
     used: set[str] = set()
     for change in kept:

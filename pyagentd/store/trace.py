@@ -76,12 +76,12 @@ def tool_entry(data: Mapping[str, Any], time: str) -> str:
     result = str(data.get("errorText" if failed else "output", ""))
     where = data.get("metadata", {}).get("output_path")
     properties = {"TIMESTAMP": time, "TOOL_CALL_ID": data["toolCallId"], **({"STATE": "error"} if failed else {})}
-    arguments = json.dumps(_abbreviated(data["input"]), ensure_ascii=False, indent=2)
+    arguments = json.dumps(_abbreviate(data["input"]), ensure_ascii=False, indent=2)
     name = str(data["type"]).removeprefix("tool-")
     return (
         f"* Tool Call: {_one_line(name)}\n{_drawer(properties)}\n"
-        f"** Arguments\n#+begin_src json\n{_body(arguments)}\n#+end_src\n\n"
-        f"** Result\n{_example(_shortened(result, where))}\n\n"
+        f"** Arguments\n#+begin_src json\n{_entry_body(arguments)}\n#+end_src\n\n"
+        f"** Result\n{_example(_shorten(result, where))}\n\n"
     )
 
 
@@ -119,10 +119,10 @@ def _drawer(properties: Mapping[str, str]) -> str:
 
 
 def _example(text: str) -> str:
-    return f"#+begin_example\n{_body(text)}\n#+end_example"
+    return f"#+begin_example\n{_entry_body(text)}\n#+end_example"
 
 
-def _body(text: str) -> str:
+def _entry_body(text: str) -> str:
     return _ORG_SYNTAX.sub(r"\1,\2", text)
 
 
@@ -130,22 +130,22 @@ def _one_line(text: str) -> str:
     return " ".join(str(text).split())
 
 
-def _shortened(text: str, where: object) -> str:
+def _shorten(text: str, where: object) -> str:
     if where:
         text = text[:LONGEST]
         return f"{text}\n[The whole output is in {where}]" if str(where) not in text else text
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}\n[{len(text) - LONGEST} more characters]"
 
 
-def _abbreviated(value: Any) -> Any:
+def _abbreviate(value: Any) -> Any:
     """Return a JSON value with its very long texts cut."""
     match value:
         case str():
-            return _shortened(value, None)
+            return _shorten(value, None)
         case Mapping():
-            return {key: _abbreviated(item) for key, item in value.items()}
+            return {key: _abbreviate(item) for key, item in value.items()}
         case list() | tuple():
-            return [_abbreviated(item) for item in value]
+            return [_abbreviate(item) for item in value]
     return value
 
 
@@ -274,7 +274,7 @@ class TraceWriter:
                 if self._known.get(name) != digest:
                     lines.append(b'{"type":"blob","digest":"%s","data":%s}' % (digest.encode(), data))
                     self._known[name] = digest
-        base, same = self._continued(body)
+        base, same = self._find_base(body)
         self._id = f"{self._run_id}/{purpose}/{step}/{attempt}"
         facts = {
             "type": "request",
@@ -300,7 +300,7 @@ class TraceWriter:
             self._blobs[name] = known = (data, hashlib.sha256(data).hexdigest())
         return known[1]
 
-    def _continued(self, body: Sent) -> tuple[str | None, int]:
+    def _find_base(self, body: Sent) -> tuple[str | None, int]:
         """Return which request ``body`` continues and how many messages are the same, and take it as the last one."""
         base, same = self._id or None, 0
         if self._last:  # an earlier writer's: all of it, or none

@@ -34,9 +34,9 @@ from pyagentd.store.snapshots import (
     Scan,
     TooMuch,
     assemble,
+    plan_undo,
     prune,
     read,
-    undoing,
 )
 from pyagentd.tools import files as dirfd_open
 from tests.examples import examples
@@ -500,7 +500,7 @@ def test_what_is_old_or_of_nobody_is_forgotten(tmp_path: Path, world_free_ref: A
     assert [each.id for each in records.of(world_free_ref)] == ["snp_2"]
     left = {name for name, _ in objects.names()}
     assert {trees[2], trees[3]} <= left and trees[0] not in left
-    assert undoing(objects, records.of(world_free_ref))["/f"].target is not None
+    assert plan_undo(objects, records.of(world_free_ref))["/f"].target is not None
 
 
 # -- a property --------------------------------------------------------------------------------------------------

@@ -127,7 +127,7 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path, data: Any) -> None:
     path.write_text(data if isinstance(data, str) else json.dumps(data))
     with pytest.raises(StoreError, match=str(path)):
         contexts.read(path)
-    assert contexts.readable(path) is None
+    assert contexts.read_or_none(path) is None
 
 
 def test_a_result_of_no_call_is_left_out_and_a_missing_file_told(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ _MARKS = ", ".join("?" * len(_NAMES))
 def register(state: State, row: AgentRow) -> None:
     """Write the row of an agent that is new, or was destroyed before; raises as ``State.writing``.
 
-    One that begins with no files begins with no records: see ``_part``.
+    One that begins with no files begins with no records: see ``_number_earlier_agents``.
 
     Raises:
         Conflict: There is an agent of that name; nothing is written.
@@ -52,7 +52,7 @@ def register(state: State, row: AgentRow) -> None:
             raise Conflict(f"There is an agent called {row.name!r} already")
         db.execute(f"INSERT INTO agents ({_COLUMNS}) VALUES ({_MARKS})", dataclasses.astuple(row))
         if row.intent == "create":
-            _part(db, row.name)
+            _number_earlier_agents(db, row.name)
 
 
 def forget(state: State, name: str) -> None:
@@ -101,7 +101,7 @@ def rename(state: State, name: str, row: AgentRow, *, old_dir: str) -> None:
         db.execute("DELETE FROM agents WHERE name = ? AND status = 'destroyed'", (row.name,))
         if db.execute("SELECT 1 FROM agents WHERE name = ?", (row.name,)).fetchone():
             raise Conflict(f"There is an agent called {row.name!r} already")
-        _part(db, row.name)
+        _number_earlier_agents(db, row.name)
         db.execute("DELETE FROM agents WHERE name = ?", (name,))
         db.execute(f"INSERT INTO agents ({_COLUMNS}) VALUES ({_MARKS})", dataclasses.astuple(row))
         length, inside = len(old_dir) + 1, f"{old_dir}/"
@@ -115,7 +115,7 @@ def rename(state: State, name: str, row: AgentRow, *, old_dir: str) -> None:
             db.execute(f"UPDATE {table} SET agent_name = ? WHERE agent_name = ?", (row.name, name))
 
 
-def _part(db: sqlite3.Connection, name: str) -> None:
+def _number_earlier_agents(db: sqlite3.Connection, name: str) -> None:
     """Have the records of earlier agents called ``name`` be under ``name@1``, ``name@2``, …: they are not the next's.
 
     What still runs stays, since who watches it knows it by its name.

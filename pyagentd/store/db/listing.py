@@ -57,9 +57,9 @@ def list_entries(entries: Iterable[Entry], facts: Mapping[str, Facts], *, archiv
     """
     for directory, branches in groupby(entries, key=lambda entry: entry.ref.session_dir):
         known = list(branches)
-        active = _active(directory, known)
+        active = _active_branch(directory, known)
         for entry in known:
-            yield from _listed(entry, facts, None, entry.ref.branch_name == active, archived=archived)
+            yield from _list_entry(entry, facts, None, entry.ref.branch_name == active, archived=archived)
 
 
 def single_entry(ref: BranchRef, session: Mapping[str, Any] | None = None) -> ListEntry | None:
@@ -73,7 +73,7 @@ def single_entry(ref: BranchRef, session: Mapping[str, Any] | None = None) -> Li
     if not stamps.document and not stamps.journal:
         return None
     known = _from_files(ref, stamps) if session is None else _facts(stamps, session, session.get("agent"), None)
-    is_current = not ref.is_agent and ref.branch_name == _linked(ref.session_dir)
+    is_current = not ref.is_agent and ref.branch_name == _linked_branch(ref.session_dir)
     return _entry(ref, known, stamps, is_current, str(ref.branch_dir.parent.parent) if ref.is_agent else None)
 
 
@@ -90,7 +90,7 @@ def _entry(ref: BranchRef, known: Facts, stamps: Stamps, is_current: bool, paren
     )
 
 
-def _listed(
+def _list_entry(
     entry: Entry, facts: Mapping[str, Facts], parent: str | None, is_current: bool, *, archived: bool
 ) -> Iterator[ListEntry]:
     key = entry.ref.key
@@ -102,16 +102,16 @@ def _listed(
         return
     yield _entry(entry.ref, known, stamps, is_current, parent)
     for agent in entry.agents:
-        yield from _listed(agent, facts, key, False, archived=archived)
+        yield from _list_entry(agent, facts, key, False, archived=archived)
 
 
-def _active(session_dir: Path, branches: list[Entry]) -> str:
+def _active_branch(session_dir: Path, branches: list[Entry]) -> str:
     """Return the name of the active branch, by the rules of ``paths.ref_of``."""
-    name = _linked(session_dir)
+    name = _linked_branch(session_dir)
     return name if any(entry.ref.branch_name == name for entry in branches) else paths.MAIN_BRANCH
 
 
-def _linked(session_dir: Path) -> str:
+def _linked_branch(session_dir: Path) -> str:
     """Return the name of the branch that a session's link points at, whether it is there or not."""
     try:
         target = os.readlink(f"{session_dir}/{paths.CURRENT_LINK}")  # noqa: PTH115 - a text is enough

@@ -111,7 +111,7 @@ def spent_by_branch(state: State) -> dict[str, list[RequestTotals]]:
     served = _services(state)
     with state.reading() as db:
         rows = db.execute("SELECT id, spent_json FROM chat_sessions WHERE spent_json <> '[]'").fetchall()
-    return {key: [_counted(served, *each) for each in json.loads(text)] for key, text in rows}
+    return {key: [_request_totals(served, *each) for each in json.loads(text)] for key, text in rows}
 
 
 def sums(state: State, by: Grouping, *, since_ms: int = 0) -> list[tuple[Any, RequestTotals]]:
@@ -123,7 +123,7 @@ def sums(state: State, by: Grouping, *, since_ms: int = 0) -> list[tuple[Any, Re
     served = _services(state)
     query = f"SELECT {_GROUPS[by]}, served, longer, {_SUMS} FROM ({_ONCE}) GROUP BY 1, 2, 3"
     with state.reading() as db:
-        return [(group, _counted(served, *rest)) for group, *rest in db.execute(query, (since_ms,))]
+        return [(group, _request_totals(served, *rest)) for group, *rest in db.execute(query, (since_ms,))]
 
 
 def _services(state: State) -> dict[int, ProviderModel]:
@@ -131,7 +131,7 @@ def _services(state: State) -> dict[int, ProviderModel]:
         return {id: ProviderModel(provider, model) for id, provider, model in db.execute("SELECT * FROM served")}
 
 
-def _counted(
+def _request_totals(
     served: Mapping[int, ProviderModel], number: int, longer: int, requests: int, *tokens: int
 ) -> RequestTotals:
     usage = Usage(**dict(zip(_NAMES, tokens, strict=True)))
@@ -283,7 +283,7 @@ def _read(file: BinaryIO, mark: Bookmark, size: int) -> tuple[list[Row], int, Nu
     for chunk in chunks(read, mark.end, size):
         if not chunk.complete and row_of(chunk.text) is None:
             break  # being written, or torn
-        found, _ = rows_of(numbering.usable(chunk.text))
+        found, _ = rows_of(numbering.usable_lines(chunk.text))
         rows += found
         end = chunk.end
     return rows, end, numbering
@@ -558,7 +558,7 @@ class BranchTables:
         values = (message.role, data, *_times(message.row), int(message.hidden), pieces)
         self._db.execute(_PUT_MESSAGE, (self._key, message.id, *values))
         parts = {} if is_new else self._parts(message.id)
-        indexed = {} if is_new else self._indexed(message.id, parts)
+        indexed = {} if is_new else self._indexed_texts(message.id, parts)
         for part in message.parts:
             row = _row(part)
             if parts.pop(part.id, None) != row:
@@ -572,7 +572,7 @@ class BranchTables:
 
     def remove_message(self, message_id: str) -> None:
         """Take a message and its parts out."""
-        for number, body in self._indexed(message_id, self._parts(message_id)).values():
+        for number, body in self._indexed_texts(message_id, self._parts(message_id)).values():
             self._unindex(number, body)
         self._db.execute("DELETE FROM chat_messages WHERE session_id = ? AND id = ?", (self._key, message_id))
 
@@ -594,7 +594,7 @@ class BranchTables:
         query = f'SELECT {PART_COLUMNS} FROM chat_parts WHERE session_id = ? AND message_id = ? ORDER BY "index", id'
         return {row[0]: row for row in self._db.execute(query, (self._key, message_id))}
 
-    def _indexed(self, message_id: str, parts: Mapping[str, PartRow]) -> dict[str, tuple[int, str]]:
+    def _indexed_texts(self, message_id: str, parts: Mapping[str, PartRow]) -> dict[str, tuple[int, str]]:
         """Return of the parts that can be found the number in the index, and the text there."""
         query = "SELECT part_id, id FROM texts WHERE session_id = ? AND message_id = ?"
         numbers = self._db.execute(query, (self._key, message_id))
@@ -929,10 +929,10 @@ class _Indexing:
         self._edited = False  # the document has edits that the log does not
 
     def run(self, key: str, seen: dict[str, ComparisonState]) -> int:
-        log = self._appended() or self._everything()
+        log = self._read_appended() or self._read_everything()
         lone, lacks = self._compare(log)
         if lacks and not log.is_whole:
-            log = self._everything()
+            log = self._read_everything()
             lone, lacks = self._compare(log)
         if lacks:
             self._reconcile(log)
@@ -959,7 +959,7 @@ class _Indexing:
 
     # -- the log -----------------------------------------------------------------------------------------------
 
-    def _appended(self) -> _Log | None:
+    def _read_appended(self) -> _Log | None:
         """Return what was appended to the log; None when it must be read from its beginning."""
         if self._known is None or self._known["reread"]:
             return None
@@ -967,16 +967,16 @@ class _Indexing:
         if read is None:
             return None
         rows, mark = read
-        conversation = self._recalled(rows)
+        conversation = self._recall_messages(rows)
         for row in rows:
             conversation.apply(row)
         return _Log(conversation, mark, is_whole=False)
 
-    def _everything(self) -> _Log:
+    def _read_everything(self) -> _Log:
         rows, mark = read_from(self._journal, Bookmark()) or ([], Bookmark())
         return _Log(Conversation(rows), mark, is_whole=True)
 
-    def _recalled(self, rows: Iterable[Row]) -> Conversation:
+    def _recall_messages(self, rows: Iterable[Row]) -> Conversation:
         """Return a conversation of those messages that ``rows`` say something of, as the tables have them."""
         conversation = Conversation()
         if (run := json.loads((self._known or {}).get("run_json", "null"))) is not None:
@@ -1306,7 +1306,7 @@ def _groups(
     count = _FIRST
     while True:
         groups: dict[str, list[dict[str, Any]]] = {}
-        rows = list(_counted_rows(db, query, count))
+        rows = list(_found_rows(db, query, count))
         for row in rows:
             if (
                 (scope.hidden or not row["hidden"])
@@ -1319,7 +1319,7 @@ def _groups(
         count *= 8
 
 
-def _counted_rows(db: sqlite3.Connection, query: Query, count: int) -> Iterator[dict[str, Any]]:
+def _found_rows(db: sqlite3.Connection, query: Query, count: int) -> Iterator[dict[str, Any]]:
     cursor = db.execute(_FOUND, (query.expression, count))
     names = [column[0] for column in cursor.description]
     return (dict(zip(names, row, strict=True)) for row in cursor)

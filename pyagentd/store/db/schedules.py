@@ -109,7 +109,7 @@ def get(state: State, id: str) -> Schedule | None:
     return None if row is None else _schedule(row)
 
 
-def delivered(state: State, *, branch_dir: str, source: str, delivery_id: str) -> str | None:
+def find_delivery(state: State, *, branch_dir: str, source: str, delivery_id: str) -> str | None:
     """Return the id of the message that a delivery became, None when it is new; raises as ``State.reading``."""
     with state.reading() as db:
         row = db.execute(

@@ -405,9 +405,9 @@ class State:
                     raise Damaged(f"{self.path} was damaged", hint=_AGAIN)
                 yield connection
         except sqlite3.Error as error:
-            if _primary(error) in _REFUSALS:
+            if _primary_code(error) in _REFUSALS:
                 raise StateError(f"{self.path}: {error}", hint=_HINT) from error
-            if _primary(error) not in _BEYOND_USE:
+            if _primary_code(error) not in _BEYOND_USE:
                 raise  # not the disk's doing
             self._set_aside(str(error), connection)
             raise Damaged(f"{self.path} was damaged: {error}", hint=_AGAIN) from error
@@ -417,7 +417,7 @@ class State:
         with self._locks["write"], self._locks["read"]:
             for use in self._locks:
                 if use not in self._connections:
-                    self._connections[use] = self._opened()
+                    self._connections[use] = self._open_and_take_over()
             self._inodes = {each: _inode_of(f"{self.path}{each}") for each in _COMPANIONS}
 
     def _look_outside(self) -> None:
@@ -459,20 +459,20 @@ class State:
                 draft.unlink(missing_ok=True)
             _log.error("%s could not be written again: %s", self.path, error)
 
-    def _opened(self) -> sqlite3.Connection:
-        connection = self._opened_anyhow()
+    def _open_and_take_over(self) -> sqlite3.Connection:
+        connection = self._open_or_replace()
         while self._aside:
             _take_over(connection, self._aside.pop())
         return connection
 
-    def _opened_anyhow(self) -> sqlite3.Connection:
+    def _open_or_replace(self) -> sqlite3.Connection:
         for _ in range(2):
             try:
                 return self._open()
             except _Unusable as problem:
                 self._set_aside(str(problem), None)
             except sqlite3.Error as error:
-                if _primary(error) not in _BEYOND_USE:
+                if _primary_code(error) not in _BEYOND_USE:
                     raise
                 self._set_aside(str(error), None)
         return self._open()
@@ -539,7 +539,7 @@ _AGAIN = "It is being built anew; try again in a moment"
 _HINT = "See that the disk has room and may be written"
 
 
-def _primary(error: sqlite3.Error) -> int:
+def _primary_code(error: sqlite3.Error) -> int:
     return getattr(error, "sqlite_errorcode", 0) & _PRIMARY
 
 
@@ -568,7 +568,7 @@ def _migrate(connection: sqlite3.Connection) -> None:
                 f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {number}; COMMIT;"
             )
         except sqlite3.OperationalError as error:
-            if _primary(error) != sqlite3.SQLITE_ERROR:
+            if _primary_code(error) != sqlite3.SQLITE_ERROR:
                 raise
             raise _Unusable(f"its tables are not those of version {version}: {error}") from error
 
@@ -581,7 +581,7 @@ def _columns(connection: sqlite3.Connection) -> dict[str, frozenset[tuple[object
 
 
 @lru_cache(maxsize=1)
-def _wanted() -> dict[str, frozenset[tuple[object, ...]]]:
+def _expected_columns() -> dict[str, frozenset[tuple[object, ...]]]:
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         _migrate(connection)
         return _columns(connection)
@@ -590,7 +590,7 @@ def _wanted() -> dict[str, frozenset[tuple[object, ...]]]:
 def _check_tables(connection: sqlite3.Connection) -> None:
     """Raise ``_Unusable`` where a table or an index is missing, or is not what this version made."""
     found = _columns(connection)
-    if wrong := [name for name, columns in _wanted().items() if found.get(name) != columns]:
+    if wrong := [name for name, columns in _expected_columns().items() if found.get(name) != columns]:
         raise _Unusable(f"it lacks {wrong[0]}" if wrong[0] not in found else f"its table {wrong[0]} is another")
 
 

@@ -79,7 +79,7 @@ class _Beginning:
 def parse_bytes(data: bytes) -> DocumentFile:
     """Return the document in a file of these bytes; other ``data`` where reading changes line ends."""
     doc = text.parse(data.decode("utf-8", "surrogateescape"))
-    body = _encoded(doc.body)
+    body = _encode(doc.body)
     if not data.startswith(body):
         return replace(format_document(doc), faithful=False)
     return DocumentFile(
@@ -108,7 +108,7 @@ def format_document(doc: Document, before: DocumentFile | None = None, kept: int
         kept: So many characters are known to be the same in both; it is for speed alone.
     """
     known = _beginning(doc, before, kept)
-    new = _encoded(doc.body[known.characters :])
+    new = _encode(doc.body[known.characters :])
     state = known.hash.copy()
     state.update(new)
     opens = known.opens or doc.body.find(OPENING, max(0, known.characters - len(OPENING))) >= 0
@@ -118,7 +118,7 @@ def format_document(doc: Document, before: DocumentFile | None = None, kept: int
         bounds, end = known.bounds, before.data[before.length :]
     else:
         bounds = text.print_bounds(doc.spans, known.bounds)
-        end = _encoded(text.format_end(doc, bounds, opens=opens))
+        end = _encode(text.format_end(doc, bounds, opens=opens))
     return DocumentFile(
         document=doc,
         data=b"".join((known.data, new, end)),
@@ -155,7 +155,7 @@ def _beginning(doc: Document, before: DocumentFile | None, kept: int) -> _Beginn
     )
 
 
-def _encoded(text: str) -> bytes:
+def _encode(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
@@ -235,8 +235,10 @@ class DocumentCache:
         else:
             found = parse_bytes(data)
             self.parsed += 1
-        read = CachedDocument(formatted=found, stamp=stamp, settled=stamp is not None and _settled(stamp, now))
-        self._hold(path, read)
+        read = CachedDocument(
+            formatted=found, stamp=stamp, settled=stamp is not None and _is_stamp_settled(stamp, now)
+        )
+        self._remember(path, read)
         return read
 
     def glance(self, path: Path) -> tuple[Document, object]:
@@ -255,14 +257,14 @@ class DocumentCache:
 
     def wrote(self, path: Path, written: DocumentFile, stamp: Stamp | None) -> None:
         """Note what was written to ``path``, and the stamp that it had then."""
-        self._hold(path, CachedDocument(formatted=written, stamp=stamp, ours=True))
+        self._remember(path, CachedDocument(formatted=written, stamp=stamp, ours=True))
 
     def forget(self) -> None:
         """Forget all documents."""
         with self._lock:
             self._held.clear()
 
-    def _hold(self, path: Path, found: CachedDocument) -> None:
+    def _remember(self, path: Path, found: CachedDocument) -> None:
         with self._lock:
             self._held.pop(path, None)
             if found.formatted.faithful:
@@ -272,7 +274,7 @@ class DocumentCache:
                 size -= len(self._held.popitem(last=False)[1].formatted.data)
 
 
-def _settled(stamp: Stamp, now_ns: int) -> bool:
+def _is_stamp_settled(stamp: Stamp, now_ns: int) -> bool:
     """Return whether whatever is written from ``now_ns`` (since the epoch) on has another stamp."""
     coarse = stamp.mtime_ns % 1_000_000_000 == 0
     return now_ns - stamp.mtime_ns > (SETTLED_COARSE_NS if coarse else SETTLED_NS)
@@ -372,7 +374,7 @@ def normal(hunks: Iterable[Hunk]) -> Edit:
         if last is None or last.end < hunk.begin:
             found.append(hunk)
         else:
-            spans = merged([*last.spans, *_shifted(hunk.spans, len(last.text))])
+            spans = merged([*last.spans, *_shift_spans(hunk.spans, len(last.text))])
             found[-1] = Hunk(last.begin, hunk.end, last.text + hunk.text, tuple(spans))
     return tuple(found)
 
@@ -392,10 +394,10 @@ def transform(ours: Sequence[Hunk], theirs: Sequence[Hunk], *, first: bool) -> E
 
     ``first`` tells whose text comes first where both insert at one place: ours, or theirs.
     """
-    return normal(_transformed(ours, theirs, first))
+    return normal(_transform_hunks(ours, theirs, first))
 
 
-def _transformed(ours: Sequence[Hunk], theirs: Sequence[Hunk], first: bool) -> Iterator[Hunk]:
+def _transform_hunks(ours: Sequence[Hunk], theirs: Sequence[Hunk], first: bool) -> Iterator[Hunk]:
     for begin, end, words, spans in ours:
         place = moved(begin, theirs, before=first)
         yield Hunk(place, place, words, spans)
@@ -406,13 +408,13 @@ def _transformed(ours: Sequence[Hunk], theirs: Sequence[Hunk], first: bool) -> I
             if other.begin >= end:
                 break
             if other.begin > start:
-                yield _deletion(start, other.begin, theirs)
+                yield _transform_deletion(start, other.begin, theirs)
             start = max(start, other.end)
         if start < end:
-            yield _deletion(start, end, theirs)
+            yield _transform_deletion(start, end, theirs)
 
 
-def _deletion(start: int, end: int, theirs: Sequence[Hunk]) -> Hunk:
+def _transform_deletion(start: int, end: int, theirs: Sequence[Hunk]) -> Hunk:
     """Return the deletion of a range after ``theirs``, which change nothing in it."""
     place = moved(start, theirs, before=False)
     return Hunk(place, place + end - start, "")
@@ -455,9 +457,9 @@ def moved_spans(spans: tuple[Span, ...], edit: Sequence[Hunk]) -> tuple[Span, ..
                 start = max(span.start, end)
                 right.append(span._replace(start=start + shift, end=span.end + shift))
                 if span.start >= end:
-                    right += _shifted(spans[number + 1 :], shift)
+                    right += _shift_spans(spans[number + 1 :], shift)
                     break
-        middle = _shifted(own, begin)
+        middle = _shift_spans(own, begin)
         spans = (*left[:-1], *merged([*left[-1:], *middle, *right[:1]]), *right[1:])
     return spans
 
@@ -515,14 +517,14 @@ def joined(edits: Iterable[tuple[str, Edit]]) -> list[tuple[str, Edit]]:
         if found and not id and not found[-1][0] and len(edit) == 1 == len(found[-1][1]):
             ((begin, end, text, spans),), ((first, last, before, own),) = edit, found[-1][1]
             if begin == end == first + len(before) and first == last:
-                both = tuple(merged([*own, *_shifted(spans, len(before))]))
+                both = tuple(merged([*own, *_shift_spans(spans, len(before))]))
                 found[-1] = ("", (Hunk(first, last, before + text, both),))
                 continue
         found.append((id, edit))
     return found
 
 
-def _shifted(spans: Iterable[Span], by: int) -> list[Span]:
+def _shift_spans(spans: Iterable[Span], by: int) -> list[Span]:
     return [span._replace(start=span.start + by, end=span.end + by) for span in spans]
 
 

@@ -72,7 +72,7 @@ def find_moved(
         torn: Calls of which to look for the rest, where they are not found whole.
         end: Where to stop; what the user is writing there may quote an answer.
     """
-    searched = _Searched(body, sorted([*(span[:2] for span in spans), *said]), kept, end)
+    searched = _FreshText(body, sorted([*(span[:2] for span in spans), *said]), kept, end)
     whole = {key for key in keys if searched.take(key)}
     for key in torn:
         if key not in whole:
@@ -80,7 +80,7 @@ def find_moved(
     return sorted([*spans, *searched.found])
 
 
-class _Searched:
+class _FreshText:
     def __init__(self, body: str, taken: Sequence[tuple[int, int]], kept: Sequence[TextMatch], end: int) -> None:
         self.found: list[Span] = []  # sorted
         self._begins: set[int] = set()  # where texts that were found begin
@@ -103,7 +103,9 @@ class _Searched:
             end = begin + len(text)
             if not self._is_block(kind, begin, end):
                 continue
-            spans = list(self._fenced(begin, end, call_id)) if kind == "tool" else [Span(begin, end, _KINDS[kind])]
+            spans = (
+                list(self._fenced_spans(begin, end, call_id)) if kind == "tool" else [Span(begin, end, _KINDS[kind])]
+            )
             if self._is_free(spans[0].start, end):
                 self._add([span for span in spans if self._is_free(span.start, span.end)])
                 self._begins.add(begin)
@@ -118,7 +120,7 @@ class _Searched:
                 continue
             close = self._body.find(FENCE_CLOSE, end)
             if self._body.startswith(FENCE_CLOSE + "\n", close) and self._is_free(head, close):
-                self._add(self._fenced(begin, close, call_id))
+                self._add(self._fenced_spans(begin, close, call_id))
             else:
                 self._add([Span(head, end, "ignore")])
             return
@@ -129,7 +131,7 @@ class _Searched:
 
     def _places(self, text: str) -> Iterator[int]:
         """Yield where a text may stand in what is new, the first place first."""
-        line, offset = _telling_line(text)
+        line, offset = _first_telling_line(text)
         for start in self._lines.get(line, ()) if line else ():
             begin = start - offset
             if begin >= 0 and begin not in self._begins and self._body.startswith(text, begin):
@@ -140,7 +142,7 @@ class _Searched:
             return self._body.startswith(FENCE_CLOSE, end)
         return (start == 0 or self._body[start - 1] == "\n") and self._body[end : end + 1] in ("", "\n")
 
-    def _fenced(self, start: int, end: int, call_id: str) -> Iterator[Span]:
+    def _fenced_spans(self, start: int, end: int, call_id: str) -> Iterator[Span]:
         head = self._body.rfind("\n", 0, start) + 1
         if head < start and self._body.startswith(TOOL_OPEN, head):
             yield Span(head, start, "ignore")
@@ -164,7 +166,7 @@ def _gaps(taken: Sequence[tuple[int, int]], end: int) -> Iterator[tuple[int, int
         yield position, end
 
 
-def _telling_line(text: str) -> tuple[str, int]:
+def _first_telling_line(text: str) -> tuple[str, int]:
     """Return the first whole line that says something, not a fence alone, and its offset in the text."""
     offset = 0
     for line in text.split("\n"):
@@ -367,7 +369,7 @@ def compare(conversation: Conversation, recorded: Sequence[RecordedPiece], body:
     for piece, place in zip(recorded, places, strict=True):
         if place is None and not piece.is_hidden:
             text = PROMPT_PREFIX + piece.key[2] if piece.key[0] == "user" else piece.key[2]
-            line, offset = _telling_line(text)
+            line, offset = _first_telling_line(text)
             lost[line].append((text, offset))
     carrier = _Carrier(target, body)
     old = new = 0
@@ -422,17 +424,17 @@ def _at_pieces(
         before = moved[number]
         end = before.old + before.size
         if before.new + before.size != after.new:
-            torn = _around(shown, end)
+            torn = _range_around(shown, end)
             if torn is None or not text.startswith("```", torn[0]):
-                torn = _around(units, end)
+                torn = _range_around(units, end)
             size = end - torn[0] if torn is not None and end == after.old else 0
             if 0 < size <= before.size and body.endswith("\n" + text[end - size : end], 0, after.new):
                 moved[number] = before._replace(size=before.size - size)
                 moved[number + 1] = TextMatch(after.old - size, after.new - size, after.size + size)
             continue
-        first = _around(hidden, end)
+        first = _range_around(hidden, end)
         size = end - first[0] if first is not None and first[1] <= after.old - (end - first[0]) else 0
-        if not size and (torn := _around(shown, after.old)) is not None and end <= torn[0]:
+        if not size and (torn := _range_around(shown, after.old)) is not None and end <= torn[0]:
             size = after.old - torn[0]
             index = bisect_left(shown, (end,)) - 1
             if index >= 0 and shown[index][1] > end - size:  # it would tear the piece before
@@ -443,7 +445,7 @@ def _at_pieces(
     return moved
 
 
-def _around(ranges: Sequence[tuple[int, int]], position: int) -> tuple[int, int] | None:
+def _range_around(ranges: Sequence[tuple[int, int]], position: int) -> tuple[int, int] | None:
     """Return the one of the sorted ``ranges`` that begins before ``position`` and ends behind it."""
     index = bisect_left(ranges, (position,)) - 1
     return ranges[index] if index >= 0 and position < ranges[index][1] else None
@@ -468,7 +470,7 @@ class _Carrier:
 
     def unchanged(self, match: TextMatch) -> Iterator[Span]:
         shift, end = match.new - match.old, match.old + match.size
-        for region in self._among(match.old, end):
+        for region in self._regions_between(match.old, end):
             yield from _span(max(region.start, match.old) + shift, min(region.end, end) + shift, region)
 
     def between(self, old: int, old_end: int, new: int, new_end: int) -> Iterator[Span]:
@@ -478,13 +480,13 @@ class _Carrier:
         if left is not None and left is right:
             yield from _span(new, new_end, left)
         elif old < old_end:
-            yield from _span(new, new_end, self._replaced(old, old_end, self._body[new:new_end]))
+            yield from _span(new, new_end, self._replaced_region(old, old_end, self._body[new:new_end]))
         else:
-            yield from self._inserted(left, right, new, new_end)
+            yield from self._inserted_spans(left, right, new, new_end)
 
-    def _replaced(self, old: int, old_end: int, text: str) -> Region | None:
+    def _replaced_region(self, old: int, old_end: int, text: str) -> Region | None:
         """Return the region whose text was replaced; None when the user's own words were among it."""
-        among = list(self._among(old, old_end))
+        among = list(self._regions_between(old, old_end))
         regions = [region for region in among if region.kind is not None]
         blank = all(
             min(region.end, old_end) - max(region.start, old) <= _LONGEST_JOINT
@@ -496,7 +498,7 @@ class _Carrier:
         kind = "ignore" if text.lstrip().startswith(_CARRY_FENCES) else "response"
         return next((region for region in regions if region.kind == kind), regions[0])
 
-    def _inserted(self, left: Region | None, right: Region | None, new: int, new_end: int) -> Iterator[Span]:
+    def _inserted_spans(self, left: Region | None, right: Region | None, new: int, new_end: int) -> Iterator[Span]:
         if left is not None and right is not None and left.kind and right.kind and "tool" in (left.kind, right.kind):
             yield from _span(new, new_end, left if left.kind == "tool" else right)
             return
@@ -508,7 +510,7 @@ class _Carrier:
             begin = text.rfind(_PARAGRAPH)
             yield from _span(new if begin < 0 else new + begin + len(_PARAGRAPH), new_end, right)
 
-    def _among(self, start: int, end: int) -> Iterator[Region]:
+    def _regions_between(self, start: int, end: int) -> Iterator[Region]:
         index = max(0, bisect_right(self._starts, start) - 1)
         while index < len(self._regions) and self._regions[index].start < end:
             yield self._regions[index]
@@ -549,7 +551,7 @@ def loss(
     """
     if document.stale:
         return "lost"
-    if _resurfaced(document, conversation, found, links):
+    if _is_hidden_text_exposed(document, conversation, found, links):
         return "resurfaced"
     linked = set(links)
     absent = [
@@ -561,7 +563,7 @@ def loss(
         return "lost" if absent else None
     gone = [piece for number, piece in enumerate(recorded) if number not in linked and piece.key[0] != "user"]
     sizes = {size for piece in gone for size in _sizes(piece)}
-    sizes |= {("ignore", "", len(block)) for block in _displaced(document, error_blocks(conversation))}
+    sizes |= {("ignore", "", len(block)) for block in _missing_error_notes(document, error_blocks(conversation))}
     known = {piece.end for piece, number in zip(found, links, strict=True) if number >= 0}
     if any(span.kind == "response" and document.body.endswith(_HEADING, 0, span.start) for span in document.spans):
         return "shifted"  # no answer begins right behind the heading of a prompt
@@ -577,13 +579,13 @@ def loss(
     return "missing" if len(absent) > present else None
 
 
-def _displaced(document: Document, blocks: Iterable[tuple[str, str]]) -> Counter[str]:
+def _missing_error_notes(document: Document, blocks: Iterable[tuple[str, str]]) -> Counter[str]:
     """Return the notes on failed runs that fewer spans of the document hold than there are such runs."""
     notes = Counter(block for _, block in blocks)
     return notes and notes - Counter(document.body[a:b] for a, b, kind, _ in document.spans if kind == "ignore")
 
 
-def _resurfaced(
+def _is_hidden_text_exposed(
     document: Document, conversation: Conversation, found: Sequence[DocumentPiece], links: Sequence[int]
 ) -> bool:
     """Return whether text of hidden turns has another role than ``ignore``: theirs of before, or that around it.
@@ -636,7 +638,7 @@ def heal(document: Document, conversation: Conversation) -> Document:
         if place is None and piece.key[0] == "user" and not piece.is_hidden
     ):
         draft = -1  # a prompt that was moved is no draft
-    if _quotes(body, target, recorded, places, draft):
+    if _is_quoting(body, target, recorded, places, draft):
         spans = [span for span in spans if span.start < draft]
     absent = [
         piece.key
@@ -655,7 +657,7 @@ def heal(document: Document, conversation: Conversation) -> Document:
         spans = [span for piece in spans for span in outside(piece, *document.block)]
         spans.append(Span(*document.block, "ignore"))
     ranges = _find_places([span[:2] for span in target.spans], kept)
-    spans += _unrecorded(document, target, recorded, spans, ranges, said)
+    spans += _shifted_unrecorded_spans(document, target, recorded, spans, ranges, said)
     spans += error_note_spans(body, conversation, spans)
     return replace(document, spans=tuple(merged(sorted(spans))), stale=False, block=None)
 
@@ -676,7 +678,7 @@ def error_note_spans(body: str, conversation: Conversation, spans: Sequence[Span
             start = body.find(block, span.end)
 
 
-def _quotes(
+def _is_quoting(
     body: str,
     target: ExpectedText,
     recorded: Sequence[RecordedPiece],
@@ -709,7 +711,7 @@ def _last_heading(text: str, spans: Sequence[Span], end: int) -> int:
     return start
 
 
-def _unrecorded(
+def _shifted_unrecorded_spans(
     document: Document,
     target: ExpectedText,
     recorded: Sequence[RecordedPiece],
@@ -728,7 +730,7 @@ def _unrecorded(
     for index, span in enumerate(own):
         place = places[pairs[index]] if index in pairs else None
         shifts.append(place[0] - span.start if place else None)
-    before, after = _filled(shifts), _filled(shifts[::-1])[::-1]
+    before, after = _fill_forward(shifts), _fill_forward(shifts[::-1])[::-1]
     taken = sorted(spans)
     for index, span in enumerate(own):
         if index in pairs or (span.kind, span.id, span.end - span.start) in known:
@@ -744,7 +746,7 @@ def _unrecorded(
                 break
 
 
-def _filled(shifts: Sequence[int | None]) -> list[int | None]:
+def _fill_forward(shifts: Sequence[int | None]) -> list[int | None]:
     """Return for each place the last shift up to it that is known."""
     result: list[int | None] = []
     for shift in shifts:

@@ -195,7 +195,7 @@ def change_roles(document: Document, before: Conversation, after: Conversation) 
     alignment = recognise(document, before)
     document = alignment.document
     if gone:
-        document = _ignored(document, _ranges(document, alignment.pieces, gone))
+        document = _ignore_ranges(document, _ranges(document, alignment.pieces, gone))
     return _with_roles(document, after, back) if back else document
 
 
@@ -217,7 +217,7 @@ def answer_place(document: Document, conversation: Conversation, message_id: str
     start, end = hidden[0].start, hidden[-1].end
     if document.body.startswith(RUN_CLOSE, end):
         end += len(RUN_CLOSE)
-    return AnswerPlace(_ignored(document, [(start, end)]), end)
+    return AnswerPlace(_ignore_ranges(document, [(start, end)]), end)
 
 
 def hidden_ranges(document: Document, conversation: Conversation) -> list[tuple[int, int, tuple[str, ...]]]:
@@ -300,17 +300,17 @@ def _with_roles(document: Document, after: Conversation, back: set[str]) -> Docu
         for span in document.spans
         if span.kind == "ignore" and any(start < span.end and span.start < end for start, end in places)
     ]
-    shown = _hiding_with(document, ranges, [part for range in ranges for part in _clipped(found.spans, *range)])
-    return _hiding_with(shown, (), error_note_spans(shown.body, after, shown.spans))
+    shown = _replace_roles(document, ranges, [part for range in ranges for part in _clip(found.spans, *range)])
+    return _replace_roles(shown, (), error_note_spans(shown.body, after, shown.spans))
 
 
-def _clipped(spans: Iterable[Span], start: int, end: int) -> Iterator[Span]:
+def _clip(spans: Iterable[Span], start: int, end: int) -> Iterator[Span]:
     for span in spans:
         if span.start < end and start < span.end:
             yield span._replace(start=max(span.start, start), end=min(span.end, end))
 
 
-def _hiding_with(document: Document, ranges: Sequence[Range], spans: Iterable[Span]) -> Document:
+def _replace_roles(document: Document, ranges: Sequence[Range], spans: Iterable[Span]) -> Document:
     """Return the document with no roles in ``ranges`` but those of ``spans``."""
     kept = list(document.spans)
     for start, end in ranges:
@@ -318,9 +318,9 @@ def _hiding_with(document: Document, ranges: Sequence[Range], spans: Iterable[Sp
     return replace(document, spans=tuple(merged(sorted([*kept, *spans]))))
 
 
-def _ignored(document: Document, ranges: Iterable[Range]) -> Document:
+def _ignore_ranges(document: Document, ranges: Iterable[Range]) -> Document:
     chosen = list(ranges)
-    return _hiding_with(document, chosen, (Span(start, end, "ignore") for start, end in chosen))
+    return _replace_roles(document, chosen, (Span(start, end, "ignore") for start, end in chosen))
 
 
 # The document that a log would have led to, for a session whose ``session.md`` is gone.
@@ -336,12 +336,12 @@ def rebuild(conversation: Conversation, *, is_agent: bool) -> Document:
     """
     rewound = [message for message in conversation.messages.values() if message.is_rewound]
     if not rewound:
-        return _written(conversation, is_agent=is_agent)
+        return _write_document(conversation, is_agent=is_agent)
     before = conversation.changed(show(rewound, now_ms=0))
-    return change_roles(_written(before, is_agent=is_agent), before, conversation)
+    return change_roles(_write_document(before, is_agent=is_agent), before, conversation)
 
 
-def _written(conversation: Conversation, *, is_agent: bool) -> Document:
+def _write_document(conversation: Conversation, *, is_agent: bool) -> Document:
     document = Document()
     shown = ((message, parts) for message, parts in laid_out(conversation) if not message.is_hidden)
     for is_prompt, group in groupby(shown, key=lambda each: each[0].role == "user"):
@@ -351,7 +351,7 @@ def _written(conversation: Conversation, *, is_agent: bool) -> Document:
                     document, Insert(prompt_text(document.body, message.text, is_agent=is_agent), None, "", 0)
                 )
         else:
-            for insert in replay(_as_run(parts for _, parts in group), after=0):
+            for insert in replay(_run_rows(parts for _, parts in group), after=0):
                 document = _put(document, insert)
     return document
 
@@ -360,7 +360,7 @@ def _put(document: Document, insert: Insert) -> Document:
     return apply(document, len(document.body), insert)[0]
 
 
-def _as_run(steps: Iterable[list[Part]]) -> Iterator[Row]:
+def _run_rows(steps: Iterable[list[Part]]) -> Iterator[Row]:
     """Yield rows of a run that says just this."""
     yield Row(1, "run", {"state": "started"})
     for number, parts in enumerate(steps):

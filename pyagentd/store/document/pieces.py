@@ -54,21 +54,23 @@ def common_text(old: str, new: str, *, exact: bool = False) -> list[TextMatch]:
             found.append(item)
         else:
             todo += reversed(list(_split(old, new, item, exact)))
-    joined = list(_joined(found))
-    kept = joined if exact else list(_joined(_without_chance(old, new, joined)))
-    return list(_at_lines(old, new, [*kept, TextMatch(len(old), len(new), 0)]))
+    joined = list(_join_matches(found))
+    kept = joined if exact else list(_join_matches(_without_chance(old, new, joined)))
+    return list(_align_to_lines(old, new, [*kept, TextMatch(len(old), len(new), 0)]))
 
 
 def _split(old: str, new: str, window: _Window, exact: bool) -> Iterator[TextMatch | _Window]:
     """Yield the matches that a window begins and ends with, and what is found between them, in order."""
     a, a_end, b, b_end, level = window
-    head = _common(min(a_end - a, b_end - b), lambda n: old.startswith(new[b : b + n], a))
+    head = _greatest_agreeing(min(a_end - a, b_end - b), lambda n: old.startswith(new[b : b + n], a))
     if exact:
-        head -= _over_word(lambda n: _is_in_word(old, a + head - n) or _is_in_word(new, b + head - n), head)
+        head -= _chars_in_word(lambda n: _is_in_word(old, a + head - n) or _is_in_word(new, b + head - n), head)
     a, b = a + head, b + head
-    tail = _common(min(a_end - a, b_end - b), lambda n: old.endswith(new[b_end - n : b_end], 0, a_end))
+    tail = _greatest_agreeing(min(a_end - a, b_end - b), lambda n: old.endswith(new[b_end - n : b_end], 0, a_end))
     if exact:
-        tail -= _over_word(lambda n: _is_in_word(old, a_end - tail + n) or _is_in_word(new, b_end - tail + n), tail)
+        tail -= _chars_in_word(
+            lambda n: _is_in_word(old, a_end - tail + n) or _is_in_word(new, b_end - tail + n), tail
+        )
     if head:
         yield TextMatch(a - head, b - head, head)
     if a < a_end - tail and b < b_end - tail:
@@ -77,7 +79,7 @@ def _split(old: str, new: str, window: _Window, exact: bool) -> Iterator[TextMat
         yield TextMatch(a_end - tail, b_end - tail, tail)
 
 
-def _over_word(is_within: Callable[[int], bool], most: int) -> int:
+def _chars_in_word(is_within: Callable[[int], bool], most: int) -> int:
     """Return how many characters the word has in which a match ends; 0 where no word is as long as that."""
     return next((n for n in range(min(most, _LONGEST_WORD) + 1) if not is_within(n)), 0)
 
@@ -100,7 +102,7 @@ def _split_by_tokens(old: str, new: str, window: _Window) -> Iterator[TextMatch 
         else:
             level += 1
         if max(len(left), len(right)) <= _SMALL:
-            anchors = list(_compared([m[0] for m in left], [m[0] for m in right]))
+            anchors = list(_matching_pairs([m[0] for m in left], [m[0] for m in right]))
     if not anchors:
         yield _Window(a, a_end, b, b_end, level + 1)
         return
@@ -114,7 +116,7 @@ def _split_by_tokens(old: str, new: str, window: _Window) -> Iterator[TextMatch 
         yield _Window(a, a_end, b, b_end, level)
 
 
-def _common(limit: int, agrees: Callable[[int], bool]) -> int:
+def _greatest_agreeing(limit: int, agrees: Callable[[int], bool]) -> int:
     """Return the greatest number up to ``limit`` of which ``agrees`` is true; it is for all smaller ones then."""
     low, step = 0, 64
     while low + step <= limit and agrees(low + step):
@@ -138,7 +140,7 @@ def _anchors(left: Sequence[str], right: Sequence[str]) -> Iterator[tuple[int, i
         for index, token in enumerate(left)
         if counts[token] == 1 and once[token] == 1 and not token.isspace()
     ]
-    yield from _rising(pairs, list(_weights(left, right, pairs)))
+    yield from _heaviest_rising(pairs, list(_weights(left, right, pairs)))
 
 
 def _weights(left: Sequence[str], right: Sequence[str], pairs: Sequence[tuple[int, int]]) -> Iterator[float]:
@@ -155,7 +157,7 @@ def _weights(left: Sequence[str], right: Sequence[str], pairs: Sequence[tuple[in
         number += count
 
 
-def _rising(pairs: Sequence[tuple[int, int]], weights: Sequence[float]) -> list[tuple[int, int]]:
+def _heaviest_rising(pairs: Sequence[tuple[int, int]], weights: Sequence[float]) -> list[tuple[int, int]]:
     """Return the heaviest subsequence of ``pairs`` whose second numbers rise."""
     tops: list[int] = []  # the pairs that end sequences, of which each is heavier than those that end before it
     ends: list[int] = []  # their second numbers, rising
@@ -177,12 +179,12 @@ def _rising(pairs: Sequence[tuple[int, int]], weights: Sequence[float]) -> list[
     return result[::-1]
 
 
-def _compared(left: Sequence[str], right: Sequence[str]) -> Iterator[tuple[int, int]]:
+def _matching_pairs(left: Sequence[str], right: Sequence[str]) -> Iterator[tuple[int, int]]:
     for i, j, size in SequenceMatcher(None, left, right, autojunk=False).get_matching_blocks():
         yield from ((i + n, j + n) for n in range(size))
 
 
-def _joined(found: Iterable[TextMatch]) -> Iterator[TextMatch]:
+def _join_matches(found: Iterable[TextMatch]) -> Iterator[TextMatch]:
     last: TextMatch | None = None
     for match in found:
         if last is not None and last.old + last.size == match.old and last.new + last.size == match.new:
@@ -223,7 +225,7 @@ def _is_telling(old: str, new: str, before: TextMatch, match: TextMatch, after: 
     )
 
 
-def _at_lines(old: str, new: str, found: list[TextMatch]) -> Iterator[TextMatch]:
+def _align_to_lines(old: str, new: str, found: list[TextMatch]) -> Iterator[TextMatch]:
     """Yield the matches with each pure insertion or deletion moved so that it is whole lines, if it can be."""
     before = found[0]
     for after in found[1:]:
@@ -411,7 +413,7 @@ def found_pieces(document: Document, end: int | None = None, first: int | None =
     """
     pieces: list[DocumentPiece] = []
     body = document.body
-    for number, region in enumerate(_cut(regions(document, first=first), end)):
+    for number, region in enumerate(_cut_regions(regions(document, first=first), end)):
         start, stop, kind, call_id = region
         if kind is None:
             pieces += [DocumentPiece(("user", "", body[a:b]), a, b, number) for a, b in fragments(body, start, stop)]
@@ -450,7 +452,7 @@ def fragments(text: str, start: int = 0, end: int | None = None) -> Iterator[tup
             yield right - len(piece), right
 
 
-def _cut(found: list[Region], end: int | None) -> Iterator[Region]:
+def _cut_regions(found: list[Region], end: int | None) -> Iterator[Region]:
     for region in found:
         if end is not None and region.start < end < region.end:
             yield region._replace(end=end)
@@ -543,10 +545,12 @@ def with_known_ids(found: list[DocumentPiece], recorded: Sequence[RecordedPiece]
 def with_known_blocks(found: list[DocumentPiece], recorded: Sequence[RecordedPiece]) -> list[DocumentPiece]:
     """Return ``found`` with blocks cut where recorded ones end: hidden turns behind them have their role."""
     known = {piece.key for piece in recorded if piece.key[0] in _BLOCKS}
-    return [_ending(piece, known) if piece.key[0] in _BLOCKS and piece.key not in known else piece for piece in found]
+    return [
+        _with_ending(piece, known) if piece.key[0] in _BLOCKS and piece.key not in known else piece for piece in found
+    ]
 
 
-def _ending(piece: DocumentPiece, known: Collection[Key]) -> DocumentPiece:
+def _with_ending(piece: DocumentPiece, known: Collection[Key]) -> DocumentPiece:
     kind, id, text = piece.key
     starts = [key for key in known if key[0] == kind and text.startswith(key[2] + RUN_OPEN)]
     if not starts:

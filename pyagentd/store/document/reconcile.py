@@ -207,11 +207,11 @@ class View:
             said.pop()
         names = {call.id: self._unique(call.id) for call, _ in calls}
         if any(old != new for old, new in names.items()):
-            said = [_renamed(part, names) for part in said]
+            said = [_with_new_names(part, names) for part in said]
         if said:
             self._extend("assistant", said)
         if calls:
-            self._extend("user", [_renamed(result, names) for _, result in calls])
+            self._extend("user", [_with_new_names(result, names) for _, result in calls])
 
     def _unique(self, call_id: str) -> str:
         """Return ``call_id``, or another one when the document has the same call twice (copied text)."""
@@ -264,7 +264,7 @@ def _reasoning(part: conversation.Part) -> Reasoning | None:
     return None
 
 
-def _renamed(part: Part, names: Mapping[str, str]) -> Part:
+def _with_new_names(part: Part, names: Mapping[str, str]) -> Part:
     match part:
         case ToolCall(id=old, name=name, input=arguments) if names.get(old, old) != old:
             return ToolCall(id=names[old], name=name, input=arguments)
@@ -364,11 +364,11 @@ class Recognition:
         self.above = len(self.found)  # the number of pieces above ``end``
         if end is not None:
             self.above = sum(1 for piece in self.found if piece.end <= end)
-        self.links, self.moved = self._matched()
+        self.links, self.moved = self._match_pieces()
         restored = restored_ids(self.body, conversation, self.recorded, self.found, self.links)
         while restored:
             self.recorded = recorded_pieces(conversation, restored)
-            self.links, self.moved = self._matched()
+            self.links, self.moved = self._match_pieces()
             linked = set(self.links)
             absent = {
                 piece.id for number, piece in enumerate(self.recorded) if piece.restored and number not in linked
@@ -377,16 +377,16 @@ class Recognition:
                 break
             if not (restored := restored - absent):  # what looked like it is another text
                 self.recorded = recorded_pieces(conversation)
-                self.links, self.moved = self._matched()
+                self.links, self.moved = self._match_pieces()
         self._put_together()
         self.prompt_start = self._find_prompt()
 
-    def _matched(self) -> tuple[list[int], set[int]]:
+    def _match_pieces(self) -> tuple[list[int], set[int]]:
         """Return the links, and the numbers of the found pieces that were moved."""
-        links = self._in_order()
+        links = self._match_in_order()
         return links, link_moved(self.recorded, self.found, links, self._last_answer())
 
-    def _in_order(self) -> list[int]:
+    def _match_in_order(self) -> list[int]:
         """Match what the record shows, then between that what it says is hidden: the user may have it back."""
         keys, found = joined_keys(self.body, self.recorded, self.found)
         visible = [number for number, piece in enumerate(self.recorded) if not piece.is_hidden]
@@ -459,7 +459,7 @@ class Recognition:
         view, last = View(summary=boundary.summary, pruned=boundary.pruned), ""
         index = boundary.start
         while index < self.above:
-            stop = self._same_side(index)
+            stop = self._end_of_side(index)
             if self.found[index].key[0] == "compaction":
                 stop = index + 1  # older than the boundary, or it stands behind where that lets the view begin
             elif self.found[index].key[0] == "user":
@@ -609,7 +609,7 @@ class Recognition:
         while index < stop:
             first, owner = index, self.owners[index]
             index += 1
-            while index < stop and self.owners[index] is owner and self._adjoins(index):
+            while index < stop and self.owners[index] is owner and self._is_adjacent(index):
                 index += 1
             if owner is not None and self._is_message(owner, first, index):
                 text = owner.recorded_text if self.recorded[self.links[first]].restored else owner.text
@@ -647,7 +647,7 @@ class Recognition:
     def _is_prompt(self, index: int) -> bool:
         return self.prompt_start <= index < self.above
 
-    def _adjoins(self, index: int) -> bool:
+    def _is_adjacent(self, index: int) -> bool:
         return self.found[index].region == self.found[index - 1].region
 
     def _is_message(self, message: conversation.Message, start: int, stop: int) -> bool:
@@ -661,7 +661,7 @@ class Recognition:
 
     # -- answers -----------------------------------------------------------------------------------------------
 
-    def _same_side(self, index: int) -> int:
+    def _end_of_side(self, index: int) -> int:
         """Return the number after the last piece from ``index`` on that is of the same side of the conversation."""
         is_user = self.found[index].key[0] == "user"
         stop = index + 1
@@ -787,7 +787,7 @@ class _Place:
     def find(self, anchor: int) -> tuple[int, int]:
         """Return the offset in the body where the run goes on, and how many of its characters are there."""
         position, known = self._follow(anchor, 0)
-        if not self._shows(known):
+        if not self._is_answer_shown(known):
             # Nothing of the run at the anchor: text above was edited, or nothing was inserted yet.
             found = self._find_anywhere(anchor if self._ends_prompt(anchor) else 0)
             if found is None:
@@ -807,7 +807,7 @@ class _Place:
             if block.end <= known:
                 continue
             text = block.text[max(0, known - block.offset) :]
-            agreeing = self._agreeing(position, text, block.role)
+            agreeing = self._matching_length(position, text, block.role)
             position, known = position + agreeing, known + agreeing
             if agreeing < len(text):
                 break
@@ -816,7 +816,7 @@ class _Place:
                 return position - blank, known - blank
         return position, known
 
-    def _agreeing(self, position: int, text: str, role: InsertRole) -> int:
+    def _matching_length(self, position: int, text: str, role: InsertRole) -> int:
         """Return how many characters of ``text`` stand at ``position`` in that role."""
         available = min(len(text), self._role_end(position, role) - position)
         if available == len(text) and self._body.startswith(text, position):
@@ -838,7 +838,7 @@ class _Place:
             return position if span else following
         return span.end if span and (span.kind, span.id) == _span_role(role) else position
 
-    def _shows(self, known: int) -> bool:
+    def _is_answer_shown(self, known: int) -> bool:
         """Return whether so many characters of the run include some of an answer or a tool."""
         return any(block.role is not None and block.offset < known for block in self._blocks)
 
@@ -990,7 +990,7 @@ def align(document: Document, conversation: Conversation, end: int | None = None
 
     What the record says once the edits are in it is what counts, so aligning again finds the same and no more edits.
     """
-    aligned = _settled(document, conversation, end)
+    aligned = _align_until_stable(document, conversation, end)
     view, new = aligned.view, aligned.new_prompt
     if new and view[-1].parts == (Text(text=new),):
         view, new = view[:-1], ""
@@ -1007,7 +1007,7 @@ def align(document: Document, conversation: Conversation, end: int | None = None
     return replace(aligned, seen=seen)
 
 
-def _settled(document: Document, conversation: Conversation, end: int | None) -> Alignment:
+def _align_until_stable(document: Document, conversation: Conversation, end: int | None) -> Alignment:
     """Return what a document means once the edits that are found in it are recorded, and these edits."""
     first = last = recognise(document, conversation, end).aligned()
     edits: dict[str, dict[str, Any]] = {}

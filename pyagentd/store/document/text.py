@@ -133,7 +133,7 @@ def print_block(entries: Iterable[tuple[str, str]]) -> str:
 
 def _last_block(text: str, end: int) -> tuple[int, dict[str, str]] | None:
     """Return start and variables of the block that ends before ``end``, with nothing but blanks between."""
-    stop = _rstripped(text, end)
+    stop = _end_without_blanks(text, end)
     if "End:" not in text[text.rfind("\n", 0, stop) + 1 : stop]:
         return None
     for start in _openings(text, stop):
@@ -145,7 +145,7 @@ def _last_block(text: str, end: int) -> tuple[int, dict[str, str]] | None:
 
 def _torn_block(text: str) -> Block | None:
     """Return the block that ends the text but lost some of its lines, or parts of lines."""
-    stop = _rstripped(text, len(text))
+    stop = _end_without_blanks(text, len(text))
     for start in _openings(text, stop):
         lines = text[start:stop].split("\n")
         prefix, _, suffix = (affix.strip() for affix in lines[0].partition(OPENING))
@@ -187,7 +187,7 @@ def _openings(text: str, stop: int) -> Iterator[int]:
         yield text.rfind("\n", 0, opening) + 1
 
 
-def _rstripped(text: str, end: int) -> int:
+def _end_without_blanks(text: str, end: int) -> int:
     while end and text[end - 1].isspace():
         end -= 1
     return end
@@ -386,7 +386,7 @@ def parse(file_text: str) -> Document:
     text = _unix_newlines(file_text.removeprefix(_BYTE_ORDER_MARK))  # no bounds count the mark: Emacs hides it
     block = find_block(text)
     if block is None:
-        return Document(body=text, damage=tuple(_damage(file_text, text, None, stale=False)))
+        return Document(body=text, damage=tuple(_describe_damage(file_text, text, None, stale=False)))
     body = text
     if block.whole:
         body = text[: block.start]
@@ -396,14 +396,14 @@ def parse(file_text: str) -> Document:
         roles = sorted([*roles, Span(block.start, block.end, "ignore")])
     spans = list(merged(roles))
     found = strays(body, spans, block)
-    body, spans = _without(body, spans, found)
+    body, spans = _without_strays(body, spans, found)
     return Document(
         body=body,
         spans=tuple(merged(spans)),
         settings=block.settings,
         stale=stale or not block.whole,
         block=(block.start, block.end) if block.torn else None,
-        damage=tuple(_damage(file_text, text, block, healed=bool(found), stale=stale)),
+        damage=tuple(_describe_damage(file_text, text, block, healed=bool(found), stale=stale)),
     )
 
 
@@ -432,12 +432,12 @@ def strays(body: str, spans: Sequence[Span], block: Block | None) -> list[Stray]
             edge = min(end, stray.start)
         if is_fenced(body[: stray.start], edge):
             continue
-        if block is None or not block.guarded or _repeats(stray, spans, block.settings):
+        if block is None or not block.guarded or _is_repetition(stray, spans, block.settings):
             found.append(stray)
     return found
 
 
-def _repeats(stray: Stray, spans: Sequence[Span], settings: Settings) -> bool:
+def _is_repetition(stray: Stray, spans: Sequence[Span], settings: Settings) -> bool:
     """Return whether a block says of the text before it what is known of it."""
     bounds = {span[:2] for span in _read_bounds(stray.entries.get(BOUNDS, ""))}
     if bounds:
@@ -445,7 +445,7 @@ def _repeats(stray: Stray, spans: Sequence[Span], settings: Settings) -> bool:
     return settings.model is not None and stray.entries.get("gptel-model") == print_symbol(settings.model)
 
 
-def _without(body: str, spans: Sequence[Span], found: Iterable[Stray]) -> tuple[str, list[Span]]:
+def _without_strays(body: str, spans: Sequence[Span], found: Iterable[Stray]) -> tuple[str, list[Span]]:
     """Return body and spans without the lines of these blocks, and the newlines that came with them."""
     kept = list(spans)
     for start, end, _ in reversed(list(found)):
@@ -594,7 +594,9 @@ def _unix_newlines(text: str) -> str:
     return text.replace("\r\n", "\n") if crlf and crlf == text.count("\n") else text
 
 
-def _damage(file_text: str, text: str, block: Block | None, *, healed: bool = False, stale: bool) -> Iterator[str]:
+def _describe_damage(
+    file_text: str, text: str, block: Block | None, *, healed: bool = False, stale: bool
+) -> Iterator[str]:
     """Say in one line each what is wrong with a file."""
     if file_text.startswith(_BYTE_ORDER_MARK):
         yield "This document begins with a byte order mark; it has none when it is saved"
@@ -619,18 +621,18 @@ def _read_roles(block: Block, length: int) -> tuple[list[Span], bool]:
     for bounds in block.bounds:
         sound, unsound = read_bounds(bounds or "", length)
         stale = stale or unsound or bounds == "nil"
-        result = list(_sound(sorted([*result, *sound]), length)) if result else sound
+        result = list(_sound_spans(sorted([*result, *sound]), length)) if result else sound
     return result, stale
 
 
 def read_bounds(printed: str, length: int) -> tuple[list[Span], bool]:
     """Return the spans that printed bounds give a text of ``length`` characters, and whether some are unsound."""
     found = sorted(_read_bounds(printed))
-    sound = list(_sound(found, length))
+    sound = list(_sound_spans(found, length))
     return sound, len(sound) < len(found)
 
 
-def _sound(spans: Iterable[Span], length: int) -> Iterator[Span]:
+def _sound_spans(spans: Iterable[Span], length: int) -> Iterator[Span]:
     position = 0
     for span in spans:
         if position <= span.start < span.end <= length:
@@ -655,7 +657,7 @@ def print_bounds(spans: tuple[Span, ...], before: Bounds | None = None) -> Bound
     sections = {kind: list(before.sections[kind]) if before and kept else [] for kind in _KINDS}
     for start, end, kind, call_id in spans[kept:-1]:
         sections[kind].append(_print_bound(start, end, kind, call_id))
-    exact = all(span.id == _printable(span.id) for span in spans[kept:] if span.kind == "tool")
+    exact = all(span.id == _printable_id(span.id) for span in spans[kept:] if span.kind == "tool")
     return Bounds(
         spans=spans[:-1],
         sections=sections,
@@ -670,10 +672,10 @@ def _print_bound(start: int, end: int, kind: Kind, call_id: str) -> str:
 
 
 def _print_id(call_id: str) -> str:
-    return print_string(_printable(call_id))
+    return print_string(_printable_id(call_id))
 
 
-def _printable(call_id: str) -> str:
+def _printable_id(call_id: str) -> str:
     # Every tool span has an id: stock gptel drops a call without one. The block is one line.
     return re.sub(r"\s", "_", call_id) or "unknown"
 

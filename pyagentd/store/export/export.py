@@ -153,7 +153,7 @@ def canonical(source: Source) -> tuple[dict[str, Any], tuple[str, ...]]:
     session_id = source.session_id
     alignment = recognise(source.document, source.conversation)
     made = adopt(alignment, source.conversation, session_id=session_id, now_ms=0, draft=True)
-    conversation = _joined(source.conversation, made)
+    conversation = _with_adopted(source.conversation, made)
     record = conversation.canonical()
     session = {"id": session_id, **record["session"]}
     messages = {item["message"]["id"]: item for item in record["messages"]}
@@ -161,7 +161,7 @@ def canonical(source: Source) -> tuple[dict[str, Any], tuple[str, ...]]:
     if new:
         pieces = recognise(made.document, conversation).pieces
         order = list(dict.fromkeys(piece.message.id for piece in pieces if piece.message is not None))
-        messages = _in_place(messages, new, order, session.get("created_at", 0))
+        messages = _in_document_order(messages, new, order, session.get("created_at", 0))
     notes = [*made.notes]
     if new:
         count = quantity(len(new), "message")
@@ -182,7 +182,7 @@ def _line(kind: str, row: Mapping[str, Any]) -> str:
     return _dumps({"type": kind, "data": row}) + "\n"
 
 
-def _joined(conversation: Conversation, made: Adoption) -> Conversation:
+def _with_adopted(conversation: Conversation, made: Adoption) -> Conversation:
     """Return a conversation that has the adopted rows too."""
     if not made.facts:
         return conversation
@@ -194,7 +194,7 @@ def _joined(conversation: Conversation, made: Adoption) -> Conversation:
     return joined
 
 
-def _in_place(
+def _in_document_order(
     messages: Mapping[str, dict[str, Any]], new: Sequence[str], order: Sequence[str], first_ms: int
 ) -> dict[str, dict[str, Any]]:
     """Return ``messages`` with the new ones behind what precedes them in the document, and as old."""

@@ -154,7 +154,7 @@ def _lines(text: str) -> Foreign:
 def _claude_code(rows: Sequence[Mapping[str, Any]]) -> tuple[list[Piece], int]:
     """Return what was said, and how many lines were left out because another prompt replaced theirs."""
     said = [row for row in rows if row.get("type") in ("user", "assistant") and isinstance(row.get("message"), dict)]
-    replaced = _replaced(rows)
+    replaced = _replaced_ids(rows)
     kept = [row for row in said if not row.get("isSidechain") and str(row.get("uuid")) not in replaced]
     results = {
         str(block.get("tool_use_id")): block
@@ -179,10 +179,10 @@ def _claude_code(rows: Sequence[Mapping[str, Any]]) -> tuple[list[Piece], int]:
                     pieces.append(_tool(name, call_id, rest.get("input"), output, failed=failed))
                 case {"type": "image" | "document" as kind} if role == "user":
                     pieces.append(Piece("user", f"[{kind}]"))
-    return list(_joined(pieces)), len(said) - len(kept)
+    return list(_join_neighbours(pieces)), len(said) - len(kept)
 
 
-def _replaced(rows: Sequence[Mapping[str, Any]]) -> set[str]:
+def _replaced_ids(rows: Sequence[Mapping[str, Any]]) -> set[str]:
     """Return the ids of prompts that another one with the same parent replaced, and of all that followed them."""
     last: dict[str, str] = {}
     gone: set[str] = set()
@@ -234,7 +234,7 @@ def _protocol(rows: Iterable[Mapping[str, Any]]) -> Iterator[Piece]:
                 else:
                     places[call_id] = len(pieces)
                     pieces.append(made)
-    yield from _joined(pieces, chunks=True)
+    yield from _join_neighbours(pieces, chunks=True)
 
 
 def _params(row: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -260,7 +260,7 @@ def _output(call: Mapping[str, Any]) -> str:
     return _text_of(call.get("content")) or (json.dumps(raw, ensure_ascii=False) if raw else "")
 
 
-def _joined(pieces: Iterable[Piece], *, chunks: bool = False) -> Iterator[Piece]:
+def _join_neighbours(pieces: Iterable[Piece], *, chunks: bool = False) -> Iterator[Piece]:
     """Yield ``pieces`` with neighbours of one kind as one: chunks of a text, or paragraphs."""
     for kind, group in groupby(pieces, key=lambda piece: piece.kind):
         if kind == "tool":
@@ -279,7 +279,7 @@ def _opencode(path: Path, text: str) -> Foreign:
         raise BadRequest(f"{path} is not JSON: {error}", hint="Name what `opencode export` wrote") from error
     messages = record.get("messages") if isinstance(record, dict) else None
     if messages is None and isinstance(record, dict) and isinstance(record.get("id"), str):
-        messages = list(_stored(path))
+        messages = list(_stored_messages(path))
     pieces = []
     for message in messages if isinstance(messages, list) else ():
         if not isinstance(message, Mapping):
@@ -296,10 +296,10 @@ def _opencode(path: Path, text: str) -> Foreign:
                     failed = state.get("status") == "error"
                     output = str(state.get("error" if failed else "output") or "")
                     pieces.append(_tool(name, call_id, state.get("input"), output, failed=failed))
-    return Foreign("opencode", list(_joined(pieces)))
+    return Foreign("opencode", list(_join_neighbours(pieces)))
 
 
-def _stored(path: Path) -> Iterator[dict[str, Any]]:
+def _stored_messages(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the messages of the session whose file in opencode's storage ``path`` is; ids sort by time."""
     storage = path.resolve().parent.parent.parent
     for file in sorted((storage / "message" / path.stem).glob("*.json")):

@@ -49,12 +49,12 @@ def prose(text: str, renderer: "Prose", *, typed: bool = False) -> str:
 
 def reasoning(text: str, renderer: "Prose") -> str:
     """Return what the model thought, folded."""
-    return folded("reasoning", f"<b>Reasoning</b> {escape(cut(first_line(text)))}", prose(text, renderer))
+    return details("reasoning", f"<b>Reasoning</b> {escape(cut(first_line(text)))}", prose(text, renderer))
 
 
 def compaction(head: str, summary: str, renderer: "Prose") -> str:
     """Return a divider that opens on the summary that the model is shown in place of what stands above it."""
-    return folded("compaction", f"<b>Compacted</b> {escape(head.strip('()'))}", prose(summary, renderer))
+    return details("compaction", f"<b>Compacted</b> {escape(head.strip('()'))}", prose(summary, renderer))
 
 
 def error(text: str) -> str:
@@ -83,10 +83,10 @@ def tool_call(
         f"<h3>{'Error' if failed else 'Result'}</h3>",
         prose(result, renderer) if is_prose else preformatted(result),
     ]
-    return folded("tool", _call_line(name, arguments, part, failed), "\n".join(line for line in inside if line))
+    return details("tool", _call_line(name, arguments, part, failed), "\n".join(line for line in inside if line))
 
 
-def folded(kind: str, summary: str, inside: str) -> str:
+def details(kind: str, summary: str, inside: str) -> str:
     """Return a block that opens on a click; all three are HTML."""
     return f'<details class="{kind}">\n<summary>{summary}</summary>\n{inside}\n</details>'
 
@@ -512,7 +512,7 @@ class _Timeline:
                 self.calls += 1
                 yield self._tool(text, region.id)
             case "ignore" if text.startswith((RUN_OPEN, PROMPT_PREFIX)):  # how a region of hidden turns begins
-                yield folded("aside", "<b>Taken back</b>", prose(text.strip(), self._prose))
+                yield details("aside", "<b>Taken back</b>", prose(text.strip(), self._prose))
             case "ignore":
                 yield from self._ignored(text)
 
@@ -528,13 +528,13 @@ class _Timeline:
             yield error(found[1])
         rest = _FENCES.sub("", _ERROR.sub("", text)).strip()
         if rest:
-            yield folded("aside", "<b>Not shown to the model</b>", prose(rest, self._prose))
+            yield details("aside", "<b>Not shown to the model</b>", prose(rest, self._prose))
 
     def _tool(self, text: str, call_id: str) -> str:
         try:
             name, arguments, end = read_call(text)
         except (ValueError, RecursionError):
-            return folded("tool", "<b>Tool call</b>", preformatted(text.strip("\n")))
+            return details("tool", "<b>Tool call</b>", preformatted(text.strip("\n")))
         return tool_call(
             name,
             arguments,

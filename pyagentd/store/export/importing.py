@@ -60,7 +60,7 @@ def read_chat(path: Path) -> Chat:
         StoreError: The file cannot be read.
     """
     data = _content(path)
-    text, notes = _decoded(data, path)
+    text, notes = _decode(data, path)
     if (other := foreign.read(path, text)) is not None:
         return Chat(document=foreign.document_of(other.pieces), system=None, notes=(*notes, *other.notes))
     if not text.strip():
@@ -70,12 +70,12 @@ def read_chat(path: Path) -> Chat:
         found, system = as_markdown(org.document), org.system
         notes.append("Headings, blocks, code and links of Org are Markdown now; tables and drawers are as they were")
     else:
-        found, system = document.parse(text), _system(text, notes)
+        found, system = document.parse(text), _read_system_prompt(text, notes)
     notes += found.damage
     if not found.spans:
         where = "gptel--bounds, in Org GPTEL_BOUNDS"
         notes.append(f"The file says nothing of who wrote what ({where}), so all of it counts as yours")
-    settings, dropped = _safe(found.settings)
+    settings, dropped = _without_foreign_variables(found.settings)
     if dropped:
         notes.append(f"Left out of the Local Variables: {', '.join(dropped)}")
     return Chat(document=replace(found, settings=settings), system=system, notes=tuple(notes))
@@ -148,7 +148,7 @@ def _content(path: Path) -> bytes:
         raise StoreError(f"cannot read {path}: {error.strerror}") from error
 
 
-def _decoded(data: bytes, path: Path) -> tuple[str, list[str]]:
+def _decode(data: bytes, path: Path) -> tuple[str, list[str]]:
     """Return the text of a file as Emacs would read it, and what is odd about it.
 
     Raises:
@@ -213,10 +213,10 @@ def read_org(text: str) -> OrgChat:
     spans, stale = document.read_bounds(said.get("GPTEL_BOUNDS", ""), len(text))
     start, end = drawer.span("drawer")
 
-    def moved(position: int) -> int:
+    def shift(position: int) -> int:
         return position if position <= start else max(start, position - (end - start))
 
-    kept = (span._replace(start=moved(span.start), end=moved(span.end)) for span in spans)
+    kept = (span._replace(start=shift(span.start), end=shift(span.end)) for span in spans)
     settings = Settings(
         model=said.get("GPTEL_MODEL"),
         backend=said.get("GPTEL_BACKEND"),
@@ -243,7 +243,7 @@ def as_markdown(org: Document) -> Document:
     cuts = sorted({0, len(org.body), *(edge for span in org.spans for edge in (span.start, span.end))})
     places, said, length, in_block = {0: 0}, [], 0, False
     for start, end in itertools.pairwise(cuts):
-        piece, in_block = _marked(org.body[start:end], in_block)
+        piece, in_block = _to_markdown(org.body[start:end], in_block)
         said.append(piece)
         length += len(piece)
         places[end] = length
@@ -251,7 +251,7 @@ def as_markdown(org: Document) -> Document:
     return replace(org, body="".join(said), spans=tuple(document.merged(spans)))
 
 
-def _marked(text: str, in_block: bool) -> tuple[str, bool]:
+def _to_markdown(text: str, in_block: bool) -> tuple[str, bool]:
     """Return a piece of Org in Markdown, and whether a block is open behind it."""
     lines = []
     for line in text.split("\n"):
@@ -278,14 +278,14 @@ def _number(text: str | None, kind: Callable[[str], _N]) -> _N | None:
         return None
 
 
-def _safe(settings: Settings) -> tuple[Settings, list[str]]:
+def _without_foreign_variables(settings: Settings) -> tuple[Settings, list[str]]:
     """Return ``settings`` without variables that are not gptel's: Emacs would ask about them, or act on them."""
     kept = tuple((name, raw) for name, raw in settings.other if name.startswith("gptel") and name != _NOT_OURS)
     dropped = [name for name, _ in settings.other if name not in {name for name, _ in kept}]
     return replace(settings, other=kept), dropped
 
 
-def _system(text: str, notes: list[str]) -> str | None:
+def _read_system_prompt(text: str, notes: list[str]) -> str | None:
     """Return the system prompt in the Local Variables."""
     block = find_block(text)
     printed = _SYSTEM.findall(text, block.start) if block is not None else []
