@@ -40,7 +40,7 @@ from pyagentd.features.mission_tool import (
     last_progress,
     unfinished,
 )
-from pyagentd.lisp.parallel import abandoned
+from pyagentd.lisp.parallel import is_abandoned
 from pyagentd.llm.backend import (
     ModelRequest,
     PartDelta,
@@ -823,7 +823,7 @@ class MissionRun(Run):
         except asyncio.CancelledError:
             # Where the whole run ends, the ends of its calls are others' to record.
             is_stopping = self._aborted or self._task is None or self._task.cancelling() > 0
-            if abandoned() and not is_stopping:
+            if is_abandoned() and not is_stopping:
                 spent = int((time.monotonic() - started) * 1000)
                 self._answer.result(call, Envelope(ok=False, text=_GIVEN_UP, duration_ms=spent))
             raise

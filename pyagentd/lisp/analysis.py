@@ -416,7 +416,7 @@ class Analysis:
         self.spaces: dict[str, str] = {}  # the short names that ``require`` gives to namespaces
         self.in_lambda = False  # inside #(…), which cannot be nested
 
-    def fresh(self, name: str = "") -> Var:
+    def new_variable(self, name: str = "") -> Var:
         """Return a new variable."""
         self._names += 1
         return Var(name, f"{name}··{self._names}")
@@ -450,14 +450,14 @@ class Analysis:
         if isinstance(form, Lambda):
             return self._lambda_of(form, scope)
         assert isinstance(form, Quote)
-        return self.quoted(form.items[0])
+        return self.quoted_data(form.items[0])
 
     def nodes(self, forms: list[Form], scope: Scope) -> list[Node]:
         """Return the nodes for forms that are evaluated in order."""
         node = self.node
         return [node(form, scope) for form in forms]
 
-    def quoted(self, form: Form) -> Node:
+    def quoted_data(self, form: Form) -> Node:
         """Return quoted data: lists are vectors, names are not values."""
         if isinstance(form, Symbol):
             self.fail(
@@ -468,10 +468,10 @@ class Analysis:
         if isinstance(form, Literal):
             return Const(form.value, form.start)
         if isinstance(form, Vector | List):
-            return Make("vector", [self.quoted(item) for item in form.items], form.start)
+            return Make("vector", [self.quoted_data(item) for item in form.items], form.start)
         if isinstance(form, Map | Set):
             kind: Any = "map" if isinstance(form, Map) else "set"
-            return Make(kind, [self.quoted(item) for item in form.items], form.start)
+            return Make(kind, [self.quoted_data(item) for item in form.items], form.start)
         return self.fail("only data can be quoted", form)
 
     def name(self, form: Symbol, scope: Scope) -> Node:
@@ -484,18 +484,18 @@ class Analysis:
             return Space("ctx", name[4:], form.start)
         if name.startswith("memory/") and len(name) > 7 and name not in FORMS:
             return Space("memory", name[7:], form.start)
-        if (builtin := self._full(name)) in BUILTINS:
+        if (builtin := self._full_name(name)) in BUILTINS:
             return Builtin(builtin, form.start)
         if name in FORMS:
             self.fail(f"{name} is a form, not a function", form, f"Wrap it in a function: #({name} %).")
-        return self._unknown(form, scope)
+        return self._fail_unknown(form, scope)
 
-    def _full(self, name: str) -> str:
+    def _full_name(self, name: str) -> str:
         """Return the name of a builtin with its namespace's own name, where ``require`` gave it another."""
         space, slash, short = name.partition("/")
         return f"{self.spaces[space]}/{short}" if slash and space in self.spaces else name
 
-    def _unknown(self, form: Symbol, scope: Scope) -> NoReturn:
+    def _fail_unknown(self, form: Symbol, scope: Scope) -> NoReturn:
         name = form.name
         if name.startswith("%"):
             self.fail(f"{name} stands for an argument inside #(…) only", form, "Write (fn [x] …) or #(… %).")
@@ -530,21 +530,21 @@ class Analysis:
             bound = name in scope or name in self.defined
             if name in FORMS and (not bound or name in CORE):
                 return FORMS[name](self, form, scope, tail)
-            if not bound and (builtin := self._full(name)) in BUILTINS:
+            if not bound and (builtin := self._full_name(name)) in BUILTINS:
                 return self.invoke(builtin, self.nodes(items[1:], scope), form)
         function = self.node(head, scope)
         args = self.nodes(items[1:], scope)
         if isinstance(head, Literal) and type(head.value) is Keyword:
             if 1 <= len(args) <= 2:
                 return KeywordCall(head.value, args, form.start)
-            raise self.placed(wrong_arity(f":{head.value.name}", 1, 2, len(args)), form)
+            raise self.locate_error(wrong_arity(f":{head.value.name}", 1, 2, len(args)), form)
         if isinstance(function, Local) and (arity := function.var.arity):
             least, most = arity
             if len(args) < least or (most is not None and len(args) > most):
-                raise self.placed(wrong_arity(function.var.name, least, most, len(args)), form)
+                raise self.locate_error(wrong_arity(function.var.name, least, most, len(args)), form)
         return Apply(function, args, form.start)
 
-    def placed(self, error: LispError, form: Form) -> LispError:
+    def locate_error(self, error: LispError, form: Form) -> LispError:
         """Set the position of an error to that of a form."""
         return error.at(*self.places.of(form.start), self.places.text)
 
@@ -556,7 +556,7 @@ class Analysis:
         """
         builtin = BUILTINS[name]
         if len(args) < builtin.least or (builtin.most is not None and len(args) > builtin.most):
-            raise self.placed(wrong_arity(name, builtin.least, builtin.most, len(args)), form)
+            raise self.locate_error(wrong_arity(name, builtin.least, builtin.most, len(args)), form)
         kind = _LOOPS.get(name)
         if kind and len(args) == 2 and kind != "reduce" and can_inline(args[0], 1):
             self.functions -= 1
@@ -576,11 +576,11 @@ class Analysis:
         if self.in_lambda:
             self.fail("#(…) inside #(…)", form, "Write the inner one as (fn [x] …).")
         highest, rest = self._placeholders(form)
-        params = [self.fresh(f"%{index}") for index in range(1, highest + 1)]
+        params = [self.new_variable(f"%{index}") for index in range(1, highest + 1)]
         names = dict(scope) | {var.name: var for var in params}
         if params:
             names["%"] = params[0]
-        others = self.fresh("%&") if rest else None
+        others = self.new_variable("%&") if rest else None
         if others:
             names["%&"] = others
         self.in_lambda = True
@@ -639,4 +639,4 @@ def _declare(analysis: Analysis, forms: list[Form]) -> None:
             if name in analysis.defined:
                 analysis.redefined.add(name)
             else:
-                analysis.defined[name] = analysis.fresh(name)
+                analysis.defined[name] = analysis.new_variable(name)

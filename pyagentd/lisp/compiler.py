@@ -243,7 +243,7 @@ class Writer:
         self.chargers[name] = cells
         return name
 
-    def once(self, value: ast.expr) -> str:
+    def startup_variable(self, value: ast.expr) -> str:
         """Return a variable whose value is computed when the program starts."""
         name = f"once·{len(self.fixed)}"
         self.fixed[name] = value
@@ -545,7 +545,7 @@ _SHORTENING: Final = frozenset({"rest", "next", "pop"})
 """Builtins whose call can be delayed until the other values of an iteration are computed: they call no functions."""
 
 
-def captured(node: Node) -> set[Var]:
+def captured_variables(node: Node) -> set[Var]:
     """Return the variables of a program that closures capture."""
     depth_of: dict[Var, int] = {}
     found: set[Var] = set()
@@ -582,7 +582,7 @@ def variables(node: Node) -> set[Var]:
     return found
 
 
-def changes(node: Node, owned: Owned) -> Var | None:
+def modified_variable(node: Node, owned: Owned) -> Var | None:
     """Return the variable whose value a call can modify, or None."""
     if not isinstance(node, Invoke) or not node.args:
         return None
@@ -604,10 +604,10 @@ def ends_in_change(node: Node, owned: Owned) -> bool:
         return any(ends_in_change(then, owned) for _, then in node.clauses)
     if isinstance(node, Each):
         return node.kind == "reduce" and isinstance(node.init, Local) and node.init.var in owned
-    return chained(node, owned) is not None
+    return chained_calls(node, owned) is not None
 
 
-def chained(node: Node, owned: Owned) -> list[Invoke] | None:
+def chained_calls(node: Node, owned: Owned) -> list[Invoke] | None:
     """Return the calls of a chain ``(-> acc (assoc …) (update …))``, the innermost first.
 
     None when it is no chain that may change ``acc`` step by step: only the innermost may read it.
@@ -624,9 +624,9 @@ def chained(node: Node, owned: Owned) -> list[Invoke] | None:
     return calls[::-1]
 
 
-def waits(node: Node, owned: Owned) -> bool:
+def can_wait(node: Node, owned: Owned) -> bool:
     """Return whether a value of the next iteration can be computed after the others: ``(rest xs)``."""
-    var = changes(node, owned)
+    var = modified_variable(node, owned)
     return var is not None and isinstance(node, Invoke) and node.name in _SHORTENING
 
 
@@ -679,7 +679,7 @@ class Goal:
     owned: Owned = NOTHING
 
 
-def _takes(arity: tuple[int, int | None] | None, count: int) -> bool:
+def _accepts(arity: tuple[int, int | None] | None, count: int) -> bool:
     return arity is not None and arity[0] <= count and (arity[1] is None or count <= arity[1])
 
 
@@ -705,24 +705,24 @@ def _is_boolean(node: Node) -> bool:
     )
 
 
-def _recurs(node: Node) -> bool:
+def _contains_recur(node: Node) -> bool:
     """Return whether a node contains a ``recur`` to an enclosing loop or function."""
     if isinstance(node, Recur):
         return True
-    return not isinstance(node, Loop | Fn) and any(map(_recurs, node.parts))
+    return not isinstance(node, Loop | Fn) and any(map(_contains_recur, node.parts))
 
 
 def _is_unreduced(node: Each) -> bool:
     """Return whether a reduction only adds to its initial collection, so that it cannot end early."""
 
-    def unreduced(each: Node) -> bool:
+    def is_plain(each: Node) -> bool:
         if isinstance(each, If):
-            return unreduced(each.then) and unreduced(each.otherwise)
+            return is_plain(each.then) and is_plain(each.otherwise)
         if isinstance(each, Local):
             return each.var is node.vars[0]
         return isinstance(each, Invoke) and each.name in {"conj", "assoc", "update", "update-in"}
 
-    return isinstance(node.init, Make) and unreduced(node.body)
+    return isinstance(node.init, Make) and is_plain(node.body)
 
 
 def _only_grows(node: Each) -> bool:
@@ -788,7 +788,7 @@ class Emitter(Operations):
 
     def program(self, node: Node) -> ast.Module:
         """Return the module that defines the program as a function."""
-        self.captured = captured(node)
+        self.captured = captured_variables(node)
         body = self._function_body(node, Goal(leaves=True))
         p = self.place(node)
         for name in sorted(self._outer[0]):
@@ -810,28 +810,31 @@ class Emitter(Operations):
         found: ast.expr = method(self, node)
         return found
 
-    def ending(self, node: Node, owned: Owned) -> ast.expr:
+    def modifying_expression(self, node: Node, owned: Owned) -> ast.expr:
         """Return a simple node as an expression that may modify the values of ``owned`` variables."""
         if owned and isinstance(node, If) and ends_in_change(node, owned):
-            then, otherwise = self.ending(node.then, owned), self.ending(node.otherwise, owned)
+            then, otherwise = (
+                self.modifying_expression(node.then, owned),
+                self.modifying_expression(node.otherwise, owned),
+            )
             return choose(self.test(node.test), then, otherwise, self.place(node))
-        var = changes(node, owned) if owned else None
+        var = modified_variable(node, owned) if owned else None
         if var is not None:
             assert isinstance(node, Invoke)
-            return self.changed(node, var, self.place(node))
+            return self.modifying_call(node, var, self.place(node))
         return self.expression(node)
 
-    def changed(self, node: Invoke, var: Var, p: Place) -> ast.expr:
+    def modifying_call(self, node: Invoke, var: Var, p: Place) -> ast.expr:
         """Return a call that may modify the value of a variable, its first argument."""
-        change = self._change_of(node, var, p)
+        change = self._in_place_call(node, var, p)
         if change.call is None:
             return change.slow
         test = both([*change.tests, is_(change.call, None, p)], p)
         return choose(test, python_name(var.python, p), change.slow, p)
 
-    def change(self, node: Invoke, var: Var, p: Place) -> ast.stmt:
+    def update_statement(self, node: Invoke, var: Var, p: Place) -> ast.stmt:
         """Return the statement that assigns an in-place update to its variable."""
-        change = self._change_of(node, var, p)
+        change = self._in_place_call(node, var, p)
         if change.call is None:
             return assign(var.python, change.slow, p)
         done: ast.stmt = ast.Expr(change.call, **p)
@@ -844,7 +847,7 @@ class Emitter(Operations):
             done = ast.Assign([ast.Subscript(method.value, key, STORE, **p)], value, None, **p)
         return if_(both(change.tests, p), [done], [assign(var.python, change.slow, p)], p)
 
-    def _change_of(self, node: Invoke, var: Var, p: Place) -> InPlaceCall:
+    def _in_place_call(self, node: Invoke, var: Var, p: Place) -> InPlaceCall:
         args = self.expressions(node.args[1:])
         function = BUILTINS[node.name].function
         known = f"o·{node.name}"
@@ -855,10 +858,10 @@ class Emitter(Operations):
 
         if not any(var in variables(each) for each in node.args[1:]):
             if node.name == "conj" and len(args) == 1:
-                return self._appended(var, args[0], elsewhere(args), p)
+                return self._append_call(var, args[0], elsewhere(args), p)
             if node.name == "assoc" and len(args) == 2:
-                return self._put(var, args, elsewhere, p)
-            if node.name in {"update", "update-in"} and (found := self._counted(node, var, args, elsewhere, p)):
+                return self._put_call(var, args, elsewhere, p)
+            if node.name in {"update", "update-in"} and (found := self._update_call(node, var, args, elsewhere, p)):
                 return found
         return InPlaceCall([], None, elsewhere(args))
 
@@ -872,7 +875,7 @@ class Emitter(Operations):
             return [is_sole]
         return [self.is_type(value, kind, p), is_sole]
 
-    def _appended(self, var: Var, item: ast.expr, slow: ast.expr, p: Place) -> InPlaceCall:
+    def _append_call(self, var: Var, item: ast.expr, slow: ast.expr, p: Place) -> InPlaceCall:
         """Return ``(conj var item)``."""
         known = python_name(var.python, p)
         append = call(ast.Attribute(known, "append", LOAD, **p), [item], p)
@@ -881,7 +884,7 @@ class Emitter(Operations):
         charged = is_(call(python_name(self.charger(1), p), [], p), None, p)
         return InPlaceCall([*self._sole(known, "list", p), charged], append, slow)
 
-    def _put(
+    def _put_call(
         self, var: Var, args: list[ast.expr], elsewhere: Callable[[list[ast.expr]], ast.expr], p: Place
     ) -> InPlaceCall:
         """Return ``(assoc var key value)``: inlined for a key that exists."""
@@ -900,7 +903,7 @@ class Emitter(Operations):
             return [], again
         return [compare(call(python_name("type", p), [first], p), ast.In(), python_name("keys·", p), p)], again
 
-    def _counted(
+    def _update_call(
         self,
         node: Invoke,
         var: Var,
@@ -962,7 +965,7 @@ class Emitter(Operations):
             where = choose(args[0].test, vector, const(None, p), p)
         return InPlaceCall(tests, put, elsewhere([where, args[1], *more]))
 
-    def owned(self, vars: Iterable[Var]) -> Owned:
+    def uncaptured(self, vars: Iterable[Var]) -> Owned:
         """Return the variables that no closure captures."""
         return frozenset(vars) - self.captured
 
@@ -1086,14 +1089,14 @@ class Emitter(Operations):
         p = self.place(node)
         arity = node.arities[0]
         params = [var.python for var in arity.params]
-        body = self.ending(arity.body, self.owned(arity.params))
+        body = self.modifying_expression(arity.body, self.uncaptured(arity.params))
         return ast.Lambda(arguments(params, None, p), body, **p)
 
     def _apply(self, node: Apply) -> ast.expr:
         p = self.place(node)
         count = len(node.args)
         function, *args = self.expressions([node.function, *node.args])
-        if isinstance(node.function, Local) and _takes(node.function.var.arity, count):
+        if isinstance(node.function, Local) and _accepts(node.function.var.arity, count):
             tick = is_(call(python_name("tick", p), [], p), None, p)
             return choose(tick, call(function, args, p), const(None, p), p)
         callee = call(self.runtime("callee", p), [python_name("run", p), function, const(count, p)], p)
@@ -1133,7 +1136,7 @@ class Emitter(Operations):
             return self.field(key.value, target, [], p, by_get=True)
         args = self.expressions(node.args)
         if name == "fnil" and all(isinstance(each, Builtin | Const) for each in node.args):
-            return python_name(self.once(self.call_builtin(name, args, p)), p)
+            return python_name(self.startup_variable(self.call_builtin(name, args, p)), p)
         if count == 1:
             if name in _SIGNS:
                 return self.sign(name, args[0], p, is_known=is_number(node.args[0]), integer=is_integer(node.args[0]))
@@ -1193,7 +1196,7 @@ class Emitter(Operations):
         self.block.append(assign(name, call(self.runtime("overloads", p), [python_name("run", p), *parts], p), p))
 
     def _define(self, arity: Arity, name: str, p: Place) -> None:
-        body = self._function_body(arity.body, Goal(leaves=True, owned=self.owned(arity.params)))
+        body = self._function_body(arity.body, Goal(leaves=True, owned=self.uncaptured(arity.params)))
         params = [var.python for var in arity.params]
         rest = None
         if arity.rest is not None:
@@ -1206,12 +1209,12 @@ class Emitter(Operations):
 
     def emit(self, node: Node, goal: Goal) -> None:
         """Emit statements that evaluate a node and store its value as the goal specifies."""
-        if goal.owned and (calls := chained(node, goal.owned)):
-            self._change(calls, goal)
+        if goal.owned and (calls := chained_calls(node, goal.owned)):
+            self._emit_changes(calls, goal)
             return
         in_branch = isinstance(node, If) and goal.variable is not None and ends_in_change(node, goal.owned)
         if node.simple and not in_branch:
-            self.reach(self.ending(node, goal.owned), goal, self.place(node))
+            self.reach(self.modifying_expression(node, goal.owned), goal, self.place(node))
             return
         method = _STATEMENTS.get(type(node))
         if method is None:
@@ -1219,17 +1222,17 @@ class Emitter(Operations):
         else:
             method(self, node, goal)
 
-    def _change(self, calls: list[Invoke], goal: Goal) -> None:
+    def _emit_changes(self, calls: list[Invoke], goal: Goal) -> None:
         """Emit a chain of calls that modify the value of a variable."""
         var = calls[0].args[0]
         assert isinstance(var, Local)
         p = self.place(calls[-1])
         for call in calls[:-1]:
-            self.block.append(self.change(call, var.var, self.place(call)))
+            self.block.append(self.update_statement(call, var.var, self.place(call)))
         if goal.variable == var.var.python and goal.loop is None:
-            self.block.append(self.change(calls[-1], var.var, p))
+            self.block.append(self.update_statement(calls[-1], var.var, p))
             return
-        self.reach(self.changed(calls[-1], var.var, p), goal, p)
+        self.reach(self.modifying_call(calls[-1], var.var, p), goal, p)
 
     def reach(self, value: ast.expr, goal: Goal, p: Place) -> None:
         """Emit the statement that stores a value as the goal specifies."""
@@ -1271,7 +1274,7 @@ class Emitter(Operations):
             return
         if names:
             self.block.append(assign_all(names, inits, p))
-        owned = self.owned(node.vars)
+        owned = self.uncaptured(node.vars)
         inner = Goal(leaves=True, loop=node, owned=owned)
         result = None
         if goal.variable is not None or not goal.leaves:
@@ -1290,7 +1293,7 @@ class Emitter(Operations):
         name = self.temporary("loop")
         body = self._function_body(node.body, Goal(leaves=True, loop=node, again=True))
         self.block.append(function(name, names, body, p))
-        turns = call(self.runtime("turns", p), [python_name("run", p), python_name(name, p), *inits], p)
+        turns = call(self.runtime("run_loop", p), [python_name("run", p), python_name(name, p), *inits], p)
         self.reach(turns, goal, p)
 
     def _recur(self, node: Recur, goal: Goal) -> None:
@@ -1299,7 +1302,7 @@ class Emitter(Operations):
         assert loop is not None, "analysis lets recur stand only where its loop ends"
         if goal.again:
             args = self.expressions(node.args)
-            again = call(self.runtime("again", p), [python_name("run", p), *args], p)
+            again = call(self.runtime("next_arguments", p), [python_name("run", p), *args], p)
             self.block.append(ast.Return(again, **p))
             return
         if node.args:
@@ -1309,13 +1312,13 @@ class Emitter(Operations):
     def _next_turn(self, node: Recur, loop: Loop, p: Place) -> None:
         """Emit the assignment of the next values to the variables of the loop."""
         names = [var.python for var in loop.vars]
-        owned = self._owned_by_each(node, self.owned(loop.vars))
+        owned = self._owned_by_each(node, self.uncaptured(loop.vars))
         if not any(owned):
             self.block.append(assign_all(names, self.expressions(node.args), p))
             return
         held: list[str] = []
         values: list[ast.expr] = []
-        late = [bool(each) and waits(arg, each) for arg, each in zip(node.args, owned, strict=True)]
+        late = [bool(each) and can_wait(arg, each) for arg, each in zip(node.args, owned, strict=True)]
         for arg, each, wait in zip(node.args, owned, late, strict=True):
             if wait or isinstance(arg, Const):
                 values.append(const(None, p) if wait else self.expression(arg))
@@ -1327,7 +1330,7 @@ class Emitter(Operations):
             if wait:
                 assert isinstance(arg, Invoke)
                 assert isinstance(arg.args[0], Local)
-                values[index] = self.changed(arg, arg.args[0].var, p)
+                values[index] = self.modifying_call(arg, arg.args[0].var, p)
         self.block.append(assign_all(names, values, p))
         # So that each value has one reference, not two.
         self.block.extend(assign(name, const(None, p), p) for name in held)
@@ -1339,12 +1342,12 @@ class Emitter(Operations):
         """
         found: list[Owned] = []
         read = [variables(arg) for arg in node.args]
-        one_waits = sum(waits(arg, owned) for arg in node.args) == 1
+        one_waits = sum(can_wait(arg, owned) for arg in node.args) == 1
         for index, arg in enumerate(node.args):
             elsewhere = set().union(*read[:index], *read[index + 1 :])
             free = owned - elsewhere
             if not ends_in_change(arg, free):
-                free = owned if one_waits and waits(arg, owned) else NOTHING
+                free = owned if one_waits and can_wait(arg, owned) else NOTHING
             found.append(free)
         return found
 
@@ -1362,12 +1365,12 @@ class Emitter(Operations):
             accumulator = node.vars[0].python
             initial, collection = self.expressions([node.init, node.collection])
             self.block.append(assign(accumulator, initial, p))
-            moved = self._moved(node, goal)
+            moved = self._movable_variable(node, goal)
             if moved:
                 self.block.append(assign(moved, const(None, p), p))
         else:
             collection = self.expression(node.collection)
-        over = call(self.runtime("over", p), [python_name("run", p), const(node.kind, p), collection], p)
+        over = call(self.runtime("iterate", p), [python_name("run", p), const(node.kind, p), collection], p)
         source = self.temporary()
         self.block.append(assign(source, over, p))
         if node.body.simple and node.kind in {"map", "filter", "remove"}:
@@ -1388,7 +1391,7 @@ class Emitter(Operations):
         if goal.owned and node.kind == "reduce" and goal.variable is not None and goal.loop is None:
             self.block.append(assign(accumulator, const(None, p), p))  # one variable has the value, not two
 
-    def _moved(self, node: Each, goal: Goal) -> str | None:
+    def _movable_variable(self, node: Each, goal: Goal) -> str | None:
         """Return the variable whose value an inner reduction may modify, since it is not read afterwards."""
         init = node.init
         if not isinstance(init, Local) or init.var not in goal.owned:
@@ -1412,7 +1415,7 @@ class Emitter(Operations):
         item = node.vars[-1].python
         self._loops += 1
         collection = node.collection
-        if isinstance(collection, Invoke) and collection.name == "range" and not _recurs(node.body):
+        if isinstance(collection, Invoke) and collection.name == "range" and not _contains_recur(node.body):
             node.vars[-1].number = True
             node.vars[-1].integer = all(map(is_integer, collection.args))
         is_unreduced = node.kind == "reduce" and _is_unreduced(node)
@@ -1423,7 +1426,7 @@ class Emitter(Operations):
         if node.kind == "each":
             body = self._block_of(node.body, Goal())
         elif node.kind == "reduce":
-            body = self._block_of(node.body, Goal(result, owned=self.owned(node.vars[:1])))
+            body = self._block_of(node.body, Goal(result, owned=self.uncaptured(node.vars[:1])))
             if result and not is_number(node.body) and not is_unreduced:
                 ended = self.is_type(python_name(result, p), "reduced·", p)
                 whole = assign(result, ast.Attribute(python_name(result, p), "value", LOAD, **p), p)

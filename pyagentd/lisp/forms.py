@@ -66,7 +66,7 @@ class Bindings:
         """Bind ``pattern`` to ``value``; a vector pattern for the ``rest`` of arguments takes what there is."""
         if isinstance(pattern, Symbol):
             name = simple_name(self.analysis, pattern)
-            var = self.analysis.fresh(name)
+            var = self.analysis.new_variable(name)
             var.number, var.integer = is_number(value), is_integer(value)
             self.pairs.append((var, value))
             self.names[name] = var
@@ -75,7 +75,7 @@ class Bindings:
         elif isinstance(pattern, Map):
             if rest:
                 value = RuntimeCall("named_arguments", [value], pattern.start)
-            self._map(pattern, self._held(value))
+            self._map(pattern, self._as_local(value))
         else:
             self.analysis.fail(
                 "unsupported pattern",
@@ -85,7 +85,7 @@ class Bindings:
 
     def hold(self, value: Node, start: int) -> Local:
         """Return a new variable with a value."""
-        var = self.analysis.fresh()
+        var = self.analysis.new_variable()
         var.number, var.integer = is_number(value), is_integer(value)
         self.pairs.append((var, value))
         return Local(var, start)
@@ -94,17 +94,17 @@ class Bindings:
         """Return the variable of a parameter."""
         if isinstance(pattern, Symbol):
             name = simple_name(self.analysis, pattern)
-            var = self.names[name] = self.analysis.fresh(name)
+            var = self.names[name] = self.analysis.new_variable(name)
             return var
-        var = self.analysis.fresh()
+        var = self.analysis.new_variable()
         self.bind(pattern, Local(var, start), rest=rest)
         return var
 
-    def _held(self, value: Node) -> Local:
+    def _as_local(self, value: Node) -> Local:
         """Return a variable for a value that is used more than once."""
         if isinstance(value, Local):
             return value
-        var = self.analysis.fresh()
+        var = self.analysis.new_variable()
         self.pairs.append((var, value))
         return Local(var, value.start)
 
@@ -122,10 +122,10 @@ class Bindings:
             if isinstance(item, Symbol) and item.name == "&":
                 self.analysis.fail("& must be followed by exactly one name", item, "Write [a b & rest].")
         if whole is not None:
-            value = self._held(value)
+            value = self._as_local(value)
             self.bind(whole, value)
         start = pattern.start
-        parts = self.analysis.fresh()
+        parts = self.analysis.new_variable()
         open_end = lenient or rest is not None
         self.pairs.append((parts, RuntimeCall("take_apart", [value, Const(open_end, start)], start)))
         for index, item in enumerate(items):
@@ -138,7 +138,7 @@ class Bindings:
 
     def _map(self, pattern: Map, whole: Local) -> None:
         defaults = _defaults(self.analysis, pattern)
-        var = self.analysis.fresh()
+        var = self.analysis.new_variable()
         var.mapping = True
         self.pairs.append((var, RuntimeCall("as_map", [whole], whole.start)))
         value = Local(var, whole.start)
@@ -183,13 +183,13 @@ class Bindings:
         default = defaults.get(pattern.name) if isinstance(pattern, Symbol) else None
         found: Node
         if default is not None:
-            held = self._held(RuntimeCall("found_or_missing", [value, Const(key, start)], start))
+            held = self._as_local(RuntimeCall("look_up_or_missing", [value, Const(key, start)], start))
             instead = self.analysis.node(default, self.names)
             found = If(RuntimeCall("is_missing", [held], start), instead, held, start)
         elif type(key) is Keyword:
             found = KeywordCall(key, [value], start)
         else:
-            found = RuntimeCall("found", [value, Const(key, start)], start)
+            found = RuntimeCall("look_up", [value, Const(key, start)], start)
         self.bind(pattern, found)
 
 
@@ -279,7 +279,7 @@ def one_binding(analysis: Analysis, form: List) -> tuple[Form, Form]:
     return bindings.items[0], bindings.items[1]
 
 
-def _tested(
+def _bind_if(
     analysis: Analysis,
     form: List,
     scope: Scope,
@@ -292,7 +292,7 @@ def _tested(
     """Return the node for a form that binds one value if it is true, or not nil."""
     pattern, value = one_binding(analysis, form)
     start = form.start
-    var = analysis.fresh(pattern.name if isinstance(pattern, Symbol) else "")
+    var = analysis.new_variable(pattern.name if isinstance(pattern, Symbol) else "")
     held = Local(var, start)
     made = Bindings(analysis, scope)
     made.bind(pattern, held)
@@ -311,7 +311,7 @@ def if_let(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     name = form.items[0].name  # type: ignore[attr-defined]
     if not 3 <= len(form.items) <= 4:
         analysis.fail(f"{name} needs a binding and one or two branches", form, f"Write ({name} [x value] then else).")
-    return _tested(analysis, form, scope, tail, form.items[2:3], form.items[3:], nil_only=name == "if-some")
+    return _bind_if(analysis, form, scope, tail, form.items[2:3], form.items[3:], nil_only=name == "if-some")
 
 
 @special("when-let", "when-some")
@@ -320,7 +320,7 @@ def when_let(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     name = form.items[0].name  # type: ignore[attr-defined]
     if len(form.items) < 3:
         analysis.fail(f"{name} needs a binding and a body", form, f"Write ({name} [x value] body).")
-    return _tested(analysis, form, scope, tail, form.items[2:], [], nil_only=name == "when-some")
+    return _bind_if(analysis, form, scope, tail, form.items[2:], [], nil_only=name == "when-some")
 
 
 # ``if``, ``when``, ``cond``, ``and``, ``or``, ``do`` and similar forms.
@@ -398,7 +398,7 @@ def logic(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
         return analysis.node(items[0], scope, tail)
     if len(items) == 2 and tail is not None:
         # The last one is in tail position: (and test (recur …)).
-        var = analysis.fresh()
+        var = analysis.new_variable()
         held = Local(var, form.start)
         last = analysis.node(items[1], scope, tail)
         then, otherwise = (last, held) if kind == "and" else (held, last)
@@ -426,13 +426,13 @@ def require(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
 
 
 @special("comment", "import", "declare")
-def nothing(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+def ignore(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     """Ignore a form that has no meaning here; nil."""
     return Const(None, form.start)
 
 
 @special("println", "print", "prn", "pr", "tap>")
-def say(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+def discard_output(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     """Evaluate the arguments of a printing form; nothing is printed, and the value is nil."""
     return Do([*analysis.nodes(form.items[1:], scope), Const(None, form.start)], form.start)
 
@@ -442,7 +442,7 @@ def quote(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     """``(quote data)``."""
     if len(form.items) != 2:
         analysis.fail("quote needs one form", form, "Write '(1 2 3).")
-    return analysis.quoted(form.items[1])
+    return analysis.quoted_data(form.items[1])
 
 
 # Tool calls, memory, ``return`` and ``fail``; throwing and catching errors.
@@ -463,7 +463,7 @@ def call(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
             "a tool takes one map of arguments, not positional ones",
             hint='Write (call "tool" {:arg value}).',
         )
-        raise analysis.placed(error, form)
+        raise analysis.locate_error(error, form)
     name = args[0]
     if isinstance(name, Literal) and type(name.value) is not str:
         analysis.fail("the name of a tool is a string", name, 'Write (call "tool" {:arg value}).')
@@ -507,7 +507,7 @@ def _thunk(analysis: Analysis, form: List, forms: list[Form], scope: Scope) -> F
 
 
 @special("return", "fail")
-def leave(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+def end_program(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     """``(return value)`` and ``(fail value)`` end the program with a value, nil without one."""
     name = form.items[0].name  # type: ignore[attr-defined]
     if len(form.items) > 2:
@@ -564,7 +564,7 @@ def try_(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
         if len(clause.items) <= named:
             analysis.fail("catch needs a name for the error", clause, "Write (catch e (:message e)).")
         name = simple_name(analysis, clause.items[named])
-        var = analysis.fresh(name)
+        var = analysis.new_variable(name)
         handler = body(analysis, clause.items[named + 1 :], {**scope, name: var}, None, form.start)
     for each in forms:
         if _is(each, "catch") or _is(each, "finally"):
@@ -601,7 +601,7 @@ def fn(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     names = dict(scope)
     if rest and isinstance(rest[0], Symbol):
         name = simple_name(analysis, rest[0])
-        var = names[name] = analysis.fresh(name)
+        var = names[name] = analysis.new_variable(name)
         rest = rest[1:]
     return _function(analysis, form, rest, names, var)
 
@@ -617,7 +617,7 @@ def _function(analysis: Analysis, form: Form, rest: list[Form], scope: Scope, va
     if not rest:
         analysis.fail("a function needs parameters", form, "Write (fn [x] (inc x)).")
     if var is not None and len(rest) == 1:
-        var.arity = _declared(rest[0])
+        var.arity = _declared_arity(rest[0])
     analysis_lambda, analysis.in_lambda = analysis.in_lambda, False
     before = analysis.functions
     arities = [_arity(analysis, each, scope) for each in rest]
@@ -628,7 +628,7 @@ def _function(analysis: Analysis, form: Form, rest: list[Form], scope: Scope, va
     return analysis.function(arities, var, form, before)
 
 
-def _declared(form: Form) -> tuple[int, int | None] | None:
+def _declared_arity(form: Form) -> tuple[int, int | None] | None:
     """Return the number of arguments of a function, before its body is analysed."""
     if not isinstance(form, List) or not form.items or not isinstance(form.items[0], Vector):
         return None
@@ -655,16 +655,16 @@ def _arity(analysis: Analysis, form: Form, scope: Scope) -> Arity:
     before = analysis.functions
     inner = made.around(body(analysis, form.items[1:], made.names, target, form.start), form.start)
     if target.used:
-        params, rest, inner = _looping(analysis, params, rest, inner, form.start, fresh=analysis.functions > before)
+        params, rest, inner = _as_loop(analysis, params, rest, inner, form.start, fresh=analysis.functions > before)
     return Arity(params, rest, inner)
 
 
-def _looping(
+def _as_loop(
     analysis: Analysis, params: list[Var], rest: Var | None, inner: Node, start: int, *, fresh: bool
 ) -> tuple[list[Var], Var | None, Node]:
     """Return parameters and body of a function with ``recur``: its parameters are the variables of a loop."""
-    outside = [analysis.fresh(var.name) for var in params]
-    outside_rest = analysis.fresh(rest.name) if rest else None
+    outside = [analysis.new_variable(var.name) for var in params]
+    outside_rest = analysis.new_variable(rest.name) if rest else None
     variables = [*params, *([rest] if rest else [])]
     inits: list[Node] = [Local(var, start) for var in [*outside, *([outside_rest] if outside_rest else [])]]
     return outside, outside_rest, Loop(variables, inits, inner, start, fresh=fresh)
@@ -695,7 +695,7 @@ def letfn(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
         if not isinstance(each, List) or not each.items:
             analysis.fail("letfn binds functions", each, "Write (letfn [(double [x] (* 2 x))] …).")
         name = simple_name(analysis, each.items[0])
-        var = names[name] = analysis.fresh(name)
+        var = names[name] = analysis.new_variable(name)
         found.append((var, each))
     pairs: Pairs = []
     for var, each in found:
@@ -719,13 +719,13 @@ def loop(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     patterns = bindings.items[::2]
     for pattern, value in zip(patterns, bindings.items[1::2], strict=True):
         # Later bindings refer to the initial value; the loop has a variable of its own.
-        first = Local(analysis.fresh(), start)
+        first = Local(analysis.new_variable(), start)
         initial = analysis.node(value, outer.names)
         outer.pairs.append((first.var, initial))
         first.var.number, first.var.integer = is_number(initial), is_integer(initial)
         firsts.append(first)
         outer.bind(pattern, first)
-        variables.append(analysis.fresh(pattern.name if isinstance(pattern, Symbol) else ""))
+        variables.append(analysis.new_variable(pattern.name if isinstance(pattern, Symbol) else ""))
     each_turn = Bindings(analysis, outer.names)
     for pattern, var in zip(patterns, variables, strict=True):
         if isinstance(pattern, Symbol):
@@ -785,7 +785,7 @@ def for_(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     if len(form.items) < 3:
         analysis.fail("for needs a body", form, "Write (for [x xs] (inc x)).")
     start = form.start
-    out = analysis.fresh()
+    out = analysis.new_variable()
     held = Local(out, start)
 
     def inner(names: dict[str, Var]) -> Node:
@@ -820,10 +820,10 @@ def _each(analysis: Analysis, form: List, bindings: Vector, index: int, names: d
     if isinstance(pattern, Literal) and type(pattern.value) is Keyword:
         if index == 0:
             analysis.fail("the first binding names a collection", pattern, "Write (for [x xs :when (odd? x)] …).")
-        return _modified(analysis, form, bindings, index, names, inner)
+        return _apply_modifier(analysis, form, bindings, index, names, inner)
     before = analysis.functions
     collection = analysis.node(value, names)
-    var = analysis.fresh()
+    var = analysis.new_variable()
     made = Bindings(analysis, names)
     made.bind(pattern, Local(var, start))
     rest = made.around(_each(analysis, form, bindings, index + 2, made.names, inner), start)
@@ -835,7 +835,7 @@ def _each(analysis: Analysis, form: List, bindings: Vector, index: int, names: d
     return RuntimeCall("for_each", [collection, function], start)
 
 
-def _modified(
+def _apply_modifier(
     analysis: Analysis, form: List, bindings: Vector, index: int, names: dict[str, Var], inner: object
 ) -> Node:
     """Return the rest of the loop after a modifier: ``:when``, ``:while`` or ``:let``."""
@@ -865,7 +865,7 @@ def dotimes(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     pattern, count = one_binding(analysis, form)
     start = form.start
     before = analysis.functions
-    var = analysis.fresh(name := simple_name(analysis, pattern))
+    var = analysis.new_variable(name := simple_name(analysis, pattern))
     inner = body(analysis, form.items[2:], {**scope, name: var}, None, start)
     function = analysis.function([Arity([var], None, inner)], None, form, before)
     return RuntimeCall("times", [analysis.node(count, scope), function], start)
@@ -896,13 +896,13 @@ def case(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
         analysis.fail("case needs a value and clauses", form, 'Write (case x 1 "one" "other").')
     clauses = form.items[2:]
     start = form.start
-    var = analysis.fresh()
+    var = analysis.new_variable()
     held = Local(var, start)
     found: list[tuple[Node, Node]] = []
     for index in range(0, len(clauses) - 1, 2):
         constants = clauses[index]
         group = constants.items if isinstance(constants, List) else [constants]
-        tests: list[Node] = [Invoke("=", [held, analysis.quoted(each)], start) for each in group]
+        tests: list[Node] = [Invoke("=", [held, analysis.quoted_data(each)], start) for each in group]
         test = tests[0] if len(tests) == 1 else Logic("or", tests, start) if tests else Const(False, start)
         found.append((test, analysis.node(clauses[index + 1], scope, tail)))
     if len(clauses) % 2:
@@ -919,7 +919,7 @@ def condp(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
         analysis.fail("condp needs a predicate, a value and clauses", form, "Write (condp = x 1 :one :other).")
     clauses = form.items[3:]
     start = form.start
-    var = analysis.fresh()
+    var = analysis.new_variable()
     held = AnalysedForm(Local(var, start))
     found: list[tuple[Node, Node]] = []
     for index in range(0, len(clauses) - 1, 2):
@@ -956,7 +956,7 @@ def _inline(analysis: Analysis, path: Const, operator: str, value: Node, form: F
         return None
     if not isinstance(value, Const) and not (isinstance(value, Local) and operator in {"<", ">", "<=", ">="}):
         return None
-    var = analysis.fresh()
+    var = analysis.new_variable()
     test = WhereTest(path.value[0], operator, value, Local(var, form.start), form.start)
     return analysis.function([Arity([var], None, test)], None, form, analysis.functions)
 

@@ -48,7 +48,7 @@ from pyagentd.lisp.parallel import (
     OrderedRecords,
     Position,
     Threads,
-    abandoned,
+    is_abandoned,
     run_as_call,
     running_call,
     start_early,
@@ -118,18 +118,18 @@ class Channel:
             Disconnected: The other end is closed.
             BadMessage: It is not JSON, not an object, or too large.
         """
-        (length,) = _LENGTH.unpack(self._exactly(_LENGTH.size))
+        (length,) = _LENGTH.unpack(self._receive_exactly(_LENGTH.size))
         if length > LARGEST_MESSAGE:
             raise BadMessage(f"{length} bytes")
         try:
-            message = json.loads(self._exactly(length).decode("utf-8", "surrogatepass"))
+            message = json.loads(self._receive_exactly(length).decode("utf-8", "surrogatepass"))
         except (ValueError, RecursionError) as error:
             raise BadMessage("not JSON") from error
         if not isinstance(message, dict):
             raise BadMessage("not an object")
         return message
 
-    def _exactly(self, count: int) -> bytes:
+    def _receive_exactly(self, count: int) -> bytes:
         parts = bytearray()
         while len(parts) < count:
             if self._check is not None:
@@ -217,12 +217,12 @@ class ForkServer:
     def _send(self, *descriptors: int) -> None:
         with self._lock:
             try:
-                socket.send_fds(self._running(), [b"\0"], descriptors)
+                socket.send_fds(self._ensure_running(), [b"\0"], descriptors)
             except OSError:  # it has ended since the last run
                 self._end()
-                socket.send_fds(self._running(), [b"\0"], descriptors)
+                socket.send_fds(self._ensure_running(), [b"\0"], descriptors)
 
-    def _running(self) -> socket.socket:
+    def _ensure_running(self) -> socket.socket:
         if self._control is None or self._process is None or self._process.poll() is not None:
             self._end()
             self._start()
@@ -393,7 +393,7 @@ class _ChildRun:
             while True:
                 match self._channel.receive():
                     case {"call": str(name), "args": args, "id": int(number), "position": list(position)}:
-                        self._begin(number, name, decode(args), tuple(map(int, position)))
+                        self._begin_call(number, name, decode(args), tuple(map(int, position)))
                     case {"give_up": int(number)}:
                         if group := self._running.get(number):
                             group.failure = Ended()
@@ -417,7 +417,7 @@ class _ChildRun:
         finally:
             self._threads.end()  # what still runs is given up
 
-    def _begin(self, number: int, name: str, args: dict[Any, Value], position: Position) -> None:
+    def _begin_call(self, number: int, name: str, args: dict[Any, Value], position: Position) -> None:
         """Call a tool and answer; in a thread of its own if the program can make calls in parallel."""
         if not self._parallel:
             answer = self._call_tool(name, args, position)
@@ -544,7 +544,7 @@ def _end_with(lifeline: int) -> None:
 def _lower_limits(timeout_s: float) -> None:
     """Lower the limits of this process for good: no files, no children, no core, bounded memory and CPU time."""
     cpu = int(timeout_s + GRACE_S) + 2
-    space = _mapped() + ADDRESS_SPACE
+    space = _mapped_bytes() + ADDRESS_SPACE
     for limit, value in (
         (resource.RLIMIT_AS, space),
         (resource.RLIMIT_CPU, cpu),
@@ -558,7 +558,7 @@ def _lower_limits(timeout_s: float) -> None:
         resource.setrlimit(limit, (value, value))
 
 
-def _mapped() -> int:
+def _mapped_bytes() -> int:
     """Return the bytes of address space in use; a guess where the kernel neither tells nor limits them."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
@@ -658,7 +658,7 @@ class _RemoteTools:
         given_up = False
         while True:
             with self._changed:
-                if not given_up and abandoned():
+                if not given_up and is_abandoned():
                     given_up = True
                     self._channel.send({"give_up": number})
                 if number in self._answers:

@@ -142,9 +142,9 @@ class Budget:
 
         It charges in advance, up to 64 times ``count``.
         """
-        return chain.from_iterable(self._ahead(count)).__next__
+        return chain.from_iterable(self._charge_ahead(count)).__next__
 
-    def _ahead(self, count: int) -> Iterator[Iterable[None]]:
+    def _charge_ahead(self, count: int) -> Iterator[Iterable[None]]:
         times = 1
         while True:
             self.cells(times * count)

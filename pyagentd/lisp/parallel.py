@@ -102,7 +102,7 @@ _place: ContextVar[Place | None] = ContextVar("lisp_place", default=None)
 _called: ContextVar[Position] = ContextVar("lisp_call", default=())
 
 
-def abandoned() -> bool:
+def is_abandoned() -> bool:
     """Return whether the parallel call that runs in this context has been given up, since another one failed."""
     place = _place.get()
     while place is not None:
@@ -162,12 +162,12 @@ class Threads:
         return found if found is not None and found.threads is self else self._root
 
     @property
-    def inside(self) -> bool:
+    def is_inside(self) -> bool:
         """Whether the current thread runs one of several parallel calls."""
         return self.place is not self._root
 
     @contextmanager
-    def waiting(self) -> Iterator[None]:
+    def let_others_run(self) -> Iterator[None]:
         """Let other threads of the run compute meanwhile; if none does, the time does not count."""
         self._check()
         baton = self._baton
@@ -176,7 +176,7 @@ class Threads:
             try:
                 yield
             finally:
-                self._leave_out(time.monotonic() - started)
+                self._exclude_time(time.monotonic() - started)
             return
         self._release(baton)
         try:
@@ -191,17 +191,17 @@ class Threads:
             raise Ended
 
     @contextmanager
-    def calling(self) -> Iterator[Position]:
+    def wait_for_tool(self) -> Iterator[Position]:
         """Wait for a tool; gives the position of the call."""
         position = self.place.next()
         token = _called.set(position)
         try:
-            with self.waiting():
+            with self.let_others_run():
                 yield position
         finally:
             _called.reset(token)
 
-    def _leave_out(self, seconds: float) -> None:
+    def _exclude_time(self, seconds: float) -> None:
         if not self._budget.limits.tool_time_counts:
             self._budget.pause(seconds)
 
@@ -211,9 +211,9 @@ class Threads:
 
     def _acquire(self, baton: threading.Lock) -> None:
         baton.acquire()
-        self._leave_out(time.monotonic() - self._freed)
+        self._exclude_time(time.monotonic() - self._freed)
 
-    def all(self, thunks: list[Callable[[], Any]]) -> list[Any]:
+    def run_all(self, thunks: list[Callable[[], Any]]) -> list[Any]:
         """Return the results of calls that run in parallel, in their order; the first failure is raised."""
         if self._one_by_one or len(thunks) < 2:
             return [thunk() for thunk in thunks]
@@ -232,7 +232,7 @@ class Threads:
         lanes = [Future(some, group, own) for _ in range(min(self._budget.limits.parallel, len(thunks)))]
         for each in lanes:
             self._start(each)
-        with self.waiting():
+        with self.let_others_run():
             for each in lanes:
                 each.done.wait()
         if group.failure is not None:
@@ -260,7 +260,7 @@ class Threads:
     def result(self, future: Future) -> Any:
         """Wait for a future and return its value, or raise its failure."""
         if not future.done.is_set():
-            with self.waiting():
+            with self.let_others_run():
                 future.done.wait()
         future.seen = True
         if future.group.failure is not None:
@@ -270,7 +270,7 @@ class Threads:
     @property
     def _one_by_one(self) -> bool:
         """Whether parallel calls run one after another: inside of others, or because of the limit."""
-        return self._budget.limits.parallel < 2 or self.inside
+        return self._budget.limits.parallel < 2 or self.is_inside
 
     def _start(self, future: Future) -> None:
         if self._baton is None:
@@ -281,12 +281,12 @@ class Threads:
             self._workers += 1
             context = copy_context()
             if _early is not None:
-                _early.put(lambda: context.run(self._work))
+                _early.put(lambda: context.run(self._run_queued))
                 return
             name = f"program {self._workers}"
-            threading.Thread(target=lambda: context.run(self._work), name=name, daemon=True).start()
+            threading.Thread(target=lambda: context.run(self._run_queued), name=name, daemon=True).start()
 
-    def _work(self) -> None:
+    def _run_queued(self) -> None:
         """Run the calls that wait, one after another, in a thread of its own."""
         baton = self._baton
         assert baton is not None

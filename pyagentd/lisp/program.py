@@ -85,11 +85,11 @@ class Program:
                 raise memory_full(limits.memory_bytes)
         except LispError as error:
             error.undone = running.put
-            raise self._placed(error, error.__traceback__) from error.__cause__
+            raise self._locate_error(error, error.__traceback__) from error.__cause__
         except (RecursionError, MemoryError, ArithmeticError, NameError, TypeError, ValueError) as error:
-            explained = _explained(error, budget)
+            explained = _explain_exception(error, budget)
             explained.undone = running.put
-            raise self._placed(explained, error.__traceback__) from error
+            raise self._locate_error(explained, error.__traceback__) from error
         finally:
             running.threads.end()
         return Result(
@@ -106,7 +106,7 @@ class Program:
             ),
         )
 
-    def _placed(self, error: LispError, traceback: TracebackType | None) -> LispError:
+    def _locate_error(self, error: LispError, traceback: TracebackType | None) -> LispError:
         """Set the position of an error to that of the innermost form that was running."""
         found: tuple[int | None, int | None] = error.line, error.column
         while error.line is None and traceback is not None:
@@ -119,7 +119,7 @@ class Program:
         return error.at(*found, self.source)
 
 
-def _explained(error: BaseException, budget: Budget) -> LispError:
+def _explain_exception(error: BaseException, budget: Budget) -> LispError:
     """Return the error of a program for an exception of Python."""
     if isinstance(error, RecursionError):
         return LispError(

@@ -202,13 +202,13 @@ class _Reader:
         while offset < length:
             match = match_at(text, offset)
             if match is None:
-                self.unknown(offset)
+                self.fail_unknown(offset)
             kind, token = match.lastgroup, match.group()
             if kind != "skip":
                 self.token(kind or "", token, offset)
             offset = match.end()
         if len(self.stack) > 1:
-            self.unclosed()
+            self.fail_unclosed()
         forms = self.stack[0].items
         if not forms:
             self.fail("the program is empty", 0, "Write one expression, such as (return {:done true}).")
@@ -224,7 +224,7 @@ class _Reader:
                 self.push(_Open(token, start), start)
             case "symbol":
                 if _NO_DIGIT.match(token):
-                    self.fail(f"{_cut(token)} is not a number", start, "Write a digit before the point: 0.5.")
+                    self.fail(f"{_shorten(token)} is not a number", start, "Write a digit before the point: 0.5.")
                 self.add(Literal(_WORDS[token], start) if token in _WORDS else Symbol(token, start))
             case "keyword":
                 self.add(Literal(Keyword(token.lstrip(":")), start))
@@ -305,7 +305,7 @@ class _Reader:
         match = _NUMBER.fullmatch(token)
         if match is None:
             hint = "Write (/ 1 2) for a fraction." if "/" in token else "A name cannot begin with a digit."
-            self.fail(f"{_cut(token)} is not a number", start, hint)
+            self.fail(f"{_shorten(token)} is not a number", start, hint)
         if len(token) > MAX_DIGITS:
             self.fail(f"a number has more than {MAX_DIGITS} digits", start)
         if match["int"]:
@@ -314,7 +314,7 @@ class _Reader:
             return int(match["hex"], 16)
         value = float(match["float"])
         if value in {float("inf"), float("-inf")}:
-            self.fail(f"{_cut(token)} is larger than any floating-point number", start)
+            self.fail(f"{_shorten(token)} is larger than any floating-point number", start)
         return value
 
     def string(self, token: str, start: int) -> str:
@@ -324,14 +324,14 @@ class _Reader:
         if "\\\n" in body or "\\\r" in body:
             self.fail("a backslash at the end of a line inside a string", start, "Write \\n for a new line.")
 
-        def unescaped(match: re.Match[str]) -> str:
+        def unescape(match: re.Match[str]) -> str:
             name: str = match[1]
             if len(name) == 5:
                 return chr(int(name[1:], 16))
             # An unknown escape is kept as it is: "\d" is a backslash and a d.
             return _ESCAPES.get(name, match[0])
 
-        return _without_surrogates(_ESCAPE.sub(unescaped, body))
+        return _without_surrogates(_ESCAPE.sub(unescape, body))
 
     def character(self, token: str, start: int) -> str:
         name = token[1:]
@@ -342,16 +342,16 @@ class _Reader:
         if re.fullmatch("u[0-9a-fA-F]{4}", name):
             return _without_surrogates(chr(int(name[1:], 16)))
         return self.fail(
-            f"unknown character {_cut(token)}", start, f"There are {', '.join(chr(92) + n for n in _CHARACTERS)}."
+            f"unknown character {_shorten(token)}", start, f"There are {', '.join(chr(92) + n for n in _CHARACTERS)}."
         )
 
-    def unknown(self, offset: int) -> NoReturn:
+    def fail_unknown(self, offset: int) -> NoReturn:
         message, hint = _NOT_OURS.get(self.text[offset], (f"unexpected character {self.text[offset]!r}", ""))
         if self.text.startswith('#"', offset):
             message, hint = _NOT_OURS['"']
         self.fail(message, offset, hint)
 
-    def unclosed(self) -> NoReturn:
+    def fail_unclosed(self) -> NoReturn:
         opened = self.stack[-1]
         if opened.token not in _CLOSERS:
             self.fail(f"nothing follows {opened.token!r}", opened.start)
@@ -367,7 +367,7 @@ class _Reader:
         raise LispError("parse_error", message, hint=hint, line=line, column=column, source=self.text)
 
 
-def _cut(token: str) -> str:
+def _shorten(token: str) -> str:
     return token if len(token) <= 40 else f"{token[:40]}…"
 
 

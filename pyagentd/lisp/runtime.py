@@ -139,7 +139,7 @@ def memory_put(run: Run, key: Value, value: Value) -> Value:
         LispError: ``memory_exceeded`` if the value alone exceeds the limit of the memory.
     """
     name = _memory_key(key)
-    if run.threads.inside:
+    if run.threads.is_inside:
         raise LispError(
             "eval_error",
             "memory/put inside a parallel call: which one comes last would depend on time",
@@ -212,7 +212,7 @@ def call_tool(run: Run, name: Value, args: Value) -> Value:
 
     position: Position = ()
     try:
-        with run.threads.calling() as position:
+        with run.threads.wait_for_tool() as position:
             result = run.tools(name, args)
     except LispError as error:
         record(None, error.message)
@@ -236,13 +236,13 @@ def pmap(run: Run, function: Value, *colls: Value) -> list[Value]:
     rows = list(zip(*(items("pmap", each, budget) for each in colls), strict=False))
     budget.cells((1 + len(colls)) * len(rows))
     budget.steps(len(rows))
-    return run.threads.all([partial(called, *row) for row in rows])
+    return run.threads.run_all([partial(called, *row) for row in rows])
 
 
 def pcalls(run: Run, *functions: Value) -> list[Value]:
     """Call functions without arguments in parallel; the results in order."""
     run.budget.cells(len(functions))
-    return run.threads.all([as_function(each, 0, "pcalls") for each in functions])
+    return run.threads.run_all([as_function(each, 0, "pcalls") for each in functions])
 
 
 _FUTURE: Final = 128  # slots of a vector that take as much memory as a future
@@ -287,17 +287,17 @@ def attempt(
         except LispError as error:
             if error.reason not in _CAUGHT:
                 raise
-            return handler(_caught(error.message, error.reason, error.data))
+            return handler(_error_map(error.message, error.reason, error.data))
         except (ZeroDivisionError, OverflowError) as error:
-            return handler(_caught(str(error), "eval_error", None))
+            return handler(_error_map(str(error), "eval_error", None))
         except (TypeError, ValueError):
-            return handler(_caught(UNUSABLE, "eval_error", None))
+            return handler(_error_map(UNUSABLE, "eval_error", None))
     finally:
         if final is not None:
             final()
 
 
-def _caught(message: str, reason: str, data: Value) -> dict[Any, Value]:
+def _error_map(message: str, reason: str, data: Value) -> dict[Any, Value]:
     """Return the map for an error that ``catch`` binds."""
     return {Keyword("message"): message, Keyword("reason"): Keyword(reason), Keyword("data"): data}
 
@@ -439,7 +439,7 @@ def rest_list(run: Run, rest: tuple[Value, ...]) -> Value:
     return list(rest) or None
 
 
-def turns(run: Run, body: Callable[..., Value], *values: Value) -> Value:
+def run_loop(run: Run, body: Callable[..., Value], *values: Value) -> Value:
     """Call the body of a loop for each iteration."""
     tick = run.budget.tick
     result = body(*values)
@@ -449,7 +449,7 @@ def turns(run: Run, body: Callable[..., Value], *values: Value) -> Value:
     return result
 
 
-def again(run: Run, *values: Value) -> NextArguments:
+def next_arguments(run: Run, *values: Value) -> NextArguments:
     """Return the values for the next iteration of a loop."""
     return NextArguments(values)
 
@@ -461,7 +461,7 @@ def for_each(run: Run, value: Value, body: Callable[[Value], Value]) -> None:
             return
 
 
-def over(run: Run, name: str, value: Value) -> Iterable[Value]:
+def iterate(run: Run, name: str, value: Value) -> Iterable[Value]:
     """Return the items for a builtin to iterate over, charged as the builtin charges them.
 
     Raises:
@@ -565,12 +565,12 @@ def as_map(run: Run, value: Value) -> dict[Any, Value]:
     raise LispError("eval_error", f"a map pattern needs a map, got {a_type(value)}")
 
 
-def found(run: Run, value: Value, key: Value) -> Value:
+def look_up(run: Run, value: Value, key: Value) -> Value:
     """Return the value for a map pattern under a key that is not a keyword."""
     return lookup(value, key, None, run.budget)
 
 
-def found_or_missing(run: Run, value: Value, key: Value) -> Value:
+def look_up_or_missing(run: Run, value: Value, key: Value) -> Value:
     """Return the value for a map pattern under a key, or ``MISSING``."""
     return lookup(value, key, MISSING, run.budget)
 

@@ -96,7 +96,7 @@ class Pattern:
     __slots__ = ("matcher", "text")
 
     def __init__(self, text: str) -> None:
-        self.text = _QUOTE_OR_ESCAPE.sub(_escaped, text) if '"' in text else text
+        self.text = _QUOTE_OR_ESCAPE.sub(_escape_quote, text) if '"' in text else text
         self.matcher: Any = None  # the engine, once it was needed
 
     def __reduce__(self) -> tuple[type["Pattern"], tuple[str]]:
@@ -112,7 +112,7 @@ class Pattern:
         return f"Pattern({self.text!r})"
 
 
-def _escaped(found: re.Match[str]) -> str:
+def _escape_quote(found: re.Match[str]) -> str:
     return '\\"' if found[0] == '"' else found[0]
 
 
@@ -413,8 +413,8 @@ def in_order(keys: Iterable[Key], budget: Budget | None = None) -> list[Key]:
         if kind in {str, int, float}:
             return sorted(found)
     if budget is None or kinds.isdisjoint({tuple, LispSet}):
-        return sorted(found, key=partial(_place, budget=budget))
-    return sorted(found, key=lambda key: _Charged(_place(key, budget), 1 + (_weight(key) >> 6), budget))
+        return sorted(found, key=partial(_order_key, budget=budget))
+    return sorted(found, key=lambda key: _Charged(_order_key(key, budget), 1 + (_weight(key) >> 6), budget))
 
 
 class _Charged:
@@ -430,19 +430,19 @@ class _Charged:
         return self.place < other.place
 
 
-def _place(key: Key, budget: Budget | None) -> tuple[Any, ...]:
+def _order_key(key: Key, budget: Budget | None) -> tuple[Any, ...]:
     """Return what compares as the key does in the order: the rank of its type, and what orders it there."""
     kind = type(key)
     if kind is tuple or kind is LispSet:
         if budget:
             budget.steps(len(key))
         if kind is LispSet:
-            return 7, sorted(_place(member, budget) for member in key.keys)
+            return 7, sorted(_order_key(member, budget) for member in key.keys)
         if key and key[0] is _MAP:
             if budget:
                 budget.steps(2 * len(key[1]))
-            return 6, sorted((_place(name, budget), _place(item, budget)) for name, item in key[1])
-        return 5, [_place(item, budget) for item in key]
+            return 6, sorted((_order_key(name, budget), _order_key(item, budget)) for name, item in key[1])
+        return 5, [_order_key(item, budget) for item in key]
     if kind is str:
         return 4, key
     if kind is Keyword:
@@ -507,16 +507,16 @@ def _to_python(value: Value, made: dict[int, tuple[Value, Any]], depth: int) -> 
 def _python_key(key: Key, made: dict[int, tuple[Value, Any]], depth: int) -> Any:
     plain = from_key(key)
     if type(plain) in {list, dict, LispSet}:
-        return _frozen(_to_python(plain, {}, depth + 1))
+        return _freeze(_to_python(plain, {}, depth + 1))
     return _to_python(plain, made, depth)
 
 
-def _frozen(value: Any) -> Any:
+def _freeze(value: Any) -> Any:
     """Return lists and dicts as tuples, which can be keys."""
     if isinstance(value, list):
-        return tuple(map(_frozen, value))
+        return tuple(map(_freeze, value))
     if isinstance(value, dict):
-        return tuple((key, _frozen(item)) for key, item in value.items())
+        return tuple((key, _freeze(item)) for key, item in value.items())
     return value
 
 
@@ -603,7 +603,7 @@ class Endless:
         budget.cells(count)
         return [item for _, item in zip(budget.each(range(count)), self.items(), strict=False)]
 
-    def without(self, count: int, budget: Budget) -> "Endless":
+    def drop(self, count: int, budget: Budget) -> "Endless":
         """Return the sequence after the first items; iterating over it first charges these."""
 
         def items() -> Iterator[Any]:
@@ -614,7 +614,7 @@ class Endless:
 
         return Endless(items)
 
-    def ticking(self, budget: Budget) -> Iterator[Any]:
+    def charged_items(self, budget: Budget) -> Iterator[Any]:
         """Iterate over the items and charge a step for each."""
         for item in self.items():
             budget.tick()
@@ -684,10 +684,10 @@ def _parts(value: Any) -> list[Any]:
 
 def present_key(m: Any, key: Any, budget: Budget) -> Any:
     """Return the key as spelled in a map: if it is missing, the string or keyword of the same name."""
-    return key if type(m) is not dict or as_key(key, budget) in m else _other(m, key)
+    return key if type(m) is not dict or as_key(key, budget) in m else _other_spelling(m, key)
 
 
-def _other(m: dict[Any, Any], key: Any) -> Any:
+def _other_spelling(m: dict[Any, Any], key: Any) -> Any:
     if type(key) is Keyword:
         return key.name if key.name in m else key
     if type(key) is str and (other := Keyword(key)) in m:
@@ -716,7 +716,7 @@ def merge_maps(
             result.update(entries)
             continue
         for key in entries if combine is None else budget.each(list(entries)):
-            there = _other(result, key) if mixed and key not in result else key
+            there = _other_spelling(result, key) if mixed and key not in result else key
             result[there] = combine(result[there], entries[key]) if combine and there in result else entries[key]
     return result
 
@@ -735,7 +735,7 @@ def merge_into(
     if Keyword in kinds and str in kinds:
         return False
     for key in budget.each(list(entries)):
-        there = key if key in m else _other(m, key)
+        there = key if key in m else _other_spelling(m, key)
         m[there] = combine(m[there], entries[key]) if combine and there in m else entries[key]
     return True
 

@@ -16,7 +16,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from pyagentd.lisp.parallel import abandoned
+from pyagentd.lisp.parallel import is_abandoned
 
 # Telemetry: the events of a mission while it runs.
 #
@@ -147,7 +147,7 @@ def call_until(
         left = deadline - runtime.monotonic()
         if wait([done], timeout=min(next(pauses), left) if left > 0 else 0.01).done:
             return done.result()
-        if runtime.monotonic() < deadline and not runtime.cancelled() and not abandoned():
+        if runtime.monotonic() < deadline and not runtime.cancelled() and not is_abandoned():
             continue
         now = time.monotonic()
         overdue_since = now if overdue_since is None else overdue_since
@@ -231,7 +231,7 @@ class Bridge:
         try:
             pauses = _pauses()
             while not wait([future], timeout=next(pauses)).done:
-                if ends and abandoned():
+                if ends and is_abandoned():
                     future.cancel()
             return future.result()
         finally:

@@ -662,7 +662,7 @@ def drop(budget: Budget, n: Any, coll: Any = MISSING) -> Any:
     if coll is MISSING:
         return Stage(lambda found: drop(budget, n, found))
     if type(coll) is Endless:
-        return coll.without(size("drop", n), budget)
+        return coll.drop(size("drop", n), budget)
     return _slice_items("drop", coll, budget, size("drop", n), None)
 
 
@@ -764,7 +764,7 @@ def take_while(budget: Budget, pred: Any, coll: Any = MISSING) -> Any:
     if type(coll) is Endless:
         function = as_function(pred, 1, "take-while")
         taken: list[Any] = []
-        for item in coll.ticking(budget):
+        for item in coll.charged_items(budget):
             if not truthy(function(item)):
                 break
             budget.cells(1)

@@ -410,7 +410,7 @@ def some(budget: Budget, pred: Any, coll: Any) -> Any:
 
 def _first_answer(op: str, pred: Any, coll: Any, budget: Budget) -> Any:
     function = as_function(pred, 1, op)
-    found = coll.ticking(budget) if type(coll) is Endless else budget.each(items(op, coll, budget))
+    found = coll.charged_items(budget) if type(coll) is Endless else budget.each(items(op, coll, budget))
     for item in found:
         answer = function(item)
         if answer is not None and answer is not False:
