@@ -48,10 +48,10 @@ from pyagentd.runtime.status import call_summaries, failed_calls
 from pyagentd.runtime.system_prompt import skills_of
 from pyagentd.runtime.usage import ContextReply
 from pyagentd.store import metadata, paths, presetfile
-from pyagentd.store.document.files import Edit, Hunk, normal
+from pyagentd.store.document.files import Edit, Hunk, normalise_hunks
 from pyagentd.store.document.heal import role_diff
 from pyagentd.store.document.render import writable
-from pyagentd.store.document.text import Settings, Span, merged, stamp_of
+from pyagentd.store.document.text import Settings, Span, merge_spans, stamp_of
 from pyagentd.tools.sandbox import enclosure
 from pyagentd.tools.sandbox.plan import ShellScope
 from pyagentd.wire.operations import command_line
@@ -731,11 +731,11 @@ def _edit_from_wire(hunks: Sequence[Any]) -> Edit:
             case [int(begin), int(end), str(text), *rest] if last < begin <= end:
                 roles = (rest[0] if rest else None) or ()
                 spans = sorted(span for each in roles for span in _span_from_wire(each, len(text)))
-                found.append(Hunk(begin - 1, end - 1, writable(text), tuple(merged(spans))))
+                found.append(Hunk(begin - 1, end - 1, writable(text), tuple(merge_spans(spans))))
                 last = end - 1
             case _:
                 raise BadRequest(f"No hunk of an edit: {str(hunk)[:60]}", hint="(BEG END TEXT ROLES), in order")
-    return normal(found)
+    return normalise_hunks(found)
 
 
 def _span_from_wire(given: Any, length: int) -> Iterator[Span]:

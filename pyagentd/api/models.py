@@ -724,7 +724,7 @@ def _preset_row(found: ProjectPresets, template: PresetTemplate, config: Config)
         if preset.signature:
             features.missions.contract_of(preset)
         data = presetfile.content(template.file, links=True) if template.data is None else template.data
-        misspelt = _misspelt(presetfile.decoded(data, template.file).front)
+        misspelt = _misspelt(presetfile.decode(data, template.file).front)
     except PyagentdError as error:
         return {**row, "error": str(error)}
     row |= {"description": preset.description[:_DESCRIPTION], "mode": preset.mode}

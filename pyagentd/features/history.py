@@ -353,7 +353,7 @@ class History:
         live = await branch.document.look()
         conversation = branch.conversation.snapshot()
         own = [message for message in conversation.messages.values() if message.metadata.get("hidden_by") == by]
-        before = conversation.changed(hidden.show(own, now_ms=branch.recorder.now_ms()))
+        before = conversation.with_rows(hidden.show(own, now_ms=branch.recorder.now_ms()))
         version, doc = DocumentVersion(revision=live.revision), live.document
         made = await asyncio.to_thread(change_roles, doc, before, conversation)
         branch.tell_roles(RecoveredRoles(version=version, spans=made.spans))
@@ -389,7 +389,7 @@ class History:
         before = branch.conversation
         for made_by_user in (await asyncio.to_thread(align, doc, before.snapshot())).edits:
             branch.recorder.record("edit", made_by_user)
-        after = before.changed(changed)
+        after = before.with_rows(changed)
         made = await asyncio.to_thread(change_roles, doc, before.snapshot(), after)
         # What is shown now and does not stand in the document, the user removed or changed.
         lacking = (await asyncio.to_thread(align, made, after)).edits

@@ -161,7 +161,7 @@ async def create(kernel: "Kernel", wanted: AgentRequest) -> BranchRef:
         PresetError: The permissions, the template or the preset are malformed.
         StoreError: The disk refused, or git. Nothing is left behind in any case.
     """
-    name = named_agents.checked_name(wanted.name)
+    name = named_agents.validate_name(wanted.name)
     async with naming:
         await asyncio.to_thread(atomic.make_dirs, kernel.config.sessions_dir)  # where the table of agents is
         known, before = await _free(kernel, name)
@@ -360,7 +360,7 @@ def agent_dir(kernel: "Kernel", name: str) -> Path:
         BadRequest: No agent may be called that.
         NotFound: There is none.
     """
-    place = kernel.config.agents_dir.resolve() / named_agents.checked_name(name)
+    place = kernel.config.agents_dir.resolve() / named_agents.validate_name(name)
     row = agents.find(kernel.state, name)
     if (row is not None and row.status == "destroyed") or not named_agents.agent_file(place).is_file():
         if row is not None and row.status == "destroyed":
@@ -648,7 +648,7 @@ async def rename(kernel: "Kernel", name: str, new_name: str, *, user: str) -> Br
         PresetError: A file that has to say the new name is malformed; it has its old name.
         StoreError: The disk refused; it has its old name.
     """
-    named_agents.checked_name(new_name)
+    named_agents.validate_name(new_name)
     old = await asyncio.to_thread(agent_dir, kernel, name)
     new = old.parent / new_name
     if name == new_name:

@@ -48,12 +48,12 @@ from pyagentd.store.snapshots import (
     Undo,
     assemble,
     difference,
+    entries_with_parents,
     entry_at,
-    named,
     new_change_id,
     plan_undo,
     prune,
-    required,
+    require_content,
     same,
     since,
 )
@@ -574,7 +574,7 @@ class Snapshots(Feature):
             StoreError: The disk refused.
         """
         outside = (path for path in files if root is None or not Path(path).is_relative_to(root))
-        entries = list(named(outside, self.objects))
+        entries = list(entries_with_parents(outside, self.objects))
         if root is not None:
             entries.append((str(root), self.workspaces.snapshot(root, denies)))
         return assemble(self.objects, entries)
@@ -842,7 +842,7 @@ class Snapshots(Feature):
             with parent(proposal.path, create=True) as (directory, name), contextlib.suppress(FileExistsError):
                 os.mkdir(name, stat.S_IMODE(entry.mode) or 0o755, dir_fd=directory)
             return
-        content = required(self.objects.get("blob", entry.id), f"The old version of {proposal.path}")
+        content = require_content(self.objects.get("blob", entry.id), f"The old version of {proposal.path}")
         put(proposal.path, entry, content)
 
     def _copy(self, proposal: Proposal, done: RestoreResult) -> None:
@@ -853,7 +853,9 @@ class Snapshots(Feature):
             number += 1
         path = f"{proposal.path}.~{number}~"
         with contextlib.suppress(OSError, StoreError, ToolError):
-            content = required(self.objects.get("blob", proposal.target.id), f"The old version of {proposal.path}")
+            content = require_content(
+                self.objects.get("blob", proposal.target.id), f"The old version of {proposal.path}"
+            )
             put(path, proposal.target, content)
             done.copies.append(path)
 

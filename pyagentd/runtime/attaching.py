@@ -16,7 +16,7 @@ from pyagentd.events import Event, Sink
 from pyagentd.runtime.approvals import client_fields
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.document_sync import DocumentReading, DocumentVersion, edit_to_wire, roles_to_wire
-from pyagentd.store.document.files import Edit, difference, joined
+from pyagentd.store.document.files import Edit, difference, join_edits
 from pyagentd.store.document.render import Renderer
 from pyagentd.store.journal import Row
 from pyagentd.wire.sexp import to_symbols
@@ -72,7 +72,7 @@ async def attach(branch: LiveBranch, sink: Sink, known: ClientText) -> dict[str,
         "branch": branch.key,
         "seq": branch.recorder.last_seq,
         "revision": live.revision,
-        "edits": [(id or None, edit_to_wire(edit)) for id, edit in joined(edits)],
+        "edits": [(id or None, edit_to_wire(edit)) for id, edit in join_edits(edits)],
         "roles": roles_to_wire(live.document.spans) if base < live.roles_at or made is not None else None,
         "marker": None if live.marker is None else live.marker + 1,
         "saved": not live.unsaved and not live.is_dirty,

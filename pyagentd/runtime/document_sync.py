@@ -39,8 +39,8 @@ from pyagentd.store.document.files import (
     difference,
     document_cache,
     lacks_end,
-    moved,
-    moved_spans,
+    offset_after,
+    spans_after,
     transform,
     write_document,
 )
@@ -337,7 +337,7 @@ class LiveDocument:
         """Return where the marker of a state of the text is now; raises as ``later``."""
         offset = version.marker or 0
         for edit in self.later(version):
-            offset = moved(offset, edit, before=True)
+            offset = offset_after(offset, edit, before=True)
         return offset
 
     def go_to(self, marker: int | None, *, seen: ModelView | None = None, revision: int = 0) -> None:
@@ -368,7 +368,7 @@ class LiveDocument:
         self._document = apply_edit(self.document, edit)
         self._record(edit, 1, unsaved=unsaved, id=id, made=made)
         if self.marker is not None:
-            self.marker = moved(self.marker, edit, before=True)
+            self.marker = offset_after(self.marker, edit, before=True)
 
     def open_prompt(self) -> None:
         """Begin an empty text, and an empty file for whoever reads it, with the heading of a prompt."""
@@ -679,7 +679,7 @@ class DocumentSync:
         """
         live, spans = self.live, roles.spans
         for edit in live.since(live.at(roles.version)):
-            spans = moved_spans(spans, edit)
+            spans = spans_after(spans, edit)
         if spans == live.document.spans and not live.document.stale:
             return False
         live.set_spans(spans)
@@ -951,7 +951,7 @@ def compare(doc: Document, conversation: Conversation, *, session_id: str, now_m
     alignment = recognise(doc, conversation)
     notes = list(doc.damage)
     if alignment.lost is not None:
-        notes += [note for note in alignment.aligned().notes if note not in notes]
+        notes += [note for note in alignment.align().notes if note not in notes]
     if all(piece.message or piece.found.key[0] not in ("response", "tool") for piece in alignment.pieces):
         return replace(as_found, spans=_changed_spans(doc, alignment.document), notes=tuple(notes))
     adopted = adopt.adopt(alignment, conversation, session_id=session_id, now_ms=now_ms)

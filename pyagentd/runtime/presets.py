@@ -393,7 +393,7 @@ class Presets:
         if known is not None and known[0] == file:  # what is wrong is told of the file
             raise PresetError(known[1].message, hint=known[1].hint)
         try:
-            made: Preset | tuple[Path, PresetError] = self.parsed(presetfile.decoded(data, file), name)
+            made: Preset | tuple[Path, PresetError] = self.parsed(presetfile.decode(data, file), name)
         except PresetError as error:
             made = (file, error)
         while len(self._contents) >= _REMEMBERED:  # threads may do so at once

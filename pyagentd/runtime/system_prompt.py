@@ -349,7 +349,7 @@ def read_skill(file: Path, origin: Origin, top: Path | None = None) -> Skill:
 def _skill(data: bytes, file: Path, real: Path, origin: Origin) -> Skill:
     """Return the skill that the bytes of a file are: every run reads the files, and few of them have changed."""
     try:
-        parsed = presetfile.decoded(data, file)
+        parsed = presetfile.decode(data, file)
     except PyagentdError as error:
         raise SkillError(error.message, hint="A skill begins with ---, name: and description:, and ---") from error
     front = read(parsed.front, _SkillFront, Source.of_front_matter(parsed.front, str(file), SkillError))

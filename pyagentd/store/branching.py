@@ -26,7 +26,7 @@ from pyagentd.log import of_session
 from pyagentd.store import atomic, metadata, paths
 from pyagentd.store.conversation import COMPACTION, Conversation, Message, Part, RunState
 from pyagentd.store.document import hidden, text
-from pyagentd.store.document.heal import expected
+from pyagentd.store.document.heal import expected_text
 from pyagentd.store.document.pieces import recorded_pieces
 from pyagentd.store.document.reconcile import Piece, recognise
 from pyagentd.store.document.render import RUN_CLOSE, RUN_OPEN
@@ -474,7 +474,7 @@ def create_branch(
     if parent.is_agent:
         raise BadRequest(f"{parent.session_id} is an agent, which has no branches", hint="Branch its session")
     now = clock.now()
-    wanted = f"{stamp(now)}-{checked_name(name)}"
+    wanted = f"{stamp(now)}-{validate_name(name)}"
     configuration = _configuration(parent)
     found = read_outline(parent)
     point = choose(found, message_id=message_id, offset=offset)
@@ -541,7 +541,7 @@ def point_current(session_dir: Path, branch_name: str) -> None:
     _log.debug("Updated current symlink: %s", branch_name, extra=of_session(session_dir))
 
 
-def checked_name(name: str) -> str:
+def validate_name(name: str) -> str:
     """Return ``name`` if it can end the name of a branch, as it is.
 
     Raises:
@@ -690,7 +690,7 @@ def messages_up_to(conversation: Conversation, anchor: str) -> list[Message]:
 def shown_document(facts: Sequence[Fact]) -> Document:
     """Return the document that shows a log; one that ends with a prompt ends right behind it."""
     conversation = Conversation(Row(number, kind, dict(data)) for number, (kind, data) in enumerate(facts, 1))
-    body, spans, _ = expected(conversation, recorded_pieces(conversation))
+    body, spans, _ = expected_text(conversation, recorded_pieces(conversation))
     last = next(reversed(conversation.messages.values()), None)
     if last is not None and last.role == "user":
         body = body.removesuffix(RUN_CLOSE).removesuffix(RUN_OPEN)

@@ -84,7 +84,7 @@ def visible_messages(conversation: Conversation) -> tuple[Message, ...]:
         elif not is_marker(message):
             for step in message.steps():
                 view.add_recorded(part for part in step if not part.hidden)
-    return view.made()
+    return view.to_messages()
 
 
 def canonical(messages: Iterable[Message]) -> tuple[dict[str, Any], ...]:

@@ -240,7 +240,7 @@ class Conversation:
         copied.hidings = dict(self.hidings)
         return copied
 
-    def changed(self, rows: Iterable[Mapping[str, Any]]) -> "Conversation":
+    def with_rows(self, rows: Iterable[Mapping[str, Any]]) -> "Conversation":
         """Return the conversation with other rows of some of its messages; this one stays as it is."""
         copied = self.snapshot()
         for row in rows:
@@ -248,7 +248,7 @@ class Conversation:
             copied._apply_message(dict(row))
         return copied
 
-    def edited(self, edits: Iterable[Mapping[str, Any]]) -> "Conversation":
+    def with_edits(self, edits: Iterable[Mapping[str, Any]]) -> "Conversation":
         """Return the conversation after edits of the user's; this one stays as it is."""
         copied = self.snapshot()
         own: set[str] = set()  # ids of the messages that are no longer those of this one
@@ -265,7 +265,7 @@ class Conversation:
             copied._apply_edit(edit)
         return copied
 
-    def shown(self) -> "Conversation":
+    def without_rewound(self) -> "Conversation":
         """Return the conversation without what was taken back; itself when that is nothing."""
         if not any(message.is_rewound for message in self.messages.values()):
             return self

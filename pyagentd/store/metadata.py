@@ -116,7 +116,7 @@ def write_branch_metadata(branch_dir: Path, *, parent_branch: str, created: str,
     Raises:
         StoreError: The disk refused.
     """
-    lineage = {"parent_branch": yamlfile.quoted(parent_branch), "created": yamlfile.quoted(created)}
+    lineage = {"parent_branch": yamlfile.quoted_text(parent_branch), "created": yamlfile.quoted_text(created)}
     text = yamlfile.dump({**lineage, "branch_point_position": position})
     atomic.write_text(paths.branch_metadata_file(branch_dir), text)
 
@@ -155,7 +155,7 @@ def set_scope_plan_values(branch_dir: Path, values: Mapping[str, str]) -> None:
         except yamlfile.Malformed as error:
             _log_unreadable(file, error)
             return
-        loaded.update({key: yamlfile.quoted(value) for key, value in values.items()})
+        loaded.update({key: yamlfile.quoted_text(value) for key, value in values.items()})
         changed = yamlfile.dump(loaded)
     if changed != text:
         atomic.write_text(file, changed)

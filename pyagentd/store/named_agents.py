@@ -336,7 +336,7 @@ def is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
-def checked_name(text: str) -> str:
+def validate_name(text: str) -> str:
     """Return ``text``; raises ``BadRequest`` when no agent may be called that."""
     if not is_name(text):
         raise BadRequest(

@@ -85,7 +85,7 @@ def read(path: Path) -> PresetFile:
         PresetError: It is missing, has no front matter, or its front matter is malformed; names file and line.
         StoreError: The disk refused.
     """
-    return decoded(content(path), path)
+    return decode(content(path), path)
 
 
 def content(path: Path, *, links: bool = False) -> bytes:
@@ -103,7 +103,7 @@ def content(path: Path, *, links: bool = False) -> bytes:
         raise StoreError(f"{path}: {error.strerror or error}") from error
 
 
-def decoded(data: bytes, path: Path) -> PresetFile:
+def decode(data: bytes, path: Path) -> PresetFile:
     """Return what a file at ``path`` with the content ``data`` is; raises ``PresetError`` as ``read``."""
     try:
         return parse(data.decode("utf-8-sig"), path)
@@ -244,7 +244,7 @@ def with_paths(
         if isinstance(listed, CommentedSeq):
             _replace_items(listed, patterns)
         else:
-            paths[kind] = CommentedSeq(map(yamlfile.quoted, patterns))
+            paths[kind] = CommentedSeq(map(yamlfile.quoted_text, patterns))
     return _with_front_text(preset, before + yamlfile.dump(document) + after).text
 
 
@@ -309,7 +309,7 @@ def _replace_items(listed: CommentedSeq, patterns: Sequence[str]) -> None:
     listed.ca.items.clear()
     del listed[:]
     for index, pattern in enumerate(patterns):
-        item, comment = had.get(pattern, (yamlfile.quoted(pattern), None))
+        item, comment = had.get(pattern, (yamlfile.quoted_text(pattern), None))
         listed.append(item)
         if comment:
             listed.ca.items[index] = comment

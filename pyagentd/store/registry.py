@@ -432,7 +432,7 @@ def run_progress(conversation: Conversation) -> RunProgress | None:
             results[call_id] = ToolResult(id=call_id, text=result[0], is_error=result[1])
     earlier = tuple(each for each in said if each.role == "assistant")
     return RunProgress(
-        message=message, earlier=earlier, done=view.made(), step=tuple(model_parts(last)), results=results
+        message=message, earlier=earlier, done=view.to_messages(), step=tuple(model_parts(last)), results=results
     )
 
 

@@ -117,7 +117,7 @@ def _hash_object(kind: Kind, content: bytes) -> tuple[bytes, str]:
     return named, hashlib.sha1(named, usedforsecurity=False).hexdigest()
 
 
-def required(content: bytes | None, what: str) -> bytes:
+def require_content(content: bytes | None, what: str) -> bytes:
     """Return ``content``; raises ``StoreError`` when it was lost."""
     if content is None:
         raise StoreError(f"{what} is not in the store of snapshots any more")
@@ -184,7 +184,7 @@ def write(objects: Objects, entries: Mapping[str, Entry]) -> str:
 
 def read(objects: Objects, tree: str) -> dict[str, Entry]:
     """Return the entries of a tree by name; raises ``StoreError`` when it was lost."""
-    return _parse_tree(b"" if tree == EMPTY else required(objects.get("tree", tree), f"The tree {tree}"))
+    return _parse_tree(b"" if tree == EMPTY else require_content(objects.get("tree", tree), f"The tree {tree}"))
 
 
 @lru_cache(maxsize=256)
@@ -289,7 +289,7 @@ def entry_at(path: str, objects: Objects | None = None, *, content: bool = True)
     return entry_of(path, found, objects, content=content) if os.path.realpath(above) == above else None
 
 
-def named(paths: Iterable[str], objects: Objects) -> Iterator[tuple[str, Entry]]:
+def entries_with_parents(paths: Iterable[str], objects: Objects) -> Iterator[tuple[str, Entry]]:
     """Yield the entries of ``paths`` and, of what is not there, of the directory it would be in or below.
 
     A directory is there without what is in it: for this, name that too.

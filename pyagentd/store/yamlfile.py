@@ -66,7 +66,7 @@ def dump_texts(values: Mapping[str, str]) -> str:
     text = "".join([f'{key}: "{value}"\n' for key, value in values.items()])
     if _PLAIN_LINES.fullmatch(text) and text.count("\n") == len(values) and not any(map(_is_word, values)):
         return text
-    return dump(CommentedMap({key: quoted(value) for key, value in values.items()}))
+    return dump(CommentedMap({key: quoted_text(value) for key, value in values.items()}))
 
 
 def _is_word(key: str) -> bool:
@@ -90,7 +90,7 @@ def dump(data: Any) -> str:
     return stream.getvalue()
 
 
-def quoted(text: str) -> str:
+def quoted_text(text: str) -> str:
     """Return ``text`` as a value that is written in double quotes."""
     value: str = DoubleQuotedScalarString(text)
     return value

@@ -17,7 +17,7 @@ from pyagentd.store import atomic, paths
 from pyagentd.store.document import text as document
 from pyagentd.store.document.files import document_cache, write_document
 from pyagentd.store.document.render import Renderer
-from pyagentd.store.document.text import Document, Settings, Span, merged
+from pyagentd.store.document.text import Document, Settings, Span, merge_spans
 from pyagentd.store.journal import Journal, message_row, part_row
 from tests.bench import corpus
 
@@ -71,7 +71,7 @@ def _played(branch: Path, doc: Document, numbers: Iterable[int], size: int) -> D
             put(row.data["data_json"]["text"], None)
         for insert in renderer.feed(row):
             put(insert.text, insert.role)
-    return replace(doc, body="".join(texts), spans=tuple(merged(spans)))
+    return replace(doc, body="".join(texts), spans=tuple(merge_spans(spans)))
 
 
 def _turn(branch: Path, number: int, size: int) -> Iterator[Fact]:

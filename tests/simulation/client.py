@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from pyagentd.events import Event, InsertRole, Kind
-from pyagentd.store.document.files import Edit, Hunk, apply, apply_edit, moved
+from pyagentd.store.document.files import Edit, Hunk, apply, apply_edit, offset_after
 from pyagentd.store.document.render import Insert
 from pyagentd.store.document.text import Document, Span
 
@@ -94,7 +94,7 @@ class Client:
 
     def _change(self, edit: Edit) -> None:
         self.shown = apply_edit(self.shown, edit)
-        self.marker = moved(self.marker, edit, before=True)
+        self.marker = offset_after(self.marker, edit, before=True)
 
     def _insert(self, text: str, role: Any) -> None:
         self.shown, self.marker = apply(self.shown, self.marker, Insert(text, _role(role), "", 0))

@@ -11,7 +11,7 @@ from typing import Any
 
 from pyagentd.errors import PyagentdError
 from pyagentd.events import Event
-from pyagentd.store.document.files import Edit, Hunk, moved
+from pyagentd.store.document.files import Edit, Hunk, offset_after
 from pyagentd.store.document.render import RUN_CLOSE
 from pyagentd.store.document.text import PROMPT_PREFIX
 from tests.simulation.client import Client
@@ -91,7 +91,7 @@ class Editor(Client):
     def _change(self, edit: Edit) -> None:
         super()._change(edit)
         self._waiting = {
-            id: (moved(start, edit, before=False), moved(end, edit, before=True))
+            id: (offset_after(start, edit, before=False), offset_after(end, edit, before=True))
             for id, (start, end) in self._waiting.items()
         }
 

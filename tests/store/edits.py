@@ -11,7 +11,7 @@ from typing import NamedTuple
 from hypothesis import strategies as st
 
 from pyagentd.store.document.pieces import DocumentPiece, RecordedPiece
-from pyagentd.store.document.text import Document, Region, Span, merged, regions
+from pyagentd.store.document.text import Document, Region, Span, merge_spans, regions
 from tests.store.talk import texts
 
 
@@ -69,7 +69,7 @@ def _spliced(spans: Sequence[Span], start: int, end: int, size: int, *, sticky: 
     within = before is not None and after is not None and before[2:] == after[2:]
     if size and before is not None and (within or sticky):
         moved.append(before._replace(start=start, end=start + size))
-    return tuple(merged(sorted(moved)))
+    return tuple(merge_spans(sorted(moved)))
 
 
 def _without(span: Span, start: int, end: int) -> Span:

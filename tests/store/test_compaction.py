@@ -17,7 +17,7 @@ from pyagentd.store.conversation import (
     summary_message,
 )
 from pyagentd.store.document.files import apply
-from pyagentd.store.document.heal import expected
+from pyagentd.store.document.heal import expected_text
 from pyagentd.store.document.hidden import rebuild
 from pyagentd.store.document.pieces import recorded_pieces
 from pyagentd.store.document.reconcile import Alignment, align, locate
@@ -217,7 +217,7 @@ def test_a_marker_within_an_answer_has_its_place_in_what_the_record_shows() -> N
     talk.part(answer.id, 6, "text", {"type": "text", "text": "Three.", "state": "done"})
     talk.finish(run)
     conversation = talk.conversation
-    assert expected(conversation, recorded_pieces(conversation)).body == talk.document.body
+    assert expected_text(conversation, recorded_pieces(conversation)).body == talk.document.body
     assert rebuild(conversation, is_agent=False).body == talk.document.body
     lost = align(Document(body=talk.document.body), conversation)  # no roles at all
     assert lost.view == align(talk.document, conversation).view
@@ -227,7 +227,7 @@ def test_a_marker_that_somebody_asked_for_stands_below_what_the_turn_before_fail
     talk = Compacted([Turn(prompt="Count.", steps=(Step(texts=("One.",)),), error="The connection was cut")])
     talk.compact()
     conversation = talk.conversation
-    assert expected(conversation, recorded_pieces(conversation)).body == talk.document.body
+    assert expected_text(conversation, recorded_pieces(conversation)).body == talk.document.body
 
 
 def test_pruned_outputs_are_stubs_in_the_view_and_stay_in_the_document() -> None:

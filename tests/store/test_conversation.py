@@ -124,7 +124,7 @@ def test_edits_of_a_long_answer_cost_one_copy_of_it_and_leave_the_record_as_it_i
     facts = [message("a", "assistant"), *(text(f"p{n}", "a", f"text {n}", index=n) for n in range(50))]
     recorded, copies = fold(*facts), list[Any]()
     monkeypatch.setattr("pyagentd.store.conversation.copy", lambda of: copies.append(of) or copy(of))
-    edited = recorded.edited([{"part_id": f"p{n}", "hidden": True} for n in range(50)])
+    edited = recorded.with_edits([{"part_id": f"p{n}", "hidden": True} for n in range(50)])
     assert all(part.hidden for part in edited.messages["a"].parts)
     assert not any(part.hidden for part in recorded.parts.values())
     assert len(copies) < 60

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyagentd.store.document.heal import expected
+from pyagentd.store.document.heal import expected_text
 from pyagentd.store.document.pieces import common_text, recorded_pieces
 from tests.store.talk import Talk, Turn, talks, texts
 
@@ -52,6 +52,6 @@ def test_what_the_record_would_show_is_the_document(turns: list[Turn]) -> None:
     talk = Talk(turns)
     conversation = talk.conversation
     recorded = recorded_pieces(conversation)
-    shown = expected(conversation, recorded)
+    shown = expected_text(conversation, recorded)
     assert (shown.body, shown.spans) == (talk.document.body, talk.document.spans)
     assert [shown.body[start:end] for start, end in shown.places] == [piece.key[2] for piece in recorded]

@@ -18,7 +18,7 @@ from pyagentd.store.document.text import (
     body_sha256,
     format_file,
     gptel_messages,
-    merged,
+    merge_spans,
     parse,
     regions,
 )
@@ -63,7 +63,7 @@ def documents(draw: st.DrawFn) -> Document:
             other=st.just(()) | st.just((("gptel--num-messages-to-send", "5"), ("fill-column", "80"))),
         )
     )
-    return Document(body=body, spans=tuple(merged(spans)), settings=settings)
+    return Document(body=body, spans=tuple(merge_spans(spans)), settings=settings)
 
 
 class TestFile:

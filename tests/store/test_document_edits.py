@@ -5,8 +5,17 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyagentd.store.document.files import Edit, Hunk, apply_edit, clash, difference, moved, normal, transform
-from pyagentd.store.document.text import Document, Span, merged
+from pyagentd.store.document.files import (
+    Edit,
+    Hunk,
+    apply_edit,
+    clash,
+    difference,
+    normalise_hunks,
+    offset_after,
+    transform,
+)
+from pyagentd.store.document.text import Document, Span, merge_spans
 
 TEXT = "".join(chr(ord("a") + number % 26) for number in range(24))
 
@@ -21,7 +30,7 @@ def edits(draw: st.DrawFn, size: int, mark: str) -> Edit:
         text = mark * draw(st.integers(0, 3))
         kind = draw(st.sampled_from([None, "response", "ignore"]))
         hunks.append(Hunk(begin, end, text, (Span(0, len(text), kind),) if kind and text else ()))  # type: ignore[arg-type]
-    return normal(hunks)
+    return normalise_hunks(hunks)
 
 
 @st.composite
@@ -31,7 +40,7 @@ def documents(draw: st.DrawFn) -> Document:
         Span(a, b, "tool" if a % 2 else "response", "t" if a % 2 else "")
         for a, b in zip(offsets[::2], offsets[1::2], strict=False)
     ]
-    return Document(body=TEXT, spans=tuple(merged(spans)))
+    return Document(body=TEXT, spans=tuple(merge_spans(spans)))
 
 
 @settings(max_examples=600)
@@ -82,9 +91,9 @@ def test_another_program_changes_whole_words(before: list[str], added: list[str]
 
 
 def test_what_is_typed_at_a_place_stands_behind_it() -> None:
-    assert moved(3, (Hunk(3, 3, "XX"),), before=True) == 3
-    assert moved(3, (Hunk(3, 3, "XX"),), before=False) == 5
-    assert moved(3, (Hunk(1, 5, "XX"),), before=True) == 3
+    assert offset_after(3, (Hunk(3, 3, "XX"),), before=True) == 3
+    assert offset_after(3, (Hunk(3, 3, "XX"),), before=False) == 5
+    assert offset_after(3, (Hunk(1, 5, "XX"),), before=True) == 3
 
 
 def test_two_that_replace_the_same_words_clash_and_both_texts_stay() -> None:

@@ -59,7 +59,7 @@ def test_what_is_written_is_read(texts):
 @example({"id": "plain", "null": "word"})
 @example({"id": "x" * 300})
 def test_both_ways_of_writing_agree(texts):
-    quoted = CommentedMap({key: yamlfile.quoted(value) for key, value in texts.items()})
+    quoted = CommentedMap({key: yamlfile.quoted_text(value) for key, value in texts.items()})
     try:
         expected = yamlfile.dump(quoted)
     except Exception:  # a character that YAML does not have

@@ -100,7 +100,7 @@ SpentByModel = dict[tuple[int, int], tuple[int, ...]]
 """Sums of requests, see ``_SUMS``, by who answered and the length that their prompts exceeded."""
 
 
-def spent(db: sqlite3.Connection, key: str, some: str = "", given: Sequence[str] = ()) -> SpentByModel:
+def request_sums(db: sqlite3.Connection, key: str, some: str = "", given: Sequence[str] = ()) -> SpentByModel:
     """Return the sums of a branch's requests, or of those under a condition, inside a transaction."""
     query = f"SELECT served, longer, {_SUMS} FROM requests WHERE session_id = ?{some} GROUP BY 1, 2"
     return {(served, longer): tuple(counts) for served, longer, *counts in db.execute(query, (key, *given))}
@@ -646,7 +646,7 @@ class BranchTables:
         (changed,) = self._db.execute(query, (self._key, *given)).fetchone()
         tokens = Counter(dict(zip(_TOKENS, usage, strict=True)))
         tokens["prompt_tokens"] += summary
-        return Totals(start, tokens, changed, spent(self._db, self._key, some.format("message_id"), given))
+        return Totals(start, tokens, changed, request_sums(self._db, self._key, some.format("message_id"), given))
 
     def has_compaction(self, ids: Collection[str]) -> bool:
         """Return whether any of these messages is a compaction."""

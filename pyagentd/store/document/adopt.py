@@ -15,7 +15,7 @@ from pyagentd.store.conversation import Conversation
 from pyagentd.store.document.pieces import DocumentPiece, recorded_pieces
 from pyagentd.store.document.reconcile import Piece, Recognition
 from pyagentd.store.document.render import FENCE_CLOSE, REASONING_OPEN, reasoning_block, tool_body, writable
-from pyagentd.store.document.text import Document, merged
+from pyagentd.store.document.text import Document, merge_spans
 from pyagentd.store.journal import message_row, part_row
 from pyagentd.wire.sexp import read_call
 
@@ -69,7 +69,7 @@ def adopt(
         maker.notes.append(f"{changed} tool calls had no id of their own; each has one now")
     return Adoption(
         facts=tuple(maker.facts),
-        document=replace(document, spans=tuple(merged(spans))),
+        document=replace(document, spans=tuple(merge_spans(spans))),
         notes=tuple(maker.notes),
     )
 

@@ -23,7 +23,7 @@ from pyagentd.store import atomic
 from pyagentd.store.document import text
 from pyagentd.store.document.pieces import TextMatch, common_text
 from pyagentd.store.document.render import Insert
-from pyagentd.store.document.text import OPENING, Bounds, Document, Span, Stamp, merged, stamp_in, stamp_of
+from pyagentd.store.document.text import OPENING, Bounds, Document, Span, Stamp, merge_spans, stamp_in, stamp_of
 
 # A document together with its file's bytes, made from those of the document before it.
 #
@@ -328,7 +328,7 @@ def apply(doc: Document, marker: int, *inserts: Insert) -> tuple[Document, int]:
     own, place = [], marker
     for insert in inserts:
         own += _span(place, place := place + len(insert.text), insert.role)
-    joined = (*left[:-1], *merged([*left[-1:], *own, *shifted[:1]]), *shifted[1:])
+    joined = (*left[:-1], *merge_spans([*left[-1:], *own, *shifted[:1]]), *shifted[1:])
     body = "".join((doc.body[:marker], text, doc.body[marker:]))
     return replace(doc, body=body, spans=joined), marker + length
 
@@ -364,7 +364,7 @@ class Hunk(NamedTuple):
 Edit = tuple[Hunk, ...]
 
 
-def normal(hunks: Iterable[Hunk]) -> Edit:
+def normalise_hunks(hunks: Iterable[Hunk]) -> Edit:
     """Return hunks that are in order with those joined that touch, and without those that change nothing."""
     found: list[Hunk] = []
     for hunk in hunks:
@@ -374,12 +374,12 @@ def normal(hunks: Iterable[Hunk]) -> Edit:
         if last is None or last.end < hunk.begin:
             found.append(hunk)
         else:
-            spans = merged([*last.spans, *_shift_spans(hunk.spans, len(last.text))])
+            spans = merge_spans([*last.spans, *_shift_spans(hunk.spans, len(last.text))])
             found[-1] = Hunk(last.begin, hunk.end, last.text + hunk.text, tuple(spans))
     return tuple(found)
 
 
-def moved(offset: int, edit: Sequence[Hunk], *, before: bool) -> int:
+def offset_after(offset: int, edit: Sequence[Hunk], *, before: bool) -> int:
     """Return where an offset is after an edit; ``before`` what that inserts right there, or behind it."""
     shift = 0
     for hunk in edit:
@@ -394,12 +394,12 @@ def transform(ours: Sequence[Hunk], theirs: Sequence[Hunk], *, first: bool) -> E
 
     ``first`` tells whose text comes first where both insert at one place: ours, or theirs.
     """
-    return normal(_transform_hunks(ours, theirs, first))
+    return normalise_hunks(_transform_hunks(ours, theirs, first))
 
 
 def _transform_hunks(ours: Sequence[Hunk], theirs: Sequence[Hunk], first: bool) -> Iterator[Hunk]:
     for begin, end, words, spans in ours:
-        place = moved(begin, theirs, before=first)
+        place = offset_after(begin, theirs, before=first)
         yield Hunk(place, place, words, spans)
         start = begin
         for other in theirs:
@@ -416,7 +416,7 @@ def _transform_hunks(ours: Sequence[Hunk], theirs: Sequence[Hunk], first: bool) 
 
 def _transform_deletion(start: int, end: int, theirs: Sequence[Hunk]) -> Hunk:
     """Return the deletion of a range after ``theirs``, which change nothing in it."""
-    place = moved(start, theirs, before=False)
+    place = offset_after(start, theirs, before=False)
     return Hunk(place, place + end - start, "")
 
 
@@ -440,11 +440,11 @@ def apply_edit(document: Document, edit: Sequence[Hunk]) -> Document:
         pieces += [body[position : hunk.begin], hunk.text]
         position = hunk.end
     return replace(
-        document, body="".join((*pieces, body[position:])), spans=moved_spans(document.spans, edit), block=None
+        document, body="".join((*pieces, body[position:])), spans=spans_after(document.spans, edit), block=None
     )
 
 
-def moved_spans(spans: tuple[Span, ...], edit: Sequence[Hunk]) -> tuple[Span, ...]:
+def spans_after(spans: tuple[Span, ...], edit: Sequence[Hunk]) -> tuple[Span, ...]:
     """Return the roles of a text after an edit of it."""
     for begin, end, words, own in reversed(edit):
         shift = len(words) - (end - begin)
@@ -460,7 +460,7 @@ def moved_spans(spans: tuple[Span, ...], edit: Sequence[Hunk]) -> tuple[Span, ..
                     right += _shift_spans(spans[number + 1 :], shift)
                     break
         middle = _shift_spans(own, begin)
-        spans = (*left[:-1], *merged([*left[-1:], *middle, *right[:1]]), *right[1:])
+        spans = (*left[:-1], *merge_spans([*left[-1:], *middle, *right[:1]]), *right[1:])
     return spans
 
 
@@ -484,7 +484,7 @@ def difference(old: str, new: Document) -> Edit:
             begin, end = start + by, match.new + by
             hunks.append(Hunk(position + by, match.old + by, new.body[begin:end], cut_spans(new.spans, begin, end)))
         position, start = match.old + match.size, match.new + match.size
-    return normal(hunks)
+    return normalise_hunks(hunks)
 
 
 _FARTHEST = 200  # characters by which a change is moved at most to be of whole words
@@ -510,14 +510,14 @@ def _to_words(text: str, begin: int, end: int, before: int, after: int) -> int:
     return 0
 
 
-def joined(edits: Iterable[tuple[str, Edit]]) -> list[tuple[str, Edit]]:
+def join_edits(edits: Iterable[tuple[str, Edit]]) -> list[tuple[str, Edit]]:
     """Return edits, one after the other, with inserts that go on where the one before ended put together."""
     found: list[tuple[str, Edit]] = []
     for id, edit in edits:
         if found and not id and not found[-1][0] and len(edit) == 1 == len(found[-1][1]):
             ((begin, end, text, spans),), ((first, last, before, own),) = edit, found[-1][1]
             if begin == end == first + len(before) and first == last:
-                both = tuple(merged([*own, *_shift_spans(spans, len(before))]))
+                both = tuple(merge_spans([*own, *_shift_spans(spans, len(before))]))
                 found[-1] = ("", (Hunk(first, last, before + text, both),))
                 continue
         found.append((id, edit))

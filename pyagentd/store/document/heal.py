@@ -2,8 +2,8 @@
 
 Stock Emacs loses all bounds of a long conversation (it reads only the last 3000 characters for them); editors that
 know nothing of roles, formatters and merges shift them under the text. The text is then compared with the text that
-the record would show today (``expected``), and the parts that both have get the roles of the record. Where the bounds
-are sound nothing is guessed: a text that the user moved or quoted is the user's.
+the record would show today (``expected_text``), and the parts that both have get the roles of the record. Where the
+bounds are sound nothing is guessed: a text that the user moved or quoted is the user's.
 """
 
 import re
@@ -23,10 +23,10 @@ from pyagentd.store.document.pieces import (
     PieceKind,
     RecordedPiece,
     TextMatch,
-    common,
     common_text,
     fragments,
     laid_out,
+    longest_common,
     original_text,
     recorded_pieces,
 )
@@ -40,7 +40,7 @@ from pyagentd.store.document.render import (
     separator,
     tool_head,
 )
-from pyagentd.store.document.text import PROMPT_PREFIX, Document, Kind, Region, Span, merged, outside, regions
+from pyagentd.store.document.text import PROMPT_PREFIX, Document, Kind, Region, Span, merge_spans, outside, regions
 
 # Recorded answers that stand somewhere else than before, as blocks of their own, in text that has no role yet.
 
@@ -191,7 +191,7 @@ class ExpectedText(NamedTuple):
     places: tuple[tuple[int, int], ...]
 
 
-def expected(conversation: Conversation, recorded: Sequence[RecordedPiece]) -> ExpectedText:
+def expected_text(conversation: Conversation, recorded: Sequence[RecordedPiece]) -> ExpectedText:
     """Return the document that shows ``recorded``, which are the pieces of ``conversation``."""
     layout = _Layout(recorded)
     errors: dict[str, list[str]] = defaultdict(list)
@@ -213,7 +213,7 @@ def expected(conversation: Conversation, recorded: Sequence[RecordedPiece]) -> E
             layout.add_step(message, parts)
     layout.end_turn(due)
     layout.end()
-    return ExpectedText("".join(layout.texts), tuple(merged(layout.spans)), tuple(layout.places))
+    return ExpectedText("".join(layout.texts), tuple(merge_spans(layout.spans)), tuple(layout.places))
 
 
 def error_blocks(conversation: Conversation) -> Iterator[tuple[str, str]]:
@@ -356,7 +356,7 @@ class Comparison(NamedTuple):
 
 def compare(conversation: Conversation, recorded: Sequence[RecordedPiece], body: str) -> Comparison:
     """Compare ``body`` with the document that shows ``recorded``, which are the pieces of ``conversation``."""
-    target = expected(conversation, recorded)
+    target = expected_text(conversation, recorded)
     hidden = [place for piece, place in zip(recorded, target.places, strict=True) if piece.is_hidden]
     shown = [place for piece, place in zip(recorded, target.places, strict=True) if not piece.is_hidden]
     units: list[tuple[int, int]] = []
@@ -380,7 +380,7 @@ def compare(conversation: Conversation, recorded: Sequence[RecordedPiece], body:
             spans += (span._replace(end=min(span.end, end)) for span in between if span.start < end)
         spans += carrier.unchanged(match)
         old, new = match.old + match.size, match.new + match.size
-    return Comparison(target, kept, list(merged(spans)), places)
+    return Comparison(target, kept, list(merge_spans(spans)), places)
 
 
 def _first_moved(body: str, start: int, end: int, lost: Mapping[str, Sequence[tuple[str, int]]]) -> int:
@@ -659,7 +659,7 @@ def heal(document: Document, conversation: Conversation) -> Document:
     ranges = _find_places([span[:2] for span in target.spans], kept)
     spans += _shifted_unrecorded_spans(document, target, recorded, spans, ranges, said)
     spans += error_note_spans(body, conversation, spans)
-    return replace(document, spans=tuple(merged(sorted(spans))), stale=False, block=None)
+    return replace(document, spans=tuple(merge_spans(sorted(spans))), stale=False, block=None)
 
 
 def error_note_spans(body: str, conversation: Conversation, spans: Sequence[Span]) -> Iterator[Span]:
@@ -725,7 +725,7 @@ def _shifted_unrecorded_spans(
     """
     known = {size for piece in recorded if piece.key[0] != "user" for size in _sizes(piece)}
     own = [span for span in document.spans if span[:2] != document.block]
-    pairs = dict(common([_shape(span) for span in own], [_shape(span) for span in target.spans]))
+    pairs = dict(longest_common([_shape(span) for span in own], [_shape(span) for span in target.spans]))
     shifts: list[int | None] = []
     for index, span in enumerate(own):
         place = places[pairs[index]] if index in pairs else None

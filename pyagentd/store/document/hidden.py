@@ -20,7 +20,7 @@ from pyagentd.store.document.heal import compare, error_note_spans
 from pyagentd.store.document.pieces import laid_out, recorded_pieces
 from pyagentd.store.document.reconcile import Piece, recognise
 from pyagentd.store.document.render import FENCE_CLOSE, RUN_CLOSE, RUN_OPEN, Insert, prompt_text, replay
-from pyagentd.store.document.text import PROMPT_PREFIX, Document, Span, merged, outside
+from pyagentd.store.document.text import PROMPT_PREFIX, Document, Span, merge_spans, outside
 from pyagentd.store.journal import Row
 
 By = Literal["rewind", "edit", "variant", "context", "command"]
@@ -315,7 +315,7 @@ def _replace_roles(document: Document, ranges: Sequence[Range], spans: Iterable[
     kept = list(document.spans)
     for start, end in ranges:
         kept = [part for span in kept for part in outside(span, start, end)]
-    return replace(document, spans=tuple(merged(sorted([*kept, *spans]))))
+    return replace(document, spans=tuple(merge_spans(sorted([*kept, *spans]))))
 
 
 def _ignore_ranges(document: Document, ranges: Iterable[Range]) -> Document:
@@ -337,7 +337,7 @@ def rebuild(conversation: Conversation, *, is_agent: bool) -> Document:
     rewound = [message for message in conversation.messages.values() if message.is_rewound]
     if not rewound:
         return _write_document(conversation, is_agent=is_agent)
-    before = conversation.changed(show(rewound, now_ms=0))
+    before = conversation.with_rows(show(rewound, now_ms=0))
     return change_roles(_write_document(before, is_agent=is_agent), before, conversation)
 
 

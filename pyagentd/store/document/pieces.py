@@ -590,7 +590,7 @@ def match(recorded: Sequence[Key], found: Sequence[Key]) -> list[int]:
     while tail < shorter - head and recorded[-1 - tail] == found[-1 - tail]:
         links[-1 - tail] = len(recorded) - 1 - tail
         tail += 1
-    middle = common(recorded[head : len(recorded) - tail], found[head : len(found) - tail])
+    middle = longest_common(recorded[head : len(recorded) - tail], found[head : len(found) - tail])
     for left, right in middle:
         links[head + right] = head + left
     return links
@@ -691,7 +691,7 @@ def keep_together(
             links[below], places[number] = number, below
 
 
-def common(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[tuple[int, int]]:
+def longest_common(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[tuple[int, int]]:
     """Return the pairs of a longest common subsequence (Hunt and Szymanski's way: few pieces are equal)."""
     if not left or not right:
         return []
@@ -744,7 +744,7 @@ def _nearest(places: list[int], index: int) -> list[int]:
     return places[::-1]
 
 
-def pair(
+def pair_in_gap(
     gap: Iterable[int],
     free: Sequence[int],
     found: Sequence[DocumentPiece],

@@ -42,7 +42,7 @@ from pyagentd.store.document.pieces import (
     match,
     match_whole,
     original_text,
-    pair,
+    pair_in_gap,
     recorded_pieces,
     restored_ids,
     with_known_blocks,
@@ -114,13 +114,13 @@ class View:
         """Add a step as it was recorded, whatever the document says."""
         self._add_parts(parts, ())
 
-    def finished(self) -> tuple[Message, ...]:
+    def to_whole_messages(self) -> tuple[Message, ...]:
         """Return the messages of a whole conversation."""
         if self.messages and self.messages[0][0] == "assistant" and not self.summary:
             self._prepend(BEGINNING)
         if self.summary:
             self._prepend(summary_message(self.summary))
-        return self.made()
+        return self.to_messages()
 
     def _prepend(self, text: str) -> None:
         """Let the user say ``text`` first: in a message of its own unless they begin anyway."""
@@ -130,7 +130,7 @@ class View:
             self.messages.insert(0, ("user", [Text(text=text)]))
             self.turns = [(index + 1, id) for index, id in self.turns]
 
-    def made(self) -> tuple[Message, ...]:
+    def to_messages(self) -> tuple[Message, ...]:
         """Return the messages."""
         ids = dict(self.turns)
         messages = enumerate(self.messages)
@@ -453,7 +453,7 @@ class Recognition:
     def _is_user(self, number: int) -> bool:
         return self.recorded[number].key[0] == "user"
 
-    def aligned(self) -> Alignment:
+    def align(self) -> Alignment:
         """Return what the document up to the end means."""
         boundary = self.boundary()
         view, last = View(summary=boundary.summary, pruned=boundary.pruned), ""
@@ -474,7 +474,7 @@ class Recognition:
             index = stop
         new = _prompt(self._user_texts(self.prompt_start, self.above))
         return Alignment(
-            view=view.finished(),
+            view=view.to_whole_messages(),
             new_prompt=new,
             last_prompt=last,
             edits=self.edits,
@@ -692,7 +692,7 @@ class Recognition:
                     gap.append(index)
             elif index not in self.moved:
                 free = [n for n in range(number, anchor) if n not in linked]
-                pair(gap, free, self.found, self.recorded, sources)
+                pair_in_gap(gap, free, self.found, self.recorded, sources)
                 gap, number = [], anchor + 1
         return sources
 
@@ -965,7 +965,7 @@ def recognise(document: Document, conversation: Conversation, end: int | None = 
         end: The offset (code points from 0) of the body at which it is read; None for all of it. What is below is
             matched too, but is no new prompt.
     """
-    shown = conversation.shown()
+    shown = conversation.without_rewound()
     alignment = Recognition(document, shown, end)
     kind = loss(document, conversation, alignment.recorded, alignment.found, alignment.links)
     if kind is None:
@@ -1009,7 +1009,7 @@ def align(document: Document, conversation: Conversation, end: int | None = None
 
 def _align_until_stable(document: Document, conversation: Conversation, end: int | None) -> Alignment:
     """Return what a document means once the edits that are found in it are recorded, and these edits."""
-    first = last = recognise(document, conversation, end).aligned()
+    first = last = recognise(document, conversation, end).align()
     edits: dict[str, dict[str, Any]] = {}
     spans = first.spans
     for _ in range(_PASSES):
@@ -1018,8 +1018,8 @@ def _align_until_stable(document: Document, conversation: Conversation, end: int
         edits |= {edit.get("part_id") or edit["message_id"]: edit for edit in last.edits}
         if spans is not None:
             document = replace(document, spans=spans, stale=False)
-        conversation = conversation.edited(last.edits)
-        last = recognise(document, conversation, end).aligned()
+        conversation = conversation.with_edits(last.edits)
+        last = recognise(document, conversation, end).align()
         spans = spans if last.spans is None else last.spans
     notes = tuple(dict.fromkeys(first.notes + last.notes))
     return replace(last, edits=tuple(edits.values()), notes=notes, spans=spans)
@@ -1070,7 +1070,7 @@ def align_turn(
         else:
             for step in message.steps():
                 view.add_recorded(step)
-    made = view.made()
+    made = view.to_messages()
     if made and (made[0].role, made[-1].role) != ("user", "assistant"):
         return None
     messages = seen.messages | {message.id for message in new}

@@ -394,12 +394,12 @@ def parse(file_text: str) -> Document:
     roles, stale = _read_roles(block, min(len(body), block.start))
     if block.torn:
         roles = sorted([*roles, Span(block.start, block.end, "ignore")])
-    spans = list(merged(roles))
+    spans = list(merge_spans(roles))
     found = strays(body, spans, block)
     body, spans = _without_strays(body, spans, found)
     return Document(
         body=body,
-        spans=tuple(merged(spans)),
+        spans=tuple(merge_spans(spans)),
         settings=block.settings,
         stale=stale or not block.whole,
         block=(block.start, block.end) if block.torn else None,
@@ -565,7 +565,7 @@ def _tool_messages(text: str, call_id: str) -> list[dict[str, Any]]:
     return [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
 
 
-def merged(spans: Iterable[Span]) -> Iterator[Span]:
+def merge_spans(spans: Iterable[Span]) -> Iterator[Span]:
     """Yield sorted ``spans`` with equal ones that touch joined, and empty ones left out."""
     last: Span | None = None
     for span in spans:

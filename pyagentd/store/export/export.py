@@ -80,7 +80,9 @@ def read_source(ref: BranchRef) -> Source:
         created=facts.get("created", ""),
         preset=facts.get("preset", ""),
         document=found,
-        conversation=conversation.edited(align(found, conversation).edits) if found.body.strip() else conversation,
+        conversation=conversation.with_edits(align(found, conversation).edits)
+        if found.body.strip()
+        else conversation,
         images=dict(_images(found.body, ref.branch_dir)),
         agents=tuple(sorted(map(read_source, _agents(ref.branch_dir)), key=lambda agent: agent.created)),
     )

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 from pyagentd import reader, regularfile
 from pyagentd.errors import BadRequest
 from pyagentd.store.document import render
-from pyagentd.store.document.text import PROMPT_PREFIX, Document, Span, merged
+from pyagentd.store.document.text import PROMPT_PREFIX, Document, Span, merge_spans
 from pyagentd.wire.sexp import read_call
 
 _APART = "\n\n"  # between texts that follow each other
@@ -87,7 +87,7 @@ def document_of(pieces: Iterable[Piece]) -> Document:
         last = "start" if piece.kind == "user" else piece.kind
     if last != "start":
         body += render.RUN_CLOSE
-    return Document(body=body, spans=tuple(merged(spans)))
+    return Document(body=body, spans=tuple(merge_spans(spans)))
 
 
 def _tool(name: str, call_id: str, input: object, output: str, *, failed: bool = False) -> Piece:
