@@ -40,7 +40,7 @@ from pyagentd.lisp.runtime import Result, Tools
 from pyagentd.lisp.serialization import decode, encode
 from pyagentd.lisp.values import from_python
 from pyagentd.mission import Mission, Model
-from pyagentd.mission.over import Row, Summary, imported, read_items, run_over
+from pyagentd.mission.over import Row, Summary, import_tool, read_items, run_over
 from pyagentd.mission.signature import Coercion, Problem, Signature, coerce, parse
 from pyagentd.mission.signature.types import Map
 from pyagentd.wire.client import DaemonClient
@@ -201,7 +201,7 @@ def _mission_over(
         raise click.UsageError("Give --model: the configuration names none")
     named = [each.strip() for each in (tools or "").split(",") if each.strip()]
     for each in named:
-        imported(each)  # a name that is wrong is told before anything is paid for
+        import_tool(each)  # a name that is wrong is told before anything is paid for
     llm = Model(name, backend=backend)
     return Mission(prompt, llm=llm, signature=signature or ":any", tools=named or None, **limits)  # type: ignore[arg-type]
 

@@ -160,7 +160,7 @@ def current_call() -> RunningCall | None:
 
 
 @contextmanager
-def calling(span_id: str) -> Iterator[RunningCall]:
+def enter_call(span_id: str) -> Iterator[RunningCall]:
     """Make a new tool call the current one inside the ``with``."""
     call = RunningCall(span_id)
     token = _call.set(call)

@@ -67,7 +67,7 @@ class State:
         for each in fields(self):
             value = getattr(self, each.name)
             if each.name in _VALUES:
-                value, left = _encoded(value)
+                value, left = _encode_values(value)
                 omitted += [f"{each.name}/{name}" for name in left]
             made[each.name] = list(value) if isinstance(value, tuple) else value
         return {**made, "omitted": omitted}
@@ -126,7 +126,7 @@ def load(source: State | str | Path, directory: str | Path | None = None) -> Sta
     try:
         return State.from_json(json.loads(path.read_text("utf-8")))
     except FileNotFoundError:
-        names = ", ".join(each.name for each in saved(path.parent))
+        names = ", ".join(each.name for each in checkpoint_files(path.parent))
         raise CheckpointError(f"There is no checkpoint {path}", hint=names and f"There are {names}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise CheckpointError(f"{path} cannot be read ({error})") from error
@@ -136,7 +136,7 @@ def load(source: State | str | Path, directory: str | Path | None = None) -> Sta
         raise CheckpointError(f"{path}: {error.message}", hint=error.hint) from error
 
 
-def saved(directory: str | Path) -> list[Path]:
+def checkpoint_files(directory: str | Path) -> list[Path]:
     """Return the checkpoint files in ``directory``, the last written at the end."""
     try:
         found = [path for path in Path(directory).expanduser().iterdir() if _FILE.fullmatch(path.name)]
@@ -151,14 +151,14 @@ def _path(source: str | Path, directory: Path | None) -> Path:
     if source == LATEST:
         if directory is None:
             raise CheckpointError('resume_from="latest" needs a checkpoint_dir')
-        if not (there := saved(directory)):
+        if not (there := checkpoint_files(directory)):
             raise CheckpointError(f"There is no checkpoint in {directory}")
         return there[-1]
     path = Path(source).expanduser()
     return path if directory is None or path.is_absolute() or path.exists() else directory / path
 
 
-def _encoded(named: Mapping[Any, Any]) -> tuple[dict[str, Any], list[str]]:
+def _encode_values(named: Mapping[Any, Any]) -> tuple[dict[str, Any], list[str]]:
     """Return a map in the language's encoding, and the names of values that cannot be written."""
     kept: dict[str, Any] = {}
     left: list[str] = []

@@ -189,7 +189,7 @@ def prepare(args: Arguments, models: Mapping[str, Any] | None = None, *, caller:
     )
 
 
-def named(value: Mapping[Any, Any]) -> dict[str, Any]:
+def named_entries(value: Mapping[Any, Any]) -> dict[str, Any]:
     """Return a map of the language with names as keys; entries whose key is not a name are left out."""
     plain = ((from_key(key), item) for key, item in value.items())
     return {
@@ -237,13 +237,13 @@ class _Findings:
             return None
 
     def plain_values(self, given: Mapping[Any, Any], what: str) -> dict[str, Any]:
-        def made() -> dict[str, Any]:
+        def plain_entries() -> dict[str, Any]:
             try:
-                return named(values.from_python(dict(given)))
+                return named_entries(values.from_python(dict(given)))
             except TypeError as error:
                 raise UserError(f"The {what} holds something that programs cannot use: {error}") from error
 
-        return self.check(made, {})
+        return self.check(plain_entries, {})
 
     def context(self, given: Mapping[Any, Any], contract: Signature | None, declared: Signature | None) -> Any:
         data = self.plain_values(given, "context")

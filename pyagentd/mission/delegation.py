@@ -40,7 +40,7 @@ from pyagentd.mission.options import (
 from pyagentd.mission.prompt import system_prompt
 from pyagentd.mission.runtime import Bridge, Runtime, error_text, new_span, run_here
 from pyagentd.mission.signature import ANY, Field, Signature
-from pyagentd.mission.step import Fail, Step, T, Usage, failed
+from pyagentd.mission.step import Fail, Step, T, Usage, failed_step
 from pyagentd.mission.tools import Tool, normalize
 from pyagentd.mission.turn import Progress, TurnContext
 
@@ -148,7 +148,7 @@ class _MissionRun:
             context=mission.context, memory=mission.memory, messages=(message,), warnings=mission.warnings
         )
         if resumed:
-            first = self._resumed(resumed)
+            first = self._restore_progress(resumed)
         with enter(self.scope):
             progress, end = turn.run(ctx, first, lambda now: self._save(now, started))
         if self.scope.parent and self.scope.parent.firewall:
@@ -167,7 +167,7 @@ class _MissionRun:
             warnings=tuple(dict.fromkeys(progress.warnings)),
         )
 
-    def _resumed(self, resumed: State) -> Progress:
+    def _restore_progress(self, resumed: State) -> Progress:
         mission = self.mission
         done = tuple(map(trace.turn_from_json, resumed.trace))
         for finished in done:
@@ -444,14 +444,14 @@ class Mission(Generic[T]):
                 made with must be picklable. ``over.run_over`` writes the results as they come, and can be resumed.
             more: Further arguments of ``delegate`` for all of them.
         """
-        missions = [self._on(each, more) for each in items]
+        missions = [self._for_item(each, more) for each in items]
         return gather_sync(missions, max_concurrency=max_concurrency, executor=executor)
 
     async def amap(
         self, items: Iterable[object], *, max_concurrency: int = MAX_CONCURRENCY, **more: Any
     ) -> list[Step[T]]:
         """Do as ``map``, without blocking the event loop."""
-        return await gather([self._on(each, more) for each in items], max_concurrency=max_concurrency)
+        return await gather([self._for_item(each, more) for each in items], max_concurrency=max_concurrency)
 
     def as_tool(self, name: str | None = None, description: str | None = None) -> LLMTool:
         """Return it as a tool of other missions; called as a function it returns the value.
@@ -488,7 +488,7 @@ class Mission(Generic[T]):
         names = [each.name for each in params] or [each.split(".")[0] for each in template.placeholders(self.prompt)]
         return list(dict.fromkeys(names))
 
-    def _on(self, item: object, more: Mapping[str, Any]) -> "Mission[T]":
+    def _for_item(self, item: object, more: Mapping[str, Any]) -> "Mission[T]":
         if not _is_context(item):
             names = self._parameters()
             if len(names) != 1:
@@ -526,16 +526,16 @@ async def gather(
 
     Cancelling it cancels the missions.
     """
-    slots = asyncio.Semaphore(_checked(max_concurrency))
+    slots = asyncio.Semaphore(_check_limit(max_concurrency))
 
     async def run(each: Mission[Any]) -> Step[Any]:
         async with slots:
             try:
                 return await each.arun()
             except Exception as error:  # an exception must not lose the results of the other missions
-                return _broken(error)
+                return _failed_step(error)
 
-    return list(await asyncio.gather(*(run(each) for each in _all(missions, common))))
+    return list(await asyncio.gather(*(run(each) for each in _as_missions(missions, common))))
 
 
 def gather_sync(
@@ -556,8 +556,8 @@ def gather_sync(
     Raises:
         UserError: The executor is Dask's.
     """
-    todo = _all(missions, common)
-    limit = _checked(max_concurrency)
+    todo = _as_missions(missions, common)
+    limit = _check_limit(max_concurrency)
     if executor is not None and type(executor).__module__.startswith("distributed."):
         # It never tells of a result that was lost with its worker while it was fetched.
         raise UserError(
@@ -592,17 +592,17 @@ def _window(executor: Executor, todo: list[Mission[Any]], limit: int) -> list[St
                 except KeyboardInterrupt:
                     raise
                 except BaseException as error:  # not picklable, a broken pool, a bug in a callback
-                    steps[index] = _broken(error)
+                    steps[index] = _failed_step(error)
     finally:
         for future in running:
             future.cancel()
 
 
-def _broken(error: BaseException) -> Step[Any]:
-    return failed("error", f"The mission could not be run: {error_text(error) or type(error).__name__}")
+def _failed_step(error: BaseException) -> Step[Any]:
+    return failed_step("error", f"The mission could not be run: {error_text(error) or type(error).__name__}")
 
 
-def _all(missions: Iterable[Runnable], common: Mapping[str, Any]) -> list[Mission[Any]]:
+def _as_missions(missions: Iterable[Runnable], common: Mapping[str, Any]) -> list[Mission[Any]]:
     return [Mission(each.prompt, **{**common, **each.options}) for each in map(_mission, missions)]
 
 
@@ -617,7 +617,7 @@ def _mission(given: Runnable) -> Mission[Any]:
     raise UserError(f"{given!r} is not a mission", hint="Give mission(prompt, llm=…), (prompt, options), or a dict")
 
 
-def _checked(limit: int) -> int:
+def _check_limit(limit: int) -> int:
     if limit < 1:
         raise UserError(f"max_concurrency is {limit}, and nothing would ever run", hint="Give at least 1")
     return limit
@@ -641,7 +641,7 @@ _SATURATION = 1.2  # BM25's k1: how soon repetitions of a word stop counting
 _LENGTH = 0.75  # BM25's b: how much a long description is discounted
 
 
-def ranked(query: str, tools: Mapping[str, Tool], limit: int = 10) -> list[Tool]:
+def rank_tools(query: str, tools: Mapping[str, Tool], limit: int = 10) -> list[Tool]:
     """Return the tools that share a word with ``query``, the best first; ties in alphabetical order."""
     documents = {name: _document(tool) for name, tool in tools.items()}
     scores = _scores(set(words(query)), documents)
@@ -719,7 +719,7 @@ def find_tools(registry: Mapping[str, Tool]) -> Tool:
         """Find tools by words of their names, parameters and descriptions; the best first."""
         return [
             {"name": tool.name, "call": tool.schema(), "description": tool.description}
-            for tool in ranked(query, registry, min(limit, 50))
+            for tool in rank_tools(query, registry, min(limit, 50))
         ]
 
     return normalize({"find_tools": find_tools})["find_tools"]
@@ -741,7 +741,7 @@ def discover(
         ToolsError: Something in the registry is not a tool.
     """
     known = normalize(registry)
-    first = ranked(prompt, known, limit)
+    first = rank_tools(prompt, known, limit)
     found = "\n".join(f"- {tool.schema()}  {tool.description}".rstrip() for tool in first)
     text = _PROMPT.format(prompt=prompt, found=f"It may need these:\n{found}\n" if found else "", limit=limit)
     step = delegate(
@@ -757,7 +757,7 @@ def discover(
     if chosen or not step.value["tools"]:
         return Discovery(tools=chosen, step=step)
     names = ", ".join(map(str, step.value["tools"]))
-    return Discovery(step=failed("tool_not_found", f"None of the tools that were chosen exists: {names}"))
+    return Discovery(step=failed_step("tool_not_found", f"None of the tools that were chosen exists: {names}"))
 
 
 def delegate_discovering(
@@ -785,7 +785,7 @@ def delegate_discovering(
         choosing = {"llm": llm, "budget": options.get("budget"), **(discovery_options or {})}
         found = discover(prompt, registry=registry, limit=limit, **choosing)
     except UserError as error:
-        return failed(getattr(error, "reason", "validation_error"), str(error))
+        return failed_step(getattr(error, "reason", "validation_error"), str(error))
     if not found.step.ok:
         return found.step
     return delegate(prompt, llm=llm, tools={**options.pop("tools", {}), **found.tools}, **options)

@@ -44,7 +44,7 @@ def is_firewalled(key: object) -> bool:
     return isinstance(name, str) and name.startswith("_")
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """Return ``text`` escaped for a string literal."""
     return text.translate(_ESCAPES)
 
@@ -152,17 +152,17 @@ def public(value: Any) -> Any:
 def json_name(key: Any) -> str:
     """Return the key of a map as a name in JSON; a collection as its text in a program, without private values."""
     value = from_key(key)
-    return readable(_hidden(value)) if isinstance(value, list | dict | LispSet) else _name(value)
+    return readable(_hide_private(value)) if isinstance(value, list | dict | LispSet) else _name(value)
 
 
-def _hidden(value: Any) -> Any:
+def _hide_private(value: Any) -> Any:
     match value:
         case dict():
-            return {key: HIDDEN if is_firewalled(key) else _hidden(item) for key, item in value.items()}
+            return {key: HIDDEN if is_firewalled(key) else _hide_private(item) for key, item in value.items()}
         case list():
-            return [_hidden(item) for item in value]
+            return [_hide_private(item) for item in value]
         case LispSet():
-            return LispSet.of(map(_hidden, value))
+            return LispSet.of(map(_hide_private, value))
     return value
 
 
@@ -225,7 +225,7 @@ class Firewall:
         for text in texts:
             if len(text) < SHORTEST:
                 continue
-            for spelled in {text, escaped(text)}:
+            for spelled in {text, escape(text)}:
                 self._index.setdefault(spelled[:SHORTEST], []).append(spelled)
 
     def is_secret(self, value: Any) -> bool:
@@ -306,7 +306,7 @@ def name_text(name: str) -> str:
     name = well_formed(name if len(name) <= _NAME else f"{name[:_NAME]}…")
     if _PLAIN.fullmatch(name):
         return name
-    quoted = escaped(name).replace("`", "'")
+    quoted = escape(name).replace("`", "'")
     return f'"{quoted}"'
 
 
@@ -353,11 +353,11 @@ class _Writer:
         shown = self.firewall.redact(value[: most + _MARGIN])
         whole = shown.encode("utf-8", "replace")
         if len(value) <= most + _MARGIN and len(whole) <= most:
-            return f'"{escaped(shown)}"'
+            return f'"{escape(shown)}"'
         start = whole[:most].decode("utf-8", "ignore")
         length = len(value.encode("utf-8", "replace")) if len(value) > most + _MARGIN else len(whole)
-        self._cut(path, f"shows the first {most} of {length} bytes")
-        return f'"{escaped(start)}..."'
+        self._note_cut(path, f"shows the first {most} of {length} bytes")
+        return f'"{escape(start)}..."'
 
     def _sequence(self, items: list[Any], path: str, opening: str, closing: str) -> str:
         if self.depth >= _DEPTH and items:
@@ -369,7 +369,7 @@ class _Writer:
         self.depth -= 1
         if len(items) > len(shown):
             texts.append("...")
-            self._cut(path, f"shows {len(shown)} of {len(items)} items")
+            self._note_cut(path, f"shows {len(shown)} of {len(items)} items")
         return opening + " ".join(texts) + closing
 
     def _map(self, value: dict[Any, Any], path: str) -> str:
@@ -380,7 +380,7 @@ class _Writer:
         self.depth -= 1
         if len(value) > _ENTRIES:
             texts.append("...")
-            self._cut(path, f"shows {_ENTRIES} of {len(value)} keys")
+            self._note_cut(path, f"shows {_ENTRIES} of {len(value)} keys")
         return "{" + ", ".join(texts) + "}"
 
     def _entry(self, key: Any, item: Any, path: str) -> str:
@@ -389,7 +389,7 @@ class _Writer:
         below = f"{path}.{own}" if path else own
         return f"{name} {HIDDEN if is_firewalled(key) else self.write(item, below)}"
 
-    def _cut(self, path: str, what: str) -> None:
+    def _note_cut(self, path: str, what: str) -> None:
         place = f"`{path[:80]}`" if path else "the value"
         self.cuts.setdefault(path, f"{self.firewall.redact(place)} {what}; programs see all of it")
 

@@ -24,7 +24,7 @@ from pyagentd.mission import signature as signatures
 from pyagentd.mission.budget import Budget, current
 from pyagentd.mission.options import CALLER, IN_MS, Message, ModelLike, Options, Request, Tools
 from pyagentd.mission.signature import Signature, SignatureError, type_text
-from pyagentd.mission.step import MissionFailed, Step, failed
+from pyagentd.mission.step import MissionFailed, Step, failed_step
 
 OPTIONS = frozenset(
     {each.name for each in fields(Options)}
@@ -83,7 +83,7 @@ class LLMTool:
         contract = self.contract
         known = self.options.get("context") or {}
         try:
-            unknown = template.unknown(self.prompt, contract.params)
+            unknown = template.unknown_names(self.prompt, contract.params)
         except TemplateError as error:
             raise ToolsError(f"The prompt of a tool cannot be read: {error}") from error
         if braced := ", ".join("{{" + name + "}}" for name in unknown if name.split(".")[0] not in known):
@@ -127,9 +127,9 @@ class LLMTool:
         try:
             llm = registry.resolve(self.llm, options["models"], parent.llm if parent else None)
         except registry.ModelNotFound as error:
-            return failed(error.reason, str(error))
+            return failed_step(error.reason, str(error))
         except UserError as error:
-            return failed("validation_error", str(error))
+            return failed_step("validation_error", str(error))
         context = {**(options.pop("context", None) or {}), **args}
         if self.is_judgment:
             turns = {} if "limits" in options else {"max_turns": JUDGMENT_TURNS}
@@ -204,7 +204,7 @@ def judgment_llm(llm: Callable[..., Any], signature: Signature) -> Callable[[Req
     """Return ``llm`` with each answer turned into a program that returns it; the model does not see the programs."""
     originals: dict[str, str] = {}  # the model's answers by the programs made from them
 
-    def translated(answer: Any) -> Any:
+    def translate_answer(answer: Any) -> Any:
         text = answer.get("content") if isinstance(answer, Mapping) else answer
         if not isinstance(text, str):
             return answer
@@ -213,13 +213,13 @@ def judgment_llm(llm: Callable[..., Any], signature: Signature) -> Callable[[Req
         return {**answer, "content": program} if isinstance(answer, Mapping) else program
 
     async def later(answer: Awaitable[Any]) -> Any:
-        return translated(await answer)
+        return translate_answer(await answer)
 
     def ask(request: Request) -> Any:
         first, *others = request["messages"]
         messages = [first, *(_message_for_judge(each, originals) for each in others)]
         answer = llm({**request, "messages": messages})
-        return later(answer) if inspect.isawaitable(answer) else translated(answer)
+        return later(answer) if inspect.isawaitable(answer) else translate_answer(answer)
 
     return ask
 

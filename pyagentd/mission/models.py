@@ -50,14 +50,14 @@ def priced(llm: Callable[..., Any], model: str, config: Config | None = None) ->
     """Return ``llm`` with a cost in every answer that reports its tokens, at the prices of ``model``."""
 
     @wraps(llm)
-    def asked(request: Request) -> Any:
+    def ask_with_cost(request: Request) -> Any:
         answer = llm(request)
         if not isinstance(answer, Mapping) or "cost_usd" in answer or "tokens" not in answer:
             return answer
         cost = cost_of(model, answer["tokens"], config)
         return answer if cost is None else {**answer, "cost_usd": cost}
 
-    return asked
+    return ask_with_cost
 
 
 @cache

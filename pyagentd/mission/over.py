@@ -81,11 +81,11 @@ class Row:
 
 def version(mission: Mission[Any]) -> str:
     """Return a hash of a mission: prompt, options, names of functions."""
-    told = json.dumps([mission.prompt, dict(mission.options)], sort_keys=True, default=_named)
+    told = json.dumps([mission.prompt, dict(mission.options)], sort_keys=True, default=_describe)
     return hashlib.sha256(told.encode()).hexdigest()[:12]
 
 
-def _named(value: object) -> object:
+def _describe(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, set | frozenset):
@@ -99,20 +99,20 @@ def _named(value: object) -> object:
         parts = [value.func, value.args, value.keywords]
     elif is_dataclass(value):
         parts = {each.name: getattr(value, each.name) for each in fields(value) if each.repr}
-    return [_named(type(value)), parts]
+    return [_describe(type(value)), parts]
 
 
 def keys(mission: Mission[Any], items: Iterable[Any]) -> list[str]:
     """Return the key of each item's row."""
     of_mission, seen, found = version(mission), Counter[str](), []
     for item in items:
-        digest = hashlib.sha256(json.dumps(item, sort_keys=True, default=_named).encode()).hexdigest()[:16]
+        digest = hashlib.sha256(json.dumps(item, sort_keys=True, default=_describe).encode()).hexdigest()[:16]
         found.append(f"{of_mission}-{digest}-{seen[digest]}")
         seen[digest] += 1
     return found
 
 
-def imported(name: str) -> Callable[..., Any]:
+def import_tool(name: str) -> Callable[..., Any]:
     """Return the function ``MODULE:NAME``.
 
     Raises:
@@ -128,7 +128,7 @@ def imported(name: str) -> Callable[..., Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Done:
+class _Reply:
     """The reply of a worker: plain values only."""
 
     ok: bool
@@ -139,7 +139,7 @@ class _Done:
     refused: bool = False  # whether it failed of that
 
 
-def run_item(mission: Mission[Any], item: Any) -> _Done:
+def run_item(mission: Mission[Any], item: Any) -> _Reply:
     """Run a mission for one item, in a worker; tools that are texts are imported here."""
     throttled = 0
     heard = mission.options.get("telemetry")
@@ -153,16 +153,16 @@ def run_item(mission: Mission[Any], item: Any) -> _Done:
     try:
         tools: Any = mission.options.get("tools")
         if isinstance(tools, Sequence):
-            tools = [imported(tool) if isinstance(tool, str) else tool for tool in tools]
+            tools = [import_tool(tool) if isinstance(tool, str) else tool for tool in tools]
         elif isinstance(tools, Mapping):
-            tools = {name: imported(tool) if isinstance(tool, str) else tool for name, tool in tools.items()}
-        step = mission._on(item, {"tools": tools, "telemetry": telemetry}).run()
+            tools = {name: import_tool(tool) if isinstance(tool, str) else tool for name, tool in tools.items()}
+        step = mission._for_item(item, {"tools": tools, "telemetry": telemetry}).run()
     except Exception as error:  # a mistake of a tool or a callback is one item's, not the run's
-        return _Done(False, None, {"reason": "error", "message": error_text(error)}, {}, throttled)
-    return _done(step, throttled)
+        return _Reply(False, None, {"reason": "error", "message": error_text(error)}, {}, throttled)
+    return _worker_reply(step, throttled)
 
 
-def _done(step: Step[Any], throttled: int) -> _Done:
+def _worker_reply(step: Step[Any], throttled: int) -> _Reply:
     used = step.usage
     usage = {
         "turns": used.turns,
@@ -175,7 +175,7 @@ def _done(step: Step[Any], throttled: int) -> _Done:
     fail = None if step.fail is None else {"reason": step.fail.reason, "message": step.fail.message}
     ended_by = None if step.fail is None else (step.fail.reason, step.fail.details.get("reason"))
     refused = throttled > 0 and ended_by == ("llm_error", "rate_limit")
-    return _Done(step.ok, json.loads(json.dumps(value, default=_plain)), fail, usage, throttled, refused)
+    return _Reply(step.ok, json.loads(json.dumps(value, default=_plain)), fail, usage, throttled, refused)
 
 
 def _plain(value: object) -> object:
@@ -270,7 +270,7 @@ class Workers:
                 return _DaskWorkers(client, most)
         raise UserError(f"There is no executor {executor!r}", hint="threads, processes or dask://HOST:PORT")
 
-    def submit(self, mission: Mission[Any], item: Any) -> "Future[_Done]":
+    def submit(self, mission: Mission[Any], item: Any) -> "Future[_Reply]":
         """Have an item run."""
         if self._executor is None:
             self._executor = self._make()
@@ -304,11 +304,11 @@ class _DaskWorkers(Workers):
         self._marks = ["pyagentd", uuid4().hex]
         self._number = count()
 
-    def submit(self, mission: Mission[Any], item: Any) -> "Future[_Done]":
+    def submit(self, mission: Mission[Any], item: Any) -> "Future[_Reply]":
         mark = [*self._marks, str(next(self._number))]
         # Dask's own executor never tells of a result that was lost with its worker while it was fetched.
         asked = self._client.submit(_begin_once, mark, mission, item, pure=False)
-        done: Future[_Done] = Future()
+        done: Future[_Reply] = Future()
         done.add_done_callback(lambda each: asked.cancel() if each.cancelled() else None)
         asked.add_done_callback(partial(_pass_on, done))
         return done
@@ -319,7 +319,7 @@ class _DaskWorkers(Workers):
             self._client.close()
 
 
-def _pass_on(done: "Future[_Done]", asked: Any) -> None:
+def _pass_on(done: "Future[_Reply]", asked: Any) -> None:
     """Set the result of ``asked``, a future of Dask, in ``done``."""
     if done.set_running_or_notify_cancel():
         try:
@@ -328,7 +328,7 @@ def _pass_on(done: "Future[_Done]", asked: Any) -> None:
             done.set_exception(error)
 
 
-def _begin_once(mark: list[str], mission: Mission[Any], item: Any) -> _Done:
+def _begin_once(mark: list[str], mission: Mission[Any], item: Any) -> _Reply:
     """Run a mission for one item in a worker of Dask, unless ``mark`` says that this has begun before."""
     from distributed import get_client  # here is where it is installed
 
@@ -390,12 +390,12 @@ def run_over(
     """
     for number, item in enumerate(items, 1):
         try:
-            mission._on(item, {})
+            mission._for_item(item, {})
         except UserError as error:
             raise UserError(f"Item {number}: {error}") from error
     named = keys(mission, items)
     with ExitStack() as stack:
-        file, rows = stack.enter_context(_opened(output, resume=resume))
+        file, rows = stack.enter_context(_open_output(output, resume=resume))
         spent = sum(float(row.get("usage", {}).get("cost_usd") or 0) for row in rows.values())
         summary = Summary(total=len(items), cost_usd=0.0)
         todo = deque(number for number, key in enumerate(named) if key not in rows)
@@ -448,7 +448,7 @@ class _Loop:
         self._losses: Counter[int] = Counter()
         self._suspects: set[int] = set()  # one of them ended its worker, and with it a pool; each runs alone now
         self._paid: dict[int, Mapping[str, float]] = {}  # for attempts that the rate limit ended
-        self._running: dict[Future[_Done], int] = {}
+        self._running: dict[Future[_Reply], int] = {}
         self.stopped = ""
 
     def rows(self) -> Iterator[Row]:
@@ -490,7 +490,7 @@ class _Loop:
             self._todo.popleft()
             self._running[self._workers.submit(self._mission, self._items[number])] = number
 
-    def _row(self, number: int, future: "Future[_Done]") -> Row | None:
+    def _row(self, number: int, future: "Future[_Reply]") -> Row | None:
         """Return the row of an item; None if it is tried again."""
         try:
             done = future.result()
@@ -503,7 +503,7 @@ class _Loop:
                     self._suspects.add(number)
                 self._todo.appendleft(number)
                 return None
-            done = _Done(False, None, {"reason": "worker", "message": error_text(error) or type(error).__name__}, {})
+            done = _Reply(False, None, {"reason": "worker", "message": error_text(error) or type(error).__name__}, {})
         self._window.note(done.throttled, refused=done.refused)
         self._spent_usd += done.usage.get("cost_usd", 0.0)
         paid = self._paid.pop(number, {})
@@ -560,7 +560,7 @@ class _Writer:
 
 
 @contextmanager
-def _opened(output: Path, *, resume: bool) -> Iterator[tuple[IO[bytes], dict[str, dict[str, Any]]]]:
+def _open_output(output: Path, *, resume: bool) -> Iterator[tuple[IO[bytes], dict[str, dict[str, Any]]]]:
     """Open the file of rows, locked; yield it with the rows that are there, by key. A torn last line is taken off.
 
     Raises:

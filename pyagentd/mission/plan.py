@@ -22,7 +22,7 @@ from pyagentd.lisp.errors import LispError
 from pyagentd.mission import signature
 from pyagentd.mission.delegation import delegate
 from pyagentd.mission.runtime import call_foreign, error_text, run_here
-from pyagentd.mission.step import Fail, MissionFailed, Step, failed
+from pyagentd.mission.step import Fail, MissionFailed, Step, failed_step
 from pyagentd.mission.tools import Tool, normalize
 from pyagentd.mission.turn import fail_of
 from pyagentd.store import atomic
@@ -342,17 +342,17 @@ def _run_step(step: PlanStep, plan: Plan, tools: Mapping[str, Tool], options: Ma
     try:
         result = values.to_python(values.from_python(_result(step, results, tools, options)))
     except MissionFailed as error:
-        return _failed(step, error.fail)
+        return _fail_step(step, error.fail)
     except LispError as error:
-        return _failed(step, Fail(reason=error.reason, message=str(error), op=step.tool))
+        return _fail_step(step, Fail(reason=error.reason, message=str(error), op=step.tool))
     except Exception as error:  # tools are foreign code
-        return _failed(
+        return _fail_step(
             step, Fail(reason="tool_error", message=error_text(error) or type(error).__name__, op=step.tool)
         )
     return replace(step, status="done", result=result)
 
 
-def _failed(step: PlanStep, fail: Fail) -> PlanStep:
+def _fail_step(step: PlanStep, fail: Fail) -> PlanStep:
     failure = {"reason": fail.reason, "message": fail.message}
     return replace(step, status="failed", failure=failure | ({"op": fail.op} if fail.op else {}))
 
@@ -459,7 +459,7 @@ def create_plan(catalog: Mapping[str, Any]) -> Tool:
     """Return the tool ``create_plan``, which checks plans over the tools of ``catalog``."""
     known = normalize(catalog, catalog=True)
 
-    def checked(steps: list[Any]) -> dict[str, Any]:
+    def check_plan(steps: list[Any]) -> dict[str, Any]:
         try:
             plan = Plan.of({"steps": steps})
         except PlanError as error:
@@ -469,7 +469,7 @@ def create_plan(catalog: Mapping[str, Any]) -> Tool:
         return {"steps": plan.reset_failed().to_json()["steps"]}
 
     contract = signature.parse(f"(steps {SIGNATURE.removeprefix('{steps ').removesuffix('}')}) -> :map")
-    return Tool(name="create_plan", function=checked, signature=contract, description=_DESCRIPTION)
+    return Tool(name="create_plan", function=check_plan, signature=contract, description=_DESCRIPTION)
 
 
 def make_plan(prompt: str, *, tool_catalog: Mapping[str, Any], llm: Any, **options: Any) -> Step[Any]:
@@ -490,4 +490,6 @@ def make_plan(prompt: str, *, tool_catalog: Mapping[str, Any], llm: Any, **optio
         missing = missing_tools(Plan.of(step), normalize(tool_catalog, catalog=True))
     except PlanError as error:
         missing = list(error.problems)
-    return failed("validation_error", f"The plan cannot be carried out: {'; '.join(missing)}") if missing else step
+    return (
+        failed_step("validation_error", f"The plan cannot be carried out: {'; '.join(missing)}") if missing else step
+    )

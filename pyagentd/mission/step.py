@@ -187,7 +187,7 @@ class MissionFailed(Exception):
         self.fail = fail
 
 
-def failed(
+def failed_step(
     reason: str, message: str, *, op: str | None = None, details: Mapping[str, Any] | None = None
 ) -> Step[Any]:
     """Return the step of a mission that failed before its first turn."""

@@ -56,7 +56,7 @@ class Section:
 Node: TypeAlias = str | Variable | Section
 
 
-def dotted(name: tuple[str, ...]) -> str:
+def dotted_name(name: tuple[str, ...]) -> str:
     """Return a name as it is written in a template."""
     return ".".join(name) or "."
 
@@ -98,7 +98,7 @@ class _Parser:
         self._add(self._text[at:])
         section = self._open[-1].section
         if section is not None:
-            name = dotted(section.name)
+            name = dotted_name(section.name)
             message = f"the section `{name}` is never closed"
             raise self._error(message, section.line, section.column, f"Add `{{{{/{name}}}}}`")
         return tuple(self._open[0].children)
@@ -140,11 +140,13 @@ class _Parser:
     def _end(self, name: tuple[str, ...], line: int, column: int) -> None:
         section = self._open[-1].section
         if section is None:
-            hint = f"Take it out, or begin with `{{{{#{dotted(name)}}}}}`"
-            raise self._error(f"no section `{dotted(name)}` is open here", line, column, hint)
+            hint = f"Take it out, or begin with `{{{{#{dotted_name(name)}}}}}`"
+            raise self._error(f"no section `{dotted_name(name)}` is open here", line, column, hint)
         if section.name != name:
-            message = f"`{dotted(name)}` ends here, but `{dotted(section.name)}` of line {section.line} is open"
-            raise self._error(message, line, column, f"Write `{{{{/{dotted(section.name)}}}}}`")
+            message = (
+                f"`{dotted_name(name)}` ends here, but `{dotted_name(section.name)}` of line {section.line} is open"
+            )
+            raise self._error(message, line, column, f"Write `{{{{/{dotted_name(section.name)}}}}}`")
         self._add(replace(section, children=tuple(self._open.pop().children)))
 
     def _name(self, text: str, line: int, column: int) -> tuple[str, ...]:
@@ -188,16 +190,16 @@ def placeholders(text: str) -> tuple[str, ...]:
         TemplateError: The template is malformed.
     """
     names = [node.name for node in parse(text) if not isinstance(node, str)]
-    return tuple(dict.fromkeys(dotted(name) for name in names if name))
+    return tuple(dict.fromkeys(dotted_name(name) for name in names if name))
 
 
-def unknown(text: str, params: Iterable[Field]) -> tuple[str, ...]:
+def unknown_names(text: str, params: Iterable[Field]) -> tuple[str, ...]:
     """Return the names in ``text`` that none of ``params`` can provide.
 
     Raises:
         TemplateError: The template is malformed.
     """
-    return tuple(dict.fromkeys(_unknown(parse(text), [Map(tuple(params))])))
+    return tuple(dict.fromkeys(_unknown_names(parse(text), [Map(tuple(params))])))
 
 
 def expand(text: str, context: Mapping[Any, Any], text_of: TextOf) -> str:
@@ -240,7 +242,7 @@ class _Expansion:
                 case Variable():
                     found = _find(node.name, frames)
                     if found is None:
-                        self.missing[dotted(node.name)] = None
+                        self.missing[dotted_name(node.name)] = None
                     elif found.value is not None:
                         self.pieces.append(self._text_of(found.path, found.value))
                 case Section():
@@ -279,17 +281,17 @@ def _field(value: Any, name: str) -> Any:
     return value[name] if name in value else value.get(Keyword(name), MISSING)
 
 
-def _unknown(nodes: Sequence[Node], frames: list[Type | None]) -> Iterator[str]:
+def _unknown_names(nodes: Sequence[Node], frames: list[Type | None]) -> Iterator[str]:
     for node in nodes:
         if isinstance(node, str):
             continue
         known, found = _type(node.name, frames)
         if not known:
-            yield dotted(node.name)
+            yield dotted_name(node.name)
         if isinstance(node, Section):
             inside = found if known else None
             item = inside.item if isinstance(inside, List) else inside
-            yield from _unknown(node.children, frames if node.inverted else [*frames, _plain(item)])
+            yield from _unknown_names(node.children, frames if node.inverted else [*frames, _plain(item)])
 
 
 def _type(name: tuple[str, ...], frames: list[Type | None]) -> tuple[bool, Type | None]:

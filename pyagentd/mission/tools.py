@@ -22,7 +22,7 @@ from pyagentd.lisp.parallel import OrderedRecords
 from pyagentd.lisp.values import check_data
 from pyagentd.mission import llmtool
 from pyagentd.mission import signature as signatures
-from pyagentd.mission.budget import Scope, call_within, calling, may_block
+from pyagentd.mission.budget import Scope, call_within, enter_call, may_block
 from pyagentd.mission.firewall import Firewall
 from pyagentd.mission.llmtool import LLMTool, ToolsError
 from pyagentd.mission.options import Tools, ValidationMode
@@ -45,14 +45,14 @@ def call_function(function: Callable[..., Any], args: Mapping[str, Any], signatu
         MissionFailed: The step failed.
     """
 
-    def plain(result: Any) -> Any:
+    def unwrap_step(result: Any) -> Any:
         if not isinstance(result, Step):
             return result
         value = result.unwrap()
         return value if result.lisp_value is None else result.lisp_value  # a program can tell a keyword from a string
 
     async def later(result: Awaitable[Any]) -> Any:
-        return plain(await result)
+        return unwrap_step(await result)
 
     parameters = None if isinstance(function, LLMTool) else _parameters(function)
     if isinstance(function, LLMTool):
@@ -63,7 +63,7 @@ def call_function(function: Callable[..., Any], args: Mapping[str, Any], signatu
         result = function(dict(args))
     else:
         result = _call_by_name(function, parameters, args)
-    return later(result) if inspect.isawaitable(result) else plain(result)
+    return later(result) if inspect.isawaitable(result) else unwrap_step(result)
 
 
 def takes_everything(function: Callable[..., Any]) -> bool:
@@ -280,7 +280,7 @@ def normalize(tools: Tools | None, *, catalog: bool = False) -> dict[str, Tool]:
     found: dict[str, Tool] = {}
     for name, given in named.items():
         try:
-            found[name] = _normalized(name, given, catalog)
+            found[name] = _normalize_tool(name, given, catalog)
         except ToolsError as error:
             raise ToolsError(f'Tool "{name}": {error.message}', reason=error.reason, hint=error.hint) from error
         except SignatureError as error:
@@ -288,7 +288,7 @@ def normalize(tools: Tools | None, *, catalog: bool = False) -> dict[str, Tool]:
     return found
 
 
-def _normalized(name: str, given: Any, catalog: bool) -> Tool:
+def _normalize_tool(name: str, given: Any, catalog: bool) -> Tool:
     match given:
         case Tool():
             return replace(given, name=name)
@@ -298,7 +298,7 @@ def _normalized(name: str, given: Any, catalog: bool) -> Tool:
             rest = {key: value for key, value in given.items() if key != "function"}
             return _with_options(name, given["function"], rest.pop("signature", None), rest)
         case Mapping():
-            return _normalized(name, llmtool.of_mapping(given), catalog)
+            return _normalize_tool(name, llmtool.of_mapping(given), catalog)
         case (function, Mapping() as options):
             return _with_options(name, function, options.get("signature"), options)
         case (function, signature):
@@ -327,7 +327,7 @@ def _with_options(name: str, function: Any, signature: Any, options: Mapping[str
         described = function.description or "" if isinstance(function, LLMTool) else docstring_summary(function)
         tool = Tool(name=name, function=function, signature=signatures.parse(signature), description=described)
     else:
-        tool = _normalized(name, function, False)
+        tool = _normalize_tool(name, function, False)
     return replace(tool, validation=validation, description=options.get("description") or tool.description)
 
 
@@ -468,7 +468,7 @@ class Toolbox:
         began = runtime.monotonic()
         children: list[Step[Any]] = []
         try:
-            with calling(span) as running:
+            with enter_call(span) as running:
                 children = running.children
                 result = self._result(tool, args)
             return result

@@ -17,7 +17,7 @@ from pyagentd.lisp.errors import LispError
 from pyagentd.lisp.values import check_data
 from pyagentd.mission import prompt, response
 from pyagentd.mission.budget import Activity, Scope, call_within, may_block
-from pyagentd.mission.checks import ReadyMission, named
+from pyagentd.mission.checks import ReadyMission, named_entries
 from pyagentd.mission.firewall import well_formed
 from pyagentd.mission.options import LLM, LLMError, Message, Options, Request, Retry, seconds
 from pyagentd.mission.runtime import error_text, new_span
@@ -288,7 +288,7 @@ def merge_result(context: Mapping[str, Any], value: Any) -> tuple[Mapping[str, A
     """
     if is_function(value):
         return context, ()
-    by_name = named(value) if isinstance(value, dict) else {}
+    by_name = named_entries(value) if isinstance(value, dict) else {}
     writable = {name: item for name, item in by_name.items() if _NAME.fullmatch(name)}
     if not writable or len(writable) < len(value):
         return {**context, "last": value, **writable}, ("last", *(name for name in writable if name != "last"))
@@ -562,7 +562,7 @@ class _TurnRun:
         fail = Fail(reason=error.reason, message=error.message, details=details)
         called = [call.name for call in self.toolbox.calls if call.error is None]
         feedback = prompt.error_feedback(error, self.ctx.mission.firewall, self.toolbox.warnings, called=called)
-        return self._refused(self._no_value(fail), fail, feedback)
+        return self._fail_turn(self._no_value(fail), fail, feedback)
 
     def _value_outcome(self, result: lisp.Result, program: str) -> Outcome:
         outcome = Outcome(value=result.value, context=self.before.context, memory=result.memory)
@@ -575,7 +575,7 @@ class _TurnRun:
             case "return" if mistyped and self._may_ask_again(mistyped):
                 fail = Fail(reason="validation_error", message=" ".join(mistyped))
                 feedback = prompt.mistyped_feedback(mistyped, self.ctx.mission.firewall)
-                return self._refused(outcome, fail, feedback)
+                return self._fail_turn(outcome, fail, feedback)
             case "return":
                 return self._return_outcome(outcome)
         if self.ctx.mission.single_shot:
@@ -608,7 +608,7 @@ class _TurnRun:
         if is_function(outcome.value):
             fail = Fail(reason="validation_error", message="The returned value is a function, which is not data")
             feedback = prompt.function_feedback(mission.firewall, self.toolbox.warnings)
-            return self._refused(replace(outcome, value=None), fail, feedback)
+            return self._fail_turn(replace(outcome, value=None), fail, feedback)
         done = replace(outcome, end=End(value=outcome.value, result=values.to_python(outcome.value)))
         if mission.signature is None or mode == "disabled":
             return done
@@ -625,9 +625,9 @@ class _TurnRun:
         details = {"problems": [{"path": each.path, "message": each.message} for each in problems]}
         fail = Fail(reason="validation_error", message=message, details=details)
         feedback = prompt.mismatch_feedback(outcome.value, problems, mission.signature, mission.firewall)
-        return self._refused(outcome, fail, feedback)
+        return self._fail_turn(outcome, fail, feedback)
 
-    def _refused(self, outcome: Outcome, fail: Fail, feedback: str) -> Outcome:
+    def _fail_turn(self, outcome: Outcome, fail: Fail, feedback: str) -> Outcome:
         """Return the outcome of a failed turn: the model reads the feedback, or the mission ends if it cannot."""
         if self.ctx.mission.single_shot:
             return replace(outcome, error=fail, end=End(fail=fail))

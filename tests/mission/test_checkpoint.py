@@ -10,7 +10,7 @@ import pytest
 
 from pyagentd.lisp.values import Keyword, LispSet
 from pyagentd.mission import CheckpointError, State, delegate
-from pyagentd.mission.checkpoint import load, save, saved
+from pyagentd.mission.checkpoint import checkpoint_files, load, save
 
 STATE = State(
     prompt="Count {{x}}",
@@ -43,9 +43,13 @@ def test_a_file_is_for_its_owner_alone(tmp_path: Path) -> None:
 def test_the_latest_is_the_one_written_last(tmp_path: Path) -> None:
     for turn, written in ((9, 100), (1, 200), (2, 300)):
         os.utime(save(tmp_path, State(prompt="p", turn=turn)), (written, written))
-    assert [path.name for path in saved(tmp_path)] == ["checkpoint-9.json", "checkpoint-1.json", "checkpoint-2.json"]
+    assert [path.name for path in checkpoint_files(tmp_path)] == [
+        "checkpoint-9.json",
+        "checkpoint-1.json",
+        "checkpoint-2.json",
+    ]
     assert load("latest", tmp_path).turn == 2
-    assert saved(tmp_path / "none") == []
+    assert checkpoint_files(tmp_path / "none") == []
 
 
 def test_functions_are_left_out_and_named(tmp_path: Path) -> None:
@@ -136,7 +140,7 @@ def test_a_mission_whose_process_was_killed_goes_on_behind_its_last_turn(tmp_pat
     end = '(call "return" {:rows (count memory/rows) :seen (conj memory/seen :two)})'
     with pytest.raises(Killed):
         delegate("Read {{pages}} pages", llm=scripted(one, two, Killed), **options)
-    assert [path.name for path in saved(tmp_path)] == ["checkpoint-1.json", "checkpoint-2.json"]
+    assert [path.name for path in checkpoint_files(tmp_path)] == ["checkpoint-1.json", "checkpoint-2.json"]
     step = delegate("Read {{pages}} pages", llm=scripted(end), resume_from="latest", **options)
     assert step.value == {"rows": 6, "seen": ["one", "two"]}, step.fail
     assert calls == ["page 1", "page 2"] and [turn.number for turn in step.trace] == [1, 2, 3]

@@ -3,7 +3,7 @@
 import pytest
 
 from pyagentd.mission import Budget, Scripted, delegate_discovering, discover, parse_signature
-from pyagentd.mission.delegation import ranked, words
+from pyagentd.mission.delegation import rank_tools, words
 from pyagentd.mission.tools import Tool
 
 
@@ -125,20 +125,20 @@ def test_words_are_compared_without_case_and_plural(text: str, expected: list[st
     ],
 )
 def test_the_best_tool_comes_first(query: str, expected: list[str]) -> None:
-    assert [tool.name for tool in ranked(query, SHOP)] == expected
+    assert [tool.name for tool in rank_tools(query, SHOP)] == expected
 
 
 def test_a_name_says_more_than_a_description() -> None:
-    found = ranked("report", tools(a="Makes a report of things.", report="Makes things."))
+    found = rank_tools("report", tools(a="Makes a report of things.", report="Makes things."))
     assert [tool.name for tool in found] == ["report", "a"]
 
 
 def test_parameters_count() -> None:
     by_user = Tool(name="lookup", signature=parse_signature("(user_email :string) -> :any"))
-    assert ranked("email", {"lookup": by_user, "other": Tool(name="other")}) == [by_user]
+    assert rank_tools("email", {"lookup": by_user, "other": Tool(name="other")}) == [by_user]
 
 
 def test_equals_are_in_alphabetical_order_and_no_more_than_asked_for() -> None:
     many = tools(**{f"report_{index}": "" for index in range(20)})
-    assert [tool.name for tool in ranked("report", many, limit=3)] == ["report_0", "report_1", "report_10"]
-    assert ranked("report", many, limit=0) == []
+    assert [tool.name for tool in rank_tools("report", many, limit=3)] == ["report_0", "report_1", "report_10"]
+    assert rank_tools("report", many, limit=0) == []

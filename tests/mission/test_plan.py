@@ -10,7 +10,7 @@ import pytest
 
 from pyagentd.mission import MissionFailed, Plan, PlanError, PlanStep, Scripted, create_plan, make_plan, run_plan
 from pyagentd.mission.plan import fill
-from pyagentd.mission.step import failed
+from pyagentd.mission.step import failed_step
 
 FETCH = {"id": "fetch", "tool": "expenses", "args": {"who": "Ada"}}
 SUM = {"id": "sum", "program": "{:total (sum-by :amount ctx/fetch)}", "needs": ["fetch"]}
@@ -67,7 +67,7 @@ def test_an_id_is_made_where_there_is_none() -> None:
 
 def test_of_a_failed_mission_there_is_no_plan() -> None:
     with pytest.raises(MissionFailed, match="llm_error"):
-        Plan.of(failed("llm_error", "No"))
+        Plan.of(failed_step("llm_error", "No"))
 
 
 def test_steps_wait_for_what_they_need_and_refer_to() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from pyagentd.errors import TemplateError
 from pyagentd.lisp.values import Keyword
 from pyagentd.mission.signature import parse
-from pyagentd.mission.template import expand, placeholders, unknown
+from pyagentd.mission.template import expand, placeholders, unknown_names
 
 K = Keyword
 
@@ -121,7 +121,7 @@ MALFORMED = [
 @pytest.mark.spec("004", "Error reason template_error")
 @pytest.mark.parametrize(("template", "line", "column", "message", "hint"), MALFORMED)
 def test_what_is_malformed_is_said_with_its_place(template, line, column, message, hint):
-    for use in (placeholders, lambda text: expand(text, {}, plain), lambda text: unknown(text, ())):
+    for use in (placeholders, lambda text: expand(text, {}, plain), lambda text: unknown_names(text, ())):
         with pytest.raises(TemplateError) as caught:
             use(template)
         assert message in caught.value.message
@@ -188,7 +188,7 @@ UNKNOWN = [
 @pytest.mark.spec("004", "Prompt Placeholder Validation")
 @pytest.mark.parametrize(("template", "names"), UNKNOWN)
 def test_names_that_no_parameter_can_supply(template, names):
-    assert unknown(template, parse(f"{PARAMS} -> :any").params) == names
+    assert unknown_names(template, parse(f"{PARAMS} -> :any").params) == names
 
 
 @given(st.text("a{}#^/!. \n\\", max_size=30))

@@ -46,7 +46,7 @@ BREAKS_OF_MISSIONS = [
     _of(
         "Tool Definition Syntaxes",
         f"{_MISSION}/tools.py",
-        "            return _normalized(name, llmtool.of_mapping(given), catalog)\n",
+        "            return _normalize_tool(name, llmtool.of_mapping(given), catalog)\n",
         '            raise ToolsError("it is a map")\n',
     ),
     _of(
@@ -304,7 +304,7 @@ BREAKS_OF_MISSIONS = [
     _of(
         "Tool Discovery",
         f"{_MISSION}/delegation.py",
-        "    first = ranked(prompt, known, limit)\n",
+        "    first = rank_tools(prompt, known, limit)\n",
         "    first: list[Tool] = []\n",
     ),
     _of(
@@ -316,8 +316,8 @@ BREAKS_OF_MISSIONS = [
     _of(
         "Parallel SubAgents",
         f"{_MISSION}/delegation.py",
-        "    return list(await asyncio.gather(*(run(each) for each in _all(missions, common))))\n",
-        "    return [await run(each) for each in _all(missions, common)][::-1]\n",
+        "    return list(await asyncio.gather(*(run(each) for each in _as_missions(missions, common))))\n",
+        "    return [await run(each) for each in _as_missions(missions, common)][::-1]\n",
     ),
     _of(
         "Dry Run Mode",

@@ -73,7 +73,7 @@ BREAKS_OF_SIGNATURES = [
         "return Field(name, of)",
     ),
     _of("Template Syntax", _TEMPLATE, "for item in value:", "for item in value[:1]:"),
-    _of("Prompt Placeholder Validation", _TEMPLATE, "self.missing[dotted(node.name)] = None", "return"),
+    _of("Prompt Placeholder Validation", _TEMPLATE, "self.missing[dotted_name(node.name)] = None", "return"),
     _of(
         "Nested Data & Expansion",
         _TEMPLATE,
@@ -83,7 +83,7 @@ BREAKS_OF_SIGNATURES = [
     _of(
         "Schema Generation",
         _TEMPLATE,
-        "dotted(name) for name in names if name))",
+        "dotted_name(name) for name in names if name))",
         "dotted(name[1:]) for name in names))",
     ),
 ]

@@ -18,7 +18,7 @@ from pyagentd.mission.signature.hints import (
     construction_problems,
     is_hint,
     optional_field,
-    resolved_hints,
+    resolve_hints,
     type_of_hint,
 )
 from pyagentd.mission.signature.parsing import form_of, parts_of, read
@@ -145,7 +145,7 @@ def parse(source: Any) -> Signature:
         case Signature():
             return source
         case str():
-            return _parsed(source)
+            return _parse_text(source)
         case Type():
             return Signature((), source)
         case _ if is_hint(source):
@@ -155,7 +155,7 @@ def parse(source: Any) -> Signature:
 
 
 @lru_cache(maxsize=256)
-def _parsed(text: str) -> Signature:
+def _parse_text(text: str) -> Signature:
     return Signature(*parts_of(read(text)))
 
 
@@ -216,5 +216,5 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     if not inspect.isroutine(plain) and not isinstance(plain, type):
         plain = type(plain).__call__
     if isinstance(plain, type):
-        return {**resolved_hints(vars(plain).get("__init__", plain)), "return": plain}
-    return resolved_hints(plain)
+        return {**resolve_hints(vars(plain).get("__init__", plain)), "return": plain}
+    return resolve_hints(plain)

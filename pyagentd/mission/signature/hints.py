@@ -173,7 +173,7 @@ def type_of_hint(hint: Any, *, strict: bool = False, depth: int = 0) -> Type:
     if origin is typing.Union or origin is types.UnionType:
         return choice(map(of, arguments))
     if origin is typing.Literal:
-        return _one_of(arguments) or _unsupported(hint, strict)
+        return _one_of(arguments) or _fallback_type(hint, strict)
     if origin in SEQUENCES or hint in SEQUENCES:
         if (origin or hint) is tuple and arguments and arguments[-1] is not ...:
             return List(choice(map(of, arguments)), len(arguments), len(arguments))
@@ -186,7 +186,7 @@ def type_of_hint(hint: Any, *, strict: bool = False, depth: int = 0) -> Type:
     if isinstance(hint, typing.TypeVar):
         return of(hint.__bound__ or Any)
     if not isinstance(hint, type):
-        return _unsupported(hint, strict)
+        return _fallback_type(hint, strict)
     if is_model(hint):
         return Primitive("map") if depth >= MAX_DEPTH else _of_model(hint, strict, depth + 1)
     if issubclass(hint, PythonEnum):
@@ -195,7 +195,7 @@ def type_of_hint(hint: Any, *, strict: bool = False, depth: int = 0) -> Type:
     if issubclass(hint, PurePath):
         return Primitive("string")
     base = next((base for base in (str, int, float, dict, list) if issubclass(hint, base)), None)
-    return of(base) if base else _unsupported(hint, strict)  # a subclass is written as its base
+    return of(base) if base else _fallback_type(hint, strict)  # a subclass is written as its base
 
 
 def _of_model(model: type, strict: bool, depth: int) -> Type:
@@ -216,7 +216,7 @@ def _one_of(values: Iterable[Any]) -> Type | None:
     return maybe(inner) if None in plain else inner
 
 
-def _unsupported(hint: Any, strict: bool) -> Type:
+def _fallback_type(hint: Any, strict: bool) -> Type:
     if strict:
         name = getattr(hint, "__qualname__", str(hint))
         raise SignatureError(f"no type corresponds to the type hint {name}", hint="Give a signature as text")
@@ -230,7 +230,7 @@ def model_fields(model: type) -> tuple[ModelField, ...]:
             ModelField(_alias(name, info), info.annotation, info.is_required(), tuple(info.metadata))
             for name, info in fields.items()
         )
-    hints = resolved_hints(model)
+    hints = resolve_hints(model)
     if is_typed_dict(model):
         # A class whose hints are text does not know which of them say Required.
         said = {typing.Required: True, typing.NotRequired: False}
@@ -246,7 +246,7 @@ def model_fields(model: type) -> tuple[ModelField, ...]:
     )
 
 
-def resolved_hints(of: Any) -> dict[str, Any]:
+def resolve_hints(of: Any) -> dict[str, Any]:
     """Return the hints of a function or class, with hints in quotes resolved."""
     try:
         return typing.get_type_hints(of, include_extras=True)

@@ -160,7 +160,7 @@ class _Reader:
             case "mark":
                 self._take_mark(at)
             case "string":
-                self._add("string", self._unescaped(text, at), at)
+                self._add("string", self._unescape(text, at), at)
             case "number":
                 if len(text) > _LONGEST_NUMBER:
                     raise self._error(f"a number of more than {_LONGEST_NUMBER} characters", at)
@@ -214,7 +214,7 @@ class _Reader:
         if self._comma >= 0:
             raise self._error("there is nothing after this comma", self._comma, "Remove the comma")
 
-    def _unescaped(self, text: str, at: int) -> str:
+    def _unescape(self, text: str, at: int) -> str:
         def plain(found: re.Match[str]) -> str:
             if found[1] not in _ESCAPES:
                 place = at + 1 + found.start()
@@ -263,7 +263,7 @@ _MEANT = {
 }
 
 
-def known(name: str) -> Name | None:
+def find_type_name(name: str) -> Name | None:
     """Return the type name for ``name`` (without colon), or None."""
     return cast(Name, name) if name in NAMES else _SAME.get(name)
 
@@ -272,7 +272,7 @@ def suggest_type(name: str) -> str:
     """Return a sentence with a suggestion for the unknown type ``name``."""
     plain = name.lower().rstrip("?")
     mark = "?" if name.endswith("?") else ""
-    if found := known(plain):
+    if found := find_type_name(plain):
         return f"Did you mean `:{found}{mark}`?"
     if instead := _MEANT.get(plain):
         code, comma, why = instead.partition(", ")
@@ -318,7 +318,7 @@ def name_of(form: Form, what: What) -> str:
 
 def missing_type(key: Form, name: str, what: What) -> SignatureError:
     """Return the error for a name that is not followed by a type."""
-    if key.kind == "keyword" and known(name.rstrip("?")):
+    if key.kind == "keyword" and find_type_name(name.rstrip("?")):
         return key.error(f"this type has no name of a {what}", f"Write one before it: `value :{name}`")
     return key.error(f"the {what} `{name}` has no type", f"Write one after it, as in `{name} :any`")
 
@@ -362,7 +362,7 @@ _UNSUPPORTED = {
 def is_schema(parts: Sequence[Form]) -> bool:
     """Return whether a vector of ``parts`` is a Malli schema, not a list in shorthand."""
     word = parts[0].value if parts[0].kind == "keyword" and not parts[0].optional else None
-    if known(str(word)) is not None:
+    if find_type_name(str(word)) is not None:
         return len(parts) > 1 and (word == "map" or parts[1].kind == "braces")
     return word in _OPERATIONS or word in OPERATORS or word in _UNSUPPORTED
 
@@ -385,9 +385,9 @@ def schema_of(form: Form) -> Type:
         rest = form.value[1:]
         if len(rest) != 1 or rest[0].kind != "number":
             raise form.error("this takes one number", f"As in `[:{word} 0]`")
-        return Constraint(word, _finite(rest[0]))
-    if word != "map" and (name := known(word)):
-        return _bounded(form, name)
+        return Constraint(word, _finite_number(rest[0]))
+    if word != "map" and (name := find_type_name(word)):
+        return _bounded_type(form, name)
     match word:
         case "enum":
             return _enum(form)
@@ -458,7 +458,7 @@ def entry_of(form: Form) -> Field:
     if middle and middle[0].kind != "braces":
         raise middle[0].error("properties are expected here", "As in `[:email {:optional true} :string]`")
     properties = properties_of(middle[0], ["optional"]) if middle else {}
-    optional = "optional" in properties and _truth(properties["optional"])
+    optional = "optional" in properties and _boolean(properties["optional"])
     field = field_of(name_of(key, "field"), last)
     return replace(field, optional=optional or field.optional)
 
@@ -478,7 +478,7 @@ def map_of_entries(form: Form) -> Map:
     properties = properties_of(parts.pop(0), ["closed"]) if parts and parts[0].kind == "braces" else {}
     fields = tuple(map(entry_of, parts))
     check_duplicates(fields, [part.value[0] for part in parts], "field")
-    return Map(fields, closed="closed" in properties and _truth(properties["closed"]))
+    return Map(fields, closed="closed" in properties and _boolean(properties["closed"]))
 
 
 def _enum(form: Form) -> Type:
@@ -491,7 +491,7 @@ def _enum(form: Form) -> Type:
     return maybe(inner) if None in constants else inner
 
 
-def _bounded(form: Form, name: Any) -> Type:
+def _bounded_type(form: Form, name: Any) -> Type:
     braces, *rest = form.value[1:]
     if rest:
         raise rest[0].error(f"nothing may follow the properties of `:{name}`")
@@ -501,7 +501,7 @@ def _bounded(form: Form, name: Any) -> Type:
         properties_of(braces, [])
         return Primitive(name)
     bounds = properties_of(braces, ["min", "max"])
-    least, most = (_finite(bounds[key]) if key in bounds else None for key in ("min", "max"))
+    least, most = (_finite_number(bounds[key]) if key in bounds else None for key in ("min", "max"))
     _in_order(least, most, bounds)
     return Primitive(name, least, most)
 
@@ -551,13 +551,13 @@ def _length(form: Form) -> int:
     return form.value
 
 
-def _finite(form: Form) -> int | float:
+def _finite_number(form: Form) -> int | float:
     if form.kind != "number" or not math.isfinite(form.value):
         raise form.error("this is not a number", "Bounds are numbers, as in `{:min 1}`")
     return form.value  # type: ignore[no-any-return]  # the kind says what it is
 
 
-def _truth(form: Form) -> bool:
+def _boolean(form: Form) -> bool:
     if form.kind == "constant" and isinstance(form.value, bool):
         return form.value
     if form.value in ("true", "false"):
@@ -599,7 +599,7 @@ def type_of(form: Form) -> Type:
     """
     if form.kind == "string" and not form.source and form.value.strip():
         return _only(read(form.value))
-    meaning = _unmarked(form)
+    meaning = _type_without_mark(form)
     return maybe(meaning) if has_mark(form) else meaning
 
 
@@ -614,7 +614,7 @@ def fields_of(forms: Sequence[Form], what: What) -> tuple[Field, ...]:
         if (
             not rest
             or rest[0].after_comma
-            or (rest[0].kind == "name" and not known(rest[0].value.lower().rstrip("?")))
+            or (rest[0].kind == "name" and not find_type_name(rest[0].value.lower().rstrip("?")))
         ):
             raise missing_type(key, name, what)
         found.append(field_of(name, rest.pop(0)))
@@ -646,13 +646,13 @@ def _function(whole: Form, rest: Sequence[Form]) -> tuple[tuple[Field, ...], Typ
     if not words or words[0].kind != "keyword" or words[0].value not in ("cat", "catn"):
         raise taken.error("these are not parameters", "Write `[:cat]`, `[:cat :string]` or `[:catn [:id :int]]`")
     if words[0].value == "cat":
-        return _unnamed(words[1:]), type_of(result)
+        return _positional_fields(words[1:]), type_of(result)
     params = tuple(map(entry_of, words[1:]))
     check_duplicates(params, [form.value[0] for form in words[1:]], "parameter")
     return params, type_of(result)
 
 
-def _unnamed(forms: Sequence[Form]) -> tuple[Field, ...]:
+def _positional_fields(forms: Sequence[Form]) -> tuple[Field, ...]:
     """Return the parameters of ``[:cat …]``: the fields of its only map, or else numbered parameters."""
     if len(forms) == 1 and forms[0].kind == "vector" and is_map(forms[0].value) and not forms[0].optional:
         taken = map_of_entries(forms[0])
@@ -662,13 +662,13 @@ def _unnamed(forms: Sequence[Form]) -> tuple[Field, ...]:
     return tuple(field_of(f"arg{number}", form) for number, form in enumerate(forms, start=1))
 
 
-def _unmarked(form: Form) -> Type:
+def _type_without_mark(form: Form) -> Type:
     match form.kind:
         case "type":
             return form.value  # type: ignore[no-any-return]  # the kind says what it is
         case "keyword":
             name = form.value if form.optional else form.value.removesuffix("?")
-            if found := known(name):
+            if found := find_type_name(name):
                 return Primitive(found)
             raise form.error(f"`:{form.value}` is not a type", suggest_type(form.value))
         case "braces":

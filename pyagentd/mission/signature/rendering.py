@@ -207,7 +207,7 @@ def _range(lowest: str, least: Number | None, highest: str, most: Number | None)
 _AT_MOST_NAMED = 12
 
 
-def expected(of: Type) -> str:
+def expected_text(of: Type) -> str:
     """Return the expected value in words: ``int of at least 0``, ``one of "a", "b"``, ``int or string``."""
     match of:
         case Primitive(name, least, most) if name == "string":
@@ -215,7 +215,7 @@ def expected(of: Type) -> str:
         case Primitive(name, least, most):
             return name + _expected_range(least, most)
         case Maybe(inner):
-            return f"{expected(inner)} or nil"
+            return f"{expected_text(inner)} or nil"
         case List(_, least, most):
             return "list" + _expected_range(least, most, "item")
         case Map():
@@ -228,9 +228,9 @@ def expected(of: Type) -> str:
                 named.append(f"{len(values) - _AT_MOST_NAMED} more")
             return named[0] if len(named) == 1 else f"one of {', '.join(named)}"
         case Or(choices):
-            return _alternatives([expected(one) for one in choices])
+            return _alternatives([expected_text(one) for one in choices])
         case And(all_of):
-            return " and ".join(dict.fromkeys(expected(one) for one in all_of))
+            return " and ".join(dict.fromkeys(expected_text(one) for one in all_of))
         case Constraint(operator, bound):
             return f"number {operator} {bound!r}"
         case _:

@@ -31,7 +31,7 @@ from typing import Any, TypeAlias
 
 from pyagentd.lisp.values import Keyword, LispSet, from_key
 from pyagentd.mission.signature.parsing import is_keyword, is_plain
-from pyagentd.mission.signature.rendering import expected
+from pyagentd.mission.signature.rendering import expected_text
 from pyagentd.mission.signature.types import (
     And,
     Constant,
@@ -182,12 +182,12 @@ class _Walk:
         """Whether no more problems are recorded."""
         return self.problems >= self.most
 
-    def problem(self, message: str, *steps: tuple[str | int, bool]) -> Any:
+    def add_problem(self, message: str, *steps: tuple[str | int, bool]) -> Any:
         """Record a problem and return ``_FAILED``."""
         self._note(_Note(message, True, [*steps]))
         return _FAILED
 
-    def warning(self, message: str) -> None:
+    def add_warning(self, message: str) -> None:
         self._note(_Note(message, False))
 
     def _note(self, note: _Note) -> None:
@@ -211,34 +211,34 @@ class _Walk:
         kinds = _IS_EXACTLY if self.converts or self.exact else _IS
         if not kinds[of.name](value):
             if not self.converts:
-                return self.problem(f"expected {of.name}, got {kind_of(value)}")
-            value = self.converted(of.name, value)
+                return self.add_problem(f"expected {of.name}, got {kind_of(value)}")
+            value = self.convert(of.name, value)
         if value is _FAILED or (of.least is None and of.most is None):
             return value
         size = len(value) if of.name == "string" else value
-        return value if _within(size, of.least, of.most) else self.problem(f"expected {expected(of)}")
+        return value if _within(size, of.least, of.most) else self.add_problem(f"expected {expected_text(of)}")
 
-    def converted(self, name: Name, value: Any) -> Any:
+    def convert(self, name: Name, value: Any) -> Any:
         """Return ``value``, which is of another kind, converted to the type ``name``, or ``_FAILED``."""
         if name == "float" and _is_number(value):
             try:
                 return float(value)
             except OverflowError:
-                return self.problem("cannot coerce int to float: it is too large")
+                return self.add_problem("cannot coerce int to float: it is too large")
         if name == "datetime" and isinstance(value, datetime):
             return value.isoformat()
         made = _convert(name, value)
         what = f"{kind_of(value)} to {_LONG_NAMES.get(name, name)}"
         if made is _FAILED:
-            return self.problem(f"cannot coerce {what}")
-        self.warning(f"coerced {what}")
+            return self.add_problem(f"cannot coerce {what}")
+        self.add_warning(f"coerced {what}")
         return made
 
     def visit_list(self, of: List, value: Any) -> Any:
         if not isinstance(value, list | tuple):
-            return self.problem(f"expected list, got {kind_of(value)}")
+            return self.add_problem(f"expected list, got {kind_of(value)}")
         if not self.converts:
-            self.sized(of, value)
+            self.check_length(of, value)
         items = []
         for index, part in enumerate(value):
             items.append(self.visit_item(of.item, part, index))
@@ -250,11 +250,11 @@ class _Walk:
             return _FAILED
         else:
             made = items
-        return self.sized(of, made) if self.converts else made
+        return self.check_length(of, made) if self.converts else made
 
     def visit_map(self, of: Map, value: Any) -> Any:
         if not isinstance(value, dict):
-            return self.problem(f"expected map, got {kind_of(value)}")
+            return self.add_problem(f"expected map, got {kind_of(value)}")
         kept: dict[Any, Any] = {}
         for declared in of.fields:
             name = declared.name
@@ -262,8 +262,8 @@ class _Walk:
             if key in value:
                 kept[key] = self.visit_item(declared.type, value[key], name)
             elif not declared.optional:
-                message = f"missing required field, expected {expected(declared.type)}"
-                kept[key] = self.problem(message, (name, False))
+                message = f"missing required field, expected {expected_text(declared.type)}"
+                kept[key] = self.add_problem(message, (name, False))
             if self.problems and self.full:
                 return _FAILED
         closed = self.strict or of.closed
@@ -271,7 +271,7 @@ class _Walk:
             names = [declared.name for declared in of.fields]
             others = [key for key in value if _key_name(key) not in names]
             for key in others if closed else ():
-                self.problem("unexpected field", (_step_of(key), True))
+                self.add_problem("unexpected field", (_step_of(key), True))
             if any(part is _FAILED for part in kept.values()):
                 return _FAILED
             if others or not all(part is value[key] for key, part in kept.items()):
@@ -280,9 +280,9 @@ class _Walk:
 
     def visit_map_of(self, of: MapOf, value: Any) -> Any:
         if not isinstance(value, dict):
-            return self.problem(f"expected map, got {kind_of(value)}")
+            return self.add_problem(f"expected map, got {kind_of(value)}")
         if not self.converts:
-            self.sized(of, value)
+            self.check_length(of, value)
         made: dict[Any, Any] = {}
         changed = False
         for key, part in value.items():
@@ -292,7 +292,7 @@ class _Walk:
                 keys = _Walk(strict=self.strict)
                 keys.visit(of.key, _key_name(key))
                 for note in keys.notes:
-                    self.problem(f"key: {note.message}", (step, True))
+                    self.add_problem(f"key: {note.message}", (step, True))
             elif not fits(of.key, _key_name(key)):
                 new = self.visit_item(of.key, _key_name(key), step, is_data=True)
             made[new] = self.visit_item(of.value, part, step, is_data=True)
@@ -301,13 +301,13 @@ class _Walk:
                 return _FAILED
         if any(key is _FAILED or part is _FAILED for key, part in made.items()):
             return _FAILED
-        if self.converts and self.sized(of, made) is _FAILED:
+        if self.converts and self.check_length(of, made) is _FAILED:
             return _FAILED
         return made if changed else value
 
-    def sized(self, of: List | MapOf, value: Any) -> Any:
+    def check_length(self, of: List | MapOf, value: Any) -> Any:
         """Return ``value`` if its length is within the bounds, or ``_FAILED``."""
-        return value if _within(len(value), of.least, of.most) else self.problem(f"expected {expected(of)}")
+        return value if _within(len(value), of.least, of.most) else self.add_problem(f"expected {expected_text(of)}")
 
     def visit_enum(self, of: Enum, value: Any) -> Any:
         if any(_is(constant, value, exact=self.exact or self.converts) for constant in of.values):
@@ -315,9 +315,9 @@ class _Walk:
         if self.converts and isinstance(value, Keyword | str):
             other = value.name if isinstance(value, Keyword) else Keyword(value)
             if any(_is(constant, other, exact=True) for constant in of.values):
-                self.warning(f"coerced {kind_of(value)} to {kind_of(other)}")
+                self.add_warning(f"coerced {kind_of(value)} to {kind_of(other)}")
                 return other
-        return self.problem(f"expected {expected(of)}, got {kind_of(value)}")
+        return self.add_problem(f"expected {expected_text(of)}, got {kind_of(value)}")
 
     def visit_choice(self, of: Or, value: Any) -> Any:
         choices = of.choices
@@ -344,7 +344,7 @@ class _Walk:
         if inside is not None:
             self.join(inside)
             return _FAILED
-        return self.problem(f"expected {expected(of)}, got {kind_of(value)}")
+        return self.add_problem(f"expected {expected_text(of)}, got {kind_of(value)}")
 
     def visit_all_of(self, of: And, value: Any) -> Any:
         tried = self.trial(converts=self.converts)
@@ -368,7 +368,7 @@ class _Walk:
     def visit_constraint(self, of: Constraint, value: Any) -> Any:
         if _is_number(value) and _COMPARE[of.operator](value, of.bound):
             return value
-        return self.problem(f"expected {expected(of)}, got {kind_of(value)}")
+        return self.add_problem(f"expected {expected_text(of)}, got {kind_of(value)}")
 
 
 _VISITS: dict[type[Type], Callable[[_Walk, Any, Any], Any]] = {
