@@ -444,8 +444,8 @@ class Conversations(Group):
         """Return why commands of a session are not confined, "" when they are."""
         scope = ShellScope(confine=preset.shell.confine, wanted=self._kernel.config.confinement)
         if enclosure.is_tried():
-            return enclosure.unconfined(scope)
-        return await asyncio.to_thread(enclosure.unconfined, scope)
+            return enclosure.confinement_warning(scope)
+        return await asyncio.to_thread(enclosure.confinement_warning, scope)
 
     async def detach(self, client: Client, *, branch: str) -> None:
         """Stop watching; a run goes on."""

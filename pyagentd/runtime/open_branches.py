@@ -356,7 +356,7 @@ class OpenBranches:
                 self.branch_opened(branch)
                 self.spawn(self._find_unfinished(branch))
             elif branch.run is None and (
-                branch.recorder.journal.replaced or (branch.refusal and not refusal_of(ref))
+                branch.recorder.journal.is_replaced or (branch.refusal and not refusal_of(ref))
             ):
                 branch = await self._opened_anew(branch)
             branch.users += 1

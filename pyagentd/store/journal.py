@@ -332,7 +332,7 @@ class Journal:
         return journal
 
     @property
-    def replaced(self) -> bool:
+    def is_replaced(self) -> bool:
         """Whether another program put another file in the place of the one that is open."""
         try:
             named, held = self._path.lstat(), os.fstat(self._fd)

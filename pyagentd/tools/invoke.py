@@ -298,7 +298,7 @@ async def invoke(
             output = _with_added(output, said)
         # What is surely short is not worth a thread.
         if output.full is not None or len(output.text) > SHOWN_BYTES // 4:
-            output = await asyncio.to_thread(_truncated, output, spec.name, ctx.spool_dir)
+            output = await asyncio.to_thread(_truncate, output, spec.name, ctx.spool_dir)
     except Exception as error:  # the boundary, before and after the tool
         output, denied = _refusal(spec.name, error)
     return Envelope(
@@ -363,7 +363,7 @@ async def _run(spec: ToolSpec, args: dict[str, object], ctx: ToolContext) -> Out
     return Output(text=output) if isinstance(output, str) else output
 
 
-def _truncated(output: Output, tool: str, spool_dir: Path) -> Output:
+def _truncate(output: Output, tool: str, spool_dir: Path) -> Output:
     """Return ``output`` with at most the head shown, and the whole of it kept in a file."""
     whole = output.text if output.full is None else output.full
     shown = head(output.text)

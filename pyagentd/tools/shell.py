@@ -386,7 +386,7 @@ BASH = ToolSpec(
     kind="command",
     run=_run,
     describe=lambda args, ctx: describe_command(args["command"], ctx.root, ctx.scope(), child_environment(ctx.env)),
-    caution=lambda ctx: enclosure.unconfined(ctx.scope()),
+    caution=lambda ctx: enclosure.confinement_warning(ctx.scope()),
     confirm=True,
     timeout_s=_MAX_MS / 1000 + 30,  # the command's own limit comes first
 )

@@ -144,14 +144,14 @@ def test_what_changed_just_now_is_not_trusted(root: Path) -> None:
     ],
 )
 def test_who_approves_is_told_that_nothing_confines(rules: ShellScope, said: str) -> None:
-    assert said in watch.unconfined(rules)
-    assert "not limited to the scope" in watch.unconfined(rules)
+    assert said in watch.confinement_warning(rules)
+    assert "not limited to the scope" in watch.confinement_warning(rules)
 
 
 def test_who_approves_is_told_when_the_machine_cannot_confine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyagentd.tools.sandbox.enclosure.confinement", lambda wanted: None)
-    assert watch.unconfined(ShellScope()).startswith("Commands are not confined")
-    assert "does not work on this machine" in watch.unconfined(ShellScope(wanted="landlock"))
+    assert watch.confinement_warning(ShellScope()).startswith("Commands are not confined")
+    assert "does not work on this machine" in watch.confinement_warning(ShellScope(wanted="landlock"))
 
 
 @pytest.mark.parametrize("all_is_read", [False, True])

@@ -491,7 +491,7 @@ class Totals(NamedTuple):
     changed: int
     spent: SpentByModel
 
-    def replaced(self, old: "Totals", new: "Totals") -> "Totals":
+    def with_replaced(self, old: "Totals", new: "Totals") -> "Totals":
         """Return these with some of the messages changed, which added up to ``old`` and add up to ``new`` now."""
         tokens = Counter(self.tokens)
         tokens.subtract(old.tokens)
@@ -1034,7 +1034,7 @@ class _Indexing:
         for id, hashes in own.items():
             if seen is not None:
                 due.subtract(self._tables.pieces(id, seen.since))
-            (allowed if _created(log, id) >= since else due).update(hashes)
+            (allowed if _creation_time(log, id) >= since else due).update(hashes)
         if log.is_whole:
             return due, allowed
         for id, pieces, created_at in self._tables.messages(min(since, seen.since) if seen is not None else -_NEVER):
@@ -1051,7 +1051,7 @@ class _Indexing:
             return _NEVER
         prompt = str(run.data.get("message_id"))
         if prompt in log.conversation.messages:
-            return _created(log, prompt)
+            return _creation_time(log, prompt)
         message = None if log.is_whole else self._tables.message(prompt)
         return _NEVER if message is None else float(message.row["created_at"])
 
@@ -1062,7 +1062,7 @@ class _Indexing:
         for edit in aligned.edits:
             part = conversation.parts.get(edit.get("part_id", ""))
             owner = part.row["message_id"] if part else edit.get("message_id", "")
-            if _created(log, owner) < since:
+            if _creation_time(log, owner) < since:
                 self._edited = True
                 conversation.apply(Row(conversation.last_seq, "edit", edit))
         if aligned.spans is not None:
@@ -1086,7 +1086,7 @@ class _Indexing:
             self._tables.put_message(message, " ".join(pieces[message.id]), is_new=self._known is None)
         if seen is None or old is None or self._tables.has_compaction(messages):
             return self._tables.totals()
-        return seen.totals.replaced(old, self._tables.totals(messages, seen.totals.start))
+        return seen.totals.with_replaced(old, self._tables.totals(messages, seen.totals.start))
 
     def _write_lone(self, lone: Iterable[DocumentPiece], facts: Mapping[str, Any]) -> None:
         """Write the title, and what only the document has."""
@@ -1126,7 +1126,7 @@ class _Indexing:
         }
 
 
-def _created(log: _Log, message_id: str) -> float:
+def _creation_time(log: _Log, message_id: str) -> float:
     message = log.conversation.messages.get(message_id)
     return float(message.row.get("created_at") or 0) if message else 0.0
 

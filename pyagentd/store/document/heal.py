@@ -375,10 +375,10 @@ def compare(conversation: Conversation, recorded: Sequence[RecordedPiece], body:
     old = new = 0
     spans: list[Span] = []
     for match in kept:
-        if new < match.new and (between := list(carrier.between(old, match.old, new, match.new))):
+        if new < match.new and (between := list(carrier.carry_between(old, match.old, new, match.new))):
             end = _first_moved(body, new, match.new, lost)
             spans += (span._replace(end=min(span.end, end)) for span in between if span.start < end)
-        spans += carrier.unchanged(match)
+        spans += carrier.carry_unchanged(match)
         old, new = match.old + match.size, match.new + match.size
     return Comparison(target, kept, list(merge_spans(spans)), places)
 
@@ -468,12 +468,12 @@ class _Carrier:
         self._regions = regions(Document(body=target.body, spans=target.spans))
         self._starts = [region.start for region in self._regions]
 
-    def unchanged(self, match: TextMatch) -> Iterator[Span]:
+    def carry_unchanged(self, match: TextMatch) -> Iterator[Span]:
         shift, end = match.new - match.old, match.old + match.size
         for region in self._regions_between(match.old, end):
             yield from _span(max(region.start, match.old) + shift, min(region.end, end) + shift, region)
 
-    def between(self, old: int, old_end: int, new: int, new_end: int) -> Iterator[Span]:
+    def carry_between(self, old: int, old_end: int, new: int, new_end: int) -> Iterator[Span]:
         """Yield the roles of new text from ``new`` on, in place of the old text from ``old`` on."""
         left = self._region_at(old - 1)
         right = self._region_at(old_end)

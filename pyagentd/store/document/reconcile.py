@@ -470,7 +470,7 @@ class Recognition:
                     view.add_user(text)
             else:
                 last = ""
-                view.add_answer([seen for i in range(index, stop) if (seen := self._seen(i)) is not None])
+                view.add_answer([seen for i in range(index, stop) if (seen := self._view_piece(i)) is not None])
             index = stop
         new = _prompt(self._user_texts(self.prompt_start, self.above))
         return Alignment(
@@ -536,9 +536,9 @@ class Recognition:
     @property
     def notes(self) -> tuple[str, ...]:
         """What was recovered, or is missing at the end, for the user."""
-        return (*self.document.damage, *self._recovery(), *self._ending())
+        return (*self.document.damage, *self._recovery_notes(), *self._end_notes())
 
-    def _recovery(self) -> Iterator[str]:
+    def _recovery_notes(self) -> Iterator[str]:
         """Say that roles were recovered; not those of turns just taken back, which whoever edits is yet to write."""
         if self.lost is None or not self.recorded:
             return
@@ -548,7 +548,7 @@ class Recognition:
             count = "one was" if changed == 1 else f"{changed} were"
             yield f"Of the recorded answers and results {count} changed meanwhile; what stands there now is read"
 
-    def _ending(self) -> Iterator[str]:
+    def _end_notes(self) -> Iterator[str]:
         """Say that the document ends before the log: it was taken from an earlier time, or its end was removed."""
         hidden = {edit.get("message_id") or edit.get("part_id") for edit in self.edits if edit.get("hidden")}
         count = 0
@@ -669,7 +669,7 @@ class Recognition:
             stop += 1
         return stop
 
-    def _seen(self, index: int) -> ViewPiece | None:
+    def _view_piece(self, index: int) -> ViewPiece | None:
         found, number, source = self.found[index], self.links[index], self.sources[index]
         if found.key[0] == "compaction" or (number < 0 and found.key[0] == "reasoning"):
             return None

@@ -514,9 +514,9 @@ class _Timeline:
             case "ignore" if text.startswith((RUN_OPEN, PROMPT_PREFIX)):  # how a region of hidden turns begins
                 yield details("aside", "<b>Taken back</b>", prose(text.strip(), self._prose))
             case "ignore":
-                yield from self._ignored(text)
+                yield from self._unsent_text(text)
 
-    def _ignored(self, text: str) -> Iterator[str]:
+    def _unsent_text(self, text: str) -> Iterator[str]:
         """Yield what the model is not shown: reasoning, compactions, errors; fences of tool blocks are not text."""
         for found in _REASONING.finditer(text):
             yield reasoning(found[1], self._prose)

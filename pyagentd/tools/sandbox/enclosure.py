@@ -536,7 +536,7 @@ def _link_count(path: str) -> int:
 # What a human is told, and what is watched, where a command is not confined.
 
 
-def unconfined(scope: ShellScope) -> str:
+def confinement_warning(scope: ShellScope) -> str:
     """Return what a human should know before a command of ``scope`` runs; "" when it is confined."""
     try:
         mechanism = mechanism_for(scope)
