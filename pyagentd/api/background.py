@@ -117,7 +117,7 @@ class TaskOperations(Group):
             self._kernel.overseers.add(client)
         name = paths.root_of(self._ref(branch)).session_id if branch else None
         found = await self._kernel.feature(Tasks).of(name)
-        text = telling.listing(name, found, self._kernel.clock.now())
+        text = telling.task_lines(name, found, self._kernel.clock.now())
         return {"tasks": [self._task(task) for task in found], "text": text}
 
     async def task_output(self, client: Client, *, branch: str, id: str) -> TaskOutput:

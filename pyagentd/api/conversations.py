@@ -690,7 +690,7 @@ class Conversations(Group):
         async with self._kernel.using(self._ref(branch)) as live:
             live.recorder.flush()
             shown = live.conversation.canonical() | ({"usage": summary(live.meter)} if live.meter else {})
-            shown |= {"todo": steps} if (steps := todo.current(live.conversation)) else {}
+            shown |= {"todo": steps} if (steps := todo.current_items(live.conversation)) else {}
             text, seq = json.dumps(shown, ensure_ascii=False), live.recorder.last_seq
         return {**await self._json_reply(live.ref, "show", text), "seq": seq}
 
@@ -703,7 +703,7 @@ class Conversations(Group):
             "agents": [] if agents is None else list(agents.running(live.key)),
             "asks": cast(list[AskRow], self._kernel.asks.open_for(live.key)),
             "queue": cast(list[QueueItem], live.queue.to_wire()),
-            "todo": list(todo.current(live.conversation)),
+            "todo": list(todo.current_items(live.conversation)),
             "failed": failed_calls(live.conversation),
             "summaries": call_summaries(live.conversation),
             "reply_options": suggestions.current_options(live.conversation).to_wire() if live.run is None else None,

@@ -19,7 +19,7 @@ from pyagentd.api.group import (
 )
 from pyagentd.errors import BadRequest
 from pyagentd.features.agents import short_title
-from pyagentd.features.mission_tool import PRESET, missions, unfinished
+from pyagentd.features.mission_tool import PRESET, missions, unfinished_mission
 from pyagentd.policy.action import canonical_tool, under
 from pyagentd.reader import object_in
 from pyagentd.runtime.queue import Submission
@@ -125,7 +125,7 @@ class Missions(Group):
             last = live.conversation.last_run
             if last is not None and not last.is_finished and last.data["id"] in live.conversation.missions:
                 return {**describe_branch(live.ref), "run": last.data["id"], "queued": None, "running": True}
-            run_id = unfinished(live.conversation)
+            run_id = unfinished_mission(live.conversation)
             if not run_id:
                 raise BadRequest(
                     f"{live.ref.session_id} has no mission that was interrupted", hint="Send it a task instead"

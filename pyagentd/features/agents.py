@@ -969,7 +969,7 @@ class ParentSpawner:
             raise ToolError("An agent without path limits needs a human to confirm it; name allowed_paths")
         template, text = presets.template(wanted.preset)
         shipped = presets.usable[wanted.preset].origin == "shipped"
-        if values := {**(self._served(template) if shipped else {}), **wanted.values}:
+        if values := {**(self._parent_backend(template) if shipped else {}), **wanted.values}:
             text = presetfile.with_values(presetfile.parse(text, Path(f"{wanted.preset}.md")), values)
             template = self._kernel.presets.of_content(text.encode(), Path(f"{wanted.preset}.md"), wanted.preset)
         backend_for(template, self._kernel.config, self.options)  # raises before anything is made
@@ -995,7 +995,7 @@ class ParentSpawner:
                 await self._discard(making.result())
             raise
 
-    def _served(self, template: Preset) -> dict[str, str]:
+    def _parent_backend(self, template: Preset) -> dict[str, str]:
         """Return backend and model of the parent where its backend is not the one that a shipped preset names."""
         config, own = self._kernel.config, answers_next(self._kernel, self.parent, self.options)
         known = provider_of(own, config, self.options)

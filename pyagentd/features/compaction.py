@@ -222,7 +222,7 @@ def last_marker(conversation: Conversation) -> Part | None:
     return None
 
 
-def _standing(conversation: Conversation) -> str:
+def _open_part(conversation: Conversation) -> str:
     """Return the part of an answer that goes on behind which the marker stands, "" when no answer goes on."""
     run = conversation.last_run
     if run is None or run.is_finished or run.data.get("kind") == ORIGIN:
@@ -522,7 +522,7 @@ class Compactor:
             StoreError: The disk refused; nothing was shown.
         """
         recorder, session = self._branch.recorder, self._branch.ref.session_id
-        now, after = recorder.now_ms(), _standing(recorder.conversation)
+        now, after = recorder.now_ms(), _open_part(recorder.conversation)
         metadata = {"origin": ORIGIN, "synthetic": True, "run_id": self._run_id, **facts}
         if after:
             metadata["after"] = after
@@ -639,13 +639,13 @@ class ContextFitter(Compactor):
             ContextOverflow: It does not fit whatever is done.
             StoreError: The disk refused.
         """
-        used = self._used(view, last)
+        used = self._request_tokens(view, last)
         if overflow:  # the server holds less than is known of it, or counts otherwise
             self._refused = min(self._refused, tokens_of(view))
             self._usable = min(self._usable, self._overhead + self._refused // 2)
         made = None
         if self._configured.auto and (overflow or (used >= self._usable and not self._failed)):
-            made = await self._compacted(self._named(view), used, overflow=overflow)
+            made = await self._shorten(self._with_prompt_id(view), used, overflow=overflow)
         left = used if made is None else self._overhead + tokens_of(made)
         refused = not overflow and not self._failed and self._facts.window_known
         if refused and left > self._facts.context_window:
@@ -658,8 +658,8 @@ class ContextFitter(Compactor):
         self._sent = len(made or view)
         return made
 
-    async def _compacted(self, view: tuple[Message, ...], used: int, *, overflow: bool) -> tuple[Message, ...] | None:
-        if not overflow and (left := self._pruned(view, used)) is not None:
+    async def _shorten(self, view: tuple[Message, ...], used: int, *, overflow: bool) -> tuple[Message, ...] | None:
+        if not overflow and (left := self._prune(view, used)) is not None:
             return left
         tail = self._tail(view)
         if tail is None:
@@ -677,7 +677,7 @@ class ContextFitter(Compactor):
             self._branch.say(tail.warning)
         return made
 
-    def _pruned(self, view: tuple[Message, ...], used: int) -> tuple[Message, ...] | None:
+    def _prune(self, view: tuple[Message, ...], used: int) -> tuple[Message, ...] | None:
         """Leave out old tool outputs if that is enough; return what is left, or None."""
         # A marker has to be able to name what the view begins with.
         can_prune = view and (view[0].id or last_marker(self._branch.conversation) is not None)
@@ -694,7 +694,7 @@ class ContextFitter(Compactor):
         budget = int(min(self._usable, self._refused // 2) * self._configured.tail_budget_pct)
         return choose_tail(view, places, turns=self._configured.tail_turns, budget=budget)
 
-    def _named(self, view: tuple[Message, ...]) -> tuple[Message, ...]:
+    def _with_prompt_id(self, view: tuple[Message, ...]) -> tuple[Message, ...]:
         """Return the view with the id of the prompt, which was not recorded when the view was made."""
         prompt = str(self._branch.conversation.runs[self._run_id].data.get("message_id") or "")
         if not prompt or any(message.id == prompt for message in view):
@@ -707,7 +707,7 @@ class ContextFitter(Compactor):
                 return (*view[:index], replace(message, id=prompt), *view[index + 1 :])
         return view
 
-    def _used(self, view: Sequence[Message], last: Usage | None) -> int:
+    def _request_tokens(self, view: Sequence[Message], last: Usage | None) -> int:
         """Return about how many tokens the request takes."""
         if last is not None and self._sent:
             return last.total + tokens_of(view[self._sent + 1 :])

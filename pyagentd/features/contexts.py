@@ -338,7 +338,7 @@ class Contexts(Feature):
             StoreError: The disk refused.
         """
         said = await self._current_conversation(branch)
-        text = one_line(description) or await self._described(branch, said.messages, options)
+        text = one_line(description) or await self._describe(branch, said.messages, options)
         return await self._write(branch, said, text, "manual_save")
 
     async def clear(self, branch: LiveBranch) -> ClearedContext:
@@ -392,7 +392,7 @@ class Contexts(Feature):
         said = await self._current_conversation(branch)
         triggers = self.kernel.find(Triggers)
         options = SendOptions() if triggers is None else triggers.options_for(branch.ref)
-        text = await self._described(branch, said.messages, options)
+        text = await self._describe(branch, said.messages, options)
         async with branch.starting:
             if branch.run is not None or branch.queue.waiting or said.is_older_than(branch):
                 return False
@@ -458,7 +458,7 @@ class Contexts(Feature):
             for edit in edits:
                 branch.recorder.record("edit", edit)
 
-    async def _described(self, branch: LiveBranch, messages: Sequence[Message], options: SendOptions) -> str:
+    async def _describe(self, branch: LiveBranch, messages: Sequence[Message], options: SendOptions) -> str:
         """Return what a model says of a conversation; its first words where no model can or may be asked."""
         if branch.run is not None or not self.kernel.config.extra_requests:
             return first_words(messages)

@@ -423,7 +423,7 @@ def emacs_tool(clients: EmacsClients, watching: Watching, tool: OfferedTool, *, 
 
     async def run(args: Args, ctx: ToolContext) -> Output:
         await _at_hand(tool, args, ctx)
-        judged = zip(() if tool.command else _named(tool, args), ctx.paths, strict=False)
+        judged = zip(() if tool.command else _path_keys(tool, args), ctx.paths, strict=False)
         given = {**args, **{key: path.resolved for key, path in judged}}  # files as they were decided about
         return _output(await _ask_client(clients, watching, tool, given, ctx, timeout_s=None), ctx)
 
@@ -463,13 +463,13 @@ def _target(tool: OfferedTool, args: Args, ctx: ToolContext) -> Target:
         scope = replace(ctx.scope(), confine=False)  # Emacs runs it
         return describe_command(str(args.get(tool.command) or ""), ctx.root, scope, ctx.env)
     if tool.paths:
-        paths = [directory(resolve(args[key], ctx.root)) for key in _named(tool, args)]
+        paths = [directory(resolve(args[key], ctx.root)) for key in _path_keys(tool, args)]
         paths = paths or [directory(resolve(".", ctx.root))]  # of what is left out the workspace is meant
         return Target(detail=paths[0].lexical, paths=tuple(paths))
     return Target(detail=json.dumps(dict(args), ensure_ascii=False, sort_keys=True))
 
 
-def _named(tool: OfferedTool, args: Args) -> list[str]:
+def _path_keys(tool: OfferedTool, args: Args) -> list[str]:
     return [key for key in tool.paths if key in args]
 
 
@@ -477,7 +477,7 @@ async def _at_hand(tool: OfferedTool, args: Args, ctx: ToolContext) -> None:
     """Refuse files of other machines that are not open: a tool would have Emacs connect to these machines."""
     if tool.command:
         return
-    paths = [resolve(args[key], ctx.root) for key in _named(tool, args)]
+    paths = [resolve(args[key], ctx.root) for key in _path_keys(tool, args)]
     for file in filter(is_remote, (form for path in paths for form in (path.lexical, path.resolved))):
         seen = EditorView() if ctx.buffers is None else await ctx.buffers.look(file, whole=False)
         if not seen.buffer:

@@ -281,7 +281,7 @@ class History:
             gone = hidden.continuation(branch.conversation, prompt.id)
             changed = await self._hide(branch, gone, by="variant", after=prompt.id)
             at = await self._place(branch, prompt)
-            given = Submission(text=None, at=at, options=options, metadata=_carried(prompt))
+            given = Submission(text=None, at=at, options=options, metadata=_carried_metadata(prompt))
             return changed, await self._attempt(branch, gone, given)
 
     async def edit(
@@ -303,7 +303,7 @@ class History:
             after = hidden.before(branch.conversation, prompt.id)
             gone = hidden.continuation(branch.conversation, after)
             changed = await self._hide(branch, gone, by="edit", after=after)
-            given = Submission(text=text, options=options, metadata=_carried(prompt))
+            given = Submission(text=text, options=options, metadata=_carried_metadata(prompt))
             return changed, await self._attempt(branch, gone, given)
 
     async def choose(self, branch: LiveBranch, message_id: str, number: int) -> HistoryChange:
@@ -423,7 +423,7 @@ class History:
             raise
 
 
-def _carried(prompt: Message) -> dict[str, Any]:
+def _carried_metadata(prompt: Message) -> dict[str, Any]:
     return {key: prompt.metadata[key] for key in _CARRIED if key in prompt.metadata}
 
 

@@ -498,14 +498,14 @@ class Hooks(Feature):
             if hook.event == event and hook.is_about(tool):
                 yield config.file.parent, hook
         for number in count():
-            project = await self._trusted(moment)  # before each: while one ran, another may have been changed
+            project = await self._trusted_hooks(moment)  # before each: while one ran, another may have been changed
             hooks = [each for each in project.hooks if each.event == event and each.is_about(tool)] if project else []
             if project is not None and number < len(hooks):
                 yield project.root, hooks[number]
             if number + 1 >= len(hooks):
                 return
 
-    async def _trusted(self, moment: "HookMoment") -> ProjectHooks | None:
+    async def _trusted_hooks(self, moment: "HookMoment") -> ProjectHooks | None:
         """Return the project's hooks if the user trusts them as they are now; else say why they do not run."""
         project = await asyncio.to_thread(project_hooks, moment.root)
         if project is None:

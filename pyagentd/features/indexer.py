@@ -200,7 +200,7 @@ class Indexer:
             self._update_dirty(at_once=bool(jobs))
             if jobs:
                 self._sweep(jobs)
-        except _Stopping:
+        except _DaemonStopping:
             problem = StoreError("The daemon is stopping")
         except StateError as error:
             problem = _of_index(error)
@@ -241,7 +241,7 @@ class Indexer:
         changed.sort(key=lambda each: each[0])  # the newest last, as if it had been indexed all along
         for done, (_, ref) in enumerate(changed):
             if self._closing:
-                raise _Stopping
+                raise _DaemonStopping
             _report(jobs, len(refs) - len(changed) + done, len(refs))
             self._update_dirty(at_once=True)
             self._update(ref)
@@ -296,7 +296,7 @@ class Indexer:
             self._elsewhere = now
 
 
-class _Stopping(Exception):
+class _DaemonStopping(Exception):
     """The daemon does not wait for the index."""
 
 

@@ -104,7 +104,7 @@ class LentServers:
             known: The configured servers by name: grants speak of names, so theirs are taken.
         """
         lent = self._of.get(key, ())
-        taken = [each for each in lent if each.name in known and _started(each) != _started(known[each.name])]
+        taken = [each for each in lent if each.name in known and _launch_key(each) != _launch_key(known[each.name])]
         problems = [
             f"The editor's MCP server {each.name} is not started: one that you configured has its name"
             for each in taken
@@ -112,7 +112,7 @@ class LentServers:
         return [each for each in lent if each.name not in known], problems
 
 
-def _started(server: ServerSettings) -> tuple[object, ...]:
+def _launch_key(server: ServerSettings) -> tuple[object, ...]:
     return server.command, server.url, dict(server.env), dict(server.headers)
 
 
@@ -221,7 +221,7 @@ class Servers(Feature):
 
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
-        self.pool = Pool(self._changed, self._learned)
+        self.pool = Pool(self._on_tools_changed, self._remember_catalog)
         self.lent = LentServers()
         self._remembered = KnownCatalogs(kernel.state)
         self._users: dict[Launch, dict[str, None]] = {}  # keys of the branches that have it, the last one last
@@ -365,10 +365,10 @@ class Servers(Feature):
         connection = self.pool.get(launch(settings, around))
         self._remembered.recall(connection, settings)
         if settings.of_project:
-            connection.refused = partial(self._distrusted, root)
+            connection.refused = partial(self._refusal_of, root)
         return Server(settings=settings, connection=connection)
 
-    def _distrusted(self, root: Path) -> str:
+    def _refusal_of(self, root: Path) -> str:
         """Return why a server of a workspace must not be started: it may be wanted long after it was trusted."""
         project = project_servers(root)
         if project is not None and self.trusts(project):
@@ -386,11 +386,11 @@ class Servers(Feature):
         """Tell whoever watches a branch."""
         self.kernel.publish(Event("notice", key, 0, ({"text": text},)))
 
-    def _learned(self, connection: Connection) -> None:
+    def _remember_catalog(self, connection: Connection) -> None:
         if not self.kernel.closing:
             self.kernel.spawn(asyncio.to_thread(self._remembered.keep, connection))
 
-    def _changed(self, connection: Connection, new: Sequence[str], gone: Sequence[str]) -> None:
+    def _on_tools_changed(self, connection: Connection, new: Sequence[str], gone: Sequence[str]) -> None:
         """Tell the sessions that have a server that it offers something else."""
         parts = [f"new: {_some(new)}" if new else "", f"gone: {_some(gone)}" if gone else ""]
         told = "; ".join(filter(None, parts)) or "other descriptions"

@@ -58,16 +58,16 @@ def answer_of_value(public: Any) -> str:
     """Return the answer that a value is, of which everybody may see all."""
     if isinstance(public, str) and public.strip() and not _FENCED.fullmatch(public):
         return public
-    return f"```json\n{dumped(public, indent=2)}\n```"
+    return f"```json\n{dump_json(public, indent=2)}\n```"
 
 
 def as_json(answer: str) -> str:
     """Return as JSON what ``answer_of_value`` made of a value."""
     fenced = _FENCED.fullmatch(answer.strip())
-    return dumped(json.loads(fenced[1])) if fenced else dumped(answer)
+    return dump_json(json.loads(fenced[1])) if fenced else dump_json(answer)
 
 
-def dumped(value: Any, *, indent: int | None = None) -> str:
+def dump_json(value: Any, *, indent: int | None = None) -> str:
     """Return a plain value as JSON; what JSON does not know, a date say, as its text."""
     return json.dumps(value, ensure_ascii=False, indent=indent, default=str)
 
@@ -328,7 +328,7 @@ Report = dict[str, Any]
 _NO_ANSWER = frozenset({"error", "aborted"})
 
 
-def unfinished(conversation: Conversation) -> str:
+def unfinished_mission(conversation: Conversation) -> str:
     """Return the id of the last mission's run if that neither fulfilled its task nor gave up, else "".
 
     Messages behind it that failed before they began anything change nothing.
@@ -379,7 +379,7 @@ def missions(conversation: Conversation, ref: BranchRef) -> list[Report]:
     ``{id, name, input, result, state, duration_ms, branch}``: ``branch`` is the agent or mission that it started.
     """
     below = {str(session_row(child).get("parent_call_id")): child.key for child in child_agents(ref)}
-    resumable = unfinished(conversation)
+    resumable = unfinished_mission(conversation)
     return [
         _mission(conversation, run_id, rows, below) | {"can_resume": run_id == resumable}
         for run_id, rows in conversation.missions.items()
@@ -403,7 +403,7 @@ def _mission(
         "duration_ms": (end.get("usage") or {}).get("duration_ms"),
         "ok": end.get("ok"),
         "value": end.get("value"),
-        "text": dumped(end["value"], indent=2) if end.get("ok") else None,
+        "text": dump_json(end["value"], indent=2) if end.get("ok") else None,
         "fail": end.get("fail") or run.data.get("error"),
         "usage": end.get("usage"),
         "turns": list(_turns(list(_parts(conversation, run_id)), below, int(stood["turn"]) if stood else 0)),

@@ -35,10 +35,10 @@ from pyagentd.features.mission_tool import (
     RunningMissions,
     answer_of_value,
     as_json,
-    dumped,
+    dump_json,
     first_request,
     last_progress,
-    unfinished,
+    unfinished_mission,
 )
 from pyagentd.lisp.parallel import is_abandoned
 from pyagentd.llm.backend import (
@@ -224,21 +224,21 @@ def task_of(mission: Assignment, view: Sequence[Message], said: str | None = Non
     elif not is_template:
         context |= _inputs(contract, message)
     if contract.prompt:
-        return Task(prompt=contract.prompt, context=context, message=expanded(contract.prompt, context))
+        return Task(prompt=contract.prompt, context=context, message=expanded_template(contract.prompt, context))
     if is_template:
         needed = [each for each in contract.signature.params if not each.optional and not each.type.is_optional]
         if lacking := [each.name for each in needed if each.name not in context]:
             raise BadRequest(f"The signature has inputs without a value: {', '.join(lacking)}", hint=_GIVE)
-        return Task(prompt=message, context=context, message=expanded(message, context))
+        return Task(prompt=message, context=context, message=expanded_template(message, context))
     return _literal(message, context)
 
 
-def expanded(template: str, context: Mapping[str, Any]) -> str:
+def expanded_template(template: str, context: Mapping[str, Any]) -> str:
     """Return a template as people read it, its values shortened and hidden where they are for programs only."""
 
     def glimpse(path: Sequence[str], value: Any) -> str:
         public = firewall.HIDDEN if any(map(firewall.is_firewalled, path)) else firewall.public(value)
-        text = public if isinstance(public, str) else dumped(public)
+        text = public if isinstance(public, str) else dump_json(public)
         return text if len(text) <= _GLIMPSE else f"{text[:_GLIMPSE]}…"
 
     try:
@@ -260,7 +260,7 @@ def _again(mission: Assignment) -> Task:
 def _literal(message: str, context: Mapping[str, Any]) -> Task:
     """Return a task told in the words of a message, which may hold braces that mean nothing."""
     if _fits(message, context):
-        return Task(prompt=message, context=context, message=expanded(message, context))
+        return Task(prompt=message, context=context, message=expanded_template(message, context))
     return Task(prompt=f"{{{{{MESSAGE}}}}}", context={**context, MESSAGE: message}, message=message)
 
 
@@ -391,7 +391,7 @@ def mission_of(run_id: str, preset: Preset, conversation: Conversation, given: M
     own = conversation.missions.get(run_id)
     if own is None:
         resumes = bool(given.get("resume"))
-        cut_off = str(given.get("resume") or "") or unfinished(conversation)
+        cut_off = str(given.get("resume") or "") or unfinished_mission(conversation)
     else:
         cut_off = run_id if "turn" in own else str(own["start"].get("resumed") or "")
         resumes = bool(cut_off)
@@ -653,7 +653,7 @@ class MissionRun(Run):
 
     async def _pursue(self) -> None:
         contract = self._mission.contract
-        task = task_of(self._mission, self._view.messages, self._prompted())
+        task = task_of(self._mission, self._view.messages, self._prompt_text())
         if self._resumed is None:
             self._put(
                 "start",
@@ -670,7 +670,7 @@ class MissionRun(Run):
         new = partial(Budget, turns=max(TURN_BUDGET, contract.max_turns), used=int(before.get("turns_used", 0)))
         # What is around it is what the tree of sessions says, whoever's task started this run.
         with self._kindred.running(self._ref, new) as at, enter(Scope(budget=at.budget, depth=at.depth - 1)):
-            ending = await self._delegated(contract, task)
+            ending = await self._delegate(contract, task)
         if self._trouble is not None:
             raise self._trouble
         fail = None if ending.fail is None else plain(asdict(ending.fail))
@@ -686,7 +686,7 @@ class MissionRun(Run):
     def _put(self, phase: str, **facts: Any) -> None:
         self._recorder.record("mission", {"id": self.id, "phase": phase, **facts})
 
-    def _prompted(self) -> str | None:
+    def _prompt_text(self) -> str | None:
         """Return what the message says that began this run, as the model is to see it."""
         conversation = self._recorder.conversation
         run = conversation.runs.get(self.id)
@@ -695,7 +695,7 @@ class MissionRun(Run):
             return None
         return message.text if message.is_edited else message.model_text
 
-    async def _delegated(self, contract: Contract, task: Task) -> MissionStep[Any]:
+    async def _delegate(self, contract: Contract, task: Task) -> MissionStep[Any]:
         """Run the loop to its end."""
         return await adelegate(
             task.prompt,

@@ -415,7 +415,7 @@ async def set_setting(kernel: "Kernel", name: str, key: str, value: Any, *, user
     if key not in SETTABLE:
         raise BadRequest(f"{key[:40]!r} is not a key of an agent", hint=f"Known: {', '.join((*SETTABLE, 'name'))}")
     directory = await asyncio.to_thread(agent_dir, kernel, name)
-    wanted = _checked(kernel, key, value)
+    wanted = _check_value(kernel, key, value)
     file = await asyncio.to_thread(named_agents.read, directory)
     row = await asyncio.to_thread(agents.find, kernel.state, name)
     status = row.status if row is not None else "idle"
@@ -472,7 +472,7 @@ def audit_change(kernel: "Kernel", name: str, action: str, *, old: Any, new: Any
     )
 
 
-def _checked(kernel: "Kernel", key: str, value: Any) -> Any:
+def _check_value(kernel: "Kernel", key: str, value: Any) -> Any:
     if key == "system_prompt":
         return checked_prompt(str(value or ""))
     if value is None or value == "":
@@ -670,7 +670,7 @@ async def follow(kernel: "Kernel", old: Path, new: Path, *, user: str) -> Branch
         for each in metadata.with_agents(timeline):
             async with kernel.using(each) as branch:
                 root = str(branch.conversation.session.get("workspace_root") or named_agents.workspace_dir(new))
-                branch.record_session(workspace_root=Path(_moved(root, old, new)))
+                branch.record_session(workspace_root=Path(_moved_path(root, old, new)))
                 await instructions.renew_workplace(kernel, branch)
     if (idling := kernel.find(Idling)) is not None:
         idling.moved(old, new)
@@ -747,7 +747,7 @@ def _rewrite(place: Path, *, old: Path, new: Path) -> None:
                 atomic.write_bytes(preset, changed)
 
 
-def _moved(path: str, old: Path, new: Path) -> str:
+def _moved_path(path: str, old: Path, new: Path) -> str:
     return f"{new}{path[len(str(old)) :]}" if path == str(old) or path.startswith(f"{old}/") else path
 
 
@@ -913,7 +913,7 @@ class DestroyWarnings:
 
     def lines(self, *, keep_files: bool) -> list[str]:
         """Return what people are told before they confirm."""
-        return list(self._ended()) if keep_files else [*self._removed(), *self._ended()]
+        return list(self._ended_lines()) if keep_files else [*self._removed(), *self._ended_lines()]
 
     def _removed(self) -> Iterator[str]:
         where = "go to the trash" if self.trash else "are deleted for good: there is no trash for them"
@@ -928,7 +928,7 @@ class DestroyWarnings:
         if self.messages:
             yield f"the conversation that goes on ({quantity(self.messages, 'message')}), saved with the files"
 
-    def _ended(self) -> Iterator[str]:
+    def _ended_lines(self) -> Iterator[str]:
         if self.runs:
             yield f"{quantity(self.runs, 'answer')} in flight, cut off"
         for task in self.tasks:
@@ -953,7 +953,7 @@ async def destroy_warnings(kernel: "Kernel", name: str) -> DestroyWarnings:
     key = Projection(kernel.state, kernel.config.sessions_dir).key(place)
 
     def looked() -> DestroyWarnings:
-        files, size, more = _counted(place)
+        files, size, more = _count_files(place)
         return DestroyWarnings(
             name=name,
             directory=place,
@@ -973,7 +973,7 @@ async def destroy_warnings(kernel: "Kernel", name: str) -> DestroyWarnings:
     return await asyncio.to_thread(looked)
 
 
-def _counted(place: Path) -> tuple[int, int, bool]:
+def _count_files(place: Path) -> tuple[int, int, bool]:
     """Return how many files there are in a directory, their size, and whether there are more."""
     files = size = 0
     for directory, _, names in os.walk(place):

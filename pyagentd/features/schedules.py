@@ -120,14 +120,14 @@ def at(said: str, *, now: datetime, zone: str = "") -> When:
             raise BadRequest(f"{said!r} is not a time", hint="It looks like 14:30 or 2026-03-04T14:30") from None
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=place)
-    return _fixed(moment.astimezone(UTC), now, zone)
+    return _at_moment(moment.astimezone(UTC), now, zone)
 
 
 def after(delay: timedelta, *, now: datetime) -> When:
     """Return the moment that comes ``delay`` from ``now``; raises as ``at``."""
     if delay > LONGEST:
         raise BadRequest(f"A delay of {delay} is more than a year")
-    return _fixed(now + delay, now)
+    return _at_moment(now + delay, now)
 
 
 def every(interval: timedelta) -> When:
@@ -208,7 +208,7 @@ def describe_schedule(when: When) -> str:
             return f"cron {when.value}{f' ({when.zone})' if when.zone else ''}"
 
 
-def _fixed(moment: datetime, now: datetime, zone: str = "") -> When:
+def _at_moment(moment: datetime, now: datetime, zone: str = "") -> When:
     if moment <= now:
         raise BadRequest(f"{moment:%Y-%m-%d %H:%M} UTC has passed")
     if moment > now + LONGEST:
@@ -335,7 +335,7 @@ class Triggers(Feature):
             now_ms = epoch_ms(self.kernel.clock.now())
             given = Submission(
                 text=trigger.text,
-                options=replace(self._completed(branch.ref, trigger.options), interactive=False),
+                options=replace(self._complete_options(branch.ref, trigger.options), interactive=False),
                 metadata={"trigger": trigger.to_wire(now_ms)},
             )
             submitted = await self.kernel.submit(branch, given)
@@ -358,7 +358,7 @@ class Triggers(Feature):
 
     def options_for(self, ref: BranchRef) -> SendOptions:
         """Return environment and key of the last person who talked there, for what no person begins."""
-        return self._completed(ref, SendOptions())
+        return self._complete_options(ref, SendOptions())
 
     async def _before(self, branch: LiveBranch, trigger: Trigger) -> str | None:
         """Return the id of the message that a delivery is already; the log knows, whatever became of the database."""
@@ -395,7 +395,7 @@ class Triggers(Feature):
         if tree not in self._known and any(map(is_secret, env)):
             self._known[tree] = SendOptions(env=dict(env))
 
-    def _completed(self, ref: BranchRef, options: SendOptions) -> SendOptions:
+    def _complete_options(self, ref: BranchRef, options: SendOptions) -> SendOptions:
         """Return ``options`` with what a person's last run in the same tree had and these lack."""
         known = self._known.get(paths.root_of(ref).key)
         if known is None:

@@ -197,7 +197,7 @@ class ScopeExpansion(Feature):
             repeatable=True,
             run=partial(_request, self.kernel, run.branch.ref, run.authority),
             describe=lambda args, ctx: Target(
-                detail=f"{canonical_tool(args['tool_name'])} {_listed(args['patterns'])}"
+                detail=f"{canonical_tool(args['tool_name'])} {_join_patterns(args['patterns'])}"
             ),
             timeout_s=_FOREVER_S,
         )
@@ -208,7 +208,7 @@ async def _request(kernel: "Kernel", ref: BranchRef, authority: Authority, args:
     tool = canonical_tool(args["tool_name"])
     widening = await asyncio.to_thread(widening_for, _BUILTIN, tool, args["patterns"], ctx.root)
     if not authority.interactive:
-        authority.unasked("request_scope_expansion", f"tool:{tool}:{_listed(widening.patterns)}")
+        authority.unasked("request_scope_expansion", f"tool:{tool}:{_join_patterns(widening.patterns)}")
         raise Denied(
             "The scope cannot be expanded: no human can be asked in this run. Do without it, and say in your answer "
             "what was missing.",
@@ -223,7 +223,7 @@ async def _request(kernel: "Kernel", ref: BranchRef, authority: Authority, args:
         return _told_model(
             success=True,
             patterns_added=[],
-            message=f"Nothing was asked: the scope for {tool} has {_listed(widening.patterns)} already.",
+            message=f"Nothing was asked: the scope for {tool} has {_join_patterns(widening.patterns)} already.",
         )
     asked = f"tool:{NAME}:{tool} {_audit_text(widening)}"
     answer = await authority.ask_for_scope(NAME, asked, _fields(ref, tool, widening, args, ctx))
@@ -259,11 +259,13 @@ def _fields(ref: BranchRef, tool: str, widening: Widening, args: Args, ctx: Tool
         lines += [*asked_lines(widening.commands), "Allowed once, a command is still asked about before it runs."]
     return {
         "tool_call_id": ctx.call_id,
-        "detail": f"{tool}: {_listed(listed)}",
+        "detail": f"{tool}: {_join_patterns(listed)}",
         "reason": args["justification"],
         "preview": "\n".join(lines),
         "choices": ["allow", "always", "deny", "abort"],
-        "allows": {"always": f"From now on this session may, as its preset.md will say: {tool} {_listed(listed)}."},
+        "allows": {
+            "always": f"From now on this session may, as its preset.md will say: {tool} {_join_patterns(listed)}."
+        },
         "patterns": list(widening.patterns),
         "for_tool": tool,
         "input": json.dumps(dict(args), ensure_ascii=False),
@@ -302,9 +304,10 @@ def _samples(tool: str, widening: Widening, ctx: ToolContext) -> Iterator[Action
 
 def _audit_text(widening: Widening) -> str:
     """Return which lists would get what, and for which command lines, for the audit."""
-    added = "; ".join(f"{section}.{key}: {_listed(values)}" for (section, key), values in widening.lists().items())
-    return f"{added} (for {_listed(widening.commands)})" if widening.commands else added
+    lists = widening.lists().items()
+    added = "; ".join(f"{section}.{key}: {_join_patterns(values)}" for (section, key), values in lists)
+    return f"{added} (for {_join_patterns(widening.commands)})" if widening.commands else added
 
 
-def _listed(patterns: Sequence[str]) -> str:
+def _join_patterns(patterns: Sequence[str]) -> str:
     return ", ".join(patterns)

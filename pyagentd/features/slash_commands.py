@@ -366,7 +366,7 @@ async def run_if_command(
         answer, code = Answer(text=str(error), data={"error": error.message, "hint": error.hint}), error.code
     made = CommandOutcome(name=name, text=answer.text, data=answer.data, code=code)
     if answer.text:
-        made = await _recorded(kernel, branch, prompt, made, given)
+        made = await _record_command(kernel, branch, prompt, made, given)
     if answer.then is not None:
         try:
             made = replace(made, began=await answer.then() or "")
@@ -412,10 +412,10 @@ async def record_command(kernel: "Kernel", branch: LiveBranch, line: str, *, nam
     """Put a command that was not typed there, with its answer, into a conversation; no model is shown them."""
     prompt = await branch.prompts.from_client(line)
     made = CommandOutcome(name=name, text=answer, data=None)
-    await _recorded(kernel, branch, prompt, made, Submission(text=line, options=SendOptions()))
+    await _record_command(kernel, branch, prompt, made, Submission(text=line, options=SendOptions()))
 
 
-async def _recorded(
+async def _record_command(
     kernel: "Kernel", branch: LiveBranch, prompt: Prompt, made: CommandOutcome, given: Submission
 ) -> CommandOutcome:
     """Put a command and its answer into the conversation, if that can be done now."""
@@ -462,12 +462,12 @@ def _facts(branch: LiveBranch, text: str, metadata: dict[str, Any], now_ms: int)
     session_id = branch.ref.session_id
     message = message_row(role="assistant", session_id=session_id, metadata=metadata, now_ms=now_ms)
     yield "message", message
-    data = {"type": "text", "text": writable(_fenced(text)), "state": "done"}
+    data = {"type": "text", "text": writable(_as_markdown(text)), "state": "done"}
     part = part_row(message_id=message["id"], session_id=session_id, index=0, kind="text", data=data, now_ms=now_ms)
     yield "part", part
 
 
-def _fenced(text: str) -> str:
+def _as_markdown(text: str) -> str:
     """Return an answer as it stands in Markdown: lines keep their columns."""
     if "\n" not in text:
         return text

@@ -107,7 +107,7 @@ def parse_options(answer: str) -> ReplyOptions:
     if lines and _FENCE.match(lines[-1]):
         return NONE  # it ends with code
     prose = _without_code(lines)[-_LINES:]
-    return _listed(prose) or _in_a_sentence(_last_line(prose)) or NONE
+    return _last_list(prose) or _in_a_sentence(_last_line(prose)) or NONE
 
 
 def _without_code(lines: Sequence[str]) -> list[str]:
@@ -125,7 +125,7 @@ def _without_code(lines: Sequence[str]) -> list[str]:
     return prose
 
 
-def _listed(prose: Sequence[str]) -> ReplyOptions | None:
+def _last_list(prose: Sequence[str]) -> ReplyOptions | None:
     """Return the items of the last list, if it belongs to a question right before or right after it."""
     last = next((at for at in range(len(prose), 0, -1) if _is_item_or_more(prose[at - 1])), 0)
     lines = list(prose[:last])
@@ -229,7 +229,7 @@ def _cut(text: str, most: int) -> str:
 def tell_anew(branch: LiveBranch) -> None:
     """Tell whoever watches a branch the agent's steps and what may be picked, after its history changed."""
     if branch.sinks:
-        branch.publish(Event("todo", branch.key, 0, ({"items": todo.current(branch.conversation)},)))
+        branch.publish(Event("todo", branch.key, 0, ({"items": todo.current_items(branch.conversation)},)))
         branch.publish(Event("reply-options", branch.key, 0, (current_options(branch.conversation).to_wire(),)))
 
 

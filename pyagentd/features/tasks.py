@@ -312,7 +312,7 @@ def tail(file: Path, most: int) -> tuple[str, bool]:
     return data.decode(errors="replace"), size <= most
 
 
-def listing(name: str | None, tasks: Sequence[Task], now: datetime) -> str:
+def task_lines(name: str | None, tasks: Sequence[Task], now: datetime) -> str:
     """Return what ``/tasks`` shows; without a name tasks of all, each with its agent's."""
     whose = max((len(task.agent_name) for task in tasks), default=0) if name is None else 0
     running = [task for task in tasks if task.status == "running"]
@@ -360,7 +360,7 @@ Key = tuple[str, str]  # agent_name, id
 
 
 @dataclass(slots=True)
-class _Running:
+class _RunningTask:
     """A task whose end is awaited."""
 
     task: Task
@@ -380,7 +380,7 @@ class Tasks(Feature):
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
         self._names = Projection(kernel.state, kernel.config.sessions_dir)
-        self._running: dict[Key, _Running] = {}
+        self._running: dict[Key, _RunningTask] = {}
 
     @property
     def pending(self) -> int:
@@ -482,7 +482,7 @@ class Tasks(Feature):
             return
         for task in left:
             if (task.agent_name, task.id) not in self._running:
-                self._watch(_Running(task))
+                self._watch(_RunningTask(task))
 
     async def stop(self) -> None:
         """Watch no more; what runs goes on, and the next daemon finds it."""
@@ -528,15 +528,15 @@ class Tasks(Feature):
         except BaseException:
             await asyncio.to_thread(started.cancel)
             raise
-        self._watch(_Running(task, started.process, options))
+        self._watch(_RunningTask(task, started.process, options))
         self._publish(task)
         return task
 
-    def _watch(self, running: _Running) -> None:
+    def _watch(self, running: _RunningTask) -> None:
         self._running[running.task.agent_name, running.task.id] = running
         running.watching = asyncio.create_task(self._until_ended(running), name=f"task {running.task.id}")
 
-    async def _until_ended(self, running: _Running) -> None:
+    async def _until_ended(self, running: _RunningTask) -> None:
         task = running.task
         output = Path(task.output_path)
         try:
@@ -545,13 +545,13 @@ class Tasks(Feature):
                 await runner_gone(task.pid, task.pid_started, output, every_s=TICK_S, tick=tick)
             if running.process is not None:
                 await asyncio.to_thread(running.process.wait)
-            await self._ended(running, await asyncio.to_thread(ending_of, output))
+            await self._on_task_ended(running, await asyncio.to_thread(ending_of, output))
         except Exception:  # the edge of this task
             log.exception("task %s of %s", task.id, task.agent_name)
             running.ended.set()
             self._running.pop((task.agent_name, task.id), None)
 
-    async def _ended(self, running: _Running, ending: CommandEnd) -> None:
+    async def _on_task_ended(self, running: _RunningTask, ending: CommandEnd) -> None:
         """Tell the end of a task, then record it."""
         at = datetime.fromtimestamp(ending.ended_at, UTC) if ending.ended_at else self.kernel.clock.now()
         status = "killed" if running.killed and ending.status == "lost" else ending.status
@@ -610,7 +610,7 @@ class Tasks(Feature):
             )
             await self.kernel.submit(branch, given)
 
-    def _tick(self, running: _Running) -> None:
+    def _tick(self, running: _RunningTask) -> None:
         """Show the end of what a task printed, to who watches its branch, or all tasks."""
         if self.kernel.opened(str(self.directory(running.task))) is None and not self.kernel.overseers:
             return

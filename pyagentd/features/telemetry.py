@@ -76,7 +76,7 @@ class Telemetry(Feature):
                 log.error("telemetry is off: %s", error)
         if (spans := self._spans) is not None:
             kernel.bus.on(RunStarted, lambda started: spans.run(started.branch))
-        kernel.bus.on(RunEnded, self._ended)
+        kernel.bus.on(RunEnded, self._on_run_ended)
 
     async def close(self) -> None:
         """Send what has not been sent yet."""
@@ -127,7 +127,7 @@ class Telemetry(Feature):
 
     # -- what happens --------------------------------------------------------------------------------------------
 
-    def _ended(self, ended: RunEnded) -> None:
+    def _on_run_ended(self, ended: RunEnded) -> None:
         self.count("pyagentd.runs", outcome=ended.outcome.reason)
         if self._spans is not None:
             self._spans.run_ended(ended)
@@ -172,12 +172,12 @@ class _Request:
         self._stop: StepFinished | None = None
         self._first_s: float | None = None
         self._parts: list[Part] = []
-        self._ended: Callable[..., None] | None = None  # ends the span
+        self._end_span: Callable[..., None] | None = None  # ends the span
         self._span: Span | None = None
         self.inside: Callable[[], AbstractContextManager[object]] | None = None
         if (spans := telemetry._spans) is not None:
             self._span = span = spans.step(run.branch, request, self._provider)
-            self._ended = partial(spans.step_ended, span, request, self._provider)
+            self._end_span = partial(spans.step_ended, span, request, self._provider)
             self.inside = partial(spans.current, span)
 
     def sent(self, body: Body) -> None:
@@ -203,9 +203,9 @@ class _Request:
         took_s = time.monotonic() - self._began
         code, message = ("aborted", "") if error is None else (error.code, str(error))
         self._count(took_s, code)
-        if self._ended is not None:
+        if self._end_span is not None:
             answer = Message(role="assistant", parts=tuple(self._parts))
-            self._ended(self._stop, answer, took_s, self._first_s, code, message)
+            self._end_span(self._stop, answer, took_s, self._first_s, code, message)
 
     def _count(self, took_s: float, code: str) -> None:
         count, model, stop = self._telemetry.count, self._model, self._stop
@@ -250,7 +250,7 @@ class _Spans:
             from opentelemetry.sdk.trace.export import BatchSpanProcessor
         self._api, self._context = trace, context
         self._table = table
-        self._redact = _imported(table.redact) if table.capture_content and table.redact else None
+        self._redact = _import_function(table.redact) if table.capture_content and table.redact else None
         base = table.endpoint.rstrip("/")
         about = {"service.version": __version__, "service.instance.id": uuid4().hex}
         resource = Resource.create({**about, "service.name": table.service_name})
@@ -342,7 +342,7 @@ class _Spans:
             return
         span.set_attribute("pyagentd.outcome", outcome.reason)
         if outcome.reason == "error":
-            self._failed(span, outcome.code, outcome.message)
+            self._set_error(span, outcome.code, outcome.message)
         self._text(span, "gen_ai.output.messages", lambda: _messages([_text_message(outcome.text)], [outcome.reason]))
         span.end()
         top = next(iter(reversed(paths.ancestors_of(branch.ref))), branch.ref).key
@@ -394,7 +394,7 @@ class _Spans:
             "gen_ai.request.model": request.model,
         }
         if stop is None:
-            self._failed(span, error, message)
+            self._set_error(span, error, message)
             self._duration.record(took_s, {**about, "error.type": error})
             span.end()
             return
@@ -443,7 +443,7 @@ class _Spans:
     def tool_ended(self, span: "Span", envelope: Envelope) -> None:
         """Say what came of a tool call."""
         if not envelope.ok:
-            self._failed(span, "denied" if envelope.denied else "tool", "")
+            self._set_error(span, "denied" if envelope.denied else "tool", "")
         self._text(span, "gen_ai.tool.call.result", lambda: envelope.text)
 
     # -- inside --------------------------------------------------------------------------------------------------
@@ -457,9 +457,9 @@ class _Spans:
             around = self._api.set_span_in_context(above, around)
         return self._tracer.start_span(name, context=around, attributes=attributes, **more)
 
-    def _failed(self, span: "Span", code: str, message: str) -> None:
+    def _set_error(self, span: "Span", code: str, message: str) -> None:
         span.set_attribute("error.type", code or "error")
-        told = self._redacted("error.message", message) if self._table.capture_content and message else None
+        told = self._redact_text("error.message", message) if self._table.capture_content and message else None
         span.set_status(self._api.StatusCode.ERROR, told)
 
     def _text(self, span: "Span", name: str, content: Callable[[], Any]) -> None:
@@ -468,10 +468,10 @@ class _Spans:
             return
         made = content()
         text = made if isinstance(made, str) else json.dumps(made, ensure_ascii=False, default=str)
-        if (told := self._redacted(name, text)) is not None:
+        if (told := self._redact_text(name, text)) is not None:
             span.set_attribute(name, told)
 
-    def _redacted(self, name: str, text: str) -> str | None:
+    def _redact_text(self, name: str, text: str) -> str | None:
         """Return a text as it may be sent; None where it may not."""
         text = mask_secrets(text)
         if self._redact is None:
@@ -494,7 +494,7 @@ class _Spans:
         }
 
 
-def _imported(name: str) -> Callable[[str, str], object]:
+def _import_function(name: str) -> Callable[[str, str], object]:
     """Return the function that ``MODULE:NAME`` is.
 
     Raises:

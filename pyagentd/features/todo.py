@@ -83,14 +83,14 @@ class Todo(Feature):
 
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
-        kernel.bus.on(BranchOpened, lambda opened: opened.branch.observers.append(_telling(opened.branch)))
+        kernel.bus.on(BranchOpened, lambda opened: opened.branch.observers.append(_todo_publisher(opened.branch)))
 
     def tools_for(self, run: "RunBuilder") -> Sequence[ToolSpec]:
         """Return the tool by which a model writes its list."""
         return (TODO_WRITE,)
 
 
-def _telling(branch: LiveBranch) -> Callable[[Row], None]:
+def _todo_publisher(branch: LiveBranch) -> Callable[[Row], None]:
     """Return what tells a branch's clients of the list that a row makes."""
 
     def tell(row: Row) -> None:
@@ -115,7 +115,7 @@ def of_part(row: Mapping[str, Any]) -> list[Item] | None:
     return todo_items(data["input"]["todos"])
 
 
-def current(conversation: Conversation) -> list[Item]:
+def current_items(conversation: Conversation) -> list[Item]:
     """Return the list as it is now, [] when there is none."""
     types = (type for type in conversation.by_type if canonical_tool(type.removeprefix("tool-")) == NAME)
     parts = [part for type in types for part in conversation.by_type[type]]

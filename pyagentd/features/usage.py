@@ -100,7 +100,7 @@ async def look_below(kernel: "Kernel", branch: LiveBranch) -> list[AgentCost]:
     for each in found:
         live = kernel.opened(each.ref.key)
         if live is not None and live.meter is not None:
-            each = each._replace(spent=live.meter.own, described=_described(live.conversation))
+            each = each._replace(spent=live.meter.own, described=_branch_facts(live.conversation))
         below.append(each)
     if branch.meter is not None:
         branch.meter.agents = {each.ref.key: each.spent for each in below}
@@ -119,11 +119,11 @@ def _below(ref: BranchRef, opened: set[str], known: FactsOf) -> Iterator[AgentCo
     for child in child_agents(ref):
         # What is open is counted on the loop, where nothing is added to it meanwhile.
         conversation = Conversation() if child.key in opened else read_conversation(child)
-        yield AgentCost(child, ref.key, _described(conversation), session_usage(conversation, known))
+        yield AgentCost(child, ref.key, _branch_facts(conversation), session_usage(conversation, known))
         yield from _below(child, opened, known)
 
 
-def _described(conversation: Conversation) -> dict[str, Any]:
+def _branch_facts(conversation: Conversation) -> dict[str, Any]:
     session = conversation.session
     return {"preset": session.get("agent") or None, "description": session.get("description") or None}
 
@@ -188,7 +188,7 @@ def report(
         return _dearest_first(_lines(found, facts_of, lambda group, _: _preset(known.get(group))))
     titles = {session_of(key): place for key, place in known.items() if not place.is_agent}
     lines = _lines(found, facts_of, lambda group, _: session_of(group))
-    return _dearest_first(_titled(line, titles.get(line.key)) for line in lines)
+    return _dearest_first(_with_title(line, titles.get(line.key)) for line in lines)
 
 
 def days_ago(days: int, now: datetime, zone: tzinfo | None = None) -> int:
@@ -236,7 +236,7 @@ def _dearest_first(lines: Iterable[UsageLine]) -> list[UsageLine]:
     return sorted(lines, key=lambda line: (-line.spent.pico, -line.spent.tokens.total, line.key))
 
 
-def _titled(line: UsageLine, place: Place | None) -> UsageLine:
+def _with_title(line: UsageLine, place: Place | None) -> UsageLine:
     if place is None:
         return line
     return replace(line, facts={"session_id": place.session_id, "title": place.title or None})

@@ -327,7 +327,7 @@ async def test_a_session_is_told_once_a_minute_that_a_server_changed(world: Worl
         (connection,) = servers.pool.all()
         for at in (0.0, 1.0, 59.0, 60.0, 61.0):
             clock[0] = at
-            servers._changed(connection, tuple(f"t{at:g}_{number}" for number in range(50)), ())
+            servers._on_tools_changed(connection, tuple(f"t{at:g}_{number}" for number in range(50)), ())
         told = notices(talk).splitlines()
         assert len(told) == 2 and all("_9 and 40 more" in each for each in told)
 

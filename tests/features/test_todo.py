@@ -42,7 +42,7 @@ async def test_each_call_replaces_the_list_and_clients_are_told(world: World, se
         await talk.watcher.until(lambda: talk.watcher.of("run") and len(lists(talk)) == 2)
         assert lists(talk) == [[told("a", "in_progress"), told("b")], [told("a", "completed")]]
         assert await talk.end() == "The list has 1 step, 0 of them not completed."
-        assert todo.current(talk.branch.conversation) == [told("a", "completed")]
+        assert todo.current_items(talk.branch.conversation) == [told("a", "completed")]
 
 
 async def test_it_is_there_after_a_restart_and_when_somebody_attaches(world: World, service: Service) -> None:
@@ -55,7 +55,7 @@ async def test_it_is_there_after_a_restart_and_when_somebody_attaches(world: Wor
     attached = await world.service().attach(Watcher(), branch=ref.key, sha256=None, seq=None)
     if attached.get("reread"):
         async with world.kernel.using(ref) as branch:
-            assert todo.current(branch.conversation) == [told("a"), told("b")]
+            assert todo.current_items(branch.conversation) == [told("a"), told("b")]
     else:
         assert attached["todo"] == [told("a"), told("b")]
 
@@ -74,7 +74,7 @@ async def test_a_list_that_is_none_changes_nothing(world: World, service: Servic
         await talk.say(write(step("kept")), write(*steps), "Done.")
         await talk.end()
         assert len(results(world.server.last)) == 1
-        assert todo.current(talk.branch.conversation) == [told("kept")]
+        assert todo.current_items(talk.branch.conversation) == [told("kept")]
 
 
 async def test_it_is_in_every_profile_and_asks_nobody(world: World, service: Service) -> None:
@@ -98,6 +98,6 @@ async def test_it_is_in_what_show_tells_and_a_rewind_brings_back_the_list_of_tha
         assert shown["todo"] == [told("b")]
         first = next(m.id for m in talk.branch.conversation.messages.values() if m.role == "user")
         await service.rewind(talk.watcher, branch=talk.branch.key, message=first)
-        assert lists(talk)[-1] == todo.current(talk.branch.conversation)
+        assert lists(talk)[-1] == todo.current_items(talk.branch.conversation)
         await service.unrewind(talk.watcher, branch=talk.branch.key)
         assert lists(talk)[-1] == [told("b")]

@@ -120,7 +120,7 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "Idle Timer 1: summary",
         _CONTEXTS,
-        "        text = await self._described(branch, said.messages, options)\n        async with",
+        "        text = await self._describe(branch, said.messages, options)\n        async with",
         "        text = first_words(said.messages)\n        async with",
     ),
     _of(
@@ -139,13 +139,13 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "Manual Save: with a description",
         _CONTEXTS,
-        "        text = one_line(description) or await self._described",
-        "        text = await self._described",
+        "        text = one_line(description) or await self._describe",
+        "        text = await self._describe",
     ),
     _of(
         "Manual Save: summary without a description",
         _CONTEXTS,
-        "one_line(description) or await self._described(branch, said.messages, options)",
+        "one_line(description) or await self._describe(branch, said.messages, options)",
         "one_line(description) or first_words(said.messages)",
     ),
     _of(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pyagentd.features.mission_tool import missions, unfinished
+from pyagentd.features.mission_tool import missions, unfinished_mission
 from pyagentd.mission.budget import Budget
 from pyagentd.runtime.opening import RESTARTED
 from pyagentd.runtime.queue import Submission
@@ -112,7 +112,7 @@ async def cut_off(world: World) -> BranchRef:
         await world.kernel.prompt(branch, text="Go.", options=world.granted("tool:Bash:.*"))
         await watcher.until(lambda: _sleeps(watcher))
         await world.kernel.abort(branch)
-        assert unfinished(branch.conversation)
+        assert unfinished_mission(branch.conversation)
     return ref
 
 
@@ -134,10 +134,10 @@ async def test_a_mission_that_was_stopped_goes_on_behind_its_last_program(world:
     watcher = Watcher()
     async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        given = RESUME[way](unfinished(branch.conversation))
+        given = RESUME[way](unfinished_mission(branch.conversation))
         await world.kernel.submit(branch, Submission(options=world.options, **given))
         assert (await watcher.finished(branch))["reason"] == "done"
-        assert not unfinished(branch.conversation)
+        assert not unfinished_mission(branch.conversation)
     assert phases(ref)["end"]["value"] == {"count": 42, "names": ["1", "2"]}
     assert phases(ref)["start"]["resumed"]
     told = json.dumps(world.server.last.messages)
@@ -181,7 +181,7 @@ async def test_what_a_killed_daemon_ran_is_closed_and_can_go_on(world: World) ->
         await watcher.until(lambda: _sleeps(watcher))
     ref = await restart(world, ref, "killed")
     async with world.kernel.using(ref) as branch:
-        assert unfinished(branch.conversation)
+        assert unfinished_mission(branch.conversation)
     assert RESTARTED in body(ref)
     world.server.say(said('(call "return" {:count memory/seen :names []})'))
     await converse(world, ref, "continue")
@@ -194,7 +194,7 @@ async def goes_on(world: World, ref: BranchRef, *, until: Callable[[Watcher], bo
     async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
         asked = Submission(
-            options=world.granted("tool:Bash:.*"), **RESUME["asked to"](unfinished(branch.conversation))
+            options=world.granted("tool:Bash:.*"), **RESUME["asked to"](unfinished_mission(branch.conversation))
         )
         await world.kernel.submit(branch, asked)
         if until is not None:

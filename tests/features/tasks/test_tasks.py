@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pyagentd.features.named_agents import AgentRequest, create
-from pyagentd.features.tasks import Tasks, is_runner, listing, started_of, status_lines, tail, task_record
+from pyagentd.features.tasks import Tasks, is_runner, started_of, status_lines, tail, task_lines, task_record
 from pyagentd.policy.presets import DEFAULT_PRESET
 from pyagentd.runtime.kernel import Kernel
 from pyagentd.store import named_agents
@@ -196,7 +196,7 @@ def test_tasks_are_listed_as_specified() -> None:
     test = replace(
         build, id="task_003", command="npm test", status="completed", exit_code=0, ended_at="2026-02-12T10:04:30Z"
     )
-    shown = listing("frontend-agent", [build, test], datetime(2026, 2, 12, 10, 5, tzinfo=UTC))
+    shown = task_lines("frontend-agent", [build, test], datetime(2026, 2, 12, 10, 5, tzinfo=UTC))
     assert shown.splitlines() == [
         "Running tasks for frontend-agent:",
         "  [task_001] npm run build        running   (started 5 min ago, PID 12345)",
