@@ -73,13 +73,13 @@ class Archive:
 
     async def saved(self, ref: BranchRef, messages: Sequence[Mapping[str, Any]]) -> ContextRow | None:
         """Return what was saved last of an agent or a session and has just these messages, if anything."""
-        state, owner = self._kernel.state, self.owner(ref)
+        rows = await self.history(ref)
 
         def is_same(row: ContextRow) -> bool:
             context = contexts.read_or_none(Path(row.file_path)) if row.message_count == len(messages) else None
             return context is not None and list(context.messages) == list(messages)
 
-        return await asyncio.to_thread(lambda: next(filter(is_same, agents.of(state, owner.name)), None))
+        return await asyncio.to_thread(lambda: next(filter(is_same, rows), None))
 
     async def known(self, agent_name: str) -> list[ContextRow]:
         """Return the saved conversations of an agent that may be gone, the last one first.

@@ -141,7 +141,7 @@ def test_two_questions_at_depth_2_and_3_are_answered_out_of_order_across_a_resta
     depths = [len(Path(ask["branch"]).relative_to(ref.branch_dir).parts) // 2 + 1 for ask in (two, three)]
     assert depths == [2, 3]
     wait_for(lambda: pending(emacs) == {two["id"], three["id"]}, "both in Emacs", WAIT_S)
-    assert overlays(emacs) == 2
+    wait_for(lambda: overlays(emacs) == 2, "both agents in the text", WAIT_S)
     allow(home, three)
     wait_for(lambda: calls_of(ref)["call_middle"]["state"] == "output-available", "the first result", WAIT_S)
 
@@ -151,7 +151,7 @@ def test_two_questions_at_depth_2_and_3_are_answered_out_of_order_across_a_resta
     (again,) = asks(home, ref, 1)  # the command starts a daemon
     emacs = opened(home, ref.branch_dir)
     wait_for(lambda: pending(emacs) == {two["id"]}, "the other in a new Emacs", WAIT_S)
-    assert overlays(emacs) == 1
+    wait_for(lambda: overlays(emacs) == 1, "the other agent in the text", WAIT_S)
     assert again["id"] == two["id"] and again["run_id"] == two["run_id"]
     allow(home, again)
     finished(ref)
