@@ -201,7 +201,7 @@ Nil while the text is that of the file, with what is pending.")
   (when (buffer-live-p pyagentd-edit--copy)
     (kill-buffer pyagentd-edit--copy)))
 
-(defun pyagentd-edit--copied (beg end text tick)
+(defun pyagentd-edit--update-copy (beg end text tick)
   "Put TEXT between BEG and END of the copy, as was done here at TICK."
   (with-current-buffer pyagentd-edit--copy
     (let ((inhibit-modification-hooks t))
@@ -210,7 +210,7 @@ Nil while the text is that of the file, with what is pending.")
       (insert (substring-no-properties text))))
   (setq pyagentd-edit--tick tick))
 
-(defun pyagentd-edit--seen-p ()
+(defun pyagentd-edit--up-to-date-p ()
   "Return non-nil if the text was not changed without an announcement."
   (eql pyagentd-edit--tick (buffer-chars-modified-tick)))
 
@@ -219,7 +219,7 @@ Nil while the text is that of the file, with what is pending.")
   (with-current-buffer (or (buffer-base-buffer) (current-buffer))
     (unless (buffer-live-p pyagentd-edit--copy)
       (pyagentd-edit--begin-copy))
-    (unless (pyagentd-edit--seen-p)
+    (unless (pyagentd-edit--up-to-date-p)
       (setq pyagentd-edit--open t))
     (unless (or pyagentd-edit--applying (eq pyagentd-edit--open t))
       (pyagentd-edit--settle)
@@ -242,13 +242,13 @@ Nil while the text is that of the file, with what is pending.")
 (defun pyagentd-edit--settle ()
   "Note how the text was changed since that was noted last."
   (unless (or pyagentd-edit--applying (not (buffer-live-p pyagentd-edit--copy)))
-    (unless (pyagentd-edit--seen-p)
+    (unless (pyagentd-edit--up-to-date-p)
       (setq pyagentd-edit--open t))
     (when pyagentd-edit--open
       (save-restriction
         (widen)
-        (let ((edit (if (consp pyagentd-edit--open) (pyagentd-edit--announced)
-                      (pyagentd-edit--compared))))
+        (let ((edit (if (consp pyagentd-edit--open) (pyagentd-edit--announced-edit)
+                      (pyagentd-edit--compare-with-copy))))
           (setq pyagentd-edit--open nil
                 pyagentd-edit--tick (buffer-chars-modified-tick)
                 pyagentd-edit--pending
@@ -256,7 +256,7 @@ Nil while the text is that of the file, with what is pending.")
           (when (length> pyagentd-edit--pending pyagentd-edit--most)
             (pyagentd-edit--join)))))))
 
-(defun pyagentd-edit--announced ()
+(defun pyagentd-edit--announced-edit ()
   "Return the edit that was announced last, and make it in the copy."
   (pcase-let* ((`(,beg . ,end) pyagentd-edit--open)
                (more (- (buffer-size) (buffer-size pyagentd-edit--copy)))
@@ -264,10 +264,10 @@ Nil while the text is that of the file, with what is pending.")
                (old (with-current-buffer pyagentd-edit--copy
                       (buffer-substring beg end))))
     (unless (string= text old)
-      (pyagentd-edit--copied beg end text pyagentd-edit--tick)
+      (pyagentd-edit--update-copy beg end text pyagentd-edit--tick)
       (list (list beg end text old)))))
 
-(defun pyagentd-edit--same-end (most)
+(defun pyagentd-edit--shared-end (most)
   "Return how many characters, at most MOST, the ends of text and copy share."
   (let* ((text (current-buffer))
          (end (point-max))
@@ -283,7 +283,7 @@ Nil while the text is that of the file, with what is pending.")
       (setq step (min (if grows (* 2 step) (/ step 2)) (- most same))))
     same))
 
-(defun pyagentd-edit--compared ()
+(defun pyagentd-edit--compare-with-copy ()
   "Return the edit that makes this text of the copy, and make it there.
 It is found as few changes as possible, since others may change the text
 between them at once."
@@ -293,7 +293,7 @@ between them at once."
                       text nil nil pyagentd-edit--copy nil nil)))
          (shift 0) changes edit)
     (unless (= start 0)
-      (let ((same (pyagentd-edit--same-end
+      (let ((same (pyagentd-edit--shared-end
                    (- (1+ (min (buffer-size) (buffer-size pyagentd-edit--copy)))
                       start))))
         (narrow-to-region start (- (point-max) same))
@@ -337,10 +337,10 @@ between them at once."
           (setq offset (or offset moved)))
         (setq moved (+ moved (length text) (- beg end)))))
     (setq pyagentd-edit--pending
-          (append (pyagentd-edit--joined (nreverse above) 0)
-                  (pyagentd-edit--joined (nreverse below) offset)))))
+          (append (pyagentd-edit--join-hunks (nreverse above) 0)
+                  (pyagentd-edit--join-hunks (nreverse below) offset)))))
 
-(defun pyagentd-edit--joined (hunks offset)
+(defun pyagentd-edit--join-hunks (hunks offset)
   "Return an edit that is HUNKS as one; their text here begins OFFSET later."
   (when hunks
     (let* ((beg (caar hunks)) (pos beg) (at (+ beg offset)) new old)
@@ -355,10 +355,10 @@ between them at once."
       (list (list beg pos (apply #'concat (nreverse new))
                   (apply #'concat (nreverse old)))))))
 
-(defun pyagentd-edit--look ()
+(defun pyagentd-edit--send-unannounced ()
   "Have what was changed without an announcement sent after a pause."
   (with-current-buffer (or (buffer-base-buffer) (current-buffer))
-    (unless (pyagentd-edit--seen-p)
+    (unless (pyagentd-edit--up-to-date-p)
       (pyagentd-autosave-touch))))
 
 ;; What other functions of these hooks change comes before or after all that.
@@ -366,7 +366,7 @@ between them at once."
 (put 'pyagentd-edit--after-change 'pyagentd-session-depth -100)
 (dolist (hook '((before-change-functions . pyagentd-edit--before-change)
                 (after-change-functions . pyagentd-edit--after-change)
-                (post-command-hook . pyagentd-edit--look)))
+                (post-command-hook . pyagentd-edit--send-unannounced)))
   (add-to-list 'pyagentd-session-hooks hook))
 (add-hook 'pyagentd-session-leave-hook #'pyagentd-edit--end-copy 90)
 
@@ -537,7 +537,7 @@ What is sent and pending goes after it."
             (goto-char end)
             (unless (string-empty-p text)
               (insert text)
-              (pyagentd-edit--copied end end text pyagentd-edit--applying))
+              (pyagentd-edit--update-copy end end text pyagentd-edit--applying))
             (with-silent-modifications
               (remove-text-properties end (point) '(gptel nil))
               (let ((pos 0) (most (length text)))
@@ -549,7 +549,7 @@ What is sent and pending goes after it."
                     (setq pos next)))))
             (unless (= beg end)
               (delete-region beg end)
-              (pyagentd-edit--copied beg end "" pyagentd-edit--applying)))))
+              (pyagentd-edit--update-copy beg end "" pyagentd-edit--applying)))))
       (undo-boundary)
       (mapc #'pyagentd-insert--follow followers)
       (restore-buffer-modified-p modified))))
@@ -654,7 +654,7 @@ While an answer arrives it is parted from that: one edit with what was typed."
       (save-excursion
         (goto-char beg)
         (unless (looking-at-p pyagentd-insert--heading)
-          (let ((seen (pyagentd-edit--seen-p)))
+          (let ((seen (pyagentd-edit--up-to-date-p)))
             (insert pyagentd-insert-sign)
             (when seen
               (setq pyagentd-edit--tick (buffer-chars-modified-tick)))))))))
@@ -862,7 +862,7 @@ ROLE is nil, `response', `ignore' or (tool . ID)."
               (buffer-undo-list t))
           (insert (apply #'propertize text 'fontified t
                          (and role (list 'gptel role)))))
-        (pyagentd-edit--copied pos pos text (buffer-chars-modified-tick))
+        (pyagentd-edit--update-copy pos pos text (buffer-chars-modified-tick))
         (set-marker pyagentd-insert--marker (point))))
     (restore-buffer-modified-p modified)
     (pyagentd-insert--record pos (length text))

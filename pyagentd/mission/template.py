@@ -184,7 +184,7 @@ class _Frame:
 def placeholders(text: str) -> tuple[str, ...]:
     """Return the dotted names that ``text`` uses, each once, in order of appearance.
 
-    Names inside a section may be fields of its items and are left out; ``unknown`` checks them by types.
+    Names inside a section may be fields of its items and are left out; ``unknown_names`` checks them by types.
 
     Raises:
         TemplateError: The template is malformed.

@@ -70,7 +70,7 @@ class NamedAgentOverlay:
         return replace(preset, **self._read(ref.session_dir)[1])
 
     def file(self, ref: BranchRef) -> AgentFile:
-        """Return the file of the named agent whose branch ``ref`` is; raises as ``laid``."""
+        """Return the file of the named agent whose branch ``ref`` is; raises as ``apply``."""
         return self._read(ref.session_dir)[0]
 
     def _read(self, directory: Path) -> tuple[AgentFile, Mapping[str, Any]]:

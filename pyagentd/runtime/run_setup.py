@@ -304,7 +304,7 @@ class RunPlan:
 
 
 class RequestRenewal:
-    """What a named agent's run asks before every request: see ``RunBuilder.renewed``.
+    """What a named agent's run asks before every request: see ``RunBuilder.renew``.
 
     Attributes:
         preset: As it was when it was last asked.
