@@ -115,14 +115,14 @@ class TaskOperations(Group):
         """
         if watch:
             self._kernel.overseers.add(client)
-        name = paths.root_of(self._ref(branch)).session_id if branch else None
-        found = await self._kernel.feature(Tasks).of(name)
+        ref, tasks = paths.root_of(self._ref(branch)) if branch else None, self._kernel.feature(Tasks)
+        name, found = (ref.session_id, await tasks.own(ref)) if ref else (None, await tasks.of())
         text = telling.task_lines(name, found, self._kernel.clock.now())
         return {"tasks": [self._task(task) for task in found], "text": text}
 
     async def task_output(self, client: Client, *, branch: str, id: str) -> TaskOutput:
         """Return a task with the end of its output; raises ``NotFound`` when that is gone."""
-        task = await self._kernel.feature(Tasks).get(paths.root_of(self._ref(branch)).session_id, id)
+        task = await self._kernel.feature(Tasks).get_own(self._ref(branch), id)
         file = Path(task.output_path)
         if not await asyncio.to_thread(file.is_file):
             raise NotFound(f"The output of {id} is gone: {file} does not exist", hint=f"It ended: {task.status}")
@@ -130,7 +130,7 @@ class TaskOperations(Group):
 
     async def task_kill(self, client: Client, *, branch: str, id: str) -> TaskOutput:
         """End a task with all it started, and return it as it is then; one that has ended stays as it is."""
-        task = await self._kernel.feature(Tasks).get(paths.root_of(self._ref(branch)).session_id, id)
+        task = await self._kernel.feature(Tasks).get_own(self._ref(branch), id)
         return await self._output(await self._kernel.feature(Tasks).kill(task))
 
     @command_line("status")
@@ -160,7 +160,7 @@ class TaskOperations(Group):
             root = live.conversation.session.get("workspace_root")
             title = str(live.conversation.session.get("title") or "")
         saved = (await kernel.feature(Contexts).archive.history(ref))[:1]
-        running = [task for task in await kernel.feature(Tasks).of(ref.session_id) if task.status == "running"]
+        running = [task for task in await kernel.feature(Tasks).own(ref) if task.status == "running"]
         facts: AgentStatus = {
             "agent": ref.session_id,
             "model": answers.model,

@@ -55,8 +55,13 @@ class Owner(NamedTuple):
     """Whose contexts those of a branch are, and where their files are."""
 
     name: str  # of a named agent, or a session's id
+    home: Path  # the session's directory: a session from elsewhere may call itself what another is called
     directory: Path
     is_named: bool
+
+    def has(self, row: ContextRow) -> bool:
+        """Return whether a saved conversation is its own."""
+        return Path(row.file_path).is_relative_to(self.home)
 
 
 class Archive:
@@ -69,7 +74,8 @@ class Archive:
         """Return the saved conversations of an agent or a session, the last one first."""
         owner = self.owner(ref)
         await self._adopt(owner)
-        return await asyncio.to_thread(agents.of, self._kernel.state, owner.name)
+        rows = await asyncio.to_thread(agents.of, self._kernel.state, owner.name)
+        return list(filter(owner.has, rows))
 
     async def saved(self, ref: BranchRef, messages: Sequence[Mapping[str, Any]]) -> ContextRow | None:
         """Return what was saved last of an agent or a session and has just these messages, if anything."""
@@ -87,8 +93,9 @@ class Archive:
         Of one that is gone those of all that were ever called this.
         """
         row = await asyncio.to_thread(agents.find, self._kernel.state, agent_name)
-        is_there = row is not None and row.status != "destroyed"
-        return await asyncio.to_thread(agents.of if is_there else agents.ever, self._kernel.state, agent_name)
+        if row is not None and row.status != "destroyed" and paths.is_session_dir(Path(row.dir)):
+            return await self.history(paths.ref_of(Path(row.dir)))
+        return await asyncio.to_thread(agents.ever, self._kernel.state, agent_name)
 
     async def get(self, ref: BranchRef, id: str) -> ContextRow:
         """Return the saved conversation of an agent or a session whose id is, or begins with, ``id``.
@@ -98,7 +105,8 @@ class Archive:
         """
         owner = self.owner(ref)
         await self._adopt(owner)
-        found = await asyncio.to_thread(agents.find_context, self._kernel.state, id, owner.name) if id else []
+        rows = await asyncio.to_thread(agents.find_context, self._kernel.state, id, owner.name) if id else []
+        found = list(filter(owner.has, rows))
         if not found:
             raise NotFound(
                 f"{owner.name} has no saved context {id}", hint="`pyagentd context history` lists those there are"
@@ -112,8 +120,8 @@ class Archive:
         """Return whose the contexts of a branch are."""
         named = named_dir(self._kernel.config.agents_dir.resolve(), ref)
         if named is not None:
-            return Owner(named.name, saved_dir(named), is_named=True)
-        return Owner(ref.session_id, contexts.contexts_dir(ref), is_named=False)
+            return Owner(named.name, named, saved_dir(named), is_named=True)
+        return Owner(ref.session_id, ref.session_dir, contexts.contexts_dir(ref), is_named=False)
 
     async def put(self, ref: BranchRef, context: Context, *, first_id: str, last_seq: int) -> ContextRow:
         """Save a conversation and return its row.

@@ -424,6 +424,22 @@ class Tasks(Feature):
         """Return the tasks of an agent (or of the session with this id), or all, in the order they began."""
         return await asyncio.to_thread(tasks.find, self.kernel.state, agent_name=agent_name)
 
+    async def own(self, ref: BranchRef) -> list[Task]:
+        """Return the tasks of a branch's named agent or session: it may call itself what another is called."""
+        root = paths.root_of(ref)
+        found = await self.of(root.session_id)
+        return [task for task in found if self.directory(task).is_relative_to(root.session_dir)]
+
+    async def get_own(self, ref: BranchRef, id: str) -> Task:
+        """Return a task of a branch's named agent or session; raises ``NotFound``."""
+        root = paths.root_of(ref)
+        task = await self.get(root.session_id, id)
+        if not self.directory(task).is_relative_to(root.session_dir):
+            raise NotFound(
+                f"{id} is a task of another {root.session_id}", hint="`pyagentd tasks` lists those there are"
+            )
+        return task
+
     async def get(self, agent_name: str, id: str) -> Task:
         """Return one task; raises ``NotFound``."""
         if (running := self._running.get((agent_name, id))) is not None:
@@ -589,6 +605,7 @@ class Tasks(Feature):
             if directory is None:
                 return
             found = tasks.find(self.kernel.state, agent_name=task.agent_name)
+            found = [each for each in found if self.directory(each).is_relative_to(directory)]
             ended = [each for each in found if each.status != "running"][-RECENT:]
             shown = [each for each in found if each.status == "running" or each in ended]
             named_agents.change(directory, {"running_tasks": list(map(task_record, shown))})
@@ -699,7 +716,7 @@ def task_tools(tasks: Tasks, ref: BranchRef) -> tuple[ToolSpec, ToolSpec]:
 
     async def get(id: str) -> Task:
         try:
-            task = await tasks.get(paths.root_of(ref).session_id, id)
+            task = await tasks.get_own(ref, id)
             if ref.is_agent and not tasks.directory(task).is_relative_to(ref.branch_dir):
                 raise NotFound(f"{id} is not a task of yours")
         except PyagentdError as error:

@@ -11,10 +11,14 @@ import pytest
 
 from pyagentd.errors import BadRequest, Busy, NotFound
 from pyagentd.features.contexts import Contexts
+from pyagentd.policy.presets import DEFAULT_PRESET
+from pyagentd.store import metadata, paths
 from pyagentd.store.contexts import contexts_dir
+from pyagentd.store.db import tasks
 from pyagentd.store.document import hidden
 from pyagentd.store.document import text as document
 from pyagentd.store.document.text import format_file, gptel_messages
+from tests.features.lifecycle.test_destroying import task
 from tests.features.test_history import Chat
 from tests.runtime.world import Watcher, World, attached, body, rows
 from tests.server import answer, refusal, text, tool_use
@@ -244,6 +248,38 @@ async def test_a_file_that_was_copied_is_another_conversation_of_whom_it_was_cop
     ]
     assert (await service.context_history(client, branch=other.key))["contexts"] == [copied]
     assert (await service.context_restore(client, branch=other.key, id=copied["id"]))["description"] == "First"
+
+
+async def test_a_session_from_elsewhere_has_nothing_of_the_agent_that_it_says_it_is(
+    world: World, tmp_path: Path
+) -> None:
+    world.preset(DEFAULT_PRESET)
+    service, client = world.service(), Watcher()
+    agent = paths.ref_of(Path((await service.agent_init(client, name="bob"))["dir"]))
+    async with world.kernel.using(agent) as branch:
+        await Chat(world, branch).say("A secret")
+    made = await service.context_save(client, branch=agent.key, description="Secret")
+    kept = tasks.put(world.kernel.state, task("bob", branch_dir=agent.key), most=9)
+    shutil.copytree(world.session().session_dir, place := tmp_path / "elsewhere", symlinks=True)
+    metadata.set_scope_plan_values(place / "branches/main", {"session_id": "bob"})
+    ref = paths.ref_of(place)
+    assert ref.session_id == "bob"
+    assert (await service.context_history(client, branch=ref.key))["contexts"] == []
+    assert (await service.agent_status(client, branch=ref.key))["saved"] is None
+    with pytest.raises(NotFound, match="no saved context"):
+        await service.context_restore(client, branch=ref.key, id=made["id"])
+    assert (await service.tasks(client, branch=ref.key))["tasks"] == []
+    with pytest.raises(NotFound, match="another bob"):
+        await service.task_output(client, branch=ref.key, id=kept.id)
+    async with world.kernel.using(ref) as branch:
+        await Chat(world, branch).say("Mine")
+    own = await service.context_save(client, branch=ref.key, description="Own")
+    for asked, id in (
+        ({"branch": ref.key}, own["id"]),
+        ({"branch": agent.key}, made["id"]),
+        ({"agent": "bob"}, made["id"]),
+    ):
+        assert [row["id"] for row in (await service.context_history(client, **asked))["contexts"]] == [id]
 
 
 async def test_nothing_is_cleared_or_restored_while_a_run_is_in_flight(world: World) -> None:

@@ -342,7 +342,9 @@ async def test_a_new_agent_has_nothing_of_an_earlier_one_of_its_name(world: Worl
 
 async def test_output_that_is_gone_is_an_error(world: World, service: Service) -> None:
     place = await made(service)
-    kept = tasks.put(world.kernel.state, task(NAME, status="completed"), most=9)
+    kept = tasks.put(
+        world.kernel.state, task(NAME, status="completed", branch_dir=str(paths.ref_of(place).branch_dir)), most=9
+    )
     with pytest.raises(NotFound, match="is gone"):
         await service.task_output(Watcher(), branch=paths.ref_of(place).key, id=kept.id)
 
