@@ -25,7 +25,7 @@ from pyagentd.messages import Part as MessagePart
 from pyagentd.runtime import system_prompt
 from pyagentd.runtime.document_sync import RecoveredRoles
 from pyagentd.runtime.feature import Feature
-from pyagentd.runtime.run import FitToWindow, Run, RunSettings, RunSignal, Step, new_run_id
+from pyagentd.runtime.run import FitToWindow, Run, RunPhase, RunSettings, Step, new_run_id
 from pyagentd.runtime.run_setup import RunBuilder
 from pyagentd.runtime.settings import SendOptions, extra_model
 from pyagentd.runtime.turns import DocumentNow, Prompt
@@ -735,7 +735,7 @@ class CompactionRun(Run):
 
     async def _begin(self) -> Step | None:  # type: ignore[override]  # its first step is its last
         await self._prepare()
-        self._move(RunSignal.COMPACT)
+        self._move(RunPhase.COMPACT)
         await self._compact()
         return None
 

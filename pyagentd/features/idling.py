@@ -3,16 +3,17 @@
 The timer of an agent restarts with each message and at the end of a run; it is stopped while a run is in flight. When
 the daemon ends it saves the conversations that go on, and all agents begin idle in the next daemon; but a run that
 waits for a human goes on there, and its conversation with it.
+
+An agent is active in ``state.db`` while its log has rows that no boundary has put behind, and else idle; until its
+creation is complete it is created, and once it is gone destroyed, whatever happens there.
 """
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping
 from datetime import datetime, timedelta
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pyagentd.clock import epoch_ms
 from pyagentd.errors import BadRequest, NotASession, NotFound, PyagentdError
@@ -29,60 +30,6 @@ if TYPE_CHECKING:
     from pyagentd.runtime.kernel import Kernel
 
 log = logging.getLogger(__name__)
-
-
-# The states of an agent and what moves it between them: a table, no code.
-#
-# A named agent's state stands in ``state.db``; whether a conversation goes on follows from its log: it is active
-# while there are rows that no boundary has put behind it.
-
-
-class AgentState(StrEnum):
-    """Where an agent is."""
-
-    CREATED = "created"  # being made
-    IDLE = "idle"  # it listens, and no conversation goes on
-    ACTIVE = "active"  # a conversation goes on; its idle timer runs
-    DESTROYED = "destroyed"  # it is gone; records of it are kept
-
-
-class AgentEvent(StrEnum):
-    """What happened to an agent."""
-
-    MADE = "made"  # its creation is complete
-    MESSAGE = "message"  # somebody, or something, spoke to it
-    SAVE = "save"  # its conversation was saved, and goes on
-    RESTORE = "restore"  # a saved conversation goes on
-    CLEAR = "clear"  # its conversation was put behind it
-    IDLE_TIMEOUT = "idle_timeout"  # nobody spoke to it for long: saved, and put behind it
-    SHUTDOWN = "shutdown"  # the daemon ends: saved; the next one finds it idle
-    DESTROY = "destroy"
-
-
-TRANSITIONS: Mapping[AgentState, Mapping[AgentEvent, AgentState]] = {
-    AgentState.CREATED: {AgentEvent.MADE: AgentState.IDLE},
-    AgentState.IDLE: {
-        AgentEvent.MESSAGE: AgentState.ACTIVE,
-        AgentEvent.RESTORE: AgentState.ACTIVE,
-        AgentEvent.SHUTDOWN: AgentState.IDLE,
-        AgentEvent.DESTROY: AgentState.DESTROYED,
-    },
-    AgentState.ACTIVE: {
-        AgentEvent.MESSAGE: AgentState.ACTIVE,
-        AgentEvent.SAVE: AgentState.ACTIVE,
-        AgentEvent.RESTORE: AgentState.ACTIVE,
-        AgentEvent.CLEAR: AgentState.IDLE,
-        AgentEvent.IDLE_TIMEOUT: AgentState.IDLE,
-        AgentEvent.SHUTDOWN: AgentState.IDLE,
-        AgentEvent.DESTROY: AgentState.DESTROYED,
-    },
-    AgentState.DESTROYED: {},
-}
-
-
-def next_state(life: AgentState, happening: AgentEvent) -> AgentState | None:
-    """Return the state after ``happening``; None where the diagram has no such arrow."""
-    return TRANSITIONS[life].get(happening)
 
 
 IDLE_SETTING = "idle_timeout"
@@ -104,9 +51,9 @@ class Idling(Feature):
         if kernel.find(Contexts) is None:  # there is nothing to put conversations behind with
             return
         kernel.bus.on(ConversationCleared, lambda cleared: self.cleared(cleared.branch))
-        kernel.bus.on(ConversationRestored, lambda restored: self._touch(restored.branch, AgentEvent.RESTORE))
-        kernel.bus.on(RunStarted, lambda started: self._touch(started.branch, AgentEvent.MESSAGE))
-        kernel.bus.on(RunEnded, lambda ended: self._touch(ended.branch, AgentEvent.MESSAGE))
+        kernel.bus.on(ConversationRestored, lambda restored: self._touch(restored.branch))
+        kernel.bus.on(RunStarted, lambda started: self._touch(started.branch))
+        kernel.bus.on(RunEnded, lambda ended: self._touch(ended.branch))
 
     @property
     def pending(self) -> int:
@@ -115,10 +62,10 @@ class Idling(Feature):
 
     # -- what happens to agents --------------------------------------------------------------------------------
 
-    def cleared(self, branch: LiveBranch, happening: AgentEvent = AgentEvent.CLEAR) -> None:
+    def cleared(self, branch: LiveBranch) -> None:
         """Note that a conversation was put behind."""
         if self._last.pop(branch.key, None) is not None or self._name(branch.ref):
-            self._note(branch.ref, happening)
+            self._note(branch.ref, "idle")
 
     def forget(self, directory: Path) -> None:
         """End the timers of what is deleted."""
@@ -176,11 +123,10 @@ class Idling(Feature):
             try:
                 async with self.kernel.using(paths.ref_of(Path(row.dir))) as branch:
                     if _goes_on(branch):
-                        self._touch(branch, AgentEvent.MESSAGE)
-                    elif await contexts.put_behind(branch, "shutdown", when="when the daemon was started anew"):
-                        self.cleared(branch, AgentEvent.SHUTDOWN)
+                        self._touch(branch)
                     else:
-                        self._note(branch.ref, AgentEvent.SHUTDOWN)
+                        await contexts.put_behind(branch, "shutdown", when="when the daemon was started anew")
+                        self.cleared(branch)
             except PyagentdError as error:  # whoever opens it is told
                 log.warning("agent %s: %s", row.name, error)
 
@@ -225,7 +171,7 @@ class Idling(Feature):
                 if _goes_on(branch):
                     self._last[ref.key] = ref, now
                 elif await self.kernel.feature(Contexts).idle_out(branch, seconds=idle_s):
-                    self.cleared(branch, AgentEvent.IDLE_TIMEOUT)
+                    self.cleared(branch)
         except (BadRequest, NotASession, NotFound):  # nothing goes on there any more
             self._last.pop(ref.key, None)
         except PyagentdError as error:  # the disk, or somebody was faster: it is tried again when it is time again
@@ -233,7 +179,7 @@ class Idling(Feature):
             if ref.key in self._last:
                 self._last[ref.key] = ref, now
 
-    def _touch(self, branch: LiveBranch, happening: AgentEvent) -> None:
+    def _touch(self, branch: LiveBranch) -> None:
         if not self._name(branch.ref):
             return
         self._tell()
@@ -241,17 +187,16 @@ class Idling(Feature):
         self._last[branch.key] = branch.ref, self.kernel.clock.now()
         if is_new:
             self._begun.set()
-            self._note(branch.ref, happening)
+            self._note(branch.ref, "active")
 
-    def _note(self, ref: BranchRef, happening: AgentEvent) -> None:
-        """Have the table of agents say in which state one is."""
+    def _note(self, ref: BranchRef, status: Literal["idle", "active"]) -> None:
+        """Have the table of agents say whether a conversation goes on with one."""
         now_ms, name = epoch_ms(self.kernel.clock.now()), self._name(ref)
 
         def note() -> None:
             row = agents.find(self.kernel.state, name)
-            life = None if row is None else next_state(AgentState(row.status), happening)
-            if row is not None and life is not None and life != row.status:
-                agents.set_status(self.kernel.state, name, life.value, now_ms=now_ms)
+            if row is not None and row.status in ("idle", "active") and row.status != status:
+                agents.set_status(self.kernel.state, name, status, now_ms=now_ms)
 
         async def errand() -> None:
             try:

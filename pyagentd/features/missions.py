@@ -69,7 +69,7 @@ from pyagentd.policy.guard import EXPAND
 from pyagentd.policy.presets import Isolation, Preset
 from pyagentd.runtime.feature import Gate
 from pyagentd.runtime.opening import ResumedRun
-from pyagentd.runtime.run import Run, RunPhase, RunSignal, Step, describe_call
+from pyagentd.runtime.run import Run, RunPhase, Step, describe_call
 from pyagentd.store import paths
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.journal import read_rows
@@ -721,7 +721,7 @@ class MissionRun(Run):
         """Ask the model; the loop's callback."""
         if self._replay is not None and self._program is None and self.state is RunPhase.INIT:
             self._program = self._replay.program
-            self._move(RunSignal.RESUME, tools=[PROGRAM], turn=request["turn"])
+            self._move(RunPhase.TOOL, tools=[PROGRAM], turn=request["turn"])
             return {"content": self._replay.text}
         try:
             await self._recorder.commit(also=self._log.flush)
@@ -739,13 +739,13 @@ class MissionRun(Run):
         self._turns += 1
         self._replayed, self._program = ReplayedAnswer(), None
         self._sending = replace(super()._request(), system=request["system"], messages=_messages(request), tools=())
-        self._move(RunSignal.REQUEST, turn=request["turn"])
+        self._move(RunPhase.WAIT, turn=request["turn"])
         self._answer.begin_step()
         stop = await self._send()
         if self._program is None:
-            self._move(RunSignal.PAUSE)
+            self._move(RunPhase.TRET)
         else:
-            self._move(RunSignal.CALLS, tools=[PROGRAM], turn=request["turn"])
+            self._move(RunPhase.TOOL, tools=[PROGRAM], turn=request["turn"])
         usage = stop.usage
         read = usage.input + usage.cache_read + usage.cache_write
         told: Answer = {
@@ -767,7 +767,7 @@ class MissionRun(Run):
         if kept is not None:
             super()._take(kept)
         elif self.state is RunPhase.WAIT:
-            self._move(RunSignal.ANSWER)
+            self._move(RunPhase.TYPE)
 
     def _finish_step(self, stop: StepFinished) -> None:
         """Record what was said around the program, and the program, before it is run."""
@@ -790,7 +790,7 @@ class MissionRun(Run):
         text = str(facts.get("feedback") or facts.get("message") or _ENDED)
         duration_ms = int(event.measurements.get("program_ms", event.measurements.get("duration_ms", 0)))
         self._answer.result(program, Envelope(ok=bool(facts.get("ok")), text=text, duration_ms=duration_ms))
-        self._move(RunSignal.RESULTS)
+        self._move(RunPhase.TRET)
 
     def _stands(self, state: State_) -> None:
         """Record where the loop stands after a turn."""
@@ -837,11 +837,11 @@ class MissionRun(Run):
         """Return the value that a mission below gave this one's program, if its result hides some of it."""
         return await asyncio.to_thread(private_value, self._ref, result.id, result.text)
 
-    def _end(self, signal: RunSignal, outcome: Any) -> Any:
+    def _end(self, phase: RunPhase, outcome: Any) -> Any:
         if self._replayed.text and self._program is None and self.state in (RunPhase.WAIT, RunPhase.TYPE):
             for item in self._replayed.words(self._replayed.text):  # what was said when it was cut off
                 self._answer.take(item)
-        return super()._end(signal, outcome)
+        return super()._end(phase, outcome)
 
 
 def _messages(request: Request) -> tuple[Message, ...]:

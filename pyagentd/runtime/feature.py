@@ -34,17 +34,18 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class BranchOpened:
+class BranchEvent:
+    """Something happened to an open branch."""
+
+    branch: LiveBranch
+
+
+class BranchOpened(BranchEvent):
     """A branch was opened that was not open."""
 
-    branch: LiveBranch
 
-
-@dataclass(frozen=True, slots=True)
-class BranchChanged:
+class BranchChanged(BranchEvent):
     """What lists show of an open branch has changed: its state, cost or title."""
-
-    branch: LiveBranch
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,41 +62,28 @@ class BranchesRemoved:
     directory: Path
 
 
-@dataclass(frozen=True, slots=True)
-class RunStarted:
+class RunStarted(BranchEvent):
     """A run has begun and is in the log."""
 
-    branch: LiveBranch
-
 
 @dataclass(frozen=True, slots=True)
-class RunEnded:
+class RunEnded(BranchEvent):
     """A run ended and all of it is recorded; the branch is open now, maybe not for long."""
 
-    branch: LiveBranch
     outcome: Outcome
     options: SendOptions
 
 
-@dataclass(frozen=True, slots=True)
-class ConversationCleared:
+class ConversationCleared(BranchEvent):
     """The conversation of a branch was put behind a boundary."""
 
-    branch: LiveBranch
 
-
-@dataclass(frozen=True, slots=True)
-class ConversationRestored:
+class ConversationRestored(BranchEvent):
     """A saved conversation goes on in a branch."""
 
-    branch: LiveBranch
 
-
-@dataclass(frozen=True, slots=True)
-class QueueStopped:
+class QueueStopped(BranchEvent):
     """A queued message could not be answered; the queue of the branch waits for a person."""
-
-    branch: LiveBranch
 
 
 @dataclass(frozen=True, slots=True)

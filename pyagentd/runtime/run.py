@@ -1,6 +1,6 @@
 """A run: ask the model, call the tools it asks for, repeat until it is done.
 
-Each step is a method that returns the next step, and every move is checked against ``TRANSITIONS``. A run
+Each step is a method that returns the next step, and every move is checked against ``FOLLOWING``. A run
 ends with exactly one outcome on every path: success, empty answer, provider error, abort, exception.
 What the model sees is in its ``RequestView`` while the run lasts; it is rebuilt from document and log for the next.
 
@@ -17,7 +17,7 @@ import logging
 import re
 from asyncio import get_running_loop
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -423,9 +423,7 @@ class RequestView:
         return messages is not None
 
 
-# The states of a run and what moves it between them: a table, no code.
-#
-# The names are those gptel's users know. ``ABRT`` is reachable from everywhere and is therefore not listed.
+# The phases of a run and what may follow each: a table, no code. The names are those gptel's users know.
 
 
 class RunPhase(StrEnum):
@@ -442,57 +440,15 @@ class RunPhase(StrEnum):
     ABRT = "ABRT"  # somebody stopped it
 
 
-class RunSignal(StrEnum):
-    """What happened to a run."""
-
-    REQUEST = "request"
-    RESUME = "resume"  # an earlier daemon ended while its tools waited
-    COMPACT = "compact"
-    ANSWER = "answer"
-    CALLS = "calls"
-    RESULTS = "results"
-    PAUSE = "pause"  # the provider only took a breath: the answer goes on in the next request
-    FINISH = "finish"
-    FAIL = "fail"
-    ABORT = "abort"
-
-
-TRANSITIONS: Mapping[RunPhase, Mapping[RunSignal, RunPhase]] = {
-    RunPhase.INIT: {
-        RunSignal.REQUEST: RunPhase.WAIT,
-        RunSignal.RESUME: RunPhase.TOOL,
-        RunSignal.COMPACT: RunPhase.COMPACT,
-        RunSignal.FAIL: RunPhase.ERRS,
-    },
-    RunPhase.COMPACT: {RunSignal.FINISH: RunPhase.DONE, RunSignal.FAIL: RunPhase.ERRS},
-    RunPhase.WAIT: {RunSignal.ANSWER: RunPhase.TYPE, RunSignal.FAIL: RunPhase.ERRS},
-    RunPhase.TYPE: {
-        RunSignal.CALLS: RunPhase.TOOL,
-        RunSignal.PAUSE: RunPhase.TRET,
-        RunSignal.FINISH: RunPhase.DONE,
-        RunSignal.FAIL: RunPhase.ERRS,
-    },
-    RunPhase.TOOL: {RunSignal.RESULTS: RunPhase.TRET, RunSignal.FAIL: RunPhase.ERRS},
-    RunPhase.TRET: {RunSignal.REQUEST: RunPhase.WAIT, RunSignal.FINISH: RunPhase.DONE, RunSignal.FAIL: RunPhase.ERRS},
+FOLLOWING: Mapping[RunPhase, Collection[RunPhase]] = {
+    RunPhase.INIT: (RunPhase.WAIT, RunPhase.TOOL, RunPhase.COMPACT),  # TOOL: an earlier daemon ended while they ran
+    RunPhase.WAIT: (RunPhase.TYPE,),
+    RunPhase.TYPE: (RunPhase.TOOL, RunPhase.TRET, RunPhase.DONE),  # TRET: the provider only paused its answer
+    RunPhase.TOOL: (RunPhase.TRET,),
+    RunPhase.TRET: (RunPhase.WAIT, RunPhase.DONE),
+    RunPhase.COMPACT: (RunPhase.DONE,),
 }
-
-TERMINAL = frozenset({RunPhase.DONE, RunPhase.ERRS, RunPhase.ABRT})
-
-
-def next_phase(state: RunPhase, signal: RunSignal) -> RunPhase:
-    """Return the state after ``signal``.
-
-    Raises:
-        ValueError: The table has no such move; a programming error, never a consequence of input.
-    """
-    if state in TERMINAL:
-        raise ValueError(f"a run in {state} has ended; {signal} cannot move it")
-    if signal is RunSignal.ABORT:
-        return RunPhase.ABRT
-    try:
-        return TRANSITIONS[state][signal]
-    except KeyError:
-        raise ValueError(f"no move from {state} by {signal}") from None
+"""What may follow a phase, beside ``ERRS`` and ``ABRT``, which follow any; a run in another one has ended."""
 
 
 # How long a run may go on: turns, calls of tools, tokens and time, as its preset says.
@@ -1073,21 +1029,21 @@ class Run:
             with self.stopwatch.running():
                 await self._task
             text = self._answer.last_text if self._settings.result == "last" else self._answer.text
-            return self._end(RunSignal.FINISH, Outcome(reason="done", text=text, message=self._note))
+            return self._end(RunPhase.DONE, Outcome(reason="done", text=text, message=self._note))
         except asyncio.CancelledError:
             if self.suspended:
                 raise
             if self._failure is not None:
-                return self._fail(RunSignal.FAIL, self._error(self._failure.code, str(self._failure)))
+                return self._fail(RunPhase.ERRS, self._error(self._failure.code, str(self._failure)))
             code, why = (RESTART, RESTARTED) if self._cut_off else ("", self._why)
             return self._fail(
-                RunSignal.ABORT, Outcome(reason="aborted", text=self._answer.text, code=code, message=why)
+                RunPhase.ABRT, Outcome(reason="aborted", text=self._answer.text, code=code, message=why)
             )
         except PyagentdError as error:
-            return self._fail(RunSignal.FAIL, self._error(error.code, str(error)))
+            return self._fail(RunPhase.ERRS, self._error(error.code, str(error)))
         except Exception as error:  # the run's supervisor: nothing may end a run without an outcome
             log.exception("run %s failed", self.id)
-            return self._fail(RunSignal.FAIL, self._error(*told_of(error)))
+            return self._fail(RunPhase.ERRS, self._error(*told_of(error)))
 
     def abort(self, why: str = "") -> None:
         """Stop the run wherever it is, even before it began; it ends with the outcome ``aborted``, saying ``why``."""
@@ -1152,7 +1108,7 @@ class Run:
             self._answer.begin_message()
         await self._view.fit(self._answer.last_usage)
         self._turns += 1
-        self._move(RunSignal.REQUEST)
+        self._move(RunPhase.WAIT)
         self._answer.begin_step()
         return self._after_answer((await self._send_fitting()).stop_reason)
 
@@ -1194,7 +1150,7 @@ class Run:
 
     def _finish_step(self, stop: StepFinished) -> None:
         if self.state is RunPhase.WAIT:
-            self._move(RunSignal.ANSWER)  # an empty answer is an answer
+            self._move(RunPhase.TYPE)  # an empty answer is an answer
         self._answer.finish_step(stop.stop_reason, stop.usage, estimated=stop.estimated)
 
     def _take(self, item: RetryNotice | SentAgain | PartStarted | PartDelta | PartFinished) -> None:
@@ -1207,7 +1163,7 @@ class Run:
             self._tell("busy")
             return
         if self.state is RunPhase.WAIT:
-            self._move(RunSignal.ANSWER)
+            self._move(RunPhase.TYPE)
         if isinstance(item, PartFinished) and isinstance(item.part, ToolCall):
             item = PartFinished(item.index, with_bounded_arguments(item.part, self._settings.context.spool_dir))
         self._answer.take(item)
@@ -1221,7 +1177,7 @@ class Run:
         elif self._answer.calls:
             return self._run_tools
         elif stop_reason == "pause_turn" and message.parts:  # without any it would be asked the same for ever
-            self._move(RunSignal.PAUSE)
+            self._move(RunPhase.TRET)
             return self._call_model
         elif stop_reason == "max_tokens":
             self._note = f"The answer reached the limit of {self._settings.max_tokens} tokens"
@@ -1230,7 +1186,7 @@ class Run:
     async def _run_tools(self) -> Step:
         calls = self._answer.calls
         self._count_calls(len(calls))
-        self._move(RunSignal.CALLS, tools=[describe_call(call) for call in calls])
+        self._move(RunPhase.TOOL, tools=[describe_call(call) for call in calls])
         return await self._complete(calls, {}, {})
 
     def _count_calls(self, number: int) -> None:
@@ -1250,7 +1206,7 @@ class Run:
         await self._settings.ready()
         calls, results = self._answer.calls, resumed.standing.results
         self._view.add(self._answer.step_message())
-        self._move(RunSignal.RESUME, tools=[describe_call(call) for call in calls])
+        self._move(RunPhase.TOOL, tools=[describe_call(call) for call in calls])
         begun = (call for call in calls if call.id in resumed.begun and call.id not in results)
         return await self._complete(calls, results, {call.id: resumed.stand_in(call) for call in begun})
 
@@ -1261,7 +1217,7 @@ class Run:
         made = await self._calling.complete(calls, results, stand_ins)
         await self._recorder.commit(also=self._log.flush)
         self._view.add(Message(role="user", parts=made))
-        self._move(RunSignal.RESULTS)
+        self._move(RunPhase.TRET)
         return self._call_model
 
     def _request(self) -> ModelRequest:
@@ -1277,9 +1233,16 @@ class Run:
             kept=settings.kept,
         )
 
-    def _move(self, signal: RunSignal, **details: Any) -> None:
-        self.state = next_phase(self.state, signal)
+    def _move(self, phase: RunPhase, **details: Any) -> None:
+        self._enter(phase)
         self._tell("busy", **details)
+
+    def _enter(self, phase: RunPhase) -> None:
+        """Note the next phase; raises ``ValueError`` for one that cannot follow, which is a mistake of ours."""
+        following = FOLLOWING.get(self.state)
+        if following is None or (phase not in following and phase not in (RunPhase.ERRS, RunPhase.ABRT)):
+            raise ValueError(f"{phase} cannot follow {self.state}")
+        self.state = phase
 
     def _tell(self, status: str, **details: Any) -> None:
         self._observe(self, {"state": status, "phase": self.state.value, **details})
@@ -1287,22 +1250,22 @@ class Run:
     def _error(self, code: str, message: str) -> Outcome:
         return Outcome(reason="error", text=self._answer.text, code=code, message=message)
 
-    def _end(self, signal: RunSignal, outcome: Outcome) -> Outcome:
+    def _end(self, phase: RunPhase, outcome: Outcome) -> Outcome:
         try:
             aborted = outcome.message or "aborted"
-            why = aborted if signal is RunSignal.ABORT else f"not run: {outcome.message}"
+            why = aborted if phase is RunPhase.ABRT else f"not run: {outcome.message}"
             # What a call's agent was doing ended with this run, unless the daemon ended both.
             self._answer.close(why, awaited=why if self._cut_off else BY_PARENT)
         finally:
             self._log.flush()
-        self.state = next_phase(self.state, signal)
+        self._enter(phase)
         return outcome
 
-    def _fail(self, signal: RunSignal, outcome: Outcome) -> Outcome:
+    def _fail(self, phase: RunPhase, outcome: Outcome) -> Outcome:
         try:
-            return self._end(signal, outcome)
+            return self._end(phase, outcome)
         except StoreError:  # the outcome is told, and recorded when the branch is opened anew
-            self.state = next_phase(self.state, signal)
+            self._enter(phase)
             return outcome
 
 

@@ -273,7 +273,7 @@ BREAKS_OF_AGENTS = [
     _of(
         "Exception handling in callback",
         _RUN,
-        "            return self._fail(RunSignal.FAIL, self._error(*told_of(error)))\n",
+        "            return self._fail(RunPhase.ERRS, self._error(*told_of(error)))\n",
         '            return self._fail(S.FAIL, self._error("internal", ""))\n',
     ),
     _of(

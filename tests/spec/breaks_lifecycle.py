@@ -12,7 +12,6 @@ _DESTROYING = f"{_FEATURES}/named_agents.py"
 _CONTEXTS = f"{_FEATURES}/contexts.py"
 _IDLING = f"{_FEATURES}/idling.py"
 _SELFEDIT = f"{_FEATURES}/self_edit.py"
-_STATES = f"{_FEATURES}/idling.py"
 _DOCS = "pyagentd/runtime/presets.py"
 _OVERLAY = "pyagentd/runtime/presets.py"
 _MAKING = "pyagentd/store/named_agents.py"
@@ -269,14 +268,14 @@ BREAKS_OF_LIFECYCLES = [
     ),
     _of(
         "State Diagram: IDLE to ACTIVE by a message",
-        _STATES,
-        "    AgentState.IDLE: {\n        AgentEvent.MESSAGE: AgentState.ACTIVE,",
-        "    AgentState.IDLE: {\n        AgentEvent.MESSAGE: AgentState.IDLE,",
+        _IDLING,
+        "lambda started: self._touch(started.branch)",
+        "lambda started: None",
     ),
     _of(
         "State Diagram: IDLE to ACTIVE by a restore",
         _IDLING,
-        "lambda restored: self._touch(restored.branch, AgentEvent.RESTORE)",
+        "lambda restored: self._touch(restored.branch)",
         "lambda restored: None",
     ),
     _of(
@@ -287,9 +286,9 @@ BREAKS_OF_LIFECYCLES = [
     ),
     _of(
         "State Diagram: ACTIVE to IDLE by the idle timeout",
-        _STATES,
-        "        AgentEvent.IDLE_TIMEOUT: AgentState.IDLE,",
-        "        AgentEvent.IDLE_TIMEOUT: AgentState.ACTIVE,",
+        _IDLING,
+        "idle_out(branch, seconds=idle_s):\n                    self.cleared(branch)\n",
+        "idle_out(branch, seconds=idle_s):\n                    pass\n",
     ),
     _of(
         "State Diagram: ACTIVE to DESTROYED",
@@ -374,7 +373,7 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "Restart: agents are loaded idle",
         _IDLING,
-        "                        self.cleared(branch, AgentEvent.SHUTDOWN)\n",
+        "                        self.cleared(branch)\n",
         "                        pass\n",
     ),
 ]
