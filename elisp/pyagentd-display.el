@@ -412,89 +412,23 @@ One that is still being written is none."
           (when (and end (< (line-end-position) end))
             (list kind pos (line-end-position) end)))))))
 
-(defun pyagentd-fenced--call-end (beg end)
-  "Return where the call ends that is written at BEG, before END.
-Texts in it may have lines; where it is none it is taken for one line."
-  (save-restriction
-    (narrow-to-region beg end)
-    (with-syntax-table emacs-lisp-mode-syntax-table
-      (let ((parse-sexp-lookup-properties nil)
-            (parse-sexp-ignore-comments nil))
-        (or (ignore-errors (scan-sexps beg 1))
-            (save-excursion (goto-char beg) (forward-line 1) (point)))))))
-
-(defun pyagentd-fenced--result (eol end)
-  "Return the result in a block between EOL and END, as (BEG . END)."
-  (save-excursion
-    (goto-char (1+ eol))
-    (when (looking-at "(:name ")
-      (goto-char (pyagentd-fenced--call-end (point) end))
-      (skip-chars-forward "\n" end))
-    (let ((end (max eol (- end 4))))
-      (cons (min (point) end) end))))
-
-(defun pyagentd-fenced--output (eol end)
-  "Return how to say how much text is in a block between EOL and END."
-  (pcase-let ((`(,beg . ,end) (pyagentd-fenced--result eol end)))
-    (pyagentd-count (count-lines beg end) "line")))
-
-(defun pyagentd-fenced--failure (eol end)
-  "Return in words how the call between EOL and END failed, nil if it did not."
-  (pcase-let* ((`(,beg . ,end) (pyagentd-fenced--result eol end))
-               (last (buffer-substring-no-properties (max beg (- end 24)) end))
-               (id (cdr-safe (get-text-property eol 'gptel))))
-    (cond ((string-match "\\[\\(exit\\) code \\([0-9]+\\)\\]\\'" last)
-           (concat (match-string 1 last) " " (match-string 2 last)))
-          ((and id (car (pyagentd-failed--call id)))
-           (truncate-string-to-width
-            (save-excursion
-              (goto-char beg)
-              (buffer-substring-no-properties
-               beg (min end (line-end-position))))
-            60 nil nil "…")))))
-
-(defconst pyagentd-fenced--longest 20000
-  "How many characters of a call are read to say what it was.")
-
-(defun pyagentd-fenced--call (eol end)
-  "Return the call between EOL and END, (NAME . ARGUMENTS), or nil."
-  (save-excursion
-    (goto-char (1+ eol))
-    (when (looking-at-p "(:name ")
-      (let* ((last (min (pyagentd-fenced--call-end (point) end)
-                        (+ (point) pyagentd-fenced--longest)))
-             (call (ignore-errors
-                     (car (read-from-string
-                           (buffer-substring-no-properties (point) last))))))
-        (and (stringp (plist-get call :name))
-             (cons (plist-get call :name) (plist-get call :args)))))))
-
-(defun pyagentd-fenced--about (arguments)
-  "Return in a few words what a call with ARGUMENTS, a plist, is about."
-  (let ((value (and (proper-list-p arguments)
-                    (seq-find (lambda (value) (or (stringp value)
-                                                  (numberp value)))
-                              arguments))))
-    (pyagentd-one-line (or value "") 80)))
-
 (defun pyagentd-fenced--line (beg eol end)
   "Return what the call from BEG to END was; its first line ends at EOL.
-What the daemon says of it, else its tool and its first argument."
-  (or (when-let ((id (cdr-safe (get-text-property eol 'gptel))))
-        (cdr (pyagentd-failed--call id)))
-      (pcase-let ((`(,name . ,arguments)
-                   (or (pyagentd-fenced--call eol end)
-                       (list (buffer-substring-no-properties
-                              (+ beg (length "``` tool ("))
-                              (save-excursion
-                                (goto-char (+ beg (length "``` tool (")))
-                                (skip-chars-forward "^ )\n" eol)
-                                (point)))))))
-        (concat (string-trim-right
-                 (concat name " " (pyagentd-fenced--about arguments)))
-                (if-let ((failure (pyagentd-fenced--failure eol end)))
-                    (concat " → " failure)
-                  (concat " · " (pyagentd-fenced--output eol end)))))))
+That is what the daemon says of it, else what stands in the first line."
+  (pcase-let* ((id (cdr-safe (get-text-property eol 'gptel)))
+               (`(,failed . ,said) (and id (pyagentd-failed--call id)))
+               (code (save-excursion
+                       (goto-char end)
+                       (and (looking-back "\\[exit code \\([0-9]+\\)\\]\n```"
+                                          (max eol (- end 30)))
+                            (match-string-no-properties 1))))
+               (line (or said
+                         (concat (string-remove-suffix
+                                  ")" (buffer-substring-no-properties
+                                       (+ beg (length "``` tool (")) eol))
+                                 (cond (code (concat " → exit " code))
+                                       (failed " → failed"))))))
+    (if (or failed code) (propertize line 'face '(error pyagentd-fold)) line)))
 
 (defun pyagentd-fenced-words (kind beg eol end folded)
   "Return the line for a block of KIND from BEG to END; its first ends at EOL.
@@ -502,16 +436,14 @@ FOLDED says whether the rest is; only a compaction has a line else."
   (concat
    (cond ((not (char-displayable-p ?▸)) "> ") (folded "▸ ") (t "▾ "))
    (pcase-exhaustive kind
-     ('reasoning (concat "thought · " (pyagentd-fenced--output eol end)))
+     ('reasoning (concat "thought · " (pyagentd-count
+                                       (count-lines (1+ eol) (- end 4)) "line")))
      ('compaction
       (format "%s compacted, %s %s" (make-string 8 ?─)
               (string-remove-suffix ")" (buffer-substring-no-properties
                                          (+ beg (length "``` compaction (")) eol))
               (make-string 24 ?─)))
-     ('tool (let ((line (pyagentd-fenced--line beg eol end)))
-              (if (pyagentd-fenced--failure eol end)
-                  (propertize line 'face '(error pyagentd-fold))
-                line))))))
+     ('tool (pyagentd-fenced--line beg eol end)))))
 
 (defun pyagentd-fenced-agents-call (start)
   "Return the id of the call at START if it is one that makes an agent."

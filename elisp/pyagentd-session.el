@@ -225,19 +225,15 @@ The keys are :session-dir, :session-id, :branch-dir, :branch-name and
 ;;;; Open buffers
 
 (defvar pyagentd-place--registry (make-hash-table :test #'equal)
-  "What is open: a plist for each \"SESSION-ID/BRANCH\".
+  "What is open: a plist for the directory of each branch.
 Its keys are :session-id, :session-dir, :branch-name, :branch-dir and
 :buffer.  Nothing else is kept here; the files own the rest.")
-
-(defvar pyagentd-place--buffers (make-hash-table :test #'equal)
-  "Buffer for each branch directory that is open.")
 
 (defun pyagentd-place-register (session-dir buffer session-id
                                             branch-name branch-dir)
   "Note that the branch BRANCH-NAME of a session is in BUFFER.
 SESSION-ID, SESSION-DIR and BRANCH-DIR are those of the branch."
-  (puthash branch-dir buffer pyagentd-place--buffers)
-  (puthash (concat session-id "/" branch-name)
+  (puthash branch-dir
            (list :session-id session-id :session-dir session-dir
                  :branch-name branch-name :branch-dir branch-dir
                  :buffer buffer)
@@ -247,32 +243,27 @@ SESSION-ID, SESSION-DIR and BRANCH-DIR are those of the branch."
 (defun pyagentd-place-unregister ()
   "Forget that the branch of the current buffer is in it."
   (when (eq (pyagentd-place-buffer pyagentd--branch-dir) (current-buffer))
-    (remhash pyagentd--branch-dir pyagentd-place--buffers)
-    (remhash (concat pyagentd--session-id "/" pyagentd--branch-name)
-             pyagentd-place--registry)))
+    (remhash pyagentd--branch-dir pyagentd-place--registry)))
 
 (defun pyagentd-place-set-id (session-id)
   "Note that the session in the current buffer is SESSION-ID.
 Its metadata says so where the directory has another name."
   (unless (equal session-id pyagentd--session-id)
-    (pyagentd-place-unregister)
     (setq pyagentd--session-id session-id)
     (pyagentd-place-register pyagentd--session-dir (current-buffer) session-id
                              pyagentd--branch-name pyagentd--branch-dir)))
 
-(defun pyagentd-place-lookup (session-id &optional branch-name)
-  "Return the plist of the open branch BRANCH-NAME of SESSION-ID, or nil."
-  (gethash (concat session-id "/" (or branch-name "main"))
-           pyagentd-place--registry))
-
 (defun pyagentd-place-buffer (branch-dir)
   "Return the live buffer with the branch BRANCH-DIR, or nil."
-  (when-let ((buffer (gethash branch-dir pyagentd-place--buffers)))
+  (when-let ((buffer (plist-get (gethash branch-dir pyagentd-place--registry)
+                                :buffer)))
     (and (buffer-live-p buffer) buffer)))
 
 (defun pyagentd-place-buffers ()
   "Return all live session buffers."
-  (seq-filter #'buffer-live-p (hash-table-values pyagentd-place--buffers)))
+  (seq-filter #'buffer-live-p
+              (mapcar (lambda (open) (plist-get open :buffer))
+                      (hash-table-values pyagentd-place--registry))))
 
 (defmacro pyagentd-define-event (kind arglist docstring &rest body)
   "Define what happens at an event of KIND in the buffer of its branch.

@@ -22,8 +22,6 @@
 (require 'pyagentd-ask)
 
 (declare-function pyagentd-host-of "pyagentd-host")
-(declare-function file-notify-add-watch "filenotify")
-(declare-function file-notify-rm-watch "filenotify")
 
 ;;;; Why nobody may write here
 
@@ -858,11 +856,6 @@ no server is installed, no daemon is started."
 They are called without arguments after a connection has ended, where no
 session is in any buffer.")
 
-(defun pyagentd-connect--wanted-p ()
-  "Return non-nil if there is something here that a daemon is needed for."
-  (or (pyagentd-place-buffers)
-      (run-hook-with-args-until-success 'pyagentd-connect-wanted-functions)))
-
 (defun pyagentd-connect--all ()
   "Attach all session buffers that are not."
   (dolist (buffer (pyagentd-place-buffers))
@@ -880,50 +873,11 @@ session is in any buffer.")
       (pyagentd-overlay-forget)
       (pyagentd-insert-flush)
       (pyagentd-status-set nil)))
-  (when (pyagentd-connect--wanted-p)
-    (pyagentd-connect--watch))
   (pyagentd-connect--retry 1))
 
-(defvar pyagentd-connect--watch nil
-  "What watches for the next daemon after the connection ended, or nil.")
-
-(defun pyagentd-connect--watch ()
-  "Connect as soon as a daemon listens, where a directory can be watched."
-  (pyagentd-connect--unwatch)
-  (setq pyagentd-connect--watch
-        (ignore-errors
-          (require 'filenotify)
-          (file-notify-add-watch
-           (file-name-directory (pyagentd-rpc-runtime-file))
-           '(change) #'pyagentd-connect--on-file))))
-
-(defun pyagentd-connect--unwatch ()
-  "Watch for a daemon no more."
-  (when pyagentd-connect--watch
-    (ignore-errors (file-notify-rm-watch pyagentd-connect--watch))
-    (setq pyagentd-connect--watch nil)))
-
-(defun pyagentd-connect--unwatch-connected ()
-  "Watch for a daemon no more, unless there is none again."
-  (when (pyagentd-rpc-connected-p)
-    (pyagentd-connect--unwatch)))
-
-(defun pyagentd-connect--unwatch-later ()
-  "Watch for a daemon no more when nobody types: Linux takes 20 ms for it.
-In batch mode at once: nobody types, and nothing reads what was seen."
-  (cond (noninteractive (pyagentd-connect--unwatch))
-        (pyagentd-connect--watch
-         (run-at-time 5 nil #'run-with-idle-timer 1 nil
-                      #'pyagentd-connect--unwatch-connected))))
-
-(defun pyagentd-connect--on-file (event)
-  "Look for a daemon if EVENT is about the file that says where it listens."
-  (when (and (not (memq (nth 1 event) '(deleted stopped)))
-             (member (pyagentd-rpc-runtime-file) (nthcdr 2 event)))
-    (pyagentd-connect--retry 0.01)))
-
 (defun pyagentd-connect--retry (delay)
-  "Look for a daemon after DELAY seconds, and ever less often after that."
+  "Look for a daemon after DELAY seconds, and less often after that.
+On this machine that is to read a small file; a host is asked over SSH."
   (when pyagentd-connect--retry (cancel-timer pyagentd-connect--retry))
   (setq pyagentd-connect--retry
         (run-at-time
@@ -931,14 +885,16 @@ In batch mode at once: nobody types, and nothing reads what was seen."
          (lambda ()
            (setq pyagentd-connect--retry nil)
            (pyagentd-guarded "Reconnect"
-             (unless (or (not (pyagentd-connect--wanted-p))
+             (unless (or (not (or (pyagentd-place-buffers)
+                                  (run-hook-with-args-until-success
+                                   'pyagentd-connect-wanted-functions)))
                          (pyagentd-rpc-connect))
-               (pyagentd-connect--retry (min 60 (* 2 delay)))))))))
+               (pyagentd-connect--retry (min (if pyagentd-host 60 4)
+                                             (* 2 delay)))))))))
 
 (add-hook 'pyagentd-session-read-hook #'pyagentd-connect--after-read)
 (add-hook 'pyagentd-session-leave-hook #'pyagentd-connect--leave)
 (add-hook 'pyagentd-rpc-connected-hook #'pyagentd-connect--all)
-(add-hook 'pyagentd-rpc-connected-hook #'pyagentd-connect--unwatch-later)
 (add-hook 'pyagentd-rpc-disconnected-hook #'pyagentd-connect--disconnected)
 
 (defconst pyagentd-connect--last-wait 1.0

@@ -30,10 +30,10 @@
     (pyagentd-fold--find (point-min) (point-max))
     (should (equal (substring (fold-test--shown) 0 (length (concat "\
 ### First thing\n\n▸ thought · 3 lines\n\nLooking.\n\n``` python\nprint(1)\n```\
-\n\n▸ Read a.py · 2 lines\n## Found")))
+\n\n▸ Read :file_path \"a.py\"\n## Found")))
                    "\
 ### First thing\n\n▸ thought · 3 lines\n\nLooking.\n\n``` python\nprint(1)\n```\
-\n\n▸ Read a.py · 2 lines\n## Found"))
+\n\n▸ Read :file_path \"a.py\"\n## Found"))
     (should-not (buffer-modified-p))))
 
 (ert-deftest pyagentd-fold-tab-and-a-key-unfold-and-fold ()
@@ -79,7 +79,7 @@
     (dolist (again (list #'normal-mode (lambda () (revert-buffer t t))))
       (funcall again)
       (pyagentd-fold--find (point-min) (point-max))
-      (should (string-search "▸ Read a.py" (fold-test--shown)))
+      (should (string-search "▸ Read :file_path" (fold-test--shown)))
       (should-not (string-search "two" (fold-test--shown))))))
 
 (ert-deftest pyagentd-fold-where-markup-is-hidden-lines-stay-apart ()
@@ -89,7 +89,7 @@
     (font-lock-ensure)
     (pyagentd-display--draw (point-min) (point-max))
     (should-not (string-search "### First" (fold-test--shown)))
-    (should (string-search "▸ Read a.py · 2 lines\n" (fold-test--shown)))
+    (should (string-search "▸ Read :file_path \"a.py\"\n" (fold-test--shown)))
     (should (string-suffix-p "\n\n### " (fold-test--shown)))))
 
 (ert-deftest pyagentd-fold-which-is-an-option ()
@@ -113,7 +113,7 @@
      '(insert 1 "\n\n" nil) '(insert 1 "``` tool (Bash :command \"ls\")" ignore)
      '(insert 1 "\n(:name \"Bash\" :args (:command \"ls\"))\n\na" (tool "id_2"))
      '(insert 1 "\n```\n" ignore))
-    (should (string-suffix-p "▸ Bash ls · 1 line\n"
+    (should (string-suffix-p "▸ Bash :command \"ls\"\n"
                              (fold-test--shown)))))
 
 (ert-deftest pyagentd-fold-blocks-that-come-together-fold-each ()
@@ -130,7 +130,7 @@
      '(insert 1 "\n```\n" ignore))
     (should (string-suffix-p
              (mapconcat (lambda (name)
-                          (format "▸ Bash %s · 1 line\n" name))
+                          (format "▸ Bash :command \"%s\"\n" name))
                         '("a" "b" "c") "")
              (fold-test--shown)))))
 
@@ -140,10 +140,10 @@
     (pyagentd-fold--find (point-min) (point-max))
     (should-not (string-search "→" (fold-test--shown)))
     (pyagentd-failed-receive '("id_1") nil)
-    (should (string-search "▸ Read a.py → one\n"
+    (should (string-search "▸ Read :file_path \"a.py\" → failed\n"
                            (fold-test--shown)))
     (pyagentd-failed-receive nil nil)
-    (should (string-search "→ one" (fold-test--shown))))
+    (should (string-search "→ failed" (fold-test--shown))))
   (pyagentd-test-with-session "### Hi"
     (pyagentd-test-attach)
     (pyagentd-insert-start (point-max))
@@ -152,14 +152,14 @@
      '(insert 1 "\n\n" nil) '(insert 1 "``` tool (Edit :path \"a\")" ignore)
      '(insert 1 "\n(:name \"Edit\" :args (:path \"a\"))\n\nDenied." (tool "id_2"))
      '(insert 1 "\n```\n" ignore))
-    (should (string-suffix-p "▸ Edit a → Denied.\n"
+    (should (string-suffix-p "▸ Edit :path \"a\" → failed\n"
                              (fold-test--shown)))
     (pyagentd-test-events
      '(insert 2 "``` tool (Bash :command \"ls\")" ignore)
      '(insert 2 "\n(:name \"Bash\" :args (:command \"ls\"))\n\nno\n[exit code 2]"
               (tool "id_3"))
      '(insert 2 "\n```\n" ignore))
-    (should (string-suffix-p "▸ Bash ls → exit 2\n"
+    (should (string-suffix-p "▸ Bash :command \"ls\" → exit 2\n"
                              (fold-test--shown)))
     (pyagentd-test-events
      '(failed 2 (:id "id_4"))
@@ -167,7 +167,7 @@
      '(insert 3 "\n(:name \"Write\" :args (:content \"y = (2\n# \\\"\n\"))\n\nDenied."
               (tool "id_4"))
      '(insert 3 "\n```\n" ignore))
-    (should (string-suffix-p "▸ Write y = (2 # \" → Denied.\n"
+    (should (string-suffix-p "▸ Write :content \"y = 2 \" → failed\n"
                              (fold-test--shown)))))
 
 (ert-deftest pyagentd-fold-few-of-many-blocks-have-overlays ()

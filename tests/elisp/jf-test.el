@@ -80,12 +80,11 @@
         (progn
           (jf/gptel--register-session "/s/agents/a1" (current-buffer) "a1"
                                       "main" "/s/agents/a1")
-          (should (equal (gethash "a1/main" pyagentd-place--registry)
+          (should (equal (gethash "/s/agents/a1" pyagentd-place--registry)
                          (list :session-id "a1" :session-dir "/s/agents/a1"
                                :branch-name "main" :branch-dir "/s/agents/a1"
                                :buffer (current-buffer)))))
-      (remhash "a1/main" pyagentd-place--registry)
-      (remhash "/s/agents/a1" pyagentd-place--buffers))))
+      (remhash "/s/agents/a1" pyagentd-place--registry))))
 
 (ert-deftest pyagentd-jf-pieces-are-asked-for-with-absolute-names ()
   (jf-test--with-answers

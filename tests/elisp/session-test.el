@@ -26,8 +26,10 @@
                    (directory-file-name (file-name-directory file))))
     (should (eq pyagentd-autosave-enabled t))
     (should (eq (pyagentd-place-buffer pyagentd--branch-dir) (current-buffer)))
-    (should (eq (plist-get (pyagentd-place-lookup "demo-20260205143052") :buffer)
-                (current-buffer)))))
+    (should (equal (plist-get (gethash pyagentd--branch-dir
+                                       pyagentd-place--registry)
+                              :session-id)
+                   "demo-20260205143052"))))
 
 (ert-deftest pyagentd-session-opens-agents ()
   "SPEC 000 Session resumable via find-file."

@@ -205,7 +205,7 @@
     (run-hooks 'pyagentd-rpc-disconnected-hook)
     (should (equal mode-line-process " no daemon"))
     (should (= 6 (length (sessions-test--names))))
-    (should (pyagentd-connect--wanted-p))
+    (should (pyagentd-live--wanted-p))
     (run-hooks 'pyagentd-rpc-connected-hook)
     (pyagentd-test-await (= 2 (length (pyagentd-test-calls 'view))))
     (pyagentd-test-await (null mode-line-process))))

@@ -34,7 +34,7 @@
         (should (= (buffer-size) 0))
         (should-not pyagentd-attach-state)
         (let ((id (plist-get (nth 2 event) :id)))
-          (should (equal (pyagentd-place-lookup id)
+          (should (equal (gethash pyagentd--branch-dir pyagentd-place--registry)
                          (list :session-id id
                                :session-dir pyagentd--branch-dir
                                :branch-name "main"

@@ -69,9 +69,6 @@ The variable `root' is bound to the temporary directory."
            (kill-buffer buffer)))
        (pyagentd-events-drain)
        (when pyagentd-connect--retry (cancel-timer pyagentd-connect--retry))
-       ;; A watch on a directory that is gone keeps Emacs from seeing that
-       ;; processes end.
-       (pyagentd-connect--unwatch)
        ;; A process that ends may write there still.
        (pyagentd-test-await
         (progn (ignore-errors (delete-directory root t))
