@@ -442,7 +442,28 @@ def _commands(action: Action) -> Sequence[str]:
     return [command.text for command in action.shell.commands]
 
 
-AskHuman = Callable[[Mapping[str, Any]], Awaitable[Answer]]
+class Place:
+    """Where a call stands among those that are made together: its question is shown after those of earlier ones.
+
+    Args:
+        earlier: The places of the calls before it.
+    """
+
+    def __init__(self, earlier: Sequence["Place"] = ()) -> None:
+        self._earlier = earlier
+        self._left = asyncio.Event()
+
+    async def reached(self) -> None:
+        """Return when of each earlier call the question is shown, or known not to come."""
+        for place in self._earlier:
+            await place._left.wait()
+
+    def leave(self) -> None:
+        """Let the questions of later calls be shown."""
+        self._left.set()
+
+
+AskHuman = Callable[[Mapping[str, Any], Callable[[], object]], Awaitable[Answer]]
 
 
 _NOTED = 300  # characters of a call that was never an action
@@ -453,7 +474,8 @@ class Authority:
 
     Args:
         context: Reads the rules anew for every decision, so a change of ``preset.md`` counts at once.
-        ask_human: Records and shows a question (fields of an ``ask`` row without id) and waits for its answer.
+        ask_human: Records and shows a question (fields of an ``ask`` row without id), calls the function it is given,
+            and waits for the answer.
         stop: Called when the human answers a question by stopping the run; cancels its task.
         witness: Told every decision, as ``grants.RunWitness``.
         leaving: Whether the daemon stops: then a question whose run ends stays open.
@@ -480,8 +502,10 @@ class Authority:
         self._used: list[Widening] = []
         self._root = ""  # the workspace root of the run's calls
 
-    def for_call(self, spec: ToolSpec, call: ToolCall, tool_context: ToolContext) -> Authorise:
-        """Return the check that ``invoke`` makes before it runs ``call``."""
+    def for_call(
+        self, spec: ToolSpec, call: ToolCall, tool_context: ToolContext, place: Place | None = None
+    ) -> Authorise:
+        """Return the check that ``invoke`` makes before it runs ``call``, which stands at ``place``."""
         self._root = str(tool_context.root)
 
         async def authorise(action: Action) -> EditedCall | None:
@@ -500,7 +524,7 @@ class Authority:
                     raise Denied(reason, "nobody" if rule == "headless" else "rule")
                 case Ask_():
                     asked = AskedCall(call=call, spec=spec, action=action, tool_context=tool_context)
-                    return await self._ask(asked, decision, lease)
+                    return await self._ask(asked, decision, lease, place or Place())
 
         return authorise
 
@@ -603,12 +627,13 @@ class Authority:
             reason = f"{action.tool} may not do this: the rules of this session cannot be read. {error}"
             return Deny(reason, "scope")
 
-    async def _ask(self, asked: AskedCall, ask: Ask_, lease: Widening | None) -> EditedCall | None:
+    async def _ask(self, asked: AskedCall, ask: Ask_, lease: Widening | None, place: Place) -> EditedCall | None:
         tool, action = asked.spec.name, asked.action
         self._waiting[asked.call.id] = asked
         try:
             fields = await asked.fields(ask)
-            answer = await self._answer(tool, str(action), fields, action.change)
+            await place.reached()
+            answer = await self._answer(tool, str(action), fields, action.change, shown=place.leave)
         finally:
             del self._waiting[asked.call.id]
         if answer.decision == "deny":
@@ -626,10 +651,18 @@ class Authority:
         note = f"[The user changed the arguments before allowing this: {shown}]"
         return EditedCall(args=args, action=action, note=note)
 
-    async def _answer(self, tool: str, action: str, fields: Mapping[str, Any], change: str | None = None) -> Answer:
+    async def _answer(
+        self,
+        tool: str,
+        action: str,
+        fields: Mapping[str, Any],
+        change: str | None = None,
+        *,
+        shown: Callable[[], object] = lambda: None,
+    ) -> Answer:
         """Return the human's answer; one that stops the run is noted and does not return."""
         try:
-            answer = await self._ask_human(fields)
+            answer = await self._ask_human(fields, shown)
         except asyncio.CancelledError:
             if not self._leaving():
                 self._witness(tool, action, "ask_denied", "abort", "the run was stopped", change=change)

@@ -43,7 +43,12 @@ class Questions:
         self._answered: dict[str, list[str]] = {}  # by run: ids of questions whose answer something is to come of
 
     async def ask(
-        self, branch: LiveBranch, run_id: str, ancestors: Sequence[BranchRef], fields: Mapping[str, Any]
+        self,
+        branch: LiveBranch,
+        run_id: str,
+        ancestors: Sequence[BranchRef],
+        fields: Mapping[str, Any],
+        shown: Callable[[], object] = lambda: None,
     ) -> Answer:
         """Record a question, show it on the asking branch and on the root of its tree, and wait.
 
@@ -52,6 +57,7 @@ class Questions:
             run_id: Its run.
             ancestors: The branches above, the parent first.
             fields: Of the ``ask`` row; what is not given has a default.
+            shown: Called when it is shown.
         """
         known = self._take(run_id, fields)
         if known is not None and known["decision"] is not None:
@@ -68,6 +74,7 @@ class Questions:
             record=lambda answer: self._record(branch, row, answer),
         )
         self._trees.on_asked(ask.id)
+        shown()
         try:
             with branch.asking(), self._clocks_stopped(branch, ancestors):
                 return await ask.future

@@ -45,7 +45,7 @@ from pyagentd.llm.backend import (
 from pyagentd.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult, Usage
 from pyagentd.policy.action import Action, Target, canonical_tool
 from pyagentd.policy.presets import Preset
-from pyagentd.runtime.approvals import Authority
+from pyagentd.runtime.approvals import Authority, Place
 from pyagentd.runtime.opening import RESTARTED, ResumedRun, decided_before
 from pyagentd.runtime.recorder import Recorder
 from pyagentd.runtime.status import BY_PARENT, RESTART, Outcome, told_of
@@ -629,11 +629,15 @@ class ToolCaller:
         for group in self._groups(calls):
             waiting = [call for call in group if call.id not in known]
             if len(waiting) == 1:
-                known[waiting[0].id] = await self._make(waiting[0], stand_ins.get(waiting[0].id))
+                known[waiting[0].id] = await self._make(waiting[0], stand_ins.get(waiting[0].id), Place())
                 continue
+            places: list[Place] = []
             try:
                 async with asyncio.TaskGroup() as tasks:
-                    made = [tasks.create_task(self._make(call, stand_ins.get(call.id))) for call in waiting]
+                    made = []
+                    for call in waiting:
+                        places.append(Place(tuple(places)))
+                        made.append(tasks.create_task(self._make(call, stand_ins.get(call.id), places[-1])))
             except ExceptionGroup as failures:  # tools never raise; recording their results may
                 raise failures.exceptions[0] from None
             known.update((result.id, result) for result in (task.result() for task in made))
@@ -653,10 +657,14 @@ class ToolCaller:
             joinable = parallel
         return groups
 
-    async def _make(self, call: ToolCall, stand_in: ToolSpec | None) -> ToolResult:
-        return self._record(call, await self._around(call, self._invoke(call, stand_in)))
+    async def _make(self, call: ToolCall, stand_in: ToolSpec | None, place: Place) -> ToolResult:
+        try:
+            made = await self._around(call, self._invoke(call, stand_in, place))
+        finally:
+            place.leave()
+        return self._record(call, made)
 
-    async def _invoke(self, call: ToolCall, stand_in: ToolSpec | None) -> Envelope:
+    async def _invoke(self, call: ToolCall, stand_in: ToolSpec | None, place: Place) -> Envelope:
         if stand_in is not None:
             return await invoke(stand_in, {}, self._context, decided_before)
         spec = self._tools.get(call.name)
@@ -677,7 +685,10 @@ class ToolCaller:
             wanted = spec
             if spec.confirming is not None:
                 wanted = replace(spec, confirm=await spec.confirming(dict(asked.input), context))
-            return await self._authority.for_call(wanted, asked, context)(action)
+            try:
+                return await self._authority.for_call(wanted, asked, context, place)(action)
+            finally:
+                place.leave()
 
         def began() -> None:
             if spec.kind != "read" and not spec.repeatable:

@@ -8,7 +8,7 @@ import base64
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -634,7 +634,7 @@ class RunBuilder:
                 kernel.config,
                 remembered=lambda: kernel.grants.patterns(self.top, root),
             ),
-            ask_human=lambda fields: kernel.questions.ask(branch, self.run_id, self.ancestors, fields),
+            ask_human=partial(kernel.questions.ask, branch, self.run_id, self.ancestors),
             stop=branch.stop,
             witness=self.witness,
             leaving=lambda: kernel.closing,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -18,7 +19,9 @@ from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.status import failed_calls
 from pyagentd.store import branching, paths
 from pyagentd.store.paths import BranchRef
+from pyagentd.tools.spec import Target
 from pyagentd.wire.operations import operation
+from tests.runtime.test_run import meeting
 from tests.runtime.world import Watcher, World, attached, last_of, rows
 from tests.server import Request, answer, tool_use
 
@@ -142,6 +145,38 @@ async def test_an_ask_says_everything_that_an_answer_needs(world: World, service
         recorded = last_of(rows(talk.branch.ref), "ask")[ask["id"]]
         assert (recorded["decision"], recorded["decided_by"]) == ("deny", "a test") and recorded["decided_at"]
         assert await talk.decisions() == [("ask_denied", "human: deny", "a test")]
+
+
+async def test_questions_of_one_answer_come_in_the_order_of_its_calls_whichever_is_ready_first(
+    world: World, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last_is_ready, all_are_asked = threading.Event(), asyncio.Event()
+
+    def preview(args: Any, context: object) -> str:
+        if args["who"] == "c":
+            last_is_ready.set()
+        assert last_is_ready.wait(10)
+        return ""
+
+    async def look(args: Any, context: object) -> str:
+        async with asyncio.timeout(10):
+            await all_are_asked.wait()
+        return args["who"]
+
+    free = replace(meeting("Free", True, [], None), run=look, describe=lambda args, context: Target(detail="free"))
+    asked = replace(free, name="Look", confirm=True, preview=preview)
+    asked = replace(asked, describe=lambda args, context: Target(detail=args["who"]))
+    monkeypatch.setattr("pyagentd.runtime.run_setup.builtin_tools", lambda: {"Look": asked, "Free": free})
+    world.preset("main", tools="Look, Free")
+    async with talking(world, service) as talk:
+        calls = [tool_use("Free", who="x"), *(tool_use("Look", who=who) for who in "abc")]
+        await talk.say(answer(*calls), "Done")
+        assert [ask["detail"] for ask in await talk.asks(3)] == ["a", "b", "c"]
+        assert [ask["detail"] for ask in (await service.asks(talk.watcher))["asks"]] == ["a", "b", "c"]
+        all_are_asked.set()
+        for ask in reversed(await talk.asks(3)):
+            await service.answer(talk.watcher, ask=ask["id"], decision="allow")
+        assert "c" in await talk.end()
 
 
 async def test_an_edit_of_a_file_names_the_file_and_shows_the_change(world: World, service: Service) -> None:

@@ -199,7 +199,7 @@ class Session:
             grants=(everything,),
         )
 
-    async def _asked(self, fields: object) -> Answer:
+    async def _asked(self, fields: object, shown: object) -> Answer:
         self.asked.append(str(fields))
         return Answer(decision="deny")
 
