@@ -180,7 +180,7 @@ def convert(value: Any, wanted: Any, path: Path = (), *, lenient: bool = False) 
         value = value.strip()
     try:
         return msgspec.convert(value, wanted)
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, UnicodeEncodeError):  # or it has bytes that are no text
         raise wrong_kind(path, value, words(wanted)) from None
 
 

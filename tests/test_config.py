@@ -1,5 +1,6 @@
 """Where a configured value comes from, and what a wrong one says."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -175,6 +176,9 @@ def test_a_wrong_file_is_reported_with_its_line(tmp_path: Path, text: str, messa
 def test_an_impossible_variable_is_reported_by_its_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"environment PYAGENTD_LOG_LEVEL: `log\.level` is 'loud'"):
         config_of(tmp_path, PYAGENTD_LOG_LEVEL="loud")
+    for variable in ("PYAGENTD_LOG_LEVEL", "PYAGENTD_TITLES", "PYAGENTD_CONFINEMENT", "PYAGENTD_SESSIONS_DIR"):
+        with pytest.raises(ConfigError, match=rf"environment {variable}: .*/x\\udcff"):
+            config_of(tmp_path, **{variable: os.fsdecode(b"/x\xff")})
 
 
 def test_a_client_without_an_address_does_not_inherit_the_one_the_daemon_was_started_with(tmp_path: Path) -> None:

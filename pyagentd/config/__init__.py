@@ -86,6 +86,9 @@ def runtime_dir(env: Environment | None = None) -> Path:
 def sessions_setting(env: Environment) -> Setting:
     """Return the sessions root, with where it is from."""
     if value := env.get("PYAGENTD_SESSIONS_DIR"):
+        if any("\ud800" <= each <= "\udfff" for each in value):  # bytes that are no text
+            hint = "Name a directory in UTF-8: clients are told it as text"
+            raise ConfigError(f"environment PYAGENTD_SESSIONS_DIR: {value!r} is not UTF-8", hint=hint)
         return Setting(str(absolute(value)), "environment PYAGENTD_SESSIONS_DIR")
     return Setting(str(absolute("~/.gptel/sessions")), "default")
 
