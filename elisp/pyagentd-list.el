@@ -16,6 +16,8 @@
 (require 'tabulated-list)
 (require 'pyagentd)
 
+(declare-function pyagentd-search-visit "pyagentd-sessions")
+
 ;;;; Lists that follow what happens
 
 ;; The daemon is asked for a list with :watch, and tells from then on when
@@ -34,12 +36,6 @@
 
 (pyagentd-events-register 'sessions (lambda (&rest _)
                                       (pyagentd-list-changed "sessions")))
-
-(defun pyagentd-live-listing ()
-  "Unsubscribe from changes when the last list is killed."
-  (setq pyagentd-live--listing t)
-  (add-hook 'kill-buffer-hook
-            (lambda () (run-at-time 0 nil #'pyagentd-live--unwatch)) nil t))
 
 (defun pyagentd-live--unwatch ()
   "Have the daemon tell nothing more of all sessions, if no list is left."
@@ -66,18 +62,19 @@
   "How long it took to fetch and show what there is, in seconds.")
 
 (defun pyagentd-live--soon ()
-  "Fetch this list in a moment, once for much that changes at once."
+  "Fetch this list in a moment, once for much that changes at once.
+Not while something is being typed."
   (unless pyagentd-live--timer
     (setq pyagentd-live--timer
           (run-at-time (if (zerop pyagentd-live-pause) 0
                          (max pyagentd-live-pause (* 5 pyagentd-table--took)))
-                       nil (pyagentd-later-back #'pyagentd-live--on-timer)))))
-
-(defun pyagentd-live--on-timer ()
-  "Fetch this list, unless something is being typed."
-  (setq pyagentd-live--timer nil)
-  (if (input-pending-p) (pyagentd-live--soon)
-    (pyagentd-guarded "List" (pyagentd-list--catch-up))))
+                       nil
+                       (pyagentd-later-back
+                        (lambda ()
+                          (setq pyagentd-live--timer nil)
+                          (if (input-pending-p) (pyagentd-live--soon)
+                            (pyagentd-guarded "List"
+                              (pyagentd-list--catch-up)))))))))
 
 ;;;; Tables: rows, marks and a filter, wherever they come from
 
@@ -87,9 +84,6 @@
   "Keys that the last line names, a list of (KEY WORD).")
 (defvar-local pyagentd-table--filter nil
   "Words that a line must have to be shown, or nil.")
-(defvar-local pyagentd-table-filter-function nil
-  "Function that has the rows filtered elsewhere, nil to filter them here.
-It is called with the words.")
 (defvar-local pyagentd-table-marks nil
   "Ids of the lines that are marked.")
 (defvar-local pyagentd-table--entries nil
@@ -98,14 +92,28 @@ It is called with the words.")
   "What to say where there are no entries.")
 (defvar-local pyagentd-table--note nil
   "What the mode line says, or nil.")
-(defvar-local pyagentd-table--follow #'pyagentd-list--fetch
-  "Function that fetches this list again when something has changed.")
+(defvar-local pyagentd-table--fetch nil
+  "Function that fetches what this buffer shows.")
 (defvar-local pyagentd-table--behind nil
   "Non-nil if something has changed since the rows were fetched.")
 (defvar pyagentd-table--quietly nil
   "Non-nil while rows are fetched that nobody has asked for.")
 (pyagentd-deflocal pyagentd-table--latest 0
   "How many times the daemon was asked; only the latest answer counts.")
+
+(defvar-local pyagentd-list-name nil
+  "The name of the list in this buffer.")
+(defvar-local pyagentd-list-arguments nil
+  "The arguments of the list in this buffer, a plist.")
+(defvar-local pyagentd-list--limit nil
+  "How many rows are fetched at most, nil as the daemon has it.")
+(defvar-local pyagentd-list--view nil
+  "The list as the daemon told it last, without its rows.")
+(defvar-local pyagentd-list--index nil
+  "Hash table from the id of each row to (ROW NUMBER TOP).
+TOP is such a list, that of the row of level 0 that it belongs to.")
+(defvar-local pyagentd-list--folded nil
+  "Ids of the rows whose rows below are not shown.")
 
 (defun pyagentd-table-keys (keys)
   "Return lines that name KEYS, a list of (KEY WORD), as wide as the window."
@@ -163,18 +171,12 @@ GO goes there."
         (forward-line -1)))
     (move-to-column column)))
 
-(defun pyagentd-table-print (entries empty)
-  "Show ENTRIES, as `tabulated-list-entries' has them, and name the keys.
-Where there are none say EMPTY."
-  (setq pyagentd-table--entries entries
-        pyagentd-table--empty empty
-        pyagentd-table-marks (seq-filter (lambda (id) (assoc id entries))
-                                         pyagentd-table-marks))
-  (pyagentd-table-print-again))
-
-(defun pyagentd-table-print-again ()
+(defun pyagentd-table-print ()
   "Show the entries there are, with the filter and the marks there are."
-  (setq tabulated-list-entries (pyagentd-table--filtered)
+  (setq pyagentd-table-marks (seq-filter (lambda (id)
+                                           (assoc id pyagentd-table--entries))
+                                         pyagentd-table-marks)
+        tabulated-list-entries (pyagentd-table--filtered)
         tabulated-list-printer #'pyagentd-table--print-entry)
   (pyagentd-table-keep-place #'pyagentd-table--place #'pyagentd-table--go
                              #'pyagentd-table--print))
@@ -221,7 +223,7 @@ Where there are none say EMPTY."
   "Return the entries that have all words of the filter, a new list.
 Emacs sorts it in its place."
   (let ((words (split-string (downcase (or pyagentd-table--filter "")) nil t)))
-    (if (or (null words) pyagentd-table-filter-function)
+    (if (or (null words) (plist-get pyagentd-list--view :filters))
         (copy-sequence pyagentd-table--entries)
       (seq-filter
        (lambda (entry)
@@ -239,15 +241,15 @@ Emacs sorts it in its place."
                pyagentd-list-mode)
   (setq pyagentd-table--filter (unless (string-blank-p filter) filter))
   (pyagentd-table-say pyagentd-table--note)
-  (if pyagentd-table-filter-function
-      (funcall pyagentd-table-filter-function (or pyagentd-table--filter ""))
-    (pyagentd-table-print-again)))
+  (if (not (plist-get pyagentd-list--view :filters)) (pyagentd-table-print)
+    (setq pyagentd-list--limit nil)     ; the daemon filters these
+    (pyagentd-list-again-with (list :words (or pyagentd-table--filter "")))))
 
 (defun pyagentd-table--rearrange ()
   "Sort by a column, or change its width, and name the keys below again."
   (interactive nil pyagentd-list-mode)
   (call-interactively this-original-command)
-  (pyagentd-table-print-again))
+  (pyagentd-table-print))
 
 ;;;; Marks
 
@@ -285,7 +287,7 @@ What is done next is done to all that are marked."
   "Take all marks away."
   (interactive nil pyagentd-list-mode)
   (setq pyagentd-table-marks nil)
-  (pyagentd-table-print-again))
+  (pyagentd-table-print))
 
 (defun pyagentd-table-marked ()
   "Return the rows whose lines are marked and shown.
@@ -319,66 +321,44 @@ A mark that a filter hides does not count while it does."
 
 ;;;; Lists: tables that the daemon makes
 
-(defvar-local pyagentd-list-name nil
-  "The name of the list in this buffer.")
-(defvar-local pyagentd-list-arguments nil
-  "The arguments of the list in this buffer, a plist.")
-(defvar-local pyagentd-list--limit nil
-  "How many rows are fetched at most, nil as the daemon has it.")
-(defvar-local pyagentd-list--view nil
-  "The list as the daemon told it last, without its rows.")
-(defvar-local pyagentd-list--index nil
-  "Hash table from the id of each row to (ROW NUMBER TOP).
-TOP is such a list, that of the row of level 0 that it belongs to.")
-(defvar-local pyagentd-list--folded nil
-  "Ids of the rows whose rows below are not shown.")
-
 (defvar pyagentd-list-after-show-hook nil
   "Hook run in the buffer of a list after its rows came.")
 
 ;;;; Places
 
-(defvar pyagentd-list-places
-  '(("session" . pyagentd-list--visit-session)
-    ("file" . pyagentd-list--visit-file)
-    ("view" . pyagentd-list--visit-view)
-    ("report" . pyagentd-report-visit-place)
-    ("call" . pyagentd-list--visit-call))
-  "How each kind of place is visited.
-That is an alist of functions, called with the place, a plist, and non-nil
-if another window is to show it.")
-
 (defun pyagentd-list-visit-place (place &optional other-window)
   "Visit PLACE, a plist as the daemon tells it, in OTHER-WINDOW if non-nil."
-  (funcall (or (cdr (assoc (plist-get place :kind) pyagentd-list-places))
-               (user-error "Nothing to visit here"))
-           place other-window))
-
-(defun pyagentd-list--visit-session (place other-window)
-  "Visit the conversation that PLACE names, in OTHER-WINDOW if non-nil."
-  (pyagentd-here-visit
-   (list :file (pyagentd-place-conversation (plist-get place :branch)))
-   other-window))
-
-(defun pyagentd-list--visit-file (place other-window)
-  "Visit the file that PLACE names, in OTHER-WINDOW if non-nil."
-  (let ((file (plist-get place :file)))
-    (unless (file-exists-p file)
-      (user-error "%s is gone" (abbreviate-file-name file)))
-    (if other-window (find-file-other-window file) (find-file file))))
-
-(defun pyagentd-list--visit-call (place _other-window)
-  "Call the function of PLACE, which is one of this Emacs."
-  (funcall (plist-get place :function)))
-
-(defun pyagentd-list--visit-view (place _other-window)
-  "Show the list that PLACE names."
-  (pyagentd-list-show (plist-get place :name) (plist-get place :arguments)))
+  (pcase (plist-get place :kind)
+    ("session" (pyagentd-here-visit
+                (list :file (pyagentd-place-conversation
+                             (plist-get place :branch)))
+                other-window))
+    ("message" (pyagentd-search-visit place other-window))
+    ("file" (let ((file (plist-get place :file)))
+              (unless (file-exists-p file)
+                (user-error "%s is gone" (abbreviate-file-name file)))
+              (if other-window (find-file-other-window file)
+                (find-file file))))
+    ("view" (pyagentd-list-show (plist-get place :name)
+                                (plist-get place :arguments)))
+    ("report"
+     (display-buffer
+      (pyagentd-report-buffer
+       (plist-get place :name)
+       (append (plist-get place :arguments)
+               (and (plist-get place :env)
+                    (list :env (pyagentd-env-variables))))
+       (unless (equal "" (plist-get place :called))
+         (plist-get place :called)))))
+    ("call" (funcall (plist-get place :function))) ; one of this Emacs
+    (_ (user-error "Nothing to visit here"))))
 
 ;;;; Fetching
 
-(defun pyagentd-list--fetch ()
-  "Fetch the list of this buffer; it is shown when it comes."
+(defun pyagentd-table-fetch (operation more show failed)
+  "Have the daemon do OPERATION, which returns what this buffer shows.
+MORE are arguments of that kind alone.  SHOW is called with the answer,
+FAILED with an error; only what was asked last counts."
   (let* ((number (setq pyagentd-table--latest (1+ pyagentd-table--latest)))
          (start (float-time))
          ;; Soon: here a process is being read.
@@ -393,32 +373,48 @@ if another window is to show it.")
     (unless pyagentd-table--quietly (pyagentd-table-say "loading…"))
     (setq pyagentd-table--behind nil)
     (pyagentd-rpc-call-async
-     'view
+     operation
      (append (list :name pyagentd-list-name)
              (when pyagentd-list-arguments
                (list :arguments pyagentd-list-arguments))
-             (when pyagentd-list--limit (list :limit pyagentd-list--limit))
-             '(:watch t))
+             more '(:watch t))
      ;; What thousands of sessions cost takes its time.
      :timeout (* 6 pyagentd-call-timeout)
      :success (funcall with-latest
-                       (lambda (view)
+                       (lambda (answer)
                          (pyagentd-table-say nil)
-                         (pyagentd-list--receive view)
+                         (funcall show answer)
                          (setq pyagentd-table--took (- (float-time) start))))
-     :error (funcall with-latest #'pyagentd-list--failed))))
+     :error (funcall with-latest failed))))
+
+(defun pyagentd-table-set-up (fetch)
+  "Make this buffer one whose content is fetched by the function FETCH."
+  (pyagentd-plain-characters)
+  (setq pyagentd-table--fetch fetch
+        pyagentd-live--listing t)
+  (setq-local revert-buffer-function
+              (lambda (&rest _)
+                (pyagentd-start (pyagentd-later-back pyagentd-table--fetch)
+                                (pyagentd-later-back #'pyagentd-list--failed))))
+  ;; When the last one is killed, nothing more is to be told.
+  (add-hook 'kill-buffer-hook
+            (lambda () (run-at-time 0 nil #'pyagentd-live--unwatch)) nil t)
+  (add-hook 'window-buffer-change-functions #'pyagentd-list--catch-up nil t))
+
+(defun pyagentd-list--fetch ()
+  "Fetch the list of this buffer; it is shown when it comes."
+  (pyagentd-table-fetch
+   'view (when pyagentd-list--limit (list :limit pyagentd-list--limit))
+   #'pyagentd-list--receive #'pyagentd-list--failed))
 
 (defun pyagentd-list--failed (err)
-  "Say that ERR kept the rows from this buffer; those there are stay."
+  "Say that ERR kept the content from this buffer; what there is stays."
   (pyagentd-table-say "failed")
-  (unless pyagentd-table-rows
-    (pyagentd-table-print nil (pyagentd-error-text err)))
+  (unless (or pyagentd-table-rows (derived-mode-p 'pyagentd-report-mode))
+    (setq pyagentd-table--entries nil
+          pyagentd-table--empty (pyagentd-error-text err))
+    (pyagentd-table-print))
   (pyagentd-later-tell err))
-
-(defun pyagentd-list--revert (&rest _)
-  "Fetch the list of this buffer again."
-  (pyagentd-start (pyagentd-later-back #'pyagentd-list--fetch)
-                  (pyagentd-later-back #'pyagentd-list--failed)))
 
 (defun pyagentd-list--receive (view)
   "Show VIEW, a list as the daemon tells it, in this buffer."
@@ -442,23 +438,18 @@ if another window is to show it.")
     (setq tabulated-list-sort-key nil))
   (tabulated-list-init-header)
   (pyagentd-list--define-keys view)
-  (setq pyagentd-list--index (pyagentd-list--indexed pyagentd-table-rows)
-        pyagentd-table-filter-function
-        (and (plist-get view :filters) #'pyagentd-list--filter))
+  (setq pyagentd-list--index (pyagentd-list--indexed pyagentd-table-rows))
   (pyagentd-list--print-rows)
   (pyagentd-table-say (plist-get view :note)))
 
 (defun pyagentd-list--print-rows ()
   "Print the rows there are but for what is folded."
   (let ((gc-cons-threshold (max gc-cons-threshold (* 64 1024 1024))))
-    (pyagentd-table-print
-     (mapcar #'pyagentd-list--entry (pyagentd-list--unfolded))
-     (or (plist-get pyagentd-list--view :empty) "Nothing."))))
-
-(defun pyagentd-list--filter (words)
-  "Have the daemon filter the rows of this list by WORDS."
-  (setq pyagentd-list--limit nil)
-  (pyagentd-list-again-with (list :words words)))
+    (setq pyagentd-table--entries (mapcar #'pyagentd-list--entry
+                                          (pyagentd-list--unfolded))
+          pyagentd-table--empty (or (plist-get pyagentd-list--view :empty)
+                                    "Nothing."))
+    (pyagentd-table-print)))
 
 (defun pyagentd-list--indexed (rows)
   "Return ROWS as `pyagentd-list--index' has them."
@@ -574,7 +565,7 @@ Rows of a tree stay below the row that they belong to."
   "Fetch this list again if something has changed since."
   (when pyagentd-table--behind
     (let ((pyagentd-table--quietly t))
-      (funcall pyagentd-table--follow))))
+      (funcall pyagentd-table--fetch))))
 
 (defun pyagentd-list--on-connected ()
   "Fetch all lists that follow something from a new daemon."
@@ -830,12 +821,9 @@ That is a plist as `pyagentd-here' has it."
 
 \\{pyagentd-list-mode-map}"
   :interactive nil
-  (pyagentd-plain-characters)
-  (pyagentd-live-listing)
+  (pyagentd-table-set-up #'pyagentd-list--fetch)
   (setq tabulated-list-padding 1
-        pyagentd-here-function #'pyagentd-list--here)
-  (setq-local revert-buffer-function #'pyagentd-list--revert)
-  (add-hook 'window-buffer-change-functions #'pyagentd-list--catch-up nil t))
+        pyagentd-here-function #'pyagentd-list--here))
 
 (defvar pyagentd-list--most nil
   "How many rows a list that is shown now has at first, nil as the daemon has it.")
@@ -871,7 +859,13 @@ be that of ALL, nil if it is always."
   (declare (indent 1))
   (setf (alist-get name pyagentd-list--defined nil nil #'equal) keys))
 
-(defvar pyagentd-list-functions nil
+(defvar pyagentd-list-functions
+  '(("usage" . pyagentd-usage) ("charts" . pyagentd-report--usage-charts)
+    ("hooks" . pyagentd-hooks) ("presets" . pyagentd-trust-presets)
+    ("trust" . pyagentd-trust-session) ("sessions" . pyagentd-sessions)
+    ("search" . pyagentd-search) ("branches" . pyagentd-branches)
+    ("contexts" . pyagentd-context--history) ("mcp" . pyagentd-mcp)
+    ("changes" . pyagentd-changes) ("mission" . pyagentd-mission--trace))
   "What shows a list that needs more than its name: (NAME . FUNCTION).
 A function that is no command is called with non-nil for all sessions,
 if it takes an argument.")
@@ -976,9 +970,6 @@ the decisions of all sessions."
 The table follows what happens."
   (pyagentd-list-show "usage" (list :days pyagentd-usage-days)))
 
-(setf (alist-get "usage" pyagentd-list-functions nil nil #'equal)
-      #'pyagentd-usage)
-
 ;;;; Pages that the daemon makes
 
 ;; The daemon's operation `report' returns lines with headings, faces and
@@ -1025,8 +1016,7 @@ a screen reader can read."
                          (create-image svg 'svg t)))
     (when visit
       (make-text-button start (point)
-                        'pyagentd-place visit
-                        'action #'pyagentd-report--push
+                        'action (lambda (_) (pyagentd-list-visit-place visit))
                         'follow-link t
                         'face (get-text-property start 'face)
                         'help-echo (pyagentd-report--help visit)))))
@@ -1047,10 +1037,6 @@ a screen reader can read."
                              (when-let ((text (documentation function)))
                                (car (split-string text "\n"))))
                         "open"))))
-
-(defun pyagentd-report--push (button)
-  "Open the place of BUTTON."
-  (pyagentd-list-visit-place (button-get button 'pyagentd-place)))
 
 (defun pyagentd-report--headings (function)
   "Call FUNCTION at the beginning of each heading, with its id or text."
@@ -1139,21 +1125,10 @@ The end of a page that is shown moves on with what comes."
 
 ;;;; Fetching
 
-(defun pyagentd-report--fetch (&rest _)
+(defun pyagentd-report--fetch ()
   "Fetch the page of this buffer; it is shown when it comes."
-  (let ((number (setq pyagentd-table--latest (1+ pyagentd-table--latest)))
-        (start (float-time)))
-    (setq pyagentd-table--behind nil)
-    (pyagentd-later-here
-     'report (list :name pyagentd-list-name
-                   :arguments pyagentd-list-arguments
-                   :watch t)
-     (lambda (report)
-       (when (= number pyagentd-table--latest)
-         (pyagentd-table-say nil)
-         (pyagentd-report-print report)
-         (setq pyagentd-table--took (- (float-time) start))))
-     (* 6 pyagentd-call-timeout))))
+  (pyagentd-table-fetch 'report nil #'pyagentd-report-print
+                        #'pyagentd-list--failed))
 
 (defun pyagentd-report--visit ()
   "Open what the button at point, or that of the heading above, names."
@@ -1193,18 +1168,14 @@ The header line names the keys of a page that has some of its own.
 
 \\{pyagentd-report-mode-map}"
   :interactive nil
-  (setq buffer-undo-list t
-        pyagentd-table--follow #'pyagentd-report--fetch)
+  (pyagentd-table-set-up #'pyagentd-report--fetch)
+  (setq buffer-undo-list t)
   (setq-local outline-regexp "\\*+ "
               truncate-lines nil
               word-wrap t
               fringe-indicator-alist (cons '(continuation)
                                            fringe-indicator-alist))
-  (outline-minor-mode)
-  (pyagentd-plain-characters)
-  (pyagentd-live-listing)
-  (add-hook 'window-buffer-change-functions #'pyagentd-list--catch-up nil t)
-  (setq-local revert-buffer-function #'pyagentd-report--fetch))
+  (outline-minor-mode))
 
 (defun pyagentd-report-buffer (name arguments &optional called)
   "Return a buffer in which the page NAME with ARGUMENTS, a plist, is shown.
@@ -1234,16 +1205,6 @@ It is CALLED so, by default after NAME."
                    (user-error "No page was shown here before"))))
     (pyagentd-report-buffer name arguments)
     (setq pyagentd-report--pages-before back)))
-
-(defun pyagentd-report-visit-place (place _other-window)
-  "Display the page that PLACE names."
-  (display-buffer
-   (pyagentd-report-buffer
-    (plist-get place :name)
-    (append (plist-get place :arguments)
-            (and (plist-get place :env)
-                 (list :env (pyagentd-env-variables))))
-    (unless (equal "" (plist-get place :called)) (plist-get place :called)))))
 
 (defun pyagentd-report-show (name)
   "Show the page NAME of the session here, or of the project here."
@@ -1280,11 +1241,6 @@ RET on a request shows it as it was sent."
 (defun pyagentd-trust-session ()
   "Show the preset.md of a session from elsewhere, to trust it."
   (pyagentd-report-show "trust"))
-
-(pcase-dolist (`(,name . ,function) '(("hooks" . pyagentd-hooks)
-                                      ("presets" . pyagentd-trust-presets)
-                                      ("trust" . pyagentd-trust-session)))
-  (setf (alist-get name pyagentd-list-functions nil nil #'equal) function))
 
 (provide 'pyagentd-list)
 ;;; pyagentd-list.el ends here

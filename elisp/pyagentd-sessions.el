@@ -85,9 +85,6 @@ After one that fails, nothing more is done; the others stay marked."
   (let ((display-buffer-overriding-action '(display-buffer-same-window)))
     (pyagentd-list-show "sessions")))
 
-(setf (alist-get "sessions" pyagentd-list-functions nil nil #'equal)
-      #'pyagentd-sessions)
-
 ;;;; Export and import
 
 ;; A conversation can leave as a file, and a saved gptel chat can come in.
@@ -512,12 +509,9 @@ All words must occur, the last one also as the beginning of a word;
   (message (if pyagentd-search-follow "Messages are shown as you move"
              "Messages are not shown as you move")))
 
-(defun pyagentd-search--visit (hit other-window)
+(defun pyagentd-search-visit (hit other-window)
   "Visit the message HIT, a place of the list, in OTHER-WINDOW if non-nil."
   (pyagentd-found-goto hit (pyagentd-here-visit hit other-window)))
-
-(setf (alist-get "message" pyagentd-list-places nil nil #'equal)
-      #'pyagentd-search--visit)
 
 (defun pyagentd-search--next-error (count reset)
   "Visit the message COUNT further on, from the first one if RESET.
@@ -528,7 +522,7 @@ For `next-error-function'."
                  (user-error "No more messages"))))
     (when-let ((window (get-buffer-window)))
       (set-window-point window (point)))
-    (pyagentd-search--visit hit t)))
+    (pyagentd-search-visit hit t)))
 
 (defun pyagentd-search--on-shown ()
   "Let `next-error' go along the results when they were shown."
@@ -543,9 +537,6 @@ For `next-error-function'."
   '("p" pyagentd-search--previous "previous")
   '("f" pyagentd-search--toggle-follow "follow")
   '("b" pyagentd-branches "branches"))
-
-(setf (alist-get "search" pyagentd-list-functions nil nil #'equal)
-      #'pyagentd-search)
 
 (provide 'pyagentd-sessions)
 ;;; pyagentd-sessions.el ends here

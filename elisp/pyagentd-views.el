@@ -678,15 +678,5 @@ session of the project here."
    (pyagentd-report-buffer
     "mission" (list :branch (plist-get (pyagentd-here) :branch)))))
 
-;;;; Lists that need more than their name
-
-(pcase-dolist (`(,name . ,function)
-               '(("branches" . pyagentd-branches)
-                 ("contexts" . pyagentd-context--history)
-                 ("mcp" . pyagentd-mcp) ("changes" . pyagentd-changes)
-                 ("mission" . pyagentd-mission--trace)
-                 ("charts" . pyagentd-report--usage-charts)))
-  (setf (alist-get name pyagentd-list-functions nil nil #'equal) function))
-
 (provide 'pyagentd-views)
 ;;; pyagentd-views.el ends here
