@@ -68,7 +68,7 @@ the same.  Emacs waits: for functions that return values."
                               (lambda (err) (setq outcome (list nil err))))
       ;; Its end, or `pyagentd-start--give-up', tells the outcome.
       (while (not (or outcome (> (float-time) deadline)))
-        (accept-process-output nil 0.05))
+        (accept-process-output nil 0.01)) ; timers run between two of these
       (pcase outcome
         ('nil (signal 'pyagentd-timeout '(start)))
         (`(nil ,err) (signal (car err) (cdr err)))))))
@@ -92,7 +92,7 @@ FAILED is called with the error if it does not start."
               process)))
     (run-at-time pyagentd-start-timeout nil #'pyagentd-start--give-up
                  pyagentd-start--process)
-    (run-at-time 0.02 nil #'pyagentd-start--look pyagentd-start--process)
+    (run-at-time 0.01 nil #'pyagentd-start--look pyagentd-start--process)
     (pyagentd-start--progress pyagentd-start--process (float-time)))
   (push (cons then failed) pyagentd-start--waiting))
 
@@ -110,7 +110,7 @@ daemon, and if it does not start, the connection ends."
            (ignore-errors (pyagentd-rpc-connect)))
       (process-put process 'pyagentd-greeted t)
       (pyagentd-start--go-on process ""))
-     (t (run-at-time 0.02 nil #'pyagentd-start--look process)))))
+     (t (run-at-time 0.01 nil #'pyagentd-start--look process)))))
 
 (defun pyagentd-start--give-up (process)
   "End PROCESS, which should have started a daemon by now."
