@@ -277,8 +277,16 @@ Return the seconds from the first byte until `bench-events' is EXPECTED."
     (remove-hook 'pyagentd-rpc-connected-hook greeted)
     (- end start)))
 
+(defun bench-rest ()
+  "Let what follows begin after 50 ms in which nothing was done.
+A machine that has just rested answers later; so must ours and its
+reference."
+  (let ((rested (+ (float-time) 0.05)))
+    (driver-wait (lambda () (> (float-time) rested)))))
+
 (defun bench-raw-connect (socket)
   "Connect to the echo at SOCKET and wait for two lines; return the seconds."
+  (bench-rest)
   (let ((start (float-time)))
     (bench-echo socket 2)
     (- (float-time) start)))
@@ -291,8 +299,7 @@ Return how long each took, in seconds."
       ;; What the end of a connection takes, here and in the daemon, is not measured.
       (cl-letf (((symbol-function 'pyagentd-connect--retry) #'ignore))
         (pyagentd-rpc-disconnect)
-        (let ((settled (+ (float-time) 0.05)))
-          (driver-wait (lambda () (> (float-time) settled)))))
+        (bench-rest))
       (pyagentd-events-drain)
       (setq pyagentd-attach-state nil)
       (let ((start (float-time)) end)
