@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,16 +47,17 @@ class Crowd:
 
 def agents(world: World) -> Iterator[Result]:
     """The same crowd in the daemon and in a bare loop, side by side."""
-    sizes, turns, times = ((1, 5), 3, 1) if world.quick else ((1, 20, 200), 20, 3)
+    sizes, turns, times = ((1, 5), 3, 1) if world.quick else ((1, 20, 200), 20, 5)
     (world.system.project / FILE).write_text(NOTE)
     with crowd_server() as url:
         daemon = world.daemon()
+        in_daemon(world, url, daemon, 1, 2, "first")  # the loop, too, is measured after an agent of two turns
         costs = {}
         for size in sizes:
             repeat = times if size < 100 else 1
             ours = [in_daemon(world, url, daemon, size, turns, f"{size}-{number}") for number in range(repeat)]
             loops = [in_loop(world, url, size, turns) for _ in range(repeat)]
-            costs[size] = cost, loop = _middle(ours), _middle(loops)
+            costs[size] = cost, loop = _median(ours), _median(loops)
             yield Fact(f"{size} agents × {turns} turns: each result once", all(each.results == size for each in ours))
             yield Figure(
                 name="  CPU per tool turn",
@@ -111,9 +112,10 @@ def _judged(costs: dict[int, tuple[Crowd, Crowd]], turns: int) -> Iterator[Resul
     )
 
 
-def _middle(crowds: list[Crowd]) -> Crowd:
-    middle = median([crowd.cpu_s for crowd in crowds])
-    return next(crowd for crowd in crowds if crowd.cpu_s == middle)
+def _median(crowds: list[Crowd]) -> Crowd:
+    """Return the median of each cost."""
+    cpu_s, wall_s = median([each.cpu_s for each in crowds]), median([each.wall_s for each in crowds])
+    return replace(crowds[0], cpu_s=cpu_s, wall_s=wall_s, memory_mb=median([each.memory_mb for each in crowds]))
 
 
 def in_daemon(world: World, url: str, daemon: int, size: int, turns: int, name: str) -> Crowd:
