@@ -664,28 +664,40 @@ It goes with its text, and what is inserted at either end is not in it."
 
 ;;;; Programs
 
-(defun pyagentd-run (name command then &optional coding)
+(defun pyagentd-run (name command then &optional coding timeout)
   "Run COMMAND, a list, in the background as a process NAME; return that.
 THEN is called with its exit status and what it printed.  With CODING that
-is decoded so (`binary' leaves bytes), and errors are not part of it."
-  (let ((output (generate-new-buffer (format " *%s*" name))))
+is decoded so (`binary' leaves bytes), and errors are not part of it.  After
+TIMEOUT seconds it is ended; THEN gets nil and a text that says so."
+  (let ((output (generate-new-buffer (format " *%s*" name)))
+        (late nil)
+        process)
     (with-current-buffer output
       (buffer-disable-undo)
       (set-buffer-multibyte (not (eq coding 'binary))))
-    (make-process
-     :name name :command command :buffer output :coding coding
-     :noquery t :connection-type 'pipe
-     :stderr (and coding
-                  (make-pipe-process :name (concat name "-errors") :noquery t
-                                     :buffer nil :filter #'ignore
-                                     :sentinel #'ignore))
-     :sentinel
-     (lambda (process _change)
-       (unless (process-live-p process)
-         (let ((text (with-current-buffer output (buffer-string))))
-           (kill-buffer output)
-           (pyagentd-guarded name
-             (funcall then (process-exit-status process) text))))))))
+    (setq process
+          (make-process
+           :name name :command command :buffer output :coding coding
+           :noquery t :connection-type 'pipe
+           :stderr (and coding
+                        (make-pipe-process :name (concat name "-errors")
+                                           :noquery t :buffer nil
+                                           :filter #'ignore :sentinel #'ignore))
+           :sentinel
+           (lambda (process _change)
+             (unless (process-live-p process)
+               (let ((text (with-current-buffer output (buffer-string))))
+                 (kill-buffer output)
+                 (pyagentd-guarded name
+                   (if late
+                       (funcall then nil (format "no answer within %s s" timeout))
+                     (funcall then (process-exit-status process) text))))))))
+    (when timeout
+      (run-at-time timeout nil (lambda ()
+                                 (when (process-live-p process)
+                                   (setq late t)
+                                   (delete-process process)))))
+    process))
 
 ;;;; Show a difference
 

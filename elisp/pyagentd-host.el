@@ -288,30 +288,23 @@ A link that was lost is being made again then."
   "Ask HOST for the version of its server, without starting a daemon there.
 CALLBACK is called later with a version and nil, or with nil and the
 reason, a text.  After TIMEOUT seconds that is the reason."
-  (let* ((pyagentd-host host)
-         (default-directory (expand-file-name "~/"))
-         (late nil)
-         (process
-          (pyagentd-run
-           "pyagentd-probe"
-           (pyagentd-host--ssh (pyagentd-host--command "--version"))
-           (lambda (status text)
-             (let* ((output (string-trim text))
-                    (version (and (eql 0 status)
-                                  (string-match "[0-9]+\\.[0-9.]+" output)
-                                  (match-string 0 output)))
-                    (reason (cond
-                             (version nil)
-                             (late (format "no answer within %s s" timeout))
-                             (t (let ((pyagentd-host host))
-                                  (string-join (pyagentd-host-reason output)
-                                               "\n"))))))
-               (funcall callback version reason))))))
-    (run-at-time timeout nil
-                 (lambda ()
-                   (when (process-live-p process)
-                     (setq late t)
-                     (delete-process process))))))
+  (let ((pyagentd-host host)
+        (default-directory (expand-file-name "~/")))
+    (pyagentd-run
+     "pyagentd-probe"
+     (pyagentd-host--ssh (pyagentd-host--command "--version"))
+     (lambda (status text)
+       (let* ((output (string-trim text))
+              (version (and (eql 0 status)
+                            (string-match "[0-9]+\\.[0-9.]+" output)
+                            (match-string 0 output))))
+         (funcall callback version
+                  (cond (version nil)
+                        ((null status) output)
+                        (t (let ((pyagentd-host host))
+                             (string-join (pyagentd-host-reason output)
+                                          "\n")))))))
+     nil timeout)))
 
 ;;;; Names
 

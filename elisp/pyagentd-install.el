@@ -57,15 +57,12 @@ that installs for another Python) or `venv' (one without)."
       python "import sys, venv, ensurepip; \
 sys.exit(sys.version_info < (3, 11))"
       (lambda (good)
-        (if good (pyagentd-installer--kind python then)
-          (pyagentd-installer--among others then)))))))
-
-(defun pyagentd-installer--kind (python then)
-  "Call THEN with PYTHON and what it is, see `pyagentd-installer-find'."
-  (pyagentd-installer--try
-   python "import pip, sys; \
+        (if (not good) (pyagentd-installer--among others then)
+          (pyagentd-installer--try
+           python "import pip, sys; \
 sys.exit(tuple(map(int, pip.__version__.split('.')[:2])) < (22, 3))"
-   (lambda (good) (funcall then (cons python (if good 'pip 'venv))))))
+           (lambda (pip)
+             (funcall then (cons python (if pip 'pip 'venv)))))))))))
 
 (defun pyagentd-installer--try (python code then)
   "Call THEN with whether the program PYTHON runs CODE to a good end."
@@ -177,6 +174,22 @@ Each is (WHAT PROGRAM ARGUMENT...).  HOW is a pair (PROGRAM . KIND), see
 
 ;;;; Doing it
 
+(defun pyagentd-install--run (command then)
+  "Run COMMAND, a list, and show what it prints; THEN gets its exit status."
+  (make-process :name "pyagentd-install" :command command
+                :connection-type 'pipe :noquery t
+                :filter (lambda (_process text) (pyagentd-install--print text))
+                :sentinel (lambda (process _change)
+                            (unless (process-live-p process)
+                              (pyagentd-guarded "Installing"
+                                (funcall then (process-exit-status process)))))))
+
+(defun pyagentd-install--clear ()
+  "Begin the buffer of the installation anew."
+  (with-current-buffer (get-buffer-create pyagentd-install-buffer)
+    (let ((inhibit-read-only t)) (erase-buffer))
+    (special-mode)))
+
 (defun pyagentd-install-server (&optional then failed)
   "Install the server of this package's version for this Emacs.
 It goes into a directory of its own below `pyagentd-server-directory',
@@ -194,9 +207,7 @@ if that worked; else FAILED is, with an error, a list (SYMBOL . DATA)."
     (let ((requirement (pyagentd-install-requirement))
           (directory (pyagentd-install--new-directory)))
       (make-directory pyagentd-server-directory t)
-      (with-current-buffer (get-buffer-create pyagentd-install-buffer)
-        (let ((inhibit-read-only t)) (erase-buffer))
-        (special-mode))
+      (pyagentd-install--clear)
       (setq pyagentd-install--declined nil
             pyagentd-install--running
             (list :directory directory
@@ -206,7 +217,13 @@ if that worked; else FAILED is, with an error, a list (SYMBOL . DATA)."
                   :timer (run-at-time 1 1 #'pyagentd-install--say)))
       (pyagentd-installer-find
        (lambda (how)
-         (pyagentd-install--with how directory requirement)))))))
+         (if (null how)
+             (pyagentd-install--fail
+              (format "Python %s or newer, with venv, is missing; install it, or uv"
+                      pyagentd-installer-python))
+           (setf (plist-get pyagentd-install--running :steps)
+                 (pyagentd-install--steps how directory requirement))
+           (pyagentd-install--step))))))))
 
 (defun pyagentd-install-extra (name)
   "Install the Python packages of the feature NAME for the server.
@@ -216,35 +233,16 @@ The installation leaves out what few need, such as servers of tools (mcp)."
                           '("acp" "bedrock" "dask" "epc" "gemini" "mcp"
                             "otel" "vertex" "watch")
                           nil t)))
-  (let ((buffer (get-buffer-create pyagentd-install-buffer))
-        (default-directory (expand-file-name "~/")))
-    (with-current-buffer buffer
-      (let ((inhibit-read-only t)) (erase-buffer))
-      (special-mode))
+  (let ((default-directory (expand-file-name "~/")))
+    (pyagentd-install--clear)
     (message "pyagentd: installing %s..." name)
-    (make-process
-     :name "pyagentd-install-extra" :noquery t :connection-type 'pipe
-     :command (append (pyagentd-server-command) (list "install" name))
-     :filter (lambda (_process text) (pyagentd-install--print text))
-     :sentinel
-     (lambda (process _change)
-       (unless (process-live-p process)
-         (pyagentd-guarded "Installing"
-           (if (eql 0 (process-exit-status process))
-               (message "pyagentd: %s" (pyagentd-install--last-line))
-             (display-buffer buffer)
-             (message "pyagentd: %s could not be installed" name))))))))
-
-(defun pyagentd-install--with (how directory requirement)
-  "Install REQUIREMENT into DIRECTORY with HOW, nil if nothing can do it.
-Otherwise HOW is as `pyagentd-installer-find' tells it."
-  (if (null how)
-      (pyagentd-install--fail
-       (format "Python %s or newer, with venv, is missing; install it, or uv"
-               pyagentd-installer-python))
-    (setf (plist-get pyagentd-install--running :steps)
-          (pyagentd-install--steps how directory requirement))
-    (pyagentd-install--step)))
+    (pyagentd-install--run
+     (append (pyagentd-server-command) (list "install" name))
+     (lambda (status)
+       (if (eql 0 status)
+           (message "pyagentd: %s" (pyagentd-install--last-line))
+         (display-buffer pyagentd-install-buffer)
+         (message "pyagentd: %s could not be installed" name))))))
 
 (defun pyagentd-install--step ()
   "Begin the next step, or finish without any."
@@ -257,24 +255,15 @@ Otherwise HOW is as `pyagentd-installer-find' tells it."
       (pyagentd-install--print (format "$ %s\n" (string-join (cdr step) " ")))
       (pyagentd-install--say)
       (condition-case err
-          (make-process :name "pyagentd-install" :command (cdr step)
-                        :connection-type 'pipe :noquery t
-                        :filter (lambda (_process text)
-                                  (pyagentd-install--print text))
-                        :sentinel #'pyagentd-install--ended)
+          (pyagentd-install--run
+           (cdr step)
+           (lambda (status)
+             (if (not (eql 0 status))
+                 (pyagentd-install--fail
+                  (format "%s failed" (string-join (seq-take (cdr step) 3) " ")))
+               (cl-callf cdr (plist-get pyagentd-install--running :steps))
+               (pyagentd-install--step))))
         (error (pyagentd-install--fail (error-message-string err)))))))
-
-(defun pyagentd-install--ended (process _change)
-  "Go on after the step of PROCESS, if it has ended."
-  (unless (process-live-p process)
-    (pyagentd-guarded "Installing"
-      (cond ((not (eql (process-exit-status process) 0))
-             (pyagentd-install--fail
-              (format "%s failed"
-                      (string-join
-                       (seq-take (process-command process) 3) " "))))
-            (t (cl-callf cdr (plist-get pyagentd-install--running :steps))
-               (pyagentd-install--step))))))
 
 (defun pyagentd-install--print (text)
   "Add TEXT to the buffer of the installation."
@@ -351,20 +340,17 @@ for name in {'lib', 'Lib'} & {*os.listdir()}:
     (when directory
       (ignore-errors (delete-directory directory t)))
     (display-buffer pyagentd-install-buffer)
-    (let ((text (pyagentd-install--failure reason)))
+    (let* ((left (car (pyagentd-server-environments)))
+           (text (format "%s.  %sSee %s; M-x pyagentd-doctor" reason
+                         (if left (format "Version %s is still used.  "
+                                          (plist-get left :version))
+                           "")
+                         pyagentd-install-buffer)))
       (message "pyagentd: %s" text)
       (pcase-dolist (`(,_ . ,failed) waiting)
         (when failed
           (pyagentd-guarded "After installing"
             (funcall failed (list 'user-error text))))))))
-
-(defun pyagentd-install--failure (reason)
-  "Return what to tell a user about an installation that failed for REASON."
-  (let ((left (car (pyagentd-server-environments))))
-    (format "%s.  %sSee %s; M-x pyagentd-doctor" reason
-            (if left (format "Version %s is still used.  " (plist-get left :version))
-              "")
-            pyagentd-install-buffer)))
 
 (defun pyagentd-install--end ()
   "Forget the installation that ran."
@@ -404,17 +390,16 @@ FAILED is called with the error, a list (SYMBOL . DATA), if that fails.
 Without leave, now or earlier, signal an error that says what to do."
   (cond (pyagentd-install--running (pyagentd-install-server then failed))
         ((and (not pyagentd-install--declined) (not noninteractive)
-              (y-or-n-p (pyagentd-install--question)))
+              (let ((question "Install the server into %s?  It fetches Python \
+packages with %s. "))
+                (y-or-n-p (format question
+                                  (abbreviate-file-name
+                                   (pyagentd-install--new-directory))
+                                  (if (pyagentd-installer-uv-p) "uv" "pip")))))
          (pyagentd-install-server then failed))
         (t (setq pyagentd-install--declined t)
            (user-error "The server is not installed; use \
 M-x pyagentd-install-server, or set `pyagentd-command'"))))
-
-(defun pyagentd-install--question ()
-  "Return the question whether to install the server."
-  (format "Install the server into %s?  It fetches Python packages with %s. "
-          (abbreviate-file-name (pyagentd-install--new-directory))
-          (if (pyagentd-installer-uv-p) "uv" "pip")))
 
 ;;;; Checking the installation
 
@@ -424,13 +409,6 @@ M-x pyagentd-install-server, or set `pyagentd-command'"))))
 
 ;; What the buttons of `pyagentd-doctor' do.  Each mend is a function
 ;; without arguments.
-
-(defvar pyagentd-doctor-mended-hook nil
-  "Hook run after something was mended, so that it is looked at again.")
-
-(defun pyagentd-doctor-mend--done ()
-  "Have it looked at again."
-  (run-hooks 'pyagentd-doctor-mended-hook))
 
 (defun pyagentd-doctor-mend-say-where ()
   "Let the user say where the server is."
@@ -442,7 +420,7 @@ M-x pyagentd-install-server, or set `pyagentd-command'"))))
 
 (defun pyagentd-doctor-mend-install ()
   "Install the server and look again."
-  (pyagentd-install-server #'pyagentd-doctor-mend--done))
+  (pyagentd-install-server #'pyagentd-doctor--again))
 
 (defun pyagentd-doctor-mend--here ()
   "Signal what to do where the daemon in use is that of another machine."
@@ -472,7 +450,7 @@ Then restart the daemon if RESTART is non-nil."
        (customize-save-variable 'pyagentd-command
                                 (list (plist-get best :program))))
      (if restart (pyagentd-doctor-mend-restart)
-       (pyagentd-doctor-mend--done)))))
+       (pyagentd-doctor--again)))))
 
 (defun pyagentd-doctor-mend-restart ()
   "Stop the daemon and start the one that is found now."
@@ -480,12 +458,19 @@ Then restart the daemon if RESTART is non-nil."
   (pyagentd-run "pyagentd-stop" (append (pyagentd-server-command) '("stop"))
                 (lambda (_status text)
                   (message "pyagentd: %s" (string-trim text))
-                  (pyagentd-start #'pyagentd-doctor-mend--done))))
+                  (pyagentd-start #'pyagentd-doctor--again))))
+
+(defun pyagentd-doctor-mend-markdown ()
+  "Install `markdown-mode'."
+  (require 'package)
+  (unless (assq 'markdown-mode package-archive-contents)
+    (package-refresh-contents))
+  (package-install 'markdown-mode))
 
 (defun pyagentd-doctor-mend-use-here ()
   "Use the daemon of this machine."
   (pyagentd-use-host nil)
-  (pyagentd-doctor-mend--done))
+  (pyagentd-doctor--again))
 
 (defun pyagentd-doctor-mend-log ()
   "Show the log of the daemon."
@@ -497,7 +482,7 @@ Then restart the daemon if RESTART is non-nil."
   "Read the key of the model's provider; it holds for this Emacs only."
   (setenv "ANTHROPIC_API_KEY"
           (read-passwd "API key (kept in memory of this Emacs only): "))
-  (pyagentd-doctor-mend--done))
+  (pyagentd-doctor--again))
 
 (defun pyagentd-doctor-mend-authinfo ()
   "Visit the file where auth-source finds the key, with a line for it."
@@ -512,7 +497,7 @@ Then restart the daemon if RESTART is non-nil."
 (defun pyagentd-doctor-mend-offline ()
   "Have the offline stand-in answer, for as long as this Emacs runs."
   (setenv "PYAGENTD_BACKEND" "offline")
-  (pyagentd-doctor-mend--done))
+  (pyagentd-doctor--again))
 
 ;;;; What is wrong with an installation
 
@@ -547,36 +532,25 @@ conses of a label and a function without arguments."
   "Return what Emacs knows, a list of findings.
 INSTALLER is what can install the server, see `pyagentd-installer-find',
 or the symbol `asked' while that is looked for."
-  (append (list (pyagentd-doctor-check--emacs)
-                (pyagentd-doctor-check-finding
-                 "package" 'ok (format "%s (%s)" pyagentd-version
-                                       (abbreviate-file-name
-                                        pyagentd-install--here))))
-          (list (pyagentd-doctor-check--library "markdown-mode" 'warning)
-                (pyagentd-doctor-check--found installer))
-          (pyagentd-doctor-check--environments)
-          (delq nil (list (pyagentd-doctor-check--running)))))
-
-(defun pyagentd-doctor-check--emacs ()
-  "Return the finding about Emacs itself."
-  (pyagentd-doctor-check-finding
-   "emacs" (if (version< emacs-version "28.1") 'missing 'ok)
-   (format "%s, %s%s" emacs-version
-           (if (display-graphic-p) "graphical" "in a terminal")
-           (if (version< emacs-version "28.1") "; 28.1 is needed" ""))))
-
-(defun pyagentd-doctor-check--library (name otherwise)
-  "Return the finding about the library NAME, OTHERWISE if it is absent."
-  (if-let ((file (locate-library name)))
-      (pyagentd-doctor-check-finding name 'ok (abbreviate-file-name file))
-    (pyagentd-doctor-check-finding
-     name otherwise "not installed"
-     (cons "Install it"
-           (lambda ()
-             (require 'package)
-             (unless (assq (intern name) package-archive-contents)
-               (package-refresh-contents))
-             (package-install (intern name)))))))
+  (let ((old (version< emacs-version "28.1"))
+        (markdown (locate-library "markdown-mode")))
+    `(,(pyagentd-doctor-check-finding
+        "emacs" (if old 'missing 'ok)
+        (format "%s, %s%s" emacs-version
+                (if (display-graphic-p) "graphical" "in a terminal")
+                (if old "; 28.1 is needed" "")))
+      ,(pyagentd-doctor-check-finding
+        "package" 'ok (format "%s (%s)" pyagentd-version
+                              (abbreviate-file-name pyagentd-install--here)))
+      ,(if markdown
+           (pyagentd-doctor-check-finding "markdown-mode" 'ok
+                                          (abbreviate-file-name markdown))
+         (pyagentd-doctor-check-finding
+          "markdown-mode" 'warning "not installed"
+          '("Install it" . pyagentd-doctor-mend-markdown)))
+      ,(pyagentd-doctor-check--found installer)
+      ,@(pyagentd-doctor-check--environments)
+      ,@(pyagentd-doctor-check--running))))
 
 (defun pyagentd-doctor-check--found (installer)
   "Return the finding about where the server is.
@@ -598,25 +572,17 @@ INSTALLER is that of `pyagentd-doctor-check-examine'."
             (format "`pyagentd-command' names %s, which is not there" program)
             (cons "Search for it" #'pyagentd-doctor-mend-forget-command)
             pyagentd-doctor-check--say-where))
-          (t (pyagentd-doctor-check--absent installer)))))
-
-(defun pyagentd-doctor-check--absent (installer)
-  "Return the finding that there is no server, but INSTALLER."
-  (pcase installer
-    ('asked
-     (pyagentd-doctor-check-finding
-      "server" 'missing "not found; looking for an installer…"
-      pyagentd-doctor-check--say-where))
-    (`(,program . ,_)
-     (pyagentd-doctor-check-finding
-      "server" 'missing (format "not found; %s can install it" program)
-      (cons "Install it" #'pyagentd-doctor-mend-install)
-      pyagentd-doctor-check--say-where))
-    (_ (pyagentd-doctor-check-finding
-        "server" 'missing
-        (format "not found; to install it, Python %s or newer with venv, or \
-uv, is needed" pyagentd-installer-python)
-        pyagentd-doctor-check--say-where))))
+          (t (apply #'pyagentd-doctor-check-finding
+                    "server" 'missing
+                    (pcase installer
+                      ('asked "not found; looking for an installer…")
+                      (`(,program . ,_)
+                       (format "not found; %s can install it" program))
+                      (_ (format "not found; to install it, Python %s or newer \
+with venv, or uv, is needed" pyagentd-installer-python)))
+                    (append (when (consp installer)
+                              '(("Install it" . pyagentd-doctor-mend-install)))
+                            (list pyagentd-doctor-check--say-where)))))))
 
 (defun pyagentd-doctor-check--environments ()
   "Return the finding about installed servers, a list, empty without any."
@@ -633,25 +599,26 @@ uv, is needed" pyagentd-installer-python)
                 (list (pyagentd-doctor-check--install-button))))))))
 
 (defun pyagentd-doctor-check--running ()
-  "Return the finding about the daemon that runs, nil without any."
+  "Return the finding about the daemon that runs, a list, empty without any."
   (when-let ((runtime (pyagentd-rpc-runtime)))
     (let ((proto (plist-get runtime :proto))
           (version (plist-get runtime :version)))
       (cond ((not (eql proto pyagentd-rpc-protocol))
-             (pyagentd-doctor-check-finding
-              "protocol" 'missing
-              (format "the daemon (version %s) speaks protocol %s, this package %s"
-                      version proto pyagentd-rpc-protocol)
-              pyagentd-doctor-check--restart-button))
+             (list (pyagentd-doctor-check-finding
+                    "protocol" 'missing
+                    (format "the daemon (version %s) speaks protocol %s, this package %s"
+                            version proto pyagentd-rpc-protocol)
+                    pyagentd-doctor-check--restart-button)))
             ((not (pyagentd-server-same-minor-p version))
-             (pyagentd-doctor-check-finding
-              "version" 'missing
-              (format "the daemon is version %s, this package %s" version
-                      pyagentd-version)
-              '("Upgrade" . pyagentd-upgrade)))
+             (list (pyagentd-doctor-check-finding
+                    "version" 'missing
+                    (format "the daemon is version %s, this package %s" version
+                            pyagentd-version)
+                    '("Upgrade" . pyagentd-upgrade))))
             ((pyagentd-rpc-connected-p)
-             (pyagentd-doctor-check-finding
-              "connection" 'ok (format "pid %s" (plist-get runtime :pid))))))))
+             (list (pyagentd-doctor-check-finding
+                    "connection" 'ok
+                    (format "pid %s" (plist-get runtime :pid)))))))))
 
 (defun pyagentd-doctor-check-host (host version reason)
   "Return the finding about HOST: its server's VERSION, or nil and REASON.
@@ -798,14 +765,11 @@ connected with need not answer: the server has asked it."
               (lambda (_status text)
                 (when (eq process pyagentd-doctor--process)
                   (setq pyagentd-doctor--process nil
-                        pyagentd-doctor--server
-                        (pyagentd-doctor-check-read
-                         (or (process-get process 'pyagentd-late) text)))
-                  (pyagentd-doctor--show)))))
+                        pyagentd-doctor--server (pyagentd-doctor-check-read text))
+                  (pyagentd-doctor--show))))
+             nil pyagentd-doctor--timeout)
             pyagentd-doctor--server 'asked
-            pyagentd-doctor--process process)
-      (run-at-time pyagentd-doctor--timeout nil #'pyagentd-doctor--give-up
-                   process))))
+            pyagentd-doctor--process process))))
 
 (defun pyagentd-doctor--ask-hosts ()
   "Ask the other machines whose daemon is used or was used."
@@ -829,13 +793,6 @@ connected with need not answer: the server has asked it."
         (error                          ; there is no ssh
          (setcdr entry (pyagentd-doctor-check-host
                         (car entry) nil (error-message-string error))))))))
-
-(defun pyagentd-doctor--give-up (process)
-  "End PROCESS, if it still runs."
-  (when (process-live-p process)
-    (process-put process 'pyagentd-late
-                 (format "no answer within %s s" pyagentd-doctor--timeout))
-    (delete-process process)))
 
 ;;;; The buffer
 
@@ -945,8 +902,6 @@ connected with need not answer: the server has asked it."
   "Look again, if the buffer is still there."
   (when-let ((buffer (get-buffer "*pyagentd-doctor*")))
     (with-current-buffer buffer (pyagentd-doctor--refresh))))
-
-(add-hook 'pyagentd-doctor-mended-hook #'pyagentd-doctor--again)
 
 ;;;###autoload
 (defun pyagentd-doctor ()

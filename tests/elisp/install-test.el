@@ -419,7 +419,7 @@ The variable `root' is bound to a temporary directory."
               ((symbol-function 'make-process)
                (lambda (&rest _) (setq ran t) (error "Ran"))))
       (pcase-let ((`((,_ . ,button))
-                   (plist-get (pyagentd-doctor-check--running) :buttons)))
+                   (plist-get (car (pyagentd-doctor-check--running)) :buttons)))
         (dolist (function (list button #'pyagentd-upgrade))
           (should (string-match-p "daemon in use is that of far"
                                   (cadr (should-error (funcall function)
