@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 from pyagentd import clock
-from pyagentd.api.group import INLINE_LIMIT, Client, Env, Form, Group, expand_home, send_options
+from pyagentd.api.group import INLINE_LIMIT, Client, Env, Form, Group, expand_home, reply_of, send_options
 from pyagentd.api.models import checked_model, model_source
 from pyagentd.clock import stamp
 from pyagentd.errors import Ambiguous, BadRequest, NotFound, PresetError, PyagentdError, StoreError, Unconfirmed
@@ -493,26 +493,16 @@ class NamedAgents(Group):
         """Return what destroying an agent would lose."""
         found = await named_agents.destroy_warnings(self._kernel, name)
         git = found.worktree
-        return {
-            "name": found.name,
-            "dir": str(found.directory),
-            "lines": found.lines(keep_files=keep_files),
-            "files": found.files,
-            "size": found.size,
-            "more": found.more,
-            "trash": found.trash,
-            "contexts": found.contexts,
-            "messages": found.messages,
-            "asks": found.asks,
-            "runs": found.runs,
-            "schedules": found.schedules,
-            "branch": git.branch if git else None,
-            "uncommitted": git.uncommitted if git else None,
-            "unpushed": git.unpushed if git else None,
-            "tasks": [
-                {"id": task.id, "command": task.command, "started_at": task.started_at} for task in found.tasks
-            ],
-        }
+        return reply_of(
+            DestroyWarningsReply,
+            found,
+            dir=str(found.directory),
+            lines=found.lines(keep_files=keep_files),
+            branch=git.branch if git else None,
+            uncommitted=git.uncommitted if git else None,
+            unpushed=git.unpushed if git else None,
+            tasks=[reply_of(RunningTask, task) for task in found.tasks],
+        )
 
     @command_line("agent destroy")
     async def agent_destroy(
@@ -567,19 +557,16 @@ class NamedAgents(Group):
                 wrong = error.message
         elif ref is None and lives:
             wrong = f"{row.dir} is gone"
-        return {
-            "name": row.name,
-            "dir": row.dir,
-            "session_id": row.session_id,
-            "status": row.status,
-            "model": model,
-            "effective_model": None if ref is None or wrong else self._model_of(ref),
-            "permissions": permissions,
-            "created_at": row.created_at,
-            "branch": ref.key if ref is not None else None,
-            "state": self._kernel.state_of(ref.key if ref is not None else ""),
-            "error": wrong or None,
-        }
+        return reply_of(
+            NamedAgent,
+            row,
+            model=model,
+            effective_model=None if ref is None or wrong else self._model_of(ref),
+            permissions=permissions,
+            branch=ref.key if ref is not None else None,
+            state=self._kernel.state_of(ref.key if ref is not None else ""),
+            error=wrong or None,
+        )
 
 
 def _branch(row: AgentRow) -> BranchRef | None:

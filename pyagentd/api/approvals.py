@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict, cast
 
-from pyagentd.api.group import INLINE_LIMIT, Client, Env, Group, send_options
+from pyagentd.api.group import INLINE_LIMIT, Client, Env, Group, reply_of, send_options
 from pyagentd.errors import BadRequest, NotFound, ToolError
 from pyagentd.events import LineReply
 from pyagentd.features.questions import checked_answers
 from pyagentd.policy.guard import Allow, Deny, decide
 from pyagentd.runtime.approvals import Answer, Ask, Decision, KeyRow
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.grants import Grant, Kind
+from pyagentd.runtime.grants import Kind
 from pyagentd.runtime.settings import SendOptions, policy_context
 from pyagentd.runtime.turn_agent import now_held
 from pyagentd.store import paths
@@ -221,7 +221,8 @@ class Approvals(Group):
             root, workspace = paths.root_of(live.ref), _workspace(live)
             await self._kernel.grants.load(root, workspace)
             found = self._kernel.grants.active(root, workspace)
-        return {"grants": list(map(grant_row, found)), "root": str(workspace), "session": root.session_id}
+        grants = [reply_of(GrantRow, grant) for grant in found]
+        return {"grants": grants, "root": str(workspace), "session": root.session_id}
 
     @command_line("grants")
     async def revoke(self, client: Client, *, branch: str, action: str, kind: Kind | None = None) -> RevokeReply:
@@ -394,11 +395,6 @@ class Approvals(Group):
         ref = self._registry.resolve(session)
         named = "/" in session and not session.startswith(("/", "~", "."))
         return ref.branch_dir if named or ref.is_agent else ref.session_dir
-
-
-def grant_row(grant: Grant) -> GrantRow:
-    """Return a grant as clients are told of it."""
-    return {"kind": grant.kind, "action": grant.action, "at": grant.at, "ask": grant.ask, "by": grant.by}
 
 
 def _workspace(live: LiveBranch) -> Path:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
-from pyagentd.api.group import Client, Env, Group, name_of, send_options
+from pyagentd.api.group import Client, Env, Group, name_of, reply_of, send_options
 from pyagentd.clock import iso8601
 from pyagentd.errors import BadRequest, NotFound, PyagentdError
 from pyagentd.features import named_agents
@@ -187,21 +187,8 @@ class TaskOperations(Group):
 
     def _task(self, task: Task) -> TaskReply:
         directory = self._kernel.feature(Tasks).directory(task)
-        return {
-            "id": task.id,
-            "agent": task.agent_name,
-            "session": name_of(directory),
-            "branch": str(directory),
-            "command": task.command,
-            "cwd": task.cwd,
-            "status": task.status,
-            "pid": task.pid,
-            "exit_code": task.exit_code,
-            "started_at": task.started_at,
-            "ended_at": task.ended_at,
-            "wake": task.wake,
-            "output_path": task.output_path,
-        }
+        session = name_of(directory)
+        return reply_of(TaskReply, task, agent=task.agent_name, session=session, branch=str(directory))
 
 
 def _git(directory: Path) -> GitState | None:
@@ -354,26 +341,18 @@ class ScheduleOperations(Group):
 
     def _row(self, schedule: Schedule) -> ScheduleRow:
         directory = self._kernel.feature(Schedules).directory(schedule)
-        return {
-            "id": schedule.id,
-            "session": name_of(directory),
-            "branch": str(directory),
-            "source": schedule.source,
-            "when": occurrences.describe_schedule(When(kind=schedule.kind, value=schedule.value, zone=schedule.zone)),
-            "kind": schedule.kind,
-            "value": schedule.value,
-            "zone": schedule.zone or None,
-            "text": schedule.text,
-            "reason": schedule.reason or None,
-            "auth_subject": schedule.auth_subject,
-            "allow": schedule.options.get("allow") or [],
-            "created_at": schedule.created_at,
-            "next_at": schedule.next_at,
-            "expires_at": schedule.expires_at,
-            "fired": schedule.fired,
-            "last_at": schedule.last_at,
-            "last_error": schedule.last_error or None,
-        }
+        when = When(kind=schedule.kind, value=schedule.value, zone=schedule.zone)
+        return reply_of(
+            ScheduleRow,
+            schedule,
+            session=name_of(directory),
+            branch=str(directory),
+            when=occurrences.describe_schedule(when),
+            zone=schedule.zone or None,
+            reason=schedule.reason or None,
+            allow=schedule.options.get("allow") or [],
+            last_error=schedule.last_error or None,
+        )
 
 
 def _delivery_reply(delivered: DeliveryOutcome) -> DeliveryReply:

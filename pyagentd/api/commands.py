@@ -1,8 +1,9 @@
 """The built-in slash commands, and ``/help``, which lists all of them: each a method of ``Builtin``."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, TypedDict, TypeVar, cast
+from typing import Any, TypedDict, TypeVar
 
+from pyagentd.api.group import reply_of
 from pyagentd.api.models import SETTINGS
 from pyagentd.errors import NotFound, did_you_mean
 from pyagentd.events import one_line
@@ -379,15 +380,5 @@ class CommandRow(TypedDict):
 
 def command_to_wire(command: Command) -> CommandRow:
     """Return a command as clients are told of it."""
-    names = ("name", "hint", "summary", "required", "takes", "values")
-    arguments = [
-        cast(ArgumentRow, {name: getattr(each, name) for name in names} | {"choices": list(each.choices)})
-        for each in command.arguments
-    ]
-    return {
-        "name": command.name,
-        "summary": command.summary,
-        "synopsis": command.synopsis,
-        "origin": command.origin,
-        "arguments": arguments,
-    }
+    arguments = [reply_of(ArgumentRow, each, choices=list(each.choices)) for each in command.arguments]
+    return reply_of(CommandRow, command, arguments=arguments)

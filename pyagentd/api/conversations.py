@@ -17,17 +17,17 @@ from pyagentd.api.group import (
     directory,
     message_settings,
     prompt_receipt,
+    reply_of,
     send_options,
     turn_metadata,
 )
-from pyagentd.api.models import TOOLS, checked_model, summary
+from pyagentd.api.models import TOOLS, checked_model, summary, write_settings
 from pyagentd.errors import BadRequest
 from pyagentd.features import contexts as emptied
 from pyagentd.features import named_agents, suggestions, todo
 from pyagentd.features.agents import AgentSpawner
 from pyagentd.features.compaction import compact, marker_of
 from pyagentd.features.emacs import EmacsClients
-from pyagentd.features.schedules import local_user
 from pyagentd.features.slash_commands import CommandOutcome, Commands, run_if_command
 from pyagentd.features.usage import tell_below
 from pyagentd.policy.presets import Preset, parse_message_settings
@@ -47,7 +47,7 @@ from pyagentd.runtime.settings import SendOptions
 from pyagentd.runtime.status import call_summaries, failed_calls
 from pyagentd.runtime.system_prompt import skills_of
 from pyagentd.runtime.usage import ContextReply
-from pyagentd.store import metadata, paths, presetfile
+from pyagentd.store import metadata, paths
 from pyagentd.store.document.files import Edit, Hunk, normalise_hunks
 from pyagentd.store.document.heal import role_diff
 from pyagentd.store.document.render import writable
@@ -505,10 +505,7 @@ class Conversations(Group):
             live.require_writable()
             await live.document.look()
             values = live.override(self._kernel.presets.of_branch(live.ref))
-            if left := await named_agents.keep_document_settings(self._kernel, live.ref, values, user=local_user()):
-                keys = {name.replace("_", "-"): value for name, value in left.items()}
-                with self._kernel.origins.keep_trust(live.ref):
-                    presetfile.set_values(paths.preset_file(live.ref.branch_dir), keys)
+            await write_settings(self._kernel, live.ref, values)
             own = self._kernel.presets.of_branch(live.ref)
             live.given = settings_in_document(settings_of(own))
             live.note_given()
@@ -531,22 +528,12 @@ class Conversations(Group):
         """
         given = {"thinking": thinking, "system": system, "tools": tools}
         values = parse_message_settings({name: value for name, value in given.items() if value is not None})
-        body = values.pop("body", None)
         async with self._kernel.using(self._ref(branch)) as live:
             live.require_writable()
             seen = (await live.document.look()).document.settings
-            file, ref = paths.preset_file(live.ref.branch_dir), live.ref
-            override = dict(live.override(self._kernel.presets.of_branch(ref)))
-            if body is not None and self._kernel.named.is_named(ref):
-                await named_agents.set_setting(
-                    self._kernel, ref.session_dir.name, "system_prompt", body, user=local_user()
-                )
-                body = None
-            with self._kernel.origins.keep_trust(ref):
-                presetfile.set_values(file, values)
-                if body is not None:
-                    presetfile.set_body(file, body)
-            own = self._kernel.presets.of_branch(ref)
+            override = dict(live.override(self._kernel.presets.of_branch(live.ref)))
+            await write_settings(self._kernel, live.ref, values)
+            own = self._kernel.presets.of_branch(live.ref)
             if "tools" in values:
                 override.pop("tools", None)
                 live.write_settings(
@@ -711,8 +698,8 @@ class Conversations(Group):
             "preset": made_from,
             "model": holds.model,
             "turn": cast(NextTurn, turn_agent.next_turn(self._kernel.presets, live.ref, live.conversation)),
-            "settings": _settings_row(settings_of(holds)),
-            "own_settings": _settings_row(settings_of(preset)),
+            "settings": reply_of(SettingsRow, settings_of(holds)),
+            "own_settings": reply_of(SettingsRow, settings_of(preset)),
             "gptel_tools": settings_in_document(settings_of(preset)).tools,
             "overridden": sorted(override),
             "thinking": holds.thinking or None,
@@ -758,10 +745,6 @@ def _local_settings(said: Mapping[str, Any]) -> Settings:
         temperature=said.get("temperature"),
         max_tokens=said.get("max_tokens"),
     )
-
-
-def _settings_row(settings: Settings) -> SettingsRow:
-    return cast(SettingsRow, {name: getattr(settings, name) for name in FIELDS})
 
 
 # Operations on the length of a conversation: compacting it when somebody wants it.
@@ -890,14 +873,15 @@ class TurnAgents(Group):
             root = live.conversation.session.get("workspace_root")
             presets = await asyncio.to_thread(self._kernel.presets.for_project, Path(root) if root else None)
             agents = {} if live.ref.is_agent else await asyncio.to_thread(turn_agent.turn_agents, presets)
-            rows: list[TurnAgent] = [
-                {
-                    "name": name,
-                    "description": preset.description[:_DESCRIPTION],
-                    "model": preset.model or None,
-                    "read_only": preset.read_only,
-                    "origin": presets.usable[name].origin,
-                }
+            rows = [
+                reply_of(
+                    TurnAgent,
+                    preset,
+                    name=name,
+                    description=preset.description[:_DESCRIPTION],
+                    model=preset.model or None,
+                    origin=presets.usable[name].origin,
+                )
                 for name, preset in agents.items()
             ]
             turn = cast(NextTurn, turn_agent.next_turn(self._kernel.presets, live.ref, live.conversation))
@@ -931,10 +915,7 @@ class TurnAgents(Group):
         """Return the skills for sessions in the project ``root``."""
         found = await asyncio.to_thread(lambda: skills_of(self._kernel.config, directory(root) if root else None))
         return {
-            "skills": [
-                {"name": s.name, "description": s.description, "file": str(s.file), "origin": s.origin}
-                for s in found.found.values()
-            ],
+            "skills": [reply_of(SkillRow, skill, file=str(skill.file)) for skill in found.found.values()],
             "hidden": [{"name": s.name, "file": str(s.file), "by": str(by.file)} for s, by in found.hidden],
             "broken": [{"file": str(file), "error": str(error)} for file, error in found.broken],
         }

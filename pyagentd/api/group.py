@@ -13,19 +13,20 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NotRequired, Protocol, TypedDict, TypeVar
+from typing import Any, Literal, NotRequired, Protocol, TypedDict, TypeVar, cast
 
 from pyagentd.errors import BadRequest, NotASession, NotFound, StoreError
 from pyagentd.events import Sink
 from pyagentd.features.indexer import Indexer
-from pyagentd.policy.presets import parse_message_settings
+from pyagentd.policy.action import under
+from pyagentd.policy.presets import Preset, parse_message_settings
 from pyagentd.policy.profiles import compile_action
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import BranchWritten
 from pyagentd.runtime.kernel import Kernel
 from pyagentd.runtime.queue import Receipt
 from pyagentd.runtime.settings import SendOptions
-from pyagentd.store import metadata, paths
+from pyagentd.store import metadata, paths, sessions
 from pyagentd.store.atomic import write_text
 from pyagentd.store.metadata import workspace_root
 from pyagentd.store.paths import BranchRef
@@ -71,6 +72,7 @@ class JsonReply(TypedDict):
 
 
 Other = TypeVar("Other", bound="Group")
+Reply = TypeVar("Reply")
 
 
 class Group:
@@ -110,6 +112,32 @@ class Group:
         await asyncio.to_thread(write_text, path, text.encode("utf-8", "replace").decode(), fsync=False)
         return {"path": str(path)}
 
+    async def _template(self, root: str | None, preset: str) -> tuple[Path | None, Preset, str]:
+        """Return the project ``root``, None for none, and the preset for a session there, read and as text."""
+        workspace = project_of(root) if root else None
+        of_project = await asyncio.to_thread(self._kernel.presets.for_project, workspace)
+        return workspace, *of_project.template(preset)
+
+    async def _create_session(
+        self, name: str, workspace: Path | None, facts: Mapping[str, Any], readable: Sequence[str] = (), **more: Any
+    ) -> BranchRef:
+        """Create a session, as ``sessions.create_session``, that may read and write below ``workspace``."""
+        inside = [] if workspace is None else [under(str(workspace))]
+        ref = await asyncio.to_thread(
+            sessions.create_session,
+            self._kernel.config.sessions_dir,
+            name,
+            paths_read=[*inside, *readable] or None,
+            paths_write=inside or None,
+            clock=self._kernel.clock,
+            facts={"workspace_root": str(workspace or Path.home()), **facts},
+            **more,
+        )
+        self._registry.add(ref)
+        self._kernel.origins.note_made(ref)
+        await self._kernel.hold(ref)  # whoever lists sessions learns of it
+        return ref
+
     def _touch(self, *branches: BranchRef) -> None:
         """Set when the metadata was last changed; what was done is done, even where the disk refuses this."""
         now = self._kernel.clock.now()
@@ -138,6 +166,12 @@ def methods(group: type[Group]) -> Iterator[tuple[str, str]]:
 def operations_of(group: Group) -> dict[str, Operation]:
     """Return the operations of a group by their names on the wire."""
     return {name: operation(name, getattr(group, method)) for name, method in methods(type(group))}
+
+
+def reply_of(kind: type[Reply], source: object, **more: Any) -> Reply:
+    """Return a reply, or a part of one, of the type ``kind``: what is in ``more``, the rest as ``source`` has it."""
+    names = [name for name in kind.__annotations__ if name in more or name in kind.__required_keys__]  # type: ignore[attr-defined]
+    return cast(Reply, {name: more[name] if name in more else getattr(source, name) for name in names})
 
 
 def name_of(directory: Path) -> str:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Literal, NotRequired, TypedDict, cast
 
-from pyagentd.api.group import Client, Env, Group, send_options, typed_title
+from pyagentd.api.group import Client, Env, Group, reply_of, send_options, typed_title
 from pyagentd.errors import BadRequest, Busy, NotFound
 from pyagentd.features import history as looking
 from pyagentd.features.contexts import KEPT, Contexts
@@ -443,12 +443,4 @@ def _gone(rows: Sequence[ContextRow]) -> set[str]:
 
 
 def _saved_conversation(row: ContextRow) -> SavedConversation:
-    return {
-        "id": row.id,
-        "agent_name": row.agent_name,
-        "description": row.description,
-        "saved_at": row.saved_at,
-        "trigger": row.trigger,
-        "message_count": row.message_count,
-        "file": row.file_path,
-    }
+    return reply_of(SavedConversation, row, file=row.file_path)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from pyagentd import __version__
-from pyagentd.api.approvals import grant_row
-from pyagentd.api.group import INLINE_LIMIT, Client, Group, JsonReply
+from pyagentd.api.approvals import GrantRow
+from pyagentd.api.group import INLINE_LIMIT, Client, Group, JsonReply, reply_of
 from pyagentd.api.models import summary
 from pyagentd.errors import BadRequest, NotFound, StoreError
 from pyagentd.events import Event, truncate
@@ -164,7 +164,7 @@ class Inspection(Group):
         return {
             **_permissions_of(self._kernel.presets.of_branch(live.ref)),
             "denied_above": [pattern for preset in above for pattern in preset.paths.deny],
-            "grants": list(map(grant_row, grants)),
+            "grants": [reply_of(GrantRow, grant) for grant in grants],
         }
 
 
@@ -344,24 +344,10 @@ def _first(ref: BranchRef, finder: Finder) -> tuple[int | None, int | None]:
 
 
 def _hit_row(hit: Hit) -> HitRow:
-    return {
-        "session_id": hit.session_id,
-        "branch_name": hit.branch_name,
-        "branch": str(hit.branch_dir),
-        "branch_dir": str(hit.branch_dir),
-        "file": str(paths.session_file(hit.branch_dir)),
-        "agent": hit.is_agent,
-        "title": hit.title or None,
-        "message_id": hit.message_id,
-        "part_id": hit.part_id,
-        "role": hit.role,
-        "kind": hit.kind,
-        "created_at": hit.created_at,
-        "hidden": hit.hidden,
-        "preview": hit.preview,
-        "matches": hit.matches,
-        "copies": hit.copies,
-    }
+    place, file = str(hit.branch_dir), str(paths.session_file(hit.branch_dir))
+    return reply_of(
+        HitRow, hit, branch=place, branch_dir=place, file=file, agent=hit.is_agent, title=hit.title or None
+    )
 
 
 # Operations on the daemon itself.

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict
 
-from pyagentd.api.group import Client, Env, Group, directory, project_of, send_options
+from pyagentd.api.group import Client, Env, Group, directory, project_of, reply_of, send_options
 from pyagentd.config.tables import HookSettings, ServerSettings, read_server
 from pyagentd.errors import BadRequest, ConfigError, NotFound, ToolError
 from pyagentd.features.emacs import EmacsClients, EmacsOffer, OfferedTool, offered_tool
@@ -219,13 +219,8 @@ class McpOperations(Group):
         live = self._open(branch)
         servers = await self._kernel.feature(Servers).of_branch(live, SendOptions())
         self._kernel.feature(Servers).look(servers)
-        found: list[MentionRow] = [
-            {
-                "mention": f"@{server.name}:{each.uri}",
-                "name": each.name,
-                "description": each.description[:200],
-                "template": each.template,
-            }
+        found = [
+            reply_of(MentionRow, each, mention=f"@{server.name}:{each.uri}", description=each.description[:200])
             for server in servers
             for each in server.connection.resources
         ]
@@ -292,19 +287,17 @@ class McpOperations(Group):
         trusted: bool,
         hidden: bool,
     ) -> ServerRow:
-        row: ServerRow = {
-            "name": settings.name,
-            "command": list(settings.command),
-            "url": settings.url,
-            "origin": origin,
-            "source": settings.source,
-            "trusted": trusted,
-            "enabled": settings.enabled,
-            "state": "stopped",
-            "problem": "the user's server of that name holds" if hidden else "",
-            "title": "",
-            "tools": None,
-        }
+        row = reply_of(
+            ServerRow,
+            settings,
+            command=list(settings.command),
+            origin=origin,
+            trusted=trusted,
+            state="stopped",
+            problem="the user's server of that name holds" if hidden else "",
+            title="",
+            tools=None,
+        )
         if hidden or not trusted:
             return row
         try:
@@ -338,9 +331,7 @@ async def _offers(server: Server) -> McpOffer:
             for each in catalog.tools
         ],
         "refused": [{"name": name, "why": why} for name, why in catalog.refused],
-        "resources": [
-            {"uri": each.uri, "name": each.name, "template": each.template} for each in resources[:_LISTED]
-        ],
+        "resources": [reply_of(ResourceOffered, each) for each in resources[:_LISTED]],
         "prompts": [
             {
                 "name": each.name,

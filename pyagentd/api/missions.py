@@ -13,19 +13,18 @@ from pyagentd.api.group import (
     Group,
     JsonReply,
     PromptReceipt,
-    project_of,
     prompt_receipt,
     send_options,
 )
 from pyagentd.errors import BadRequest
 from pyagentd.features.agents import short_title
 from pyagentd.features.mission_tool import PRESET, missions, unfinished_mission
-from pyagentd.policy.action import canonical_tool, under
+from pyagentd.policy.action import canonical_tool
 from pyagentd.reader import object_in
 from pyagentd.runtime.queue import Submission
 from pyagentd.runtime.run_setup import NAMES
-from pyagentd.store import presetfile, sessions
-from pyagentd.store.paths import BranchPlaces, BranchRef, describe_branch
+from pyagentd.store import presetfile
+from pyagentd.store.paths import BranchPlaces, describe_branch
 from pyagentd.tools.builtin import builtin_tools
 from pyagentd.wire.operations import command_line
 
@@ -98,7 +97,18 @@ class Missions(Group):
             values["max-turns"] = max_turns
         if parallel:
             values["parallel"] = parallel
-        ref = await self._create_session(prompt, preset, values, root)
+        workspace, parsed, text = await self._template(root, preset)
+        if not parsed.signature and not signature:
+            raise BadRequest(f"The preset {preset} has no signature", hint="Give the signature of the result")
+        if _COMMANDS in values.get("tools", ()) and not parsed.shell.allow:
+            values["shell_commands"] = {"allow": ["*"]}  # each is asked about all the same
+        ref = await self._create_session(
+            short_title(prompt),
+            workspace,
+            facts={"agent": preset},
+            preset_name=parsed.name,
+            preset_text=presetfile.with_values(presetfile.parse(text, Path(f"{preset}.md")), values),
+        )
         told: dict[str, Any] = {"template": True} if given is None else {"template": True, "context": given}
         metadata = {"mission": told}
         async with self._kernel.using(ref) as live:
@@ -158,32 +168,6 @@ class Missions(Group):
     async def mission_tools(self, client: Client) -> MissionTools:
         """Return the names of the tools that a mission can be given."""
         return {"tools": sorted(_tool_names())}
-
-    async def _create_session(self, prompt: str, preset: str, values: dict[str, Any], root: str | None) -> BranchRef:
-        """Create the session of a mission."""
-        kernel, workspace = self._kernel, project_of(root) if root else None
-        of_project = await asyncio.to_thread(kernel.presets.for_project, workspace)
-        parsed, text = of_project.template(preset)
-        if not parsed.signature and "signature" not in values:
-            raise BadRequest(f"The preset {preset} has no signature", hint="Give the signature of the result")
-        if _COMMANDS in values.get("tools", ()) and not parsed.shell.allow:
-            values["shell_commands"] = {"allow": ["*"]}  # each is asked about all the same
-        text = presetfile.with_values(presetfile.parse(text, Path(f"{preset}.md")), values)
-        inside = None if workspace is None else [under(str(workspace))]
-        ref = sessions.create_session(
-            kernel.config.sessions_dir,
-            short_title(prompt),
-            preset_name=parsed.name,
-            preset_text=text,
-            paths_read=inside,
-            paths_write=inside,
-            clock=kernel.clock,
-            facts={"workspace_root": str(workspace or Path.home()), "agent": preset},
-        )
-        self._registry.add(ref)
-        kernel.origins.note_made(ref)
-        await kernel.hold(ref)  # whoever lists sessions learns of it
-        return ref
 
 
 def _context(text: str | None) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, NotRequired, TypedDict, cast
 from urllib.parse import urlsplit
 
 from pyagentd import features
-from pyagentd.api.group import Client, Env, Group, expand_home, project_of, send_options
+from pyagentd.api.group import Client, Env, Group, expand_home, project_of, reply_of, send_options
 from pyagentd.config import Config
 from pyagentd.config.loading import check_config, read_config_file, read_toml
 from pyagentd.config.tables import SERVICES
@@ -171,16 +171,15 @@ class ModelOperations(Group):
         config, options = self._kernel.config, send_options(client, env, key, ())
         found = await self._kernel.feature(Models).look(options, refresh=refresh)
         own = self._kernel.presets.of_branch(self._ref(branch)) if branch else None
-        providers: list[ProviderRow] = [
-            {
-                "name": name,
-                "valid": each.valid,
-                "models": list(each.models),
-                "checked_at": each.checked_at,
-                "trouble": each.trouble or None,
-                "stand_in": each.stand_in,
-                "facts": [row for model in each.models if (row := _known(name, model, config))],
-            }
+        providers = [
+            reply_of(
+                ProviderRow,
+                each,
+                name=name,
+                models=list(each.models),
+                trouble=each.trouble or None,
+                facts=[row for model in each.models if (row := _known(name, model, config))],
+            )
             for name, each in found.items()
         ]
         return {
@@ -207,10 +206,7 @@ class ModelOperations(Group):
                     kernel, ref.session_dir.name, "model", checked.model, user=local_user()
                 )
             else:
-                provider, _, name = checked.model.rpartition("/")
-                with kernel.origins.keep_trust(ref):
-                    values = {"model": name} | ({"backend": provider} if provider else {})
-                    presetfile.set_values(paths.preset_file(ref.branch_dir), values)
+                await write_settings(kernel, ref, parse_message_settings({"model": checked.model}))
             if (live := kernel.opened(ref.key)) is not None:
                 live.say(f"The model is {checked.model} from now on")
         async with kernel.using(ref) as live:
@@ -249,20 +245,16 @@ class ModelOperations(Group):
                     note = (await self.model(client, branch=branch, model=value, env=env, key=api_key))["note"] or ""
                 else:
                     live.require_writable()
-                    await self._write_setting(ref, given)
+                    values = given if None in given.values() else parse_message_settings(given)
+                    await write_settings(kernel, ref, values)
                     if key.replace("-", "_") in live.override(kernel.presets.of_branch(ref)):
                         note = f"The document's Local Variables say another {key}, which wins there"
             own = answers_next(kernel, live, options)
             own = preset_with_overrides(own, live.override(kernel.presets.of_branch(ref)))
             held = waiting.get(live.key, {})
-        settings: SettingValues = {
-            "model": own.model,
-            "temperature": own.temperature,
-            "max_tokens": own.max_tokens,
-            "thinking": own.thinking or "off",
-            "system": own.body,
-            "tools": list(own.tools),
-        }
+        settings = reply_of(
+            SettingValues, own, thinking=own.thinking or "off", system=own.body, tools=list(own.tools)
+        )
         return {"settings": settings, "next": cast(NextSettings, held), "note": note or None}
 
     async def rewrite(
@@ -336,21 +328,20 @@ class ModelOperations(Group):
         parse_message_settings(named)
         return named
 
-    async def _write_setting(self, ref: BranchRef, given: Mapping[str, Any]) -> None:
-        kernel, file = self._kernel, paths.preset_file(ref.branch_dir)
-        values = dict(given) if None in given.values() else parse_message_settings(given)
-        body = values.pop("body", None)
-        if body is not None and kernel.named.is_named(ref):
-            name = ref.session_dir.name
-            await named_agents.set_setting(kernel, name, "system_prompt", body, user=local_user())
-            return
-        with kernel.origins.keep_trust(ref):
-            if body is not None:
-                presetfile.set_body(file, body)
-            else:
-                presetfile.set_values(
-                    file, {key: list(each) if isinstance(each, tuple) else each for key, each in values.items()}
-                )
+
+async def write_settings(kernel: Kernel, ref: BranchRef, values: Mapping[str, Any]) -> None:
+    """Write settings, by their names in ``Preset``, into ``preset.md``, or where a named agent's are kept."""
+    left = dict(await named_agents.keep_document_settings(kernel, ref, values, user=local_user()))
+    body = left.pop("body", None)
+    if body is not None and kernel.named.is_named(ref):
+        await named_agents.set_setting(kernel, ref.session_dir.name, "system_prompt", body, user=local_user())
+        body = None
+    file = paths.preset_file(ref.branch_dir)
+    with kernel.origins.keep_trust(ref):
+        if left:
+            presetfile.set_values(file, {name.replace("_", "-"): value for name, value in left.items()})
+        if body is not None:
+            presetfile.set_body(file, body)
 
 
 _LONGEST_PASSAGE = 200_000  # characters that are rewritten at once

@@ -10,7 +10,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict, cast
 
-from pyagentd.api.group import INLINE_LIMIT, Client, Form, Group, directory, expand_home, project_of, typed_title
+from pyagentd.api.group import (
+    INLINE_LIMIT,
+    Client,
+    Form,
+    Group,
+    directory,
+    expand_home,
+    reply_of,
+    typed_title,
+)
 from pyagentd.api.inspection import context_chart
 from pyagentd.clock import epoch_ms
 from pyagentd.errors import BadRequest, Busy, ConfigError, PyagentdError, StoreError
@@ -29,7 +38,7 @@ from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.document_sync import settings_in_document, settings_of
 from pyagentd.runtime.kernel import Kernel
 from pyagentd.runtime.usage import Expense, total_spent
-from pyagentd.store import branching, metadata, paths, presetfile, sessions
+from pyagentd.store import branching, metadata, paths, presetfile
 from pyagentd.store import export as exchange
 from pyagentd.store.atomic import write_bytes
 from pyagentd.store.branching import BranchPoint
@@ -175,32 +184,20 @@ class Sessions(Group):
             raise BadRequest(
                 f"{session_dir!r} is not an absolute path of a directory", hint="Say where it is to live"
             )
-        workspace = project_of(root) if root else None
-        of_project = await asyncio.to_thread(self._kernel.presets.for_project, workspace)
-        parsed, text = of_project.template(preset)
-        inside = [] if workspace is None else [under(str(workspace))]
-        readable = [under(str(directory(project))) for project in projects]
-        ref = await asyncio.to_thread(
-            sessions.create_session,
-            self._kernel.config.sessions_dir,
+        workspace, parsed, text = await self._template(root, preset)
+        readable = [directory(project) for project in projects]
+        where = {"workspace_root": str(readable[0])} if readable and workspace is None else {}
+        ref = await self._create_session(
             name,
+            workspace,
+            readable=[under(str(each)) for each in readable],
+            facts={"agent": preset, "title": title, **where},
             preset_name=parsed.name,
             preset_text=text,
-            paths_read=[*inside, *readable] or None,
-            paths_write=inside or None,
-            clock=self._kernel.clock,
             session_dir=place,
             session_id=session_id,
             activity_org_file=activity_org_file,
-            facts={
-                "workspace_root": str(workspace or (directory(projects[0]) if projects else None) or Path.home()),
-                "agent": preset,
-                "title": title,
-            },
         )
-        self._registry.add(ref)
-        self._kernel.origins.note_made(ref)
-        await self._kernel.hold(ref)  # whoever lists sessions learns of it
         return {**describe_branch(ref), "title": title or None}
 
     @command_line("trust")
@@ -645,29 +642,12 @@ async def _sync_document(live: LiveBranch) -> str | None:
 
 
 def _point_row(point: BranchPoint) -> PointRow:
-    return {
-        "number": point.number,
-        "message_id": point.message_id,
-        "start": point.start + 1,
-        "end": point.end + 1,
-        "text": point.text[:_SHOWN],
-    }
+    return reply_of(PointRow, point, start=point.start + 1, end=point.end + 1, text=point.text[:_SHOWN])
 
 
 def _branch_row(node: Node) -> BranchRow:
-    return {
-        "name": node.ref.branch_name,
-        "branch": node.ref.key,
-        "branch_dir": str(node.ref.branch_dir),
-        "file": str(paths.session_file(node.ref.branch_dir)),
-        "parent": node.parent,
-        "created": node.created,
-        "position": node.position,
-        "current": node.current,
-        "depth": node.depth,
-        "last": node.last,
-        "agents": len(metadata.agents(node.ref.branch_dir)),
-    }
+    ref, agents = node.ref, len(metadata.agents(node.ref.branch_dir))
+    return reply_of(BranchRow, node, **describe_branch(ref), name=ref.branch_name, agents=agents)
 
 
 # Export of conversations and import of gptel's.
@@ -732,34 +712,25 @@ class Exchange(Group):
         title = typed_title(name) if name and name.strip() else ""
         path = expand_home(file)
         chat = await asyncio.to_thread(exchange.importing.read_chat, path)
-        workspace = project_of(root) if root else None
-        of_project = await asyncio.to_thread(self._kernel.presets.for_project, workspace)
-        template, text = of_project.template(preset)
+        workspace, template, text = await self._template(root, preset)
         settings, notes = self._usable(chat.document.settings, template)
         text = exchange.importing.preset_text(text, template.name, settings, chat.system)
         configured = _parse_template(text, template.name)
         settings = replace(settings_in_document(settings_of(configured)), other=settings.other)
         emacs = self._kernel.find(EmacsClients)
         notes += _unknown_tools(configured, () if emacs is None else emacs.names())
-        inside = None if workspace is None else [under(str(workspace))]
         chat = replace(chat, document=replace(chat.document, settings=settings))
         now_ms = epoch_ms(self._kernel.clock.now())
         filled: list[Adoption] = []
-        ref = await asyncio.to_thread(
-            sessions.create_session,
-            self._kernel.config.sessions_dir,
+        ref = await self._create_session(
             name or path.stem,
+            workspace,
+            facts={"agent": template.name, "title": title},
             preset_name=template.name,
             preset_text=text,
-            paths_read=inside,
-            paths_write=inside,
-            clock=self._kernel.clock,
             fill=lambda session_id, branch_dir: filled.append(_fill_branch(session_id, branch_dir, chat, now_ms)),
-            facts={"workspace_root": str(workspace or Path.home()), "agent": template.name, "title": title},
         )
         (made,) = filled
-        self._registry.add(ref)
-        await self._kernel.hold(ref)  # whoever lists sessions learns of it
         return {**describe_branch(ref), "notes": [*chat.notes, *notes, *made.notes]}
 
     def _place(self, file: str) -> Path:

@@ -16,7 +16,7 @@ from pyagentd.api.agents import NamedAgents, Settings, agent_tree
 from pyagentd.api.approvals import Approvals, AskRow
 from pyagentd.api.background import ScheduleOperations, TaskOperations
 from pyagentd.api.conversations import Queue
-from pyagentd.api.group import Client, Env, Group, operations_of
+from pyagentd.api.group import Client, Env, Group, operations_of, reply_of
 from pyagentd.api.history import ContextOperations, SnapshotOperations
 from pyagentd.api.inspection import MAX_HITS, HitFacts, Search
 from pyagentd.api.mcp import McpOperations
@@ -188,65 +188,31 @@ class View:
 
     def to_wire(self, name: str, limit: int) -> ViewReply:
         """Return it as it travels, with at most ``limit`` rows."""
-        columns = [{key: getattr(each, key) for key in ColumnReply.__annotations__} for each in self.columns]
-        rows = [
-            {key: getattr(row, key) for key in ("id", "label", "facts", "visit", "level")}
-            | {"cells": [column.value(row.item) for column in self.columns]}
-            for row in self.rows[:limit]
-        ]
-        return {
-            "name": name,
-            "title": self.title,
-            "columns": cast(list[ColumnReply], columns),
-            "rows": cast(list[RowReply], rows),
-            "actions": list(self.actions),
-            "empty": self.empty,
-            "note": self.note or None,
-            "follows": list(self.follows),
-            "more": self.more or len(self.rows) > limit,
-            "current": self.current or None,
-            "filters": self.filters,
-        }
+        return reply_of(
+            ViewReply,
+            self,
+            name=name,
+            columns=[reply_of(ColumnReply, each) for each in self.columns],
+            rows=[
+                reply_of(RowReply, row, cells=[column.value(row.item) for column in self.columns])
+                for row in self.rows[:limit]
+            ],
+            actions=list(self.actions),
+            note=self.note or None,
+            follows=list(self.follows),
+            more=self.more or len(self.rows) > limit,
+            current=self.current or None,
+        )
 
 
-def action(
-    key: str,
-    label: str,
-    operation: str | None = None,
-    *takes: str,
-    arguments: Mapping[str, Any] | None = None,
-    place: str | None = None,
-    question: str | None = None,
-    noun: str | None = None,
-    asks: Literal["always", "several"] = "always",
-    needs: str | None = None,
-    done: str | None = None,
-    env: bool = False,
-    reads: PromptReply | None = None,
-    saves: bool = False,
-    patience: int | None = None,
-    copies: str | None = None,
-) -> ActionReply:
-    """Return what a key does: without an operation show other arguments, with a noun also for marked rows."""
-    return {
-        "key": key,
-        "label": label,
-        "operation": operation,
-        "takes": list(takes),
-        "arguments": arguments or {},
-        "place": place,
-        "several": noun is not None,
-        "question": question,
-        "noun": noun,
-        "asks": asks,
-        "needs": needs,
-        "done": done,
-        "env": env,
-        "reads": reads,
-        "saves": saves,
-        "patience": patience,
-        "copies": copies,
-    }
+def action(key: str, label: str, operation: str | None = None, *takes: str, **more: Any) -> ActionReply:
+    """Return what a key does, ``more`` as in ``ActionReply``.
+
+    Without an operation it shows the list with other arguments; with a noun it is done to marked rows, too.
+    """
+    given = {"key": key, "label": label, "operation": operation, "takes": list(takes), "several": "noun" in more}
+    others = {"arguments": {}, "asks": "always", "env": False, "saves": False}
+    return cast(ActionReply, dict.fromkeys(ActionReply.__annotations__) | others | given | more)
 
 
 _STOP = action("k", "stop", "abort", "branch", question="Stop %s?", noun="run", asks="several", done="Stopped %s")

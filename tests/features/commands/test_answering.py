@@ -14,7 +14,7 @@ from pyagentd.errors import BadRequest
 from pyagentd.features.slash_commands import Answer, Call, Command, NoHuman
 from pyagentd.policy.presets import DEFAULT_PRESET
 from pyagentd.runtime.feature import Feature
-from pyagentd.store import paths
+from pyagentd.store import paths, presetfile
 from pyagentd.store.document import text as document
 from pyagentd.store.paths import BranchRef
 from pyagentd.wire.operations import operation
@@ -345,6 +345,17 @@ async def test_settings_are_set_for_the_conversation_and_for_one_message(world: 
     assert await asked(world, service, ref, "/set temperature default") == "temperature is default from now on"
     await said(world, service, ref, "Once more")
     assert "temperature" not in sent(world)
+
+
+async def test_a_setting_is_set_where_the_preset_has_it(world: World) -> None:
+    ref, service = world.session(), world.service()
+    world.server.rule = lambda request: answer("ok")
+    presetfile.set_values(paths.preset_file(ref.branch_dir), {"max-tokens": 777})
+    await asked(world, service, ref, "/set max-tokens 900")
+    assert paths.preset_file(ref.branch_dir).read_text().count("max") == 1
+    await asked(world, service, ref, "/set max-tokens default")
+    await said(world, service, ref, "Hi")
+    assert sent(world)["max_tokens"] not in (777, 900)
 
 
 async def test_tools_are_switched_by_name_or_one_by_one(world: World) -> None:
