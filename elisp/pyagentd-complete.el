@@ -33,16 +33,11 @@
 (defconst pyagentd-mention--fresh 10
   "Seconds for which what was found is not looked for again.")
 
-(defvar pyagentd-mention--files (make-hash-table :test #'equal)
-  "Names of files by the root of their project: (TIME . NAMES).
-NAMES is the symbol `none' where git has none.")
-
-(defvar pyagentd-mention--agents (make-hash-table :test #'equal)
-  "Agents by the root of their project: (TIME . PLISTS).")
-
-(pyagentd-deflocal pyagentd-mention--resources nil
-  "What servers of tools offer in this session: (TIME . PLISTS), or nil.
-Each has :mention, :name and :description.")
+(defvar pyagentd-mention--known (make-hash-table :test #'equal)
+  "What was found, (TIME . VALUE), by (KIND PLACE).
+PLACE is the root of a project, whose `files' are names (the symbol `none'
+where git has none) and whose `agents' are plists, or a branch, for which
+servers of tools offer `resources', plists (:mention :name :description).")
 
 ;; Names are completed by any part of them.
 (add-to-list 'completion-category-defaults
@@ -50,24 +45,37 @@ Each has :mention, :name and :description.")
 
 ;;;; What there is
 
-(defun pyagentd-mention--due-p (known)
-  "Return non-nil if KNOWN, (TIME . WHAT) or nil, is to be found again."
-  (or (null known)
-      (> (- (float-time) (car known)) pyagentd-mention--fresh)))
+(defun pyagentd-mention--get (kind place)
+  "Return what was found of KIND in PLACE, see `pyagentd-mention--known'."
+  (cdr (gethash (list kind place) pyagentd-mention--known)))
+
+(defun pyagentd-mention--refresh (kind place find)
+  "Call FIND if what is of KIND in PLACE is to be found again.
+It gets a function that takes what was found."
+  (let* ((key (list kind place))
+         (known (gethash key pyagentd-mention--known))
+         (keep (lambda (found)
+                 (puthash key (cons (float-time) found)
+                          pyagentd-mention--known))))
+    (when (or (null known)
+              (> (- (float-time) (car known)) pyagentd-mention--fresh))
+      (funcall keep (cdr known))
+      (funcall find keep))))
 
 (defun pyagentd-mention--refresh-agents (root)
   "Find the agents of the project ROOT again if that is due."
-  (when (pyagentd-mention--due-p (gethash root pyagentd-mention--agents))
-    (puthash root (cons (float-time)
-                        (cdr (gethash root pyagentd-mention--agents)))
-             pyagentd-mention--agents)
-    (pyagentd-later-quietly
-     'presets (list :root root)
-     (lambda (answer)
-       (puthash root (cons (float-time)
-                           (seq-filter #'pyagentd-mention--usable-p
-                                       (plist-get answer :presets)))
-                pyagentd-mention--agents)))))
+  (pyagentd-mention--refresh
+   'agents root
+   (lambda (keep)
+     (pyagentd-later-quietly
+      'presets (list :root root)
+      (lambda (answer)
+        (funcall keep (seq-filter
+                       (lambda (preset)
+                         (and (not (plist-get preset :error))
+                              (memq (pyagentd-symbol (plist-get preset :mode))
+                                    '(subagent all))))
+                       (plist-get answer :presets))))))))
 
 (defconst pyagentd-mention--git
   '("git" "-c" "core.fsmonitor=false" "-c" "core.hooksPath=/dev/null"
@@ -83,8 +91,8 @@ Each has :mention, :name and :description.")
           (seq-remove (lambda (variable) (string-prefix-p "GIT_" variable))
                       process-environment)))
 
-(defun pyagentd-mention--list (root)
-  "Have git list the files of the project ROOT."
+(defun pyagentd-mention--list (root keep)
+  "Have git list the files of the project ROOT; KEEP gets them, or `none'."
   (let* ((file-name-handler-alist nil)
          (git (let ((default-directory "/")) (executable-find "git")))
          (default-directory (file-name-as-directory root))
@@ -92,13 +100,10 @@ Each has :mention, :name and :description.")
     (when (and git (file-directory-p root))
       (pyagentd-run "pyagentd-files" (cons git (cdr pyagentd-mention--git))
                     (lambda (status text)
-                      (puthash root
-                               (cons (float-time)
-                                     (if (zerop status)
-                                         (pyagentd-mention--with-directories
-                                          (split-string text "\0" t))
-                                       'none))
-                               pyagentd-mention--files))
+                      (funcall keep (if (zerop status)
+                                        (pyagentd-mention--with-directories
+                                         (split-string text "\0" t))
+                                      'none)))
                     'utf-8-unix))))
 
 (defun pyagentd-mention--with-directories (files)
@@ -113,68 +118,52 @@ Each has :mention, :name and :description.")
                            (directory-file-name directory))))))
     (append (nreverse directories) files)))
 
-(defun pyagentd-mention--usable-p (preset)
-  "Return non-nil if an agent can be made from PRESET, a plist."
-  (and (not (plist-get preset :error))
-       (memq (pyagentd-symbol (plist-get preset :mode)) '(subagent all))))
-
 ;;;; Completion
 
 (defun pyagentd-mention--agent (root name)
   "Return the agent of the project ROOT that is called NAME, or nil."
   (seq-find (lambda (agent) (equal name (plist-get agent :name)))
-            (cdr (gethash root pyagentd-mention--agents))))
+            (pyagentd-mention--get 'agents root)))
 
-(defun pyagentd-mention--resource (name)
-  "Return what a server of tools offers as NAME in this session, or nil."
+(defun pyagentd-mention--resource (branch name)
+  "Return what a server of tools offers as NAME in BRANCH, or nil."
   (seq-find (lambda (resource)
               (equal (concat "@" name) (plist-get resource :mention)))
-            (cdr pyagentd-mention--resources)))
+            (pyagentd-mention--get 'resources branch)))
 
 (defun pyagentd-mention-there-p (name)
   "Return non-nil if NAME is that of a file or an agent of this project.
 Text that is only shown is asked about: nothing but the project itself is
 looked at, and never another machine."
   (or (pyagentd-mention--agent pyagentd-attach-root name)
-      (pyagentd-mention--resource name)
+      (pyagentd-mention--resource pyagentd--branch-dir name)
       (let ((file-name-handler-alist nil))
         (and (not (file-name-absolute-p name))
              (not (member ".." (split-string name "/")))
              (file-exists-p (expand-file-name name pyagentd-attach-root))))))
 
-(defun pyagentd-mention--annotation (root)
-  "Return a function that says what a candidate of the project ROOT is."
-  (let ((buffer (current-buffer)))
-    (lambda (name)
-      (let* ((agent (pyagentd-mention--agent root name))
-             (known (or agent
-                        (with-current-buffer buffer
-                          (pyagentd-mention--resource name)))))
-        (when known
-          (concat (if agent "  agent: " "  ")
-                  (truncate-string-to-width
-                   (car (split-string (or (plist-get known :description)
-                                          (plist-get known :name) "")
-                                      "\n"))
-                   60 nil nil "…")))))))
+(defun pyagentd-mention--annotate (root branch name)
+  "Return what NAME is in the project ROOT or in BRANCH, nil for a file."
+  (let ((agent (pyagentd-mention--agent root name)))
+    (when-let ((known (or agent (pyagentd-mention--resource branch name))))
+      (concat (if agent "  agent: " "  ")
+              (truncate-string-to-width
+               (car (split-string (or (plist-get known :description)
+                                      (plist-get known :name) "")
+                                  "\n"))
+               60 nil nil "…")))))
 
-(defun pyagentd-mention--names (root)
-  "Return the names of the agents of the project ROOT, and what servers offer."
-  (append (mapcar (lambda (agent) (plist-get agent :name))
-                  (cdr (gethash root pyagentd-mention--agents)))
-          (mapcar (lambda (resource)
-                    (string-remove-prefix "@" (plist-get resource :mention)))
-                  (cdr (buffer-local-value
-                        'pyagentd-mention--resources
-                        (if (minibufferp) (window-buffer
-                                           (minibuffer-selected-window))
-                          (current-buffer)))))))
-
-(defun pyagentd-mention--table (root)
-  "Return a completion table of what can be mentioned in the project ROOT."
+(defun pyagentd-mention--table (root branch)
+  "Return a completion table of what can be mentioned in BRANCH, about ROOT."
   (lambda (string predicate action)
-    (let ((agents (pyagentd-mention--names root))
-          (files (cdr (gethash root pyagentd-mention--files))))
+    (let ((agents (append
+                   (mapcar (lambda (agent) (plist-get agent :name))
+                           (pyagentd-mention--get 'agents root))
+                   (mapcar (lambda (resource)
+                             (string-remove-prefix
+                              "@" (plist-get resource :mention)))
+                           (pyagentd-mention--get 'resources branch))))
+          (files (pyagentd-mention--get 'files root)))
       (cond
        ((eq action 'metadata)
         '(metadata (category . pyagentd-mention)))
@@ -224,27 +213,24 @@ It is in text of the user, after white space or an opening bracket."
   (when-let* (((bound-and-true-p pyagentd-mode))
               (root pyagentd-attach-root)
               (bounds (pyagentd-mention-bounds)))
-    (when (pyagentd-mention--due-p (gethash root pyagentd-mention--files))
-      (puthash root (cons (float-time)
-                          (cdr (gethash root pyagentd-mention--files)))
-               pyagentd-mention--files)
-      (pyagentd-mention--list root))
-    (pyagentd-mention--refresh-agents root)
-    (when (pyagentd-mention--due-p pyagentd-mention--resources)
-      (setq pyagentd-mention--resources
-            (cons (float-time) (cdr pyagentd-mention--resources)))
-      (pyagentd-later-quietly
-       'mcp-resources (list :branch pyagentd--branch-dir)
-       (lambda (answer)
-         (setq pyagentd-mention--resources
-               (cons (float-time) (plist-get answer :resources))))))
-    (list (car bounds) (cdr bounds) (pyagentd-mention--table root)
-          :annotation-function (pyagentd-mention--annotation root)
-          :company-kind (lambda (name)
-                          (cond ((pyagentd-mention--agent root name) 'event)
-                                ((string-suffix-p "/" name) 'folder)
-                                (t 'file)))
-          :exit-function #'pyagentd-mention--exit)))
+    (let ((branch pyagentd--branch-dir))
+      (pyagentd-mention--refresh
+       'files root (lambda (keep) (pyagentd-mention--list root keep)))
+      (pyagentd-mention--refresh-agents root)
+      (pyagentd-mention--refresh
+       'resources branch
+       (lambda (keep)
+         (pyagentd-later-quietly
+          'mcp-resources (list :branch branch)
+          (lambda (answer) (funcall keep (plist-get answer :resources))))))
+      (list (car bounds) (cdr bounds) (pyagentd-mention--table root branch)
+            :annotation-function
+            (lambda (name) (pyagentd-mention--annotate root branch name))
+            :company-kind (lambda (name)
+                            (cond ((pyagentd-mention--agent root name) 'event)
+                                  ((string-suffix-p "/" name) 'folder)
+                                  (t 'file)))
+            :exit-function #'pyagentd-mention--exit))))
 
 (defun pyagentd-mention--at-attach ()
   "Find agents before somebody needs them; no program is run for that."
@@ -317,57 +303,64 @@ It is what the daemon said last.")
    (lambda (answer)
      (setq pyagentd-commands (plist-get answer :commands)))))
 
-(defun pyagentd-commands--keep (kind rows)
-  "Keep ROWS, a list of (TEXT . SUMMARY), as what completes KIND."
-  (setf (alist-get kind pyagentd-commands--values nil nil #'equal) rows))
+(defconst pyagentd-commands--told
+  '(("agents" agent-list :agents (:name . :status))
+    ("contexts" context-history :contexts (:id . :description))
+    ("tasks" tasks :tasks (:id . :command))
+    ("models" models :providers))
+  "What is asked for to complete a kind of argument: (KIND OPERATION KEY KEYS).
+KEY is that of the rows in the answer, KEYS are those of text and summary.")
 
 (defun pyagentd-commands--fetch-values (kind)
   "Ask for what completes KIND, see :values of `pyagentd-commands'."
-  (let* ((branch (list :branch pyagentd--branch-dir))
-         (taken (lambda (key text summary)
-                  (lambda (answer)
-                    (pyagentd-commands--keep
-                     kind (mapcar (lambda (row)
-                                    (cons (funcall text row)
-                                          (funcall summary row)))
-                                  (plist-get answer key)))))))
-    (pcase kind
-      ("agents"
-       (pyagentd-later-quietly
-        'agent-list nil
-        (funcall taken :agents (lambda (row) (plist-get row :name))
-                 (lambda (row) (plist-get row :status)))))
-      ("contexts"
-       (pyagentd-later-quietly
-        'context-history branch
-        (funcall taken :contexts
-                 (lambda (row) (substring (plist-get row :id) 0 8))
-                 (lambda (row) (plist-get row :description)))))
-      ("models"
-       (pyagentd-later-quietly
-        'models nil
-        (lambda (answer)
-          (pyagentd-commands--keep
-           kind (seq-mapcat #'pyagentd-commands--models
-                            (plist-get answer :providers))))))
-      ("tasks"
-       (pyagentd-later-quietly
-        'tasks branch
-        (funcall taken :tasks (lambda (row) (plist-get row :id))
-                 (lambda (row) (plist-get row :command))))))))
+  (pcase (assoc kind pyagentd-commands--told)
+    (`(,_ ,operation ,key . ,keys)
+     (pyagentd-later-quietly
+      operation (unless (eq operation 'agent-list)
+                  (list :branch pyagentd--branch-dir))
+      (lambda (answer)
+        (setf (alist-get kind pyagentd-commands--values nil nil #'equal)
+              (if (null keys)
+                  (mapcar (pcase-lambda (`(,text . ,model))
+                            (cons text (pyagentd-model-words model)))
+                          (pyagentd-model-offered answer))
+                (mapcar (lambda (row)
+                          (cons (plist-get row (caar keys))
+                                (plist-get row (cdar keys))))
+                        (plist-get answer key)))))))))
 
-(defun pyagentd-commands--models (provider)
-  "Return the models of PROVIDER as a list of (NAME . SUMMARY)."
-  (let ((words (mapcar (lambda (row) (cons (plist-get row :name)
-                                           (plist-get row :words)))
-                       (plist-get provider :facts))))
+(defun pyagentd-model-offered (answer)
+  "Return the models in ANSWER, to the operation `models': (TEXT . PLIST).
+Those of a provider without a key cannot be had.  TEXT, which completes a
+model, is its name, or BACKEND/NAME where several backends have one of that
+name; a stand-in is always named.  PLIST has :backend, :name and :words."
+  (let (models (count (make-hash-table :test #'equal)))
+    (seq-doseq (provider (plist-get answer :providers))
+      (when (plist-get provider :valid)
+        (let ((words (mapcar (lambda (row) (cons (plist-get row :name)
+                                                 (plist-get row :words)))
+                             (plist-get provider :facts)))
+              (stand-in (plist-get provider :stand-in)))
+          (seq-doseq (name (plist-get provider :models))
+            (cl-incf (gethash name count 0) (if stand-in 0 1))
+            (push (list :backend (plist-get provider :name) :name name
+                        :words (alist-get name words nil nil #'equal)
+                        :stand-in stand-in)
+                  models)))))
     (mapcar (lambda (model)
-              (cons model (string-join
-                           (delq nil (list (plist-get provider :name)
-                                           (alist-get model words nil nil
-                                                      #'equal)))
-                           "  ")))
-            (plist-get provider :models))))
+              (let ((name (plist-get model :name)))
+                (cons (if (or (plist-get model :stand-in)
+                              (> (gethash name count 0) 1))
+                          (concat (plist-get model :backend) "/" name)
+                        name)
+                      model)))
+            (nreverse models))))
+
+(defun pyagentd-model-words (model)
+  "Return what to say beside MODEL, a plist of `pyagentd-model-offered'."
+  (string-join (delq nil (list (plist-get model :backend)
+                               (plist-get model :words)))
+               "  "))
 
 (defun pyagentd-commands--candidates (argument)
   "Return what completes ARGUMENT, a plist, as a list of (TEXT . SUMMARY)."

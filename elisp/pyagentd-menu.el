@@ -212,37 +212,10 @@ The transient of Emacs 29 quotes a function that has no name."
 
 (defvar pyagentd-model--known nil
   "Models that the daemon said there are, an alist by what completes them.
-Values are plists (:backend :name :words).")
+See `pyagentd-model-offered'.")
 
 (defvar pyagentd-model--backend nil
   "Name of the backend that the daemon said answers in the session here.")
-
-(defun pyagentd-model--read-answer (answer)
-  "Return the models in ANSWER, one of the daemon, as `pyagentd-model--known'.
-Those of a provider without a key cannot be had.  A model is completed by
-its name, or BACKEND/NAME where several backends have one of that name; a
-stand-in is always named."
-  (let (models (count (make-hash-table :test #'equal)))
-    (seq-doseq (provider (plist-get answer :providers))
-      (when (plist-get provider :valid)
-        (let ((words (mapcar (lambda (row) (cons (plist-get row :name)
-                                                 (plist-get row :words)))
-                             (plist-get provider :facts)))
-              (stand-in (plist-get provider :stand-in)))
-          (seq-doseq (name (plist-get provider :models))
-            (cl-incf (gethash name count 0) (if stand-in 0 1))
-            (push (list :backend (plist-get provider :name) :name name
-                        :words (alist-get name words nil nil #'equal)
-                        :stand-in stand-in)
-                  models)))))
-    (mapcar (lambda (model)
-              (let ((name (plist-get model :name)))
-                (cons (if (or (plist-get model :stand-in)
-                              (> (gethash name count 0) 1))
-                          (concat (plist-get model :backend) "/" name)
-                        name)
-                      model)))
-            (nreverse models))))
 
 (defun pyagentd-model--fetch ()
   "Ask the daemon which models there are; it may take its time."
@@ -251,7 +224,7 @@ stand-in is always named."
                 (list :branch pyagentd--branch-dir))
    :timeout (* 3 pyagentd-call-timeout)
    :success (lambda (answer)
-              (setq pyagentd-model--known (pyagentd-model--read-answer answer)
+              (setq pyagentd-model--known (pyagentd-model-offered answer)
                     pyagentd-model--backend (plist-get answer :backend)))
    :error #'ignore))
 
@@ -259,9 +232,7 @@ stand-in is always named."
   "Return what is known of the model that TEXT completes, or nil."
   (when-let ((model (cdr (assoc text pyagentd-model--known))))
     (concat (propertize " " 'display '(space :align-to 46))
-            (string-join (delq nil (list (plist-get model :backend)
-                                         (plist-get model :words)))
-                         "  "))))
+            (pyagentd-model-words model))))
 
 (defun pyagentd-model--table (string predicate action)
   "Complete STRING, a name of a model; PREDICATE and ACTION as usual.

@@ -16,11 +16,12 @@
        (make-directory (expand-file-name "src" project) t)
        (dolist (name '("src/tea.py" "README.md"))
          (write-region "" nil (expand-file-name name project) nil 'quiet))
-       (puthash project (list (float-time)) pyagentd-mention--files)
-       (puthash project
+       (puthash (list 'files project) (list (float-time))
+                pyagentd-mention--known)
+       (puthash (list 'agents project)
                 (list (float-time)
                       '(:name "reviewer" :description "Reads\ncode" :mode all))
-                pyagentd-mention--agents)
+                pyagentd-mention--known)
        (pyagentd-test-attach :root project)
        (goto-char (point-max))
        ,@body)))
@@ -43,9 +44,9 @@
 
 (ert-deftest pyagentd-mention-what-git-knows-is-offered-by-any-part ()
   (mention-test--with
-    (puthash project
+    (puthash (list 'files project)
              (cons (float-time) '("src/" "src/tea.py" "README.md"))
-             pyagentd-mention--files)
+             pyagentd-mention--known)
     (insert " @tea")
     (pyagentd-test-type "TAB")
     (should (string-suffix-p "@src/tea.py " (buffer-string)))
@@ -58,17 +59,18 @@
   (mention-test--with
     (let ((default-directory (file-name-as-directory project)))
       (call-process "git" nil nil nil "init" "-q"))
-    (pyagentd-mention--list project)
-    (pyagentd-test-await
-     (equal (sort (copy-sequence (cdr (gethash project pyagentd-mention--files)))
-                  #'string<)
-            '("README.md" "src/" "src/tea.py")))))
+    (let (files)
+      (pyagentd-mention--list project (lambda (found) (setq files found)))
+      (pyagentd-test-await
+       (equal (sort (copy-sequence files) #'string<)
+              '("README.md" "src/" "src/tea.py"))))))
 
 (ert-deftest pyagentd-mention-what-servers-offer-is-offered ()
   (mention-test--with
-    (setq pyagentd-mention--resources
-          (list (float-time) '(:mention "@docs:file:///a/b" :name "B"
-                               :description "All of it")))
+    (puthash (list 'resources pyagentd--branch-dir)
+             (list (float-time) '(:mention "@docs:file:///a/b" :name "B"
+                                  :description "All of it"))
+             pyagentd-mention--known)
     (insert " @do")
     (should (equal (mention-test--offered) '("docs:file:///a/b")))
     (should (string-search
@@ -105,15 +107,13 @@
 
 (ert-deftest pyagentd-mention-nothing-is-run-before-somebody-completes ()
   (mention-test--with
-    (clrhash pyagentd-mention--files)
-    (clrhash pyagentd-mention--agents)
-    (setq pyagentd-mention--resources nil)
+    (clrhash pyagentd-mention--known)
     (insert " @src")
     (let (asked)
       (cl-letf (((symbol-function 'pyagentd-rpc-call-async)
                  (lambda (method &rest _) (push method asked)))
                 ((symbol-function 'pyagentd-mention--list)
-                 (lambda (_) (push 'git asked))))
+                 (lambda (&rest _) (push 'git asked))))
         (pyagentd-mention--at-attach)
         (pyagentd-mention-look--match (point-max))
         (should (equal asked '(presets)))
@@ -137,9 +137,9 @@
         (call-process "git" nil nil nil "ls-files" "--others"))
       (should (file-exists-p ran))
       (delete-file ran)
-      (pyagentd-mention--list project)
-      (pyagentd-test-await
-       (member "src/tea.py" (cdr (gethash project pyagentd-mention--files))))
+      (let (files)
+        (pyagentd-mention--list project (lambda (found) (setq files found)))
+        (pyagentd-test-await (member "src/tea.py" files)))
       (should-not (file-exists-p ran)))))
 
 (ert-deftest pyagentd-mention-there-is-none-in-an-answer ()
