@@ -77,30 +77,34 @@ class Body:
     marked: Mapping[int, Mark]  # those that carry a breakpoint, by their number
     key: str = "messages"  # under which they are sent
 
-    _pieces: list[bytes] = field(init=False, compare=False, repr=False)  # what it is when they are joined by commas
-    size: int = field(init=False, compare=False)  # in bytes
-
-    def __post_init__(self) -> None:
-        pieces = list(self.messages) or [b""]
-        for number, mark in self.marked.items():
-            pieces[number] = mark.json
-        head = b"".join(b'"%s":%s,' % (name.encode(), value) for name, value in self.head.items())
-        pieces[0] = b'{%s"%s":[%s' % (head, self.key.encode(), pieces[0])
-        pieces[-1] += b"]}"
-        object.__setattr__(self, "_pieces", pieces)
-        object.__setattr__(self, "size", sum(map(len, pieces)) + len(pieces) - 1)
+    # The first messages as they are sent, many together: the same in later requests.
+    joined: tuple[bytes, ...] = field(compare=False, repr=False)
+    alone: int = field(compare=False)  # the number of the first message that is not in these
+    size: int  # in bytes
 
     def chunks(self) -> Iterator[bytes]:
         """Yield the bytes of the request, some messages at a time: nothing as long as the conversation is made."""
-        pieces = self._pieces
-        most = max(1, _CHUNK * len(pieces) // self.size)
-        for end in range(most, len(pieces) + most, most):
-            group = pieces[end - most : end]
-            yield b",".join(group if end >= len(pieces) else (*group, b""))
+        begin = _begin(self.head, self.key)
+        if self.joined:
+            yield begin
+            yield from self.joined
+            begin = b""
+        rest = list(self.messages[self.alone :]) or [b""]
+        for number, mark in self.marked.items():
+            rest[number - self.alone] = mark.json
+        rest[0] = begin + rest[0]
+        rest[-1] += b"]}"
+        yield b",".join(rest)
 
     def to_bytes(self) -> bytes:
         """Return the bytes of the request in one."""
-        return b",".join(self._pieces)
+        return b"".join(self.chunks())
+
+
+def _begin(head: Mapping[str, bytes], key: str) -> bytes:
+    """Return what a request is before its messages."""
+    values = b"".join(b'"%s":%s,' % (name.encode(), value) for name, value in head.items())
+    return b'{%s"%s":[' % (values, key.encode())
 
 
 class _Reference(weakref.ref[Message]):
@@ -117,6 +121,7 @@ class _Written:
 
     json: tuple[bytes, ...]  # without breakpoints
     digests: tuple[bytes, ...]
+    size: int  # of its JSON, with a comma behind each item
 
 
 @dataclass(slots=True)
@@ -128,7 +133,23 @@ class _Kept:
     written: list[_Written]
     json: list[bytes]  # of all of them, the first ones included
     digests: list[bytes]
+    size: int  # of their JSON, with a comma behind each
     marks: dict[int, Mark] = field(default_factory=dict)  # by the identity of what was written, in the last request
+    joined: list[bytes] = field(default_factory=list)  # see ``Body``
+    alone: int = 0
+    joined_size: int = 0
+
+    def join(self, end: int) -> None:
+        """Join the messages before number ``end``, some hundred kilobytes of them at a time."""
+        if self.size - self.joined_size < _CHUNK:
+            return
+        size = 0
+        for number in range(self.alone, end):
+            size += len(self.json[number]) + 1
+            if size >= _CHUNK:
+                self.joined.append(b",".join((*self.json[self.alone : number + 1], b"")))
+                self.joined_size += size
+                self.alone, size = number + 1, 0
 
 
 class BodyWriter:
@@ -178,15 +199,21 @@ class BodyWriter:
             kept: Where the writer keeps what it wrote, see ``ModelRequest``.
         """
         sent = self._written_messages(tuple(messages), list(first), {} if kept is None else kept)
+        written = {
+            name: (self._long if isinstance(value, (list, str)) else encode)(value) for name, value in head.items()
+        }
+        marked = self._cache_marks(sent)
+        sent.join(min([*marked, max(0, len(sent.json) - 1)]))  # what carries no breakpoint any more, but the last one
+        longer = sum(len(mark.json) - len(sent.json[number]) for number, mark in marked.items())
         return Body(
-            head={
-                name: (self._long if isinstance(value, (list, str)) else encode)(value)
-                for name, value in head.items()
-            },
+            head=written,
             messages=tuple(sent.json),
             digests=tuple(sent.digests),
-            marked=self._cache_marks(sent),
+            marked=marked,
             key=key,
+            joined=tuple(sent.joined),
+            alone=sent.alone,
+            size=len(_begin(written, key)) + sent.size + longer + (1 if sent.json else 2),  # no comma behind the last
         )
 
     def _written_messages(
@@ -196,12 +223,13 @@ class BodyWriter:
         sent: _Kept | None = kept.get(self)
         if sent is None or sent.first != first or messages[: len(sent.messages)] != sent.messages:
             begin = _written(first)
-            sent = _Kept(first, (), [], list(begin.json), list(begin.digests))
+            sent = _Kept(first, (), [], list(begin.json), list(begin.digests), begin.size)
         for message in messages[len(sent.messages) :]:
             written = self._message(message)
             sent.written.append(written)
             sent.json += written.json
             sent.digests += written.digests
+            sent.size += written.size
         sent.messages = messages
         kept[self] = sent
         return sent
@@ -238,7 +266,7 @@ class BodyWriter:
 def _written(bodies: Iterable[Mapping[str, Any]]) -> _Written:
     # Copied, since they are kept for long and the encoder leaves up to half of their length unused behind them.
     texts = tuple(bytes(memoryview(encode(body))) for body in bodies)
-    return _Written(texts, tuple(hashlib.sha256(text).digest() for text in texts))
+    return _Written(texts, tuple(hashlib.sha256(text).digest() for text in texts), sum(map(len, texts)) + len(texts))
 
 
 StopReason = Literal["end_turn", "tool_use", "max_tokens", "refusal", "stop_sequence", "pause_turn"]

@@ -146,5 +146,19 @@ def test_a_long_request_is_sent_in_chunks_that_are_it() -> None:
     assert len(json.loads(body.to_bytes())["messages"]) == 201
 
 
+def test_what_steps_join_is_what_one_request_says() -> None:
+    writer, kept = AnthropicBodyWriter(), dict[object, Any]()
+    said = [message for number in range(60) for message in (user(f"{number} " * 9_000), assistant("yes"))]
+    for count in (0, 1, 40, 41, 60, 100, 120, 90, 30, 31, 120):  # also of a conversation that was cut
+        body = writer.request({}, tuple(said[:count]), kept)
+        alone = AnthropicBodyWriter().request({}, tuple(said[:count]))
+        assert body == alone
+        assert body.to_bytes() == alone.to_bytes()
+        assert [message["role"] for message in json.loads(body.to_bytes())["messages"]] == ["user", "assistant"] * (
+            count // 2
+        ) + ["user"] * (count % 2)
+        assert body.size == len(body.to_bytes())
+
+
 def test_half_a_surrogate_pair_can_be_sent() -> None:
     assert "?" in str(request_body(request("a\ud83d b"))["messages"])
