@@ -3,12 +3,12 @@
 import os
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Literal, assert_never
 
-from wcmatch import glob
+from wcmatch import fnmatch
 
 from pyagentd.errors import BadRequest
 from pyagentd.policy.shell import ShellReading
@@ -27,12 +27,13 @@ from pyagentd.reader import FullText, Rule
 # There is no negation and no brace expansion; case counts, except where something is forbidden.
 # A pattern that ends in ``/`` means everything below.
 
-# FORCEUNIX and CASE: the same answer on every system. Without REALPATH wcmatch never looks at the disk.
-_FLAGS = glob.GLOBSTAR | glob.DOTGLOB | glob.FORCEUNIX | glob.CASE
+# FORCEUNIX and CASE: the same answer on every system.
+_FLAGS = fnmatch.DOTMATCH | fnmatch.FORCEUNIX | fnmatch.CASE
 
 # HFS+ leaves these out of names: with one of them in it, ``.git`` is still ``.git``.
 _IGNORED = dict.fromkeys([*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0xFEFF])
 
+_ANY_DEPTH = "**"
 _WILD = re.compile(r"[*?/]+")
 _SPECIAL = re.compile(r"[*?\[\\]")
 
@@ -109,16 +110,62 @@ def _fold(text: str) -> str:
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text.translate(_IGNORED)).casefold())
 
 
+class _Matcher:
+    """Tells which paths a pattern matches, in time proportional to both: a model may write any pattern.
+
+    A pattern is runs of names, between which are any number of others. The first run is where the path begins, the
+    last one where it ends, and of one in between its first place is as good as a later one.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        self._runs: list[list[Callable[[str], object]]] = [[]]
+        for segment in re.split("/+", pattern):
+            if segment == _ANY_DEPTH:
+                self._runs.append([])
+            else:
+                self._runs[-1].append(_name_matcher(segment))
+
+    def match(self, path: str) -> bool:
+        """Return whether the pattern matches all of ``path``."""
+        names = path.split("/")
+        *runs, last = self._runs
+        if last and not names[-1]:
+            names.pop()  # the slash after a directory
+        at = 0
+        for number, run in enumerate(runs):
+            starts = range(at, len(names) - len(run) + 1)[: None if number else 1]
+            start = next((start for start in starts if _begins(run, names[start:])), None)
+            if start is None:
+                return False
+            at = start + len(run)
+        if not last:
+            return at < len(names)
+        start = len(names) - len(last)
+        return (start >= at if runs else start == 0) and _begins(last, names[start:])
+
+
+def _begins(run: Sequence[Callable[[str], object]], names: Sequence[str]) -> bool:
+    """Return whether ``names``, which are as many at least, begin with a run of a pattern."""
+    return all(fits(name) for fits, name in zip(run, names, strict=False))
+
+
+def _name_matcher(segment: str) -> Callable[[str], object]:
+    """Return what tells whether a name is one that the segment of a pattern means."""
+    if not _SPECIAL.search(segment):
+        return segment.__eq__
+    return re.compile(fnmatch.translate(segment, flags=_FLAGS)[0][0]).match
+
+
 @lru_cache(maxsize=1024)
-def _compile_folded(patterns: tuple[str, ...]) -> tuple[tuple[str, str, glob.WcMatcher[str]], ...]:
+def _compile_folded(patterns: tuple[str, ...]) -> tuple[tuple[str, str, _Matcher], ...]:
     return tuple((pattern, *_compile(_fold(normalise(pattern)))) for pattern in patterns)
 
 
 @lru_cache(maxsize=4096)
-def _compile(pattern: str) -> tuple[str, glob.WcMatcher[str]]:
+def _compile(pattern: str) -> tuple[str, _Matcher]:
     """Return a text that occurs in every path ``pattern`` matches, and its matcher."""
     plain = re.split(r"[\[\\]", pattern, maxsplit=1)[0]  # what follows a set or an escape is not taken literally
-    return max(_WILD.split(plain), key=len), glob.compile(pattern, flags=_FLAGS)
+    return max(_WILD.split(plain), key=len), _Matcher(pattern)
 
 
 # Names of tools.

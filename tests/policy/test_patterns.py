@@ -1,5 +1,7 @@
 """The meaning of glob patterns, as a table."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,6 +61,15 @@ def test_the_quick_look_for_a_word_never_changes_the_answer(wild, segments):
     pattern, path = "/" + "/".join(wild), "/" + "/".join(segments)
     flags = glob.GLOBSTAR | glob.DOTGLOB | glob.FORCEUNIX | glob.CASE
     assert matches(pattern, path) is glob.globmatch(path, pattern, flags=flags)
+
+
+def test_a_pattern_that_fits_in_many_ways_takes_no_time():
+    deep = "/" + "a/" * 40
+    began = time.process_time()
+    assert not matches("/" + "**/a/" * 20 + "a/" * 40 + "[z]", "/" + "x/a/" * 20 + deep[1:] + "x")
+    assert not matches("/**/" + "*a*/**/" * 20 + "[z]", deep + "x")
+    assert matches("/" + "**/a/" * 20 + "x", deep + "x")
+    assert time.process_time() - began < 2
 
 
 def test_a_tilde_is_the_users_home(monkeypatch):
