@@ -139,15 +139,6 @@ By default that is in the whole buffer.  Each is a plist (:line :level
 
 ;;;; Which session
 
-(defun pyagentd-add--near-p (buffer directory)
-  "Return non-nil if the session in BUFFER is about DIRECTORY."
-  (let ((root (buffer-local-value 'pyagentd-attach-root buffer)))
-    (and root (file-in-directory-p directory root))))
-
-(defun pyagentd-add--writable-p (buffer)
-  "Return non-nil if BUFFER can be written."
-  (not (buffer-local-value 'buffer-read-only buffer)))
-
 (defun pyagentd-add--label (buffer)
   "Return what to call the session in BUFFER."
   (with-current-buffer buffer
@@ -157,16 +148,9 @@ By default that is in the whole buffer.  Each is a plist (:line :level
 
 (defun pyagentd-add--session (&optional ask)
   "Return the buffer of the session that something is added to.
-ASK the user which, if it is non-nil.  Signal a `user-error' if nothing
-can be written there."
-  (let ((session (pyagentd-add--choose ask)))
-    (with-current-buffer session
-      (pyagentd-viewing-check "with C-u you choose another session"))
-    session))
-
-(defun pyagentd-add--choose (ask)
-  "Return the buffer of the session that is meant; ASK which if non-nil.
-One that can be written here goes before others."
+ASK the user which, if it is non-nil; else one of this project, and one that
+can be written, goes before others.  Signal a `user-error' if nothing can be
+written there."
   (let* ((buffers (or (seq-filter (lambda (buffer)
                                     (with-current-buffer buffer
                                       (and (bound-and-true-p pyagentd-mode)
@@ -176,15 +160,24 @@ One that can be written here goes before others."
                       (user-error
                        "No open session; make one with M-x pyagentd-session")))
          (near (seq-filter (lambda (buffer)
-                             (pyagentd-add--near-p buffer default-directory))
-                           buffers)))
-    (if (not ask)
-        (let ((meant (or near buffers)))
-          (or (seq-find #'pyagentd-add--writable-p meant) (car meant)))
-      (pyagentd-choose "Session: "
-                       (mapcar (lambda (buffer)
-                                 (cons (pyagentd-add--label buffer) buffer))
-                               buffers)))))
+                             (when-let ((root (pyagentd-add--root buffer)))
+                               (file-in-directory-p default-directory root)))
+                           buffers))
+         (meant (or near buffers))
+         (session
+          (if ask
+              (pyagentd-choose "Session: "
+                               (mapcar (lambda (buffer)
+                                         (cons (pyagentd-add--label buffer)
+                                               buffer))
+                                       buffers))
+            (or (seq-find (lambda (buffer)
+                            (not (buffer-local-value 'buffer-read-only buffer)))
+                          meant)
+                (car meant)))))
+    (with-current-buffer session
+      (pyagentd-viewing-check "with C-u you choose another session"))
+    session))
 
 (defun pyagentd-add--check-size (beg end)
   "Ask whether the text between BEG and END is meant if it is large."
@@ -305,11 +298,6 @@ With a prefix argument, or ASK from Lisp, ask which session."
 
 ;;;; Diagnostics
 
-(defun pyagentd-add--diagnostic (found)
-  "Return FOUND, see `pyagentd-diagnostics', as a line of a prompt."
-  (format "- line %d: %s (%s)" (plist-get found :line) (plist-get found :text)
-          (plist-get found :level)))
-
 (defun pyagentd-add--diagnostics (beg end &optional ask)
   "Add the diagnostics of Flymake or Flycheck to the prompt of a session.
 That is in the region, from BEG to END, if it is active, else in the whole
@@ -325,7 +313,11 @@ buffer.  With a prefix argument, or ASK from Lisp, ask which session."
     (pyagentd-add-text
      (format "Diagnostics of %s:\n\n%s"
              (pyagentd-passage-origin (pyagentd-add--root session))
-             (mapconcat #'pyagentd-add--diagnostic found "\n"))
+             (mapconcat (lambda (each)
+                          (format "- line %d: %s (%s)" (plist-get each :line)
+                                  (plist-get each :text)
+                                  (plist-get each :level)))
+                        found "\n"))
      session)
     (pyagentd-add--done (pyagentd-count (length found) "diagnostic") session)))
 
@@ -499,15 +491,14 @@ be used meanwhile.  The model is that of a new session."
               (list :old old :new (plist-get answer :text)
                     :instruction instruction))
         (pyagentd-rewrite-mode)
-        (add-hook 'kill-buffer-hook #'pyagentd-rewrite--forget nil t))
+        (add-hook 'kill-buffer-hook
+                  (lambda ()
+                    (when pyagentd-rewrite--overlay
+                      (delete-overlay pyagentd-rewrite--overlay)))
+                  nil t))
       (if (eq (window-buffer) (overlay-buffer overlay))
           (select-window (get-buffer-window buffer))
         (message "Rewritten: see %s" (buffer-name buffer)))))))
-
-(defun pyagentd-rewrite--forget ()
-  "Let the region of this buffer look as before."
-  (when pyagentd-rewrite--overlay
-    (delete-overlay pyagentd-rewrite--overlay)))
 
 (defun pyagentd-rewrite--accept ()
   "Put what the model made in the place of the region."
@@ -857,27 +848,25 @@ reach another machine."
       (let ((history-delete-duplicates t))
         (add-to-history 'pyagentd-prompt-history text)))))
 
-(defun pyagentd-recall--save ()
-  "Have prompts saved with the histories of minibuffers."
-  (add-to-list 'savehist-additional-variables 'pyagentd-prompt-history))
-
 (add-hook 'pyagentd-chat-sent-functions #'pyagentd-recall--note)
-(add-hook 'savehist-save-hook #'pyagentd-recall--save)
+(add-hook 'savehist-save-hook
+          (lambda ()
+            (add-to-list 'savehist-additional-variables
+                         'pyagentd-prompt-history)))
 
 (defun pyagentd-recall--prompts ()
-  "Return the prompts to choose from, those of this buffer first, latest first."
-  (delete-dups
-   (append (nreverse (mapcar (lambda (prompt)
-                               (buffer-substring-no-properties
-                                (car prompt) (cdr prompt)))
-                             (butlast (pyagentd-turns-prompts)
-                                      (if (pyagentd-recall--draft-p) 1 0))))
-           (copy-sequence pyagentd-prompt-history))))
-
-(defun pyagentd-recall--draft-p ()
-  "Return non-nil if the last prompt here is being written."
-  (when-let ((last (car (last (pyagentd-turns-prompts)))))
-    (null (next-single-property-change (car last) 'gptel))))
+  "Return the prompts to choose from, those of this buffer first, latest first.
+One that is being written is none of them."
+  (let* ((prompts (pyagentd-turns-prompts))
+         (last (car (last prompts)))
+         (draft (and last (null (next-single-property-change (car last)
+                                                             'gptel)))))
+    (delete-dups
+     (append (nreverse (mapcar (lambda (prompt)
+                                 (buffer-substring-no-properties
+                                  (car prompt) (cdr prompt)))
+                               (butlast prompts (if draft 1 0))))
+             (copy-sequence pyagentd-prompt-history)))))
 
 (defun pyagentd-recall-prompt ()
   "Insert an earlier prompt, from this or any other session."

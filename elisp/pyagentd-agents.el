@@ -42,15 +42,6 @@ Keys: :name, :dir, :session-id, :status (\"created\", \"idle\" or
     (when (file-exists-p (expand-file-name "agent.json" directory))
       (file-name-nondirectory (directory-file-name directory)))))
 
-(defun pyagentd-named-learn ()
-  "Ask the daemon, if there is one, which named agents there are."
-  (pyagentd-rpc-call-async
-   'agent-list nil
-   :timeout pyagentd-call-timeout
-   :success (lambda (answer)
-              (setq pyagentd-named-known (plist-get answer :agents)))
-   :error #'ignore))
-
 (defun pyagentd-named-row (name)
   "Return what is known of the agent NAME, see `pyagentd-named-known', or nil."
   (seq-find (lambda (agent) (equal name (plist-get agent :name)))
@@ -75,7 +66,12 @@ What the daemon says while a name is read counts at once."
 
 (defun pyagentd-named-read (prompt)
   "Read the name of an agent with PROMPT; the one here is the default."
-  (pyagentd-start #'pyagentd-named-learn)
+  (pyagentd-start
+   (lambda ()
+     (pyagentd-later-quietly
+      'agent-list nil
+      (lambda (answer)
+        (setq pyagentd-named-known (plist-get answer :agents))))))
   (let* ((here (pyagentd-named-here))
          (name (completing-read (format-prompt prompt here)
                                 #'pyagentd-named--complete nil nil nil
@@ -144,22 +140,21 @@ Its directory, its session's id and its records follow."
                                           name)))))
   (when (equal name new-name)
     (user-error "Its name is already %s" name))
-  (let* ((old (or (plist-get (pyagentd-named-row name) :dir)
+  (when-let ((directory
+              (or (plist-get (pyagentd-named-row name) :dir)
                   (seq-some (lambda (buffer)
                               (with-current-buffer buffer
                                 (and (equal name (pyagentd-named-here))
                                      pyagentd--session-dir)))
-                            (pyagentd-place-buffers))))
-         (shown (and old (pyagentd-moved-shown old))))
-    (when old
-      (pyagentd-here-save (list :session-dir old)))
-    (pyagentd-later
-     'agent-rename (list :name name :new-name new-name)
-     (lambda (told)
-       (pyagentd-moved-show-in (plist-get told :dir) shown)
-       (run-hooks 'pyagentd-changed-hook)
-       (message "%s is now called %s" name new-name))
-     pyagentd-named--patience)))
+                            (pyagentd-place-buffers)))))
+    (pyagentd-here-save (list :session-dir directory)))
+  ;; What shows it follows, as if somebody else had renamed it.
+  (pyagentd-later
+   'agent-rename (list :name name :new-name new-name)
+   (lambda (_)
+     (run-hooks 'pyagentd-changed-hook)
+     (message "%s is now called %s" name new-name))
+   pyagentd-named--patience))
 
 ;;;; Defaults of named agents
 
@@ -195,41 +190,34 @@ Its directory, its session's id and its records follow."
 ;; is saved first; files go to the trash, or stay for an agent of the same
 ;; name to take up.
 
-(defun pyagentd-destroy--insert (name lines keep)
-  "Insert what is lost with the agent NAME: LINES; KEEP says files stay."
-  (insert (propertize (format "The agent %s\n" name) 'face 'pyagentd-heading)
-          (if lines
-              (mapconcat (lambda (line) (format "  - %s\n" line)) lines "")
-            "  Nothing would be lost.\n"))
-  (when keep
-    (insert (propertize "  Its files stay; an agent of the same name will \
-use them.\n"
-                        'face 'shadow))))
-
-(defun pyagentd-destroy--buffer (name lines keep)
-  "Return a buffer that says what is lost with NAME: LINES; KEEP: files stay."
-  (with-current-buffer (get-buffer-create "*pyagentd losses*")
-    (special-mode)
-    (setq-local truncate-lines nil
-                word-wrap t)
-    (let ((inhibit-read-only t))
-      (erase-buffer)
-      (pyagentd-destroy--insert name lines keep))
-    (goto-char (point-min))
-    (current-buffer)))
-
 (defun pyagentd-destroy--confirm (name losses keep)
   "Ask whether to destroy NAME, with which LOSSES go; KEEP: files stay."
   (save-window-excursion
-    (let ((shown (pyagentd-destroy--buffer name (plist-get losses :lines)
-                                           keep)))
-      (display-buffer shown '(display-buffer-at-bottom
-                              (window-height . fit-window-to-buffer)))
-      (unwind-protect
-          (pyagentd-later-ask
-           (format "Destroy the agent %s%s? " name
-                   (if keep ", but not its files" "")))
-        (kill-buffer shown)))))
+    (with-current-buffer (get-buffer-create "*pyagentd losses*")
+      (special-mode)
+      (setq-local truncate-lines nil
+                  word-wrap t)
+      (let ((inhibit-read-only t) (lines (plist-get losses :lines)))
+        (erase-buffer)
+        (insert (propertize (format "The agent %s\n" name)
+                            'face 'pyagentd-heading)
+                (if lines
+                    (mapconcat (lambda (line) (format "  - %s\n" line)) lines "")
+                  "  Nothing would be lost.\n")
+                (if keep
+                    (propertize "  Its files stay; an agent of the same name \
+will use them.\n"
+                                'face 'shadow)
+                  "")))
+      (goto-char (point-min))
+      (display-buffer (current-buffer)
+                      '(display-buffer-at-bottom
+                        (window-height . fit-window-to-buffer))))
+    (unwind-protect
+        (pyagentd-later-ask
+         (format "Destroy the agent %s%s? " name
+                 (if keep ", but not its files" "")))
+      (kill-buffer "*pyagentd losses*"))))
 
 (defun pyagentd-destroy (name keep &optional then)
   "Destroy the agent NAME when its user has seen what is lost.
@@ -285,8 +273,6 @@ KEEP from Lisp, their files stay."
 ;; The keys of an agent with their values, each of which can be changed.
 ;; What is changed counts from the agent's next request on.
 
-(declare-function markdown-mode "ext:markdown-mode" ())
-
 (defconst pyagentd-named-config--custom "custom (written as JSON)"
   "The choice of permissions of one's own.")
 
@@ -337,10 +323,6 @@ CUSTOM says that VALUE is JSON, not the name of a profile."
          #'js-mode)
       (pyagentd-named-config--set name "permissions" chosen))))
 
-(defun pyagentd-named-config--text-mode ()
-  "Turn on a mode for a system prompt."
-  (if (fboundp 'markdown-mode) (markdown-mode) (text-mode)))
-
 (defun pyagentd-named--config-edit ()
   "Change the value at point."
   (interactive nil pyagentd-list-mode)
@@ -353,7 +335,8 @@ CUSTOM says that VALUE is JSON, not the name of a profile."
                                               name))))
       ("system_prompt" (pyagentd-named-config--edit
                         name "system_prompt" (or value "")
-                        #'pyagentd-named-config--text-mode))
+                        (if (fboundp 'markdown-mode) 'markdown-mode
+                          #'text-mode)))
       ("model" (pyagentd-named-config--set
                 name "model"
                 (let ((model (pyagentd-model-read

@@ -105,7 +105,9 @@
   "Note that ASKS, and no others, are those shown on BRANCH."
   (pyagentd-ask--keep asks (seq-filter
                             (lambda (known)
-                              (member branch (pyagentd-ask-branches known)))
+                              (let ((above (pyagentd-ask--above known)))
+                                (member branch (list (car above)
+                                                     (car (last above))))))
                             pyagentd-ask--pending))
   (dolist (ask asks)
     (pyagentd-ask-add ask branch))
@@ -143,11 +145,6 @@
   (or (plist-get ask :above)
       (when-let ((branch (plist-get ask :branch)))
         (pyagentd-ask--chain branch))))
-
-(defun pyagentd-ask-branches (ask)
-  "Return the branches on which ASK is shown: its own and that of its root."
-  (when-let ((above (pyagentd-ask--above ask)))
-    (delete-dups (list (car above) (car (last above))))))
 
 (defun pyagentd-ask-buffers (ask)
   "Return the buffers that show ASK: its own, and the uppermost one above."
@@ -624,12 +621,6 @@ is on no question."
   (message "%s does nothing on a question; q leaves it"
            (key-description (this-command-keys))))
 
-(defun pyagentd-ask-notice--focus-lost-p ()
-  "Return non-nil if point is on a question that is not the one shown."
-  (and pyagentd-ask-notice--focus
-       (not (equal (overlay-get pyagentd-ask-notice--focus 'pyagentd-ask-id)
-                   pyagentd-ask-notice--current))))
-
 ;;;; The notice
 
 (defun pyagentd-ask-notice--text (current asks &optional room)
@@ -763,7 +754,10 @@ Emacs would draw the cursor in a line that it has to continue itself."
   (if-let ((current (pyagentd-ask-notice-current)))
       (progn
         (setq pyagentd-ask-notice--current (pyagentd-ask-id current))
-        (when (pyagentd-ask-notice--focus-lost-p)
+        (when (and pyagentd-ask-notice--focus ; on another question
+                   (not (equal (overlay-get pyagentd-ask-notice--focus
+                                            'pyagentd-ask-id)
+                               pyagentd-ask-notice--current)))
           (pyagentd-ask--leave))
         (unless pyagentd-ask-notice--overlay
           (setq pyagentd-ask-notice--overlay
@@ -783,13 +777,12 @@ Emacs would draw the cursor in a line that it has to continue itself."
 
 (defun pyagentd-ask-notice--resized (window)
   "Make the notice fit WINDOW, whose size has changed, after redisplay."
-  (run-at-time 0 nil #'pyagentd-ask-notice--fit (window-buffer window)))
-
-(defun pyagentd-ask-notice--fit (buffer)
-  "Make the notice in BUFFER fit its window."
-  (pyagentd-with-live-buffer buffer
-    (when pyagentd-ask-notice--overlay
-      (pyagentd-ask-notice-refresh))))
+  (run-at-time 0 nil
+               (lambda (buffer)
+                 (pyagentd-with-live-buffer buffer
+                   (when pyagentd-ask-notice--overlay
+                     (pyagentd-ask-notice-refresh))))
+               (window-buffer window)))
 
 (put 'pyagentd-ask-notice--resized 'permanent-local-hook t)
 
@@ -986,12 +979,6 @@ What is there already follows it; another option, if SEVERAL, goes after."
               (concat text (if (string-empty-p draft) ""
                              (concat "\n\n" draft)))))))
 
-(defun pyagentd-reply-options--read ()
-  "Let the user choose an option; return its number."
-  (let* ((options (plist-get pyagentd-reply-options :options))
-         (labels (mapcar (lambda (option) (plist-get option :text)) options)))
-    (1+ (seq-position labels (pyagentd-choose "Option: " labels)))))
-
 (defun pyagentd-reply-options--pick (number &optional only-put)
   "Send option NUMBER of those that the last answer offers.
 What is typed below the answer already is said after it.  With a prefix
@@ -999,7 +986,10 @@ argument, or ONLY-PUT from Lisp, put it into the prompt and do not send
 it; so it is with answers of which several options may be picked."
   (interactive
    (progn (unless pyagentd-reply-options (user-error "No options are offered here"))
-          (list (pyagentd-reply-options--read) current-prefix-arg))
+          (let ((labels (mapcar (lambda (option) (plist-get option :text))
+                                (plist-get pyagentd-reply-options :options))))
+            (list (1+ (seq-position labels (pyagentd-choose "Option: " labels)))
+                  current-prefix-arg)))
    pyagentd-mode)
   (with-current-buffer (or (buffer-base-buffer) (current-buffer))
     (let ((option (nth (1- number) (plist-get pyagentd-reply-options :options)))
@@ -1040,25 +1030,23 @@ M-x pyagentd-asks lists those of all sessions")))))
 
 ;;;; Sending
 
-(defun pyagentd-answer--plist (ask decision reason input answers)
-  "Return what to send to answer ASK: DECISION, REASON, INPUT and ANSWERS.
-Who answers also says with which environment and key the run may go on: a
-daemon that was started anew has none."
-  (append (list :ask (pyagentd-ask-id ask) :decision decision
-                :reason (or reason ""))
-          (and input (list :input input))
-          (and answers (list :answers answers))
-          (unless (eq decision 'abort)
-            (list :env (pyagentd-env-variables) :key (pyagentd-env-key)))))
-
 (cl-defun pyagentd-answer-with (ask decision &key reason input answers then)
   "Answer ASK with DECISION, a symbol, and return at once.
 REASON is told to the model.  INPUT, JSON, replaces the arguments;
 ANSWERS, JSON, are to its questions.  THEN is called once the daemon has
-the answer."
+the answer.
+
+Who answers also says with which environment and key the run may go on: a
+daemon that was started anew has none."
   (pyagentd-ask-note-answered ask t)
   (pyagentd-rpc-call-async
-   'answer (pyagentd-answer--plist ask decision reason input answers)
+   'answer
+   (append (list :ask (pyagentd-ask-id ask) :decision decision
+                 :reason (or reason ""))
+           (and input (list :input input))
+           (and answers (list :answers answers))
+           (unless (eq decision 'abort)
+             (list :env (pyagentd-env-variables) :key (pyagentd-env-key))))
    :timeout pyagentd-call-timeout
    :success (lambda (answer)
               (pyagentd-ask-note-answered ask nil)
@@ -1203,13 +1191,13 @@ That is the one here if it is a question, else one to choose."
          (ask (if (pyagentd-ask-question-p here) here (pyagentd-answer--read))))
     (if (pyagentd-ask-question-p ask)
         (pyagentd-question-open ask)
-      (let ((decision (pyagentd-answer--read-decision ask)))
-        (if (eq decision 'why)
-            (pyagentd-answer--decide
-             ask 'deny (pyagentd-answer--read-reason
-                        pyagentd-answer--why)
-             t)
-          (pyagentd-answer--decide ask decision nil t))))))
+      (pcase (pyagentd-answer--read-decision ask)
+        ('why (pyagentd-answer-with
+               ask 'deny
+               :reason (pyagentd-answer--read-reason pyagentd-answer--why)))
+        ((and decision (or 'session 'always))
+         (pyagentd-answer--lasting ask decision))
+        (decision (pyagentd-answer-with ask decision))))))
 
 (defun pyagentd-answer (&optional ask decision reason)
   "Answer the open questions here in a form, or choose any pending one.
@@ -1220,7 +1208,7 @@ last answer offers options, pick one of them.
 From Lisp, answer ASK with DECISION, a symbol as `pyagentd-answer-with'
 takes it, and REASON."
   (interactive)
-  (cond (decision (pyagentd-answer--decide ask decision reason nil))
+  (cond (decision (pyagentd-answer-with ask decision :reason reason))
         ((pyagentd-ask-open) (pyagentd-answer--choose))
         (pyagentd-reply-options (call-interactively #'pyagentd-reply-options--pick))
         (t (pyagentd-later-asking
@@ -1228,14 +1216,6 @@ takes it, and REASON."
             (lambda (answer)
               (pyagentd-ask-receive-all (plist-get answer :asks))
               (pyagentd-answer--choose))))))
-
-(defun pyagentd-answer--decide (ask decision reason interactively)
-  "Answer ASK with DECISION and REASON, as INTERACTIVELY chosen or not."
-  (if (and interactively (memq decision '(session always)))
-      (let ((pyagentd-ask-function (lambda () ask)))
-        (if (eq decision 'session) (pyagentd-allow-session)
-          (pyagentd-allow-always)))
-    (pyagentd-answer-with ask decision :reason reason)))
 
 (provide 'pyagentd-ask)
 ;;; pyagentd-ask.el ends here

@@ -59,7 +59,7 @@ the files on disk only."
           (run-at-time 0 nil #'pyagentd-offer--tell))))
 
 (defun pyagentd-offer--tell ()
-  "Tell the daemon what Emacs has for it."
+  "Tell the daemon what Emacs has for it, and say what it refuses of that."
   (setq pyagentd-offer--timer nil)
   (when (pyagentd-rpc-connected-p)
     (pyagentd-guarded "Offer"
@@ -69,14 +69,13 @@ the files on disk only."
              :tools (if pyagentd-offer-tools-function
                         (funcall pyagentd-offer-tools-function)
                       "[]"))
-       :success #'pyagentd-offer--taken))))
-
-(defun pyagentd-offer--taken (answer)
-  "Note where long answers go, and say what the daemon refused in ANSWER."
-  (setq pyagentd-offer--spill (and (not pyagentd-host)
-                                   (plist-get answer :spill)))
-  (dolist (refused (plist-get answer :refused))
-    (pyagentd-log 'warn "A tool cannot be used: %s" (plist-get refused :why))))
+       :success
+       (lambda (answer)
+         (setq pyagentd-offer--spill (and (not pyagentd-host)
+                                          (plist-get answer :spill)))
+         (dolist (refused (plist-get answer :refused))
+           (pyagentd-log 'warn "A tool cannot be used: %s"
+                         (plist-get refused :why))))))))
 
 (add-hook 'pyagentd-rpc-connected-hook #'pyagentd-offer)
 
@@ -90,13 +89,10 @@ It may call REPLY later; only the first answer counts.  An error in
 FUNCTION is an answer with :error and :text."
   (setf (alist-get what pyagentd-offer--answerers nil nil #'equal) function))
 
-(defun pyagentd-offer--on-emacs (_branch _seq args)
-  "Answer the question in ARGS soon."
-  (run-at-time 0 nil #'pyagentd-offer--answer (car args)))
-
 (defun pyagentd-offer--answer (asked)
   "Answer ASKED, a plist with :id, :what and :facts or :path."
   (let* ((id (plist-get asked :id))
+         (path (plist-get asked :path)) ; of long facts
          (function (cdr (assoc (plist-get asked :what)
                                pyagentd-offer--answerers)))
          (answered nil)
@@ -108,20 +104,16 @@ FUNCTION is an answer with :error and :text."
         (let ((inhibit-quit nil))       ; a save may hang
           (if function
               (funcall function
-                       (pyagentd-json-plist (pyagentd-offer--text asked))
+                       (pyagentd-json-plist
+                        (prog1 (pyagentd-json-text
+                                (list :json (plist-get asked :facts) :path path))
+                          (when path (delete-file path))))
                        id reply)
             (funcall reply nil)))
       ((error quit)
        (funcall reply (list :error t :text (error-message-string err)
                             :outcome "refused"
                             :reason (error-message-string err)))))))
-
-(defun pyagentd-offer--text (asked)
-  "Return the JSON in ASKED, or in the file it names, which is deleted."
-  (prog1 (pyagentd-json-text (list :json (plist-get asked :facts)
-                                   :path (plist-get asked :path)))
-    (when-let ((path (plist-get asked :path)))
-      (delete-file path))))
 
 (defun pyagentd-offer--send (id answer)
   "Send ANSWER, a plist, to the question ID."
@@ -146,7 +138,9 @@ FUNCTION is an answer with :error and :text."
                                    'no-conversion)))
     (make-temp-file "emacs-" nil ".json" text)))
 
-(pyagentd-events-register 'emacs #'pyagentd-offer--on-emacs)
+(pyagentd-events-register
+ 'emacs (lambda (_branch _seq args)     ; soon
+          (run-at-time 0 nil #'pyagentd-offer--answer (car args))))
 
 ;;;; Files that are open, for agents
 

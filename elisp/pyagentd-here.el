@@ -116,21 +116,6 @@ That is ISO 8601 or a number of milliseconds."
 ;; What shows them follows, whoever renamed it, and what was typed and not
 ;; saved meanwhile stays in a buffer of its own.
 
-(defun pyagentd-moved-shown (directory)
-  "Return what shows the session in DIRECTORY, a list (BUFFER FILE POSITION).
-FILE is relative to DIRECTORY."
-  (mapcar (lambda (buffer)
-            (with-current-buffer buffer
-              (list buffer (file-relative-name buffer-file-name directory)
-                    (point))))
-          (pyagentd-here-buffers directory)))
-
-(defun pyagentd-moved-show-in (directory shown)
-  "Have the windows of SHOWN show the same files of DIRECTORY.
-For SHOWN see `pyagentd-moved-shown'."
-  (pcase-dolist (`(,old ,file ,position) shown)
-    (pyagentd-moved--show old (expand-file-name file directory) position)))
-
 (defun pyagentd-moved-follow (buffer file)
   "Have what shows BUFFER show FILE, which is where its session is now."
   (with-current-buffer buffer

@@ -134,24 +134,23 @@ BINDINGS are those of `let*'; `root' is bound to the place of files."
       (should (equal seen '("web")))
       (should (equal "  idle  haiku" (pyagentd-named--annotation "web"))))))
 
-(ert-deftest pyagentd-agent-rename-keeps-its-windows ()
+(ert-deftest pyagentd-agent-rename-sends-what-was-typed-and-keeps-its-windows ()
   (named-test--with ((row (named-test--agent root "web"))
                      (new (expand-file-name "agents/site" root)))
       'agent-rename (list :name "site" :dir new)
     (save-window-excursion
-      (setq pyagentd-named-known (list row))
       (switch-to-buffer (find-file-noselect (plist-get row :file)))
+      (goto-char (point-max))
+      (insert "typed")
       (goto-char 4)
-      (pyagentd-test-tell 'fake-silent "" 'agent-rename)
       (pyagentd-agents--rename "web" "site")
+      (should (string-search "typed" (pyagentd-test-content
+                                      (plist-get row :file))))
       (pyagentd-test-await (pyagentd-test-calls 'agent-rename))
       (rename-file (plist-get row :dir) new)
-      (pyagentd-test-events '(deleted 0))
-      (pyagentd-moved-show-in new (list (list (current-buffer)
-                                               "branches/main/session.md" 4)))
-      (with-current-buffer (window-buffer)
-        (should (equal buffer-file-name
-                       (expand-file-name "branches/main/session.md" new)))
+      (let ((file (expand-file-name "branches/main/session.md" new)))
+        (pyagentd-test-events `(deleted 0 (:to ,file)))
+        (pyagentd-test-await (equal file (buffer-file-name (window-buffer))))
         (should (= 4 (window-point)))))))
 
 (ert-deftest pyagentd-agent-renamed-elsewhere-is-followed ()
