@@ -96,7 +96,7 @@ def comments(reply: Any) -> Mapping[str, str]:
 def shown(default: object) -> str:
     """Return a default as a client writes it."""
     match default:
-        case None | False | () | "":
+        case None | False | () | {} | "":
             return "nil" if default != "" else '`""`'
         case True:
             return "t"

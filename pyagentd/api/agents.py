@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 from pyagentd import clock
-from pyagentd.api.group import INLINE_LIMIT, Client, Env, Form, Group, expand_home, reply_of, send_options
+from pyagentd.api.group import INLINE_LIMIT, NOTHING, Client, Env, Form, Group, expand_home, reply_of, send_options
 from pyagentd.api.models import checked_model, model_source
 from pyagentd.clock import stamp
 from pyagentd.errors import Ambiguous, BadRequest, NotFound, PresetError, PyagentdError, StoreError, Unconfirmed
@@ -39,7 +39,7 @@ from pyagentd.store.db import agents
 from pyagentd.store.db.agents import AgentRow, Status
 from pyagentd.store.paths import BranchPlaces, BranchRef, describe_branch
 from pyagentd.wire.operations import command_line
-from pyagentd.wire.sexp import SexpError, encode, plist_to_dict
+from pyagentd.wire.sexp import encode
 from pyagentd.words import quantity
 
 
@@ -149,7 +149,7 @@ class SpawnOperations(Group):
         allowed_paths: Sequence[str] = (),
         unrestricted: bool = False,
         denied_paths: Sequence[str] = (),
-        env: Env = (),
+        env: Env = NOTHING,
         key: str | None = None,
         allow: Sequence[str] = (),
     ) -> BranchPlaces:
@@ -391,7 +391,7 @@ class NamedAgents(Group):
         system_prompt: str | None = None,
         model: str | None = None,
         permissions: str | Mapping[str, Any] | None = None,
-        env: Env = (),
+        env: Env = NOTHING,
         key: str | None = None,
     ) -> AgentCreated:
         """Make an agent; ``permissions`` is a profile's name or a profile, as JSON or as ``{allow, ask}``."""
@@ -442,7 +442,7 @@ class NamedAgents(Group):
         key: str | None = None,
         value: Any = None,
         reset: bool = False,
-        env: Env = (),
+        env: Env = NOTHING,
         api_key: str | None = None,
     ) -> AgentConfigured | AgentRenamed:
         """Return an agent's configuration, or set ``key`` (system_prompt, model, permissions, name) to ``value``.
@@ -578,13 +578,12 @@ def _branch(row: AgentRow) -> BranchRef | None:
 
 
 def _permissions(value: Any) -> str | Mapping[str, Any] | None:
-    """Return permissions as a client gives them: a text, a mapping, or on the wire of Emacs a plist."""
+    """Return permissions as a client gives them: a profile's name, or a profile."""
     if value is None or isinstance(value, str):
         return value or None
-    try:
-        return value if isinstance(value, Mapping) else plist_to_dict(list(value))
-    except (SexpError, TypeError) as error:
-        raise BadRequest("permissions are a profile's name, or (:allow (…) :ask (…))") from error
+    if isinstance(value, Mapping):
+        return value
+    raise BadRequest("permissions are a profile's name, or (:allow (…) :ask (…))")
 
 
 # Operations on the defaults of named agents.
@@ -609,7 +608,7 @@ class Settings(Group):
         key: str | None = None,
         value: Any = None,
         reset: bool = False,
-        env: Env = (),
+        env: Env = NOTHING,
         api_key: str | None = None,
     ) -> SettingsReply:
         """Return the settings, or set ``key`` to ``value``, or with ``reset`` to its default.

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict, cast
 
-from pyagentd.api.group import INLINE_LIMIT, Client, Env, Group, reply_of, send_options
+from pyagentd.api.group import INLINE_LIMIT, NOTHING, Client, Env, Group, reply_of, send_options
 from pyagentd.errors import BadRequest, NotFound, ToolError
 from pyagentd.events import LineReply
 from pyagentd.features.questions import checked_answers
@@ -193,7 +193,7 @@ class Approvals(Group):
         reason: str = "",
         input: str | None = None,
         answers: str | None = None,
-        env: Env = (),
+        env: Env = NOTHING,
         key: str | None = None,
     ) -> AnswerReply:
         """Answer a question.
@@ -376,7 +376,13 @@ class Approvals(Group):
             raise BadRequest(f"{resource!r}: {error}") from error
         match decide(action, rules(), spec.confirm):
             case Allow(by):
-                return "allow", _why_allowed(by)
+                how, _, what = by.partition(" ")
+                known = {
+                    "scope": "It is inside the scope, and nothing asks to be confirmed.",
+                    "grant": f"A grant covers it: {what}",
+                    "profile": f"The profile {what} allows it.",
+                }
+                return "allow", known.get(how, f"Allowed: {by}.")
             case Deny(reason):
                 return "deny", reason
             case question:
@@ -390,25 +396,6 @@ class Approvals(Group):
             return {"session": session}
         return {"within": Projection(self._kernel.state, self._kernel.config.sessions_dir).key(directory)}
 
-    def _directory(self, session: str) -> Path:
-        """Return what a name means: of ID/BRANCH the branch, else the whole session."""
-        ref = self._registry.resolve(session)
-        named = "/" in session and not session.startswith(("/", "~", "."))
-        return ref.branch_dir if named or ref.is_agent else ref.session_dir
-
 
 def _workspace(live: LiveBranch) -> Path:
     return Path(live.conversation.session.get("workspace_root") or Path.home())
-
-
-def _why_allowed(by: str) -> str:
-    how, _, what = by.partition(" ")
-    match how:
-        case "scope":
-            return "It is inside the scope, and nothing asks to be confirmed."
-        case "grant":
-            return f"A grant covers it: {what}"
-        case "profile":
-            return f"The profile {what} allows it."
-        case _:
-            return f"Allowed: {by}."

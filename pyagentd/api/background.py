@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
-from pyagentd.api.group import Client, Env, Group, name_of, reply_of, send_options
+from pyagentd.api.group import NOTHING, Client, Env, Group, name_of, reply_of, send_options
 from pyagentd.clock import iso8601
 from pyagentd.errors import BadRequest, NotFound, PyagentdError
 from pyagentd.features import named_agents
@@ -135,7 +135,7 @@ class TaskOperations(Group):
 
     @command_line("status")
     async def agent_status(
-        self, client: Client, *, branch: str, env: Env = (), key: str | None = None
+        self, client: Client, *, branch: str, env: Env = NOTHING, key: str | None = None
     ) -> AgentStatus:
         """Return the status of a session or named agent: configuration, conversation, tasks."""
         kernel, ref, options = self._kernel, paths.root_of(self._ref(branch)), send_options(client, env, key, ())
@@ -256,7 +256,7 @@ class ScheduleOperations(Group):
         every: str | None = None,
         zone: str = "",
         lifetime: str | None = None,
-        env: Env = (),
+        env: Env = NOTHING,
         allow: Sequence[str] = (),
     ) -> ScheduleRow:
         """Have ``text`` sent to a branch later: at a time, after a delay, at intervals, or by a cron expression.
@@ -303,7 +303,7 @@ class ScheduleOperations(Group):
         delivery_id: str,
         source: str = "api",
         headers: str | None = None,
-        env: Env = (),
+        env: Env = NOTHING,
         key: str | None = None,
         allow: Sequence[str] = (),
     ) -> DeliveryReply:

@@ -9,6 +9,7 @@ from typing import Any, Literal, NotRequired, TypedDict, cast
 from pyagentd.api.approvals import AskRow
 from pyagentd.api.commands import CommandRow, command_to_wire
 from pyagentd.api.group import (
+    NOTHING,
     Client,
     Env,
     Group,
@@ -55,7 +56,6 @@ from pyagentd.store.document.text import Settings, Span, merge_spans, stamp_of
 from pyagentd.tools.sandbox import enclosure
 from pyagentd.tools.sandbox.plan import ShellScope
 from pyagentd.wire.operations import command_line
-from pyagentd.wire.sexp import plist_to_dict
 
 # Operations on the messages that wait for their turn, and on what a session is doing.
 
@@ -181,7 +181,7 @@ class Queue(Group):
         client: Client,
         *,
         branch: str,
-        env: Env = (),
+        env: Env = NOTHING,
         key: str | None = None,
     ) -> ResumeReply:
         """Resume a paused queue; environment and key are for messages whose client is gone."""
@@ -462,7 +462,7 @@ class Conversations(Group):
         hunks: Sequence[Any] = (),
         id: str = "",
         after: str = "",
-        settings: Mapping[str, Any] | Sequence[Any] = (),
+        settings: Mapping[str, Any] = NOTHING,
     ) -> EditReply:
         """Change the text of a branch that is attached, as it was at ``revision``.
 
@@ -473,9 +473,8 @@ class Conversations(Group):
         """
         live = self._open(branch)
         live.require_writable()
-        said = plist_to_dict(settings) if not isinstance(settings, Mapping) else settings
-        if said:
-            live.document.set_settings(_local_settings(said))
+        if settings:
+            live.document.set_settings(_local_settings(settings))
         edit = _edit_from_wire(hunks)
         met = live.document.edit(client, revision, edit, id=id, after=after) if edit else []
         return {"revision": live.document.live.revision, "met": met}
@@ -584,13 +583,13 @@ class Conversations(Group):
         revision: int,
         end: int,
         after: str = "",
-        env: Env = (),
+        env: Env = NOTHING,
         key: str | None = None,
         allow: Sequence[str] = (),
         id: str | None = None,
         agent: str | None = None,
         model: str | None = None,
-        settings: Mapping[str, Any] | Sequence[Any] = (),
+        settings: Mapping[str, Any] = NOTHING,
     ) -> PromptReceipt | CommandAnswered:
         """Submit the prompt that ends at position ``end`` of the document at ``revision``.
 
@@ -611,13 +610,13 @@ class Conversations(Group):
         *,
         branch: str,
         text: str,
-        env: Env = (),
+        env: Env = NOTHING,
         key: str | None = None,
         allow: Sequence[str] = (),
         id: str | None = None,
         agent: str | None = None,
         model: str | None = None,
-        settings: Mapping[str, Any] | Sequence[Any] = (),
+        settings: Mapping[str, Any] = NOTHING,
         steer: bool = False,
         command: CommandRule = "human",
     ) -> PromptReceipt | CommandAnswered:
@@ -638,7 +637,7 @@ class Conversations(Group):
         options: SendOptions,
         agent: str | None,
         model: str | None,
-        settings: Mapping[str, Any] | Sequence[Any],
+        settings: Mapping[str, Any],
     ) -> dict[str, Any]:
         """Return the metadata of a message, its models checked; raises as ``turn_metadata``."""
         given = message_settings(settings) if settings else {}
@@ -778,7 +777,7 @@ class Compaction(Group):
         branch: str,
         instructions: str = "",
         wait: bool = False,
-        env: Env = (),
+        env: Env = NOTHING,
         key: str | None = None,
     ) -> CompactReply:
         """Summarise everything said so far; ``instructions`` say what to keep, ``wait`` answers when it is done."""
@@ -894,7 +893,7 @@ class TurnAgents(Group):
         *,
         branch: str,
         agent: str = BUILD,
-        env: Env = (),
+        env: Env = NOTHING,
         key: str | None = None,
         allow: Sequence[str] = (),
         id: str | None = None,

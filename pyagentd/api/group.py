@@ -13,6 +13,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, NotRequired, Protocol, TypedDict, TypeVar, cast
 
 from pyagentd.errors import BadRequest, NotASession, NotFound, StoreError
@@ -32,7 +33,6 @@ from pyagentd.store.metadata import workspace_root
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.registry import Registry
 from pyagentd.wire.operations import Operation, operation
-from pyagentd.wire.sexp import SexpError, plist_to_dict
 
 # A reply larger than this goes by file.
 INLINE_LIMIT = 512 * 1024
@@ -42,7 +42,10 @@ TITLE_LENGTH = 200  # characters
 Form = Literal["sexp", "json"]
 """How a large reply is written to its file."""
 
-Env = Mapping[str, str] | Sequence[Any]
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+"""A plist that was left out."""
+
+Env = Mapping[str, Any]
 """The client's variables; on the wire a plist, ``(:NAME "value" …)``."""
 
 _log = logging.getLogger(__name__)
@@ -91,6 +94,12 @@ class Group:
     def _ref(self, branch: str) -> BranchRef:
         live = self._kernel.opened(branch)
         return live.ref if live is not None else self._registry.resolve(branch)
+
+    def _directory(self, session: str) -> Path:
+        """Return what a name means: of ID/BRANCH the branch, else the whole session or agent."""
+        ref = self._registry.resolve(session)
+        named = "/" in session and not session.startswith(("/", "~", "."))
+        return ref.branch_dir if named else ref.session_dir
 
     def _open(self, branch: str) -> LiveBranch:
         live = self._kernel.opened(branch)
@@ -237,21 +246,20 @@ def send_options(client: Client, env: Env, key: str | None, allow: Sequence[str]
     """Return what a client wants of the run it starts.
 
     Raises:
-        BadRequest: ``allow`` has something that is not a regular expression, or ``env`` is not a plist.
+        BadRequest: ``allow`` has something that is not a regular expression.
     """
+    variables = {name: str(value) for name, value in env.items() if value is not None}
     grants = tuple(map(compile_action, allow))
-    return SendOptions(interactive=client.human, env=_environment(env), api_key=key, grants=grants)
+    return SendOptions(interactive=client.human, env=variables, api_key=key, grants=grants)
 
 
-def turn_metadata(
-    agent: str | None, model: str | None, settings: Mapping[str, Any] | Sequence[Any] = ()
-) -> dict[str, Any]:
+def turn_metadata(agent: str | None, model: str | None, settings: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
     """Return the metadata of a message that names a preset or a model (``[BACKEND/]MODEL``) for its turn.
 
     Args:
         agent: The preset; like the model it holds for later messages too.
         model: ``[BACKEND/]MODEL``.
-        settings: A plist of what holds for this message only, see ``parse_message_settings``.
+        settings: What holds for this message only, see ``parse_message_settings``.
 
     Raises:
         BadRequest: A setting is unknown or of the wrong kind.
@@ -265,22 +273,10 @@ def turn_metadata(
     return metadata
 
 
-def message_settings(settings: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
+def message_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings as a client gives them, checked, by their names on the wire; raises as ``turn_metadata``."""
-    try:
-        given = dict(settings) if isinstance(settings, Mapping) else plist_to_dict(list(settings))
-    except SexpError as error:
-        raise BadRequest(f"settings is not a plist: {error}") from None
-    parse_message_settings(given)
-    return {name: value for name, value in given.items() if value is not None}
-
-
-def _environment(env: Env) -> dict[str, str]:
-    try:
-        variables = env if isinstance(env, Mapping) else plist_to_dict(list(env))
-    except SexpError as error:
-        raise BadRequest(f"env is not a plist of variables: {error}") from None
-    return {name: str(value) for name, value in variables.items() if value is not None}
+    parse_message_settings(settings)
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 class PromptReceipt(TypedDict):

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Literal, NotRequired, TypedDict, cast
 
-from pyagentd.api.group import Client, Env, Group, reply_of, send_options, typed_title
+from pyagentd.api.group import NOTHING, Client, Env, Group, reply_of, send_options, typed_title
 from pyagentd.errors import BadRequest, Busy, NotFound
 from pyagentd.features import history as looking
 from pyagentd.features.contexts import KEPT, Contexts
@@ -151,7 +151,7 @@ class Histories(Group):
         branch: str,
         message: str,
         text: str,
-        env: Env = (),
+        env: Env = NOTHING,
         key: str | None = None,
         allow: Sequence[str] = (),
     ) -> HistoryRun:
@@ -168,7 +168,7 @@ class Histories(Group):
         *,
         branch: str,
         message: str | None = None,
-        env: Env = (),
+        env: Env = NOTHING,
         key: str | None = None,
         allow: Sequence[str] = (),
     ) -> HistoryRun:
@@ -393,7 +393,7 @@ class ContextOperations(Group):
         *,
         branch: str,
         description: str = "",
-        env: Env = (),
+        env: Env = NOTHING,
         key: str | None = None,
     ) -> SavedConversation:
         """Save the conversation, which goes on; without ``description`` a model writes one."""

@@ -6,6 +6,7 @@ import os
 import resource
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -18,7 +19,6 @@ from pyagentd.events import Event, truncate
 from pyagentd.features.tasks import Tasks
 from pyagentd.features.telemetry import Telemetry
 from pyagentd.features.usage import facts_of
-from pyagentd.policy.presets import Preset
 from pyagentd.policy.profiles import Profile
 from pyagentd.runtime import attaching, turn_agent
 from pyagentd.runtime.branch import LiveBranch
@@ -126,9 +126,9 @@ class Inspection(Group):
         ref = self._ref(branch)
         for traced in await asyncio.to_thread(read_trace, ref.branch_dir):
             if (traced.run_id, traced.step, traced.purpose) == (run, step, purpose):
-                return await self._json_reply(
-                    ref, f"request-{run}-{step}", await asyncio.to_thread(_body, traced, pretty=pretty)
-                )
+                written = partial(json.dumps, ensure_ascii=False, indent=2) if pretty else as_json
+                body = await asyncio.to_thread(written, traced.body)
+                return await self._json_reply(ref, f"request-{run}-{step}", body)
         raise NotFound(f"No step {step} of {run} is traced", hint="`pyagentd show SESSION --trace` lists them")
 
     def _trace_and_audit(self, ref: BranchRef) -> tuple[list[TracedStep], list[Entry]]:
@@ -161,30 +161,19 @@ class Inspection(Group):
         await self._kernel.grants.load(root, workspace)
         grants = self._kernel.grants.active(root, workspace)
         above = [self._kernel.presets.of_branch(ref) for ref in paths.ancestors_of(live.ref)]
+        preset = self._kernel.presets.of_branch(live.ref)
+        profile: Any = preset.profile
+        if isinstance(profile, Profile):
+            rules = {name: [each.pattern for each in getattr(profile, name)] for name in ("allow", "ask")}
+            profile = {"name": profile.name, **rules}
         return {
-            **_permissions_of(self._kernel.presets.of_branch(live.ref)),
+            "profile": profile,
+            "read_only": preset.read_only,
+            "paths": {"read": preset.paths.read, "write": preset.paths.write, "deny": preset.paths.deny},
+            "shell_commands": {"allow": preset.shell.allow, "deny": preset.shell.deny},
             "denied_above": [pattern for preset in above for pattern in preset.paths.deny],
             "grants": [reply_of(GrantRow, grant) for grant in grants],
         }
-
-
-def _body(step: TracedStep, *, pretty: bool) -> str:
-    return json.dumps(step.body, ensure_ascii=False, indent=2) if pretty else as_json(step.body)
-
-
-def _permissions_of(preset: Preset) -> Mapping[str, Any]:
-    profile = preset.profile
-    told = (
-        {"name": profile.name, "allow": [p.pattern for p in profile.allow], "ask": [p.pattern for p in profile.ask]}
-        if isinstance(profile, Profile)
-        else profile
-    )
-    return {
-        "profile": told,
-        "read_only": preset.read_only,
-        "paths": {"read": preset.paths.read, "write": preset.paths.write, "deny": preset.paths.deny},
-        "shell_commands": {"allow": preset.shell.allow, "deny": preset.shell.deny},
-    }
 
 
 def _event_to_wire(event: Event) -> list[Any]:
@@ -276,9 +265,8 @@ class Search(Group):
         if not 1 <= limit <= MAX_HITS:
             raise BadRequest(f"{limit} is not a limit", hint=f"Give 1 to {MAX_HITS}")
         # Who names a session wants to look there, archived or not.
-        scope = Scope(
-            archived=archived or bool(session), hidden=hidden, within=self._within(session) if session else ""
-        )
+        within = self._index.projection.key(self._directory(session)) if session else ""
+        scope = Scope(archived=archived or bool(session), hidden=hidden, within=within)
         found = await self._index.search(wanted, limit=limit, scope=scope)
         return {
             "hits": [_hit_row(hit) for hit in found.hits],
@@ -322,11 +310,6 @@ class Search(Group):
         else:
             start, end = await asyncio.to_thread(_place, ref, message, part)
         return {"position": None if start is None else start + 1, "end": None if end is None else end + 1}
-
-    def _within(self, session: str) -> str:
-        ref = self._registry.resolve(session)
-        directory = ref.branch_dir if "/" in session and not session.startswith(("/", "~", ".")) else ref.session_dir
-        return self._index.projection.key(directory)
 
 
 def _place(ref: BranchRef, message: str, part: str | None) -> tuple[int | None, int | None]:

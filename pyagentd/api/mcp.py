@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict
 
-from pyagentd.api.group import Client, Env, Group, directory, project_of, reply_of, send_options
+from pyagentd.api.group import NOTHING, Client, Env, Group, directory, project_of, reply_of, send_options
 from pyagentd.config.tables import HookSettings, ServerSettings, read_server
 from pyagentd.errors import BadRequest, ConfigError, NotFound, ToolError
 from pyagentd.features.emacs import EmacsClients, EmacsOffer, OfferedTool, offered_tool
@@ -158,7 +158,7 @@ class McpOperations(Group):
 
     @command_line("mcp get", "mcp list", "mcp trust")
     async def mcp(
-        self, client: Client, *, root: str | None = None, branch: str | None = None, env: Env = ()
+        self, client: Client, *, root: str | None = None, branch: str | None = None, env: Env = NOTHING
     ) -> McpReply:
         """Return the servers of the user and of the project ``root``, or of a branch's; none is started."""
         place, project = await self._servers_of(await self._workspace(branch) if branch else root)
@@ -187,7 +187,7 @@ class McpOperations(Group):
         }
 
     @command_line("mcp test")
-    async def mcp_test(self, client: Client, *, name: str, root: str | None = None, env: Env = ()) -> McpTested:
+    async def mcp_test(self, client: Client, *, name: str, root: str | None = None, env: Env = NOTHING) -> McpTested:
         """Start a server if it does not run, and return what it offers."""
         place, project = await self._servers_of(root)
         known, problems = await self._kernel.feature(Servers).known(place)

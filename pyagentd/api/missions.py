@@ -8,6 +8,7 @@ from typing import Any, Literal, TypedDict
 
 from pyagentd import features
 from pyagentd.api.group import (
+    NOTHING,
     Client,
     Env,
     Group,
@@ -75,7 +76,7 @@ class Missions(Group):
         max_turns: int | None = None,
         parallel: int | None = None,
         root: str | None = None,
-        env: Env = (),
+        env: Env = NOTHING,
         key: str | None = None,
         allow: Sequence[str] = (),
     ) -> MissionStarted:
@@ -122,7 +123,7 @@ class Missions(Group):
         client: Client,
         *,
         branch: str,
-        env: Env = (),
+        env: Env = NOTHING,
         key: str | None = None,
         allow: Sequence[str] = (),
     ) -> MissionStarted | MissionRuns:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, NotRequired, TypedDict, cast
 from urllib.parse import urlsplit
 
 from pyagentd import features
-from pyagentd.api.group import Client, Env, Group, expand_home, project_of, reply_of, send_options
+from pyagentd.api.group import NOTHING, Client, Env, Group, expand_home, project_of, reply_of, send_options
 from pyagentd.config import Config
 from pyagentd.config.loading import check_config, read_config_file, read_toml
 from pyagentd.config.tables import SERVICES
@@ -61,7 +61,6 @@ from pyagentd.store.modellists import FILE_NAME
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools.builtin import builtin_tools
 from pyagentd.wire.operations import by_person, command_line
-from pyagentd.wire.sexp import plists_to_dicts
 
 
 class ModelRow(TypedDict):
@@ -161,7 +160,7 @@ class ModelOperations(Group):
         *,
         refresh: bool = False,
         branch: str | None = None,
-        env: Env = (),
+        env: Env = NOTHING,
         key: str | None = None,
     ) -> ModelsReply:
         """Return the providers with their models, as a run of this client could have them.
@@ -190,7 +189,7 @@ class ModelOperations(Group):
 
     @command_line("chat")
     async def model(
-        self, client: Client, *, branch: str, model: str | None = None, env: Env = (), key: str | None = None
+        self, client: Client, *, branch: str, model: str | None = None, env: Env = NOTHING, key: str | None = None
     ) -> ModelReply:
         """Return which model answers in a conversation, or have it be ``model`` from the next request on.
 
@@ -224,7 +223,7 @@ class ModelOperations(Group):
         key: str | None = None,
         value: str | None = None,
         next: bool = False,
-        env: Env = (),
+        env: Env = NOTHING,
         api_key: str | None = None,
     ) -> ConversationSettings:
         """Return the settings of a conversation, after having ``key`` be ``value``.
@@ -267,7 +266,7 @@ class ModelOperations(Group):
         before: str = "",
         after: str = "",
         model: str | None = None,
-        env: Env = (),
+        env: Env = NOTHING,
         key: str | None = None,
     ) -> RewriteReply:
         """Have a model rewrite a passage, outside of any session.
@@ -586,7 +585,7 @@ class ConfigurationOperations(Group):
         """
         config = self._kernel.config
         source = Source.at("backends", BadRequest)
-        given = [read(plists_to_dicts(each), GptelBackend, source, (number,)) for number, each in enumerate(backends)]
+        given = [read(each, GptelBackend, source, (number,)) for number, each in enumerate(backends)]
         text, keys, notes = await asyncio.to_thread(configuration_of, given, config, current=current)
         return {"text": text, "file": str(config.file), "keys": keys, "notes": notes}
 

@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 
 from pyagentd.api.approvals import Approvals
 from pyagentd.api.background import TaskOperations
-from pyagentd.api.group import Client, Env, Group, operations_of
+from pyagentd.api.group import NOTHING, Client, Env, Group, operations_of
 from pyagentd.api.inspection import Inspection, context_chart
 from pyagentd.api.mcp import HookOperations, McpOperations
 from pyagentd.api.missions import Missions
@@ -261,7 +261,7 @@ class Pages(Group):
         shown = json.dumps(_without_pictures(_json(sent)), ensure_ascii=False, indent=2)
         return Report(title="Request", lines=[Line((line,)) for line in shown.split("\n")])
 
-    async def server(self, client: Client, *, name: str, root: str | None = None, env: Env = ()) -> Report:
+    async def server(self, client: Client, *, name: str, root: str | None = None, env: Env = NOTHING) -> Report:
         """Start an MCP server if it does not run, and return what it offers."""
         told = await self._group(McpOperations).mcp_test(client, name=name, root=root, env=env)
         if not told["ok"]:
@@ -298,7 +298,7 @@ class Reports(Group):
         client: Client,
         *,
         name: str,
-        arguments: Mapping[str, Any] | Sequence[Any] = (),
+        arguments: Mapping[str, Any] = NOTHING,
         watch: bool = False,
     ) -> ReportReply:
         """Return the page ``name``, as lines with headings, faces and buttons.

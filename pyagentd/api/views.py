@@ -16,7 +16,7 @@ from pyagentd.api.agents import NamedAgents, Settings, agent_tree
 from pyagentd.api.approvals import Approvals, AskRow
 from pyagentd.api.background import ScheduleOperations, TaskOperations
 from pyagentd.api.conversations import Queue
-from pyagentd.api.group import Client, Env, Group, operations_of, reply_of
+from pyagentd.api.group import NOTHING, Client, Env, Group, operations_of, reply_of
 from pyagentd.api.history import ContextOperations, SnapshotOperations
 from pyagentd.api.inspection import MAX_HITS, HitFacts, Search
 from pyagentd.api.mcp import McpOperations
@@ -32,7 +32,6 @@ from pyagentd.runtime.kernel import Kernel
 from pyagentd.runtime.usage import cost
 from pyagentd.store import paths
 from pyagentd.wire.operations import Operation, command_line
-from pyagentd.wire.sexp import SexpError, plist_to_dict
 from pyagentd.words import quantity, short_tokens
 
 LIMIT = 500  # rows, where the client does not say
@@ -949,7 +948,9 @@ class Lists(Group):
             follows=("sessions",),
         )
 
-    async def mcp(self, client: Client, *, branch: str | None = None, root: str | None = None, env: Env = ()) -> View:
+    async def mcp(
+        self, client: Client, *, branch: str | None = None, root: str | None = None, env: Env = NOTHING
+    ) -> View:
         """List the MCP servers of a session or project, and your own."""
         answer = await self._group(McpOperations).mcp(client, branch=branch, root=root, env=env)
         project = report_place("servers", root=answer["root"])
@@ -1023,7 +1024,7 @@ async def make(
     what: str,
     client: Client,
     name: str,
-    arguments: Mapping[str, Any] | Sequence[Any],
+    arguments: Mapping[str, Any],
     **more: Any,
 ) -> Any:
     """Return the list or page ``name`` made of ``arguments``, and of those in ``more`` that it takes."""
@@ -1031,12 +1032,8 @@ async def make(
     if maker is None:
         known = did_you_mean(name, makers) or f"There are: {', '.join(sorted(makers))}"
         raise NotFound(f"There is no {what} {name[:60]!r}", hint=known)
-    try:
-        given = dict(arguments) if isinstance(arguments, Mapping) else plist_to_dict(list(arguments))
-    except SexpError as error:
-        raise BadRequest(f"arguments is not a plist: {error}") from None
-    given |= {key: value for key, value in more.items() if key in maker.parameters}
-    return await maker.run(client, **maker.bind_named(given))
+    given = {key: value for key, value in more.items() if key in maker.parameters}
+    return await maker.run(client, **maker.bind_named({**arguments, **given}))
 
 
 def follow(kernel: Kernel, client: Client, follows: Iterable[Followed]) -> None:
@@ -1060,7 +1057,7 @@ class Views(Group):
         client: Client,
         *,
         name: str,
-        arguments: Mapping[str, Any] | Sequence[Any] = (),
+        arguments: Mapping[str, Any] = NOTHING,
         limit: int = LIMIT,
         watch: bool = False,
     ) -> ViewReply:

@@ -16,7 +16,6 @@ from pyagentd.store import named_agents, paths, presetfile
 from pyagentd.store.document import text as document
 from pyagentd.store.document.text import Document, Settings, body_sha256
 from pyagentd.store.paths import BranchRef
-from pyagentd.wire.sexp import Symbol
 from tests.runtime.test_attaching import file_of, talk
 from tests.runtime.world import Watcher, World, body, rows
 from tests.server import answer, tool_use
@@ -78,11 +77,6 @@ def test_what_is_changed_in_the_file_while_a_run_goes_on_is_kept() -> None:
     assert document_sync.merged_settings(Settings(model="theirs"), Settings(model="before"), wanted).model == "theirs"
     assert document_sync.merged_settings(Settings(model="before"), Settings(model="before"), wanted).model == "ours"
     assert document_sync.merged_settings(Settings(), Settings(model="before"), wanted).model == "ours"
-
-
-def plist(*items: Any) -> list[Any]:
-    """A plist as it comes over the wire."""
-    return [Symbol(item) if isinstance(item, str) and item.startswith(":") else item for item in items]
 
 
 def set_variables(ref: BranchRef, **values: Any) -> None:
@@ -198,13 +192,13 @@ async def test_settings_of_a_message_hold_for_its_turn_only(world: World) -> Non
     assert usual["temperature"] == 0.5 and usual["thinking"] is None and "Bash" in usual["tools"]
     client = Watcher()
     async with world.kernel.using(ref) as branch:
-        odd = (":system", "Be odd.", ":model", "model-other", ":temperature", 0, ":max-tokens", 700, ":tools", "Read")
-        for settings in (plist(*odd), plist(":thinking", "high"), ()):
+        odd = {"system": "Be odd.", "model": "model-other", "temperature": 0, "max_tokens": 700, "tools": "Read"}
+        for settings in (odd, {"thinking": "high"}, {}):
             await service.attach(client, branch=ref.key, sha256=body_sha256(body(ref)))
-            env = plist(*(item for name, value in world.options.env.items() for item in (f":{name}", value)))
+            env = world.options.env
             await service.prompt(client, branch=ref.key, text="And now?", env=env, settings=settings)
             await client.finished(branch)
-            if "Be odd." in settings:
+            if settings is odd:
                 told = sent(world)
                 assert "Be odd." in told.pop("system") and "You are main" not in str(world.server.last.body["system"])
                 assert told == {
@@ -220,20 +214,19 @@ async def test_settings_of_a_message_hold_for_its_turn_only(world: World) -> Non
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
-        ((":temperature", 3), "temperature"),
-        ((":max-tokens", 0), "max_tokens"),
-        ((":thinking", "hard"), "off, low, medium, high"),
-        ((":system", 3), "system"),
-        ((":profile", "open"), "profile"),
-        (("temperature", 1), "plist"),
+        ({"temperature": 3}, "temperature"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"thinking": "hard"}, "off, low, medium, high"),
+        ({"system": 3}, "system"),
+        ({"profile": "open"}, "profile"),
     ],
 )
 async def test_a_setting_of_a_message_that_makes_no_sense_is_named_before_anything_is_recorded(
-    world: World, settings: tuple[Any, ...], named: str
+    world: World, settings: dict[str, Any], named: str
 ) -> None:
     ref, service = world.session(), world.service()
     with pytest.raises(BadRequest, match=named):
-        await service.prompt(Watcher(), branch=ref.key, text="Hi", settings=plist(*settings))
+        await service.prompt(Watcher(), branch=ref.key, text="Hi", settings=settings)
     async with world.kernel.using(ref) as branch:
         assert not branch.conversation.messages and not branch.conversation.runs
 
