@@ -299,6 +299,14 @@ async def test_a_long_result_is_kept_in_a_file_and_so_is_a_picture(world: World)
         assert "The whole output is in" in long and len(long) < 210_000
 
 
+async def test_a_result_is_what_it_is_whatever_its_server_promised(world: World) -> None:
+    promised = json.dumps({"type": "object", "properties": {"text": {"type": "string", "pattern": "^(a|a)*$"}}})
+    said = "a" * 21 + "b"  # each letter more takes the expression twice as long
+    async with having(world, table("notes", plain(), env={"PROMISED": promised})) as talk:
+        await talk.say(call("notes_echo", text=said), "Done.", grants=world.granted("mcp:.*").grants)
+        assert await talk.end() == said
+
+
 async def test_a_failure_is_an_error_to_the_model(world: World) -> None:
     async with having(world, table("notes", plain())) as talk:
         await talk.say(call("notes_fail"), call("notes_echo"), "Done.", grants=world.granted("mcp:.*").grants)

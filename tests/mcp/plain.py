@@ -49,6 +49,7 @@ def tools():
             "description": f"To {name}",
             "inputSchema": schema,
             "annotations": {"readOnlyHint": looks},
+            **({"outputSchema": json.loads(os.environ["PROMISED"])} if "PROMISED" in os.environ else {}),
         }
 
 
@@ -100,7 +101,8 @@ def answer(method, params):
             return {"tools": list(tools())}
         case "tools/call":
             found = call(params["name"], params.get("arguments") or {})
-            return found and {"content": found, "isError": params["name"] == "fail"}
+            given = {"structuredContent": params["arguments"]} if "PROMISED" in os.environ else {}
+            return found and {"content": found, "isError": params["name"] == "fail", **given}
         case "resources/list":
             return {"resources": [RESOURCE]}
         case "resources/templates/list":

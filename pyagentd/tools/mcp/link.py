@@ -456,7 +456,7 @@ class Link:
             ) from error
         except (httpx2.HTTPError, OSError, anyio.ClosedResourceError, anyio.BrokenResourceError) as error:
             raise Broken(_short(str(error) or type(error).__name__)) from error
-        except RuntimeError as error:  # what a tool gave does not fit the schema that it promised
+        except RuntimeError as error:  # it asks something back, which we do not answer
             raise ToolError(f"The MCP server {self._launch.name}: {_short(str(error))}") from error
 
     async def _pages(self, page: Callable[[str | None], Awaitable[Any]], name: str, most: int) -> list[Any]:
@@ -544,7 +544,11 @@ class Link:
             yield _FilteredStream(read, self._without_refused_tools), *rest
 
     def _without_refused_tools(self, message: Any) -> Any:
-        """Return a message without the tools that the SDK would refuse the whole list for; notes why."""
+        """Return a message without the tools that the SDK would refuse the whole list for; notes why.
+
+        What a tool promises of its results goes, too: the SDK checks that in the loop, and a server's expression can
+        take for ever.
+        """
         answer = getattr(message, "message", None)
         if not isinstance(answer, JSONRPCResponse) or not isinstance(answer.result.get("tools"), list):
             return message
@@ -555,7 +559,7 @@ class Link:
                 name = tool.get("name") if isinstance(tool, dict) else None
                 self._refused[str(name or "without a name")[:LONGEST_NAME]] = why
             else:
-                kept.append(tool)
+                kept.append({key: value for key, value in tool.items() if key != "outputSchema"})
         answer.result["tools"] = kept
         return message
 
