@@ -95,6 +95,8 @@ class Supervisor:
         branch.run = branch.task = None
         end = {"id": run.id, "phase": "finished", "reason": outcome.recorded, "message": outcome.message or trouble}
         with _whatever_happens(run):
+            if outcome.reason == "done" and outcome.message:  # the document has no word of it, as it has of an error
+                branch.say(outcome.message)
             branch.publish(Event("run", branch.key, branch.tell_end(run.id), (end,)))
             if outcome.reason == "error" or trouble:
                 branch.state.on_run_failed(message=end["message"], code=outcome.code or StoreError.code)

@@ -1191,7 +1191,8 @@ class Run:
             self._move(RunPhase.TRET)
             return self._call_model
         elif stop_reason == "max_tokens":
-            self._note = f"The answer reached the limit of {self._settings.max_tokens} tokens"
+            limit = self._settings.max_tokens
+            self._note = f"The answer reached the limit of {limit} tokens (max_tokens): ask for the rest, or raise it"
         return None
 
     async def _run_tools(self) -> Step:

@@ -98,8 +98,16 @@ async def test_every_run_ends_once_and_leaves_nothing_open(world: World, case: s
 )
 async def test_an_end_that_is_none_says_why(world: World, stop: str, said: str) -> None:
     world.server.say(answer("Hel", stop_reason=stop))
-    _, told = await run(world)
-    assert told["message"].startswith(said)
+    ref, watcher = world.session(), Watcher()
+    async with world.kernel.using(ref) as branch:
+        await attached(branch, watcher)
+        await world.kernel.prompt(branch, text="Hi", options=world.options)
+        await watcher.until(lambda: watcher.of("notice"))
+        (notice,) = watcher.of("notice")
+        end = await watcher.finished(branch)
+        branch.detach(watcher)
+    assert end["reason"] == "done" and end["message"].startswith(said)
+    assert notice.args[0]["text"] == end["message"]
 
 
 async def test_arguments_of_ten_megabytes_are_kept_in_a_file_and_the_model_is_told(world: World) -> None:
