@@ -31,7 +31,7 @@ from pyagentd.log import of_session
 from pyagentd.policy.action import validate_pattern
 from pyagentd.policy.presets import Result
 from pyagentd.runtime.kernel import Kernel
-from pyagentd.runtime.system_prompt import workspace_root
+from pyagentd.runtime.system_prompt import workplace_of
 from pyagentd.store import atomic, metadata, paths, presetfile, sessions
 from pyagentd.store import named_agents as agent_files
 from pyagentd.store.atomic import write_bytes
@@ -169,7 +169,7 @@ class SpawnOperations(Group):
             deny=tuple(denied_paths),
         )
         async with self._kernel.using(parent) as live:
-            await workspace_root(self._kernel, live)
+            await workplace_of(self._kernel, live)
             spawner = self._kernel.feature(AgentSpawner).spawner(live, options, run_id="")
             try:
                 ref, _ = await spawner.launch(wanted)

@@ -42,7 +42,7 @@ from pyagentd.store.conversation import (
 )
 from pyagentd.store.document.hidden import visible
 from pyagentd.store.document.reconcile import align, recognise
-from pyagentd.store.journal import message_row, part_row
+from pyagentd.store.journal import rows_of_message
 from pyagentd.tools.spec import schema_of
 from pyagentd.words import short_tokens
 
@@ -521,16 +521,15 @@ class Compactor:
         Raises:
             StoreError: The disk refused; nothing was shown.
         """
-        recorder, session = self._branch.recorder, self._branch.ref.session_id
-        now, after = recorder.now_ms(), _open_part(recorder.conversation)
+        recorder, session_id = self._branch.recorder, self._branch.ref.session_id
+        now_ms, after = recorder.now_ms(), _open_part(recorder.conversation)
         metadata = {"origin": ORIGIN, "synthetic": True, "run_id": self._run_id, **facts}
         if after:
             metadata["after"] = after
-        message = message_row(role="assistant", session_id=session, metadata=metadata, now_ms=now)
-        part = part_row(message_id=message["id"], session_id=session, index=0, kind=COMPACTION, data=data, now_ms=now)
+        rows = rows_of_message([data], role="assistant", session_id=session_id, metadata=metadata, now_ms=now_ms)
         with recorder.together():
-            recorder.record("message", message)
-            recorder.record("part", part)
+            for kind, row in rows:
+                recorder.record(kind, row)
         self._branch.say(f"Compacted: {describe_compaction(data)}")
 
     def _already_pruned(self) -> list[str]:

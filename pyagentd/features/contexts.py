@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from pyagentd.clock import iso8601, span
 from pyagentd.errors import BadRequest, Busy, NotFound, PyagentdError
@@ -32,7 +32,7 @@ from pyagentd.store.document import hidden
 from pyagentd.store.document import text as document
 from pyagentd.store.document.reconcile import ABORTED, BEGINNING, align
 from pyagentd.store.document.render import writable
-from pyagentd.store.journal import message_row, part_row
+from pyagentd.store.journal import rows_of_message
 from pyagentd.store.named_agents import named_dir, saved_dir
 from pyagentd.store.paths import BranchRef
 from pyagentd.words import quantity
@@ -252,38 +252,17 @@ def facts_of_turns(
     for number, turn in enumerate(found.turns):
         if number:
             own = {"origin": "client", "steered": run_id, **metadata}
-            yield from _facts("user", [{"type": "text", "text": turn.prompt}], session_id, own, now_ms)
+            said = [{"type": "text", "text": turn.prompt}]
+            yield from rows_of_message(said, role="user", session_id=session_id, metadata=own, now_ms=now_ms)
         if turn.steps:
             parts = [
                 data
                 for step in turn.steps
                 for data in ({"type": "step-start"}, *(_data(part, found.results) for part in step))
             ]
-            yield from _facts("assistant", parts, session_id, metadata, now_ms)
-
-
-def _facts(
-    role: Literal["user", "assistant"],
-    parts: Sequence[Mapping[str, Any]],
-    session_id: str,
-    metadata: Mapping[str, Any],
-    now_ms: int,
-) -> Iterator[Fact]:
-    """Yield the rows of one message."""
-    message = message_row(role=role, session_id=session_id, metadata=metadata, now_ms=now_ms)
-    yield "message", message
-    for index, data in enumerate(parts):
-        row = part_row(
-            message_id=message["id"],
-            session_id=session_id,
-            index=index,
-            kind=str(data["type"]),
-            data=data,
-            now_ms=now_ms,
-        )
-        if "toolCallId" in data:
-            row |= {"tool_call_id": data["toolCallId"], "tool_state": data["state"]}
-        yield "part", row
+            yield from rows_of_message(
+                parts, role="assistant", session_id=session_id, metadata=metadata, now_ms=now_ms
+            )
 
 
 def _data(part: Text | ToolCall, results: Mapping[str, str]) -> dict[str, Any]:

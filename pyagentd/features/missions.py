@@ -653,7 +653,7 @@ class MissionRun(Run):
 
     async def _pursue(self) -> None:
         contract = self._mission.contract
-        task = task_of(self._mission, self._view.messages, self._prompt_text())
+        task = task_of(self._mission, self._view, self._prompt_text())
         if self._resumed is None:
             self._put(
                 "start",

@@ -23,7 +23,7 @@ from pyagentd.runtime.settings import SendOptions
 from pyagentd.runtime.turns import Prompt
 from pyagentd.store.document import hidden
 from pyagentd.store.document.render import writable
-from pyagentd.store.journal import message_row, part_row
+from pyagentd.store.journal import rows_of_message
 from pyagentd.store.paths import BranchRef
 
 if TYPE_CHECKING:
@@ -429,8 +429,12 @@ async def _record_command(
             return made
         run_id, now_ms = new_run_id(), branch.recorder.now_ms()
         hiding = {**hidden.mark(hidden.COMMAND, now_ms=now_ms), "command": made.name}
-        hinted = replace(again, metadata={**hiding, **_sent(given)}, id=given.id or "")
-        rows = _facts(branch, made.text, hiding, now_ms)
+        sent = {} if given.id is None else {"payload": given.payload}  # tells that the same submission came before
+        hinted = replace(again, metadata={**hiding, **sent}, id=given.id or "")
+        answer = {"type": "text", "text": writable(_as_markdown(made.text)), "state": "done"}
+        rows = rows_of_message(
+            [answer], role="assistant", session_id=branch.ref.session_id, metadata=hiding, now_ms=now_ms
+        )
         await branch.record_run(hinted, rows, run_id=run_id, interactive=given.options.interactive)
         await History(kernel).give_roles_held(branch, hidden.COMMAND)
     kernel.bus.tell(BranchWritten(branch.ref))
@@ -450,21 +454,6 @@ async def _as_it_is(branch: LiveBranch, prompt: Prompt, given: Submission) -> Pr
         return await _prompt(branch, given)
     except PyagentdError:
         return replace(prompt, edits=())
-
-
-def _sent(given: Submission) -> dict[str, Any]:
-    """Return what tells that the same submission came before."""
-    return {} if given.id is None else {"payload": given.payload}
-
-
-def _facts(branch: LiveBranch, text: str, metadata: dict[str, Any], now_ms: int) -> Iterator[tuple[str, Any]]:
-    """Yield the rows of an answer."""
-    session_id = branch.ref.session_id
-    message = message_row(role="assistant", session_id=session_id, metadata=metadata, now_ms=now_ms)
-    yield "message", message
-    data = {"type": "text", "text": writable(_as_markdown(text)), "state": "done"}
-    part = part_row(message_id=message["id"], session_id=session_id, index=0, kind="text", data=data, now_ms=now_ms)
-    yield "part", part
 
 
 def _as_markdown(text: str) -> str:

@@ -7,7 +7,7 @@ document and takes edits, ``attaching`` makes the reply to a client that attache
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -35,7 +35,7 @@ from pyagentd.runtime.recorder import Recorder
 from pyagentd.runtime.run import Run
 from pyagentd.runtime.status import Outcome, SessionStatus, failed_call, tool_event
 from pyagentd.runtime.turn_agent import TurnPresets, agent_label
-from pyagentd.runtime.turns import DocumentNow, Prompt, TurnStart
+from pyagentd.runtime.turns import DocumentNow, Prompt
 from pyagentd.runtime.usage import Meter
 from pyagentd.store import paths
 from pyagentd.store.conversation import Message
@@ -489,23 +489,6 @@ class LiveBranch(Watchers, SessionRow):
 
     # -- turns -------------------------------------------------------------------------------------------------
 
-    def start_run(
-        self,
-        prompt: Prompt,
-        *,
-        run_id: str,
-        interactive: bool,
-        allow: Sequence[str] = (),
-        tool_results: bool = True,
-    ) -> int:
-        """Record the user's edits and message and the start of its run; see ``Beginning.record``."""
-        run: dict[str, Any] = {"id": run_id, "state": "started", "interactive": interactive}
-        if allow:
-            run["allow"] = list(allow)
-        if not tool_results:
-            run["tool_results"] = False
-        return TurnStart(self, prompt).record(run)
-
     async def secure(self) -> None:
         """Return when what was recorded survives a power failure, and the document holds it if the daemon writes it.
 
@@ -558,7 +541,7 @@ class LiveBranch(Watchers, SessionRow):
             StoreError: The disk refused.
         """
         # No await before its end is recorded: either all of it is there or the next daemon ends it.
-        seq = self.start_run(prompt, run_id=run_id, interactive=interactive)
+        seq = turns.record_start(self, prompt, {"id": run_id, "interactive": interactive})
         started = {"id": run_id, "phase": "started", "message_id": self.conversation.runs[run_id].data["message_id"]}
         self.publish(Event("run", self.key, seq, (started,)))
         with self.recorder.together():

@@ -38,7 +38,7 @@ from pyagentd.runtime.run_setup import find_continuation
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.runtime.status import BY_PARENT, Outcome, told_of
 from pyagentd.runtime.submitting import Queues, Submissions
-from pyagentd.runtime.turns import Prompt
+from pyagentd.runtime.turns import Prompt, record_start
 from pyagentd.store import paths
 from pyagentd.store.conversation import Message as QueuedMessage
 from pyagentd.store.db.projection import Projection
@@ -398,13 +398,12 @@ class Kernel(OpenBranches):
         if self.is_going(branch.ref):
             raise Busy(f"{branch.ref.name} is being deleted")
         run = self._run(branch, run_id, prompt.view, settings)
-        seq = branch.start_run(
-            prompt,
-            run_id=run_id,
-            interactive=options.interactive,
-            allow=[grant.pattern for grant in options.grants],
-            tool_results=settings.tool_results,
-        )
+        row: dict[str, Any] = {"id": run_id, "interactive": options.interactive}
+        if options.grants:
+            row["allow"] = [grant.pattern for grant in options.grants]
+        if not settings.tool_results:
+            row["tool_results"] = False
+        seq = record_start(branch, prompt, row)
         self.supervisor.set_off(branch, run, options)
         message_id = branch.conversation.runs[run_id].data["message_id"]
         started = {"id": run_id, "phase": "started", "message_id": message_id}

@@ -12,7 +12,7 @@ from pyagentd.runtime.document_sync import DocumentVersion
 from pyagentd.runtime.recorder import Recorder
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.store.conversation import Message
-from pyagentd.store.journal import message_row, part_row
+from pyagentd.store.journal import part_row, rows_of_message
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}")
 
@@ -159,11 +159,12 @@ class Waitlist:
             metadata["payload"] = given.payload
         if given.steer:
             metadata["steer"] = True
-        row = message_row(role="user", session_id=self._session_id, metadata=metadata, now_ms=now, id=given.id)
+        told = {"session_id": self._session_id, "metadata": metadata, "now_ms": now, "id": given.id}
+        rows = rows_of_message([{"type": "text", "text": text}], role="user", **told)
         with self._recorder.together():
-            self._recorder.record("message", row)
-            self._recorder.record("part", self._part(row["id"], text, now))
-        return str(row["id"])
+            for kind, data in rows:
+                self._recorder.record(kind, data)
+        return str(rows[0][1]["id"])
 
     def cancel(self, message_id: str) -> str:
         """Take a message back and return its text; a tombstone stays.
@@ -192,7 +193,7 @@ class Waitlist:
         with self._recorder.together():
             changed = {**message.row, "metadata_json": {**message.metadata, **(metadata or {})}, "updated_at": now}
             self._recorder.record("message", changed)
-            self._recorder.record("part", self._part(message_id, text, now, known=message))
+            self._recorder.record("part", self._part(message, text, now))
 
     def fire(
         self, message: Message, *, text: str, metadata: Mapping[str, Any] | None = None
@@ -203,22 +204,14 @@ class Waitlist:
         kept = {key: value for key, value in merged.items() if key not in _OWN}
         changed = {"metadata_json": kept, "created_at": now, "updated_at": now}
         yield "message", {**message.row, **changed}
-        yield "part", self._part(message.id, text, now, known=message)
+        yield "part", self._part(message, text, now)
 
-    def _part(self, message_id: str, text: str, now: int, known: Message | None = None) -> dict[str, Any]:
-        """Return the row of the message's text."""
-        part = part_row(
-            message_id=message_id,
-            session_id=self._session_id,
-            index=0,
-            kind="text",
-            data={"type": "text", "text": text},
-            now_ms=now,
-        )
-        if known is None or not known.parts:
-            return part
-        row = known.parts[0].row
-        return {**part, "id": row["id"], "created_at": row["created_at"]}
+    def _part(self, message: Message, text: str, now: int) -> dict[str, Any]:
+        """Return the row of a message's text, another one by now."""
+        data = {"type": "text", "text": text}
+        part = part_row(message_id=message.id, session_id=self._session_id, index=0, data=data, now_ms=now)
+        known = message.parts[0].row if message.parts else part
+        return {**part, "id": known["id"], "created_at": known["created_at"]}
 
 
 def _queued_at(message: Message) -> int:

@@ -2,7 +2,7 @@
 
 Each step is a method that returns the next step, and every move is checked against ``FOLLOWING``. A run
 ends with exactly one outcome on every path: success, empty answer, provider error, abort, exception.
-What the model sees is in its ``RequestView`` while the run lasts; it is rebuilt from document and log for the next.
+What the model sees is in memory while the run lasts; it is rebuilt from document and log for the next.
 
 Step boundary: before every request to the model, the first one included, messages that steer are added to the view,
 and then it is made to fit the model's window. In both cases the last message of the view is the user's, unless the
@@ -259,7 +259,7 @@ class AnswerRecorder:
     def _start(self, index: int, kind: str) -> _GrowingPart:
         if kind == "text" and self._texts:
             self._texts.append("\n\n")  # two texts are two paragraphs for whoever reads the result
-        row = self._new_part(kind, {"type": kind, "text": "", "state": "streaming"})
+        row = self._new_part({"type": kind, "text": "", "state": "streaming"})
         self._streaming[index] = part = _GrowingPart(row)
         self._put(row)
         return part
@@ -277,8 +277,7 @@ class AnswerRecorder:
                 data = {"type": f"tool-{part.name}", "toolCallId": part.id, "state": "input-available"}
                 if part.unreadable:
                     data["rawInput"] = part.unreadable
-                row = self._new_part(data["type"], data | {"input": dict(part.input)})
-                self._calls[part.id] = row | {"tool_call_id": part.id, "tool_state": "input-available"}
+                self._calls[part.id] = self._new_part(data | {"input": dict(part.input)})
                 self._last_from = len(self._texts)
                 self._put(self._calls[part.id])
             case Text() | Reasoning():
@@ -289,20 +288,19 @@ class AnswerRecorder:
             case _:
                 raise TypeError(f"a model does not answer with {type(part).__name__}")
 
-    def _new_part(self, kind: str, data: Mapping[str, Any]) -> dict[str, Any]:
+    def _new_part(self, data: Mapping[str, Any]) -> dict[str, Any]:
         message = self._ensure_message()
         if not self._step_begun:
             self._step_begun = True
-            self._step = self._part_row(message, "step-start", {"type": "step-start"})
+            self._step = self._part_row(message, {"type": "step-start"})
             self._put(self._step)
-        return self._part_row(message, kind, data)
+        return self._part_row(message, data)
 
-    def _part_row(self, message: Mapping[str, Any], kind: str, data: Mapping[str, Any]) -> dict[str, Any]:
+    def _part_row(self, message: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
         row = part_row(
             message_id=message["id"],
             session_id=self._session_id,
             index=self._parts_recorded,
-            kind=kind,
             data=data,
             now_ms=self._recorder.now_ms(),
         )
@@ -371,56 +369,6 @@ class FitToWindow(Protocol):
 
 Steering = Callable[[], Awaitable[Sequence[str]]]
 """Records what the user steered with as messages of theirs and returns their texts; called at step boundaries."""
-
-
-async def no_steering() -> Sequence[str]:
-    """Steer with nothing."""
-    return ()
-
-
-class RequestView:
-    """The messages of a run's next request.
-
-    Args:
-        messages: Those of its first request.
-        fit: Makes them fit the model; None: nothing does.
-        steering: What the user steers the run with.
-    """
-
-    def __init__(self, messages: Sequence[Message], *, fit: FitToWindow | None, steering: Steering) -> None:
-        self._messages = list(messages)
-        self._fit = fit
-        self._steering = steering
-
-    @property
-    def messages(self) -> tuple[Message, ...]:
-        """What the next request says."""
-        return tuple(self._messages)
-
-    def refit(self, fit: FitToWindow | None) -> None:
-        """Have ``fit`` make the messages fit from now on: another model may answer."""
-        self._fit = fit
-
-    def add(self, message: Message) -> None:
-        """Have the model see ``message`` from the next request on."""
-        self._messages.append(message)
-
-    async def steer(self) -> bool:
-        """Take what the user steered with into the last message, if that is the user's; return whether it was."""
-        last = self._messages[-1]
-        if last.role != "user" or not (texts := await self._steering()):
-            return False
-        self._messages[-1] = replace(last, parts=(*last.parts, *(Text(text=text) for text in texts)))
-        return True
-
-    async def fit(self, last: Usage | None, *, overflow: bool = False) -> bool:
-        """Have the messages made to fit the model, see ``FitToWindow``; return whether they were changed."""
-        if self._fit is None:
-            return False
-        messages = await self._fit(self.messages, last, overflow=overflow)
-        if messages is not None:
-            self._messages = list(messages)
-        return messages is not None
 
 
 # The phases of a run and what may follow each: a table, no code. The names are those gptel's users know.
@@ -977,12 +925,13 @@ class Run:
         settings: RunSettings,
         prepare: Callable[[], Awaitable[None]],
         observe: "Callable[[Run, Mapping[str, Any]], None]",
-        steering: Steering = no_steering,
+        steering: Steering | None = None,
         resumed: ResumedRun | None = None,
     ) -> None:
         self.id = run_id
         self.state = RunPhase.INIT
-        self._view = RequestView(view, fit=settings.fit, steering=steering)
+        self._view = list(view)  # the messages of the next request
+        self._steering = steering
         self._recorder = recorder
         self._settings = settings
         self._prepare = prepare
@@ -1105,7 +1054,6 @@ class Run:
         if (now := await fresh(before)) is before:
             return
         self._settings = now
-        self._view.refit(now.fit)
         if (now.provider, now.model) != (before.provider, before.model):
             self._answer.answered_by({"provider_id": now.provider or None, "model_id": now.model})
         if now.system != before.system:
@@ -1115,13 +1063,28 @@ class Run:
         if self._settings.fresh is not None:
             await self._renew(self._settings.fresh)
         self._settings.limits.check(self._turns, self._answer.usage)
-        if await self._view.steer():
-            self._answer.begin_message()
-        await self._view.fit(self._answer.last_usage)
+        await self._steer()
+        await self._fit()
         self._turns += 1
         self._move(RunPhase.WAIT)
         self._answer.begin_step()
         return self._after_answer((await self._send_fitting()).stop_reason)
+
+    async def _steer(self) -> None:
+        """Take what the user steered with into the last message of the view, if that is the user's."""
+        last = self._view[-1]
+        if self._steering is not None and last.role == "user" and (texts := await self._steering()):
+            self._view[-1] = replace(last, parts=(*last.parts, *(Text(text=text) for text in texts)))
+            self._answer.begin_message()
+
+    async def _fit(self, *, overflow: bool = False) -> bool:
+        """Have the view made to fit the model, see ``FitToWindow``; return whether it was changed."""
+        if (fit := self._settings.fit) is None:
+            return False
+        made = await fit(tuple(self._view), self._answer.last_usage, overflow=overflow)
+        if made is not None:
+            self._view = list(made)
+        return made is not None
 
     async def _send_fitting(self) -> StepFinished:
         """Send the request; while the server finds it too long, one that is shorter."""
@@ -1129,9 +1092,7 @@ class Run:
             try:
                 return await self._send()
             except ContextOverflow:
-                if self.state is not RunPhase.WAIT or not await self._view.fit(
-                    self._answer.last_usage, overflow=True
-                ):
+                if self.state is not RunPhase.WAIT or not await self._fit(overflow=True):
                     raise
             self._tell("busy")
 
@@ -1182,7 +1143,7 @@ class Run:
     def _after_answer(self, stop_reason: str) -> Step | None:
         message = self._answer.step_message()
         if message.parts:
-            self._view.add(message)
+            self._view.append(message)
         if stop_reason == "refusal":
             self._note = "The model refused to answer"
         elif self._answer.calls:
@@ -1217,7 +1178,7 @@ class Run:
         await self._prepare()
         await self._settings.ready()
         calls, results = self._answer.calls, resumed.standing.results
-        self._view.add(self._answer.step_message())
+        self._view.append(self._answer.step_message())
         self._move(RunPhase.TOOL, tools=[describe_call(call) for call in calls])
         begun = (call for call in calls if call.id in resumed.begun and call.id not in results)
         return await self._complete(calls, results, {call.id: resumed.stand_in(call) for call in begun})
@@ -1228,7 +1189,7 @@ class Run:
         """Make the calls that have no result yet, and give the model all results."""
         made = await self._calling.complete(calls, results, stand_ins)
         await self._recorder.commit(also=self._log.flush)
-        self._view.add(Message(role="user", parts=made))
+        self._view.append(Message(role="user", parts=made))
         self._move(RunPhase.TRET)
         return self._call_model
 
@@ -1237,7 +1198,7 @@ class Run:
         return ModelRequest(
             model=settings.model,
             system=settings.system,
-            messages=self._view.messages,
+            messages=tuple(self._view),
             tools=self._offer.schemas(),
             max_tokens=settings.max_tokens,
             temperature=settings.temperature,

@@ -303,22 +303,6 @@ class RunPlan:
         return made_of == self.made_of and block in self.blocks
 
 
-class RequestRenewal:
-    """What a named agent's run asks before every request: see ``RunBuilder.renew``.
-
-    Attributes:
-        preset: As it was when it was last asked.
-    """
-
-    def __init__(self, builder: "RunBuilder", turn: TurnNames, preset: Preset, skills: str) -> None:
-        self._builder = builder
-        self.turn, self.preset, self.skills = turn, preset, skills
-
-    async def __call__(self, now: RunSettings) -> RunSettings:
-        """Return the settings that hold from now on."""
-        return await self._builder.renew(now, self)
-
-
 class RunBuilder:
     """One run that is about to begin or to go on.
 
@@ -434,7 +418,7 @@ class RunBuilder:
             kept=plan.kept,
         )
         if kernel.named.is_named(ref):
-            settings = replace(settings, fresh=RequestRenewal(self, plan.turn, plan.preset, plan.skills))
+            settings = replace(settings, fresh=partial(self._renew, plan))
         for each in kernel.features_with("settings_for"):
             settings = each.settings_for(self, settings)
         return self._with_fitter(settings)
@@ -575,23 +559,23 @@ class RunBuilder:
                 watchers.append(watcher)
         return WatchedBackend(backend, watchers, Attachments(directory).shown)
 
-    async def renew(self, now: RunSettings, renewal: RequestRenewal) -> RunSettings:
+    async def _renew(self, plan: RunPlan, now: RunSettings) -> RunSettings:
         """Return the settings of a named agent's run as its configuration is now; see ``run.Fresh``.
 
         What the user set in the document, or named in a message, holds as before.
         """
         kernel = self.kernel
         own = preset_with_overrides(self._answering_preset(), self._override)
-        preset = renewal.turn.answered_by(own)
+        preset, before = plan.turn.answered_by(own), self.preset
         changes: dict[str, Any] = {}
-        if (preset.backend, preset.model) != (renewal.preset.backend, renewal.preset.model):
+        if (preset.backend, preset.model) != (before.backend, before.model):
             backend, model = self._backend_of(preset)
             model = await self._model(model, preset)
             provider = provider_of(preset, kernel.config, self.options)
             changes = {"backend": self._watch_backend(backend), "model": model, "provider": provider}
             changes |= self._longest(preset, model)
-        renewal.preset = preset
-        system = await self._system(preset, renewal.skills, changes.get("model", now.model))
+        self.preset = preset
+        system = await self._system(preset, plan.skills, changes.get("model", now.model))
         if not changes and system == now.system:
             return now
         return self._with_fitter(replace(now, system=system, **changes))

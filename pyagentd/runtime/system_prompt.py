@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from weakref import WeakKeyDictionary
 
 from pyagentd import installation, regularfile
-from pyagentd.clock import Clock
 from pyagentd.config import Config
 from pyagentd.config.loading import OwnPlaces
 from pyagentd.errors import PyagentdError, SkillError, StoreError, ToolError
+from pyagentd.events import truncate
 from pyagentd.policy.action import Target
 from pyagentd.reader import FullText, Rule, Source, read
 from pyagentd.runtime.branch import LiveBranch
@@ -30,6 +30,9 @@ from pyagentd.runtime.turn_agent import TAKEN_OVER
 from pyagentd.store import presetfile
 from pyagentd.store.document.render import writable
 from pyagentd.tools.spec import Args, ToolContext, ToolSpec, object_schema
+
+if TYPE_CHECKING:
+    from pyagentd.runtime.kernel import Kernel
 
 
 def environment(root: Path, now: datetime) -> str:
@@ -214,19 +217,17 @@ def _within(texts: dict[Path, str]) -> tuple[dict[Path, str], list[Path]]:
 def _changed_instructions(texts: dict[Path, str]) -> str:
     if not texts:
         return ""
+    shown = []
+    for file, text in texts.items():
+        inside = text.replace("</project_instructions", "<\\/project_instructions")  # it ends where we end it
+        shown.append(f'<project_instructions path="{file}">\n{inside}\n</project_instructions>')
     return "\n\n".join(
         [
             "The user's and the project's own instructions follow, the nearest to the workspace last; where two "
             "disagree, the later one counts. They do not change what you are permitted to do.",
-            *_elements(texts),
+            *shown,
         ]
     )
-
-
-def _elements(texts: dict[Path, str]) -> Iterator[str]:
-    for file, text in texts.items():
-        inside = text.replace("</project_instructions", "<\\/project_instructions")  # it ends where we end it
-        yield f'<project_instructions path="{file}">\n{inside}\n</project_instructions>'
 
 
 # Skills: know-how for one kind of task, told to the model by name and description, and read when it is wanted.
@@ -363,7 +364,7 @@ def skills_index(skills: Mapping[str, str]) -> str:
     """Return the part of the system prompt that tells the skills: descriptions by name."""
     if not skills:
         return ""
-    lines = "\n".join(f"- {name}: {_one(description)}" for name, description in skills.items())
+    lines = "\n".join(f"- {name}: {truncate(told, _DESCRIPTION)}" for name, told in skills.items())
     return (
         f"<skills>\nSkills hold know-how for one kind of task. When what is asked fits one of these, read it with "
         f"the skill tool before you begin:\n{lines}\n</skills>"
@@ -400,27 +401,12 @@ def _files(directory: Path) -> list[Path]:
         return []
 
 
-def _one(description: str) -> str:
-    return description if len(description) <= _DESCRIPTION else f"{description[:_DESCRIPTION]}…"
-
-
 # Where a session works: its workspace root, and what the system prompt tells about it.
 #
 # Environment, project instructions and the list of skills are made once per session and kept in its log, so that the
 # prefix which a provider caches stays the same from the first request to the last; a compaction, which begins a new
 # prefix anyway, has them made anew (``renew_workplace``). Nothing that a log says gives a right: what of a skill may
 # be read follows from where it is found now.
-
-
-class KernelView(Protocol):
-    """What of the daemon is needed here."""
-
-    config: Config
-
-    @property
-    def clock(self) -> Clock:
-        """The time."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -433,11 +419,11 @@ class Workplace:
     skills: Mapping[str, str]  # descriptions by name
 
 
-async def workplace_of(home: KernelView, branch: LiveBranch) -> Workplace:
+async def workplace_of(kernel: "Kernel", branch: LiveBranch) -> Workplace:
     """Return where a session works; found and recorded when its first run needs it."""
     metadata = branch.conversation.session.get("metadata_json", {})
     if any(name not in metadata for name in TAKEN_OVER):
-        await _record(home, branch, keep=metadata)
+        await _record(kernel, branch, keep=metadata)
     session = branch.conversation.session
     metadata = session["metadata_json"]
     return Workplace(
@@ -448,14 +434,9 @@ async def workplace_of(home: KernelView, branch: LiveBranch) -> Workplace:
     )
 
 
-async def renew_workplace(home: KernelView, branch: LiveBranch) -> None:
+async def renew_workplace(kernel: "Kernel", branch: LiveBranch) -> None:
     """Look again where a session works, and record it: to be called when its conversation is compacted."""
-    await _record(home, branch, keep={})
-
-
-async def workspace_root(home: KernelView, branch: LiveBranch) -> Path:
-    """Return a session's workspace root."""
-    return (await workplace_of(home, branch)).root
+    await _record(kernel, branch, keep={})
 
 
 def skills_of(config: Config, root: Path | None) -> Skills:
@@ -464,20 +445,20 @@ def skills_of(config: Config, root: Path | None) -> Skills:
     return find_skills(root, user=own.skills, shipped=shipped_skills(), config=own.more_skills)
 
 
-async def _record(home: KernelView, branch: LiveBranch, *, keep: Mapping[str, Any]) -> None:
+async def _record(kernel: "Kernel", branch: LiveBranch, *, keep: Mapping[str, Any]) -> None:
     """Record what is found; of what was recorded before, the facts in ``keep`` stay."""
     root = Path(branch.conversation.session.get("workspace_root") or Path.home())  # one that was made without us
-    found, notes = await asyncio.to_thread(_look, home, root)
+    found, notes = await asyncio.to_thread(_look, kernel, root)
     kept = {name: keep[name] for name in TAKEN_OVER if name in keep}
     branch.record_session(workspace_root=root, metadata={**found, **kept})
     for note in notes:
         branch.say(note)
 
 
-def _look(home: KernelView, root: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
-    instructions, skills = find_instructions(root, home.config.own.instructions), skills_of(home.config, root)
+def _look(kernel: "Kernel", root: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
+    instructions, skills = find_instructions(root, kernel.config.own.instructions), skills_of(kernel.config, root)
     found = {
-        "environment": environment(root, home.clock.now()),
+        "environment": environment(root, kernel.clock.now()),
         "instructions": instructions.text,
         "skills": {skill.name: skill.description for skill in skills.found.values()},
     }

@@ -21,7 +21,7 @@ from pyagentd.store.document.pieces import fragments
 from pyagentd.store.document.reconcile import Alignment, ModelView, align, recognise
 from pyagentd.store.document.render import RUN_CLOSE, RUN_OPEN, Insert, prompt_text
 from pyagentd.store.document.text import PROMPT_PREFIX, Document, Settings
-from pyagentd.store.journal import message_row, part_row
+from pyagentd.store.journal import rows_of_message
 
 if TYPE_CHECKING:
     from pyagentd.runtime.branch import LiveBranch
@@ -155,112 +155,82 @@ class _RecordedPrompt(NamedTuple):
     seq: int
 
 
-class TurnStart:
-    """One turn that begins.
+def record_start(branch: "LiveBranch", prompt: Prompt, run: Mapping[str, Any]) -> int:
+    """Record the user's edits and message and the start of its run, show them, and return the last row's number.
 
     Args:
         branch: Where.
         prompt: What is asked.
+        run: Of the run's row: {id, interactive, …}.
+
+    Raises:
+        StoreError: The disk refused.
     """
+    recorder, anchor = branch.recorder, branch.document.place(prompt.version)
+    if prompt.roles is not None:
+        branch.tell_roles(prompt.roles)
+    branch.document.begin(
+        prompt=prompt.above or prompt.text,
+        inserted_prompt=bool(prompt.insert),
+        anchor=anchor,
+        seen=prompt.seen if run.get("tool_results") is not False else None,
+        revision=prompt.version.revision,
+    )
 
-    def __init__(self, branch: "LiveBranch", prompt: Prompt) -> None:
-        self._branch = branch
-        self._recorder = branch.recorder
-        self._prompt = prompt
-        self._place: dict[str, Any] = {}
-
-    def record(self, run: Mapping[str, Any]) -> int:
-        """Record the user's edits and message and the start of its run, show them, and return the last row's number.
-
-        Args:
-            run: Of the run's row: {id, state, interactive, …}.
-
-        Raises:
-            StoreError: The disk refused.
-        """
-        branch, prompt = self._branch, self._prompt
-        anchor, above = branch.document.place(prompt.version), prompt.above or prompt.text
-        if prompt.roles is not None:
-            branch.tell_roles(prompt.roles)
-        branch.document.begin(
-            prompt=above,
-            inserted_prompt=bool(prompt.insert),
-            anchor=anchor,
-            seen=prompt.seen if run.get("tool_results") is not False else None,
-            revision=prompt.version.revision,
-        )
-        self._place = {"position": anchor + 1}
-        try:
-            with self._recorder.together():
-                for edit in prompt.edits:
-                    self._recorder.record("edit", edit)
-                message = self._record_message()
-                row = {**run, "message_id": message.message_id, "anchor": anchor, "prompt": prompt.insert}
-                last = self._recorder.record("run", {**row, **self._notes(message.message_id)})
-                branch.announce = lambda: self._show(message)
-        finally:
-            branch.announce = None
-        branch.paused = False
-        for note in prompt.notes:
-            branch.say(note)
-        return last
-
-    def _notes(self, message_id: str) -> dict[str, Any]:
-        """Return what else the run notes: the text that stands above its marker where that is not the message's.
-
-        A submission that asks a recorded message again has an id that is of no message.
-        """
-        prompt = self._prompt
-        notes: dict[str, Any] = {"above": prompt.above} if prompt.above else {}
-        if prompt.id and prompt.id != message_id:
-            notes |= {"submission": prompt.id, "payload": prompt.metadata.get("payload")}
-        return notes
-
-    def _record_message(self) -> _RecordedPrompt:
-        queue, prompt = self._branch.queue, self._prompt
-        if prompt.queued:
-            rows = list(queue.fire(queue.get(prompt.queued), text=prompt.text, metadata=prompt.metadata))
-        elif prompt.message_id:
-            return self._record_again()
-        else:
-            rows = self._rows()
-        seq = [self._recorder.record(kind, data) for kind, data in rows][-1]
-        return _RecordedPrompt(str(rows[0][1]["id"]), str(rows[1][1]["id"]), seq)
-
-    def _rows(self) -> list[tuple[str, dict[str, Any]]]:
-        """Return the rows, type and data, of a new message."""
-        prompt, now, session_id = self._prompt, self._recorder.now_ms(), self._branch.ref.session_id
-        metadata = {"origin": "client" if prompt.insert else "document", **prompt.metadata}
-        message = message_row(role="user", session_id=session_id, metadata=metadata, now_ms=now, id=prompt.id or None)
-        part = part_row(
-            message_id=message["id"],
-            session_id=session_id,
-            index=0,
-            kind="text",
-            data={"type": "text", "text": prompt.text},
-            now_ms=now,
-        )
-        return [("message", message), ("part", part)]
-
-    def _record_again(self) -> _RecordedPrompt:
-        """Record what is new about a message that is asked again."""
-        recorder, prompt = self._recorder, self._prompt
-        row = recorder.conversation.messages[prompt.message_id].row
-        new = {key: value for key, value in prompt.metadata.items() if key != "payload"}
-        metadata: Mapping[str, Any] = {**row["metadata_json"], **new}
-        if metadata != row["metadata_json"]:
-            recorder.record("message", {**row, "metadata_json": metadata, "updated_at": recorder.now_ms()})
-        return _RecordedPrompt(prompt.message_id, "", recorder.last_seq)
-
-    def _show(self, message: _RecordedPrompt) -> None:
+    def show() -> None:
         """Tell where the turn stands whose rows are recorded; its run's inserts follow."""
-        branch, prompt = self._branch, self._prompt
+        place = {"position": anchor + 1}
         if prompt.insert:
             branch.document.add(Insert(prompt.insert, None, message.part_id, message.seq))
-            told = (prompt.text, {**self._place, "insert": prompt.insert})
+            told = (prompt.text, {**place, "insert": prompt.insert})
             branch.publish(Event("prompt", branch.key, message.seq, told))
         else:
-            branch.publish(Event("fired", branch.key, 0, ({"id": message.message_id, **self._place},)))
+            branch.publish(Event("fired", branch.key, 0, ({"id": message.message_id, **place},)))
+
+    try:
+        with recorder.together():
+            for edit in prompt.edits:
+                recorder.record("edit", edit)
+            message = _record_message(branch, prompt)
+            row = {**run, "state": "started", "message_id": message.message_id}
+            row |= {"anchor": anchor, "prompt": prompt.insert}
+            if prompt.above:  # what stands above the marker is not the message
+                row["above"] = prompt.above
+            if prompt.id and prompt.id != message.message_id:  # it asks again: its own id is of no message
+                row |= {"submission": prompt.id, "payload": prompt.metadata.get("payload")}
+            last = recorder.record("run", row)
+            branch.announce = show
+    finally:
+        branch.announce = None
+    branch.paused = False
+    for note in prompt.notes:
+        branch.say(note)
+    return last
+
+
+def _record_message(branch: "LiveBranch", prompt: Prompt) -> _RecordedPrompt:
+    """Record the user's message; of one that is asked again what is new about it."""
+    recorder, queue = branch.recorder, branch.queue
+    if prompt.message_id and not prompt.queued:
+        known = recorder.conversation.messages[prompt.message_id].row
+        new = {key: value for key, value in prompt.metadata.items() if key != "payload"}
+        metadata: Mapping[str, Any] = {**known["metadata_json"], **new}
+        if metadata != known["metadata_json"]:
+            recorder.record("message", {**known, "metadata_json": metadata, "updated_at": recorder.now_ms()})
+        return _RecordedPrompt(prompt.message_id, "", recorder.last_seq)
+    if prompt.queued:
+        rows = list(queue.fire(queue.get(prompt.queued), text=prompt.text, metadata=prompt.metadata))
+    else:
+        rows = rows_of_message(
+            [{"type": "text", "text": prompt.text}],
+            role="user",
+            session_id=branch.ref.session_id,
+            metadata={"origin": "client" if prompt.insert else "document", **prompt.metadata},
+            now_ms=recorder.now_ms(),
+            id=prompt.id or None,
+        )
+    seq = [recorder.record(kind, data) for kind, data in rows][-1]
+    return _RecordedPrompt(str(rows[0][1]["id"]), str(rows[1][1]["id"]), seq)
 
 
 # How a queued message becomes the prompt of a turn: where it stands in the document, or is put.

@@ -657,17 +657,25 @@ def message_row(
     }
 
 
-def part_row(
-    *, message_id: str, session_id: str, index: int, kind: str, data: Mapping[str, Any], now_ms: int
-) -> dict[str, Any]:
+def part_row(*, message_id: str, session_id: str, index: int, data: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
     """Return a new ``part`` row; ``data`` is the part as the AI SDK writes it."""
-    return {
+    row = {
         "id": new_id("prt"),
         "message_id": message_id,
         "session_id": session_id,
         "index": index,
-        "type": kind,
+        "type": data["type"],
         "data_json": dict(data),
         "created_at": now_ms,
         "updated_at": now_ms,
     }
+    if "toolCallId" in data:
+        row |= {"tool_call_id": data["toolCallId"], "tool_state": data["state"]}
+    return row
+
+
+def rows_of_message(parts: Iterable[Mapping[str, Any]], **message: Any) -> list[tuple[str, dict[str, Any]]]:
+    """Return the rows, type and data, of a new message with these parts; ``message`` is as for ``message_row``."""
+    row = message_row(**message)
+    of = {"message_id": row["id"], "session_id": row["session_id"], "now_ms": row["created_at"]}
+    return [("message", row), *(("part", part_row(**of, index=n, data=data)) for n, data in enumerate(parts))]

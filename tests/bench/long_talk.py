@@ -79,10 +79,8 @@ def _turn(branch: Path, number: int, size: int) -> Iterator[Fact]:
     session = branch.parent.parent.name
     index = itertools.count()
 
-    def part(message: Mapping[str, Any], kind: str, data: Mapping[str, Any]) -> Fact:
-        row = part_row(
-            message_id=message["id"], session_id=session, index=next(index), kind=kind, data=data, now_ms=_NOW_MS
-        )
+    def part(message: Mapping[str, Any], data: Mapping[str, Any]) -> Fact:
+        row = part_row(message_id=message["id"], session_id=session, index=next(index), data=data, now_ms=_NOW_MS)
         return "part", row
 
     def message(role: str) -> dict[str, Any]:
@@ -92,14 +90,12 @@ def _turn(branch: Path, number: int, size: int) -> Iterator[Fact]:
     usage = {"input": 1_000, "output": 100, "reasoning": 0, "cache_read": 1_000, "cache_write": 9}
     answered["metadata_json"] = {"model": _MODEL, "usage": usage, "last_usage": usage, "stop_reason": "end_turn"}
     yield "message", asked
-    yield part(
-        asked, "text", {"type": "text", "text": f"Where does the time of step {number} go?", "origin": "prompt"}
-    )
+    yield part(asked, {"type": "text", "text": f"Where does the time of step {number} go?", "origin": "prompt"})
     run = {"id": new_id("run"), "message_id": asked["id"], "interactive": True, "anchor": 0, "prompt": ""}
     yield "run", {**run, "state": "started"}
     index = itertools.count()
     yield "message", answered
-    yield part(answered, "step-start", {"type": "step-start"})
+    yield part(answered, {"type": "step-start"})
     for call in range(_CALLS):
         data = {
             "type": "tool-Read",
@@ -109,9 +105,9 @@ def _turn(branch: Path, number: int, size: int) -> Iterator[Fact]:
             "output": _piece(number + call, size // 4),
             "metadata": {"duration_ms": 1, "summary": f"Read notes.md:{number}"},
         }
-        yield part(answered, "tool-Read", data)
-    yield part(answered, "step-start", {"type": "step-start"})
-    yield part(answered, "text", {"type": "text", "text": _piece(number, size // 2), "state": "done"})
+        yield part(answered, data)
+    yield part(answered, {"type": "step-start"})
+    yield part(answered, {"type": "text", "text": _piece(number, size // 2), "state": "done"})
     for state in ("finished", "kept"):
         yield "run", {**run, "state": state, "reason": "done", "error": None}
 

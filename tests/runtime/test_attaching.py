@@ -32,7 +32,7 @@ from pyagentd.store.document import reconcile
 from pyagentd.store.document import text as document
 from pyagentd.store.document.hidden import visible
 from pyagentd.store.document.text import body_sha256
-from pyagentd.store.journal import Journal, message_row, part_row
+from pyagentd.store.journal import Journal, rows_of_message
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools.sandbox import enclosure
 from tests.runtime.test_resume import until
@@ -219,12 +219,8 @@ def write_long(ref: BranchRef, turns: int, length: int) -> None:
     for number in range(turns):
         said = (f"Question {number}?", (f"Answer {number}. " * length)[:length].strip())
         for role, text in zip(("user", "assistant"), said, strict=True):
-            message = message_row(role=role, session_id=ref.session_id, metadata={}, now_ms=0)
             data = {"type": "text", "text": text, "state": "done"}
-            part = part_row(
-                message_id=message["id"], session_id=ref.session_id, index=0, kind="text", data=data, now_ms=0
-            )
-            journal.append_many([("message", message), ("part", part)])
+            journal.append_many(rows_of_message([data], role=role, session_id=ref.session_id, metadata={}, now_ms=0))
         texts.append(f"### {said[0]}\n\n{said[1]}\n\n")
     journal.close()
     file_of(ref).write_text("".join(texts) + "### ")

@@ -23,7 +23,7 @@ from pyagentd.runtime.approvals import Answer
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.opening import RESTARTED
 from pyagentd.runtime.settings import SendOptions, key_of
-from pyagentd.runtime.system_prompt import workspace_root
+from pyagentd.runtime.system_prompt import workplace_of
 from pyagentd.store import paths
 from pyagentd.store.db.projection import Projection
 from pyagentd.store.db.state import State
@@ -336,7 +336,7 @@ async def test_a_full_disk_ends_the_run_and_the_log_is_mended_when_there_is_room
 async def test_a_disk_that_is_full_from_the_start_starts_no_run(world: World) -> None:
     ref = world.session()
     async with world.kernel.using(ref) as branch:
-        await workspace_root(world.kernel, branch)  # the session's own row
+        await workplace_of(world.kernel, branch)  # the session's own row
         with full_disk(ref), pytest.raises(Exception, match="too large"):
             await world.kernel.prompt(branch, text="Hi", options=world.options)
         assert branch.run is None

@@ -183,15 +183,8 @@ class _Maker:
 
     def _put(self, message: Mapping[str, Any], index: int, data: Mapping[str, Any]) -> str:
         row = part_row(
-            message_id=message["id"],
-            session_id=self.session_id,
-            index=index,
-            kind=data["type"],
-            data=data,
-            now_ms=self.now_ms,
+            message_id=message["id"], session_id=self.session_id, index=index, data=data, now_ms=self.now_ms
         )
-        if "toolCallId" in data:
-            row |= {"tool_call_id": data["toolCallId"], "tool_state": data["state"]}
         self.facts.append(("part", row))
         return str(row["id"])
 
