@@ -232,7 +232,9 @@ class Pieces(Group):
 
     async def copy_preset_template(self, client: Client, *, preset: str, directory: str) -> PresetFile:
         """Make the template ``preset`` the configuration of the branch or agent in ``directory``."""
-        place = _existing_directory(directory)
+        place = expand_home(directory).absolute()
+        if not place.is_dir():
+            raise NotFound(f"{directory} is not a directory", hint="Make it first")
         try:
             _, text = self._kernel.presets.template(preset)
             atomic.write_text(paths.preset_file(place), text)
@@ -271,13 +273,6 @@ class Pieces(Group):
         if paths.scope_plan_file(place.parent).exists():
             metadata.touch_scope_plan(place.parent, self._kernel.clock.now())
         return {"file": str(place)}
-
-
-def _existing_directory(directory: str) -> Path:
-    place = expand_home(directory).absolute()
-    if not place.is_dir():
-        raise NotFound(f"{directory} is not a directory", hint="Make it first")
-    return place
 
 
 def _preset(file: str) -> Path:

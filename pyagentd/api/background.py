@@ -159,6 +159,7 @@ class TaskOperations(Group):
             state = live.status["state"]
             root = live.conversation.session.get("workspace_root")
             title = str(live.conversation.session.get("title") or "")
+        git = await asyncio.to_thread(named_agents.repository_state, Path(root)) if root else None
         saved = (await kernel.feature(Contexts).archive.history(ref))[:1]
         running = [task for task in await kernel.feature(Tasks).own(ref) if task.status == "running"]
         facts: AgentStatus = {
@@ -171,7 +172,7 @@ class TaskOperations(Group):
             "messages": messages,
             "asks": len(kernel.asks.within(str(ref.session_dir))),
             "last_at": iso8601(datetime.fromtimestamp(last / 1000, UTC)) if last else None,
-            "git": await asyncio.to_thread(_git, Path(root)) if root else None,
+            "git": reply_of(GitState, git) if git else None,
             "saved": {"saved_at": saved[0].saved_at, "description": saved[0].description} if saved else None,
             "tasks": [self._task(task) for task in running],
             "text": "",
@@ -189,12 +190,6 @@ class TaskOperations(Group):
         directory = self._kernel.feature(Tasks).directory(task)
         session = name_of(directory)
         return reply_of(TaskReply, task, agent=task.agent_name, session=session, branch=str(directory))
-
-
-def _git(directory: Path) -> GitState | None:
-    """Return branch and number of uncommitted files of a repository, None where there is none; blocks."""
-    found = named_agents.repository_state(directory)
-    return None if found is None else {"branch": found.branch, "uncommitted": found.uncommitted}
 
 
 # Schedules, and triggers that other programs send.
@@ -319,7 +314,8 @@ class ScheduleOperations(Group):
             delivery_id=delivery_id,
             auth_subject=local_user(),
             options=send_options(client, env, key, allow),
-            headers=_headers(headers),
+            # They travel as JSON, which leaves their names as they are.
+            headers={name: str(value) for name, value in object_in(headers, "headers").items() if value is not None},
         )
         async with self._kernel.using(self._ref(branch)) as live:
             return _delivery_reply(await self._kernel.feature(Triggers).deliver(live, trigger))
@@ -365,8 +361,3 @@ def _delivery_reply(delivered: DeliveryOutcome) -> DeliveryReply:
         "queued": bool(submitted and submitted.queued),
         "seq": submitted.seq if submitted else None,
     }
-
-
-def _headers(given: str | None) -> dict[str, str]:
-    """Return headers; they travel as JSON, which leaves their names as they are."""
-    return {name: str(value) for name, value in object_in(given, "headers").items() if value is not None}

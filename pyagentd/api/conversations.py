@@ -42,7 +42,6 @@ from pyagentd.runtime.document_sync import (
     settings_in_document,
     settings_of,
 )
-from pyagentd.runtime.kernel import Kernel
 from pyagentd.runtime.queue import CommandRule, Submission
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.runtime.status import call_summaries, failed_calls
@@ -904,7 +903,14 @@ class TurnAgents(Group):
         """
         options = send_options(client, env, key, allow)
         async with self._kernel.using(self._ref(branch)) as live:
-            _require_plan(self._kernel, live)
+            name = live.ref.session_id
+            if not turn_agent.next_turn(self._kernel.presets, live.ref, live.conversation)["plan"]:
+                hint = "Say what is to be done in a message of your own"
+                raise BadRequest(f"{name} is not in plan mode", hint=hint)
+            if not any(
+                each.role == "assistant" and not each.is_hidden for each in live.conversation.messages.values()
+            ):
+                raise BadRequest(f"{name} has no plan yet", hint="Ask for one first")
             given = Submission(text=APPROVED, options=options, id=id, metadata={"agent": agent})
             made = await self._kernel.submit(live, given)
         return prompt_receipt(made)
@@ -918,16 +924,6 @@ class TurnAgents(Group):
             "hidden": [{"name": s.name, "file": str(s.file), "by": str(by.file)} for s, by in found.hidden],
             "broken": [{"file": str(file), "error": str(error)} for file, error in found.broken],
         }
-
-
-def _require_plan(kernel: Kernel, live: LiveBranch) -> None:
-    """Raise ``BadRequest`` where there is no plan to approve."""
-    if not turn_agent.next_turn(kernel.presets, live.ref, live.conversation)["plan"]:
-        raise BadRequest(
-            f"{live.ref.session_id} is not in plan mode", hint="Say what is to be done in a message of your own"
-        )
-    if not any(each.role == "assistant" and not each.is_hidden for each in live.conversation.messages.values()):
-        raise BadRequest(f"{live.ref.session_id} has no plan yet", hint="Ask for one first")
 
 
 async def _made_from(live: LiveBranch) -> str | None:

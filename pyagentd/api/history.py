@@ -433,13 +433,9 @@ class ContextOperations(Group):
         if agent and not found and await asyncio.to_thread(agents.find, self._kernel.state, agent) is None:
             hint = "List them with /agent list, on the command line with `pyagentd agent list`"
             raise NotFound(f"There is, and was, no agent called {agent[:80]!r}", hint=hint)
-        gone = await asyncio.to_thread(_gone, found)
-        return {"contexts": [{**_saved_conversation(row), "gone": row.file_path in gone} for row in found]}
-
-
-def _gone(rows: Sequence[ContextRow]) -> set[str]:
-    """Return the files that are not there; blocks."""
-    return {row.file_path for row in rows if not Path(row.file_path).is_file()}
+        gone = await asyncio.to_thread(lambda: [not Path(row.file_path).is_file() for row in found])
+        rows = zip(found, gone, strict=True)
+        return {"contexts": [{**_saved_conversation(row), "gone": is_gone} for row, is_gone in rows]}
 
 
 def _saved_conversation(row: ContextRow) -> SavedConversation:

@@ -5,9 +5,9 @@ import json
 import logging
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any, Literal, TypedDict
 
 from pyagentd.api.group import NOTHING, Client, Env, Group, directory, project_of, reply_of, send_options
 from pyagentd.config.tables import HookSettings, ServerSettings, read_server
@@ -100,7 +100,7 @@ class PromptOffered(TypedDict):
     arguments: list[ArgumentOffered]
 
 
-class McpOffer(TypedDict):
+class McpOffer(TypedDict, total=False):
     """What a server offers."""
 
     title: str
@@ -111,19 +111,13 @@ class McpOffer(TypedDict):
     prompts: list[PromptOffered]
 
 
-class McpTested(TypedDict):
+class McpTested(McpOffer):
     """What a server offers, or why it does not."""
 
     name: str
     ok: bool
     error: str
     duration_ms: int
-    title: NotRequired[str]
-    protocol: NotRequired[str]
-    tools: NotRequired[list[ToolOffered]]
-    refused: NotRequired[list[ToolRefused]]
-    resources: NotRequired[list[ResourceOffered]]
-    prompts: NotRequired[list[PromptOffered]]
 
 
 class MentionRow(TypedDict):
@@ -239,7 +233,7 @@ class McpOperations(Group):
                 {key: value for key, value in each.items() if key != "name"},
                 Source.at(client.name, ConfigError),
             )
-            for each in _tables(servers)
+            for each in _json_list(servers, "servers", of_objects=True)
         ]
         names = [each.name for each in given]
         if len({*names}) < len(names):
@@ -352,13 +346,13 @@ def _file_texts(files: Iterable[tuple[Path, str]]) -> list[FileText]:
     return shown
 
 
-def _tables(text: str) -> list[Mapping[str, Any]]:
+def _json_list(text: str, what: str, *, of_objects: bool = False) -> list[Any]:
     try:
-        said = json.loads(text)
+        said = json.loads(text or "[]")
     except ValueError as wrong:
-        raise BadRequest(f"The servers are not JSON: {wrong}") from wrong
-    if not isinstance(said, list) or not all(isinstance(each, dict) for each in said):
-        raise BadRequest("The servers must be a JSON list of objects")
+        raise BadRequest(f"The {what} are not JSON: {wrong}") from wrong
+    if not isinstance(said, list) or (of_objects and not all(isinstance(each, dict) for each in said)):
+        raise BadRequest(f"The {what} must be a JSON list{' of objects' if of_objects else ''}")
     return said
 
 
@@ -483,7 +477,7 @@ class EmacsOperations(Group):
         """Offer ``buffers`` and ``tools``, a JSON list of definitions, in place of what the client offered before."""
         usable: dict[str, OfferedTool] = {}
         refused: list[ToolRefused] = []
-        for said in _definitions(tools):
+        for said in _json_list(tools, "tools"):
             try:
                 tool = offered_tool(said)
                 usable[tool.name] = tool
@@ -499,13 +493,3 @@ class EmacsOperations(Group):
     ) -> AcceptReply:
         """Answer an ``emacs`` event with a JSON object, or the file with it."""
         return {"accepted": await self._kernel.feature(EmacsClients).answer(client, id, answer, path)}
-
-
-def _definitions(text: str) -> list[Any]:
-    try:
-        said = json.loads(text or "[]")
-    except ValueError as wrong:
-        raise BadRequest(f"The tools are not JSON: {wrong}") from wrong
-    if not isinstance(said, list):
-        raise BadRequest("The tools must be a JSON list")
-    return said

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from pyagentd import features
 from pyagentd.api.group import NOTHING, Client, Env, Group, expand_home, project_of, reply_of, send_options
+from pyagentd.api.mcp import TrustReply
 from pyagentd.config import Config
 from pyagentd.config.loading import check_config, read_config_file, read_toml
 from pyagentd.config.tables import SERVICES
@@ -55,7 +56,7 @@ from pyagentd.runtime.settings import DEFAULT_MAX_TOKENS, SendOptions, backend_f
 from pyagentd.runtime.turn_agent import answers_next
 from pyagentd.runtime.usage import ContextReply, Cost, Meter, spent_on, tokens_used, total_spent
 from pyagentd.store import atomic, paths, presetfile
-from pyagentd.store.conversation import COMPACTION, Message, message_usage, steps_of
+from pyagentd.store.conversation import COMPACTION, message_usage, steps_of
 from pyagentd.store.journal import served_by
 from pyagentd.store.modellists import FILE_NAME
 from pyagentd.store.paths import BranchRef
@@ -297,7 +298,9 @@ class ModelOperations(Group):
             raise ProviderError(
                 f"{answering} gave an empty answer", hint="Word the instruction differently, or choose another model"
             )
-        return {"text": made, "diff": _diff(text, made, name or "text"), "model": answering}
+        old, new, called = text.splitlines(), made.splitlines(), name or "text"
+        diff = unified_diff(old, new, called, f"{called} rewritten", lineterm="")
+        return {"text": made, "diff": "\n".join(diff), "model": answering}
 
     async def _parse_setting(self, live: LiveBranch, key: str, value: str, options: SendOptions) -> dict[str, Any]:
         """Return a setting by its name on the wire, checked."""
@@ -360,11 +363,6 @@ async def _answer_text(backend: Backend, request: ModelRequest) -> str:
                         f"{request.model} {why}", hint="Nothing was changed. Rewrite a shorter text at a time"
                     )
     return "".join(texts)
-
-
-def _diff(old: str, new: str, name: str) -> str:
-    lines = unified_diff(old.splitlines(), new.splitlines(), name, f"{name} rewritten", lineterm="")
-    return "\n".join(lines)
 
 
 SETTINGS = ("model", "temperature", "max-tokens", "thinking", "system", "tools")
@@ -457,7 +455,8 @@ def backend_table(backend: GptelBackend) -> BackendTable:
     if "?" in url:
         raise ConfigError(f"{backend.name}: its address has a query ({url}), as Azure's has")
     if backend.type == "gptel-bedrock":
-        return BackendTable({"kind": "bedrock", **_region(host)})
+        found = re.search(r"bedrock-runtime\.([\w-]+)\.amazonaws\.com", host)
+        return BackendTable({"kind": "bedrock"} | ({"region": found[1]} if found else {}))
     base, kind = _base_and_kind(backend, url)
     service = next((name for name, each in SERVICES.items() if each.base_url == base), None)
     if service and backend.key and SERVICES[service].key_env is None:
@@ -493,11 +492,6 @@ def _base_and_kind(backend: GptelBackend, url: str) -> tuple[str, str]:
     if not url.endswith(_CHAT):
         raise ConfigError(f"{backend.name}: {url} does not end in {_CHAT}")
     return url.removesuffix(_CHAT), "openai-compatible"
-
-
-def _region(host: str) -> dict[str, str]:
-    found = re.search(r"bedrock-runtime\.([\w-]+)\.amazonaws\.com", host)
-    return {"region": found[1]} if found else {}
 
 
 def configuration_of(
@@ -649,12 +643,6 @@ class PresetsReply(TypedDict):
     untrusted: list[PresetRow]  # of the project, which wait for the user's word
 
 
-class PresetsTrusted(TypedDict):
-    """Presets that are trusted now."""
-
-    trusted: list[str]
-
-
 class PresetTemplates(Group):
     """Presets of the package, the user and the project."""
 
@@ -669,14 +657,15 @@ class PresetTemplates(Group):
                 room -= len(template.data)
                 room -= sum(len(code) for _, code in template.scripts)
                 if room >= 0:
-                    untrusted[-1]["text"] = _preset_text(template.data, template.scripts)
+                    files = [f"\n--- {path}\n{code.decode(errors='replace')}" for path, code in template.scripts]
+                    untrusted[-1]["text"] = "".join((template.data.decode(errors="replace"), *files))
         config = self._kernel.config
         usable = await asyncio.to_thread(lambda: [_preset_row(found, each, config) for each in found.usable.values()])
         return {"presets": usable, "untrusted": untrusted}
 
     @command_line("presets")
     @by_person
-    async def trust_presets(self, client: Client, *, root: str, hashes: Sequence[str]) -> PresetsTrusted:
+    async def trust_presets(self, client: Client, *, root: str, hashes: Sequence[str]) -> TrustReply:
         """Trust presets of the project ``root`` by their ``hash``.
 
         What has changed since the hash was told, or is broken, is not trusted.
@@ -698,11 +687,6 @@ class PresetTemplates(Group):
     def _for_project(self, root: str | None) -> ProjectPresets:
         place = expand_home(root) if root else None
         return self._kernel.presets.for_project(project_of(str(place)) if place and place.is_dir() else place)
-
-
-def _preset_text(data: bytes, scripts: Sequence[tuple[Path, bytes]]) -> str:
-    files = (f"\n--- {path}\n{code.decode(errors='replace')}" for path, code in scripts)
-    return "".join((data.decode(errors="replace"), *files))
 
 
 def _preset_row(found: ProjectPresets, template: PresetTemplate, config: Config) -> PresetRow:
@@ -872,7 +856,7 @@ class UsageOperations(Group):
                     "created_at": message.row.get("created_at"),
                     "steps": sum(1 for _ in steps_of(message)),
                     "hidden": message.is_hidden,
-                    "compaction": _is_compaction(message),
+                    "compaction": any(part.type == COMPACTION for part in message.parts),
                     **spent_on(message, known).to_wire(),
                 }
 
@@ -891,10 +875,6 @@ def _agent(below: AgentCost) -> AgentCostRow:
         "description": below.described["description"],
         **below.spent.to_wire(),
     }
-
-
-def _is_compaction(message: Message) -> bool:
-    return any(part.type == COMPACTION for part in message.parts)
 
 
 def _file(session_dir: Path) -> str | None:

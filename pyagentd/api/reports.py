@@ -234,14 +234,10 @@ class Pages(Group):
     async def inspect(self, client: Client, *, branch: str) -> Report:
         """Return what happened in a branch: requests, tokens, tools, decisions."""
         told = _json(await self._group(Inspection).trace(client, branch=branch))
-        filled, turns = await self._charts(branch)
-        return Report(title="Inspect", lines=list(_inspector_lines(told, branch, filled, turns)))
-
-    async def _charts(self, branch: str) -> tuple[Chart | None, Mapping[str, Chart]]:
-        """Return what fills the context, and how the turns went by the id of their prompt."""
         async with self._kernel.using(self._ref(branch)) as live:
             turns = {message.id: chart for message, chart in charts.turns(live.conversation.snapshot())}
-            return await context_chart(live), turns
+            filled = await context_chart(live)
+        return Report(title="Inspect", lines=list(_inspector_lines(told, branch, filled, turns)))
 
     async def usage(self, client: Client, *, days: int = 30, by: By | None = None, width: int = _WIDTH) -> Report:
         """Return charts of what all sessions cost."""

@@ -41,7 +41,6 @@ from pyagentd.runtime.usage import Expense, total_spent
 from pyagentd.store import branching, metadata, paths, presetfile
 from pyagentd.store import export as exchange
 from pyagentd.store.atomic import write_bytes
-from pyagentd.store.branching import BranchPoint
 from pyagentd.store.charts import Chart
 from pyagentd.store.db.listing import list_entries
 from pyagentd.store.db.projection import spent_by_branch
@@ -96,21 +95,26 @@ class SessionTrust(TypedDict):
     mcp: list[str]  # servers with their commands or addresses
 
 
-class SessionRow(BranchPlaces):
+class ListedRow(BranchPlaces):
     """A branch or agent, and what it cost without the agents below it."""
 
     agent: bool
-    parent: str | None  # of an agent: the branch it belongs to
     title: str | None
     archived_at: int | None  # epoch ms
-    preset: str | None
-    created: str | None  # ISO 8601
     updated: str | None  # ISO 8601: when the conversation was last written
     current: bool  # the active branch of its session
     state: str
     tokens: int
     usd: float  # as far as prices are known
     unpriced: bool  # some are not known
+
+
+class SessionRow(ListedRow):
+    """A branch or agent in the list of all."""
+
+    parent: str | None  # of an agent: the branch it belongs to
+    preset: str | None
+    created: str | None  # ISO 8601
 
 
 class SessionsReply(TypedDict):
@@ -120,21 +124,12 @@ class SessionsReply(TypedDict):
     path: NotRequired[str]  # of a file with ``{sessions}``: an s-expression or, with form json, JSON
 
 
-class RunningRow(BranchPlaces):
+class RunningRow(ListedRow):
     """A branch or agent that answers, and what it does; nil where there is none."""
 
-    agent: bool
     parent: NotRequired[str | None]
-    title: str | None
-    archived_at: int | None
     preset: NotRequired[str | None]
     created: NotRequired[str | None]
-    updated: str | None
-    current: bool
-    tokens: int
-    usd: float
-    unpriced: bool
-    state: str
     queued: int
     phase: str | None
     tools: Sequence[Any] | None
@@ -572,7 +567,12 @@ class Branches(Group):
                 live.recorder.flush()
                 await live.document.flush()
             found = await asyncio.to_thread(branching.read_outline, ref)
-        return {"points": [_point_row(point) for point in found.points]}
+        return {
+            "points": [
+                reply_of(PointRow, point, start=point.start + 1, end=point.end + 1, text=point.text[:_SHOWN])
+                for point in found.points
+            ]
+        }
 
     @command_line("branch")
     async def branch(
@@ -639,10 +639,6 @@ async def _sync_document(live: LiveBranch) -> str | None:
     await live.document.settle()
     run = live.conversation.last_run
     return None if run is None or live.document.complete else str(run.data["id"])
-
-
-def _point_row(point: BranchPoint) -> PointRow:
-    return reply_of(PointRow, point, start=point.start + 1, end=point.end + 1, text=point.text[:_SHOWN])
 
 
 def _branch_row(node: Node) -> BranchRow:
@@ -715,7 +711,8 @@ class Exchange(Group):
         workspace, template, text = await self._template(root, preset)
         settings, notes = self._usable(chat.document.settings, template)
         text = exchange.importing.preset_text(text, template.name, settings, chat.system)
-        configured = _parse_template(text, template.name)
+        made_from = presetfile.parse(text, Path(f"{template.name}.md"))
+        configured = parse_preset(template.name, made_from.front, made_from.body, made_from.path.name)
         settings = replace(settings_in_document(settings_of(configured)), other=settings.other)
         emacs = self._kernel.find(EmacsClients)
         notes += _unknown_tools(configured, () if emacs is None else emacs.names())
@@ -766,11 +763,6 @@ class Exchange(Group):
             )
             settings = replace(settings, temperature=None)
         return settings, notes
-
-
-def _parse_template(text: str, name: str) -> Preset:
-    preset = presetfile.parse(text, Path(f"{name}.md"))
-    return parse_preset(name, preset.front, preset.body, preset.path.name)
 
 
 def _unknown_tools(preset: Preset, of_emacs: Collection[str]) -> list[str]:

@@ -1078,23 +1078,20 @@ class Views(Group):
 
         Left out are those that need another argument than a session, such as "agent".
         """
-        return {
-            "views": [
-                _summary(each)
-                for each in self._lists.values()
-                if all(not value.is_required or name == "branch" for name, value in each.parameters.items())
-            ]
-        }
-
-
-def _summary(view: Operation) -> ViewSummary:
-    branch = view.parameters.get("branch")
-    return {
-        "name": view.name,
-        "summary": view.doc.partition("\n")[0].removeprefix("List ").removesuffix("."),
-        "arguments": [each.key for each in view.parameters.values()],
-        "session": None if branch is None else "required" if branch.is_required else "optional",
-    }
+        found: list[ViewSummary] = []
+        for each in self._lists.values():
+            if all(not value.is_required or name == "branch" for name, value in each.parameters.items()):
+                summary = each.doc.partition("\n")[0].removeprefix("List ").removesuffix(".")
+                branch = each.parameters.get("branch")
+                found.append(
+                    {
+                        "name": each.name,
+                        "summary": summary,
+                        "arguments": [value.key for value in each.parameters.values()],
+                        "session": None if branch is None else "required" if branch.is_required else "optional",
+                    }
+                )
+        return {"views": found}
 
 
 # Sessions, with what belongs to them.
