@@ -502,7 +502,7 @@ class Lists(Group):
             columns=(
                 Column("Name", 22, of("name", "strong")),
                 Column("Status", 10, _status_cell),
-                Column("Model", 22, of("model")),
+                Column("Model", 22, lambda row: cell(row["model"] or row["effective_model"] or "")),
                 Column("Permissions", 12, _permissions_cell),
                 Column("Made", 17, time_of("created_at")),
                 Column(
@@ -1051,7 +1051,7 @@ class Views(Group):
         super().__init__(*parts)
         self._lists = operations_of(Lists(*parts))
 
-    @command_line("grants", "list", "schedule list", "tasks")
+    @command_line("agent list", "branches", "grants", "list", "schedule list", "tasks")
     async def view(
         self,
         client: Client,

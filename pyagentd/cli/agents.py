@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -16,7 +16,7 @@ from pyagentd.cli.link import (
     run_environment,
     session_link,
 )
-from pyagentd.cli.output import json_option, note, print_json, print_reply, print_table, printable
+from pyagentd.cli.output import json_option, note, print_json, print_reply, print_table, print_view, printable
 from pyagentd.cli.sessions import LONG_S
 from pyagentd.clock import span
 from pyagentd.events import one_line
@@ -73,23 +73,13 @@ def init(name: str, system_prompt: str | None, model: str | None, permissions: s
 @click.option("--all", "destroyed", is_flag=True, help="Include destroyed agents.")
 @json_option
 def listing(destroyed: bool, as_json: bool) -> None:
-    """List the named agents: name, status, model, permissions, directory."""
+    """List the named agents: name, status, model, permissions, when they were made, directory."""
     with daemon() as link:
-        found: Sequence[dict[str, Any]] = link.call("agent-list", destroyed=destroyed or None)["agents"]
-    if as_json:
-        print_json({"agents": list(found)})
-        return
-    rows: list[tuple[str, ...]] = []
-    for each in found:
-        profile = each["permissions"]
-        shown = profile if isinstance(profile, str) and not profile.startswith("{") else "custom"
-        model = each["model"] or each.get("effective_model") or "-"
-        rows.append((each["name"], each["status"], model, shown, each["error"] or each["dir"]))
-    print_table(
-        ("name", "status", "model", "permissions", "directory"),
-        rows,
-        empty="No named agents yet. Make one: pyagentd agent init NAME",
-    )
+        if as_json:
+            print_json({"agents": link.call("agent-list", destroyed=destroyed)["agents"]})
+        else:
+            view = link.call("view", name="named", arguments={"destroyed": destroyed})
+            print_view(view, empty="No named agents yet. Make one: pyagentd agent init NAME")
 
 
 @agent.command("config")

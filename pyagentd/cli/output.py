@@ -110,10 +110,12 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, empty
     Console().print(table)
 
 
-def print_view(view: Mapping[str, Any]) -> None:
-    """Print a list as the operation ``view`` returns it."""
+def print_view(view: Mapping[str, Any], *, empty: str = "") -> None:
+    """Print a list as the operation ``view`` returns it; without rows say ``empty``, or what the list says."""
     rows = [[str(cell["text"] or "") for cell in row["cells"]] for row in view["rows"]]
-    print_table([str(each["title"] or "").lower() for each in view["columns"]], rows, empty=str(view["empty"]))
+    print_table(
+        [str(each["title"] or "").lower() for each in view["columns"]], rows, empty=empty or str(view["empty"])
+    )
     if rows and view["more"]:
         note(f"only the first {len(rows)}")
 

@@ -30,6 +30,7 @@ from pyagentd.cli.output import (
     print_json,
     print_reply,
     print_table,
+    print_view,
     printable,
     workplace_option,
 )
@@ -192,11 +193,10 @@ def branch(
 def branches(session: str, as_json: bool) -> None:
     """List the branches of SESSION as a tree; the active one is marked with a star."""
     with session_link(session) as (link, branch):
-        found = link.call("branches", branch=branch)["branches"]
-    if as_json:
-        print_json(found)
-        return
-    print_table(("branch", "created", "agents"), tree_rows(found))
+        if as_json:
+            print_json(link.call("branches", branch=branch)["branches"])
+        else:
+            print_view(link.call("view", name="branches", arguments={"branch": branch}))
 
 
 @click.command()
@@ -207,20 +207,6 @@ def switch(branch: str, as_json: bool) -> None:
     with session_link(branch) as (link, branch_dir):
         active = link.call("switch", branch=branch_dir)
     print_reply(active, f"{active['session_id']}/{active['branch_name']}\t{active['file']}", as_json=as_json)
-
-
-def tree_rows(branches: Sequence[dict[str, Any]]) -> Iterator[tuple[str, str, str]]:
-    """Yield the columns of each branch, its name drawn as a leaf of the tree."""
-    open_levels: list[bool] = []  # whether more is to come on each level above
-    for each in branches:
-        depth = each["depth"] or 0
-        del open_levels[depth:]
-        lead = "".join("│ " if more else "  " for more in open_levels[1:])
-        joint = ("└ " if each["last"] else "├ ") if depth else ""
-        open_levels.append(not each["last"])
-        star = "* " if each["current"] else "  "
-        agents = each["agents"] or 0
-        yield f"{star}{lead}{joint}{printable(each['name'])}", each["created"] or "", str(agents) if agents else ""
 
 
 def _print_points(points: Sequence[dict[str, Any]], as_json: bool) -> None:

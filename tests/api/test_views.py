@@ -213,8 +213,9 @@ async def test_named_agents_their_configuration_and_defaults_are_listed_and_rese
     service = world.service()
     await service.agent_init(Watcher(), name="web", system_prompt="You look\nafter it.")
     view = await service.view(Watcher(), name="named")
-    ((name, status, *_, place),) = texts(view)
+    ((name, status, model, *_, place),) = texts(view)
     assert (name, status) == ("web", "idle") and place.endswith("/web")
+    assert model == (await service.agent_list(Watcher()))["agents"][0]["effective_model"] != ""
     facts = view["rows"][0]["facts"]
     assert facts["config"] == {"kind": "view", "name": "agent", "arguments": {"agent": "web"}}
     contexts = await service.view(Watcher(), name="contexts", arguments=facts["contexts"]["arguments"])
