@@ -1,5 +1,7 @@
 """What a reading has in it, and what a refusal says."""
 
+import time
+
 import pytest
 
 from pyagentd.policy.shell import matching_deny, read, refusal
@@ -73,6 +75,7 @@ def test_a_command_that_is_too_much_to_read_is_unreadable():
     assert "too long" in read("ls " * 50_000).unreadable
     assert "too many files" in read("touch " + " ".join(map(str, range(2_000)))).unreadable
     assert "too deeply" in read("xargs -- " * 10 + "ls").unreadable
+    assert "longer than the system takes" in read("touch " + "a/../" * 1_000 + "x").unreadable
 
 
 # -- files -----------------------------------------------------------------------------------------------------------
@@ -189,6 +192,16 @@ def test_a_denied_text_is_found_however_it_is_written():
         assert matching_deny(text, read(text), rules) == "rm -rf", text
     for text in ("rm -r x", "rm -- -rf", "ls -rf"):
         assert matching_deny(text, read(text), rules) is None, text
+    for text in ("git -c a=b push -f", "git --no-pager push x --force", "git -C x push --force"):
+        assert matching_deny(text, read(text), ("git push --force",)) is not None, text
+    assert matching_deny("git -f push", read("git -f push"), ("git push --force",)) is None
+
+
+@pytest.mark.parametrize("text", ["rm " + "-a " * 9_000, "git " + "-a push " * 3_500, "git " + "-c a=b " * 4_000])
+def test_a_denied_text_is_looked_for_in_a_long_command_at_once(text):
+    reading, began = read(text), time.process_time()
+    assert matching_deny(text, reading, ("rm -rf", "git push --force", "sudo")) is None
+    assert time.process_time() - began < 2
 
 
 # -- scripts ---------------------------------------------------------------------------------------------------------

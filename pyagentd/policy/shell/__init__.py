@@ -245,6 +245,7 @@ def next_word(words: tuple[Word, ...], at: int) -> Word | None:
 # What is found out about one command while its words are read. ``programs`` notes it here.
 
 _SHELLS = ("sh", "bash")  # who may run these may run anything
+_LONGEST_PATH = 4_095  # bytes
 COMMAND_DEVICES = names("/dev/null /dev/stdin /dev/stdout /dev/stderr /dev/zero /dev/full /dev/random /dev/urandom")
 """What any command may redirect from and to: it is the command's own, or nothing is kept there."""
 
@@ -331,6 +332,8 @@ def _file_or_inside(word: Word | None) -> list[str]:
 
 def _left_directories(path: str) -> list[str]:
     """Return the directories that ``path`` leaves again by ``..``: they may be made on the way."""
+    if len(path) > _LONGEST_PATH:
+        raise Unreadable("a path in it is longer than the system takes")
     parts = path.split("/")
     return [
         "/".join(parts[:index])

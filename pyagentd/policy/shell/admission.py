@@ -296,44 +296,53 @@ def matching_deny(command: str, reading: ShellReading, deny: Iterable[str]) -> s
 def _occurs_in_words(text: str, reading: ShellReading) -> bool:
     wanted = " ".join(text.split())
     return wanted != "" and any(
-        wanted in " ".join(words) or _same_options(wanted.split(), words)
-        for command in reading.commands
-        for said in {command.words, command.said}
-        for words in _spellings_without_options(said)
+        _has(wanted, words) for command in reading.commands for words in {command.words, command.said}
     )
 
 
-def _spellings_without_options(words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Yield ``words``, and again without options before a subcommand, with or without values: ``git -c a=b push``."""
-    yield words
+def _has(wanted: str, words: tuple[str, ...]) -> bool:
+    """Return whether ``words`` have the wanted text, or its program, subcommand and options in any order.
+
+    Options before a subcommand may be left out, with or without values: ``git -c a=b push``.
+    """
+    if wanted in " ".join(words):
+        return True
+    options = [word for word in wanted.split() if word.startswith("-") and word != "--"]
+    program = [word for word in wanted.split() if word not in options]
+    last = _last_with_all(options, words) if options and program else 0
+    name = words[0].rpartition("/")[2]
+    return any(
+        wanted in " ".join((words[0], *words[start : start + len(wanted)]))
+        or (start <= last and [name, *words[start : start + len(program) - 1]] == program)
+        for start in _starts(words)
+    )
+
+
+def _starts(words: tuple[str, ...]) -> Iterator[int]:
+    """Yield where what follows the program may begin: right behind it, and behind options before a subcommand."""
+    yield 1
     for at in range(1, len(words)):
         if words[at] == "--" or not (words[at].startswith("-") or (at > 1 and words[at - 1].startswith("-"))):
             return
-        yield (words[0], *words[at + 1 :])
+        yield at + 1
 
 
-def _same_options(wanted: list[str], words: tuple[str, ...]) -> bool:
-    """Return whether ``words`` begin with the wanted program and subcommand and have at least the wanted options."""
-    options = [word for word in wanted if word.startswith("-") and word != "--"]
-    program = [word for word in wanted if word not in options]
-    if not options or not program:
-        return False
-    began = [words[0].rpartition("/")[2], *words[1 : len(program)]]
-    return began == program and _option_letters(options) <= _option_letters(words[1:])
+def _last_with_all(options: list[str], words: tuple[str, ...]) -> int:
+    """Return the last index from which on ``words`` have all of the options; 0 when they do not."""
+    last: dict[str, int] = {}
+    for at, word in enumerate(words[1:], start=1):
+        if word == "--":
+            break
+        last |= dict.fromkeys(_option_letters(word), at)
+    return min(last.get(letter, 0) for option in options for letter in _option_letters(option) or {""})
 
 
 # Long names of the options that people forbid.
 _SHORT = {"recursive": "r", "force": "f", "hard": "hard", "all": "a", "delete": "delete"}
 
 
-def _option_letters(words: list[str] | tuple[str, ...]) -> set[str]:
-    found: set[str] = set()
-    for word in words:
-        if word == "--":
-            break
-        if word.startswith("--"):
-            name = word[2:].partition("=")[0]
-            found |= {short for long, short in _SHORT.items() if name and long.startswith(name)} or {name}
-        elif word.startswith("-"):
-            found |= set(word[1:].replace("R", "r"))
-    return found
+def _option_letters(word: str) -> set[str]:
+    if word.startswith("--"):
+        name = word[2:].partition("=")[0]
+        return {short for long, short in _SHORT.items() if name and long.startswith(name)} or {name}
+    return set(word[1:].replace("R", "r")) if word.startswith("-") else set()
