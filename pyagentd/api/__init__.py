@@ -1,4 +1,4 @@
-"""The operations that clients can call: one short method each, in a group for each subject.
+"""The operations that clients can call: one short method each, in a class for each subject.
 
 The whole interface is ``Service.operations``: every public method of the groups, under its name on the wire.
 """
@@ -6,19 +6,19 @@ The whole interface is ``Service.operations``: every public method of the groups
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from pyagentd.api.agents import Agents, NamedAgents, Pieces, Settings, SpawnOperations
+from pyagentd.api.agents import Agents
 from pyagentd.api.approvals import Approvals
-from pyagentd.api.background import ScheduleOperations, TaskOperations
+from pyagentd.api.background import Background
 from pyagentd.api.commands import Builtin
-from pyagentd.api.conversations import Compaction, Conversations, Queue, SlashCommands, TurnAgents
+from pyagentd.api.conversations import Conversations
 from pyagentd.api.group import Process, methods
-from pyagentd.api.history import ContextOperations, Histories, SnapshotOperations
-from pyagentd.api.inspection import Daemon, Inspection, Search
-from pyagentd.api.mcp import EmacsOperations, HookOperations, McpOperations
+from pyagentd.api.history import Histories
+from pyagentd.api.inspection import Inspection
+from pyagentd.api.mcp import McpOperations
 from pyagentd.api.missions import Missions
-from pyagentd.api.models import ConfigurationOperations, ModelOperations, PresetTemplates, UsageOperations
+from pyagentd.api.models import ModelOperations
 from pyagentd.api.reports import Reports
-from pyagentd.api.sessions import Branches, Exchange, Lifecycle, Sessions
+from pyagentd.api.sessions import Sessions
 from pyagentd.api.views import Views
 from pyagentd.features.indexer import Indexer
 from pyagentd.features.slash_commands import Commands
@@ -26,39 +26,18 @@ from pyagentd.runtime.kernel import Kernel
 from pyagentd.store.registry import Registry
 
 GROUPS = (
-    Conversations,
-    Compaction,
-    ContextOperations,
-    Queue,
-    Histories,
-    Agents,
-    Approvals,
-    Branches,
     Sessions,
-    Lifecycle,
-    McpOperations,
+    Conversations,
+    Histories,
+    Approvals,
+    Agents,
+    Background,
     Missions,
-    ConfigurationOperations,
     ModelOperations,
-    NamedAgents,
-    Pieces,
-    PresetTemplates,
-    SpawnOperations,
-    UsageOperations,
-    TurnAgents,
-    TaskOperations,
-    ScheduleOperations,
+    McpOperations,
     Inspection,
-    Search,
-    Exchange,
-    HookOperations,
-    EmacsOperations,
-    Settings,
-    SlashCommands,
-    SnapshotOperations,
     Views,
     Reports,
-    Daemon,
 )
 """The classes whose public methods are the operations."""
 

@@ -64,67 +64,6 @@ class AllAborted(TypedDict):
     note: str | None  # says so if there was none
 
 
-class Agents(Group):
-    """The tree below one branch."""
-
-    @command_line("agents")
-    async def agents(self, client: Client, *, branch: str, form: Form = "sexp") -> AgentsReply:
-        """Return the agents of a branch as a tree; a large one as the file ``path``, in the ``form`` sexp or json."""
-        ref = self._ref(branch)
-        found = await agent_tree(self._kernel, ref)
-        data = json.dumps({"agents": found}).encode() if form == "json" else encode({"agents": found})
-        if len(data) < INLINE_LIMIT:
-            return {"agents": found}
-        path = self._kernel.config.runtime_dir / f"agents-{ref.session_id}-{ref.branch_name}.{form}"
-        await asyncio.to_thread(write_bytes, path, data, fsync=False)
-        return {"path": str(path)}
-
-    @command_line("agents")
-    async def abort_agent(self, client: Client, *, branch: str, agent: str) -> AgentAborted:
-        """Stop one agent below a branch, named by its id or the beginning of one, and all below it."""
-        ids = {each["id"]: each["branch"] for each in _flat(await agent_tree(self._kernel, self._ref(branch)))}
-        meant = [agent] if agent in ids else [id for id in ids if id.startswith(agent)]
-        if not meant:
-            raise NotFound(f"{branch} has no agent {agent}", hint="See: pyagentd agents SESSION")
-        if len(meant) > 1:
-            raise Ambiguous(f"{agent} fits {', '.join(meant)}", hint="Give more of the id")
-        live = self._kernel.opened(ids[meant[0]])
-        return {"id": meant[0], "aborted": live is not None and await self._kernel.abort(live)}
-
-    async def abort_all(self, client: Client, *, branch: str) -> AllAborted:
-        """Stop a branch's run and those of all its agents."""
-        ref = self._ref(branch)
-        number = 0
-        for key in (ref.key, *(each["branch"] for each in _flat(await agent_tree(self._kernel, ref)))):
-            live = self._kernel.opened(key)
-            number += live is not None and await self._kernel.abort(live)
-        return {"aborted": number, "note": None if number else "Nothing is running"}
-
-
-async def agent_tree(kernel: Kernel, ref: BranchRef) -> list[AgentNode]:
-    """Return the agents of a branch as ``agents`` does, however many they are."""
-
-    def wanted(agent: BranchRef) -> Result:
-        try:
-            return kernel.presets.of_branch(agent).result
-        except PyagentdError:
-            return "all"
-
-    opened = {
-        live.key: Open(str(live.status["state"]), live.conversation.snapshot())
-        for live in kernel.inside(ref.branch_dir)
-    }
-    return await asyncio.to_thread(agents_below, ref, opened, wanted)
-
-
-def _flat(agents: list[AgentNode]) -> list[AgentNode]:
-    return [each for agent in agents for each in (agent, *_flat(agent["agents"]))]
-
-
-# Agents spawned by a client instead of a model: ``jf/gptel-persistent-agent--task`` called from Lisp.
-#
-# Such an agent is one like any other but that its result goes to the client who asks for it, and not to its parent.
-
 _log = logging.getLogger(__name__)
 
 
@@ -134,68 +73,6 @@ class AgentResult(TypedDict):
     ok: bool
     text: str
 
-
-class SpawnOperations(Group):
-    """Agents for whoever wants one."""
-
-    async def spawn(
-        self,
-        client: Client,
-        *,
-        branch: str,
-        preset: str,
-        description: str,
-        prompt: str,
-        allowed_paths: Sequence[str] = (),
-        unrestricted: bool = False,
-        denied_paths: Sequence[str] = (),
-        env: Env = NOTHING,
-        key: str | None = None,
-        allow: Sequence[str] = (),
-    ) -> BranchPlaces:
-        """Start an agent below a branch or agent and return its id; ``agent_result`` waits for its end.
-
-        It may read what its parent may, or ``allowed_paths``, or with ``unrestricted`` everything.
-        """
-        parent = self._ref(branch)
-        if len(paths.ancestors_of(parent)) >= MAX_DEPTH:
-            raise BadRequest(f"Agents may be nested {MAX_DEPTH} deep", hint="Spawn it from an agent further up")
-        options = send_options(client, env, key, allow)
-        wanted = Assignment(
-            preset=preset,
-            description=description,
-            prompt=prompt,
-            read=() if unrestricted else tuple(allowed_paths) or None,
-            deny=tuple(denied_paths),
-        )
-        async with self._kernel.using(parent) as live:
-            await workplace_of(self._kernel, live)
-            spawner = self._kernel.feature(AgentSpawner).spawner(live, options, run_id="")
-            try:
-                ref, _ = await spawner.launch(wanted)
-            except PyagentdError as error:
-                _log.error("agent %s: %s", preset, error, extra=of_session(parent.session_dir))
-                raise
-        return describe_branch(ref)
-
-    async def agent_result(self, client: Client, *, branch: str) -> AgentResult:
-        """Wait until an agent's run has ended; return the result that its parent gets."""
-        async with self._kernel.using(self._ref(branch)) as live:
-            while (task := live.task) is not None:
-                await asyncio.wait([task])
-            outcome = outcome_of(
-                live.conversation, live.conversation.last_run, self._kernel.presets.of_branch(live.ref).result
-            )
-        if outcome is None:
-            raise NotFound(f"{live.ref.session_id} has not run yet", hint="Send it something")
-        result = result_of(outcome)
-        return {"ok": result.ok, "text": result.text}
-
-
-# Operations on the pieces an agent is made of, one at a time: its directory, its preset, the preset's paths.
-#
-# For Emacs code that makes agents step by step (``jf/gptel--create-agent-directory`` and the
-# like). The product itself makes an agent whole, or not at all (``store.sessions``).
 
 _SCOPE = ("paths", "org_roam_patterns", "shell_commands")
 
@@ -210,78 +87,6 @@ class PresetFile(TypedDict):
     """The preset.md that was written."""
 
     file: str
-
-
-class Pieces(Group):
-    """Directories and presets of agents."""
-
-    async def create_agent_directory(
-        self, client: Client, *, directory: str, preset: str, description: str
-    ) -> MadeDirectory:
-        """Make an empty directory for an agent under the branch, or agent, in ``directory``."""
-        parent = paths.ref_of(expand_home(directory))
-        name = clock.agent_id(preset, stamp(self._kernel.clock.now()), description)
-        try:
-            with sessions.build_directory(paths.agents_dir(parent.branch_dir), name) as (_, place):
-                pass
-        except StoreError as error:
-            _log.error("%s", error, extra=of_session(parent.session_dir))
-            raise
-        _log.info("Created agent directory: %s", place, extra=of_session(parent.session_dir))
-        return {"directory": str(place)}
-
-    async def copy_preset_template(self, client: Client, *, preset: str, directory: str) -> PresetFile:
-        """Make the template ``preset`` the configuration of the branch or agent in ``directory``."""
-        place = expand_home(directory).absolute()
-        if not place.is_dir():
-            raise NotFound(f"{directory} is not a directory", hint="Make it first")
-        try:
-            _, text = self._kernel.presets.template(preset)
-            atomic.write_text(paths.preset_file(place), text)
-        except PyagentdError as error:
-            _log.error("%s", error, extra=of_session(place))
-            raise
-        _log.info("Copied preset template %s to %s", preset, place, extra=of_session(place))
-        return {"file": str(paths.preset_file(place))}
-
-    async def load_preset(self, client: Client, *, directory: str) -> dict[str, Any] | None:
-        """Return the keys of ``preset.md`` and its body as ``system``; nil when it is missing or no preset."""
-        place = expand_home(directory).absolute()
-        front = metadata.read_preset_metadata(place)  # logs what is wrong
-        return None if front is None else {**front, "system": presetfile.read(paths.preset_file(place)).body.strip()}
-
-    async def preset_scope(self, client: Client, *, file: str) -> dict[str, Any]:
-        """Return the keys paths, org_roam_patterns and shell_commands of the preset in ``file`` or that directory."""
-        place = _preset(file)
-        front = metadata.read_preset_metadata(place.parent)
-        if front is None:
-            raise PresetError(f"Failed to load preset from {place}", hint="See its front matter")
-        return {key: front[key] for key in _SCOPE if key in front}
-
-    async def update_preset_paths(
-        self, client: Client, *, file: str, allowed: Sequence[str] = (), denied: Sequence[str] = ()
-    ) -> PresetFile:
-        """Set ``paths`` of the preset in ``file``: what may be read, and what else is denied."""
-        place = _preset(file)
-        for pattern in (*allowed, *denied):
-            validate_pattern(pattern)
-        try:
-            presetfile.set_paths(place, allowed, presetfile.DEFAULT_WRITE, denied)
-        except PyagentdError as error:
-            _log.error("%s", error, extra=of_session(place.parent))
-            raise
-        if paths.scope_plan_file(place.parent).exists():
-            metadata.touch_scope_plan(place.parent, self._kernel.clock.now())
-        return {"file": str(place)}
-
-
-def _preset(file: str) -> Path:
-    """Return the preset that ``file`` means; a directory means the one in it."""
-    place = expand_home(file).absolute()
-    return paths.preset_file(place) if place.is_dir() else place
-
-
-# Operations on named agents: making, listing, configuring, renaming and destroying them.
 
 
 class AgentCreated(BranchPlaces):
@@ -374,8 +179,175 @@ class AgentDestroyed(TypedDict):
     text: str  # the same for people
 
 
-class NamedAgents(Group):
-    """Agents that have a name, a configuration and a workspace of their own."""
+class SettingsReply(TypedDict):
+    """The defaults of named agents as they are set, and as they would be without."""
+
+    settings: AgentDefaults
+    defaults: AgentDefaults
+    note: str | None  # about a model that could not be checked with the client's env and api_key
+
+
+class Agents(Group):
+    """Agents of a session; named agents and their defaults; what other programs make agents of."""
+
+    # The tree below one branch.
+
+    @command_line("agents")
+    async def agents(self, client: Client, *, branch: str, form: Form = "sexp") -> AgentsReply:
+        """Return the agents of a branch as a tree; a large one as the file ``path``, in the ``form`` sexp or json."""
+        ref = self._ref(branch)
+        found = await agent_tree(self._kernel, ref)
+        data = json.dumps({"agents": found}).encode() if form == "json" else encode({"agents": found})
+        if len(data) < INLINE_LIMIT:
+            return {"agents": found}
+        path = self._kernel.config.runtime_dir / f"agents-{ref.session_id}-{ref.branch_name}.{form}"
+        await asyncio.to_thread(write_bytes, path, data, fsync=False)
+        return {"path": str(path)}
+
+    @command_line("agents")
+    async def abort_agent(self, client: Client, *, branch: str, agent: str) -> AgentAborted:
+        """Stop one agent below a branch, named by its id or the beginning of one, and all below it."""
+        ids = {each["id"]: each["branch"] for each in _flat(await agent_tree(self._kernel, self._ref(branch)))}
+        meant = [agent] if agent in ids else [id for id in ids if id.startswith(agent)]
+        if not meant:
+            raise NotFound(f"{branch} has no agent {agent}", hint="See: pyagentd agents SESSION")
+        if len(meant) > 1:
+            raise Ambiguous(f"{agent} fits {', '.join(meant)}", hint="Give more of the id")
+        live = self._kernel.opened(ids[meant[0]])
+        return {"id": meant[0], "aborted": live is not None and await self._kernel.abort(live)}
+
+    async def abort_all(self, client: Client, *, branch: str) -> AllAborted:
+        """Stop a branch's run and those of all its agents."""
+        ref = self._ref(branch)
+        number = 0
+        for key in (ref.key, *(each["branch"] for each in _flat(await agent_tree(self._kernel, ref)))):
+            live = self._kernel.opened(key)
+            number += live is not None and await self._kernel.abort(live)
+        return {"aborted": number, "note": None if number else "Nothing is running"}
+
+    # Agents spawned by a client instead of a model: ``jf/gptel-persistent-agent--task`` called from Lisp.
+    #
+    # Such an agent is one like any other, but that its result goes to the client who asks for it and not to its
+    # parent.
+
+    async def spawn(
+        self,
+        client: Client,
+        *,
+        branch: str,
+        preset: str,
+        description: str,
+        prompt: str,
+        allowed_paths: Sequence[str] = (),
+        unrestricted: bool = False,
+        denied_paths: Sequence[str] = (),
+        env: Env = NOTHING,
+        key: str | None = None,
+        allow: Sequence[str] = (),
+    ) -> BranchPlaces:
+        """Start an agent below a branch or agent and return its id; ``agent_result`` waits for its end.
+
+        It may read what its parent may, or ``allowed_paths``, or with ``unrestricted`` everything.
+        """
+        parent = self._ref(branch)
+        if len(paths.ancestors_of(parent)) >= MAX_DEPTH:
+            raise BadRequest(f"Agents may be nested {MAX_DEPTH} deep", hint="Spawn it from an agent further up")
+        options = send_options(client, env, key, allow)
+        wanted = Assignment(
+            preset=preset,
+            description=description,
+            prompt=prompt,
+            read=() if unrestricted else tuple(allowed_paths) or None,
+            deny=tuple(denied_paths),
+        )
+        async with self._kernel.using(parent) as live:
+            await workplace_of(self._kernel, live)
+            spawner = self._kernel.feature(AgentSpawner).spawner(live, options, run_id="")
+            try:
+                ref, _ = await spawner.launch(wanted)
+            except PyagentdError as error:
+                _log.error("agent %s: %s", preset, error, extra=of_session(parent.session_dir))
+                raise
+        return describe_branch(ref)
+
+    async def agent_result(self, client: Client, *, branch: str) -> AgentResult:
+        """Wait until an agent's run has ended; return the result that its parent gets."""
+        async with self._kernel.using(self._ref(branch)) as live:
+            while (task := live.task) is not None:
+                await asyncio.wait([task])
+            outcome = outcome_of(
+                live.conversation, live.conversation.last_run, self._kernel.presets.of_branch(live.ref).result
+            )
+        if outcome is None:
+            raise NotFound(f"{live.ref.session_id} has not run yet", hint="Send it something")
+        result = result_of(outcome)
+        return {"ok": result.ok, "text": result.text}
+
+    # Operations on the pieces an agent is made of, one at a time: its directory, its preset, the preset's paths.
+    #
+    # For Emacs code that makes agents step by step (``jf/gptel--create-agent-directory`` and the
+    # like). The product itself makes an agent whole, or not at all (``store.sessions``).
+
+    async def create_agent_directory(
+        self, client: Client, *, directory: str, preset: str, description: str
+    ) -> MadeDirectory:
+        """Make an empty directory for an agent under the branch, or agent, in ``directory``."""
+        parent = paths.ref_of(expand_home(directory))
+        name = clock.agent_id(preset, stamp(self._kernel.clock.now()), description)
+        try:
+            with sessions.build_directory(paths.agents_dir(parent.branch_dir), name) as (_, place):
+                pass
+        except StoreError as error:
+            _log.error("%s", error, extra=of_session(parent.session_dir))
+            raise
+        _log.info("Created agent directory: %s", place, extra=of_session(parent.session_dir))
+        return {"directory": str(place)}
+
+    async def copy_preset_template(self, client: Client, *, preset: str, directory: str) -> PresetFile:
+        """Make the template ``preset`` the configuration of the branch or agent in ``directory``."""
+        place = expand_home(directory).absolute()
+        if not place.is_dir():
+            raise NotFound(f"{directory} is not a directory", hint="Make it first")
+        try:
+            _, text = self._kernel.presets.template(preset)
+            atomic.write_text(paths.preset_file(place), text)
+        except PyagentdError as error:
+            _log.error("%s", error, extra=of_session(place))
+            raise
+        _log.info("Copied preset template %s to %s", preset, place, extra=of_session(place))
+        return {"file": str(paths.preset_file(place))}
+
+    async def load_preset(self, client: Client, *, directory: str) -> dict[str, Any] | None:
+        """Return the keys of ``preset.md`` and its body as ``system``; nil when it is missing or no preset."""
+        place = expand_home(directory).absolute()
+        front = metadata.read_preset_metadata(place)  # logs what is wrong
+        return None if front is None else {**front, "system": presetfile.read(paths.preset_file(place)).body.strip()}
+
+    async def preset_scope(self, client: Client, *, file: str) -> dict[str, Any]:
+        """Return the keys paths, org_roam_patterns and shell_commands of the preset in ``file`` or that directory."""
+        place = _preset(file)
+        front = metadata.read_preset_metadata(place.parent)
+        if front is None:
+            raise PresetError(f"Failed to load preset from {place}", hint="See its front matter")
+        return {key: front[key] for key in _SCOPE if key in front}
+
+    async def update_preset_paths(
+        self, client: Client, *, file: str, allowed: Sequence[str] = (), denied: Sequence[str] = ()
+    ) -> PresetFile:
+        """Set ``paths`` of the preset in ``file``: what may be read, and what else is denied."""
+        place = _preset(file)
+        for pattern in (*allowed, *denied):
+            validate_pattern(pattern)
+        try:
+            presetfile.set_paths(place, allowed, presetfile.DEFAULT_WRITE, denied)
+        except PyagentdError as error:
+            _log.error("%s", error, extra=of_session(place.parent))
+            raise
+        if paths.scope_plan_file(place.parent).exists():
+            metadata.touch_scope_plan(place.parent, self._kernel.clock.now())
+        return {"file": str(place)}
+
+    # Operations on named agents: making, listing, configuring, renaming and destroying them.
 
     @command_line("agent init")
     async def agent_init(
@@ -563,37 +535,7 @@ class NamedAgents(Group):
             error=wrong or None,
         )
 
-
-def _branch(row: AgentRow) -> BranchRef | None:
-    """Return the active branch of an agent; None when its files are gone."""
-    try:
-        return paths.ref_of(Path(row.dir))
-    except PyagentdError:
-        return None
-
-
-def _permissions(value: Any) -> str | Mapping[str, Any] | None:
-    """Return permissions as a client gives them: a profile's name, or a profile."""
-    if value is None or isinstance(value, str):
-        return value or None
-    if isinstance(value, Mapping):
-        return value
-    raise BadRequest("permissions are a profile's name, or (:allow (…) :ask (…))")
-
-
-# Operations on the defaults of named agents.
-
-
-class SettingsReply(TypedDict):
-    """The defaults of named agents as they are set, and as they would be without."""
-
-    settings: AgentDefaults
-    defaults: AgentDefaults
-    note: str | None  # about a model that could not be checked with the client's env and api_key
-
-
-class Settings(Group):
-    """What holds for agents where nobody says otherwise."""
+    # Operations on the defaults of named agents.
 
     @command_line("settings")
     async def settings(
@@ -623,3 +565,46 @@ class Settings(Group):
             await asyncio.to_thread(named_agents.put, kernel, key, wanted)
         held = await asyncio.to_thread(named_agents.read, kernel)
         return {"settings": held, "defaults": named_agents.DEFAULTS, "note": note or None}
+
+
+async def agent_tree(kernel: Kernel, ref: BranchRef) -> list[AgentNode]:
+    """Return the agents of a branch as ``agents`` does, however many they are."""
+
+    def wanted(agent: BranchRef) -> Result:
+        try:
+            return kernel.presets.of_branch(agent).result
+        except PyagentdError:
+            return "all"
+
+    opened = {
+        live.key: Open(str(live.status["state"]), live.conversation.snapshot())
+        for live in kernel.inside(ref.branch_dir)
+    }
+    return await asyncio.to_thread(agents_below, ref, opened, wanted)
+
+
+def _flat(agents: list[AgentNode]) -> list[AgentNode]:
+    return [each for agent in agents for each in (agent, *_flat(agent["agents"]))]
+
+
+def _preset(file: str) -> Path:
+    """Return the preset that ``file`` means; a directory means the one in it."""
+    place = expand_home(file).absolute()
+    return paths.preset_file(place) if place.is_dir() else place
+
+
+def _branch(row: AgentRow) -> BranchRef | None:
+    """Return the active branch of an agent; None when its files are gone."""
+    try:
+        return paths.ref_of(Path(row.dir))
+    except PyagentdError:
+        return None
+
+
+def _permissions(value: Any) -> str | Mapping[str, Any] | None:
+    """Return permissions as a client gives them: a profile's name, or a profile."""
+    if value is None or isinstance(value, str):
+        return value or None
+    if isinstance(value, Mapping):
+        return value
+    raise BadRequest("permissions are a profile's name, or (:allow (…) :ask (…))")

@@ -104,8 +104,50 @@ class AgentStatus(TypedDict):
     text: str  # all of it for people
 
 
-class TaskOperations(Group):
-    """What runs behind conversations."""
+class ScheduleRow(TypedDict):
+    """A schedule; times in epoch ms."""
+
+    id: str
+    session: str  # what people call its branch; "" when that is gone
+    branch: str
+    source: Source
+    when: str  # for people
+    kind: Kind
+    value: str  # of kind at ISO 8601 in UTC, of every seconds, of cron the expression
+    zone: str | None  # of a cron expression; nil: the machine's
+    text: str
+    reason: str | None  # why the model made it
+    auth_subject: str  # who made it
+    allow: list[str]
+    created_at: int
+    next_at: int
+    expires_at: int | None
+    fired: int  # how often
+    last_at: int | None
+    last_error: str | None  # why the last firing failed
+
+
+class SchedulesReply(TypedDict):
+    """Schedules, the next one first."""
+
+    schedules: list[ScheduleRow]
+
+
+class DeliveryReply(TypedDict):
+    """What became of a message that came by the clock or from another program."""
+
+    message: str
+    duplicate: bool  # it had come before
+    ended: str | None  # how the run that answered it ended, where that is known: done, error, aborted, restart
+    run: str | None
+    queued: bool
+    seq: int | None
+
+
+class Background(Group):
+    """Background commands, schedules and triggers."""
+
+    # What runs behind conversations.
 
     @command_line("tasks")
     async def tasks(self, client: Client, *, branch: str | None = None, watch: bool = False) -> TasksReply:
@@ -191,52 +233,7 @@ class TaskOperations(Group):
         session = name_of(directory)
         return reply_of(TaskReply, task, agent=task.agent_name, session=session, branch=str(directory))
 
-
-# Schedules, and triggers that other programs send.
-
-
-class ScheduleRow(TypedDict):
-    """A schedule; times in epoch ms."""
-
-    id: str
-    session: str  # what people call its branch; "" when that is gone
-    branch: str
-    source: Source
-    when: str  # for people
-    kind: Kind
-    value: str  # of kind at ISO 8601 in UTC, of every seconds, of cron the expression
-    zone: str | None  # of a cron expression; nil: the machine's
-    text: str
-    reason: str | None  # why the model made it
-    auth_subject: str  # who made it
-    allow: list[str]
-    created_at: int
-    next_at: int
-    expires_at: int | None
-    fired: int  # how often
-    last_at: int | None
-    last_error: str | None  # why the last firing failed
-
-
-class SchedulesReply(TypedDict):
-    """Schedules, the next one first."""
-
-    schedules: list[ScheduleRow]
-
-
-class DeliveryReply(TypedDict):
-    """What became of a message that came by the clock or from another program."""
-
-    message: str
-    duplicate: bool  # it had come before
-    ended: str | None  # how the run that answered it ended, where that is known: done, error, aborted, restart
-    run: str | None
-    queued: bool
-    seq: int | None
-
-
-class ScheduleOperations(Group):
-    """What comes by the clock, and what other programs bring."""
+    # Schedules, and triggers that other programs send.
 
     @command_line("schedule add")
     async def schedule_add(

@@ -56,8 +56,6 @@ from pyagentd.tools.sandbox import enclosure
 from pyagentd.tools.sandbox.plan import ShellScope
 from pyagentd.wire.operations import command_line
 
-# Operations on the messages that wait for their turn, and on what a session is doing.
-
 
 class TurnModel(TypedDict):
     """The model that answers a message."""
@@ -144,86 +142,10 @@ class BranchStatus(TypedDict):
     paused: NotRequired[bool]  # what waits does so until somebody goes on
 
 
-class Queue(Group):
-    """One branch at a time."""
-
-    @command_line("queue")
-    async def queue(self, client: Client, *, branch: str) -> QueueReply:
-        """Return the messages that wait."""
-        async with self._kernel.using(self._ref(branch)) as live:
-            return {
-                "items": cast(list[QueueItem], live.queue.to_wire()),
-                "paused": live.paused and bool(live.queue.waiting),
-            }
-
-    @command_line("queue")
-    async def queue_cancel(self, client: Client, *, branch: str, id: str) -> QueueText:
-        """Remove a message from the queue and return its text; the document keeps it."""
-        async with self._kernel.using(self._ref(branch)) as live:
-            return {"text": await self._kernel.queue.cancel(live, id)}
-
-    @command_line("queue")
-    async def queue_edit(self, client: Client, *, branch: str, id: str, text: str) -> None:
-        """Replace the text of a message; its place in the queue stays."""
-        async with self._kernel.using(self._ref(branch)) as live:
-            await self._kernel.queue.edit(live, id, text)
-
-    async def queue_pause(self, client: Client, *, branch: str) -> PauseReply:
-        """Pause the queue if it has messages, until it is resumed; a client calls this before it stops a run."""
-        async with self._kernel.using(self._ref(branch)) as live:
-            self._kernel.queue.pause(live)
-            return {"paused": live.paused}
-
-    @command_line("queue")
-    async def queue_resume(
-        self,
-        client: Client,
-        *,
-        branch: str,
-        env: Env = NOTHING,
-        key: str | None = None,
-    ) -> ResumeReply:
-        """Resume a paused queue; environment and key are for messages whose client is gone."""
-        options = send_options(client, env, key, ())
-        async with self._kernel.using(self._ref(branch)) as live:
-            live.require_writable()
-            return {"waiting": await self._kernel.queue.resume(live, options)}
-
-    async def get_status(self, client: Client, *, branch: str) -> BranchStatus:
-        """Return what a session is doing, as its ``status`` events say it; after a restart that is ``idle``."""
-        async with self._kernel.using(self._ref(branch)) as live:
-            return cast(BranchStatus, live.status)
-
-    async def retry_now(self, client: Client, *, branch: str) -> RetryReply:
-        """Retry the failed request at once, if one waits to be retried."""
-        async with self._kernel.using(self._ref(branch)) as live:
-            waits = live.status["state"] == "retrying" and live.run is not None
-            if waits and live.run is not None:
-                live.run.retry_now()
-            return {"retried": waits}
-
-
-# Operations on slash commands: which there are, and one that is asked for without a prompt.
-
-
 class CommandsReply(TypedDict):
     """Slash commands."""
 
     commands: list[CommandRow]
-
-
-class SlashCommands(Group):
-    """What is typed behind a slash."""
-
-    @command_line("chat")
-    async def commands(self, client: Client, *, branch: str | None = None) -> CommandsReply:
-        """Return the commands of a conversation, or without ``branch`` those that work everywhere.
-
-        Nobody outside is asked for them.
-        """
-        ref = self._ref(branch) if branch else None
-        found = await self._kernel.feature(Commands).of(ref)
-        return {"commands": [command_to_wire(command) for command in found.values()]}
 
 
 class CommandAnswer(TypedDict):
@@ -246,22 +168,6 @@ class CommandAnswered(TypedDict):
     seq: int
     ended: str | None
     command: CommandAnswer
-
-
-def command_answered(made: CommandOutcome) -> CommandAnswered:
-    """Return what became of a command."""
-    command: CommandAnswer = {
-        "name": made.name,
-        "text": made.text,
-        "json": json.dumps(made.data, ensure_ascii=False),
-        "code": made.code or None,
-        "recorded": made.is_recorded,
-        "began": made.began or None,
-    }
-    if made.submitted is not None:
-        return {**prompt_receipt(made.submitted), "command": command}
-    run, message = made.run_id or None, made.message_id or None
-    return {"run": run, "message": message, "queued": False, "seq": made.seq, "ended": "done", "command": command}
 
 
 class SettingsRow(TypedDict):
@@ -390,8 +296,152 @@ class ShownConversation(JsonReply):
     seq: int  # of its last row
 
 
+class CompactReply(TypedDict):
+    """A compaction; how it ended and what it made only where its end was waited for."""
+
+    run: str
+    seq: int
+    reason: NotRequired[str | None]
+    message: NotRequired[str]
+    code: NotRequired[str]
+    summary: NotRequired[str | None]
+    tail_start_id: NotRequired[str | None]  # the first message that is still sent as it is
+    auto: NotRequired[bool | None]
+    summary_tokens: NotRequired[int | None]
+    id: NotRequired[str]  # of the message that has the summary
+    messages: NotRequired[int | None]  # that were summarised
+    tokens: NotRequired[int | None]  # that they had
+
+
+APPROVED = "Approved, continue."
+"""What the user's message says that approves a plan; the same words as in other hosts of agents."""
+
+BUILD = "build"
+
+_DESCRIPTION = 300  # characters of one, as far as they are told
+
+
+class TurnAgent(TypedDict):
+    """A preset that a turn may have."""
+
+    name: str
+    description: str
+    model: str | None
+    read_only: bool
+    origin: str
+
+
+class AgentsAvailable(NextTurn):
+    """Who answers next, and who may."""
+
+    agents: list[TurnAgent]
+
+
+class SkillRow(TypedDict):
+    """A skill."""
+
+    name: str
+    description: str
+    file: str
+    origin: str
+
+
+class HiddenSkill(TypedDict):
+    """A skill that another one of the same name hides."""
+
+    name: str
+    file: str
+    by: str  # the file that counts
+
+
+class BrokenSkill(TypedDict):
+    """A file that is not a skill."""
+
+    file: str
+    error: str  # names the line
+
+
+class SkillsReply(TypedDict):
+    """Skills of a project."""
+
+    skills: list[SkillRow]
+    hidden: list[HiddenSkill]
+    broken: list[BrokenSkill]
+
+
 class Conversations(Group):
-    """One branch at a time."""
+    """One branch at a time: its document, its turns, its queue, its settings."""
+
+    # Operations on the messages that wait for their turn, and on what a session is doing.
+
+    @command_line("queue")
+    async def queue(self, client: Client, *, branch: str) -> QueueReply:
+        """Return the messages that wait."""
+        async with self._kernel.using(self._ref(branch)) as live:
+            return {
+                "items": cast(list[QueueItem], live.queue.to_wire()),
+                "paused": live.paused and bool(live.queue.waiting),
+            }
+
+    @command_line("queue")
+    async def queue_cancel(self, client: Client, *, branch: str, id: str) -> QueueText:
+        """Remove a message from the queue and return its text; the document keeps it."""
+        async with self._kernel.using(self._ref(branch)) as live:
+            return {"text": await self._kernel.queue.cancel(live, id)}
+
+    @command_line("queue")
+    async def queue_edit(self, client: Client, *, branch: str, id: str, text: str) -> None:
+        """Replace the text of a message; its place in the queue stays."""
+        async with self._kernel.using(self._ref(branch)) as live:
+            await self._kernel.queue.edit(live, id, text)
+
+    async def queue_pause(self, client: Client, *, branch: str) -> PauseReply:
+        """Pause the queue if it has messages, until it is resumed; a client calls this before it stops a run."""
+        async with self._kernel.using(self._ref(branch)) as live:
+            self._kernel.queue.pause(live)
+            return {"paused": live.paused}
+
+    @command_line("queue")
+    async def queue_resume(
+        self,
+        client: Client,
+        *,
+        branch: str,
+        env: Env = NOTHING,
+        key: str | None = None,
+    ) -> ResumeReply:
+        """Resume a paused queue; environment and key are for messages whose client is gone."""
+        options = send_options(client, env, key, ())
+        async with self._kernel.using(self._ref(branch)) as live:
+            live.require_writable()
+            return {"waiting": await self._kernel.queue.resume(live, options)}
+
+    async def get_status(self, client: Client, *, branch: str) -> BranchStatus:
+        """Return what a session is doing, as its ``status`` events say it; after a restart that is ``idle``."""
+        async with self._kernel.using(self._ref(branch)) as live:
+            return cast(BranchStatus, live.status)
+
+    async def retry_now(self, client: Client, *, branch: str) -> RetryReply:
+        """Retry the failed request at once, if one waits to be retried."""
+        async with self._kernel.using(self._ref(branch)) as live:
+            waits = live.status["state"] == "retrying" and live.run is not None
+            if waits and live.run is not None:
+                live.run.retry_now()
+            return {"retried": waits}
+
+    # Operations on slash commands: which there are, and one that is asked for without a prompt.
+
+    @command_line("chat")
+    async def commands(self, client: Client, *, branch: str | None = None) -> CommandsReply:
+        """Return the commands of a conversation, or without ``branch`` those that work everywhere.
+
+        Nobody outside is asked for them.
+        """
+        ref = self._ref(branch) if branch else None
+        found = await self._kernel.feature(Commands).of(ref)
+        return {"commands": [command_to_wire(command) for command in found.values()]}
+
+    # The document, its settings, and what is sent.
 
     @command_line("ask", "attach", "chat", "send")
     async def attach(
@@ -703,70 +753,7 @@ class Conversations(Group):
             "thinking": holds.thinking or None,
         }
 
-
-def _edit_from_wire(hunks: Sequence[Any]) -> Edit:
-    """Return an edit as a client sent it.
-
-    Raises:
-        BadRequest: It is none.
-    """
-    found, last = [], 0
-    for hunk in hunks:
-        match hunk:
-            case [int(begin), int(end), str(text), *rest] if last < begin <= end:
-                roles = (rest[0] if rest else None) or ()
-                spans = sorted(span for each in roles for span in _span_from_wire(each, len(text)))
-                found.append(Hunk(begin - 1, end - 1, writable(text), tuple(merge_spans(spans))))
-                last = end - 1
-            case _:
-                raise BadRequest(f"No hunk of an edit: {str(hunk)[:60]}", hint="(BEG END TEXT ROLES), in order")
-    return normalise_hunks(found)
-
-
-def _span_from_wire(given: Any, length: int) -> Iterator[Span]:
-    match given:
-        case [int(begin), int(end), [_, call_id]] if 0 < begin < end <= length + 1:
-            yield Span(begin - 1, end - 1, "tool", str(call_id))
-        case [int(begin), int(end), role] if 0 < begin < end <= length + 1 and str(role) in ("response", "ignore"):
-            yield Span(begin - 1, end - 1, "ignore" if str(role) == "ignore" else "response")
-        case _:
-            raise BadRequest(f"No role of a text: {str(given)[:60]}", hint="(BEG END ROLE)")
-
-
-def _local_settings(said: Mapping[str, Any]) -> Settings:
-    """Return what the Local Variables say as an editor has them."""
-    tools = said.get("tools")
-    return Settings(
-        model=said.get("model") or None,
-        backend=said.get("backend") or None,
-        tools=None if tools is None else tuple(map(str, tools)),
-        temperature=said.get("temperature"),
-        max_tokens=said.get("max_tokens"),
-    )
-
-
-# Operations on the length of a conversation: compacting it when somebody wants it.
-
-
-class CompactReply(TypedDict):
-    """A compaction; how it ended and what it made only where its end was waited for."""
-
-    run: str
-    seq: int
-    reason: NotRequired[str | None]
-    message: NotRequired[str]
-    code: NotRequired[str]
-    summary: NotRequired[str | None]
-    tail_start_id: NotRequired[str | None]  # the first message that is still sent as it is
-    auto: NotRequired[bool | None]
-    summary_tokens: NotRequired[int | None]
-    id: NotRequired[str]  # of the message that has the summary
-    messages: NotRequired[int | None]  # that were summarised
-    tokens: NotRequired[int | None]  # that they had
-
-
-class Compaction(Group):
-    """One conversation."""
+    # Operations on the length of a conversation: compacting it when somebody wants it.
 
     @command_line("compact")
     async def compact(
@@ -789,81 +776,7 @@ class Compaction(Group):
             await asyncio.wait([live.task])
             return cast(CompactReply, {**started, "seq": live.recorder.last_seq, **_compaction_ended(live, run)})
 
-
-def _compaction_ended(live: LiveBranch, run: str) -> dict[str, Any]:
-    """Return how a compaction ended, and what it made."""
-    data = live.conversation.runs[run].data
-    error: Mapping[str, Any] = data.get("error") or {}
-    ended = {"reason": data.get("reason"), "message": error.get("message") or "", "code": error.get("code") or ""}
-    marker = marker_of(live.conversation, run)
-    if marker is None:
-        return ended
-    facts: Mapping[str, Any] = marker.data.get("metadata") or {}
-    made = {key: marker.data.get(key) for key in ("summary", "tail_start_id", "auto", "summary_tokens")}
-    made |= {"id": marker.row["message_id"], "messages": facts.get("messages"), "tokens": facts.get("tokens")}
-    return {**ended, **made}
-
-
-# Operations on who answers: the agents there are for the next turn, and approving a plan.
-
-APPROVED = "Approved, continue."
-"""What the user's message says that approves a plan; the same words as in other hosts of agents."""
-
-BUILD = "build"
-
-_DESCRIPTION = 300  # characters of one, as far as they are told
-
-
-class TurnAgent(TypedDict):
-    """A preset that a turn may have."""
-
-    name: str
-    description: str
-    model: str | None
-    read_only: bool
-    origin: str
-
-
-class AgentsAvailable(NextTurn):
-    """Who answers next, and who may."""
-
-    agents: list[TurnAgent]
-
-
-class SkillRow(TypedDict):
-    """A skill."""
-
-    name: str
-    description: str
-    file: str
-    origin: str
-
-
-class HiddenSkill(TypedDict):
-    """A skill that another one of the same name hides."""
-
-    name: str
-    file: str
-    by: str  # the file that counts
-
-
-class BrokenSkill(TypedDict):
-    """A file that is not a skill."""
-
-    file: str
-    error: str  # names the line
-
-
-class SkillsReply(TypedDict):
-    """Skills of a project."""
-
-    skills: list[SkillRow]
-    hidden: list[HiddenSkill]
-    broken: list[BrokenSkill]
-
-
-class TurnAgents(Group):
-    """The agents of turns."""
+    # Operations on who answers: the agents there are for the next turn, and approving a plan.
 
     async def agents_available(self, client: Client, *, branch: str) -> AgentsAvailable:
         """Return which agents the next turn of a branch may have."""
@@ -924,6 +837,77 @@ class TurnAgents(Group):
             "hidden": [{"name": s.name, "file": str(s.file), "by": str(by.file)} for s, by in found.hidden],
             "broken": [{"file": str(file), "error": str(error)} for file, error in found.broken],
         }
+
+
+def command_answered(made: CommandOutcome) -> CommandAnswered:
+    """Return what became of a command."""
+    command: CommandAnswer = {
+        "name": made.name,
+        "text": made.text,
+        "json": json.dumps(made.data, ensure_ascii=False),
+        "code": made.code or None,
+        "recorded": made.is_recorded,
+        "began": made.began or None,
+    }
+    if made.submitted is not None:
+        return {**prompt_receipt(made.submitted), "command": command}
+    run, message = made.run_id or None, made.message_id or None
+    return {"run": run, "message": message, "queued": False, "seq": made.seq, "ended": "done", "command": command}
+
+
+def _edit_from_wire(hunks: Sequence[Any]) -> Edit:
+    """Return an edit as a client sent it.
+
+    Raises:
+        BadRequest: It is none.
+    """
+    found, last = [], 0
+    for hunk in hunks:
+        match hunk:
+            case [int(begin), int(end), str(text), *rest] if last < begin <= end:
+                roles = (rest[0] if rest else None) or ()
+                spans = sorted(span for each in roles for span in _span_from_wire(each, len(text)))
+                found.append(Hunk(begin - 1, end - 1, writable(text), tuple(merge_spans(spans))))
+                last = end - 1
+            case _:
+                raise BadRequest(f"No hunk of an edit: {str(hunk)[:60]}", hint="(BEG END TEXT ROLES), in order")
+    return normalise_hunks(found)
+
+
+def _span_from_wire(given: Any, length: int) -> Iterator[Span]:
+    match given:
+        case [int(begin), int(end), [_, call_id]] if 0 < begin < end <= length + 1:
+            yield Span(begin - 1, end - 1, "tool", str(call_id))
+        case [int(begin), int(end), role] if 0 < begin < end <= length + 1 and str(role) in ("response", "ignore"):
+            yield Span(begin - 1, end - 1, "ignore" if str(role) == "ignore" else "response")
+        case _:
+            raise BadRequest(f"No role of a text: {str(given)[:60]}", hint="(BEG END ROLE)")
+
+
+def _local_settings(said: Mapping[str, Any]) -> Settings:
+    """Return what the Local Variables say as an editor has them."""
+    tools = said.get("tools")
+    return Settings(
+        model=said.get("model") or None,
+        backend=said.get("backend") or None,
+        tools=None if tools is None else tuple(map(str, tools)),
+        temperature=said.get("temperature"),
+        max_tokens=said.get("max_tokens"),
+    )
+
+
+def _compaction_ended(live: LiveBranch, run: str) -> dict[str, Any]:
+    """Return how a compaction ended, and what it made."""
+    data = live.conversation.runs[run].data
+    error: Mapping[str, Any] = data.get("error") or {}
+    ended = {"reason": data.get("reason"), "message": error.get("message") or "", "code": error.get("code") or ""}
+    marker = marker_of(live.conversation, run)
+    if marker is None:
+        return ended
+    facts: Mapping[str, Any] = marker.data.get("metadata") or {}
+    made = {key: marker.data.get(key) for key in ("summary", "tail_start_id", "auto", "summary_tokens")}
+    made |= {"id": marker.row["message_id"], "messages": facts.get("messages"), "tokens": facts.get("tokens")}
+    return {**ended, **made}
 
 
 async def _made_from(live: LiveBranch) -> str | None:

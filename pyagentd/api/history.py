@@ -129,8 +129,68 @@ class ForksReply(TypedDict):
     forks: list[ForkRow]
 
 
+_SNAPSHOTS_SHOWN = 400_000  # characters of all differences in one answer
+
+
+class ChangeRow(TypedDict):
+    """What restoring would do to a file."""
+
+    path: str
+    change: Literal["restore", "create", "delete", "conflict", "unkept"]
+    reason: str
+    diff: str | None  # from what is there now; nil: there was no room for it
+
+
+class ChangesReply(TypedDict):
+    """What restoring would do."""
+
+    files: list[ChangeRow]
+
+
+class PrunedSnapshots(TypedDict):
+    """What was forgotten and what is left."""
+
+    changes: int
+    objects: int
+    left_changes: int
+    left_bytes: int
+
+
+class SavedConversation(TypedDict):
+    """A conversation that was saved."""
+
+    id: str
+    agent_name: str  # or the id of its session
+    description: str
+    saved_at: str  # ISO 8601
+    trigger: Trigger
+    message_count: int
+    file: str
+
+
+class ListedConversation(SavedConversation):
+    """A saved conversation, and whether it can be restored."""
+
+    gone: bool  # its file is not there
+
+
+class ConversationHistory(TypedDict):
+    """Saved conversations, the last one first."""
+
+    contexts: list[ListedConversation]
+
+
+class ClearReply(TypedDict):
+    """What was put behind a boundary."""
+
+    messages: int
+    note: str
+
+
 class Histories(Group):
-    """One branch's turns."""
+    """Turns taken back and asked anew, files as they were, saved conversations."""
+
+    # One branch's turns.
 
     @command_line("rewind")
     async def rewind(self, client: Client, *, branch: str, message: str, files: bool = False) -> HistoryChanged:
@@ -230,64 +290,7 @@ class Histories(Group):
     def _history(self) -> History:
         return History(self._kernel)
 
-
-def _change_reply(changed: HistoryChange) -> HistoryChanged:
-    reply: HistoryChanged = {
-        "hidden": list(changed.hidden),
-        "shown": list(changed.shown),
-        "turns": changed.turns,
-    }
-    return reply if changed.files is None else {**reply, "files": cast(RestoreReply, changed.files)}
-
-
-def _with_run(changed: HistoryChange, made: Receipt) -> HistoryRun:
-    return {**_change_reply(changed), "run": made.run_id, "message": made.message_id, "seq": made.seq}
-
-
-def _variants(conversation: Conversation, message_id: str) -> list[VariantRow]:
-    return [
-        {
-            "n": number,
-            "message": variant.first.id,
-            "current": variant.group is None,
-            "turns": len(variant.messages),
-            "text": variant.first.text[:_SHOWN],
-        }
-        for number, variant in enumerate(variants_of(conversation, message_id), 1)
-    ]
-
-
-# Operations on what agents did to files: what changed since a turn, and putting it back.
-
-_SNAPSHOTS_SHOWN = 400_000  # characters of all differences in one answer
-
-
-class ChangeRow(TypedDict):
-    """What restoring would do to a file."""
-
-    path: str
-    change: Literal["restore", "create", "delete", "conflict", "unkept"]
-    reason: str
-    diff: str | None  # from what is there now; nil: there was no room for it
-
-
-class ChangesReply(TypedDict):
-    """What restoring would do."""
-
-    files: list[ChangeRow]
-
-
-class PrunedSnapshots(TypedDict):
-    """What was forgotten and what is left."""
-
-    changes: int
-    objects: int
-    left_changes: int
-    left_bytes: int
-
-
-class SnapshotOperations(Group):
-    """Files before and after."""
+    # Operations on what agents did to files: what changed since a turn, and putting it back.
 
     @command_line("changes", "restore")
     async def changes(
@@ -348,43 +351,7 @@ class SnapshotOperations(Group):
             if live.run is not None:
                 raise Busy(f"{live.ref.name} is answering", hint="Wait for the answer, or abort it first")
 
-
-# Operations on saved conversations: save, clear, restore and list those of a session or named agent.
-
-
-class SavedConversation(TypedDict):
-    """A conversation that was saved."""
-
-    id: str
-    agent_name: str  # or the id of its session
-    description: str
-    saved_at: str  # ISO 8601
-    trigger: Trigger
-    message_count: int
-    file: str
-
-
-class ListedConversation(SavedConversation):
-    """A saved conversation, and whether it can be restored."""
-
-    gone: bool  # its file is not there
-
-
-class ConversationHistory(TypedDict):
-    """Saved conversations, the last one first."""
-
-    contexts: list[ListedConversation]
-
-
-class ClearReply(TypedDict):
-    """What was put behind a boundary."""
-
-    messages: int
-    note: str
-
-
-class ContextOperations(Group):
-    """The conversations of a session or a named agent, one after the other."""
+    # Operations on saved conversations: save, clear, restore and list those of a session or named agent.
 
     @command_line("context save")
     async def context_save(
@@ -436,6 +403,32 @@ class ContextOperations(Group):
         gone = await asyncio.to_thread(lambda: [not Path(row.file_path).is_file() for row in found])
         rows = zip(found, gone, strict=True)
         return {"contexts": [{**_saved_conversation(row), "gone": is_gone} for row, is_gone in rows]}
+
+
+def _change_reply(changed: HistoryChange) -> HistoryChanged:
+    reply: HistoryChanged = {
+        "hidden": list(changed.hidden),
+        "shown": list(changed.shown),
+        "turns": changed.turns,
+    }
+    return reply if changed.files is None else {**reply, "files": cast(RestoreReply, changed.files)}
+
+
+def _with_run(changed: HistoryChange, made: Receipt) -> HistoryRun:
+    return {**_change_reply(changed), "run": made.run_id, "message": made.message_id, "seq": made.seq}
+
+
+def _variants(conversation: Conversation, message_id: str) -> list[VariantRow]:
+    return [
+        {
+            "n": number,
+            "message": variant.first.id,
+            "current": variant.group is None,
+            "turns": len(variant.messages),
+            "text": variant.first.text[:_SHOWN],
+        }
+        for number, variant in enumerate(variants_of(conversation, message_id), 1)
+    ]
 
 
 def _saved_conversation(row: ContextRow) -> SavedConversation:

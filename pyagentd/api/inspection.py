@@ -59,8 +59,96 @@ class RowsPage(TypedDict):
     done: bool
 
 
+MAX_HITS = 1000
+PROGRESS_S = 0.1
+
+
+class HitFacts(TypedDict):
+    """Where something was found."""
+
+    session_id: str
+    branch_name: str
+    branch: str
+    branch_dir: str
+    file: str
+    agent: bool
+    title: str | None
+    message_id: str | None  # not of a title, nor of text that only the document has
+    part_id: str | None
+    role: str
+    created_at: int | None  # epoch ms
+    hidden: bool
+    preview: str
+    matches: Sequence[Sequence[int]]  # in the preview: pairs of offsets from 0
+    copies: int  # how many other branches have the message too
+
+
+class HitRow(HitFacts):
+    """A place where something was found."""
+
+    kind: str  # text, reasoning, tool, title…
+
+
+class SearchReply(TypedDict):
+    """What was found, best first."""
+
+    hits: list[HitRow]
+    more: bool  # there are further hits
+    indexing: bool  # the index is still being built
+    problem: str | None  # why it cannot be
+
+
+class ReindexReply(TypedDict):
+    """What the new index has."""
+
+    branches: int
+    messages: int
+    seconds: float
+
+
+class LocateReply(TypedDict):
+    """Positions in the saved document as in Emacs, from 1; nil where nothing was found."""
+
+    position: int | None
+    end: int | None
+
+
+class DaemonStatus(TypedDict):
+    """What the daemon is doing."""
+
+    pid: int
+    version: str
+    uptime: float  # seconds
+    clients: int
+    runs: int
+    tasks: int  # background work of its own
+    memory: int  # bytes
+    sessions_dir: str
+    confinement: str | None  # what confines commands: bubblewrap or landlock
+
+
+class StopReply(TypedDict):
+    """What stays when the daemon stops."""
+
+    asks: int  # questions that stay open
+
+
+_PROMPT = 200  # characters
+_PARAMETERS = (
+    "max_tokens",
+    "max_completion_tokens",
+    "max_output_tokens",
+    "temperature",
+    "thinking",
+    "reasoning_effort",
+    "reasoning",
+)
+
+
 class Inspection(Group):
-    """What happened, exactly."""
+    """What happened, exactly; search; the process."""
+
+    # What happened, exactly.
 
     @command_line("attach", "chat")
     async def replay(
@@ -175,75 +263,7 @@ class Inspection(Group):
             "grants": [reply_of(GrantRow, grant) for grant in grants],
         }
 
-
-def _event_to_wire(event: Event) -> list[Any]:
-    """Return an event as it travels; the arguments of an ask and its like are JSON, as they were recorded."""
-    match event.kind, event.args:
-        case "insert", (text, role):
-            return [event.kind, event.seq, text, to_symbols(role)]
-        case "prompt", (text, _):
-            return [event.kind, event.seq, text]
-    return [event.kind, event.seq, json.dumps(event.args[0], ensure_ascii=False)]
-
-
-# Full-text search over all sessions, and its index.
-
-MAX_HITS = 1000
-PROGRESS_S = 0.1
-
-
-class HitFacts(TypedDict):
-    """Where something was found."""
-
-    session_id: str
-    branch_name: str
-    branch: str
-    branch_dir: str
-    file: str
-    agent: bool
-    title: str | None
-    message_id: str | None  # not of a title, nor of text that only the document has
-    part_id: str | None
-    role: str
-    created_at: int | None  # epoch ms
-    hidden: bool
-    preview: str
-    matches: Sequence[Sequence[int]]  # in the preview: pairs of offsets from 0
-    copies: int  # how many other branches have the message too
-
-
-class HitRow(HitFacts):
-    """A place where something was found."""
-
-    kind: str  # text, reasoning, tool, title…
-
-
-class SearchReply(TypedDict):
-    """What was found, best first."""
-
-    hits: list[HitRow]
-    more: bool  # there are further hits
-    indexing: bool  # the index is still being built
-    problem: str | None  # why it cannot be
-
-
-class ReindexReply(TypedDict):
-    """What the new index has."""
-
-    branches: int
-    messages: int
-    seconds: float
-
-
-class LocateReply(TypedDict):
-    """Positions in the saved document as in Emacs, from 1; nil where nothing was found."""
-
-    position: int | None
-    end: int | None
-
-
-class Search(Group):
-    """Full-text search over all sessions, and its index."""
+    # Full-text search over all sessions, and its index.
 
     @command_line("search")
     async def search(
@@ -311,53 +331,7 @@ class Search(Group):
             start, end = await asyncio.to_thread(_place, ref, message, part)
         return {"position": None if start is None else start + 1, "end": None if end is None else end + 1}
 
-
-def _place(ref: BranchRef, message: str, part: str | None) -> tuple[int | None, int | None]:
-    """Return where the pieces of a message, or of one of its parts, begin and end in the document."""
-    conversation = Conversation(read_rows(paths.journal_file(ref.branch_dir)))
-    pieces = recognise(text.read(paths.session_file(ref.branch_dir)), conversation).pieces
-    own = [piece for piece in pieces if piece.message is not None and piece.message.id == message]
-    exact = [piece for piece in own if piece.part is not None and piece.part.id == part]
-    found = [piece.found for piece in exact or own]
-    return (min(piece.start for piece in found), max(piece.end for piece in found)) if found else (None, None)
-
-
-def _first(ref: BranchRef, finder: Finder) -> tuple[int | None, int | None]:
-    return next(finder.spans(text.read(paths.session_file(ref.branch_dir)).body), (None, None))
-
-
-def _hit_row(hit: Hit) -> HitRow:
-    place, file = str(hit.branch_dir), str(paths.session_file(hit.branch_dir))
-    return reply_of(
-        HitRow, hit, branch=place, branch_dir=place, file=file, agent=hit.is_agent, title=hit.title or None
-    )
-
-
-# Operations on the daemon itself.
-
-
-class DaemonStatus(TypedDict):
-    """What the daemon is doing."""
-
-    pid: int
-    version: str
-    uptime: float  # seconds
-    clients: int
-    runs: int
-    tasks: int  # background work of its own
-    memory: int  # bytes
-    sessions_dir: str
-    confinement: str | None  # what confines commands: bubblewrap or landlock
-
-
-class StopReply(TypedDict):
-    """What stays when the daemon stops."""
-
-    asks: int  # questions that stay open
-
-
-class Daemon(Group):
-    """The process."""
+    # Operations on the daemon itself.
 
     @command_line("status")
     async def status(self, client: Client) -> DaemonStatus:
@@ -388,6 +362,37 @@ class Daemon(Group):
         return {"asks": len(self._kernel.asks.all())}
 
 
+def _event_to_wire(event: Event) -> list[Any]:
+    """Return an event as it travels; the arguments of an ask and its like are JSON, as they were recorded."""
+    match event.kind, event.args:
+        case "insert", (text, role):
+            return [event.kind, event.seq, text, to_symbols(role)]
+        case "prompt", (text, _):
+            return [event.kind, event.seq, text]
+    return [event.kind, event.seq, json.dumps(event.args[0], ensure_ascii=False)]
+
+
+def _place(ref: BranchRef, message: str, part: str | None) -> tuple[int | None, int | None]:
+    """Return where the pieces of a message, or of one of its parts, begin and end in the document."""
+    conversation = Conversation(read_rows(paths.journal_file(ref.branch_dir)))
+    pieces = recognise(text.read(paths.session_file(ref.branch_dir)), conversation).pieces
+    own = [piece for piece in pieces if piece.message is not None and piece.message.id == message]
+    exact = [piece for piece in own if piece.part is not None and piece.part.id == part]
+    found = [piece.found for piece in exact or own]
+    return (min(piece.start for piece in found), max(piece.end for piece in found)) if found else (None, None)
+
+
+def _first(ref: BranchRef, finder: Finder) -> tuple[int | None, int | None]:
+    return next(finder.spans(text.read(paths.session_file(ref.branch_dir)).body), (None, None))
+
+
+def _hit_row(hit: Hit) -> HitRow:
+    place, file = str(hit.branch_dir), str(paths.session_file(hit.branch_dir))
+    return reply_of(
+        HitRow, hit, branch=place, branch_dir=place, file=file, agent=hit.is_agent, title=hit.title or None
+    )
+
+
 def _memory() -> int:
     """Return the resident memory of this process in bytes."""
     try:
@@ -401,17 +406,6 @@ def _memory() -> int:
 #
 # The log knows runs and tools, the trace what was sent and how long it took, the audit who allowed what. Nothing here
 # is kept anywhere else: it is made anew whenever somebody looks.
-
-_PROMPT = 200  # characters
-_PARAMETERS = (
-    "max_tokens",
-    "max_completion_tokens",
-    "max_output_tokens",
-    "temperature",
-    "thinking",
-    "reasoning_effort",
-    "reasoning",
-)
 
 
 def timeline(

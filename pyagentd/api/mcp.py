@@ -147,8 +147,54 @@ class TrustReply(TypedDict):
     trusted: list[str]
 
 
+class HookRow(TypedDict):
+    """A hook."""
+
+    event: str
+    command: list[str]
+    timeout: float  # seconds
+    tools: str | None  # a regular expression of the tools it is for
+    source: str
+    origin: Literal["user", "project"]
+    trusted: bool
+    problem: str  # why its program cannot be run, or ""
+
+
+class HooksReply(TypedDict):
+    """Hooks of the user and of a project."""
+
+    hooks: list[HookRow]
+    hash: str  # what trust-hooks takes; "" where the project has none
+    scripts: list[FileText]  # the project's own programs that its hooks run
+    file: str  # the project's
+    text: str  # what it says
+    error: str
+
+
+class HookEvents(TypedDict):
+    """What a client is asked about."""
+
+    events: list[str]
+
+
+class AcceptReply(TypedDict):
+    """Whether somebody still waited for an answer."""
+
+    accepted: bool
+
+
+class EmacsOffered(TypedDict):
+    """What was taken of an offer."""
+
+    tools: list[str]
+    refused: list[ToolRefused]
+    spill: str  # the directory for files ``emacs-…`` with what is too long for a frame
+
+
 class McpOperations(Group):
-    """Programs and web servers that offer tools."""
+    """Servers of tools, hooks, and what a client offers of its Emacs."""
+
+    # Programs and web servers that offer tools.
 
     @command_line("mcp get", "mcp list", "mcp trust")
     async def mcp(
@@ -307,6 +353,78 @@ class McpOperations(Group):
             "tools": len(known.tools) if known else None,
         }
 
+    # Operations on hooks: which there are, trusting those of a project, and functions of a client as hooks.
+
+    @command_line("hooks")
+    async def hooks(self, client: Client, *, root: str | None = None) -> HooksReply:
+        """Return the hooks of the user and of the project ``root``."""
+        beside = self._kernel.config.file.parent
+        found = [_hook_row(hook, beside, "user", True) for hook in self._kernel.config.hooks]
+        project = await self._project(root)
+        if project is None:
+            return {"hooks": found, "hash": "", "scripts": [], "file": "", "text": "", "error": ""}
+        trusted = self._kernel.feature(Hooks).trusts(project)
+        found += [_hook_row(hook, project.root, "project", trusted) for hook in project.hooks]
+        return {
+            "hooks": found,
+            "hash": project.hash,
+            "scripts": _file_texts(project.scripts),
+            "file": str(project.file),
+            "text": project.text,
+            "error": project.error,
+        }
+
+    @command_line("hooks")
+    @by_person
+    async def trust_hooks(self, client: Client, *, root: str, hash: str) -> TrustReply:
+        """Trust the hooks of the project ``root`` if their hash is still ``hash``."""
+        project = await self._project(root)
+        if project is None or project.error:
+            raise BadRequest(
+                f"{root} has no hooks that can be used{': ' + project.error if project else ''}",
+                hint="They are in .pyagentd/hooks.toml",
+            )
+        if project.hash != hash:
+            raise BadRequest(f"The hooks of {root} have changed since", hint="Look at them again (pyagentd hooks)")
+        await asyncio.to_thread(self._kernel.presets.trust.add, [hash])
+        _log.info("%s trusts the hooks in %s (%s)", client.name, project.file, hash)
+        return {"trusted": [" ".join(hook.command) for hook in project.hooks]}
+
+    async def hook_functions(self, client: Client, *, events: Sequence[str] | None = None) -> HookEvents:
+        """Register this client for hooks: ``hook`` events ask it about ``events`` of branches that it watches."""
+        self._kernel.feature(Hooks).clients.offer(client, tuple(events or ()))
+        return {"events": list(events or ())}
+
+    async def hook_answer(self, client: Client, *, id: str, answer: str) -> AcceptReply:
+        """Answer a ``hook`` event with a JSON object."""
+        return {"accepted": self._kernel.feature(Hooks).clients.answer(client, id, answer)}
+
+    async def _project(self, root: str | None) -> ProjectHooks | None:
+        return None if root is None else await asyncio.to_thread(lambda: project_hooks(directory(root)))
+
+    # Operations of a client that offers the buffers and tools of its Emacs.
+
+    async def emacs_offer(self, client: Client, *, buffers: bool = False, tools: str = "[]") -> EmacsOffered:
+        """Offer ``buffers`` and ``tools``, a JSON list of definitions, in place of what the client offered before."""
+        usable: dict[str, OfferedTool] = {}
+        refused: list[ToolRefused] = []
+        for said in _json_list(tools, "tools"):
+            try:
+                tool = offered_tool(said)
+                usable[tool.name] = tool
+            except BadRequest as error:
+                name = str(said.get("name") or "") if isinstance(said, dict) else ""
+                refused.append({"name": name, "why": str(error)})
+        self._kernel.feature(EmacsClients).offer(client, EmacsOffer(buffers=buffers, tools=tuple(usable.values())))
+        _log.info("%s offers%s and %d tools", client.name, " its buffers" if buffers else "", len(usable))
+        return {"tools": list(usable), "refused": refused, "spill": str(self._kernel.config.runtime_dir)}
+
+    async def emacs_answer(
+        self, client: Client, *, id: str, answer: str | None = None, path: str | None = None
+    ) -> AcceptReply:
+        """Answer an ``emacs`` event with a JSON object, or the file with it."""
+        return {"accepted": await self._kernel.feature(EmacsClients).answer(client, id, answer, path)}
+
 
 async def _offers(server: Server) -> McpOffer:
     """Return what a server offers; raises ``ToolError``."""
@@ -356,96 +474,6 @@ def _json_list(text: str, what: str, *, of_objects: bool = False) -> list[Any]:
     return said
 
 
-# Operations on hooks: which there are, trusting those of a project, and functions of a client as hooks.
-
-
-class HookRow(TypedDict):
-    """A hook."""
-
-    event: str
-    command: list[str]
-    timeout: float  # seconds
-    tools: str | None  # a regular expression of the tools it is for
-    source: str
-    origin: Literal["user", "project"]
-    trusted: bool
-    problem: str  # why its program cannot be run, or ""
-
-
-class HooksReply(TypedDict):
-    """Hooks of the user and of a project."""
-
-    hooks: list[HookRow]
-    hash: str  # what trust-hooks takes; "" where the project has none
-    scripts: list[FileText]  # the project's own programs that its hooks run
-    file: str  # the project's
-    text: str  # what it says
-    error: str
-
-
-class HookEvents(TypedDict):
-    """What a client is asked about."""
-
-    events: list[str]
-
-
-class AcceptReply(TypedDict):
-    """Whether somebody still waited for an answer."""
-
-    accepted: bool
-
-
-class HookOperations(Group):
-    """Who is asked before and told after."""
-
-    @command_line("hooks")
-    async def hooks(self, client: Client, *, root: str | None = None) -> HooksReply:
-        """Return the hooks of the user and of the project ``root``."""
-        beside = self._kernel.config.file.parent
-        found = [_hook_row(hook, beside, "user", True) for hook in self._kernel.config.hooks]
-        project = await self._project(root)
-        if project is None:
-            return {"hooks": found, "hash": "", "scripts": [], "file": "", "text": "", "error": ""}
-        trusted = self._kernel.feature(Hooks).trusts(project)
-        found += [_hook_row(hook, project.root, "project", trusted) for hook in project.hooks]
-        return {
-            "hooks": found,
-            "hash": project.hash,
-            "scripts": _file_texts(project.scripts),
-            "file": str(project.file),
-            "text": project.text,
-            "error": project.error,
-        }
-
-    @command_line("hooks")
-    @by_person
-    async def trust_hooks(self, client: Client, *, root: str, hash: str) -> TrustReply:
-        """Trust the hooks of the project ``root`` if their hash is still ``hash``."""
-        project = await self._project(root)
-        if project is None or project.error:
-            raise BadRequest(
-                f"{root} has no hooks that can be used{': ' + project.error if project else ''}",
-                hint="They are in .pyagentd/hooks.toml",
-            )
-        if project.hash != hash:
-            raise BadRequest(f"The hooks of {root} have changed since", hint="Look at them again (pyagentd hooks)")
-        await asyncio.to_thread(self._kernel.presets.trust.add, [hash])
-        _log.info("%s trusts the hooks in %s (%s)", client.name, project.file, hash)
-        return {"trusted": [" ".join(hook.command) for hook in project.hooks]}
-
-    async def hook_functions(self, client: Client, *, events: Sequence[str] | None = None) -> HookEvents:
-        """Register this client for hooks: ``hook`` events ask it about ``events`` of branches that it watches."""
-        self._kernel.feature(Hooks).clients.offer(client, tuple(events or ()))
-        return {"events": list(events or ())}
-
-    async def hook_answer(self, client: Client, *, id: str, answer: str) -> AcceptReply:
-        """Answer a ``hook`` event with a JSON object."""
-        return {"accepted": self._kernel.feature(Hooks).clients.answer(client, id, answer)}
-
-    async def _project(self, root: str | None) -> ProjectHooks | None:
-        return None if root is None else await asyncio.to_thread(lambda: project_hooks(directory(root)))
-
-
 def _hook_row(hook: HookSettings, base: Path, origin: Literal["user", "project"], trusted: bool) -> HookRow:
     return {
         "event": hook.event,
@@ -457,39 +485,3 @@ def _hook_row(hook: HookSettings, base: Path, origin: Literal["user", "project"]
         "trusted": trusted,
         "problem": problem_of(hook, base),
     }
-
-
-# Operations of a client that offers the buffers and tools of its Emacs.
-
-
-class EmacsOffered(TypedDict):
-    """What was taken of an offer."""
-
-    tools: list[str]
-    refused: list[ToolRefused]
-    spill: str  # the directory for files ``emacs-…`` with what is too long for a frame
-
-
-class EmacsOperations(Group):
-    """What Emacs shows and can do."""
-
-    async def emacs_offer(self, client: Client, *, buffers: bool = False, tools: str = "[]") -> EmacsOffered:
-        """Offer ``buffers`` and ``tools``, a JSON list of definitions, in place of what the client offered before."""
-        usable: dict[str, OfferedTool] = {}
-        refused: list[ToolRefused] = []
-        for said in _json_list(tools, "tools"):
-            try:
-                tool = offered_tool(said)
-                usable[tool.name] = tool
-            except BadRequest as error:
-                name = str(said.get("name") or "") if isinstance(said, dict) else ""
-                refused.append({"name": name, "why": str(error)})
-        self._kernel.feature(EmacsClients).offer(client, EmacsOffer(buffers=buffers, tools=tuple(usable.values())))
-        _log.info("%s offers%s and %d tools", client.name, " its buffers" if buffers else "", len(usable))
-        return {"tools": list(usable), "refused": refused, "spill": str(self._kernel.config.runtime_dir)}
-
-    async def emacs_answer(
-        self, client: Client, *, id: str, answer: str | None = None, path: str | None = None
-    ) -> AcceptReply:
-        """Answer an ``emacs`` event with a JSON object, or the file with it."""
-        return {"accepted": await self._kernel.feature(EmacsClients).answer(client, id, answer, path)}

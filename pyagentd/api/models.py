@@ -135,14 +135,6 @@ class ConversationSettings(TypedDict):
     note: str | None  # about a model that could not be checked, and a setting that the document has too
 
 
-def model_source(kernel: Kernel, ref: BranchRef, model: str | None) -> str:
-    """Return what says that ``model`` answers in a branch whose document says nothing of it."""
-    if model is None or model != kernel.presets.of_branch(ref).model:
-        return "the backend"
-    is_own = kernel.named.is_named(ref) and kernel.named.file(ref).model
-    return "agent.json" if is_own else "preset.md"
-
-
 class RewriteReply(TypedDict):
     """A passage as a model rewrote it."""
 
@@ -151,8 +143,170 @@ class RewriteReply(TypedDict):
     model: str
 
 
+_LONGEST_PASSAGE = 200_000  # characters that are rewritten at once
+
+
+SETTINGS = ("model", "temperature", "max-tokens", "thinking", "system", "tools")
+"""What can be set for a conversation, or for its next message."""
+
+
+_CHAT, _RESPONSES = "/chat/completions", "/responses"
+_OTHERS = {  # kinds of gptel's backends that need what only gptel has
+    "gptel--gh": "GitHub Copilot has a login of its own",
+    "gptel-openai-oauth": "it logs in with ChatGPT's own way",
+    "gptel-kagi": "Kagi's API has no conversations",
+}
+_TABLES = ("backend", "model", "default")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GptelBackend:
+    """One backend as gptel has it.
+
+    Attributes:
+        name: What the user calls it.
+        type: The structure that it is, such as ``gptel-openai``.
+        host: With a port, and perhaps a path.
+        endpoint: What follows it.
+        models: Of each its name, and what gptel says of it: thousands of tokens, dollars per million.
+        key: Whether it has a key.
+    """
+
+    name: str
+    type: str = "gptel-openai"
+    protocol: str | None = "https"
+    host: str
+    endpoint: str | None = ""
+    models: tuple[Mapping[str, Any], ...] | None = None
+    key: bool | None = None
+
+
+class BackendTable(NamedTuple):
+    """What of ``config.toml`` a backend is."""
+
+    table: dict[str, Any]
+    key: tuple[str, str] | None = None  # the variable that its key is sent in, and the host that it is for
+
+
+class GptelConfiguration(TypedDict):
+    """What config.toml would say of gptel's backends."""
+
+    text: str
+    file: str
+    keys: Sequence[Sequence[str]]  # pairs: a variable that a key is to be sent in, the host it is for
+    notes: list[str]
+
+
+class ConfigurationWritten(TypedDict):
+    """The file that was written."""
+
+    file: str
+
+
+_SHOWN_BYTES = 300_000  # of the texts of all presets in one answer
+_DESCRIPTION = 500  # characters of one, as far as they are told
+
+TOOLS = frozenset(
+    {*builtin_tools(), *run_setup.NAMES, instructions.NAME, "request_scope_expansion"}
+)  # that there are
+_KEYS = ("mcp", *(key.replace("_", "-") for key in keys_of(Preset)))
+
+_log = logging.getLogger(__name__)
+
+
+class PresetRow(TypedDict):
+    """A preset; a broken one has an error in place of description and mode."""
+
+    name: str
+    source: str  # its file
+    origin: str  # shipped, user or project
+    hash: NotRequired[str]  # of a project's, for trust-presets
+    description: NotRequired[str]
+    mode: NotRequired[str]
+    warning: NotRequired[str]  # what it names that is not there
+    error: NotRequired[str]
+    text: NotRequired[str]  # of one that waits for trust, with that of its scripts, as far as there is room
+
+
+class PresetsReply(TypedDict):
+    """Presets."""
+
+    presets: list[PresetRow]
+    untrusted: list[PresetRow]  # of the project, which wait for the user's word
+
+
+MOST_MESSAGES = 1000  # in one reply; earlier ones are counted in the sums
+MOST_DAYS = 36_500
+MOST_LINES = 200  # in one reply; the cheaper ones are one together
+
+
+class AgentCostRow(Cost):
+    """What an agent cost."""
+
+    id: str
+    branch: str
+    parent: str
+    preset: str | None
+    description: str | None
+
+
+class MessageCost(Cost):
+    """What a message cost."""
+
+    id: str
+    model: str
+    created_at: int | None  # epoch ms
+    steps: int
+    hidden: bool
+    compaction: bool
+
+
+class UsageReply(TypedDict):
+    """What a branch cost."""
+
+    branch: str
+    session_id: str
+    context: ContextReply
+    rollup: Mapping[str, int]  # tokens of what still counts towards the model's context, by bucket
+    own: Cost
+    agents: list[AgentCostRow]
+    agents_total: Cost
+    together: Cost
+    messages: list[MessageCost]  # the last ones
+
+
+class UsageLineReply(Cost):
+    """What a day, model, session or preset cost."""
+
+    key: str  # the day in ISO 8601, the name of the model or preset, the session's directory
+    requests: int
+    session_id: NotRequired[str]  # of a session, like those that follow
+    title: NotRequired[str | None]
+    file: NotRequired[str | None]
+
+
+class UsageRest(UsageLineReply):
+    """What the lines cost that are too many."""
+
+    number: int
+
+
+class UsageReport(TypedDict):
+    """What all sessions cost: days with the newest first, the others with the dearest."""
+
+    by: By
+    days: int
+    lines: list[UsageLineReply]
+    rest: UsageRest | None
+    together: UsageLineReply
+    indexing: bool  # the index is still being built
+    problem: str | None  # why it cannot be
+
+
 class ModelOperations(Group):
-    """Models and who has them."""
+    """Models and who has them, presets, and what was spent."""
+
+    # Models and who has them.
 
     @command_line("models")
     async def models(
@@ -330,6 +484,152 @@ class ModelOperations(Group):
         parse_message_settings(named)
         return named
 
+    # ``config.toml``, as far as it says which models there are.
+
+    async def gptel_backends(
+        self, client: Client, *, backends: Sequence[Any], current: str = ""
+    ) -> GptelConfiguration:
+        """Return what ``config.toml`` would say of gptel's backends.
+
+        Nothing is written. Each of ``backends`` is a plist ``(:name :type :protocol :host :endpoint :models :key)``,
+        see ``GptelBackend``; its models are plists ``(:name :context-window :input-cost :output-cost)``.
+        """
+        config = self._kernel.config
+        source = Source.at("backends", BadRequest)
+        given = [read(each, GptelBackend, source, (number,)) for number, each in enumerate(backends)]
+        text, keys, notes = await asyncio.to_thread(configuration_of, given, config, current=current)
+        return {"text": text, "file": str(config.file), "keys": keys, "notes": notes}
+
+    @by_person
+    async def add_configuration(self, client: Client, *, text: str) -> ConfigurationWritten:
+        """Append ``text`` to ``config.toml``: backends, models and the default one.
+
+        Raises:
+            ConfigError: It holds something else, or the file would be wrong with it; nothing is written.
+        """
+        file = self._kernel.config.file
+        await asyncio.to_thread(_append, file, text)
+        _log.info("%s wrote to %s", client.name, file)
+        return {"file": str(file)}
+
+    # Operations on the presets that sessions and agents are made from.
+
+    @command_line("presets")
+    async def presets(self, client: Client, *, root: str | None = None) -> PresetsReply:
+        """Return the presets for sessions in the project ``root``; a broken one with its ``error``."""
+        found = await asyncio.to_thread(self._for_project, root)
+        room, untrusted = _SHOWN_BYTES, list[PresetRow]()
+        for template in found.found:
+            if not template.trusted and template.data is not None:
+                untrusted.append(await asyncio.to_thread(_preset_row, found, template, self._kernel.config))
+                room -= len(template.data)
+                room -= sum(len(code) for _, code in template.scripts)
+                if room >= 0:
+                    files = [f"\n--- {path}\n{code.decode(errors='replace')}" for path, code in template.scripts]
+                    untrusted[-1]["text"] = "".join((template.data.decode(errors="replace"), *files))
+        config = self._kernel.config
+        usable = await asyncio.to_thread(lambda: [_preset_row(found, each, config) for each in found.usable.values()])
+        return {"presets": usable, "untrusted": untrusted}
+
+    @command_line("presets")
+    @by_person
+    async def trust_presets(self, client: Client, *, root: str, hashes: Sequence[str]) -> TrustReply:
+        """Trust presets of the project ``root`` by their ``hash``.
+
+        What has changed since the hash was told, or is broken, is not trusted.
+        """
+        found = await asyncio.to_thread(self._for_project, root)
+        wanted = [template for template in found.found if template.hash in hashes and not template.trusted]
+        unknown = set(hashes) - {template.hash for template in found.found}
+        if unknown:
+            raise BadRequest(
+                f"{expand_home(root)} has no preset with the hash {min(unknown)}",
+                hint="It has changed since: look at it again (pyagentd presets)",
+            )
+        await asyncio.to_thread(lambda: [found.read(template) for template in wanted])
+        self._kernel.presets.trust.add(template.hash for template in wanted if template.hash)
+        for template in wanted:
+            _log.info("%s trusts the preset %s (%s)", client.name, template.file, template.hash)
+        return {"trusted": [template.name for template in wanted]}
+
+    def _for_project(self, root: str | None) -> ProjectPresets:
+        place = expand_home(root) if root else None
+        return self._kernel.presets.for_project(project_of(str(place)) if place and place.is_dir() else place)
+
+    # What a session cost and how full its model's window is; what all of them cost together.
+
+    @command_line("usage")
+    async def usage(self, client: Client, *, branch: str) -> UsageReply:
+        """Return what a branch cost: its own, its agents, both together, and its last messages one by one."""
+        async with self._kernel.using(self._ref(branch)) as live:
+            below = await look_below(self._kernel, live)
+            if (meter := live.meter) is None:
+                raise NotInstalled("This daemon runs without Meters")
+            return {
+                "branch": live.key,
+                "session_id": live.ref.session_id,
+                "context": meter.to_wire(),
+                "rollup": asdict(tokens_used(live.conversation)),
+                "own": meter.own.to_wire(),
+                "agents": [_agent(each) for each in below],
+                "agents_total": total_spent(each.spent for each in below).to_wire(),
+                "together": meter.together.to_wire(),
+                "messages": list(self._messages(live))[-MOST_MESSAGES:],
+            }
+
+    @command_line("usage")
+    async def usage_report(self, client: Client, *, by: By = "day", days: int = 30) -> UsageReport:
+        """Return what all sessions cost, by day, model, session or preset.
+
+        ``days`` are local ones of the daemon's machine, today with them; 0 is always.
+        """
+        if not 0 <= days <= MOST_DAYS:
+            raise BadRequest(f"{days} is not a number of days", hint=f"Up to {MOST_DAYS}; 0 is always")
+        for live in self._kernel.runs:  # what they have so far
+            self._index.branch_written(live.ref)
+        complete = await self._index.fresh()
+        since = days_ago(days, self._kernel.clock.now()) if days else 0
+        lines = await asyncio.to_thread(report, self._kernel.state, facts_of(self._kernel), by, since_ms=since)
+        shown, rest = lines[:MOST_LINES], lines[MOST_LINES:]
+        found = {
+            "by": by,
+            "days": days,
+            "lines": await asyncio.to_thread(lambda: [self._line(line, by) for line in shown]),
+            "rest": {**sum_of_lines(rest, "others").to_wire(), "number": len(rest)} if rest else None,
+            "together": sum_of_lines(lines, "together").to_wire(),
+            "indexing": not complete,
+            "problem": self._index.problem or None,
+        }
+        return cast(UsageReport, found)
+
+    def _line(self, line: UsageLine, by: By) -> dict[str, Any]:
+        if by != "session":
+            return line.to_wire()
+        place = self._index.projection.directory(line.key)
+        return {**line.to_wire(), "key": str(place), "file": _file(place)}
+
+    def _messages(self, live: LiveBranch) -> Iterator[MessageCost]:
+        known = facts_of(self._kernel)
+        for message in live.conversation.messages.values():
+            if message.role == "assistant" and message_usage(message).total:
+                yield {
+                    "id": message.id,
+                    "model": served_by(message.row).model,
+                    "created_at": message.row.get("created_at"),
+                    "steps": sum(1 for _ in steps_of(message)),
+                    "hidden": message.is_hidden,
+                    "compaction": any(part.type == COMPACTION for part in message.parts),
+                    **spent_on(message, known).to_wire(),
+                }
+
+
+def model_source(kernel: Kernel, ref: BranchRef, model: str | None) -> str:
+    """Return what says that ``model`` answers in a branch whose document says nothing of it."""
+    if model is None or model != kernel.presets.of_branch(ref).model:
+        return "the backend"
+    is_own = kernel.named.is_named(ref) and kernel.named.file(ref).model
+    return "agent.json" if is_own else "preset.md"
+
 
 async def write_settings(kernel: Kernel, ref: BranchRef, values: Mapping[str, Any]) -> None:
     """Write settings, by their names in ``Preset``, into ``preset.md``, or where a named agent's are kept."""
@@ -346,9 +646,6 @@ async def write_settings(kernel: Kernel, ref: BranchRef, values: Mapping[str, An
             presetfile.set_body(file, body)
 
 
-_LONGEST_PASSAGE = 200_000  # characters that are rewritten at once
-
-
 async def _answer_text(backend: Backend, request: ModelRequest) -> str:
     """Return the text of an answer; raises ``ProviderError`` where it is refused or cut off."""
     texts: list[str] = []
@@ -363,10 +660,6 @@ async def _answer_text(backend: Backend, request: ModelRequest) -> str:
                         f"{request.model} {why}", hint="Nothing was changed. Rewrite a shorter text at a time"
                     )
     return "".join(texts)
-
-
-SETTINGS = ("model", "temperature", "max-tokens", "thinking", "system", "tools")
-"""What can be set for a conversation, or for its next message."""
 
 
 def _switch_tools(on: Sequence[str], value: str) -> list[str]:
@@ -403,43 +696,6 @@ async def checked_model(kernel: Kernel, preset: Preset | None, model: str, optio
 
 
 # Backends of gptel, taken over into ``config.toml``.
-
-_CHAT, _RESPONSES = "/chat/completions", "/responses"
-_OTHERS = {  # kinds of gptel's backends that need what only gptel has
-    "gptel--gh": "GitHub Copilot has a login of its own",
-    "gptel-openai-oauth": "it logs in with ChatGPT's own way",
-    "gptel-kagi": "Kagi's API has no conversations",
-}
-_TABLES = ("backend", "model", "default")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GptelBackend:
-    """One backend as gptel has it.
-
-    Attributes:
-        name: What the user calls it.
-        type: The structure that it is, such as ``gptel-openai``.
-        host: With a port, and perhaps a path.
-        endpoint: What follows it.
-        models: Of each its name, and what gptel says of it: thousands of tokens, dollars per million.
-        key: Whether it has a key.
-    """
-
-    name: str
-    type: str = "gptel-openai"
-    protocol: str | None = "https"
-    host: str
-    endpoint: str | None = ""
-    models: tuple[Mapping[str, Any], ...] | None = None
-    key: bool | None = None
-
-
-class BackendTable(NamedTuple):
-    """What of ``config.toml`` a backend is."""
-
-    table: dict[str, Any]
-    key: tuple[str, str] | None = None  # the variable that its key is sent in, and the host that it is for
 
 
 def backend_table(backend: GptelBackend) -> BackendTable:
@@ -551,51 +807,6 @@ def _toml(path: Sequence[str], values: Mapping[str, Any]) -> str:
     return "\n".join([f"[{head}]", *(f"{key} = {json.dumps(value)}" for key, value in values.items()), ""])
 
 
-class GptelConfiguration(TypedDict):
-    """What config.toml would say of gptel's backends."""
-
-    text: str
-    file: str
-    keys: Sequence[Sequence[str]]  # pairs: a variable that a key is to be sent in, the host it is for
-    notes: list[str]
-
-
-class ConfigurationWritten(TypedDict):
-    """The file that was written."""
-
-    file: str
-
-
-class ConfigurationOperations(Group):
-    """``config.toml``, as far as it says which models there are."""
-
-    async def gptel_backends(
-        self, client: Client, *, backends: Sequence[Any], current: str = ""
-    ) -> GptelConfiguration:
-        """Return what ``config.toml`` would say of gptel's backends.
-
-        Nothing is written. Each of ``backends`` is a plist ``(:name :type :protocol :host :endpoint :models :key)``,
-        see ``GptelBackend``; its models are plists ``(:name :context-window :input-cost :output-cost)``.
-        """
-        config = self._kernel.config
-        source = Source.at("backends", BadRequest)
-        given = [read(each, GptelBackend, source, (number,)) for number, each in enumerate(backends)]
-        text, keys, notes = await asyncio.to_thread(configuration_of, given, config, current=current)
-        return {"text": text, "file": str(config.file), "keys": keys, "notes": notes}
-
-    @by_person
-    async def add_configuration(self, client: Client, *, text: str) -> ConfigurationWritten:
-        """Append ``text`` to ``config.toml``: backends, models and the default one.
-
-        Raises:
-            ConfigError: It holds something else, or the file would be wrong with it; nothing is written.
-        """
-        file = self._kernel.config.file
-        await asyncio.to_thread(_append, file, text)
-        _log.info("%s wrote to %s", client.name, file)
-        return {"file": str(file)}
-
-
 def _append(file: Path, text: str) -> None:
     if others := read_toml(file, text).data.keys() - set(_TABLES):
         raise ConfigError(f"Only the tables {', '.join(_TABLES)} can be written, not {', '.join(sorted(others))}")
@@ -607,86 +818,6 @@ def _append(file: Path, text: str) -> None:
         raise ConfigError(f"Nothing was written: {error.message}", hint=error.hint) from None
     atomic.make_dirs(file.parent)
     atomic.rewrite_text(file, after, links=True)
-
-
-# Operations on the presets that sessions and agents are made from.
-
-_SHOWN_BYTES = 300_000  # of the texts of all presets in one answer
-_DESCRIPTION = 500  # characters of one, as far as they are told
-
-TOOLS = frozenset(
-    {*builtin_tools(), *run_setup.NAMES, instructions.NAME, "request_scope_expansion"}
-)  # that there are
-_KEYS = ("mcp", *(key.replace("_", "-") for key in keys_of(Preset)))
-
-_log = logging.getLogger(__name__)
-
-
-class PresetRow(TypedDict):
-    """A preset; a broken one has an error in place of description and mode."""
-
-    name: str
-    source: str  # its file
-    origin: str  # shipped, user or project
-    hash: NotRequired[str]  # of a project's, for trust-presets
-    description: NotRequired[str]
-    mode: NotRequired[str]
-    warning: NotRequired[str]  # what it names that is not there
-    error: NotRequired[str]
-    text: NotRequired[str]  # of one that waits for trust, with that of its scripts, as far as there is room
-
-
-class PresetsReply(TypedDict):
-    """Presets."""
-
-    presets: list[PresetRow]
-    untrusted: list[PresetRow]  # of the project, which wait for the user's word
-
-
-class PresetTemplates(Group):
-    """Presets of the package, the user and the project."""
-
-    @command_line("presets")
-    async def presets(self, client: Client, *, root: str | None = None) -> PresetsReply:
-        """Return the presets for sessions in the project ``root``; a broken one with its ``error``."""
-        found = await asyncio.to_thread(self._for_project, root)
-        room, untrusted = _SHOWN_BYTES, list[PresetRow]()
-        for template in found.found:
-            if not template.trusted and template.data is not None:
-                untrusted.append(await asyncio.to_thread(_preset_row, found, template, self._kernel.config))
-                room -= len(template.data)
-                room -= sum(len(code) for _, code in template.scripts)
-                if room >= 0:
-                    files = [f"\n--- {path}\n{code.decode(errors='replace')}" for path, code in template.scripts]
-                    untrusted[-1]["text"] = "".join((template.data.decode(errors="replace"), *files))
-        config = self._kernel.config
-        usable = await asyncio.to_thread(lambda: [_preset_row(found, each, config) for each in found.usable.values()])
-        return {"presets": usable, "untrusted": untrusted}
-
-    @command_line("presets")
-    @by_person
-    async def trust_presets(self, client: Client, *, root: str, hashes: Sequence[str]) -> TrustReply:
-        """Trust presets of the project ``root`` by their ``hash``.
-
-        What has changed since the hash was told, or is broken, is not trusted.
-        """
-        found = await asyncio.to_thread(self._for_project, root)
-        wanted = [template for template in found.found if template.hash in hashes and not template.trusted]
-        unknown = set(hashes) - {template.hash for template in found.found}
-        if unknown:
-            raise BadRequest(
-                f"{expand_home(root)} has no preset with the hash {min(unknown)}",
-                hint="It has changed since: look at it again (pyagentd presets)",
-            )
-        await asyncio.to_thread(lambda: [found.read(template) for template in wanted])
-        self._kernel.presets.trust.add(template.hash for template in wanted if template.hash)
-        for template in wanted:
-            _log.info("%s trusts the preset %s (%s)", client.name, template.file, template.hash)
-        return {"trusted": [template.name for template in wanted]}
-
-    def _for_project(self, root: str | None) -> ProjectPresets:
-        place = expand_home(root) if root else None
-        return self._kernel.presets.for_project(project_of(str(place)) if place and place.is_dir() else place)
 
 
 def _preset_row(found: ProjectPresets, template: PresetTemplate, config: Config) -> PresetRow:
@@ -721,144 +852,6 @@ def _doubts(preset: Preset, config: Config) -> Iterator[str]:
         config.backend(preset.backend)
     except ConfigError as error:
         yield error.message
-
-
-# What a session cost and how full its model's window is; what all of them cost together.
-
-MOST_MESSAGES = 1000  # in one reply; earlier ones are counted in the sums
-MOST_DAYS = 36_500
-MOST_LINES = 200  # in one reply; the cheaper ones are one together
-
-
-class AgentCostRow(Cost):
-    """What an agent cost."""
-
-    id: str
-    branch: str
-    parent: str
-    preset: str | None
-    description: str | None
-
-
-class MessageCost(Cost):
-    """What a message cost."""
-
-    id: str
-    model: str
-    created_at: int | None  # epoch ms
-    steps: int
-    hidden: bool
-    compaction: bool
-
-
-class UsageReply(TypedDict):
-    """What a branch cost."""
-
-    branch: str
-    session_id: str
-    context: ContextReply
-    rollup: Mapping[str, int]  # tokens of what still counts towards the model's context, by bucket
-    own: Cost
-    agents: list[AgentCostRow]
-    agents_total: Cost
-    together: Cost
-    messages: list[MessageCost]  # the last ones
-
-
-class UsageLineReply(Cost):
-    """What a day, model, session or preset cost."""
-
-    key: str  # the day in ISO 8601, the name of the model or preset, the session's directory
-    requests: int
-    session_id: NotRequired[str]  # of a session, like those that follow
-    title: NotRequired[str | None]
-    file: NotRequired[str | None]
-
-
-class UsageRest(UsageLineReply):
-    """What the lines cost that are too many."""
-
-    number: int
-
-
-class UsageReport(TypedDict):
-    """What all sessions cost: days with the newest first, the others with the dearest."""
-
-    by: By
-    days: int
-    lines: list[UsageLineReply]
-    rest: UsageRest | None
-    together: UsageLineReply
-    indexing: bool  # the index is still being built
-    problem: str | None  # why it cannot be
-
-
-class UsageOperations(Group):
-    """Tokens and dollars."""
-
-    @command_line("usage")
-    async def usage(self, client: Client, *, branch: str) -> UsageReply:
-        """Return what a branch cost: its own, its agents, both together, and its last messages one by one."""
-        async with self._kernel.using(self._ref(branch)) as live:
-            below = await look_below(self._kernel, live)
-            if (meter := live.meter) is None:
-                raise NotInstalled("This daemon runs without Meters")
-            return {
-                "branch": live.key,
-                "session_id": live.ref.session_id,
-                "context": meter.to_wire(),
-                "rollup": asdict(tokens_used(live.conversation)),
-                "own": meter.own.to_wire(),
-                "agents": [_agent(each) for each in below],
-                "agents_total": total_spent(each.spent for each in below).to_wire(),
-                "together": meter.together.to_wire(),
-                "messages": list(self._messages(live))[-MOST_MESSAGES:],
-            }
-
-    @command_line("usage")
-    async def usage_report(self, client: Client, *, by: By = "day", days: int = 30) -> UsageReport:
-        """Return what all sessions cost, by day, model, session or preset.
-
-        ``days`` are local ones of the daemon's machine, today with them; 0 is always.
-        """
-        if not 0 <= days <= MOST_DAYS:
-            raise BadRequest(f"{days} is not a number of days", hint=f"Up to {MOST_DAYS}; 0 is always")
-        for live in self._kernel.runs:  # what they have so far
-            self._index.branch_written(live.ref)
-        complete = await self._index.fresh()
-        since = days_ago(days, self._kernel.clock.now()) if days else 0
-        lines = await asyncio.to_thread(report, self._kernel.state, facts_of(self._kernel), by, since_ms=since)
-        shown, rest = lines[:MOST_LINES], lines[MOST_LINES:]
-        found = {
-            "by": by,
-            "days": days,
-            "lines": await asyncio.to_thread(lambda: [self._line(line, by) for line in shown]),
-            "rest": {**sum_of_lines(rest, "others").to_wire(), "number": len(rest)} if rest else None,
-            "together": sum_of_lines(lines, "together").to_wire(),
-            "indexing": not complete,
-            "problem": self._index.problem or None,
-        }
-        return cast(UsageReport, found)
-
-    def _line(self, line: UsageLine, by: By) -> dict[str, Any]:
-        if by != "session":
-            return line.to_wire()
-        place = self._index.projection.directory(line.key)
-        return {**line.to_wire(), "key": str(place), "file": _file(place)}
-
-    def _messages(self, live: LiveBranch) -> Iterator[MessageCost]:
-        known = facts_of(self._kernel)
-        for message in live.conversation.messages.values():
-            if message.role == "assistant" and message_usage(message).total:
-                yield {
-                    "id": message.id,
-                    "model": served_by(message.row).model,
-                    "created_at": message.row.get("created_at"),
-                    "steps": sum(1 for _ in steps_of(message)),
-                    "hidden": message.is_hidden,
-                    "compaction": any(part.type == COMPACTION for part in message.parts),
-                    **spent_on(message, known).to_wire(),
-                }
 
 
 def summary(meter: Meter) -> dict[str, Any]:

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from pyagentd.api.approvals import Approvals
-from pyagentd.api.background import TaskOperations
+from pyagentd.api.background import Background
 from pyagentd.api.group import NOTHING, Client, Env, Group, operations_of
 from pyagentd.api.inspection import Inspection, context_chart
-from pyagentd.api.mcp import HookOperations, McpOperations
+from pyagentd.api.mcp import McpOperations
 from pyagentd.api.missions import Missions
-from pyagentd.api.models import PresetTemplates, UsageOperations
+from pyagentd.api.models import ModelOperations
 from pyagentd.api.sessions import Sessions
 from pyagentd.api.views import (
     ActionReply,
@@ -125,7 +125,7 @@ class Pages(Group):
 
     async def task(self, client: Client, *, branch: str, id: str) -> Report:
         """Return the end of what a background command printed."""
-        task = await self._group(TaskOperations).task_output(client, branch=branch, id=id)
+        task = await self._group(Background).task_output(client, branch=branch, id=id)
         lines = [
             Line((Text(*task_status(task)), "  ", *task["command"].splitlines()[:1])),
             Line((Text(task["output_path"], "dim", file_place(task["output_path"])),)),
@@ -140,7 +140,7 @@ class Pages(Group):
     async def hooks(self, client: Client, *, branch: str | None = None, root: str | None = None) -> Report:
         """Return the hooks, yours and the project's, with the texts of the project's."""
         root = await self._root(client, branch, root)
-        told = await self._group(HookOperations).hooks(client, root=root)
+        told = await self._group(McpOperations).hooks(client, root=root)
         lines = [
             Line(
                 (
@@ -167,7 +167,7 @@ class Pages(Group):
     async def presets(self, client: Client, *, branch: str | None = None, root: str | None = None) -> Report:
         """Return the presets of the project that you have not trusted yet."""
         root = await self._root(client, branch, root)
-        found = (await self._group(PresetTemplates).presets(client, root=root))["untrusted"]
+        found = (await self._group(ModelOperations).presets(client, root=root))["untrusted"]
         if not found:
             return Report(title="Presets", lines=[Line((f"No preset of {root} needs to be trusted.",))])
         lines = [
@@ -243,7 +243,7 @@ class Pages(Group):
         """Return charts of what all sessions cost."""
         lines: list[Line] = []
         for each in (by,) if by else ("day", "model", "session"):
-            told = await self._group(UsageOperations).usage_report(client, by=each, days=days)
+            told = await self._group(ModelOperations).usage_report(client, by=each, days=days)
             chart = charts.spending(told["lines"], each, told["rest"])
             nothing = body("Nothing was spent in this time.")
             lines += [heading(chart.title), drawn(chart, width) if chart.rows else nothing, Line(("",))]

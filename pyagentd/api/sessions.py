@@ -150,8 +150,109 @@ class Empty(TypedDict):
     """No fields."""
 
 
+What = Literal["session", "branch", "agent"]
+
+
+class RenameReply(BranchPlaces):
+    """A session under its new title."""
+
+    title: str
+    note: str | None  # where the title is not the name
+
+
+class ArchiveReply(BranchPlaces):
+    """A session that lists leave out, or do not."""
+
+    archived_at: int | None  # epoch ms
+
+
+class DuplicateReply(BranchPlaces):
+    """The names and places of a copy."""
+
+    note: str | None  # what of a named agent is not copied
+
+
+class TrashReply(TypedDict):
+    """What was moved to the trash."""
+
+    trashed: list[str]
+
+
+_SHOWN = 200  # characters of a prompt
+
+
+class PointRow(TypedDict):
+    """A prompt in the saved document; positions as in Emacs, from 1."""
+
+    number: int
+    message_id: str | None
+    start: int
+    end: int
+    text: str  # the beginning
+
+
+class BranchPoints(TypedDict):
+    """Prompts, in their order."""
+
+    points: list[PointRow]
+
+
+class BranchMade(BranchPlaces):
+    """The names and places of a new branch."""
+
+    parent: str  # the name of the branch it was made from
+    position: int  # in that one's document
+
+
+class BranchRow(TypedDict):
+    """A branch in the tree of its session."""
+
+    name: str
+    branch: str
+    branch_dir: str
+    file: str
+    parent: str | None  # the branch it was made from; it may be gone
+    created: str | None  # ISO 8601
+    position: int | None  # where it begins in the parent's document
+    current: bool  # the active one
+    depth: int
+    last: bool  # the last child of its parent
+    agents: int
+
+
+class BranchesReply(TypedDict):
+    """Branches, each after its parent."""
+
+    branches: list[BranchRow]
+
+
+class BranchesCompared(TypedDict):
+    """How two branches differ."""
+
+    diff: str  # unified
+
+
+_TEMPERATURES = (0.0, 2.0)
+
+
+class ExportReply(TypedDict):
+    """An exported conversation, here or in a file."""
+
+    text: NotRequired[str]
+    path: NotRequired[str]
+    notes: Sequence[str]  # what could not be said in that format
+
+
+class ImportReply(BranchPlaces):
+    """The session that was made of a chat."""
+
+    notes: list[str]  # what could not be taken over
+
+
 class Sessions(Group):
-    """All sessions."""
+    """All sessions and their branches, and how they come and go."""
+
+    # All sessions.
 
     @command_line("ask", "new")
     async def create_session(
@@ -285,62 +386,10 @@ class Sessions(Group):
         place = self._indexer.projection.place
         return {place(key): total_spent(priced_usage(each, known) for each in sums) for key, sums in found.items()}
 
-
-async def session_rows(group: "Sessions", *, archived: bool) -> list[SessionRow]:
-    """Return the rows of ``sessions``: all branches and agents, with their state and what they cost."""
-    kernel = group._kernel
-    found = await asyncio.to_thread(group._found, archived)
-    for row in found:
-        live = kernel.opened(row["branch"])
-        row["state"] = kernel.state_of(row["branch"])
-        if live and live.meter is not None:
-            row |= spent_row(live.meter.own)
-    return cast(list[SessionRow], found)
-
-
-def _write(path: Path, found: list[SessionRow], form: Form) -> None:
-    if form == "json":  # one by one: a single call would hold up every other thread
-        data = f'{{"sessions": [{", ".join(map(json.dumps, found))}]}}'.encode()
-    else:
-        data = encode({"sessions": found})
-    write_bytes(path, data, fsync=False)
-
-
-# Operations on a session's life: renaming, archiving, duplicating and deleting it, and reading its metadata.
-#
-# Deleting moves to the system's trash. Title and archive state are facts of the whole session, so they are recorded
-# in each of its branches; an agent has its own.
-
-What = Literal["session", "branch", "agent"]
-
-
-class RenameReply(BranchPlaces):
-    """A session under its new title."""
-
-    title: str
-    note: str | None  # where the title is not the name
-
-
-class ArchiveReply(BranchPlaces):
-    """A session that lists leave out, or do not."""
-
-    archived_at: int | None  # epoch ms
-
-
-class DuplicateReply(BranchPlaces):
-    """The names and places of a copy."""
-
-    note: str | None  # what of a named agent is not copied
-
-
-class TrashReply(TypedDict):
-    """What was moved to the trash."""
-
-    trashed: list[str]
-
-
-class Lifecycle(Group):
-    """Sessions and agents as things that come and go."""
+    # Operations on a session's life: renaming, archiving, duplicating and deleting it, and reading its metadata.
+    #
+    # Deleting moves to the system's trash. Title and archive state are facts of the whole session, so they are
+    # recorded in each of its branches; an agent has its own.
 
     @command_line("rename")
     async def rename(self, client: Client, *, branch: str, title: str) -> RenameReply:
@@ -451,112 +500,7 @@ class Lifecycle(Group):
                 live.publish(Event("session", live.key, 0, (told,)))
             self._tell_written(sibling)
 
-
-def _agent_name(kernel: Kernel, ref: BranchRef) -> str:
-    """Return the name of the named agent that ``ref`` is a branch of; "" of everything else."""
-    place = named_dir(kernel.config.agents_dir.resolve(), ref)
-    return place.name if place is not None else ""
-
-
-def _timelines(ref: BranchRef) -> list[BranchRef]:
-    """Return all branches of a session; of an agent, itself."""
-    return [ref] if ref.is_agent else metadata.branches(ref.session_dir)
-
-
-def _all_of(ref: BranchRef) -> list[BranchRef]:
-    """Return all branches of a session and all agents in them."""
-    return [each for branch in _timelines(ref) for each in metadata.with_agents(branch)]
-
-
-def _what(ref: BranchRef, wanted: What | None) -> What:
-    """Return what is to be deleted.
-
-    Raises:
-        BadRequest: ``ref`` is no such thing, or the only branch of its session.
-    """
-    if ref.is_agent:
-        if wanted not in (None, "agent"):
-            raise BadRequest(f"{ref.session_id} is an agent, no {wanted}")
-        return "agent"
-    if wanted == "agent":
-        raise BadRequest(f"{ref.name} is not an agent", hint="Say session or branch")
-    is_only = len(metadata.branches(ref.session_dir)) < 2
-    if wanted == "branch" and is_only:
-        raise BadRequest(f"{ref.name} is the only branch of its session", hint="Delete the session")
-    return "session" if wanted == "session" or is_only else "branch"
-
-
-def _heir(ref: BranchRef) -> str | None:
-    """Return which branch is to be the active one when ``ref`` is gone; None when another one is already."""
-    if metadata.active(ref.session_dir) != ref.branch_name:
-        return None
-    others = [other.branch_name for other in metadata.branches(ref.session_dir) if other.key != ref.key]
-    wanted = (*metadata.lineage(ref), paths.MAIN_BRANCH, others[0])
-    return next(name for name in wanted if name in others)
-
-
-def _place(directory: str) -> Path:
-    return expand_home(directory).absolute()
-
-
-# Operations on branches: where one can begin, making, listing and switching them.
-
-_SHOWN = 200  # characters of a prompt
-
-
-class PointRow(TypedDict):
-    """A prompt in the saved document; positions as in Emacs, from 1."""
-
-    number: int
-    message_id: str | None
-    start: int
-    end: int
-    text: str  # the beginning
-
-
-class BranchPoints(TypedDict):
-    """Prompts, in their order."""
-
-    points: list[PointRow]
-
-
-class BranchMade(BranchPlaces):
-    """The names and places of a new branch."""
-
-    parent: str  # the name of the branch it was made from
-    position: int  # in that one's document
-
-
-class BranchRow(TypedDict):
-    """A branch in the tree of its session."""
-
-    name: str
-    branch: str
-    branch_dir: str
-    file: str
-    parent: str | None  # the branch it was made from; it may be gone
-    created: str | None  # ISO 8601
-    position: int | None  # where it begins in the parent's document
-    current: bool  # the active one
-    depth: int
-    last: bool  # the last child of its parent
-    agents: int
-
-
-class BranchesReply(TypedDict):
-    """Branches, each after its parent."""
-
-    branches: list[BranchRow]
-
-
-class BranchesCompared(TypedDict):
-    """How two branches differ."""
-
-    diff: str  # unified
-
-
-class Branches(Group):
-    """The timelines of a session."""
+    # Operations on branches: where one can begin, making, listing and switching them.
 
     @command_line("branch")
     async def branch_points(self, client: Client, *, branch: str) -> BranchPoints:
@@ -627,46 +571,7 @@ class Branches(Group):
         self._touch(ref)
         return describe_branch(ref)
 
-
-async def _sync_document(live: LiveBranch) -> str | None:
-    """Bring what was recorded into the document, and return the run whose text it lacks all the same.
-
-    Raises:
-        StoreError: The disk refused.
-    """
-    live.recorder.flush()
-    await live.document.flush()
-    await live.document.settle()
-    run = live.conversation.last_run
-    return None if run is None or live.document.complete else str(run.data["id"])
-
-
-def _branch_row(node: Node) -> BranchRow:
-    ref, agents = node.ref, len(metadata.agents(node.ref.branch_dir))
-    return reply_of(BranchRow, node, **describe_branch(ref), name=ref.branch_name, agents=agents)
-
-
-# Export of conversations and import of gptel's.
-
-_TEMPERATURES = (0.0, 2.0)
-
-
-class ExportReply(TypedDict):
-    """An exported conversation, here or in a file."""
-
-    text: NotRequired[str]
-    path: NotRequired[str]
-    notes: Sequence[str]  # what could not be said in that format
-
-
-class ImportReply(BranchPlaces):
-    """The session that was made of a chat."""
-
-    notes: list[str]  # what could not be taken over
-
-
-class Exchange(Group):
-    """Conversations as files."""
+    # Export of conversations and import of gptel's.
 
     @command_line("export")
     async def export(
@@ -763,6 +668,91 @@ class Exchange(Group):
             )
             settings = replace(settings, temperature=None)
         return settings, notes
+
+
+async def session_rows(group: "Sessions", *, archived: bool) -> list[SessionRow]:
+    """Return the rows of ``sessions``: all branches and agents, with their state and what they cost."""
+    kernel = group._kernel
+    found = await asyncio.to_thread(group._found, archived)
+    for row in found:
+        live = kernel.opened(row["branch"])
+        row["state"] = kernel.state_of(row["branch"])
+        if live and live.meter is not None:
+            row |= spent_row(live.meter.own)
+    return cast(list[SessionRow], found)
+
+
+def _write(path: Path, found: list[SessionRow], form: Form) -> None:
+    if form == "json":  # one by one: a single call would hold up every other thread
+        data = f'{{"sessions": [{", ".join(map(json.dumps, found))}]}}'.encode()
+    else:
+        data = encode({"sessions": found})
+    write_bytes(path, data, fsync=False)
+
+
+def _agent_name(kernel: Kernel, ref: BranchRef) -> str:
+    """Return the name of the named agent that ``ref`` is a branch of; "" of everything else."""
+    place = named_dir(kernel.config.agents_dir.resolve(), ref)
+    return place.name if place is not None else ""
+
+
+def _timelines(ref: BranchRef) -> list[BranchRef]:
+    """Return all branches of a session; of an agent, itself."""
+    return [ref] if ref.is_agent else metadata.branches(ref.session_dir)
+
+
+def _all_of(ref: BranchRef) -> list[BranchRef]:
+    """Return all branches of a session and all agents in them."""
+    return [each for branch in _timelines(ref) for each in metadata.with_agents(branch)]
+
+
+def _what(ref: BranchRef, wanted: What | None) -> What:
+    """Return what is to be deleted.
+
+    Raises:
+        BadRequest: ``ref`` is no such thing, or the only branch of its session.
+    """
+    if ref.is_agent:
+        if wanted not in (None, "agent"):
+            raise BadRequest(f"{ref.session_id} is an agent, no {wanted}")
+        return "agent"
+    if wanted == "agent":
+        raise BadRequest(f"{ref.name} is not an agent", hint="Say session or branch")
+    is_only = len(metadata.branches(ref.session_dir)) < 2
+    if wanted == "branch" and is_only:
+        raise BadRequest(f"{ref.name} is the only branch of its session", hint="Delete the session")
+    return "session" if wanted == "session" or is_only else "branch"
+
+
+def _heir(ref: BranchRef) -> str | None:
+    """Return which branch is to be the active one when ``ref`` is gone; None when another one is already."""
+    if metadata.active(ref.session_dir) != ref.branch_name:
+        return None
+    others = [other.branch_name for other in metadata.branches(ref.session_dir) if other.key != ref.key]
+    wanted = (*metadata.lineage(ref), paths.MAIN_BRANCH, others[0])
+    return next(name for name in wanted if name in others)
+
+
+def _place(directory: str) -> Path:
+    return expand_home(directory).absolute()
+
+
+async def _sync_document(live: LiveBranch) -> str | None:
+    """Bring what was recorded into the document, and return the run whose text it lacks all the same.
+
+    Raises:
+        StoreError: The disk refused.
+    """
+    live.recorder.flush()
+    await live.document.flush()
+    await live.document.settle()
+    run = live.conversation.last_run
+    return None if run is None or live.document.complete else str(run.data["id"])
+
+
+def _branch_row(node: Node) -> BranchRow:
+    ref, agents = node.ref, len(metadata.agents(node.ref.branch_dir))
+    return reply_of(BranchRow, node, **describe_branch(ref), name=ref.branch_name, agents=agents)
 
 
 def _unknown_tools(preset: Preset, of_emacs: Collection[str]) -> list[str]:

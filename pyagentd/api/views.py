@@ -12,16 +12,16 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict, cast, get_args
 
-from pyagentd.api.agents import NamedAgents, Settings, agent_tree
+from pyagentd.api.agents import Agents, agent_tree
 from pyagentd.api.approvals import Approvals, AskRow
-from pyagentd.api.background import ScheduleOperations, TaskOperations
-from pyagentd.api.conversations import Queue
+from pyagentd.api.background import Background
+from pyagentd.api.conversations import Conversations
 from pyagentd.api.group import NOTHING, Client, Env, Group, operations_of, reply_of
-from pyagentd.api.history import ContextOperations, SnapshotOperations
-from pyagentd.api.inspection import MAX_HITS, HitFacts, Search
+from pyagentd.api.history import Histories
+from pyagentd.api.inspection import MAX_HITS, HitFacts, Inspection
 from pyagentd.api.mcp import McpOperations
-from pyagentd.api.models import UsageOperations
-from pyagentd.api.sessions import Branches, Sessions, session_rows
+from pyagentd.api.models import ModelOperations
+from pyagentd.api.sessions import Sessions, session_rows
 from pyagentd.errors import BadRequest, NotFound, did_you_mean
 from pyagentd.events import Face, FilePlace, Place, ReportPlace, SessionPlace, ViewPlace, one_line, truncate
 from pyagentd.features.overview import Overview
@@ -399,7 +399,9 @@ class Lists(Group):
 
     async def search(self, client: Client, *, query: str, archived: bool = False, limit: int = LIMIT) -> View:
         """List the messages of all sessions that have what is searched for, by session."""
-        found = await self._group(Search).search(client, query=query, limit=min(limit, MAX_HITS), archived=archived)
+        found = await self._group(Inspection).search(
+            client, query=query, limit=min(limit, MAX_HITS), archived=archived
+        )
         groups: dict[str, list[Mapping[str, Any]]] = {}
         for hit in found["hits"]:
             groups.setdefault(hit["branch"], []).append(hit)
@@ -472,7 +474,7 @@ class Lists(Group):
 
     async def queue(self, client: Client, *, branch: str) -> View:
         """List the queued messages of a session."""
-        answer = await self._group(Queue).queue(client, branch=branch)
+        answer = await self._group(Conversations).queue(client, branch=branch)
         return View(
             title="Queue",
             columns=(
@@ -496,7 +498,7 @@ class Lists(Group):
 
     async def named(self, client: Client, *, destroyed: bool = False) -> View:
         """List named agents."""
-        found = (await self._group(NamedAgents).agent_list(client, destroyed=destroyed))["agents"]
+        found = (await self._group(Agents).agent_list(client, destroyed=destroyed))["agents"]
         return View(
             title="Named agents",
             columns=(
@@ -525,7 +527,7 @@ class Lists(Group):
 
     async def agent(self, client: Client, *, agent: str) -> View:
         """List what a named agent is: name, system prompt, model, permissions."""
-        answer = await self._group(NamedAgents).agent_config(client, name=agent)
+        answer = await self._group(Agents).agent_config(client, name=agent)
         config: Mapping[str, Any] = answer["config"]
         docs = file_place(Path(answer["dir"]) / "docs")
         return View(
@@ -569,7 +571,7 @@ class Lists(Group):
 
     async def settings(self, client: Client) -> View:
         """List the defaults of named agents."""
-        answer = await self._group(Settings).settings(client)
+        answer = await self._group(Agents).settings(client)
         held: Mapping[str, Any] = answer["settings"]
         defaults: Mapping[str, Any] = answer["defaults"]
 
@@ -598,7 +600,7 @@ class Lists(Group):
 
     async def schedules(self, client: Client, *, branch: str | None = None) -> View:
         """List messages that sessions are sent later or repeatedly."""
-        found = (await self._group(ScheduleOperations).schedules(client, branch=branch))["schedules"]
+        found = (await self._group(Background).schedules(client, branch=branch))["schedules"]
         return View(
             title="Schedules",
             columns=(
@@ -642,7 +644,7 @@ class Lists(Group):
 
     async def tasks(self, client: Client, *, branch: str | None = None) -> View:
         """List commands that agents run in the background, the latest first."""
-        found = (await self._group(TaskOperations).tasks(client, branch=branch))["tasks"]
+        found = (await self._group(Background).tasks(client, branch=branch))["tasks"]
         now = self._kernel.clock.now()
         return View(
             title="Tasks",
@@ -741,7 +743,7 @@ class Lists(Group):
         if ref.is_agent:
             raise BadRequest("An agent has no branches")
         stems, rows = [""], []
-        for row in (await self._group(Branches).branches(client, branch=branch))["branches"]:
+        for row in (await self._group(Sessions).branches(client, branch=branch))["branches"]:
             depth = row["depth"]
             stems[depth:] = [_stem(stems[depth - 1], last=row["last"]) if depth else ""]
             rows.append(
@@ -850,7 +852,7 @@ class Lists(Group):
 
     async def contexts(self, client: Client, *, branch: str | None = None, agent: str | None = None) -> View:
         """List the saved conversations of a session or named agent, the latest first."""
-        answer = await self._group(ContextOperations).context_history(client, branch=branch, agent=agent)
+        answer = await self._group(Histories).context_history(client, branch=branch, agent=agent)
         return View(
             title="Contexts",
             columns=(
@@ -895,7 +897,7 @@ class Lists(Group):
 
     async def usage(self, client: Client, *, by: By = "day", days: int = 30) -> View:
         """List what all sessions cost, by day, model, session or preset."""
-        answer = await self._group(UsageOperations).usage_report(client, by=by, days=days)
+        answer = await self._group(ModelOperations).usage_report(client, by=by, days=days)
         lines, rest = answer["lines"], answer["rest"]
         measure: Literal["known_usd", "total"] = "known_usd" if any(line["known_usd"] for line in lines) else "total"
         most = max((line[measure] for line in lines), default=0)
@@ -988,7 +990,7 @@ class Lists(Group):
 
     async def changes(self, client: Client, *, branch: str, message: str | None = None) -> View:
         """List the files that agents of a session changed."""
-        answer = await self._group(SnapshotOperations).changes(client, branch=branch, message=message)
+        answer = await self._group(Histories).changes(client, branch=branch, message=message)
         return View(
             title="Changes",
             columns=(
