@@ -198,7 +198,7 @@ class PyagentdAgent:
         self, cwd: str | None = None, cursor: str | None = None, **kwargs: Any
     ) -> schema.ListSessionsResponse:
         """Return the sessions that work in ``cwd``, or all; the last one used first."""
-        rows = await self._session_rows()
+        rows = await asyncio.to_thread(rows_of, await self._daemon.call("sessions", form="json"), "sessions")
         found = await asyncio.to_thread(_infos, rows, cwd)
         begin = int(cursor) if cursor and cursor.isdecimal() else 0
         page = schema.ListSessionsResponse(sessions=found[begin : begin + _PAGE])
@@ -275,10 +275,6 @@ class PyagentdAgent:
         await opened.awaken()
         return opened
 
-    async def _session_rows(self) -> list[Mapping[str, Any]]:
-        rows = await asyncio.to_thread(rows_of, await self._daemon.call("sessions", form="json"), "sessions")
-        return [row for row in rows if row["current"] and not row["agent"]]
-
     def _greet(self, opened: Conversation) -> None:
         # After the answer: before it the editor does not know the session.
         task = asyncio.create_task(_quietly(opened))
@@ -310,6 +306,8 @@ async def _quietly(opened: Conversation) -> None:
 def _infos(rows: Sequence[Mapping[str, Any]], cwd: str | None) -> list[schema.SessionInfo]:
     found = []
     for row in sorted(rows, key=lambda row: str(row["updated"]), reverse=True):
+        if row["agent"] or not row["current"]:
+            continue
         root = workspace_root(Path(row["branch_dir"]))
         if not root or (cwd is not None and Path(root) != Path(cwd)):
             continue

@@ -16,7 +16,7 @@ from pyagentd.acp.files import Prompt
 from pyagentd.acp.updates import Update, Updates, notice_chunk
 from pyagentd.acp.wire import Daemon
 from pyagentd.cli.follow import question, question_lines
-from pyagentd.cli.link import run_environment
+from pyagentd.cli.link import json_text, run_environment
 from pyagentd.clock import new_id
 from pyagentd.errors import BadRequest, NotFound, PyagentdError, Unreachable, WireError
 from pyagentd.events import Event, truncate
@@ -77,7 +77,7 @@ def approval(ask: Mapping[str, Any], branch: str, root: str) -> Request:
 
 
 def questions(ask: Mapping[str, Any], branch: str) -> Iterator[Request]:
-    """Yield a request for each question of the model's; the options are numbered, see ``picked_label``."""
+    """Yield a request for each question of the model's; the options are numbered."""
     for number, asked in enumerate(ask["questions"]):
         options = [
             schema.PermissionOption(option_id=str(place), name=str(option["label"]), kind="allow_once")
@@ -92,16 +92,6 @@ def questions(ask: Mapping[str, Any], branch: str) -> Iterator[Request]:
             content=[tool_content(text_block("\n".join(question_lines(asked))))],
         )
         yield call, options
-
-
-def picked_label(asked: Mapping[str, Any], option: str) -> str:
-    """Return the label of the option that was chosen."""
-    return str(asked["options"][int(option)]["label"])
-
-
-def answers_of(labels: Sequence[str]) -> dict[str, Any]:
-    """Return the arguments of ``answer`` that give the model its answers, one label for each question."""
-    return {"decision": "answer", "answers": json.dumps([[label] for label in labels], ensure_ascii=False)}
 
 
 def call_id(ask: Mapping[str, Any], branch: str) -> str:
@@ -193,15 +183,15 @@ class Asker:
         return self._dismissal() if chosen is None else {"decision": chosen}
 
     async def _question(self, ask: Mapping[str, Any], branch: str, root: str) -> dict[str, Any] | None:
-        labels: list[str] = []
+        answers: list[list[str]] = []  # the label of an option for each question
         for asked, request in zip(ask["questions"], questions(ask, branch), strict=True):
             chosen = await self._choice(*request)
             if chosen is None:
                 return self._dismissal()
             if chosen == LATER:
                 return {"decision": "deny", "reason": IN_WORDS}
-            labels.append(picked_label(asked, chosen))
-        return answers_of(labels)
+            answers.append([str(asked["options"][int(chosen)]["label"])])
+        return {"decision": "answer", "answers": json.dumps(answers, ensure_ascii=False)}
 
     async def _choice(self, call: schema.ToolCallUpdate, options: list[schema.PermissionOption]) -> str | None:
         answer = await self._editor.request_permission(session_id=self._session_id, tool_call=call, options=options)
@@ -215,33 +205,6 @@ class Asker:
 # One conversation that an editor has open: what the daemon tells of it becomes updates, in order.
 #
 # Events wake it, the rows of the log are what it tells.
-
-# How a conversation is opened: watching it, what was said in it, who can answer in it.
-
-
-async def attach(daemon: Daemon, place: Path) -> Mapping[str, Any]:
-    """Have the events of the branch in ``place`` sent from now on, and return the answer to ``attach``."""
-    state: Mapping[str, Any] = await daemon.call("attach", branch=str(place))
-    return state
-
-
-async def shown_conversation(daemon: Daemon, branch: str) -> dict[str, Any]:
-    """Return a conversation as ``show`` tells it: ``session``, ``messages``, and the last row ``seq`` in it."""
-    answer = await daemon.call("show", branch=branch)
-    text = answer.get("json") or await asyncio.to_thread(Path(answer["path"]).read_text, "utf-8")
-    return {**json.loads(text), "seq": answer["seq"]}
-
-
-def modes(agents: Iterable[Mapping[str, Any]], current: str) -> schema.SessionModeState:
-    """Return the agents that can answer as modes; ``current`` is one even where its preset is gone."""
-    found = [
-        schema.SessionMode(id=str(each["name"]), name=str(each["name"]), description=str(each["description"] or ""))
-        for each in agents
-    ]
-    if current not in {mode.id for mode in found}:
-        found.insert(0, schema.SessionMode(id=current, name=current or "default"))
-    return schema.SessionModeState(current_mode_id=current, available_modes=found)
-
 
 # The modes of a conversation: who answers in it from the next prompt on.
 
@@ -268,10 +231,16 @@ class Modes:
         self._named = self._mode
 
     async def read(self, branch: str) -> schema.SessionModeState:
-        """Return the modes that a branch has."""
+        """Return the modes of a branch: the agents that can answer, the present one even where its preset is gone."""
         told = await self._daemon.call("agents-available", branch=branch)
-        self._mode = self._named = str(told.get("agent") or "")
-        return modes(told["agents"], self._mode)
+        self._mode = self._named = current = str(told.get("agent") or "")
+        found = [
+            schema.SessionMode(id=each["name"], name=each["name"], description=str(each["description"] or ""))
+            for each in told["agents"]
+        ]
+        if current not in {mode.id for mode in found}:
+            found.insert(0, schema.SessionMode(id=current, name=current or "default"))
+        return schema.SessionModeState(current_mode_id=current, available_modes=found)
 
     async def choose(self, branch: str, mode: str) -> None:
         """Have the prompts from now on answered by the agent ``mode``.
@@ -344,7 +313,7 @@ class Conversation:
         self._updates = Updates("")
         self._is_attached = False
         self._seq = 0  # the last row that was told
-        self._events: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._telling: asyncio.Task[None] | None = None
         self.modes = Modes(daemon)
         self._asker = Asker(id, daemon, editor)
@@ -360,13 +329,14 @@ class Conversation:
     async def open(self, *, tells_history: bool) -> schema.SessionModeState:
         """Watch the session, tell what was said in it, and return the modes it has."""
         state = await self._attach()
-        shown = await shown_conversation(self._daemon, self.key)
+        answer = await self._daemon.call("show", branch=self.key)
+        shown = json.loads(await asyncio.to_thread(json_text, answer))
         self.root = str(state.get("root") or "")
         self._updates = Updates(self.root, self._own.__contains__)
         for update in self._updates.history(shown):
             if tells_history:
                 await self.tell(update)
-        self._seq = int(shown["seq"])
+        self._seq = int(answer["seq"])
         if tells_history and (items := state.get("todo")):
             await self.tell(updates.plan(items))
         if self._telling is None:
@@ -428,7 +398,7 @@ class Conversation:
         await self._editor.session_update(session_id=self.id, update=update)
 
     async def _attach(self) -> Mapping[str, Any]:
-        state = await attach(self._daemon, self.place)
+        state: Mapping[str, Any] = await self._daemon.call("attach", branch=str(self.place))
         self._is_attached = True
         self.key = str(state["branch"])
         self._settings = state["settings"]
@@ -466,7 +436,10 @@ class Conversation:
     async def _turn(self, message: str, text: str) -> schema.StopReason:
         ended = self._turns[message] = asyncio.get_running_loop().create_future()
         try:
-            sent = await self._submit(message, text)
+            env, key = run_environment(os.environ, str(self._settings.get("backend") or ""))
+            timeout = _COMMAND_S if text.startswith("/") else CALL_TIMEOUT_S
+            given = {"branch": self.key, "text": text, "id": message, "agent": self.modes.wanted}
+            sent: Mapping[str, Any] = await self._daemon.call("prompt", timeout, **given, env=env, key=key)
             if (command := sent.get("command")) and not command["recorded"]:
                 await self.tell(updates.notice_chunk(str(command["text"])))
             if sent.get("message"):
@@ -482,21 +455,6 @@ class Conversation:
         finally:
             self._turns = {key: turn for key, turn in self._turns.items() if turn is not ended}
         return self._stop_reason(reason, why)
-
-    async def _submit(self, message: str, text: str) -> Mapping[str, Any]:
-        env, key = run_environment(os.environ, str(self._settings.get("backend") or ""))
-        timeout = _COMMAND_S if text.startswith("/") else CALL_TIMEOUT_S
-        sent: Mapping[str, Any] = await self._daemon.call(
-            "prompt",
-            timeout=timeout,
-            branch=self.key,
-            text=text,
-            id=message,
-            agent=self.modes.wanted,
-            env=env,
-            key=key,
-        )
-        return sent
 
     async def cancel(self) -> None:
         """Take back what waits, and stop the run, unless all that the editor sent waits behind somebody else's."""
@@ -541,9 +499,7 @@ class Conversation:
             except ConnectionError:
                 return  # the editor is
 
-    async def _tell_event(self, event: Event | None) -> None:
-        if event is None:
-            return
+    async def _tell_event(self, event: Event) -> None:
         if event.seq > self._seq or event.kind in ("status", "ask", "run"):
             await self._catch_up()
         match event.kind, event.args:

@@ -54,41 +54,20 @@ GOING: Final = ("input-streaming", "input-available")  # the states of a call wi
 Content = schema.ContentToolCallContent | schema.FileEditToolCallContent | schema.TerminalToolCallContent
 
 
-def call_started(data: Mapping[str, Any], root: str) -> schema.ToolCallStart:
-    """Return the update that shows a call for the first time, with its result if it has one."""
+def call_update(
+    data: Mapping[str, Any], root: str, *, is_new: bool
+) -> schema.ToolCallStart | schema.ToolCallProgress:
+    """Return the update that shows a call for the first time, with its result if it has one, or what became of it."""
     name, arguments = tool_name(data), arguments_of(data)
-    return start_tool_call(
-        str(data["toolCallId"]),
-        title(name, arguments, root),
-        kind=kind(name),
-        status=status(data),
-        content=changes(name, arguments, root) + result(data),
-        locations=locations(arguments, root),
-        raw_input=arguments,
-    )
-
-
-def call_progressed(data: Mapping[str, Any], root: str) -> schema.ToolCallProgress:
-    """Return the update that shows what became of a call."""
-    name, arguments = tool_name(data), arguments_of(data)
-    return update_tool_call(
-        str(data["toolCallId"]),
-        status=status(data),
-        title=title(name, arguments, root),
-        content=changes(name, arguments, root) + result(data),
-        locations=locations(arguments, root),
-        raw_input=arguments,
-    )
-
-
-def agent_moved(call: str, moved: Mapping[str, Any]) -> schema.ToolCallProgress:
-    """Return the update that shows at a call what the agent that it made does, as an ``agent`` event tells it."""
-    count, using = int(moved.get("count") or 0), ", ".join(map(str, moved.get("calls") or ()))
-    does = f"Calling {using}" if moved.get("state") == "tool" and using else "Thinking"
-    so_far = f" ({quantity(count, 'tool call')} so far)" if count else ""
-    name = " ".join(filter(None, (str(moved.get("preset") or ""), str(moved.get("id") or ""))))
-    content = tool_content(text_block(f"{name}: {does}{so_far}"))
-    return update_tool_call(call, status="in_progress", content=[content])
+    shown: dict[str, Any] = {
+        "tool_call_id": str(data["toolCallId"]),
+        "title": title(name, arguments, root),
+        "status": status(data),
+        "content": changes(name, arguments, root) + result(data),
+        "locations": locations(arguments, root),
+        "raw_input": arguments,
+    }
+    return start_tool_call(**shown, kind=kind(name)) if is_new else update_tool_call(**shown)
 
 
 def tool_name(data: Mapping[str, Any]) -> str:
@@ -243,7 +222,12 @@ class Updates:
         call = str(moved.get("call_id") or "")
         if moved.get("state") == "finished" or self._calls.get(call) not in GOING:
             return None
-        return agent_moved(call, moved)
+        count, using = int(moved.get("count") or 0), ", ".join(map(str, moved.get("calls") or ()))
+        does = f"Calling {using}" if moved.get("state") == "tool" and using else "Thinking"
+        so_far = f" ({quantity(count, 'tool call')} so far)" if count else ""
+        name = " ".join(filter(None, (str(moved.get("preset") or ""), str(moved.get("id") or ""))))
+        content = tool_content(text_block(f"{name}: {does}{so_far}"))
+        return update_tool_call(call, status="in_progress", content=[content])
 
     def _user_message(self, message: str) -> Iterator[Update]:
         """Yield what somebody else said, when its turn comes."""
@@ -276,10 +260,8 @@ class Updates:
         call, state = str(data["toolCallId"]), str(data.get("state"))
         known = self._calls.get(call)
         self._calls[call] = state
-        if known is None:
-            yield call_started(data, self._root)
-        elif known != state:
-            yield call_progressed(data, self._root)
+        if known != state:
+            yield call_update(data, self._root, is_new=known is None)
 
 
 def plan(items: Iterable[Mapping[str, Any]]) -> schema.AgentPlanUpdate:

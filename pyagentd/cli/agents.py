@@ -16,7 +16,7 @@ from pyagentd.cli.link import (
     run_environment,
     session_link,
 )
-from pyagentd.cli.output import json_option, note, print_json, print_reply, print_table, print_view, printable
+from pyagentd.cli.output import json_option, note, print_json, print_list, print_reply, print_view, printable
 from pyagentd.cli.sessions import LONG_S
 from pyagentd.clock import span
 from pyagentd.events import one_line
@@ -171,12 +171,8 @@ def agents(session: str, agent: str | None, as_json: bool) -> None:
                 note(f"{stopped['id']} has no run to abort")
             return
         found = rows_of(link.call("agents", timeout=_TIMEOUT_S, branch=branch, form="json"), "agents")
-    if as_json:
-        print_json(found)
-    else:
-        print_table(
-            ("agent", "state", "tokens", "task", "result"), _lines(found), empty="This session has no agents."
-        )
+    headings = ("agent", "state", "tokens", "task", "result")
+    print_list(found, headings, _lines(found), as_json=as_json, empty="This session has no agents.")
 
 
 def _lines(agents: list[dict[str, Any]], depth: int = 0) -> Iterator[tuple[str, ...]]:

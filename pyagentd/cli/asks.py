@@ -25,6 +25,7 @@ from pyagentd.cli.output import (
     local_time,
     note,
     print_json,
+    print_list,
     print_reply,
     print_table,
     print_view,
@@ -242,11 +243,9 @@ def audit(session: str | None, limit: int, as_json: bool) -> None:
     found.reverse()
     if problem:
         note(f"the latest decisions are not on disk yet: {problem}")
-    if as_json:
-        print_json(found)
-    else:
-        headings = ("when", "who", "decision", "by", "action", "reason")
-        print_table(headings, map(_audit_columns, found), empty="No decisions are recorded.")
+    headings = ("when", "who", "decision", "by", "action", "reason")
+    rows = map(_audit_columns, found)
+    print_list(found, headings, rows, as_json=as_json, empty="No decisions are recorded.")
 
 
 def _audit_columns(row: dict[str, Any]) -> tuple[str, ...]:

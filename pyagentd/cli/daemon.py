@@ -14,7 +14,7 @@ from click.shell_completion import get_completion_class
 from pyagentd import acp as protocol
 from pyagentd import config as configuration
 from pyagentd.cli.link import branch_of, complete_agent, complete_session, daemon, run_environment
-from pyagentd.cli.output import ExitCode, json_option, print_json, print_reply, print_table
+from pyagentd.cli.output import ExitCode, json_option, print_json, print_list, print_reply, print_table
 from pyagentd.config import runtime_dir
 from pyagentd.errors import NotFound, Unreachable, WireError
 from pyagentd.installation import extra
@@ -80,10 +80,9 @@ def status(agent: str | None, metrics: bool, as_json: bool) -> None:
         return
     with daemon(start=False) as link:
         state = link.call("status")
-    if as_json:
-        print_json(state)
-        return
-    print_table(("what", "value"), ((name, _in_words(name, value)) for name, value in state.items()))
+    print_list(
+        state, ("what", "value"), [(name, _in_words(name, value)) for name, value in state.items()], as_json=as_json
+    )
 
 
 def _in_words(name: str, value: object) -> str:

@@ -325,7 +325,7 @@ class TextView(View):
         super().show(event)
         match event.kind, event.args:
             case "insert", (str() as text, role):
-                self._print(text, role)
+                self._write(self._transcript.insert(text, role))
             case "tool", (Mapping() as call,) if call.get("id") not in self._calls:
                 self._calls.add(str(call.get("id")))
                 self._write(self._transcript.tool(str(call.get("summary") or call.get("name"))))
@@ -350,9 +350,6 @@ class TextView(View):
         for piece in self._transcript.end():
             sys.stdout.write(piece.text)
         sys.stdout.flush()
-
-    def _print(self, text: str, role: Any) -> None:
-        self._write(self._transcript.insert(text, role))
 
     def _write(self, pieces: Iterable[Piece]) -> None:
         for piece in pieces:
@@ -508,7 +505,10 @@ def question(ask: Mapping[str, Any], branch: str) -> str:
     lines = [text for line in ask.get("lines") or () for text in _part_lines(line["parts"])]
     if (reason := ask.get("reason")) and ask.get("kind") != "scope":  # which says why in its lines
         lines.append(f"  Asked because {reason}")
-    lines += [f"  {line}" for line in remember_lines(ask)]
+    if patterns := ask.get("remember") or ():  # exactly what "session" and "always" would remember
+        lines.append("  s and p would allow from now on:")
+        width = max(map(len, patterns))
+        lines += [f"    {each:{width}}  {guard.explain_pattern(each)}" for each in patterns]
     return "\n".join(map(printable, lines))
 
 
@@ -529,20 +529,6 @@ def _questions(ask: Mapping[str, Any], branch: str) -> Iterator[str]:
     several = len(ask["questions"]) > 1
     for number, asked in enumerate(ask["questions"]):
         yield from (f"  {line}" for line in question_lines(asked, number if several else None))
-
-
-def remember_lines(ask: Mapping[str, Any]) -> list[str]:
-    """Return the lines that say exactly what "session" and "always" would remember."""
-    patterns = ask.get("remember") or ()
-    if not patterns:
-        return []
-
-    width = max(map(len, patterns))
-    covers = guard.explain_pattern
-    return [
-        "s and p would allow from now on:",
-        *(f"  {each:{width}}  {covers(each)}" for each in patterns),
-    ]
 
 
 def lasting_sentence(ask: Mapping[str, Any], decision: Literal["session", "always"]) -> str:

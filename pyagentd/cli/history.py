@@ -3,7 +3,7 @@
 import contextlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,8 @@ from pyagentd.cli.output import (
     json_option,
     note,
     print_json,
+    print_list,
     print_reply,
-    print_table,
     printable,
     report,
     stream_options,
@@ -49,7 +49,8 @@ def rewind(session: str, message_id: str | None, files: bool, only_list: bool, a
         if only_list or not message_id:
             prompts = link.call("history", timeout=_HISTORY_S, branch=branch)["prompts"]
             if only_list:
-                _print_prompts(prompts, as_json)
+                rows = [(prompt_line(each["text"]), each["message_id"]) for each in prompts]
+                print_list(prompts, ("prompt", "message"), rows, as_json=as_json, empty="No prompts.")
                 return
             message_id = str(choose_prompt(prompts, "rewind to")["message_id"])
         changed = link.call("rewind", timeout=LONG_S, branch=branch, message=message_id, files=files or None)
@@ -88,10 +89,8 @@ def fork(session: str, message_id: str | None, title: str | None, only_list: boo
     with session_link(session) as (link, branch):
         if only_list:
             found = link.call("forks", timeout=LONG_S, branch=branch)["forks"]
-            if as_json:
-                print_json(list(found))
-            else:
-                print_table(("session", "at", "created"), [_fork_row(each) for each in found], empty="No forks.")
+            rows = [(each["session_id"], str(each["message"]), each["created"] or "") for each in found]
+            print_list(found, ("session", "at", "created"), rows, as_json=as_json, empty="No forks.")
             return
         made = link.call("fork", timeout=LONG_S, branch=branch, message=message_id, title=title)
     print_reply(made, f"{made['session_id']}\t{made['file']}", as_json=as_json)
@@ -134,21 +133,12 @@ def variants(session: str, message_id: str | None, number: int | None, as_json: 
             )
             print_reply(changed, f"Variant {number} of {len(found[-1]['of'])}", as_json=as_json)
             return
-    if as_json:
-        print_json(found)
-    else:
-        print_table(("variant", "text", "message"), [_variant_row(one, each) for each in found for one in each["of"]])
-
-
-def _print_prompts(prompts: Sequence[Mapping[str, Any]], as_json: bool) -> None:
-    if as_json:
-        print_json([dict(each) for each in prompts])
-    else:
-        print_table(
-            ("prompt", "message"),
-            [(prompt_line(each["text"]), each["message_id"]) for each in prompts],
-            empty="No prompts.",
-        )
+    rows = [
+        (f"{'* ' if one['current'] else '  '}{one['n']}/{len(each['of'])}", prompt_line(one["text"]), one["message"])
+        for each in found
+        for one in each["of"]
+    ]
+    print_list(found, ("variant", "text", "message"), rows, as_json=as_json)
 
 
 def _print_files(changed: Mapping[str, Any]) -> None:
@@ -157,18 +147,6 @@ def _print_files(changed: Mapping[str, Any]) -> None:
         click.echo(f"restored {printable(path)}")
     for kept in files.get("kept", ()):
         note(f"kept {kept['path']}: {kept['reason']}")
-
-
-def _fork_row(each: Mapping[str, Any]) -> tuple[str, str, str]:
-    return str(each["session_id"]), str(each["message"]), str(each["created"] or "")
-
-
-def _variant_row(one: Mapping[str, Any], each: Mapping[str, Any]) -> tuple[str, str, str]:
-    return (
-        f"{'* ' if one['current'] else '  '}{one['n']}/{len(each['of'])}",
-        prompt_line(one["text"]),
-        str(one["message"]),
-    )
 
 
 # ``pyagentd changes`` and ``restore``: what agents did to files, and putting it back.

@@ -110,6 +110,16 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, empty
     Console().print(table)
 
 
+def print_list(
+    found: object, headings: Sequence[str], rows: Iterable[Sequence[str]], *, as_json: bool, empty: str = ""
+) -> None:
+    """Print what was found: as JSON, or its ``rows`` as ``print_table`` does."""
+    if as_json:
+        print_json(found)
+    else:
+        print_table(headings, rows, empty=empty)
+
+
 def print_view(view: Mapping[str, Any], *, empty: str = "") -> None:
     """Print a list as the operation ``view`` returns it; without rows say ``empty``, or what the list says."""
     rows = [[str(cell["text"] or "") for cell in row["cells"]] for row in view["rows"]]

@@ -35,9 +35,9 @@ from pyagentd.cli.output import (
     local_time,
     note,
     print_json,
+    print_list,
     print_page,
     print_reply,
-    print_table,
     print_view,
 )
 from pyagentd.errors import BadRequest, PyagentdError, RateLimited, UserError
@@ -401,11 +401,8 @@ def list_view(name: str | None, session: str | None, limit: int, as_json: bool) 
     with daemon() as link:
         found = link.call("views")["views"]
         if name is None:
-            if as_json:
-                print_json({"views": found})
-            else:
-                rows = [(each["name"], each["session"] or "", each["summary"]) for each in found]
-                print_table(("name", "session", "what"), rows)
+            rows = [(each["name"], each["session"] or "", each["summary"]) for each in found]
+            print_list({"views": found}, ("name", "session", "what"), rows, as_json=as_json)
             return
         about = next((each["session"] for each in found if each["name"] == name), "optional")
         if about == "required" and not session:

@@ -50,8 +50,8 @@ from pyagentd.cli.output import (
     note,
     preset_option,
     print_json,
+    print_list,
     print_reply,
-    print_table,
     report,
     stream_options,
     strict_option,
@@ -256,15 +256,12 @@ def last_session(link: DaemonClient, root: Path) -> tuple[Path, str]:
     One without a message, such as a refused prompt leaves, is taken only if all are.
     """
     known = (each for each in sessions_known(link) if each["current"] and not each["agent"])
-    here = (each for each in sorted(known, key=_written, reverse=True) if _works_in(each, root))
+    latest = sorted(known, key=_written, reverse=True)
+    here = (each for each in latest if workspace_root(Path(each["branch"])) == str(root))
     if (first := next(here, None)) is None:
         raise NotFound(f"{root} has no session yet", hint="Leave out --continue")
     last = next(filter(_has_messages, chain([first], here)), first)
     return Path(last["branch"]), str(last["session_id"])
-
-
-def _works_in(session: Mapping[str, Any], root: Path) -> bool:
-    return workspace_root(Path(session["branch"])) == str(root)
 
 
 def _has_messages(session: Mapping[str, Any]) -> bool:
@@ -699,12 +696,9 @@ def queue(session: str, cancel: str | None, edit: tuple[str, str] | None, resume
             link.call("queue-resume", **watched_run(link, branch)[1])
         found = link.call("queue", branch=branch)
     items = found["items"]
-    if as_json:
-        print_json(items)
-        return
     rows = [(item["id"], "steers" if item["steer"] else "", one_line(item["text"], _TEXT)) for item in items]
-    print_table(("id", "how", "message"), rows, empty="No message waits.")
-    if found["paused"]:
+    print_list(items, ("id", "how", "message"), rows, as_json=as_json, empty="No message waits.")
+    if found["paused"] and not as_json:
         note(f"they wait because of an error; go on with: pyagentd queue {session} --resume")
 
 

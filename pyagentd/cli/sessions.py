@@ -28,8 +28,8 @@ from pyagentd.cli.output import (
     note,
     preset_option,
     print_json,
+    print_list,
     print_reply,
-    print_table,
     print_view,
     printable,
     workplace_option,
@@ -71,14 +71,13 @@ def sessions(archived: bool, as_json: bool) -> None:
     """List the sessions with their branches and agents. * marks the active branch."""
     with daemon() as link:
         found = sessions_known(link, archived=archived)
-    if as_json:
-        print_json(found)
-    else:
-        print_table(
-            ("session", "title", "state", "preset", "updated"),
-            _lines(found),
-            empty="No sessions yet. Make one: pyagentd ask TEXT, or pyagentd new NAME",
-        )
+    print_list(
+        found,
+        ("session", "title", "state", "preset", "updated"),
+        _lines(found),
+        as_json=as_json,
+        empty="No sessions yet. Make one: pyagentd ask TEXT, or pyagentd new NAME",
+    )
 
 
 def sessions_known(link: DaemonClient, *, archived: bool = False) -> list[dict[str, Any]]:
@@ -174,7 +173,8 @@ def branch(
         if only_list or not message_id:
             points = link.call("branch-points", branch=branch_dir)["points"]
         if only_list:
-            _print_points(points, as_json)
+            rows = [(str(p["number"]), prompt_line(p["text"]), p["message_id"] or "") for p in points]
+            print_list(points, ("", "prompt", "message"), rows, as_json=as_json)
             return
         where: dict[str, Any] = {"at": message_id}
         if not message_id:
@@ -207,16 +207,6 @@ def switch(branch: str, as_json: bool) -> None:
     with session_link(branch) as (link, branch_dir):
         active = link.call("switch", branch=branch_dir)
     print_reply(active, f"{active['session_id']}/{active['branch_name']}\t{active['file']}", as_json=as_json)
-
-
-def _print_points(points: Sequence[dict[str, Any]], as_json: bool) -> None:
-    if as_json:
-        print_json(list(points))
-    else:
-        print_table(
-            ("", "prompt", "message"),
-            [(str(p["number"]), prompt_line(p["text"]), p["message_id"] or "") for p in points],
-        )
 
 
 def can_ask() -> bool:
@@ -329,7 +319,7 @@ def _lost(what: str, branch_dir: Path, branches: list[dict[str, Any]]) -> str:
 
 
 def _with_agents(count: int) -> str:
-    return f" with {count} agent{'s' if count > 1 else ''}" if count else ""
+    return f" with {quantity(count, 'agent')}" if count else ""
 
 
 # ``pyagentd export`` and ``pyagentd import``: conversations as files.
@@ -360,7 +350,8 @@ def export(session: str, format_: str | None, output: Path | None, force: bool) 
     place = None if output is None else output.absolute()
     if place is not None and place.exists() and not force:
         raise BadRequest(f"{output} exists", hint="Choose another name, or give --force")
-    wanted = format_ or _format_of(place)
+    suffix = place.suffix.lower().lstrip(".") if place is not None else ""
+    wanted = format_ or {"htm": "html"}.get(suffix, suffix if suffix in _FORMATS else "md")
     with session_link(session) as (link, branch):
         answer = link.call("export", timeout=_PATIENCE_S, branch=branch, format=wanted, file=place and str(place))
     for line in answer["notes"]:
@@ -397,11 +388,6 @@ def import_(file: Path, name: str | None, preset: str | None, root: Path, as_jso
     for line in notes:
         note(line)
     click.echo(f"{made['session_id']}\t{made['file']}")
-
-
-def _format_of(place: Path | None) -> str:
-    suffix = place.suffix.lower().lstrip(".") if place is not None else ""
-    return {"htm": "html"}.get(suffix, suffix if suffix in _FORMATS else "md")
 
 
 def _content(answer: dict[str, Any]) -> bytes:

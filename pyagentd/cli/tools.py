@@ -10,7 +10,7 @@ import re
 import shlex
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from pyagentd.cli.output import (
     json_option,
     note,
     print_json,
+    print_list,
     print_table,
     printable,
     project_option,
@@ -253,8 +254,7 @@ def trust(root: Path, as_json: bool) -> None:
     with daemon(human=True) as link:
         told = link.call("mcp", root=place)
         if not as_json:
-            for file in (*(told["files"]), *(told["scripts"])):
-                print(f"--- {file['path']}\n{printable(file['text'])}", file=sys.stderr)
+            _print_files([*told["files"], *told["scripts"]])
             note("what these programs load besides is not looked at: it may change without a question")
         trusted = link.call("trust-mcp", root=place, hash=told["hash"] or "")
     if as_json:
@@ -395,7 +395,8 @@ def hooks(root: Path, trust: bool, as_json: bool) -> None:
         told = link.call("hooks", root=place)
         if trust:
             if not as_json:
-                _show_scripts(told)
+                own = [{"path": told["file"], "text": told["text"]}] if told["file"] else []
+                _print_files([*own, *told["scripts"]])
             if told["hash"]:
                 link.call("trust-hooks", root=place, hash=told["hash"])
                 note(f"trusted: {told['file']}")
@@ -428,12 +429,10 @@ def hooks(root: Path, trust: bool, as_json: bool) -> None:
         note("the project's hooks wait for your word: read them, then pyagentd hooks --trust")
 
 
-def _show_scripts(told: dict[str, Any]) -> None:
+def _print_files(files: Sequence[Mapping[str, Any]]) -> None:
     """Show what would run."""
-    if told["file"]:
-        print(f"--- {told['file']}\n{printable(told['text'])}", file=sys.stderr)
-    for row in told["scripts"]:
-        print(f"--- {row['path']}\n{printable(row['text'])}", file=sys.stderr)
+    for each in files:
+        print(f"--- {each['path']}\n{printable(each['text'])}", file=sys.stderr)
 
 
 # ``pyagentd skills``: the know-how that models are told of.
@@ -488,11 +487,9 @@ def presets(root: Path, trust: bool, as_json: bool) -> None:
             answer = link.call("presets", root=place)
     found = [{**row, "trusted": True} for row in answer["presets"]]
     waiting = [{**row, "trusted": False} for row in answer["untrusted"]]
-    if as_json:
-        print_json([*found, *waiting])
-        return
-    print_table(("preset", "mode", "description", "source"), _lines([*found, *waiting]))
-    if good := sum(not row.get("error") for row in waiting):
+    told = [*found, *waiting]
+    print_list(told, ("preset", "mode", "description", "source"), _lines(told), as_json=as_json)
+    if not as_json and (good := sum(not row.get("error") for row in waiting)):
         wait = "preset waits" if good == 1 else "presets wait"
         note(f"{good} of the project's {wait} for your word: read, then pyagentd presets --trust")
 

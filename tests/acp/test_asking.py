@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from typing import Any
+from typing import Any, cast
+
+from acp import schema
 
 from pyagentd.acp import conversation as asking
 from pyagentd.acp.conversation import available
@@ -66,7 +69,25 @@ def test_questions_are_asked_as_choices() -> None:
     assert [first.title, second.title] == ["Which?", "Why?"] and first.tool_call_id != second.tool_call_id
     assert [option.name for option in options] == ["A", "B", "In my next message"]
     assert [option.option_id for option in words] == [asking.LATER]
-    assert asking.answers_of([asking.picked_label(asked[0], "1")]) == {"decision": "answer", "answers": '[["B"]]'}
+
+
+async def test_what_is_chosen_is_the_models_answer() -> None:
+    told: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+
+    class Daemon:
+        async def call(self, method: str, **arguments: Any) -> None:
+            told.put_nowait(arguments)
+
+    class Editor:
+        async def request_permission(self, **request: Any) -> schema.RequestPermissionResponse:
+            return schema.RequestPermissionResponse(
+                outcome=schema.AllowedOutcome(outcome="selected", option_id=request["options"][1].option_id)
+            )
+
+    asked = [{"question": "Which?", "options": [{"label": "A"}, {"label": "B"}]}]
+    asker = asking.Asker("s", cast(Any, Daemon()), cast(Any, Editor()))
+    asker.ask(ask(kind="question", questions=asked), branch=BRANCH, root=ROOT)
+    assert await told.get() == {"ask": "ask_1", "decision": "answer", "answers": '[["B"]]'}
 
 
 def test_commands_of_two_words_are_completed_as_one() -> None:

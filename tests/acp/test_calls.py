@@ -32,7 +32,7 @@ ROOT = "/work"
 )
 def test_a_call_has_a_title_a_kind_and_a_place(tool: str, arguments: Any, kind: str, title: str, place: Any) -> None:
     data = {"type": f"tool-{tool}", "toolCallId": "c", "state": "input-available", "input": arguments}
-    update = updates.call_started(data, ROOT)
+    update = updates.call_update(data, ROOT, is_new=True)
     assert (update.kind, update.title, update.status) == (kind, title, "in_progress")
     assert [(each.path, each.line) for each in update.locations] == ([place] if place else [])
 
