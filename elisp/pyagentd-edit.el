@@ -717,7 +717,7 @@ A heading with nothing below it goes: the run brings one when it ends."
   (pyagentd-insert--at-draft
     (when (and (pyagentd-insert--ended-p)
                (looking-at (format "\\(?:%s\\)+" pyagentd-insert--heading)))
-      (delete-region (point) (match-end 0)))))
+      (pyagentd-insert--unwrite (point) (match-end 0)))))
 
 (defun pyagentd-insert--ended-p ()
   "Return non-nil if point is behind the heading with which a run ends."
@@ -742,54 +742,78 @@ A heading with nothing below it goes: the run brings one when it ends."
 (defun pyagentd-insert--shift (tail pos length)
   "Find out how inserting before the change in TAIL would have changed it.
 TAIL is a tail of `buffer-undo-list'; LENGTH characters were inserted at
-POS after the change in its car.  Return (POS . FUNCTION): where they
-were inserted had they come first, and what adapts the entry, or nil if
-that cannot be said."
-  (let ((entry (car tail)))
+POS after the change in its car; if it is negative, as many were deleted
+there that had come before.  Return (POS . FUNCTION): where they were
+inserted had they come first, and what adapts the entry, or nil if that
+cannot be said."
+  (let ((entry (car tail))
+        (past (max pos (- pos length))))
     (pcase entry
       ('nil (list pos))
       ((pred integerp)
-       (cons pos (when (>= entry pos)
+       (cons pos (when (>= entry past)
                    (lambda () (setcar tail (+ entry length))))))
       (`(t . ,_) (list pos))
       (`(,(pred markerp) . ,_) (list pos))
       (`(,(and beg (pred integerp)) . ,(and end (pred integerp)))
-       (cond ((<= pos beg)
+       (cond ((<= past beg)
               (cons pos (lambda ()
                           (setcar entry (+ beg length))
                           (setcdr entry (+ end length)))))
              ((>= pos end) (list (- pos (- end beg))))))
       (`(,(and text (pred stringp)) . ,(and at (pred integerp)))
-       (if (<= pos (abs at))
-           (cons pos (lambda ()
-                       (setcdr entry (if (< at 0) (- at length)
-                                       (+ at length)))))
-         (list (+ pos (length text)))))
+       (cond ((<= past (abs at))
+              (cons pos (lambda ()
+                          (setcdr entry (if (< at 0) (- at length)
+                                          (+ at length))))))
+             ((>= pos (abs at)) (list (+ pos (length text))))))
       (`(nil ,_ ,_ ,beg . ,end)
-       (cond ((<= pos beg)
+       (cond ((<= past beg)
               (cons pos (lambda ()
                           (let ((range (nthcdr 3 entry)))
                             (setcar range (+ beg length))
                             (setcdr range (+ end length))))))
              ((>= pos end) (list pos)))))))
 
+(defun pyagentd-insert--before (pos length first-p)
+  "Adapt what undo knows, as if LENGTH characters had come to POS earlier.
+That is right after the entry for which FIRST-P, which gets it and where
+they were then, returns non-nil.  Return the tail of `buffer-undo-list'
+that begins with it, or nil, with nothing changed, if there is none or
+that is not possible.  LENGTH may be negative, see
+`pyagentd-insert--shift'."
+  (let ((tail (and (listp buffer-undo-list) buffer-undo-list))
+        (steps nil) found shift)
+    (while (and tail
+                (not (setq found (funcall first-p (car tail) pos)))
+                (setq shift (pyagentd-insert--shift tail pos length)))
+      (setq pos (car shift)
+            tail (cdr tail))
+      (when (cdr shift) (push (cdr shift) steps)))
+    (when found
+      (mapc #'funcall steps)
+      tail)))
+
 (defun pyagentd-insert--extend (pos length)
   "Extend the run's undo entry by LENGTH characters inserted at POS.
 Later entries, the user's, are adapted as if ours had come before them.
 Return nil, with nothing changed, if that is not possible."
-  (let ((tail buffer-undo-list)
-        (steps nil)
-        (possible pyagentd-insert--cell))
-    (while (and possible tail (not (eq (car tail) pyagentd-insert--cell)))
-      (let ((shift (pyagentd-insert--shift tail pos length)))
-        (if (null shift)
-            (setq possible nil)
-          (setq pos (car shift)
-                tail (cdr tail))
-          (when (cdr shift) (push (cdr shift) steps)))))
-    (when (and possible tail (= pos (cdr pyagentd-insert--cell)))
-      (mapc #'funcall steps)
-      (cl-incf (cdr pyagentd-insert--cell) length))))
+  (when-let ((cell pyagentd-insert--cell))
+    (when (pyagentd-insert--before
+           pos length (lambda (entry pos) (and (eq entry cell) (= pos (cdr cell)))))
+      (cl-incf (cdr cell) length))))
+
+(defun pyagentd-insert--unwrite (beg end)
+  "Delete the text from BEG to END as if it had never been there.
+Undo knows nothing of it, if it knows how it came there."
+  (let ((tail (pyagentd-insert--before
+               beg (- beg end)
+               (lambda (entry pos) (equal entry (cons pos (+ pos (- end beg))))))))
+    (if (null tail)
+        (delete-region beg end)
+      (setcar tail (caar tail))         ; where point was
+      (let ((buffer-undo-list t))
+        (delete-region beg end)))))
 
 (defun pyagentd-insert--record (pos length)
   "Record for undo that LENGTH characters were inserted at POS."
