@@ -726,7 +726,7 @@ class Background:
             last = parent.queue.waiting[-1:]
             if last and (agents := agents_in(last[0].row)):
                 parent.queue.edit(last[0].id, f"{last[0].text}\n\n{text}", {"agents": [*agents, agent]})
-                self._kernel.queue.changed(parent)
+                self._kernel.queue.tell(parent)
                 self._note(parent, agent, "delivered")
                 return
         metadata = {"origin": "agent", "agents": [agent]}

@@ -770,7 +770,7 @@ async def compact(kernel: "Kernel", branch: "LiveBranch", options: SendOptions, 
         )
         # No await from here on: what is started is supervised.
         _start(branch, found, run_id, options)
-        kernel.supervisor.set_off(branch, run, options)
+        kernel.set_off(branch, run, options)
         started = {"id": run_id, "phase": "started", "kind": ORIGIN}
         branch.publish(Event("run", branch.key, branch.recorder.last_seq, (started,)))
         return run_id

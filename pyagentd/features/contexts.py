@@ -30,7 +30,7 @@ from pyagentd.store.db import agents
 from pyagentd.store.db.agents import ContextRow
 from pyagentd.store.document import hidden
 from pyagentd.store.document import text as document
-from pyagentd.store.document.reconcile import ABORTED, BEGINNING, align
+from pyagentd.store.document.reconcile import ABORTED, BEGINNING
 from pyagentd.store.document.render import writable
 from pyagentd.store.journal import rows_of_message
 from pyagentd.store.named_agents import named_dir, saved_dir
@@ -429,21 +429,12 @@ class Contexts(Feature):
         if branch.run is None and not branch.refusal:
             async with branch.starting:
                 if branch.run is None:
-                    await self._note_edits(branch)
+                    await branch.record_edits()
         conversation = branch.conversation.snapshot()
         messages = await asyncio.to_thread(contexts.visible_messages, conversation)
         if not messages:
             raise BadRequest("No active session to save", hint="Say something first")
         return _LiveConversation(messages, hidden.visible(conversation)[0].id, conversation.last_seq)
-
-    async def _note_edits(self, branch: LiveBranch) -> None:
-        """Record what the user made of the document; the caller holds ``branch.starting``."""
-        doc = (await branch.document.look()).document
-        await branch.look_once()
-        edits = (await asyncio.to_thread(align, doc, branch.conversation.snapshot())).edits
-        with branch.recorder.together():
-            for edit in edits:
-                branch.recorder.record("edit", edit)
 
     async def _describe(self, branch: LiveBranch, messages: Sequence[Message], options: SendOptions) -> str:
         """Return what a model says of a conversation; its first words where no model can or may be asked."""

@@ -6,6 +6,7 @@ possible while a run is in flight.
 """
 
 import asyncio
+import contextlib
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
@@ -383,12 +384,8 @@ class History:
     async def _change(self, branch: LiveBranch, rows: Iterable[Mapping[str, Any]]) -> None:
         """Record message rows that hide and show, and give the document the roles that follow."""
         changed = list(rows)
-        live = await branch.document.look()
-        await branch.look_once()
-        version, doc = DocumentVersion(revision=live.revision), live.document
+        version, doc = await branch.record_edits()
         before = branch.conversation
-        for made_by_user in (await asyncio.to_thread(align, doc, before.snapshot())).edits:
-            branch.recorder.record("edit", made_by_user)
         after = before.with_rows(changed)
         made = await asyncio.to_thread(change_roles, doc, before.snapshot(), after)
         # What is shown now and does not stand in the document, the user removed or changed.
@@ -415,7 +412,7 @@ class History:
     async def _attempt(self, branch: LiveBranch, gone: Sequence[Message], given: Submission) -> Receipt:
         """Submit; what was hidden for that comes back if no run can start."""
         try:
-            return await self._kernel.submit_held(branch, given)
+            return await self._kernel.queue.submit(branch, given)
         except PyagentdError:
             if gone:
                 back = [branch.conversation.messages[message.id] for message in gone]
@@ -498,11 +495,5 @@ async def _settle(branch: LiveBranch) -> None:
         return
     branch.recorder.flush()
     await branch.document.settle()
-    await branch.look_once()
-    doc = branch.document.live.document
-    aligned = await asyncio.to_thread(align, doc, branch.conversation.snapshot())
-    try:
-        for edit in aligned.edits:
-            branch.recorder.record("edit", edit)
-    except StoreError:  # the fork is of what the log says then
-        return
+    with contextlib.suppress(StoreError):  # the fork is of what the log says then
+        await branch.record_edits()

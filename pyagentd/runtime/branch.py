@@ -24,12 +24,13 @@ from pyagentd.runtime.document_sync import (
     DocumentVersion,
     Override,
     RecoveredRoles,
+    RunText,
     SavedFile,
     edit_to_wire,
     find_override,
     roles_to_wire,
 )
-from pyagentd.runtime.opening import LastRun, OpenedBranch, open_branch, open_ends, refusal_of
+from pyagentd.runtime.opening import OpenedBranch, open_branch, open_ends, refusal_of
 from pyagentd.runtime.queue import Waitlist
 from pyagentd.runtime.recorder import Recorder
 from pyagentd.runtime.run import Run
@@ -42,7 +43,7 @@ from pyagentd.store.conversation import Message
 from pyagentd.store.document.files import Edit
 from pyagentd.store.document.reconcile import Alignment, align, align_turn
 from pyagentd.store.document.render import Insert, writable
-from pyagentd.store.document.text import Settings, Stamp
+from pyagentd.store.document.text import Document, Settings, Stamp
 from pyagentd.store.journal import Row, session_row
 from pyagentd.store.paths import BranchRef
 
@@ -375,14 +376,9 @@ class LiveBranch(Watchers, SessionRow):
         latest = opened.conversation.last_run
         self.paused = latest is not None and (latest.data.get("reason") == "error" or bool(latest.data.get("paused")))
         self.announce: Callable[[], None] | None = None
-        self.last_run: LastRun | None = None
-        if (last := opened.last_run) is not None:
-            self.document.recall(
-                prompt=last.above or last.prompt,
-                inserted_prompt=last.inserted_prompt,
-                anchor=last.anchor,
-                inserts=last.inserts,
-            )
+        self.last_run: RunText | None = None
+        if opened.last_run is not None:
+            self.document.recall(opened.last_run)
 
     @classmethod
     async def open(
@@ -460,6 +456,21 @@ class LiveBranch(Watchers, SessionRow):
         if not self.reader.looked:
             for note in (await self.reader.look()).notes:
                 self.say(note)
+
+    async def record_edits(self) -> tuple[DocumentVersion, Document]:
+        """Record what the user made of the document's text; return the document, and which of its states it is.
+
+        Raises:
+            StoreError: The document cannot be read, or the disk refused.
+        """
+        live = await self.document.look()
+        await self.look_once()
+        version, doc = DocumentVersion(revision=live.revision), live.document
+        edits = (await asyncio.to_thread(align, doc, self.conversation.snapshot())).edits
+        with self.recorder.together():
+            for edit in edits:
+                self.recorder.record("edit", edit)
+        return version, doc
 
     # -- settings ----------------------------------------------------------------------------------------------
 

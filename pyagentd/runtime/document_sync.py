@@ -443,7 +443,8 @@ class RunText:
     """What a run put into the document.
 
     Attributes:
-        prompt: The prompt's text.
+        prompt: What the run's text began below: the prompt, or another, hidden answer to it, see ``turns.Prompt``.
+        asked: Of a run that an earlier daemon began, the prompt.
         inserted_prompt: Whether the first insert is the prompt; else the user wrote it into the document.
         anchor: Where the first insert went, in the document as it was when the run began.
         inserts: All inserts of the run.
@@ -451,10 +452,16 @@ class RunText:
     """
 
     prompt: str = ""
+    asked: str = ""
     inserted_prompt: bool = False
     anchor: int = 0
     inserts: Sequence[Insert] = ()
     versions: Sequence[DocumentVersion] = ()
+
+    def prompt_end(self, body: str) -> int:
+        """Return where the prompt ends in a text that may have been edited since."""
+        inserted = self.inserts[0].text if self.inserted_prompt else ""
+        return after_prompt(body, self.prompt, inserted=inserted, anchor=self.anchor)
 
     def missing_inserts(self, doc: Document, sha256: str) -> tuple[int, Sequence[Insert]]:
         """Return where the run goes on in a document, and the inserts that it lacks."""
@@ -627,10 +634,9 @@ class DocumentSync:
         """Return the inserts of rows after ``seq``."""
         return [insert for insert in self.inserts if insert.seq > seq]
 
-    def recall(self, *, prompt: str, inserted_prompt: bool, anchor: int, inserts: list[Insert]) -> None:
+    def recall(self, run: RunText) -> None:
         """Keep a run of an earlier daemon, of which the file may hold any part; ``flush`` writes the rest."""
-        self.inserts = inserts
-        self._run = RunText(prompt=prompt, inserted_prompt=inserted_prompt, anchor=anchor)
+        self.inserts, self._run = list(run.inserts), run
 
     # -- the text ----------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from pyagentd.llm.catalog import ModelFacts, facts
 from pyagentd.messages import Message
 from pyagentd.runtime.asking import Questions
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.document_sync import DocumentVersion, settings_in_document, settings_of
+from pyagentd.runtime.document_sync import settings_in_document, settings_of
 from pyagentd.runtime.feature import (
     BranchChanged,
     BranchesRemoved,
@@ -37,118 +37,16 @@ from pyagentd.runtime.run import Run, RunPhase, RunSettings
 from pyagentd.runtime.run_setup import find_continuation
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.runtime.status import BY_PARENT, Outcome, told_of
-from pyagentd.runtime.submitting import Queues, Submissions
+from pyagentd.runtime.submitting import Queues
 from pyagentd.runtime.turns import Prompt, record_start
 from pyagentd.store import paths
-from pyagentd.store.conversation import Message as QueuedMessage
 from pyagentd.store.db.projection import Projection
 from pyagentd.store.db.state import State as State_
 from pyagentd.store.document.text import Settings
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.registry import SuspendedRun, answered_questions
 
-# Runs in flight are supervised here: each ends with exactly one ``run`` fact, and everybody is told.
-
-
 log = logging.getLogger(__name__)
-
-
-class Supervisor:
-    """Who sees to it that the runs of one daemon end."""
-
-    def __init__(self, kernel: "Kernel") -> None:
-        self._kernel = kernel
-
-    def set_off(self, branch: LiveBranch, run: Run, options: SendOptions) -> None:
-        """Let a run that is in the log begin."""
-        branch.run = run
-        branch.task = asyncio.create_task(self._supervise(branch, run, options), name=run.id)
-        message_id = str(branch.conversation.runs[run.id].data.get("message_id") or "")
-        branch.state.on_run_started(run=run.id, message_id=message_id, started_at=branch.recorder.now_ms())
-
-    async def _supervise(self, branch: LiveBranch, run: Run, options: SendOptions) -> Outcome:
-        """Execute a run, then record and tell its end; the one place a run can end.
-
-        Raises:
-            asyncio.CancelledError: The run was suspended: it has no end.
-        """
-        try:
-            outcome = await run.execute()
-        except asyncio.CancelledError:
-            self._kernel.asks.leave_run(run.id)  # it stays in the log as it is
-            await self._secure(branch)
-            branch.run = branch.task = None
-            raise
-        with _whatever_happens(run):
-            self._kernel.asks.abort_run(run.id)
-            self._kernel.questions.forget(branch, run.id)
-            await self._end_below(branch, run)
-        trouble = ""
-        try:
-            branch.finish_run(run.id, outcome)
-        except Exception as failure:  # the log has no end of this run; it gets this one when it is opened anew
-            _log_failure(f"{branch.ref.name}: the end of run {run.id} could not be recorded", failure)
-            code, message = told_of(failure)
-            outcome = replace(outcome, reason="error", code=code, message=message)
-        else:
-            trouble = await self._secure(branch)
-        branch.run = branch.task = None
-        end = {"id": run.id, "phase": "finished", "reason": outcome.recorded, "message": outcome.message or trouble}
-        with _whatever_happens(run):
-            if outcome.reason == "done" and outcome.message:  # the document has no word of it, as it has of an error
-                branch.say(outcome.message)
-            branch.publish(Event("run", branch.key, branch.tell_end(run.id), (end,)))
-            if outcome.reason == "error" or trouble:
-                branch.state.on_run_failed(message=end["message"], code=outcome.code or StoreError.code)
-            else:
-                branch.state.on_run_ended()
-        with _whatever_happens(run):
-            self._kernel.queue.run_ended(branch, "error" if trouble else outcome.reason)
-        self._kernel.bus.tell(RunEnded(branch, outcome, options))
-        self._kernel.bus.tell(BranchWritten(branch.ref))
-        if branch.ref.is_agent and not branch.settled:
-            self._kernel.note_unfinished(branch.ref)
-        if branch.has_open_run:
-            self._kernel.drop(branch, outcome)
-        elif branch.idle:
-            await self._kernel.close_if_idle(branch)
-        return outcome
-
-    async def _end_below(self, branch: LiveBranch, run: Run) -> None:
-        """End the agents that an earlier daemon left waiting for a run that is over: it may not have met them yet."""
-        self._kernel.trees.on_run_ended(run.id)
-        refs = self._kernel.trees.below(branch.ref)
-        for agent in self._kernel.inside(paths.agents_dir(branch.ref.branch_dir)):
-            session, goes_on = agent.conversation.session, agent.run is not None or self._kernel.is_resuming(agent)
-            if goes_on and session.get("parent_run_id") == run.id and not session.get("background"):
-                refs.append(agent.ref)
-        for ref in refs:
-            with contextlib.suppress(PyagentdError):  # whoever opens it is told
-                async with self._kernel.using(ref) as agent:
-                    await self._kernel.abort(agent, why=BY_PARENT)
-
-    async def _secure(self, branch: LiveBranch) -> str:
-        """Bring what was recorded to disk and into the document; return what went wrong, or ""."""
-        try:
-            await branch.secure()
-            branch.note_complete()
-        except Exception as failure:  # part of the run's supervisor: it ends whatever happens
-            _log_failure(f"{branch.file} could not be written", failure)
-            return str(failure)
-        return ""
-
-    def observe(self, branch: LiveBranch, run: Run, status: Mapping[str, Any]) -> None:
-        """Tell what a run does to all who watch its branch or wait for it."""
-        if run.state is RunPhase.TRET:  # its calls have ended
-            self._kernel.questions.close_left(branch, run.id)
-        match dict(status):
-            case {"state": "retrying", "attempt": attempt, "max_attempts": most, "delay_s": delay_s, "message": text}:
-                retry_at = branch.recorder.now_ms() + round(1000 * delay_s)
-                branch.state.set_retry(attempt=attempt, max_attempts=most, retry_at=retry_at, message=text)
-            case {"state": "busy", "phase": phase, **details}:
-                branch.state.set_phase(phase, **details)
-        for each in self._kernel.features_with("run_moved"):
-            each.run_moved(branch, status)
 
 
 def _log_failure(what: str, failure: Exception) -> None:
@@ -167,8 +65,8 @@ def _whatever_happens(run: Run) -> Iterator[None]:
 
 # The runtime of one daemon: its facts, its runs, and the features that it asks.
 #
-# Runs are begun here and nowhere else; that each of them ends is seen to in ``supervisor``. The kernel knows no
-# feature: what ``daemon.FEATURES`` lists is asked through ``feature.Feature``, and told by the bus.
+# Runs are begun here and nowhere else, and it is seen to that each of them ends. The kernel knows no feature: what
+# ``daemon.FEATURES`` lists is asked through ``feature.Feature``, and told by the bus.
 
 F = TypeVar("F", bound=Feature)
 
@@ -186,8 +84,7 @@ class Kernel(OpenBranches):
         projection: Names branches as the database does.
         grants: What humans allowed for more than once.
         questions: Asks humans on behalf of runs.
-        queue: The messages that wait for their turn.
-        supervisor: Sees to it that runs end.
+        queue: Takes messages in, and has those that wait for their turn.
         closing: Whether the daemon stops: nothing new begins.
         features: What ``daemon.FEATURES`` lists, in that order.
     """
@@ -215,8 +112,6 @@ class Kernel(OpenBranches):
         self.grants = Grants(self, self.state)
         self.questions = Questions(self)
         self.queue = Queues(self)
-        self._submitting = Submissions(self)
-        self.supervisor = Supervisor(self)
         self.closing = False
         self._having: dict[str, Sequence[Feature]] = {}
         self._models: tuple[Config, dict[tuple[str, str], ModelFacts]] = config, {}
@@ -299,22 +194,9 @@ class Kernel(OpenBranches):
         self.bus.tell(BranchesRemoved(directory))
 
     async def submit(self, branch: LiveBranch, given: Submission) -> Receipt:
-        """Start a run for a message, or queue it behind the run in flight; see ``Submissions.submit``."""
+        """Start a run for a message, or queue it behind the run in flight; see ``Queues.submit``."""
         async with branch.starting:
-            return await self._submitting.submit(branch, given)
-
-    async def submit_held(self, branch: LiveBranch, given: Submission) -> Receipt:
-        """Do as ``submit`` for a caller that holds ``branch.starting``."""
-        return await self._submitting.submit(branch, given)
-
-    async def fire(self, branch: LiveBranch, message: QueuedMessage, options: SendOptions) -> None:
-        """Start the run of a queued message; see ``Submissions.fire``."""
-        await self._submitting.fire(branch, message, options)
-
-    async def send(self, branch: LiveBranch, *, at: DocumentVersion, options: SendOptions) -> str:
-        """Submit the prompt that ends at the marker of ``at``; return the id of the run that answers it."""
-        given = Submission(text=None, at=at, options=options)
-        return (await self.submit(branch, given)).run_id or ""
+            return await self.queue.submit(branch, given)
 
     async def prompt(
         self, branch: LiveBranch, *, text: str, options: SendOptions, metadata: Mapping[str, Any] | None = None
@@ -404,7 +286,7 @@ class Kernel(OpenBranches):
         if not settings.tool_results:
             row["tool_results"] = False
         seq = record_start(branch, prompt, row)
-        self.supervisor.set_off(branch, run, options)
+        self.set_off(branch, run, options)
         message_id = branch.conversation.runs[run_id].data["message_id"]
         started = {"id": run_id, "phase": "started", "message_id": message_id}
         branch.publish(Event("run", branch.key, seq, (started,)))
@@ -428,7 +310,7 @@ class Kernel(OpenBranches):
             return
         self.questions.go_on(waiting.run_id, found.asks)
         run = self._run(branch, waiting.run_id, found.view, found.settings, found.resumed)
-        self.supervisor.set_off(branch, run, found.options)
+        self.set_off(branch, run, found.options)
 
     def _run(
         self,
@@ -446,7 +328,100 @@ class Kernel(OpenBranches):
             view=view,
             settings=settings,
             prepare=branch.secure,
-            observe=partial(self.supervisor.observe, branch),
+            observe=partial(self.observe, branch),
             steering=partial(self.queue.take_steering, branch, run_id),
             resumed=resumed,
         )
+
+    # -- runs in flight: each ends with exactly one ``run`` fact, and everybody is told ------------------------------
+
+    def set_off(self, branch: LiveBranch, run: Run, options: SendOptions) -> None:
+        """Let a run that is in the log begin."""
+        branch.run = run
+        branch.task = asyncio.create_task(self._supervise(branch, run, options), name=run.id)
+        message_id = str(branch.conversation.runs[run.id].data.get("message_id") or "")
+        branch.state.on_run_started(run=run.id, message_id=message_id, started_at=branch.recorder.now_ms())
+
+    async def _supervise(self, branch: LiveBranch, run: Run, options: SendOptions) -> Outcome:
+        """Execute a run, then record and tell its end; the one place a run can end.
+
+        Raises:
+            asyncio.CancelledError: The run was suspended: it has no end.
+        """
+        try:
+            outcome = await run.execute()
+        except asyncio.CancelledError:
+            self.asks.leave_run(run.id)  # it stays in the log as it is
+            await self._secure(branch)
+            branch.run = branch.task = None
+            raise
+        with _whatever_happens(run):
+            self.asks.abort_run(run.id)
+            self.questions.forget(branch, run.id)
+            await self._end_below(branch, run)
+        trouble = ""
+        try:
+            branch.finish_run(run.id, outcome)
+        except Exception as failure:  # the log has no end of this run; it gets this one when it is opened anew
+            _log_failure(f"{branch.ref.name}: the end of run {run.id} could not be recorded", failure)
+            code, message = told_of(failure)
+            outcome = replace(outcome, reason="error", code=code, message=message)
+        else:
+            trouble = await self._secure(branch)
+        branch.run = branch.task = None
+        end = {"id": run.id, "phase": "finished", "reason": outcome.recorded, "message": outcome.message or trouble}
+        with _whatever_happens(run):
+            if outcome.reason == "done" and outcome.message:  # the document has no word of it, as it has of an error
+                branch.say(outcome.message)
+            branch.publish(Event("run", branch.key, branch.tell_end(run.id), (end,)))
+            if outcome.reason == "error" or trouble:
+                branch.state.on_run_failed(message=end["message"], code=outcome.code or StoreError.code)
+            else:
+                branch.state.on_run_ended()
+        with _whatever_happens(run):
+            self.queue.run_ended(branch, "error" if trouble else outcome.reason)
+        self.bus.tell(RunEnded(branch, outcome, options))
+        self.bus.tell(BranchWritten(branch.ref))
+        if branch.ref.is_agent and not branch.settled:
+            self.note_unfinished(branch.ref)
+        if branch.has_open_run:
+            self.drop(branch, outcome)
+        elif branch.idle:
+            await self.close_if_idle(branch)
+        return outcome
+
+    async def _end_below(self, branch: LiveBranch, run: Run) -> None:
+        """End the agents that an earlier daemon left waiting for a run that is over: it may not have met them yet."""
+        self.trees.on_run_ended(run.id)
+        refs = self.trees.below(branch.ref)
+        for agent in self.inside(paths.agents_dir(branch.ref.branch_dir)):
+            session, goes_on = agent.conversation.session, agent.run is not None or self.is_resuming(agent)
+            if goes_on and session.get("parent_run_id") == run.id and not session.get("background"):
+                refs.append(agent.ref)
+        for ref in refs:
+            with contextlib.suppress(PyagentdError):  # whoever opens it is told
+                async with self.using(ref) as agent:
+                    await self.abort(agent, why=BY_PARENT)
+
+    async def _secure(self, branch: LiveBranch) -> str:
+        """Bring what was recorded to disk and into the document; return what went wrong, or ""."""
+        try:
+            await branch.secure()
+            branch.note_complete()
+        except Exception as failure:  # part of the run's supervisor: it ends whatever happens
+            _log_failure(f"{branch.file} could not be written", failure)
+            return str(failure)
+        return ""
+
+    def observe(self, branch: LiveBranch, run: Run, status: Mapping[str, Any]) -> None:
+        """Tell what a run does to all who watch its branch or wait for it."""
+        if run.state is RunPhase.TRET:  # its calls have ended
+            self.questions.close_left(branch, run.id)
+        match dict(status):
+            case {"state": "retrying", "attempt": attempt, "max_attempts": most, "delay_s": delay_s, "message": text}:
+                retry_at = branch.recorder.now_ms() + round(1000 * delay_s)
+                branch.state.set_retry(attempt=attempt, max_attempts=most, retry_at=retry_at, message=text)
+            case {"state": "busy", "phase": phase, **details}:
+                branch.state.set_phase(phase, **details)
+        for each in self.features_with("run_moved"):
+            each.run_moved(branch, status)

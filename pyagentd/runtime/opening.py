@@ -15,7 +15,7 @@ from pyagentd.errors import StoreError, ToolError
 from pyagentd.llm.backend import Backend, ModelRequest, StreamItem
 from pyagentd.messages import ToolCall
 from pyagentd.policy.action import Action, Target
-from pyagentd.runtime.document_sync import RunText, after_prompt
+from pyagentd.runtime.document_sync import RunText
 from pyagentd.runtime.status import RESTART, Outcome
 from pyagentd.store import atomic, metadata, paths
 from pyagentd.store.conversation import Conversation
@@ -34,39 +34,13 @@ RESTARTED = "The daemon ended before this was done"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LastRun:
-    """A run whose text may not have reached the document whole."""
-
-    prompt: str
-    inserted_prompt: bool
-    anchor: int
-    inserts: list[Insert]
-    above: str = ""  # what the text began below, where that was not the prompt: see ``turns.Prompt``
-
-    def prompt_end(self, body: str) -> int:
-        """Return where the prompt ends in a document that may have been edited since."""
-        inserted = self.inserts[0].text if self.inserted_prompt else ""
-        return after_prompt(body, self.above or self.prompt, inserted=inserted, anchor=self.anchor)
-
-    @property
-    def written(self) -> RunText:
-        """What is to be found in a document of which nothing is known."""
-        return RunText(
-            prompt=self.above or self.prompt,
-            inserted_prompt=self.inserted_prompt,
-            anchor=self.anchor,
-            inserts=self.inserts,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedBranch:
     """What was found on disk."""
 
     journal: Journal
     conversation: Conversation
     renderer: Renderer  # has the rows of the last run if that goes on
-    last_run: LastRun | None  # None: the document holds everything
+    last_run: RunText | None  # whose text may not have reached the document whole; None: all of it has
     refusal: str  # why nothing can be written; "" when it can
     notes: tuple[str, ...]  # one line each, for people
     lasting: tuple[str, ...]  # the same of what stays as it is: to be said once
@@ -207,7 +181,7 @@ def _has_end(ref: BranchRef, journal: Journal, conversation: Conversation) -> bo
         doc = text.read(paths.session_file(ref.branch_dir))
     except StoreError:
         return False
-    marker, lacking = last.written.missing_inserts(doc, "")
+    marker, lacking = last.missing_inserts(doc, "")
     # The log may lack the end of the answer, too.
     inside = next((span for span in doc.spans if span.start <= marker < span.end), None)
     end = inside.end if inside else marker
@@ -233,7 +207,7 @@ def open_ends(conversation: Conversation, why: str) -> Iterator[tuple[str, dict[
 
 def _last_run(
     ref: BranchRef, journal: Journal, conversation: Conversation, renderer: Renderer, *, is_unwritten: bool = False
-) -> LastRun | None:
+) -> RunText | None:
     """Return the last run as far as it came, and feed it to ``renderer``; if nothing was written, with its prompt."""
     run = conversation.last_run
     if run is None or run.is_kept:
@@ -245,12 +219,13 @@ def _last_run(
         inserted = prompt_text("", message.text, is_agent=ref.is_agent)
     if inserted:
         inserts.insert(0, Insert(inserted, None, "", run.first_seq - 1))
-    return LastRun(
-        prompt=message.text if message else str(run.data.get("behind") or ""),
+    asked = message.text if message else str(run.data.get("behind") or "")
+    return RunText(
+        prompt=run.data.get("above") or asked,
+        asked=asked,
         inserted_prompt=bool(inserted),
         anchor=0 if is_unwritten else run.data.get("anchor") or 0,
         inserts=inserts,
-        above=run.data.get("above") or "",
     )
 
 

@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyagentd.errors import BadRequest, Blocked, Busy, Conflict, PyagentdError
@@ -31,19 +30,31 @@ if TYPE_CHECKING:
 # The one door of all turns: a message comes in and starts a run, or waits behind the one in flight.
 #
 # From idle to busy is one step under ``branch.starting``: of two messages at once one runs and the other is queued.
-
+#
+# Queued messages fire one after the other (B.4): the queue of a branch drains after a run that finished or was
+# aborted, and when a branch is opened that an earlier daemon left with one. An error pauses it until somebody goes
+# on: with a new message, which fires at once, or with ``resume``; so does ``pause``, for a user who stops a run. What
+# a message needs beside its rows, the environment and the key of its client, is kept here while the daemon lives;
+# after that ``settings.LateArrival`` stands in.
 
 log = logging.getLogger(__name__)
 
+_AGAIN_S = 2.0  # an editor that had not saved may have by then
 
-class Submissions:
-    """Takes messages in for a kernel."""
+
+class Queues:
+    """Takes messages in for a kernel, and has the queues of all branches."""
 
     def __init__(self, kernel: "Kernel") -> None:
         self._kernel = kernel
+        self._options: dict[str, SendOptions] = {}  # of messages that wait, by id
+        self._clients = LastOptions()  # of the person who sent last, by the branch's key
+        self._drains: set[str] = set()  # keys of branches of which the next message is about to fire
+
+    # -- coming in; the caller holds ``branch.starting`` ---------------------------------------------------------
 
     async def submit(self, branch: LiveBranch, given: Submission) -> Receipt:
-        """Start a run for a message, or queue it behind the run in flight; the caller holds ``branch.starting``.
+        """Start a run for a message, or queue it behind the run in flight.
 
         Raises:
             Busy: The daemon stops.
@@ -51,53 +62,47 @@ class Submissions:
             PyagentdError: The prompt, the preset or the backend is no good; nothing was recorded.
         """
         given.check()
-        if (known := self._kernel.queue.receipt(branch, given)) is not None:
+        if (known := self._receipt(branch, given)) is not None:
             return known
         branch.require_writable()
         if self._kernel.closing:
             raise Busy("The daemon is stopping", hint="Send it again in a moment")
-        self._kernel.queue.came(branch, given)
-        if self._kernel.queue.must_wait(branch, given):
-            return await self._kernel.queue.add(branch, given)
+        if given.is_persons and (given.options.env or given.options.api_key):
+            # Environment and key of a person are for messages of nobody's and of a daemon's before, too.
+            self._clients[branch.key] = given.options
+            if (late := self._kernel.trees.known_late(paths.root_of(branch.ref).key)) is not None:
+                late.take(given.options)
+        # It waits for the run in flight, for those before it, or for a person.
+        waits = not given.is_persons if branch.paused else bool(branch.queue.waiting)
+        if branch.run is not None or waits:
+            return await self.add(branch, given)
         if given.text is None and branch.paused and await branch.prompts.waits_above(given.at):
             # It stands below text that waits since an error: all of it is answered in order.
-            submitted = await self._kernel.queue.add(branch, given)
+            submitted = await self.add(branch, given)
             branch.paused = False
             branch.state.clear_error()
-            self._kernel.queue.drain(branch)
+            self.drain(branch)
             return submitted
+
+        async def read() -> Prompt:
+            if given.text is None:
+                prompt = await branch.prompts.from_document(given.at)
+            else:
+                prompt = await branch.prompts.from_client(given.text)
+            metadata = dict(given.metadata) if given.id is None else {**given.metadata, "payload": given.payload}
+            return replace(prompt, metadata=metadata, id=given.id or "")
+
         try:
-            run_id = await self._start(branch, partial(self._prompt_of, branch, given), given.options)
+            run_id = await self._start(branch, read, given.options)
         except PyagentdError:
             if given.is_persons:  # who can correct it
                 raise
-            return await self._kernel.queue.add(branch, given)
+            return await self.add(branch, given)
         message_id = str(branch.conversation.runs[run_id].data["message_id"])
         return Receipt(message_id=message_id, run_id=run_id, queued=False, seq=branch.recorder.last_seq)
 
-    async def _prompt_of(self, branch: LiveBranch, given: Submission) -> Prompt:
-        if given.text is None:
-            prompt = await branch.prompts.from_document(given.at)
-        else:
-            prompt = await branch.prompts.from_client(given.text)
-        metadata = dict(given.metadata) if given.id is None else {**given.metadata, "payload": given.payload}
-        return replace(prompt, metadata=metadata, id=given.id or "")
-
-    async def fire(self, branch: LiveBranch, message: Message, options: SendOptions) -> None:
-        """Start the run of a queued message; the caller holds ``branch.starting``.
-
-        Raises:
-            PyagentdError: It cannot start now; the message stays where it is.
-        """
-
-        async def read() -> Prompt:
-            prompt = await branch.prompts.of_queued(message)
-            return replace(prompt, metadata=message.metadata)
-
-        await self._start(branch, read, options)
-
     async def _start(self, branch: LiveBranch, read: Callable[[], Awaitable[Prompt]], options: SendOptions) -> str:
-        """Start a run for the prompt that ``read`` returns; the caller holds ``branch.starting``.
+        """Start a run for the prompt that ``read`` returns.
 
         Raises:
             Busy: The branch's editor has not saved, or the daemon stops.
@@ -125,29 +130,7 @@ class Submissions:
         self._kernel.begin(branch, prompt, run_id, settings, options)
         return run_id
 
-
-# When queued messages fire: one after the other, whenever the run before has ended and nothing is wrong (B.4).
-#
-# The queue of a branch drains after a run that finished or was aborted, and when a branch is opened that an earlier
-# daemon left with one. An error pauses it until somebody goes on: with a new message, which fires at once, or with
-# ``resume``; so does ``pause``, for a user who stops a run. What a message needs beside its rows, the environment
-# and the key of its client, is kept here while the daemon lives; after that ``settings.LateArrival`` stands in.
-
-_AGAIN_S = 2.0  # an editor that had not saved may have by then
-
-
-class Queues:
-    """The queues of all branches."""
-
-    def __init__(self, kernel: "Kernel") -> None:
-        self._kernel = kernel
-        self._options: dict[str, SendOptions] = {}  # of messages that wait, by id
-        self._clients = LastOptions()  # of the person who sent last, by the branch's key
-        self._drains: set[str] = set()  # keys of branches of which the next message is about to fire
-
-    # -- coming in; the caller holds ``branch.starting`` ---------------------------------------------------------
-
-    def receipt(self, branch: LiveBranch, given: Submission) -> Receipt | None:
+    def _receipt(self, branch: LiveBranch, given: Submission) -> Receipt | None:
         """Return what was answered when this submission came before, None when it is new.
 
         Raises:
@@ -178,19 +161,6 @@ class Queues:
             ended="canceled" if "queue_canceled_at" in message.metadata else ended,
         )
 
-    def must_wait(self, branch: LiveBranch, given: Submission) -> bool:
-        """Return whether a submission has to wait: for the run in flight, for those before it, or for a person."""
-        if branch.run is not None:
-            return True
-        return not given.is_persons if branch.paused else bool(branch.queue.waiting)
-
-    def came(self, branch: LiveBranch, given: Submission) -> None:
-        """Remember the environment and the key of a person, for messages of nobody's and of a daemon's before."""
-        if given.is_persons and (given.options.env or given.options.api_key):
-            self._clients[branch.key] = given.options
-            if (late := self._kernel.trees.known_late(paths.root_of(branch.ref).key)) is not None:
-                late.take(given.options)
-
     async def add(self, branch: LiveBranch, given: Submission) -> Receipt:
         """Queue a message; it is on disk when this returns.
 
@@ -209,7 +179,7 @@ class Queues:
         message_id = branch.queue.add(text, given)
         self._options[message_id] = given.options
         self._kernel.hints.note(branch.ref, "queue", message_id)
-        self._tell(branch)
+        self.tell(branch)
         await branch.recorder.commit()
         if branch.run is None:
             self.drain(branch)
@@ -238,7 +208,7 @@ class Queues:
         """
         async with branch.starting:
             branch.queue.edit(message_id, writable(text.strip()))
-            self._tell(branch)
+            self.tell(branch)
             await branch.recorder.commit()
 
     def pause(self, branch: LiveBranch) -> None:
@@ -307,9 +277,12 @@ class Queues:
             self._gone(branch, message.id, "steered", run=run_id)
         return [str(seen[message.id]) for message in found]
 
-    def changed(self, branch: LiveBranch) -> None:
-        """Tell clients what waits now."""
-        self._tell(branch)
+    def tell(self, branch: LiveBranch, gone: Mapping[str, Any] | None = None) -> None:
+        """Tell clients what waits now, and what became of a message that does not wait any more."""
+        items: list[dict[str, Any]] = branch.queue.to_wire()
+        facts = {"items": items, **({"gone": gone} if gone else {})}
+        branch.publish(Event("queue", branch.key, 0, (facts,)))
+        branch.state.set_queued(len(items))
 
     # -- inside --------------------------------------------------------------------------------------------------
 
@@ -344,9 +317,12 @@ class Queues:
 
     async def _fire(self, branch: LiveBranch, message: Message) -> None:
         """Begin the turn of a queued message; what prevents it leaves the message where it is."""
-        options = self._wishes(branch, message)
+
+        async def read() -> Prompt:
+            return replace(await branch.prompts.of_queued(message), metadata=message.metadata)
+
         try:
-            await self._kernel.fire(branch, message, options)
+            await self._start(branch, read, self._wishes(branch, message))
         except Busy as error:
             log.info("%s: %s", branch.ref.name, error)
             asyncio.get_running_loop().call_later(_AGAIN_S, lambda: self.drain(branch))
@@ -382,13 +358,7 @@ class Queues:
         """Note that a message does not wait any more."""
         self._options.pop(message_id, None)
         self._kernel.hints.forget(branch.ref, "queue", message_id)
-        self._tell(branch, {"id": message_id, "why": why, "run": run})
-
-    def _tell(self, branch: LiveBranch, gone: Mapping[str, Any] | None = None) -> None:
-        items: list[dict[str, Any]] = branch.queue.to_wire()
-        facts = {"items": items, **({"gone": gone} if gone else {})}
-        branch.publish(Event("queue", branch.key, 0, (facts,)))
-        branch.state.set_queued(len(items))
+        self.tell(branch, {"id": message_id, "why": why, "run": run})
 
 
 def _known(branch: LiveBranch, message_id: str) -> Message | None:

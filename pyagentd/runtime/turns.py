@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyagentd.errors import BadRequest
 from pyagentd.events import Event
 from pyagentd.messages import Message, Text
-from pyagentd.runtime.document_sync import DocumentVersion, RecoveredRoles
-from pyagentd.runtime.opening import LastRun
+from pyagentd.runtime.document_sync import DocumentVersion, RecoveredRoles, RunText
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.conversation import Message as Message_
 from pyagentd.store.document.files import document_cache
@@ -110,7 +109,7 @@ def inserted_at(now: DocumentNow, aligned: Alignment, text: str, *, is_agent: bo
     )
 
 
-def of_run(file: Path, conversation: Conversation, last: LastRun) -> tuple[tuple[Message, ...], Settings]:
+def of_run(file: Path, conversation: Conversation, last: RunText) -> tuple[tuple[Message, ...], Settings]:
     """Return what a run that goes on saw when it began, its prompt last, and the document's Local Variables.
 
     Raises:
@@ -119,7 +118,7 @@ def of_run(file: Path, conversation: Conversation, last: LastRun) -> tuple[tuple
     doc = document_cache.read(file).document
     view = align(doc, conversation, min(last.prompt_end(doc.body), len(doc.body))).view
     if not view or view[-1].role != "user":  # the user removed the prompt meanwhile
-        view = _with_prompt(view, last.prompt)
+        view = _with_prompt(view, last.asked)
     return view, doc.settings
 
 

@@ -21,6 +21,7 @@ from pyagentd.runtime import document_sync as document_sync
 from pyagentd.runtime.approvals import Answer
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.document_sync import DocumentVersion
+from pyagentd.runtime.queue import Submission
 from pyagentd.store import metadata, paths, sessions
 from pyagentd.store import metadata as lineage
 from pyagentd.store.conversation import Conversation
@@ -138,7 +139,7 @@ class TestBranches:
             assert given["edits"] == [] and body(made) == before
             world.server.say("No.")
             at = DocumentVersion(sha256=body_sha256(before), marker=len(before))
-            await world.kernel.send(live, at=at, options=world.options)
+            await world.kernel.submit(live, Submission(text=None, at=at, options=world.options))
             await watcher.finished(live)
             live.detach(watcher)
         asked = world.server.requests[-1].body["messages"]
@@ -214,7 +215,9 @@ class TestBranches:
         text = document.format_file(document.Document(body=typed, spans=doc.spans))
         paths.session_file(ref.branch_dir).write_text(text)
         at = DocumentVersion(sha256=body_sha256(typed), marker=end)
-        async with answering(world, ref, lambda live: world.kernel.send(live, at=at, options=world.options)):
+        async with answering(
+            world, ref, lambda live: world.kernel.submit(live, Submission(text=None, at=at, options=world.options))
+        ):
             with pytest.raises(Busy):
                 await branch(service, ref)
             assert len(lineage.branches(ref.session_dir)) == 1 and active(ref) == "main"

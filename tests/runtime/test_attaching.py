@@ -24,6 +24,7 @@ from pyagentd.runtime.attaching import ClientText
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.document_sync import DocumentVersion
 from pyagentd.runtime.opening import RESTARTED
+from pyagentd.runtime.queue import Submission
 from pyagentd.runtime.run_setup import shell_scope
 from pyagentd.serving import SWITCH_INTERVAL_S
 from pyagentd.store import metadata, paths
@@ -489,7 +490,7 @@ async def send(world: World, branch: LiveBranch, end: int | None = None) -> None
     await attached(branch, watcher)
     text = body(branch.ref)
     at = DocumentVersion(sha256=body_sha256(text), marker=len(text) if end is None else end)
-    await world.kernel.send(branch, at=at, options=world.options)
+    await world.kernel.submit(branch, Submission(text=None, at=at, options=world.options))
     await watcher.finished(branch)
     branch.detach(watcher)
 
@@ -536,7 +537,7 @@ async def test_roles_that_another_program_loses_while_the_document_is_open_are_w
         await branch.document.look()
         text = body(ref)
         at = DocumentVersion(sha256=body_sha256(text), marker=len(text))
-        await world.kernel.send(branch, at=at, options=world.options)
+        await world.kernel.submit(branch, Submission(text=None, at=at, options=world.options))
         assert branch.task is not None
         await branch.task
     assert document.read(file_of(ref)).spans[: len(known)] == known

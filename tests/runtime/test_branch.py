@@ -15,6 +15,7 @@ from pyagentd.runtime import attaching
 from pyagentd.runtime.attaching import ClientText
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.document_sync import DocumentVersion
+from pyagentd.runtime.queue import Submission
 from pyagentd.store import paths
 from pyagentd.store.document import text as document
 from pyagentd.store.document.files import Hunk
@@ -242,7 +243,7 @@ async def test_what_the_file_lacked_is_put_there_when_the_branch_is_opened_again
     file = ref.branch_dir / "session.md"
     async with world.kernel.using(ref) as branch:
         await attached(branch, editor)
-        await world.kernel.send(branch, at=await type_(branch, "Hi"), options=world.options)
+        await world.kernel.submit(branch, Submission(text=None, at=await type_(branch, "Hi"), options=world.options))
         await editor.until(lambda: branch.run is None)
         await branch.document.flush()
         assert body(ref) == shown
@@ -263,13 +264,19 @@ async def test_a_prompt_sent_from_a_document_must_be_in_the_file(world: World) -
     file = ref.branch_dir / "session.md"
     async with world.kernel.using(ref) as branch:
         with pytest.raises(BadRequest, match="changed too much since"):
-            await world.kernel.send(
-                branch, at=DocumentVersion(sha256=body_sha256("### Hi"), marker=6), options=world.options
+            await world.kernel.submit(
+                branch,
+                Submission(
+                    text=None, at=DocumentVersion(sha256=body_sha256("### Hi"), marker=6), options=world.options
+                ),
             )
         file.write_text("### ")
         with pytest.raises(BadRequest, match="no prompt"):
-            await world.kernel.send(
-                branch, at=DocumentVersion(sha256=body_sha256("### "), marker=4), options=world.options
+            await world.kernel.submit(
+                branch,
+                Submission(
+                    text=None, at=DocumentVersion(sha256=body_sha256("### "), marker=4), options=world.options
+                ),
             )
     assert [row for row in rows(ref) if row.type == "run"] == []
 
@@ -282,7 +289,9 @@ async def test_text_below_the_prompt_is_a_draft_and_stays_below(world: World) ->
     async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
         sha256 = body_sha256(document.read(file).body)
-        await world.kernel.send(branch, at=DocumentVersion(sha256=sha256, marker=6), options=world.options)
+        await world.kernel.submit(
+            branch, Submission(text=None, at=DocumentVersion(sha256=sha256, marker=6), options=world.options)
+        )
         await watcher.finished(branch)
     assert body(ref) == "### Hi\n\nHello\n\n### \n\na draft"
     assert "draft" not in str(world.server.last.messages)

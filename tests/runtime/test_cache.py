@@ -50,8 +50,9 @@ async def from_document(world: World, ref: BranchRef, typed: str) -> None:
     now = document.read(file).body
     async with world.kernel.using(ref) as branch:
         given = document.body_sha256(now)
-        await world.kernel.send(
-            branch, at=DocumentVersion(sha256=given, marker=len(now)), options=world.granted(".*")
+        await world.kernel.submit(
+            branch,
+            Submission(text=None, at=DocumentVersion(sha256=given, marker=len(now)), options=world.granted(".*")),
         )
         assert branch.task is not None
         await branch.task

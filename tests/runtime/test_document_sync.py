@@ -15,7 +15,14 @@ import pytest
 from pyagentd.errors import Stale, StoreError
 from pyagentd.events import InsertRole, Sink
 from pyagentd.runtime import document_sync
-from pyagentd.runtime.document_sync import DocumentSync, DocumentVersion, LiveDocument, RecoveredRoles, SavedFile
+from pyagentd.runtime.document_sync import (
+    DocumentSync,
+    DocumentVersion,
+    LiveDocument,
+    RecoveredRoles,
+    RunText,
+    SavedFile,
+)
 from pyagentd.store import atomic
 from pyagentd.store.document import text as document
 from pyagentd.store.document.files import Edit, Hunk, apply_edit, document_cache, transform
@@ -168,7 +175,9 @@ async def test_in_a_file_that_nobody_knows_the_place_is_found(desk: Desk, reache
     desk.file.write_text(document.format_file(doc))
     texts = [("\n\n", None), *((sentence, "response") for sentence in ANSWER)]
     inserts = [Insert(text, role, "prt_1" if role else "", 3 + n) for n, (text, role) in enumerate(texts)]  # type: ignore[arg-type]
-    desk.document.recall(prompt="Tell me.", inserted_prompt=False, anchor=len("### Tell me."), inserts=inserts)
+    desk.document.recall(
+        RunText(prompt="Tell me.", inserted_prompt=False, anchor=len("### Tell me."), inserts=inserts)
+    )
     await desk.document.flush()
     assert desk.body() == "Something above.\n\n### Tell me.\n\n" + "".join(ANSWER)
 
@@ -208,7 +217,7 @@ async def test_a_prompt_that_an_editor_vanished_with_is_put_above_what_stands_be
         Insert("\n\n", None, "", 4),
         Insert(ANSWER[0], "response", "prt_1", 5),
     ]
-    desk.document.recall(prompt="Tell me.", inserted_prompt=True, anchor=len(above), inserts=inserts)
+    desk.document.recall(RunText(prompt="Tell me.", inserted_prompt=True, anchor=len(above), inserts=inserts))
     await desk.document.flush()
     assert desk.body() == f"{above}Tell me.\n\n{ANSWER[0]}{below}"
 
