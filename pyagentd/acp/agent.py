@@ -8,12 +8,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
-from acp import PROTOCOL_VERSION, Agent, Client, RequestError, run_agent, schema
+from acp import PROTOCOL_VERSION, Agent, Client, RequestError, run_agent, schema, stdio_streams
 
 from pyagentd import __version__
 from pyagentd.acp import files
 from pyagentd.acp.conversation import Conversation
 from pyagentd.acp.files import Files
+from pyagentd.acp.lines import LONGEST_READ, Lines
 from pyagentd.acp.wire import Daemon
 from pyagentd.cli.link import rows_of
 from pyagentd.config.tables import read_server
@@ -324,7 +325,9 @@ def serve(preset: str = "") -> None:
 
 
 async def _serve(agent: PyagentdAgent) -> None:
+    reader, writer = await stdio_streams(limit=LONGEST_READ)
     try:
-        await run_agent(cast("Agent", agent), use_unstable_protocol=True)  # session/resume and session/close
+        # session/resume and session/close are unstable
+        await run_agent(cast("Agent", agent), Lines(reader, writer), use_unstable_protocol=True)
     finally:
         await agent.close()
