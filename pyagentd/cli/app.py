@@ -21,7 +21,7 @@ PROGRAM = "pyagentd"
 
 _SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "Talk": {
-        "chat": ("chat", "chat in the terminal"),
+        "chat": ("send", "chat in the terminal"),
         "ask": ("send", "ask in a new session and print the answer"),
         "new": ("sessions", "create a session"),
         "send": ("send", "send a message and follow the answer"),

@@ -1,8 +1,8 @@
 """``pyagentd chat``: a conversation on the terminal.
 
 Finished text scrolls by and stays; below it are the text that is coming, an open question, and the line to type in.
-There is one event loop: one task handles the daemon's events in order, and prompt_toolkit, which is imported when a
-chat begins, reads the keys.
+There is one event loop: one task handles the daemon's events in order, and prompt_toolkit reads the keys. The command
+itself is in ``send``: it loads this module when the terminal waits for it.
 """
 
 import asyncio
@@ -11,15 +11,32 @@ import re
 import signal
 import subprocess
 import sys
-import termios
 import textwrap
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import click
+from markdown_it import MarkdownIt
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import in_terminal
+from prompt_toolkit.buffer import CompletionState
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion, get_common_complete_suffix
+from prompt_toolkit.document import Document
+from prompt_toolkit.filters import Condition, is_searching
+from prompt_toolkit.formatted_text import ANSI
+from prompt_toolkit.history import FileHistory
+from prompt_toolkit.input.vt100 import Vt100Input
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.output.vt100 import Vt100_Output
+from prompt_toolkit.shortcuts import choice
+from prompt_toolkit.utils import get_term_environment_variable
+from rich.console import Console
+from rich.markdown import Markdown
+from rich.text import Text
 
 from pyagentd.acp.wire import Daemon
 from pyagentd.cli.follow import (
@@ -34,27 +51,15 @@ from pyagentd.cli.follow import (
     page_events,
     question,
 )
-from pyagentd.cli.link import branch_of, complete_session, daemon, models_known, run_environment
-from pyagentd.cli.output import ExitCode, note, preset_option, printable, workplace_option
-from pyagentd.cli.send import check_length, last_session, mentioned_files, with_files
-from pyagentd.cli.sessions import sessions_known
+from pyagentd.cli.link import models_known, run_environment
+from pyagentd.cli.output import ExitCode, note, printable
+from pyagentd.cli.send import check_length, mentioned_files, with_files
 from pyagentd.clock import new_id
 from pyagentd.config import sessions_dir
-from pyagentd.errors import BadRequest, PyagentdError, Unreachable
+from pyagentd.errors import PyagentdError, Unreachable
 from pyagentd.events import Event
 from pyagentd.store.metadata import workspace_root
 from pyagentd.wire.client import CALL_TIMEOUT_S
-
-if TYPE_CHECKING:
-    from prompt_toolkit import PromptSession
-    from prompt_toolkit.completion import Completer, Completion
-    from prompt_toolkit.document import Document
-    from prompt_toolkit.formatted_text import ANSI
-    from prompt_toolkit.history import History
-    from prompt_toolkit.input import Input
-    from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-    from prompt_toolkit.output import Output
-    from rich.markdown import Markdown
 
 _COMMAND_S = 300.0  # some slash commands ask a model
 _LEAVE_S = 2.0  # how long a second Ctrl-C leaves
@@ -101,7 +106,6 @@ class MarkdownBlocks:
     """
 
     def __init__(self) -> None:
-        from markdown_it import MarkdownIt
 
         self._parser = MarkdownIt("commonmark").enable("table")
         self.rest = ""
@@ -123,63 +127,8 @@ class MarkdownBlocks:
         return rest
 
 
-@click.command()
-@click.argument("session", required=False, shell_complete=complete_session)
-@click.option("--continue", "-c", "goes_on", is_flag=True, help="Continue the last session of this directory.")
-@click.option("--resume", "-r", "picks", is_flag=True, help="Pick the session to continue.")
-@preset_option
-@workplace_option
-def chat(session: str | None, goes_on: bool, picks: bool, preset: str | None, root: Path) -> ExitCode:
-    """Chat in SESSION, or in a new one.
-
-    Enter sends, Alt-Enter begins a new line, Tab completes @files and /commands, the arrow keys bring back what you
-    sent before. Ctrl-C interrupts the run, twice leaves; Ctrl-D leaves too. A run goes on when you leave, and the
-    same session can be open in Emacs.
-    """
-    if sum(map(bool, (session, goes_on, picks))) > 1:
-        raise click.UsageError("SESSION, --continue and --resume exclude each other")
-    if preset and (session or goes_on or picks):
-        raise click.UsageError("--preset is for new sessions")
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise BadRequest("A chat needs a terminal", hint='From a script: pyagentd send SESSION "…"')
-    if os.environ.get("TERM") in ("dumb", "unknown"):
-        raise BadRequest(
-            "A chat redraws its questions, which this terminal cannot show (TERM=dumb)",
-            hint='In Emacs: M-x pyagentd-session; line by line: pyagentd send SESSION "…"',
-        )
-    place = None
-    with _type_ahead():
-        if session or goes_on or picks:
-            with daemon(human=True) as link:
-                if picks:
-                    place = _pick_session(sessions_known(link), root.resolve())
-                else:
-                    place = branch_of(link, session) if session else last_session(link, root.resolve())[0]
-            if place is None:
-                return ExitCode.FAILED
-        return asyncio.run(Chat(place, preset=preset, root=root.resolve()).talk())
-
-
-@contextmanager
-def _type_ahead() -> Iterator[None]:
-    """Have keys wait for the line to type in: the terminal neither shows nor changes them. Ctrl-C still ends."""
-    fd = sys.stdin.fileno()
-    before = termios.tcgetattr(fd)
-    modes = termios.tcgetattr(fd)
-    modes[0] &= ~termios.ICRNL
-    modes[3] &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN)
-    termios.tcsetattr(fd, termios.TCSANOW, modes)
-    try:
-        yield
-    finally:
-        with suppress(termios.error):  # hung up
-            termios.tcsetattr(fd, termios.TCSANOW, before)
-
-
-def _pick_session(found: Iterable[Mapping[str, Any]], root: Path) -> Path | None:
+def pick_session(found: Iterable[Mapping[str, Any]], root: Path) -> Path | None:
     """Return the branch of the session that is chosen, those of ``root`` first."""
-    from prompt_toolkit.shortcuts import choice
-
     rows = [each for each in found if each["current"] and not each["agent"]]
     rows.sort(key=lambda each: str(each["updated"]), reverse=True)
     rows.sort(key=lambda each: workspace_root(Path(each["branch"])) != str(root))
@@ -221,8 +170,8 @@ class Chat:
 
     def __init__(self, place: Path | None, *, preset: str | None, root: Path) -> None:
         self._place, self._preset, self._root = place, preset, root
-        self._daemon = Daemon("pyagentd chat", self._on_event, self._lost)
         self._arrivals: asyncio.Queue[Event] = asyncio.Queue()
+        self._daemon = Daemon("pyagentd chat", self._arrivals.put_nowait, self._lost)
         self._branch = ""
         self._is_attached = False
         self._known = 0  # the last row that is on the screen
@@ -250,8 +199,6 @@ class Chat:
 
     async def talk(self) -> ExitCode:
         """Chat until the user leaves."""
-        from rich.console import Console
-
         self._console = Console(force_terminal=True, highlight=False)
         self._input = self._session()
         telling = asyncio.create_task(self._tell())
@@ -280,15 +227,14 @@ class Chat:
 
     # What is typed
 
-    def _session(self) -> "PromptSession[str]":
-        from prompt_toolkit import PromptSession
+    def _session(self) -> PromptSession[str]:
 
         keyboard, self._display = _terminal(lambda: self._is_lent)
         session: PromptSession[str] = PromptSession(
             self._above,
             multiline=True,
-            history=_history(),
-            completer=_completer(self._root_of, lambda: self._commands),
+            history=_History(),
+            completer=_Completer(self._root_of, lambda: self._commands),
             complete_while_typing=True,
             bottom_toolbar=self._below,
             key_bindings=self._keys(),
@@ -302,10 +248,7 @@ class Chat:
         session.default_buffer.on_text_changed += lambda line: self._on_text_changed(line.text)
         return session
 
-    def _keys(self) -> "KeyBindings":
-        from prompt_toolkit.filters import Condition, is_searching
-        from prompt_toolkit.key_binding import KeyBindings
-        from prompt_toolkit.keys import Keys
+    def _keys(self) -> KeyBindings:
 
         keys = KeyBindings()
         typing = ~is_searching  # a search, which Ctrl-R begins, has keys of its own
@@ -313,7 +256,7 @@ class Chat:
         empty = typing & Condition(lambda: not self._input.default_buffer.text)
 
         @keys.add("enter", filter=typing)
-        def _(event: "KeyPressEvent") -> None:
+        def _(event: KeyPressEvent) -> None:
             buffer = event.current_buffer
             if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
                 buffer.complete_state = None
@@ -323,37 +266,37 @@ class Chat:
             else:
                 text, taken = buffer.text, self._line_for()
                 buffer.reset(append_to_history=bool(text.strip()) and taken == "message")
-                self._reset_line()  # a reset tells nobody
+                self._is_begun = False  # a reset tells nobody
                 self._take_line(text, taken)
 
         @keys.add("escape", "enter", filter=typing)
         @keys.add("c-j", filter=typing)
-        def _(event: "KeyPressEvent") -> None:
+        def _(event: KeyPressEvent) -> None:
             event.current_buffer.newline()
 
         @keys.add("tab", filter=typing)
-        def _(event: "KeyPressEvent") -> None:
+        def _(event: KeyPressEvent) -> None:
             _complete(event)
 
         @keys.add("c-c", filter=typing)
-        def _(event: "KeyPressEvent") -> None:
+        def _(event: KeyPressEvent) -> None:
             self._interrupt(event)
 
         @keys.add("<sigint>")
-        def _(event: "KeyPressEvent") -> None:
+        def _(event: KeyPressEvent) -> None:
             if not self._is_lent:  # else it was meant for the editor
                 self._interrupt(event)
 
         @keys.add("c-d", filter=empty)
-        def _(event: "KeyPressEvent") -> None:
+        def _(event: KeyPressEvent) -> None:
             event.app.exit(exception=EOFError)
 
         @keys.add("c-z")
-        def _(event: "KeyPressEvent") -> None:
+        def _(event: KeyPressEvent) -> None:
             self._do(self._suspend())
 
         @keys.add(Keys.Any, filter=asked)
-        def _(event: "KeyPressEvent") -> None:
+        def _(event: KeyPressEvent) -> None:
             processor = event.key_processor
             behind = [*processor.key_buffer[len(event.key_sequence) :], *processor.input_queue]
             if all(each.key == Keys.CPRResponse for each in behind):
@@ -391,13 +334,9 @@ class Chat:
         self._arm()
         self._interrupted_at = float("-inf")  # the next Ctrl-C is about the line
         if not text:
-            self._reset_line()
+            self._is_begun = False
 
-    def _reset_line(self) -> None:
-        """Have what is typed from now on be for the question on the screen."""
-        self._is_begun = False
-
-    def _interrupt(self, event: "KeyPressEvent") -> None:
+    def _interrupt(self, event: KeyPressEvent) -> None:
         now = time.monotonic()
         buffer = event.current_buffer
         if now - self._interrupted_at < _LEAVE_S:
@@ -405,13 +344,13 @@ class Chat:
         elif self._lasting or self._reasons:
             self._lasting, self._reasons = None, False
             buffer.reset()
-            self._reset_line()
+            self._is_begun = False
             return
         elif self._busy:
-            self._do(self._abort())
+            self._do(self._daemon.call("abort", branch=self._branch))
         elif buffer.text:
             buffer.reset()
-            self._reset_line()
+            self._is_begun = False
             return
         self._interrupted_at = now
         asyncio.get_running_loop().call_later(_LEAVE_S, event.app.invalidate)
@@ -477,8 +416,6 @@ class Chat:
     @asynccontextmanager
     async def _lend(self) -> AsyncIterator[None]:
         """Leave the terminal, as the chat found it, to another program."""
-        from prompt_toolkit.application import in_terminal
-
         self._is_lent = True
         try:
             async with in_terminal():
@@ -568,9 +505,6 @@ class Chat:
                 await self._print(wrap_columns(printable(str(command["text"])), self._console.size.width))
             await self._list_commands()
 
-    async def _abort(self) -> None:
-        await self._daemon.call("abort", branch=self._branch)
-
     async def _list_commands(self) -> None:
         found = await self._daemon.call("commands", branch=self._branch or None)
         self._commands = found["commands"]
@@ -614,9 +548,6 @@ class Chat:
                 break
         start = next((at for at, event in enumerate(events) if event.kind == "prompt"), 0) if first else 0
         return events[start:]
-
-    def _on_event(self, event: Event) -> None:
-        self._arrivals.put_nowait(event)
 
     def _lost(self) -> None:
         if self._is_attached:
@@ -688,7 +619,6 @@ class Chat:
     async def _show_prompt(self, text: str) -> None:
         await self._finish()
         self._transcript = Transcript()
-        from rich.text import Text
 
         first, *more = printable(text.strip()).splitlines() or [""]
         style = "" if first.startswith("/") else "bold"  # what a command answers stands below it
@@ -697,7 +627,6 @@ class Chat:
         )
 
     async def _write(self, piece: Piece) -> None:
-        from rich.text import Text
 
         text = printable(piece.text)
         if piece.style == "plain":
@@ -711,7 +640,6 @@ class Chat:
             await self._print(Text(whole, style="dim"))
 
     async def _end_dim(self) -> None:
-        from rich.text import Text
 
         if self._dim:
             rest, self._dim = self._dim, ""
@@ -737,23 +665,19 @@ class Chat:
             self._tail = (rest, drawn.get().splitlines() if rest.strip() else [])
         return self._tail[1]
 
-    def _markdown(self, text: str) -> "Markdown":
-        from rich.markdown import Markdown
+    def _markdown(self, text: str) -> Markdown:
 
         room = self._console.width - 2  # beside a block is a space on both sides
         text = _TABLE.sub(lambda block: wrap_columns(block[0], room), text)
         return Markdown(text, code_theme="ansi_dark", hyperlinks=False)
 
     async def _say(self, text: str) -> None:
-        from rich.text import Text
 
         if text:
             await self._print(Text(f"· {printable(text)}", style="yellow"))
 
     async def _print(self, *parts: Any) -> None:
         """Print above the line to type in."""
-        from prompt_toolkit.application import in_terminal
-
         with self._console.capture() as drawn:  # before the line to type in goes away
             for part in parts:
                 self._console.print(part, markup=False)
@@ -767,10 +691,8 @@ class Chat:
             if self._busy:
                 self._input.app.invalidate()
 
-    def _above(self) -> "ANSI":
+    def _above(self) -> ANSI:
         """Return what stands above the line to type in, with its mark."""
-        from prompt_toolkit.formatted_text import ANSI
-
         room = max(3, self._console.size.height - 10)
         lines = [*self._draft_lines()[-room:], *self._news()]
         mark = "reason › " if self._reasons else "› "
@@ -798,8 +720,6 @@ class Chat:
 
     def _wrap_styled(self, text: str, style: str = "") -> Iterator[str]:
         """Yield ``text`` in lines that the terminal has room for: what it cannot show in one it would cut."""
-        from rich.text import Text
-
         for line in printable(text).splitlines():
             for piece in Text(line).wrap(self._console, self._console.width):
                 yield f"{style}{piece.plain}\x1b[0m" if style else piece.plain
@@ -827,14 +747,11 @@ class Chat:
         return Path((self._place and workspace_root(self._place)) or self._root)
 
 
-def _terminal(is_lent: Callable[[], bool]) -> "tuple[Input, Output]":
+def _terminal(is_lent: Callable[[], bool]) -> tuple[Vt100Input, Vt100_Output]:
     """Return the keyboard and the screen of a chat.
 
     While the chat prints, keys and pastes still come as they are: the terminal is put back only for another program.
     """
-    from prompt_toolkit.input.vt100 import Vt100Input
-    from prompt_toolkit.output.vt100 import Vt100_Output
-    from prompt_toolkit.utils import get_term_environment_variable
 
     class Keyboard(Vt100Input):
         def cooked_mode(self) -> AbstractContextManager[None]:
@@ -848,19 +765,18 @@ def _terminal(is_lent: Callable[[], bool]) -> "tuple[Input, Output]":
     return Keyboard(sys.stdin), Screen.from_pty(sys.stdout, term=get_term_environment_variable())
 
 
-def _history() -> "History":
-    """Return what was sent before, of all chats."""
-    from prompt_toolkit.history import FileHistory
+class _History(FileHistory):
+    """What was sent before, of all chats."""
 
-    class Sent(FileHistory):
-        def store_string(self, string: str) -> None:
-            with suppress(OSError):  # a full disk keeps nobody from sending
-                super().store_string(string)
+    def __init__(self) -> None:
+        file = sessions_dir() / ".chat-history"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600))  # prompts are nobody else's
+        super().__init__(str(file))
 
-    file = sessions_dir() / ".chat-history"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    os.close(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600))  # prompts are nobody else's
-    return Sent(str(file))
+    def store_string(self, string: str) -> None:
+        with suppress(OSError):  # a full disk keeps nobody from sending
+            super().store_string(string)
 
 
 def _share(context: Mapping[str, Any]) -> str:
@@ -869,8 +785,6 @@ def _share(context: Mapping[str, Any]) -> str:
 
 def _diff(text: str, mark: str = "") -> Iterator[Any]:
     """Yield the lines of a text, those of a diff in its colours; only lines behind ``mark`` are of one."""
-    from rich.text import Text
-
     for line in printable(text).splitlines():
         body = line.removeprefix(mark)
         of_diff = line.startswith(mark) and not body.startswith(("+++", "---"))
@@ -881,11 +795,8 @@ def _diff(text: str, mark: str = "") -> Iterator[Any]:
 # What Tab completes: the files of the project behind @, commands and their arguments behind /.
 
 
-def _complete(event: "KeyPressEvent") -> None:
+def _complete(event: KeyPressEvent) -> None:
     """Complete at once: Enter may be the next key."""
-    from prompt_toolkit.buffer import CompletionState
-    from prompt_toolkit.completion import CompleteEvent, get_common_complete_suffix
-
     buffer = event.current_buffer
     state = buffer.complete_state
     if state is not None and state.current_completion is not None:
@@ -903,28 +814,25 @@ def _complete(event: "KeyPressEvent") -> None:
             buffer.complete_state = None
 
 
-def _completer(root: Callable[[], Path], commands: Callable[[], Sequence[Mapping[str, Any]]]) -> "Completer":
-    from prompt_toolkit.completion import Completer, Completion
+class _Completer(Completer):
+    """What a prompt can name."""
 
-    class Prompts(Completer):
-        """What a prompt can name."""
+    def __init__(self, root: Callable[[], Path], commands: Callable[[], Sequence[Mapping[str, Any]]]) -> None:
+        self._root, self._commands = root, commands
+        self._files: Sequence[str] = ()
+        self._fresh_until = 0.0
 
-        _files: Sequence[str] = ()
-        _fresh_until = 0.0
-
-        def get_completions(self, document: "Document", event: Any) -> "Iterator[Completion]":
-            before = document.text_before_cursor
-            word = before[max(before.rfind(" "), before.rfind("\n")) + 1 :]
-            if word.startswith("@"):
-                if time.monotonic() > self._fresh_until:
-                    self._files, self._fresh_until = files(root()), time.monotonic() + _FRESH_S
-                for name in completions(word[1:], self._files):
-                    yield Completion(f"@{name}", -len(word))
-            elif before.startswith("/") and "\n" not in before:
-                for text, about in command_completions(before, commands()):
-                    yield Completion(text, -len(before), display_meta=about)
-
-    return Prompts()
+    def get_completions(self, document: Document, event: Any) -> Iterator[Completion]:
+        before = document.text_before_cursor
+        word = before[max(before.rfind(" "), before.rfind("\n")) + 1 :]
+        if word.startswith("@"):
+            if time.monotonic() > self._fresh_until:
+                self._files, self._fresh_until = files(self._root()), time.monotonic() + _FRESH_S
+            for name in completions(word[1:], self._files):
+                yield Completion(f"@{name}", -len(word))
+        elif before.startswith("/") and "\n" not in before:
+            for text, about in command_completions(before, self._commands()):
+                yield Completion(text, -len(before), display_meta=about)
 
 
 def command_completions(line: str, commands: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:

@@ -1,5 +1,6 @@
 """``pyagentd send`` and ``ask``: send a message, and print the answer while it comes."""
 
+import asyncio
 import json
 import mimetypes
 import os
@@ -7,10 +8,12 @@ import re
 import shlex
 import stat
 import sys
+import termios
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext, suppress
+from importlib import import_module
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, Literal
@@ -507,6 +510,64 @@ def conclude(ending: FollowEnd, session: str, as_json: bool) -> ExitCode:
         case _:
             report(RunFailed(ending.message or f"The run ended: {ending.reason}"), as_json=as_json)
     return ExitCode.FAILED
+
+
+# ``pyagentd chat``: a conversation on the terminal, see ``chat``.
+
+
+@click.command()
+@click.argument("session", required=False, shell_complete=complete_session)
+@click.option("--continue", "-c", "goes_on", is_flag=True, help="Continue the last session of this directory.")
+@click.option("--resume", "-r", "picks", is_flag=True, help="Pick the session to continue.")
+@preset_option
+@workplace_option
+def chat(session: str | None, goes_on: bool, picks: bool, preset: str | None, root: Path) -> ExitCode:
+    """Chat in SESSION, or in a new one.
+
+    Enter sends, Alt-Enter begins a new line, Tab completes @files and /commands, the arrow keys bring back what you
+    sent before. Ctrl-C interrupts the run, twice leaves; Ctrl-D leaves too. A run goes on when you leave, and the
+    same session can be open in Emacs.
+    """
+    if sum(map(bool, (session, goes_on, picks))) > 1:
+        raise click.UsageError("SESSION, --continue and --resume exclude each other")
+    if preset and (session or goes_on or picks):
+        raise click.UsageError("--preset is for new sessions")
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise BadRequest("A chat needs a terminal", hint='From a script: pyagentd send SESSION "…"')
+    if os.environ.get("TERM") in ("dumb", "unknown"):
+        raise BadRequest(
+            "A chat redraws its questions, which this terminal cannot show (TERM=dumb)",
+            hint='In Emacs: M-x pyagentd-session; line by line: pyagentd send SESSION "…"',
+        )
+    place = None
+    with _type_ahead():  # for as long as what a chat needs is loaded
+        chats: Any = import_module("pyagentd.cli.chat")
+        if session or goes_on or picks:
+            with daemon(human=True) as link:
+                if picks:
+                    place = chats.pick_session(sessions_known(link), root.resolve())
+                else:
+                    place = branch_of(link, session) if session else last_session(link, root.resolve())[0]
+            if place is None:
+                return ExitCode.FAILED
+        status: ExitCode = asyncio.run(chats.Chat(place, preset=preset, root=root.resolve()).talk())
+        return status
+
+
+@contextmanager
+def _type_ahead() -> Iterator[None]:
+    """Have keys wait for the line to type in: the terminal neither shows nor changes them. Ctrl-C still ends."""
+    fd = sys.stdin.fileno()
+    before = termios.tcgetattr(fd)
+    modes = termios.tcgetattr(fd)
+    modes[0] &= ~termios.ICRNL
+    modes[3] &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN)
+    termios.tcsetattr(fd, termios.TCSANOW, modes)
+    try:
+        yield
+    finally:
+        with suppress(termios.error):  # hung up
+            termios.tcsetattr(fd, termios.TCSANOW, before)
 
 
 # ``pyagentd attach``: what a session said, then what it says.
