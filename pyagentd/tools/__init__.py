@@ -1,6 +1,6 @@
 """What an agent can do: tools as data, their one boundary, and the built-in tools.
 
-Imports next to nothing: the search worker is started as a module of this package and must start fast.
+Imports next to nothing: two modules of this package are started as programs, and must start fast.
 """
 
 from typing import TYPE_CHECKING
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from pyagentd.door import door
 
 if TYPE_CHECKING:
-    from pyagentd.tools import webclient
+    from pyagentd.tools import page, webclient
 else:
-    __getattr__ = door(__name__, "webclient")
+    __getattr__ = door(__name__, "page", "webclient")
 
-__all__ = ["webclient"]
+__all__ = ["page", "webclient"]

@@ -4,8 +4,9 @@ import asyncio
 import os
 import re
 import signal
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -107,6 +108,24 @@ class Group:
             os.killpg(self.process.pid, number)
             return True
         return False
+
+
+@asynccontextmanager
+async def worker(module: str, request: bytes) -> AsyncIterator[Group]:
+    """Run a module of ours as a program for the time of the block, with ``request`` on its standard input."""
+    env = child_environment({})
+    if "PYTHONPATH" in os.environ:
+        env["PYTHONPATH"] = os.environ["PYTHONPATH"]
+    pipe = asyncio.subprocess.PIPE
+    group = await Group.start(sys.executable, "-P", "-m", module, cwd=Path("/"), env=env, stdin=pipe, stdout=pipe)
+    try:
+        assert group.process.stdin is not None
+        group.process.stdin.write(request)
+        group.process.stdin.close()
+        yield group
+    finally:
+        group.kill()
+        await group.process.wait()
 
 
 def _members(group: int) -> Iterator[int]:

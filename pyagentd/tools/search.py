@@ -8,9 +8,7 @@ import asyncio
 import json
 import os
 import re
-import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -18,7 +16,7 @@ from wcmatch import glob
 
 from pyagentd.errors import ToolError
 from pyagentd.policy.action import ResolvedPath, Target
-from pyagentd.tools.process import Group, child_environment
+from pyagentd.tools.process import worker
 from pyagentd.tools.search_worker import Request, Row, What
 from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec, brief_count, object_schema, resolve
 
@@ -102,7 +100,7 @@ async def search(request: Request, take: Callable[[list[Row]], bool], seconds: f
         Whether the search came to its end, or had enough, in time.
     """
     try:
-        async with asyncio.timeout(seconds), _worker(request) as group:
+        async with asyncio.timeout(seconds), worker(_MODULE, json.dumps(asdict(request)).encode()) as group:
             assert group.process.stdout is not None
             rest = b""
             while chunk := await group.process.stdout.read(_CHUNK):
@@ -122,23 +120,6 @@ def _take(take: Callable[[list[Row]], bool], lines: list[bytes]) -> bool:
         if isinstance(row, dict):
             raise ToolError(row["error"])
     return take(rows)
-
-
-@asynccontextmanager
-async def _worker(request: Request) -> AsyncIterator[Group]:
-    env = child_environment({})
-    if "PYTHONPATH" in os.environ:
-        env["PYTHONPATH"] = os.environ["PYTHONPATH"]
-    pipe = asyncio.subprocess.PIPE
-    group = await Group.start(sys.executable, "-P", "-m", _MODULE, cwd=Path("/"), env=env, stdin=pipe, stdout=pipe)
-    try:
-        assert group.process.stdin is not None
-        group.process.stdin.write(json.dumps(asdict(request)).encode())
-        group.process.stdin.close()
-        yield group
-    finally:
-        group.kill()
-        await group.process.wait()
 
 
 # The Glob tool: files whose names match a pattern, the newest first.

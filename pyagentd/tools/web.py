@@ -5,13 +5,11 @@ within the site is followed; one to another site is another action, so the model
 """
 
 import asyncio
-import codecs
 import ipaddress
 import json
 import re
 import socket
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -21,6 +19,7 @@ from pyagentd import tools
 from pyagentd.config.tables import WebSettings
 from pyagentd.errors import ToolError
 from pyagentd.policy.action import Target
+from pyagentd.tools.process import worker
 from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec, object_schema
 
 if TYPE_CHECKING:
@@ -157,55 +156,6 @@ def private_address_error(host: str, address: str) -> ToolError:
     )
 
 
-# What a page of the web says, as text for a model: HTML becomes Markdown, other text stays as it is.
-#
-# html-to-markdown does the work: maintained, MIT, compiled, 30 ms to import, a megabyte in 0.2 s; it is imported
-# when there is first a page. Scripts, styles and navigation are left out, links stay.
-
-_HTML = ("text/html", "application/xhtml+xml")
-_ALSO_TEXT = re.compile(r"text/|application/(?:[\w.-]+\+)?(?:json|xml|javascript|ecmascript|yaml|toml|x-ndjson)\b")
-# What Python decodes and no browser does: it fails, takes minutes, or gives halves of surrogate pairs.
-_NO_CHARSETS = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape", "utf-7"})
-_CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
-_HEAD = 2048  # bytes in which a page says how it is written
-_BLANK_LINES = re.compile(r"\n{3,}")
-
-
-def is_text(content_type: str) -> bool:
-    """Return whether ``text_of`` can read what is of this type; what says no type is taken for a page."""
-    return not content_type or content_type.lower().startswith(_HTML) or bool(_ALSO_TEXT.match(content_type.lower()))
-
-
-def text_of(body: bytes, content_type: str, url: str) -> str:
-    """Return the text of a page; blocks while it works.
-
-    Args:
-        body: As it came.
-        content_type: As the server says.
-        url: Where from; relative links are of it.
-    """
-    html = not content_type or content_type.lower().startswith(_HTML)
-    text = _decode(body, content_type, html).replace("\r\n", "\n")
-    return _markdown(text, url) if html else text
-
-
-def _decode(body: bytes, content_type: str, html: bool) -> str:
-    said = _CHARSET.search(content_type)
-    if said is None and html:
-        said = _CHARSET.search(body[:_HEAD].decode("ascii", errors="replace"))
-    with suppress(LookupError):  # unknown, or no encoding of text
-        if said and (name := codecs.lookup(said[1]).name) not in _NO_CHARSETS:
-            return body.decode(name, errors="replace")
-    return body.decode(errors="replace")
-
-
-def _markdown(html: str, url: str) -> str:
-    from html_to_markdown import ConversionOptions, convert
-
-    options = ConversionOptions(extract_metadata=False, skip_images=True, base_url=url)
-    return _BLANK_LINES.sub("\n\n", convert(html, options).content or "").strip()
-
-
 NAME = "WebFetch"
 TIMEOUT_S = 15.0
 
@@ -229,11 +179,11 @@ def web_fetch(*, allow_private: bool) -> ToolSpec:
         kind = answered.headers.get("content-type", "")
         if answered.status >= 400:
             raise ToolError(f"{url} answered {answered.status} {answered.reason}".rstrip() + ". Try another address.")
-        if not is_text(kind):
+        if not tools.page.is_text(kind):
             raise ToolError(f"{url} is {kind.partition(';')[0]}, which is not text. Look for a page that is.")
-        text = await asyncio.to_thread(text_of, answered.body, kind, url)
-        cut = "" if answered.whole else "\n[The page is longer; only its beginning was read.]"
-        return Output(text=f"{url}\n\n{text or '(the page has no text)'}{cut}", truncated=not answered.whole)
+        text, whole = await _text_of_page(answered.body, kind, url)
+        cut = "" if answered.whole and whole else "\n[The page is longer; only its beginning was read.]"
+        return Output(text=f"{url}\n\n{text or '(the page has no text)'}{cut}", truncated=bool(cut))
 
     return ToolSpec(
         name=NAME,
@@ -262,6 +212,19 @@ async def _fetch_following_redirects(url: str, *, guarded: bool) -> "tuple[str, 
             raise ToolError(f"{url} redirects to {target}, which is another site. Fetch that if you need it.")
         url = target
     raise ToolError(f"{url} redirects again and again. Try another address.")
+
+
+async def _text_of_page(body: bytes, kind: str, url: str) -> tuple[str, bool]:
+    """Return the text of a page and whether that is all of it; HTML, which may take any memory, is read elsewhere."""
+    if not tools.page.is_html(kind):
+        return await asyncio.to_thread(tools.page.text_of, body, kind, url), True
+    request = json.dumps([kind, url]).encode() + b"\n" + body
+    async with worker(tools.page.__name__, request) as group:
+        assert group.process.stdout is not None
+        text = await group.process.stdout.read()
+        if await group.process.wait():
+            raise ToolError(f"{url} cannot be read: its HTML takes too much memory. Try another address.")
+    return text.decode(errors="ignore"), len(text) < tools.page.MOST_TEXT  # it may end within a character
 
 
 def _load_client() -> ModuleType:

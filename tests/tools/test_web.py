@@ -17,8 +17,9 @@ from aiohttp.resolver import ThreadedResolver
 from pyagentd.config.tables import WebSettings
 from pyagentd.errors import ToolError
 from pyagentd.tools.invoke import Envelope, invoke
+from pyagentd.tools.page import text_of
 from pyagentd.tools.spec import ToolContext, ToolSpec
-from pyagentd.tools.web import MOST_SEARCHES, canonical, is_public, same_site, text_of, web_fetch, web_search
+from pyagentd.tools.web import MOST_SEARCHES, canonical, is_public, same_site, web_fetch, web_search
 
 Handler = Callable[[web.Request], Any]
 
@@ -87,6 +88,23 @@ async def test_what_is_text_stays_text(tmp_path: Path, body: str | bytes, kind: 
 
     async with serving(handler) as url:
         assert (await fetch(tmp_path, url)).text == f"{url}/\n\n{text}"
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("<blockquote>" * 400 + "<p>x" * 400_000, "its HTML takes too much memory"),
+        ("<p>ü" + "<table><tr>" + "<td>x" * 10_000 + "<tr><td>y" * 2_000, "only its beginning was read"),
+    ],
+)
+async def test_a_page_that_grows_when_it_is_read_ends_no_daemon(tmp_path: Path, body: str, says: str) -> None:
+    async def handler(request: web.BaseRequest) -> web.Response:
+        return page(body)
+
+    async with serving(handler) as url:
+        found = await fetch(tmp_path, url)
+    kept = found.output_path.stat().st_size if found.output_path else 0
+    assert says in (found.text if not found.ok else found.output_path.read_text()) and kept < 6_000_000
 
 
 @pytest.mark.parametrize(
