@@ -33,9 +33,8 @@
 
 (defun pyagentd-slash-answered (command id)
   "Note that the message ID was the slash COMMAND, a plist.
-Its keys are :name, :text, :code and :recorded; nil means that it was
-none, and nothing is done.  Return COMMAND."
-  (when (and command (not (plist-get command :recorded)))
+Its keys are :name, :text, :code and :recorded."
+  (unless (plist-get command :recorded)
     (when-let ((overlay (pyagentd-queued-overlay id)))
       (let ((beg (overlay-start overlay))
             (end (overlay-end overlay)))
@@ -52,8 +51,7 @@ none, and nothing is done.  Return COMMAND."
             (insert text "\n")
             (goto-char (point-min))
             (special-mode)
-            (display-buffer (current-buffer)))))))
-  command)
+            (display-buffer (current-buffer))))))))
 
 ;;;; A prompt that the daemon is silent about
 
@@ -307,7 +305,9 @@ While a run is in progress it waits for its turn, and stays where it is."
          (unless (plist-get answer :queued)
            (pyagentd-later-soon #'pyagentd-insert-begun))
          (cond ((plist-get answer :command)
-                (pyagentd-chat--commanded answer id busy))
+                (pyagentd-slash-answered (plist-get answer :command) id)
+                (unless (or busy (plist-get answer :run))
+                  (pyagentd-status-set '(:state idle))))
                ((plist-get answer :queued)
                 (when (eq (plist-get pyagentd-status :state) 'sending)
                   (pyagentd-status-set (or pyagentd-chat--earlier
@@ -344,13 +344,6 @@ SUCCESS is called with its answer, FAILURE with an error."
                  (pyagentd-chat--settings))
    :success (pyagentd-chat--using-settings success)
    :error failure))
-
-(defun pyagentd-chat--commanded (answer id busy)
-  "Note the ANSWER to the message ID, which was a slash command.
-BUSY says that a run was in progress; else nothing else is."
-  (pyagentd-slash-answered (plist-get answer :command) id)
-  (unless (or busy (plist-get answer :run))
-    (pyagentd-status-set '(:state idle))))
 
 (defun pyagentd-chat--settings ()
   "Return :settings and those of the next message, or nil."
@@ -597,7 +590,13 @@ What is typed is its first prompt.
 THEN is called in its buffer once there is a session.  One that is being
 made just now, as an equal REQUEST said, is shown, not made twice.
 Return the buffer."
-  (let* ((known (pyagentd-pending--find request))
+  (let* ((known (seq-find
+                 (lambda (buffer)
+                   (and (buffer-local-value 'pyagentd-pending-mode buffer)
+                        (equal request
+                               (buffer-local-value 'pyagentd-pending--request
+                                                   buffer))))
+                 (buffer-list)))
          (buffer (or known (pyagentd-pending--new request))))
     (pop-to-buffer-same-window buffer)
     (when then
@@ -605,15 +604,6 @@ Return the buffer."
     (when (or (not known) pyagentd-pending--trouble)
       (pyagentd-pending--ask))
     buffer))
-
-(defun pyagentd-pending--find (request)
-  "Return the buffer of the session that is made as REQUEST says, or nil."
-  (seq-find (lambda (buffer)
-              (and (buffer-local-value 'pyagentd-pending-mode buffer)
-                   (equal request
-                          (buffer-local-value 'pyagentd-pending--request
-                                              buffer))))
-            (buffer-list)))
 
 (defun pyagentd-pending--new (request)
   "Return a new buffer for the session that is to be made as REQUEST says."
@@ -751,20 +741,13 @@ Return the buffer."
 
 (setq pyagentd-status-agent-function #'pyagentd-plan--agent-words)
 
-(defun pyagentd-plan--buffer ()
-  "Return the session buffer here; signal a `user-error' if there is none."
-  (let ((buffer (or (buffer-base-buffer) (current-buffer))))
-    (unless (buffer-local-value 'pyagentd-mode buffer)
-      (user-error "Not a session; make one with M-x pyagentd-session"))
-    buffer))
-
 ;;;; Choosing
 
 (defun pyagentd-plan--read (then)
   "Read the name of an agent for this session; call THEN with it.
 That is in the session's buffer, and once the daemon has said which there
 are."
-  (with-current-buffer (pyagentd-plan--buffer)
+  (pyagentd-in-session
     (pyagentd-later-asking
      'agents-available (list :branch pyagentd--branch-dir)
      (lambda (answer)
@@ -797,7 +780,7 @@ are used; the paths stay those of the session.  Nothing is sent, and
 the header line shows the choice.  Without a NAME it is asked for."
   (interactive nil pyagentd-mode)
   (if (null name) (pyagentd-plan--read #'pyagentd-choose-agent)
-    (with-current-buffer (pyagentd-plan--buffer)
+    (pyagentd-in-session
       (setq pyagentd-plan-next
             (unless (or (string-empty-p name)
                         (equal name pyagentd-plan--agent))
@@ -815,12 +798,11 @@ message waits for its turn.  Its key has to be confirmed."
   (interactive "P"
                pyagentd-mode)
   (cond ((called-interactively-p 'any)
-         (with-current-buffer (pyagentd-plan--buffer)
-           (pyagentd-plan--confirm agent)))
+         (pyagentd-in-session (pyagentd-plan--confirm agent)))
         ((and agent (not (stringp agent)))
          (pyagentd-plan--read #'pyagentd-approve))
         (t
-         (with-current-buffer (pyagentd-plan--buffer)
+         (pyagentd-in-session
            (pyagentd-chat-when-ready
             (lambda ()
               (pyagentd-later-here
@@ -829,7 +811,12 @@ message waits for its turn.  Its key has to be confirmed."
                                       :key (pyagentd-env-key))
                                 (unless (member agent '(nil ""))
                                   (list :agent agent)))
-               #'pyagentd-plan--approved)))))))
+               (lambda (answer)
+                 (setq pyagentd-plan-next nil)
+                 (pyagentd-status-refresh)
+                 (when (plist-get answer :queued)
+                   (message "Approved; it starts when the current run \
+has ended"))))))))))
 
 (defun pyagentd-plan--confirm (agent)
   "Approve the plan here if the user agrees, as `pyagentd-approve' with AGENT.
@@ -853,13 +840,6 @@ out?  y or n: " '(?y ?n)))
           (user-error "Not approved"))
         (pyagentd-approve agent))))))
 
-(defun pyagentd-plan--approved (answer)
-  "Note that the plan in this buffer was approved; ANSWER tells how."
-  (setq pyagentd-plan-next nil)
-  (pyagentd-status-refresh)
-  (when (plist-get answer :queued)
-    (message "Approved; it starts when the current run has ended")))
-
 ;;;; Summarise a conversation that became long
 
 (defconst pyagentd-compact--patience 60
@@ -878,7 +858,7 @@ it again.  With a prefix argument ask what the summary should KEEP."
   (interactive (list (and current-prefix-arg
                           (read-string "What the summary should keep: ")))
                pyagentd-mode)
-  (with-current-buffer (or (buffer-base-buffer) (current-buffer))
+  (pyagentd-in-session
     (pyagentd-chat-when-ready
      (lambda ()
        (pyagentd-later
@@ -1015,11 +995,6 @@ The value is a list of (BEG . END), first one first."
 
 ;;;; Going there
 
-(defun pyagentd-turns--require ()
-  "Signal a `user-error' unless this is a session."
-  (unless (bound-and-true-p pyagentd-mode)
-    (user-error "Not a session")))
-
 (defun pyagentd-turns--go (positions count what)
   "Go to the COUNTth of POSITIONS after point, before it if COUNT is negative.
 WHAT is what they are called."
@@ -1042,7 +1017,7 @@ WHAT is what they are called."
   "Go to the beginning of the next answer, or of the COUNTth."
   (interactive "p"
                pyagentd-mode)
-  (pyagentd-turns--require)
+  (unless (bound-and-true-p pyagentd-mode) (user-error "Not a session"))
   (pyagentd-turns--go (delq nil (mapcar #'pyagentd-turns--answer
                                         (pyagentd-turns-prompts)))
                       (or count 1) "answer"))
@@ -1057,7 +1032,7 @@ WHAT is what they are called."
   "Go to the next prompt of yours, or to the COUNTth."
   (interactive "p"
                pyagentd-mode)
-  (pyagentd-turns--require)
+  (unless (bound-and-true-p pyagentd-mode) (user-error "Not a session"))
   (pyagentd-turns--go (mapcar #'car (pyagentd-turns-prompts)) (or count 1)
                       "prompt"))
 

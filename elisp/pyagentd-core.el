@@ -26,7 +26,6 @@
 (declare-function gptel-backend-key "ext:gptel-request")
 (declare-function json-encode "json")
 (declare-function json-read "json")
-(declare-function json-read-from-string "json")
 
 ;;;; Reports of the daemon, JSON
 
@@ -47,13 +46,8 @@ It is the text at :json, or what stands in the file at :path."
 (defun pyagentd-json-plist (text)
   "Return what the JSON in TEXT says, as plists with keywords and vectors.
 False is `:json-false', null is nil; so functions of tools expect it."
-  (if (fboundp 'json-parse-string)
-      (json-parse-string text :object-type 'plist :array-type 'array
-                         :null-object nil :false-object :json-false)
-    (require 'json)
-    (let ((json-object-type 'plist) (json-array-type 'vector)
-          (json-key-type 'keyword) (json-false :json-false) (json-null nil))
-      (json-read-from-string text))))
+  (json-parse-string text :object-type 'plist :array-type 'array
+                     :null-object nil :false-object :json-false))
 
 (defun pyagentd-json-table (text)
   "Return what the JSON in TEXT says, as hash tables and vectors.
@@ -89,11 +83,8 @@ allows, such as a NUL in a string, is read by the one in Lisp."
   "Return PLIST as a JSON object.
 Its values are strings, numbers, t, nil (null), `:json-false', plists and
 vectors of these."
-  (cond ((null plist) "{}")
-        ((fboundp 'json-serialize)
-         (json-serialize plist :null-object nil :false-object :json-false))
-        (t (require 'json)
-           (let ((json-false :json-false)) (json-encode plist)))))
+  (if (null plist) "{}"
+    (json-serialize plist :null-object nil :false-object :json-false)))
 
 ;;;; Read the metadata of a session
 
@@ -436,9 +427,6 @@ of ours tells the user."
 (defconst pyagentd-core--level-words '((warn . "warning"))
   "What a level is called where a user reads it, if not by its name.")
 
-(defconst pyagentd-core--log-file-name "session.log"
-  "Name of the log in a session's directory.")
-
 (defun pyagentd-log (level format-string &rest args)
   "Log FORMAT-STRING with ARGS at LEVEL, see `pyagentd-log-level'.
 In a buffer of a session it also goes to the session's own log if
@@ -464,19 +452,14 @@ WRITTEN means that the session's own log has it already."
                 (message "%s" shown))))
         (message "%s" line)))
     (when (and pyagentd-log-to-file session-dir (not written))
-      (pyagentd-core--append
-       (format "[GPTEL-%s] %s" (upcase (symbol-name level)) text)
-       session-dir)))
+      (let ((coding-system-for-write 'utf-8-unix))
+        (ignore-errors ; a session that is gone has no log
+          (write-region (format "%s[GPTEL-%s] %s\n"
+                                (format-time-string "[%F %T] ")
+                                (upcase (symbol-name level)) text)
+                        nil (expand-file-name "session.log" session-dir)
+                        'append 'quiet)))))
   nil)
-
-(defun pyagentd-core--append (line session-dir)
-  "Add LINE, with the time before it, to the log in SESSION-DIR.
-A session that is gone, or that cannot be written, has no log."
-  (let ((coding-system-for-write 'utf-8-unix))
-    (ignore-errors
-      (write-region (concat (format-time-string "[%F %T] ") line "\n") nil
-                    (expand-file-name pyagentd-core--log-file-name session-dir)
-                    'append 'quiet))))
 
 (defmacro pyagentd-guarded (what &rest body)
   "Run BODY; an error in it is logged as a failure of WHAT, not signaled.
@@ -502,6 +485,14 @@ An error in one of them is logged, and keeps nothing else from being done."
     `(let ((,live ,buffer))
        (when (buffer-live-p ,live)
          (with-current-buffer ,live ,@body)))))
+
+(defmacro pyagentd-in-session (&rest body)
+  "Evaluate BODY in the buffer of the session here; signal if there is none."
+  (declare (indent 0) (debug t))
+  `(with-current-buffer (or (buffer-base-buffer) (current-buffer))
+     (unless (bound-and-true-p pyagentd-mode)
+       (user-error "Not a session; make one with M-x pyagentd-session"))
+     ,@body))
 
 ;;;; Variables
 

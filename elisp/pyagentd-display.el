@@ -119,19 +119,18 @@ They get the plist of the agent, see `pyagentd-overlay-update'.")
           (propertize (or description "") 'face 'pyagentd-detail)
           "\n"))
 
-(defun pyagentd-overlay--call (call)
-  "Return one line for CALL, a string or a plist with :name and :detail."
-  (let ((text (if (stringp call) call
-                (format "%s %s" (or (plist-get call :name) "")
-                        (or (plist-get call :detail) "")))))
-    (concat "\n  " (pyagentd-one-line text 70))))
-
 (defun pyagentd-overlay--calls (batch)
-  "Return a few lines about BATCH, a list of strings or plists."
+  "Return a few lines about BATCH, strings or plists with :name and :detail."
   (let ((more (- (length batch) pyagentd-overlay--max-calls)))
     (propertize
-     (concat (mapconcat #'pyagentd-overlay--call
-                        (seq-take batch pyagentd-overlay--max-calls) "")
+     (concat (mapconcat
+              (lambda (call)
+                (concat "\n  " (pyagentd-one-line
+                                (if (stringp call) call
+                                  (format "%s %s" (or (plist-get call :name) "")
+                                          (or (plist-get call :detail) "")))
+                                70)))
+              (seq-take batch pyagentd-overlay--max-calls) "")
              (and (> more 0) (format "\n  … %d more" more)))
      'face 'pyagentd-detail)))
 
@@ -579,14 +578,6 @@ They are made again when the text is displayed."
   (delete-overlay (overlay-get line 'pyagentd-fold-after))
   (pyagentd-display--remove line))
 
-(defun pyagentd-fold--far-p (line)
-  "Return non-nil if nobody misses the overlay LINE.
-It is not seen, and as it was when it was made."
-  (or (null (overlay-start line))
-      (and (eq (overlay-get line 'pyagentd-folded)
-               (pyagentd-fold--folds-p (overlay-get line 'pyagentd-fold-kind)))
-           (not (pyagentd-display--near-p line)))))
-
 (defun pyagentd-fold--line-at (pos)
   "Return the overlay of the first line of a block that begins at POS, or nil."
   (seq-find (lambda (overlay)
@@ -608,7 +599,12 @@ It is not seen, and as it was when it was made."
     (when (> (length pyagentd-fold--lines) pyagentd-fold--most)
       (let ((kept (seq-take pyagentd-fold--lines (/ pyagentd-fold--most 2))))
         (dolist (line (nthcdr (length kept) pyagentd-fold--lines))
-          (if (pyagentd-fold--far-p line)
+          ;; Nobody misses one that is far, and as it was made.
+          (if (or (null (overlay-start line))
+                  (and (eq (overlay-get line 'pyagentd-folded)
+                           (pyagentd-fold--folds-p
+                            (overlay-get line 'pyagentd-fold-kind)))
+                       (not (pyagentd-display--near-p line))))
               (pyagentd-fold--forget line)
             (push line kept)))
         (setq pyagentd-fold--lines kept)))))
@@ -911,17 +907,15 @@ What was thought, and what tools said, is left out."
 
 ;;;; Where they are
 
-(defun pyagentd-code-button--there-p (pos)
-  "Return non-nil if the line with POS has a button."
-  (seq-some (lambda (overlay) (overlay-get overlay 'pyagentd-code-button))
-            (overlays-at pos)))
-
 (defun pyagentd-code-button--make (block)
   "Give BLOCK, (BEG END LANGUAGE), a button, unless it has one."
   (save-excursion
     (goto-char (car block))
     (forward-line -1)
-    (unless (or (eolp) (pyagentd-code-button--there-p (point)))
+    (unless (or (eolp)
+                (seq-some (lambda (overlay)
+                            (overlay-get overlay 'pyagentd-code-button))
+                          (overlays-at (point))))
       (push (pyagentd-draw
              (point) (line-end-position) 'pyagentd-code-button t
              'after-string
@@ -944,27 +938,25 @@ one that names a language does."
             (line-beginning-position)
           (point))))))
 
-(defun pyagentd-code-button--near (pos end)
-  "Return the blocks of the answer with POS around it, and up to END."
-  (let ((answer (pyagentd-code--answer pos)))
-    (pyagentd-code-blocks (pyagentd-code-button--start pos answer)
-                          (min (cdr answer)
-                               (+ end pyagentd-code-button--reach)))))
-
 (defun pyagentd-code-button--blocks (beg end)
   "Return the complete blocks of code with a fence between BEG and END."
   (goto-char beg)
   (let (blocks)
     (while (re-search-forward pyagentd-code--fence end t)
       (when (eq (get-text-property (match-beginning 0) 'gptel) 'response)
-        (let ((pos (match-beginning 0)))
+        (let* ((pos (match-beginning 0))
+               (answer (pyagentd-code--answer pos))
+               (near (pyagentd-code-blocks
+                      (pyagentd-code-button--start pos answer)
+                      (min (cdr answer)
+                           (+ end pyagentd-code-button--reach)))))
           (setq blocks (append (seq-filter
                                 (lambda (block)
                                   (and (<= (- (car block) 200) end)
                                        (<= beg (+ (nth 1 block) 200))))
-                                (pyagentd-code-button--near pos end))
+                                near)
                                blocks))
-          (goto-char (min end (cdr (pyagentd-code--answer pos)))))))
+          (goto-char (min end (cdr answer))))))
     blocks))
 
 (defun pyagentd-code-button--find (beg end &rest _)
@@ -986,13 +978,10 @@ one that names a language does."
             (pyagentd-display--remove overlay)))
         (setq pyagentd-code-button--all (nreverse kept))))))
 
-(defun pyagentd-code-button--clear ()
-  "Remove all buttons."
-  (mapc #'delete-overlay pyagentd-code-button--all)
-  (setq pyagentd-code-button--all nil))
-
 (pyagentd-display-add #'pyagentd-code-button--find
-                      #'pyagentd-code-button--clear)
+                      (lambda ()
+                        (mapc #'delete-overlay pyagentd-code-button--all)
+                        (setq pyagentd-code-button--all nil)))
 
 (provide 'pyagentd-display)
 ;;; pyagentd-display.el ends here

@@ -59,13 +59,6 @@ C-u \\[pyagentd-rewind] brings %s back" (if (= count 1) "it" "them"))))
             ('context "of a conversation that was cleared")
             (_ "of another variant"))))
 
-(defun pyagentd-hidden--line (words beg)
-  "Return the line with WORDS that stands for the text from BEG on."
-  (concat (if (= beg 1) "" "\n\n")
-          (propertize words 'face 'pyagentd-hidden 'mouse-face 'highlight
-                      'keymap pyagentd-hidden-map
-                      'help-echo "mouse-1: show or hide the text")))
-
 ;;;; Overlays
 
 (defun pyagentd-hidden--clear ()
@@ -98,9 +91,12 @@ NUMBER OF), where NUMBER is 0 if none of them is shown."
         beg end 'isearch-open-invisible
         (lambda (overlay) (overlay-put overlay 'invisible nil))
         'priority 1                     ; above the blocks that it folds away
-        'pyagentd-line (pyagentd-hidden--line
-                        (pyagentd-hidden--words count (pyagentd-symbol by))
-                        beg))))
+        'pyagentd-line
+        (concat (if (= beg 1) "" "\n\n")
+                (propertize (pyagentd-hidden--words count (pyagentd-symbol by))
+                            'face 'pyagentd-hidden 'mouse-face 'highlight
+                            'keymap pyagentd-hidden-map
+                            'help-echo "mouse-1: show or hide the text")))))
     (pcase-dolist (`(,beg ,end ,message ,number ,of) variants)
       (let ((overlay (pyagentd-hidden--add
                       beg end 'pyagentd-variant (list message number of))))
@@ -453,21 +449,17 @@ See `pyagentd-branch-with-points'."
                               (plist-get each :message-id)))
                       prompts))))
 
-(defun pyagentd-history--read (prompts prompt)
-  "Read one of PROMPTS, as the daemon tells them, with PROMPT; return its id."
-  (let ((labels (pyagentd-prompt-labels prompts)))
-    (unless labels (user-error "No prompt was sent yet"))
-    (pyagentd-choose (format-prompt prompt (caar labels)) labels
-                     :default (caar labels) :category 'pyagentd-prompt)))
-
 (defun pyagentd-history--choose (prompt then)
   "Read one of the prompts of this conversation with PROMPT.
 THEN is called with its id."
   (pyagentd-history--call
    'history nil
    (lambda (answer)
-     (funcall then (pyagentd-history--read (plist-get answer :prompts)
-                                           prompt)))))
+     (let ((labels (pyagentd-prompt-labels (plist-get answer :prompts))))
+       (unless labels (user-error "No prompt was sent yet"))
+       (funcall then (pyagentd-choose
+                      (format-prompt prompt (caar labels)) labels
+                      :default (caar labels) :category 'pyagentd-prompt))))))
 
 ;;;; Rewinding
 

@@ -154,12 +154,8 @@ GO goes there."
         (set-window-start window (point) t)))
     (funcall go here)))
 
-(defun pyagentd-table--place ()
-  "Return where point is, (ID LINE COLUMN)."
-  (list (tabulated-list-get-id) (line-number-at-pos) (current-column)))
-
 (defun pyagentd-table--go (place)
-  "Go to PLACE, or to the row there if that of PLACE is gone."
+  "Go to PLACE, (ID LINE COLUMN), or to the row there if that is gone."
   (pcase-let ((`(,id ,line ,column) place))
     (goto-char (point-min))
     (while (not (or (eobp) (equal id (tabulated-list-get-id))))
@@ -173,13 +169,14 @@ GO goes there."
 
 (defun pyagentd-table-print ()
   "Show the entries there are, with the filter and the marks there are."
-  (setq pyagentd-table-marks (seq-filter (lambda (id)
-                                           (assoc id pyagentd-table--entries))
+  (setq pyagentd-table-marks (seq-filter #'pyagentd-list--row
                                          pyagentd-table-marks)
         tabulated-list-entries (pyagentd-table--filtered)
         tabulated-list-printer #'pyagentd-table--print-entry)
-  (pyagentd-table-keep-place #'pyagentd-table--place #'pyagentd-table--go
-                             #'pyagentd-table--print))
+  (pyagentd-table-keep-place
+   (lambda ()
+     (list (tabulated-list-get-id) (line-number-at-pos) (current-column)))
+   #'pyagentd-table--go #'pyagentd-table--print))
 
 (defun pyagentd-table--print ()
   "Print `tabulated-list-entries', and below them name the keys."

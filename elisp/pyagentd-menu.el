@@ -97,11 +97,9 @@ WORDS says what the option is; VALUES is a list of (WORD . VALUE)."
          (pyagentd-menu--value ,words (or (car (rassoc ,variable ',values))
                                           (format "%S" ,variable))))
        (interactive)
-       (setq ,variable (pyagentd-menu--next ,variable ',values)))))
-
-(defun pyagentd-menu--next (value values)
-  "Return the value that follows VALUE in VALUES, a list of (WORD . VALUE)."
-  (cdar (or (cdr (member (rassoc value values) values)) values)))
+       (setq ,variable (cdar (or (cdr (member (rassoc ,variable ',values)
+                                              ',values))
+                                 ',values))))))
 
 (pyagentd-menu--define-option pyagentd-menu--in-fold
     "Fold" pyagentd-fold
@@ -253,17 +251,10 @@ What the daemon says meanwhile is offered too."
 
 ;;;; For the session, or for the next message only
 
-(defmacro pyagentd-model--in-session (&rest body)
-  "Evaluate BODY in the buffer of the session here."
-  (declare (indent 0) (debug t))
-  `(with-current-buffer (or (buffer-base-buffer) (current-buffer))
-     (unless (bound-and-true-p pyagentd-mode) (user-error "Not a session"))
-     ,@body))
-
 (defun pyagentd-model-value (key)
   "Return what the setting KEY is for the next message, nil for the default.
 KEY is :model, :temperature, :max-tokens, :thinking, :system or :tools."
-  (pyagentd-model--in-session
+  (pyagentd-in-session
     (or (plist-get pyagentd-settings-next key)
         (pcase-exhaustive key
           (:thinking pyagentd-settings-thinking)
@@ -284,7 +275,7 @@ KEY is :model, :temperature, :max-tokens, :thinking, :system or :tools."
 (defun pyagentd-model--set (key value)
   "Let the setting KEY be VALUE, nil for that of preset.md.
 That is for this session, or for the next message only."
-  (pyagentd-model--in-session
+  (pyagentd-in-session
     (if pyagentd-settings-next-only
         (pyagentd-model--next key (if (symbolp value)
                                       (and value (symbol-name value))
@@ -335,7 +326,7 @@ FAILURE is called with an error, which is told by default."
 (defun pyagentd-model--read-number (words key valid)
   "Read the setting KEY, a number, which is called WORDS; VALID checks it.
 Return nil if nothing was typed."
-  (pyagentd-model--in-session
+  (pyagentd-in-session
     (let ((text (string-trim (read-string (pyagentd-model--prompt words key)))))
       (unless (string-empty-p text)
         (let ((number (and (string-match-p "\\`[0-9]+\\(?:\\.[0-9]+\\)?\\'" text)
@@ -351,7 +342,7 @@ NAME may be BACKEND/MODEL, for a model of another backend.  The empty
 string stands for the model of the session's preset.md.
 \\[pyagentd-sync--keep-settings] writes the choice to preset.md."
   (interactive
-   (list (pyagentd-model--in-session
+   (list (pyagentd-in-session
            (pyagentd-model-read (pyagentd-model--prompt "Model" :model))))
    pyagentd-mode)
   (let* ((model (cdr (assoc name pyagentd-model--known)))
@@ -359,7 +350,7 @@ string stands for the model of the session's preset.md.
                                    pyagentd-model--backend))
                        (plist-get model :backend)))
          (model (or (plist-get model :name) name)))
-    (pyagentd-model--in-session
+    (pyagentd-in-session
       (cond ((string-empty-p model) (pyagentd-model--set :model nil))
             (pyagentd-settings-next-only
              (pyagentd-model--set :model (intern (if backend
@@ -393,13 +384,13 @@ nil stands for the maximum in the session's preset.md."
   "Set the thinking effort of this session's model to EFFORT.
 That is \"off\", \"low\", \"medium\" or \"high\"."
   (interactive
-   (list (pyagentd-model--in-session
+   (list (pyagentd-in-session
            (let ((now (or (pyagentd-model-value :thinking) "off")))
              (pyagentd-choose
               (format-prompt (pyagentd-model--scoped "Thinking effort") now)
               '("off" "low" "medium" "high") :default now))))
    pyagentd-mode)
-  (pyagentd-model--in-session
+  (pyagentd-in-session
     (if pyagentd-settings-next-only (pyagentd-model--next :thinking effort)
       (let ((before pyagentd-settings-thinking))
         (setq pyagentd-settings-thinking effort) ; the menu shows it at once
@@ -414,7 +405,7 @@ That is \"off\", \"low\", \"medium\" or \"high\"."
 READ is called with the answer of the daemon to OPERATION, with the present
 value for the next message, nil for none, and with a function that takes the
 new value and maybe what is to be called once it is set."
-  (pyagentd-model--in-session
+  (pyagentd-in-session
     (let* ((next pyagentd-settings-next-only)
            (session (current-buffer))
            (set (lambda (value &optional then)
@@ -474,13 +465,13 @@ and give the command there again"))
 (defun pyagentd-model--switch-scope ()
   "Choose settings for the next message only, or for this session again."
   (interactive nil pyagentd-mode)
-  (pyagentd-model--in-session
+  (pyagentd-in-session
     (setq pyagentd-settings-next-only (not pyagentd-settings-next-only))))
 
 (defun pyagentd-model--forget-next ()
   "Send the next message with the settings of this session."
   (interactive nil pyagentd-mode)
-  (pyagentd-model--in-session
+  (pyagentd-in-session
     (setq pyagentd-settings-next nil)
     (pyagentd-status-refresh)))
 

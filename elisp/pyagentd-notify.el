@@ -157,16 +157,12 @@ THEN is called when it is clicked.  Without a desktop do nothing."
                                (pyagentd-ask-open)))))
     (setq pyagentd-lighter--text
           (if asks (pyagentd-lighter--words asks) ""))
-    (when asks
-      (pyagentd-lighter--install))
+    (when asks                          ; it has a place from now on
+      (unless (consp global-mode-string)
+        ;; A list that begins with a symbol would be a condition.
+        (setq global-mode-string (list (or global-mode-string ""))))
+      (add-to-list 'global-mode-string 'pyagentd-lighter--text t))
     (force-mode-line-update t)))
-
-(defun pyagentd-lighter--install ()
-  "Give what is said a place in mode lines, for as long as Emacs lives."
-  (unless (consp global-mode-string)
-    ;; A list that begins with a symbol would be a condition.
-    (setq global-mode-string (list (or global-mode-string ""))))
-  (add-to-list 'global-mode-string 'pyagentd-lighter--text t))
 
 (add-hook 'pyagentd-ask-changed-hook #'pyagentd-lighter--refresh)
 
@@ -269,14 +265,11 @@ are called without one, too.")
                 (if (cdr asks) (pyagentd-ask-title ask) (pyagentd-ask-what ask))
                 200 nil nil "…"))
              asks)
-     (if (cdr asks) (lambda () (call-interactively 'pyagentd-asks))
-       (lambda () (pyagentd-notify--visit (car asks)))))))
-
-(defun pyagentd-notify--visit (ask)
-  "Show the conversation in which ASK is asked, else the list of asks."
-  (if-let ((buffer (car (last (pyagentd-ask-buffers ask)))))
-      (pop-to-buffer buffer)
-    (call-interactively 'pyagentd-asks)))
+     (lambda ()                         ; its conversation, or the list
+       (if-let ((buffer (and (null (cdr asks))
+                             (car (last (pyagentd-ask-buffers (car asks)))))))
+           (pop-to-buffer buffer)
+         (call-interactively 'pyagentd-asks))))))
 
 (defun pyagentd-notify--tell-finished (runs)
   "Tell the desktop that RUNS, a list of (BUFFER . PLIST), have finished."

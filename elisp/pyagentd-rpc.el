@@ -44,12 +44,6 @@ A socket of macOS takes 8192.")
 (defvar pyagentd-outbox--open nil
   "Non-nil if frames may be written: the peer is the daemon.")
 
-(defvar pyagentd-outbox-send-function #'ignore
-  "Function that writes a frame, a unibyte string, to the daemon.")
-
-(defvar pyagentd-outbox-fence-function #'ignore
-  "Function that returns the (UID . FRAME) of a call that is answered at once.")
-
 (defun pyagentd-outbox-reset ()
   "Forget all frames: there is a connection that waits for hello, or none."
   (setq pyagentd-outbox--held nil
@@ -87,7 +81,7 @@ A socket of macOS takes 8192.")
   (pcase-let ((`(,uid . ,frame) entry))
     (push (cons uid (+ pyagentd-outbox--overhead (length frame)))
           pyagentd-outbox--written)
-    (funcall pyagentd-outbox-send-function frame)))
+    (pyagentd-rpc--write frame)))
 
 (defun pyagentd-outbox--fits-p (frame)
   "Return non-nil if FRAME can be written without waiting.
@@ -106,7 +100,7 @@ or reset all: what is true is looked up again after each frame."
     (pyagentd-outbox--write (pop pyagentd-outbox--held)))
   (when (and pyagentd-outbox--open pyagentd-outbox--held
              (null pyagentd-outbox--fence))
-    (let ((fence (funcall pyagentd-outbox-fence-function)))
+    (let ((fence (pyagentd-rpc--fence)))
       (setq pyagentd-outbox--fence (car fence))
       (pyagentd-outbox--write fence)
       ;; It may have been answered already.
@@ -296,15 +290,13 @@ Do nothing when called while an event is being applied."
 
 ;;;; The session log
 
-(defun pyagentd-events--on-log (_branch _seq args)
-  "Log the record in ARGS, which the daemon made for something we asked for."
-  (pcase-let ((`(,record) args))
-    (pyagentd-log-record (pyagentd-symbol (plist-get record :level))
-                         (plist-get record :text)
-                         (plist-get record :session-dir)
-                         (plist-get record :written))))
-
-(pyagentd-events-register 'log #'pyagentd-events--on-log)
+(pyagentd-events-register
+ 'log (lambda (_branch _seq args)       ; which it made for something we asked
+        (pcase-let ((`(,record) args))
+          (pyagentd-log-record (pyagentd-symbol (plist-get record :level))
+                               (plist-get record :text)
+                               (plist-get record :session-dir)
+                               (plist-get record :written)))))
 
 ;;;; Connection to the pyagentd daemon
 
@@ -621,9 +613,6 @@ SUCCESS is called with the answer, FAILURE with an error (SYMBOL . DATA)."
   "Return a call that the daemon answers at once: a pair (UID . FRAME)."
   (let ((uid (cl-incf pyagentd-rpc--uid)))
     (cons uid (pyagentd-rpc--frame (list 'call uid 'status '(nil))))))
-
-(setq pyagentd-outbox-send-function #'pyagentd-rpc--write
-      pyagentd-outbox-fence-function #'pyagentd-rpc--fence)
 
 (defun pyagentd-rpc-wait (condition seconds)
   "Wait until the function CONDITION returns non-nil, at most SECONDS.

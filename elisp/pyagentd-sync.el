@@ -59,19 +59,18 @@
   (pyagentd-status-refresh))
 
 (defun pyagentd-viewing--look-later ()
-  "Ask the daemon after a while whether this session can be written."
+  "Attach this buffer again after a while: the disk may work by then."
   (unless pyagentd-viewing--timer
     (setq pyagentd-viewing--pause (min pyagentd-viewing--longest-pause
                                        (* 2 (or pyagentd-viewing--pause 1)))
           pyagentd-viewing--timer
           (run-at-time pyagentd-viewing--pause nil
-                       (pyagentd-later-back #'pyagentd-viewing--look)))))
-
-(defun pyagentd-viewing--look ()
-  "Attach this buffer again if it is read-only: the disk may work by now."
-  (setq pyagentd-viewing--timer nil)
-  (when (and pyagentd-viewing-refusal (eq pyagentd-attach-state t))
-    (pyagentd-attach)))
+                       (pyagentd-later-back
+                        (lambda ()
+                          (setq pyagentd-viewing--timer nil)
+                          (when (and pyagentd-viewing-refusal
+                                     (eq pyagentd-attach-state t))
+                            (pyagentd-attach))))))))
 
 (defun pyagentd-viewing-check (&optional otherwise)
   "Signal a `user-error' that helps if nothing can be written in this buffer.
@@ -219,17 +218,15 @@ in preset.md."
     (pyagentd-block-set variable value))
   (pyagentd-settings-show (plist-get settings :model)))
 
-(defun pyagentd-settings--stand-in-p ()
-  "Return non-nil if no model answers here, but what stands in for one."
-  (string-match-p "\\`offline\\(?:/\\|\\'\\)"
-                  (format "%s" (or (getenv "PYAGENTD_BACKEND")
-                                   (pyagentd-block-get 'gptel--backend-name)
-                                   ""))))
-
 (defun pyagentd-settings-show (&optional model)
   "Show in the header line which MODEL runs here, with a star for an override."
   (setq pyagentd-status-model
-        (if (pyagentd-settings--stand-in-p) "offline stand-in"
+        (if (string-match-p "\\`offline\\(?:/\\|\\'\\)" ; no model answers
+                            (format "%s" (or (getenv "PYAGENTD_BACKEND")
+                                             (pyagentd-block-get
+                                              'gptel--backend-name)
+                                             "")))
+            "offline stand-in"
           (concat (format "%s" (or (pyagentd-block-get 'gptel-model) model ""))
                   (and (pyagentd-settings-overridden) "*"))))
   (pyagentd-status-refresh))
@@ -370,33 +367,29 @@ know that."
       (pyagentd-session-save))          ; as long as we write the file
     (setq pyagentd-attach-state 'pending
           pyagentd-attach--latest (1+ pyagentd-attach--latest))
-    (let* ((buffer (current-buffer))
-           (number pyagentd-attach--latest)
-           (with-latest
-            (lambda (function)
-              (pyagentd-with-live-buffer buffer
-                (when (= number pyagentd-attach--latest)
-                  (funcall function))))))
+    (let ((number pyagentd-attach--latest))
       (pyagentd-rpc-call-async
        'attach (append (list :branch pyagentd--branch-dir)
                        (if text (list :text text) (pyagentd-attach--known)))
-       :success
-       (lambda (answer)
-         ;; In its turn among the events; nothing is shown where it is read.
-         (pyagentd-events-enqueue
-          (lambda ()
-            (funcall with-latest
-                     (lambda () (pyagentd-attach--answered answer text)))
-            nil)))
-       :error (lambda (err)
-                (when (buffer-live-p buffer)
-                  (pyagentd-log 'warn "%s: %s" (buffer-name buffer)
-                                (pyagentd-error-text err)))
-                (funcall with-latest
-                         (lambda ()
-                           (setq pyagentd-attach-state nil)
-                           (run-hook-with-args
-                            'pyagentd-attach-failed-functions err))))))))
+       :success (pyagentd-sync--in-turn
+                 (lambda (answer)
+                   (when (= number pyagentd-attach--latest)
+                     (pyagentd-attach--answered answer text))))
+       :error (pyagentd-later-back
+               (lambda (err)
+                 (pyagentd-log 'warn "%s: %s" (buffer-name)
+                               (pyagentd-error-text err))
+                 (when (= number pyagentd-attach--latest)
+                   (setq pyagentd-attach-state nil)
+                   (run-hook-with-args 'pyagentd-attach-failed-functions
+                                       err))))))))
+
+(defun pyagentd-sync--in-turn (function)
+  "Return a function that has FUNCTION called with an answer in this buffer.
+That is in its turn among the events; nothing is shown where it is read."
+  (let ((back (pyagentd-later-back function)))
+    (lambda (answer)
+      (pyagentd-events-enqueue (lambda () (funcall back answer) nil)))))
 
 ;;;; Answers
 
@@ -530,16 +523,14 @@ Return non-nil if the daemon has, or gets, all of it."
      'edit-document (append (list :branch pyagentd--branch-dir
                                   :revision pyagentd-edit-revision)
                             what)
-     :success (pyagentd-later-back #'pyagentd-sync--taken)
+     :success (pyagentd-later-back
+               (lambda (answer)         ; where others wrote at once
+                 (when (plist-get answer :met)
+                   (pyagentd-edit-keep (plist-get answer :met)))))
      :error (lambda (err)
               (cond ((buffer-live-p buffer) (funcall back id settings err))
                     ((plist-get what :id)
                      (push (plist-get what :id) pyagentd-sync--lost)))))))
-
-(defun pyagentd-sync--taken (answer)
-  "Keep what ANSWER says was written where others wrote at once."
-  (when (plist-get answer :met)
-    (pyagentd-edit-keep (plist-get answer :met))))
 
 (defun pyagentd-sync--refused (id settings err)
   "The daemon did not take the edit ID because of ERR: agree on a text anew.
@@ -628,10 +619,7 @@ late, since answers may have come while Emacs was busy."
   "Ask the daemon to write the file."
   (pyagentd-rpc-call-async
    'checkpoint (list :branch pyagentd--branch-dir)
-   :success (pyagentd-later-back
-             (lambda (answer)
-               (pyagentd-events-enqueue
-                (pyagentd-sync--later #'pyagentd-sync--checked answer))))
+   :success (pyagentd-sync--in-turn #'pyagentd-sync--checked)
    :error (pyagentd-later-back
            (lambda (err)
              (setq pyagentd-attach--checkpoints nil)
@@ -643,14 +631,6 @@ late, since answers may have come while Emacs was busy."
   (when (and pyagentd-attach--checkpoints (not save-silently))
     (message "Wrote %s" buffer-file-name))
   (setq pyagentd-attach--checkpoints nil))
-
-(defun pyagentd-sync--later (function &rest args)
-  "Return a producer of events that calls FUNCTION with ARGS in this buffer."
-  (let ((buffer (current-buffer)))
-    (lambda ()
-      (pyagentd-with-live-buffer buffer
-        (apply function args))
-      nil)))
 
 (defun pyagentd-sync-finish ()
   "Send all that was typed, also while an edit is on its way.

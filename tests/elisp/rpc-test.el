@@ -68,9 +68,10 @@
 (ert-deftest pyagentd-outbox-goes-on-behind-calls-that-take-long ()
   (let ((uid 1000) pyagentd-outbox--held pyagentd-outbox--written
         pyagentd-outbox--fence pyagentd-outbox--open written)
-    (let ((pyagentd-outbox-send-function (lambda (frame) (push frame written)))
-          (pyagentd-outbox-fence-function
-           (lambda () (cons (cl-incf uid) "fence"))))
+    (cl-letf (((symbol-function 'pyagentd-rpc--write)
+               (lambda (frame) (push frame written)))
+              ((symbol-function 'pyagentd-rpc--fence)
+               (lambda () (cons (cl-incf uid) "fence"))))
       (pyagentd-outbox-put 1 "before hello")
       (should-not written)
       (pyagentd-outbox-open)
@@ -91,13 +92,13 @@
 (ert-deftest pyagentd-outbox-keeps-what-is-put-while-it-writes ()
   (let ((uid 1000) pyagentd-outbox--held pyagentd-outbox--written
         pyagentd-outbox--fence pyagentd-outbox--open written meanwhile)
-    (let ((pyagentd-outbox-send-function
-           (lambda (frame)
-             (push frame written)
-             (when-let ((function (alist-get frame meanwhile nil t #'equal)))
-               (funcall function))))
-          (pyagentd-outbox-fence-function
-           (lambda () (cons (cl-incf uid) "fence"))))
+    (cl-letf (((symbol-function 'pyagentd-rpc--write)
+               (lambda (frame)
+                 (push frame written)
+                 (when-let ((function (alist-get frame meanwhile nil t #'equal)))
+                   (funcall function))))
+              ((symbol-function 'pyagentd-rpc--fence)
+               (lambda () (cons (cl-incf uid) "fence"))))
       (setq meanwhile
             (list (cons "a" (lambda () (pyagentd-outbox-put 4 "d")))
                   (cons "b" (lambda ()
