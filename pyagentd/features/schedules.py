@@ -492,10 +492,12 @@ class Schedules(Feature):
             lifetime: Of one that repeats; None is for ever.
 
         Raises:
-            BadRequest: There is no message, or there are too many schedules.
+            BadRequest: There is no message, there are too many schedules, or it would end at once.
         """
         if not text.strip():
             raise BadRequest("The message of a schedule is empty")
+        if lifetime is not None and lifetime <= timedelta():
+            raise BadRequest("A schedule cannot repeat for no time at all", hint="Say for how long, as 2d, or never")
         now = self.kernel.clock.now()
         mine = await self.of(ref)
         if len(mine) >= MOST:

@@ -309,7 +309,13 @@ async def test_a_delivery_that_the_daemons_end_cut_off_says_so_when_it_comes_aga
 
 
 @pytest.mark.parametrize(
-    "given", [{"delay": "99999999d"}, {"delay": "5m", "lifetime": "2d"}, {"delay": "5m", "zone": "UTC"}]
+    "given",
+    [
+        {"delay": "99999999d"},
+        {"delay": "5m", "lifetime": "2d"},
+        {"delay": "5m", "zone": "UTC"},
+        {"every": "1h", "lifetime": "0s"},
+    ],
 )
 async def test_a_schedule_that_cannot_be_as_it_is_asked_for_is_refused(world: World, given: dict[str, str]) -> None:
     with pytest.raises(BadRequest):
