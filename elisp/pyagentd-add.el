@@ -416,6 +416,9 @@ argument, or ASK from Lisp, ask which session."
   :lighter " Rewrite"
   :interactive nil
   (when pyagentd-rewrite-mode
+    ;; `diff-mode' gives letters to hunks where the text is read-only.
+    (push (cons 'pyagentd-rewrite-mode pyagentd-rewrite-mode-map)
+          minor-mode-overriding-map-alist)
     (setq header-line-format
           (substitute-command-keys "\\<pyagentd-rewrite-mode-map>\
  \\[pyagentd-rewrite--accept] accept   \\[pyagentd-rewrite--discard] discard   \

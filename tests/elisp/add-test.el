@@ -280,7 +280,9 @@ The variables `session' and `project' are bound."
                                                        (buffer-string))))
       (with-current-buffer "*rewrite: some-code*"
         (should (string-search "+  (bar)" (buffer-string)))
-        (should (eq (key-binding "y") #'pyagentd-rewrite--accept))
+        (should (equal (mapcar #'key-binding '("y" "n" "r"))
+                       '(pyagentd-rewrite--accept pyagentd-rewrite--discard
+                         pyagentd-rewrite--again)))
         (pyagentd-rewrite--accept))
       (with-current-buffer code
         (should (equal (buffer-string) "before\n  (bar)\nafter\n"))
