@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 
 from pyagentd.api.approvals import Approvals
 from pyagentd.api.background import Background
-from pyagentd.api.group import NOTHING, Client, Env, Group, operations_of
+from pyagentd.api.group import NOTHING, Client, Env, Group, operations_of, reply_of
 from pyagentd.api.inspection import Inspection, context_chart
 from pyagentd.api.mcp import McpOperations
 from pyagentd.api.missions import Missions
@@ -308,14 +308,8 @@ class Reports(Group):
         report: Report = await make(self._pages, "page", client, name, arguments)
         if watch:
             follow(self._kernel, client, report.follows)
-        return {
-            "name": name,
-            "title": report.title,
-            "lines": [line.to_wire() for line in report.lines],
-            "actions": list(report.actions),
-            "follows": list(report.follows),
-            "end": report.end,
-        }
+        lines, actions = [line.to_wire() for line in report.lines], list(report.actions)
+        return reply_of(ReportReply, report, name=name, lines=lines, actions=actions, follows=list(report.follows))
 
 
 def _json(answer: Mapping[str, Any]) -> Any:

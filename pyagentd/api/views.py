@@ -184,6 +184,7 @@ class View:
     more: bool = False
     current: str = ""
     filters: bool = False
+    sorts: bool = True  # by those of its columns that can be sorted
 
     def to_wire(self, name: str, limit: int) -> ViewReply:
         """Return it as it travels, with at most ``limit`` rows."""
@@ -191,7 +192,7 @@ class View:
             ViewReply,
             self,
             name=name,
-            columns=[reply_of(ColumnReply, each) for each in self.columns],
+            columns=[reply_of(ColumnReply, each, sorts=each.sorts and self.sorts) for each in self.columns],
             rows=[
                 reply_of(RowReply, row, cells=[column.value(row.item) for column in self.columns])
                 for row in self.rows[:limit]
@@ -415,9 +416,10 @@ class Lists(Group):
         ]
         return View(
             title="Search",
+            sorts=False,
             columns=(
-                Column("From", 14, itemgetter(0), most=30, sorts=False),
-                Column("Message", 0, itemgetter(1), sorts=False),
+                Column("From", 14, itemgetter(0), most=30),
+                Column("Message", 0, itemgetter(1)),
             ),
             rows=rows,
             actions=(
@@ -529,45 +531,25 @@ class Lists(Group):
         """List what a named agent is: name, system prompt, model, permissions."""
         answer = await self._group(Agents).agent_config(client, name=agent)
         config: Mapping[str, Any] = answer["config"]
-        docs = file_place(Path(answer["dir"]) / "docs")
-        return View(
-            title=f"Agent {agent}",
-            columns=(
-                Column("Key", 14, lambda key: cell(key, "strong"), sorts=False),
-                Column("Value", 44, lambda key: _value_cell(config[key], "(default)"), most=80, sorts=False),
-                Column("What it is", 0, lambda key: cell(AGENT_KEYS[key], "dim"), sorts=False),
-            ),
-            rows=[
-                Row(
-                    item=key,
-                    id=key,
-                    label=key,
-                    facts={
-                        "name": agent,
-                        "key": key,
-                        "value": value if isinstance(value := config[key], str | None) else json.dumps(value),
-                        "custom": isinstance(value, Mapping),
-                        "default": key in ("model", "permissions"),
-                        "docs": docs,
-                    },
-                )
-                for key in AGENT_KEYS
-            ],
-            actions=(
-                action(
-                    "D",
-                    "default",
-                    "agent-config",
-                    "name",
-                    "key",
-                    arguments={"reset": True},
-                    needs="default",
-                    done=_RESET,
-                ),
-                action("W", "its documents", place="docs"),
-            ),
-            follows=("agents",),
+
+        def facts(key: str) -> Mapping[str, Fact]:
+            value = config[key]
+            return {
+                "name": agent,
+                "key": key,
+                "value": value if isinstance(value, str | None) else json.dumps(value),
+                "custom": isinstance(value, Mapping),
+                "default": key in ("model", "permissions"),
+                "docs": file_place(Path(answer["dir"]) / "docs"),
+            }
+
+        again = {"arguments": {"reset": True}, "needs": "default", "done": _RESET}
+        actions = (
+            action("D", "default", "agent-config", "name", "key", **again),
+            action("W", "its documents", place="docs"),
         )
+        values = {key: _value_cell(config[key], "(default)") for key in AGENT_KEYS}
+        return _keys_view(f"Agent {agent}", "Key", AGENT_KEYS, values, facts, actions)
 
     async def settings(self, client: Client) -> View:
         """List the defaults of named agents."""
@@ -578,25 +560,14 @@ class Lists(Group):
         def value(key: str, default: str) -> str:
             return span(held[key]) if key == "idle_timeout" else _value_cell(held[key], default)["text"]
 
-        return View(
-            title="Defaults of named agents",
-            columns=(
-                Column("Setting", 20, lambda key: cell(key, "strong"), sorts=False),
-                Column(
-                    "Value",
-                    30,
-                    lambda key: cell(value(key, "the preset's"), "dim" if held[key] == defaults[key] else ""),
-                    sorts=False,
-                ),
-                Column("What it is", 0, lambda key: cell(SETTINGS[key], "dim"), sorts=False),
-            ),
-            rows=[
-                Row(item=key, id=key, label=key, facts={"key": key, "value": value(key, "") or None})
-                for key in SETTINGS
-            ],
-            actions=(action("D", "default", "settings", "key", arguments={"reset": True}, done=_RESET),),
-            follows=("agents",),
-        )
+        def facts(key: str) -> Mapping[str, Fact]:
+            return {"key": key, "value": value(key, "") or None}
+
+        actions = (action("D", "default", "settings", "key", arguments={"reset": True}, done=_RESET),)
+        values = {
+            key: cell(value(key, "the preset's"), "dim" if held[key] == defaults[key] else "") for key in SETTINGS
+        }
+        return _keys_view("Defaults of named agents", "Setting", SETTINGS, values, facts, actions)
 
     async def schedules(self, client: Client, *, branch: str | None = None) -> View:
         """List messages that sessions are sent later or repeatedly."""
@@ -702,12 +673,13 @@ class Lists(Group):
         root = paths.root_of(self._ref(branch))
         return View(
             title="Agents",
+            sorts=False,
             columns=(
-                Column("Agent", 48, _agent_cell, sorts=False),
-                Column("State", 12, _agent_state_cell, sorts=False),
-                Column("Tokens", 12, lambda row: tokens(row["tokens"]), sorts=False),
-                Column("Id", 30, of("id", "dim"), sorts=False),
-                Column("Result", 0, of("result", "detail"), sorts=False),
+                Column("Agent", 48, _agent_cell),
+                Column("State", 12, _agent_state_cell),
+                Column("Tokens", 12, lambda row: tokens(row["tokens"])),
+                Column("Id", 30, of("id", "dim")),
+                Column("Result", 0, of("result", "detail")),
             ),
             rows=[
                 Row(
@@ -757,11 +729,12 @@ class Lists(Group):
             )
         return View(
             title="Branches",
+            sorts=False,
             columns=(
-                Column("Branch", 44, _branch_cell, sorts=False),
-                Column("Created", 17, lambda row: cell(local_time(row["created"])["text"], "dim"), sorts=False),
-                Column("Agents", 7, of("agents"), right=True, sorts=False),
-                Column("Comes from", 0, lambda row: cell(row["parent"] or "", "dim"), sorts=False),
+                Column("Branch", 44, _branch_cell),
+                Column("Created", 17, lambda row: cell(local_time(row["created"])["text"], "dim")),
+                Column("Agents", 7, of("agents"), right=True),
+                Column("Comes from", 0, lambda row: cell(row["parent"] or "", "dim")),
             ),
             rows=rows,
             actions=(action("s", "make it current", "switch", "branch", done="Current branch: %s"),),
@@ -919,20 +892,20 @@ class Lists(Group):
         period = f"last {quantity(days, 'day')}" if days else "always"
         return View(
             title="Usage",
+            sorts=False,
             columns=(
-                Column(by.capitalize(), 26, itemgetter("name"), sorts=False),
-                Column("Requests", 8, lambda line: cell(f"{line['requests']:,}"), right=True, sorts=False),
-                Column("In", 6, _tokens_of("input", "cache_read", "cache_write"), right=True, sorts=False),
-                Column("Cached", 6, _tokens_of("cache_read"), right=True, sorts=False),
-                Column("Out", 6, _tokens_of("output", "reasoning"), right=True, sorts=False),
+                Column(by.capitalize(), 26, itemgetter("name")),
+                Column("Requests", 8, lambda line: cell(f"{line['requests']:,}"), right=True),
+                Column("In", 6, _tokens_of("input", "cache_read", "cache_write"), right=True),
+                Column("Cached", 6, _tokens_of("cache_read"), right=True),
+                Column("Out", 6, _tokens_of("output", "reasoning"), right=True),
                 Column(
                     "Cost",
                     9,
                     lambda line: cell(cost(line["known_usd"], unpriced=bool(line["unpriced"]))),
                     right=True,
-                    sorts=False,
                 ),
-                Column("", 0, itemgetter("bar"), sorts=False),
+                Column("", 0, itemgetter("bar")),
             ),
             rows=rows,
             actions=(
@@ -1298,6 +1271,29 @@ SETTINGS = {
     "idle_timeout": "when a conversation is saved and cleared",
 }
 """What can be set for all named agents."""
+
+
+def _keys_view(
+    title: str,
+    heading: str,
+    keys: Mapping[str, str],
+    values: Mapping[str, CellReply],
+    facts: Callable[[str], Mapping[str, Fact]],
+    actions: Sequence[ActionReply],
+) -> View:
+    """Return the list of what can be set, each of ``keys`` with its value and what it is."""
+    return View(
+        title=title,
+        columns=(
+            Column(heading, 20, lambda key: cell(key, "strong")),
+            Column("Value", 44, values.__getitem__, most=80),
+            Column("What it is", 0, lambda key: cell(keys[key], "dim")),
+        ),
+        rows=[Row(key, key, key, facts(key)) for key in keys],
+        actions=actions,
+        follows=("agents",),
+        sorts=False,
+    )
 
 
 def _value_cell(value: object, default: str) -> CellReply:

@@ -36,12 +36,12 @@ from pyagentd.errors import BadRequest, SignatureError
 from pyagentd.events import Event
 from pyagentd.lisp import serialization
 from pyagentd.lisp.errors import LispError
-from pyagentd.lisp.runtime import Result, Tools
+from pyagentd.lisp.runtime import Tools
 from pyagentd.lisp.serialization import decode, encode
 from pyagentd.lisp.values import from_python
 from pyagentd.mission import Mission, Model
 from pyagentd.mission.over import Row, Summary, import_tool, read_items, run_over
-from pyagentd.mission.signature import Coercion, Problem, Signature, coerce, parse
+from pyagentd.mission.signature import coerce, parse
 from pyagentd.mission.signature.types import Map
 from pyagentd.wire.client import DaemonClient
 
@@ -415,54 +415,52 @@ def check(signature: str | None, jsonl: bool, as_json: bool) -> int:
     SIGNATURE is shorthand, "(query :string, limit :int?) -> [{id :int}]", or Malli, "[:map [:id :int]]".
     """
     if jsonl:
-        _check_rows(sys.stdin)
+        for number, row in _rows_in(sys.stdin, "signature"):
+            try:
+                if isinstance(row, Exception):
+                    raise row
+                checked = _check_signature(row)
+            except (ValueError, RecursionError) as error:
+                raise click.UsageError(f"line {number}: {error}") from error
+            print_json({"id": row.get("id"), "signature": row["signature"], **checked})
         return ExitCode.DONE
     if signature is None:
         raise click.UsageError("Missing argument 'SIGNATURE'")
     try:
         read = parse(signature)
     except SignatureError as error:
-        _report(error, as_json=as_json)
+        place = f"line {error.line}, column {error.column}: " if error.line else ""
+        lines = [f"{place}{error.message}", *error.caret().splitlines(), error.hint]
+        _print_error(error, error.code, "\n".join(filter(None, lines)), as_json=as_json)
         return ExitCode.FAILED
-    if as_json:
-        print_json({"render": read.render(), "input": read.input_schema(), "output": read.output_schema()})
-    else:
-        _signature_print(read)
+    schemas = {"input": read.input_schema(), "output": read.output_schema()}
+    lines = [read.render()]
+    for name, schema in schemas.items():
+        lines += ["", f"{name} {json.dumps(schema, ensure_ascii=False, indent=2)}"]
+    print_reply({"render": read.render(), **schemas}, text_for("\n".join(lines), sys.stdout), as_json=as_json)
     return ExitCode.DONE
 
 
-def _signature_print(read: Signature) -> None:
-    lines = [read.render()]
-    schemas = {"input": read.input_schema(), "output": read.output_schema()}
-    for name, schema in schemas.items():
-        lines += ["", f"{name} {json.dumps(schema, ensure_ascii=False, indent=2)}"]
-    click.echo(text_for("\n".join(lines), sys.stdout))
-
-
-def _report(error: SignatureError, *, as_json: bool) -> None:
-    """Print an error on stderr: what, where, the line with a caret, and the hint."""
+def _print_error(error: SignatureError | LispError, code: str, text: str, *, as_json: bool) -> None:
+    """Print an error on stderr: as JSON with its place, or in the words of ``text``."""
     if as_json:
-        said = {"code": error.code, "message": error.message, "hint": error.hint}
-        place = {"line": error.line, "column": error.column}
-        print(json.dumps({"error": {**said, **place}}, ensure_ascii=False), file=sys.stderr)
-        return
-    place_text = f"line {error.line}, column {error.column}: " if error.line else ""
-    lines = [f"pyagentd: {place_text}{error.message}", *error.caret().splitlines(), error.hint]
-    print(text_for("\n".join(line for line in lines if line), sys.stderr), file=sys.stderr)
+        place = {name: getattr(error, name) for name in ("message", "hint", "line", "column")}
+        print(json.dumps({"error": {"code": code, **place}}, ensure_ascii=False), file=sys.stderr)
+    else:
+        print(f"pyagentd: {text_for(text, sys.stderr)}", file=sys.stderr)
 
 
-def _check_rows(lines: Iterable[str]) -> None:
+def _rows_in(lines: Iterable[str], wanted: str) -> Iterator[tuple[int, dict[str, Any] | Exception]]:
+    """Yield the row of each line with its number, or why it is none; a row has ``wanted``."""
     for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-            if not isinstance(row, dict) or "signature" not in row:
-                raise ValueError('a row needs "signature"')
-            checked = _check_signature(row)
-        except (ValueError, RecursionError) as error:
-            raise click.UsageError(f"line {number}: {error}") from error
-        print_json({"id": row.get("id"), "signature": row["signature"], **checked})
+        if line.strip():
+            try:
+                row = json.loads(line)
+                if not isinstance(row, dict) or wanted not in row:
+                    raise ValueError(f'a row needs "{wanted}"')
+                yield number, row
+            except (ValueError, RecursionError) as error:
+                yield number, error
 
 
 def _check_signature(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -478,18 +476,12 @@ def _check_signature(row: Mapping[str, Any]) -> dict[str, Any]:
     value = decode(row["value"])
     problems = read.validate_input(value) if kind == "input" else read.validate(value)
     made = coerce(Map(read.params) if kind == "input" else read.returns, value)
-    return {**found, "value": row["value"], **_validity(problems), **_coercion(made)}
-
-
-def _validity(problems: tuple[Problem, ...]) -> dict[str, Any]:
     errors = [{"path": problem.path, "message": problem.message} for problem in problems]
-    return {"valid": not errors, "errors": errors} if errors else {"valid": True}
-
-
-def _coercion(made: Coercion) -> dict[str, Any]:
+    found |= {"value": row["value"], "valid": not errors} | ({"errors": errors} if errors else {})
     if made.problems:
-        return {"coerce_ok": False, "coerce_error": str(made.problems[0])}
-    return {"coerce_ok": True, "coerced": encode(made.value), "warnings": [str(one) for one in made.warnings]}
+        return {**found, "coerce_ok": False, "coerce_error": str(made.problems[0])}
+    warnings = [str(each) for each in made.warnings]
+    return {**found, "coerce_ok": True, "coerced": encode(made.value), "warnings": warnings}
 
 
 # ``pyagentd lisp``: run a program of the mission language here, without a daemon.
@@ -508,16 +500,26 @@ def _coercion(made: Coercion) -> dict[str, Any]:
 def lisp(file: IO[str], context: IO[str] | None, isolated: bool, jsonl: bool, as_json: bool) -> int:
     """Run the program in FILE ("-", the default, is stdin) and print its value."""
     if jsonl:
-        _run_rows(file)
+        for number, row in _rows_in(file, "program"):
+            if isinstance(row, Exception):
+                print_json({"id": None, "error": "bad_row", "message": f"line {number}: {row}"})
+            else:
+                print_json({"id": row.get("id"), **_run_row(row)})
         return ExitCode.DONE
     try:
         result = language.compile(file.read()).run(
             _lisp_context(context), isolation="process" if isolated else "none"
         )
     except language.LispError as error:
-        _lisp_report(error, as_json=as_json)
+        _print_error(error, error.reason, f"{error.reason}: {error.explain()}", as_json=as_json)
         return ExitCode.FAILED
-    print_reply(_result_json(result), text_for(serialization.readable(result.value), sys.stdout), as_json=as_json)
+    told = {  # values in the language's encoding
+        "value": encode(result.value),
+        "signal": result.signal,
+        "memory": encode(result.memory),
+        "usage": {**asdict(result.usage), "duration_ms": round(result.usage.duration_ms, 3)},
+    }
+    print_reply(told, text_for(serialization.readable(result.value), sys.stdout), as_json=as_json)
     return ExitCode.FAILED if result.signal == "fail" else ExitCode.DONE
 
 
@@ -532,49 +534,6 @@ def _lisp_context(file: IO[str] | None) -> dict[str, Any]:
         raise click.BadParameter(f"{file.name} must hold a JSON object", param_hint="--context")
     found: dict[str, Any] = from_python(data)
     return found
-
-
-def _result_json(result: Result) -> dict[str, Any]:
-    """Return a result as JSON, values in the language's encoding."""
-    usage = result.usage
-    return {
-        "value": encode(result.value),
-        "signal": result.signal,
-        "memory": encode(result.memory),
-        "usage": {**asdict(usage), "duration_ms": round(usage.duration_ms, 3)},
-    }
-
-
-def _lisp_report(error: LispError, *, as_json: bool) -> None:
-    """Print an error on stderr: reason, place, the line with a caret, and the hint."""
-    if as_json:
-        print(json.dumps({"error": _error(error)}, ensure_ascii=False), file=sys.stderr)
-    else:
-        print(f"pyagentd: {error.reason}: {text_for(error.explain(), sys.stderr)}", file=sys.stderr)
-
-
-def _error(error: LispError) -> dict[str, Any]:
-    return {
-        "code": error.reason,
-        "message": error.message,
-        "hint": error.hint,
-        "line": error.line,
-        "column": error.column,
-    }
-
-
-def _run_rows(lines: Iterable[str]) -> None:
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-            if not isinstance(row, dict) or not isinstance(row.get("program"), str):
-                raise ValueError('a row needs "program"')
-        except (ValueError, RecursionError) as error:
-            print_json({"id": None, "error": "bad_row", "message": f"line {number}: {error}"})
-            continue
-        print_json({"id": row.get("id"), **_run_row(row)})
 
 
 def _run_row(row: Mapping[str, Any]) -> dict[str, Any]:
