@@ -11,6 +11,9 @@ from typing import Any, Literal
 
 Role = Literal["user", "assistant"]
 
+MOST_TOKENS = 1_000_000_000
+"""That anybody may ask for: more than any model answers with, and an integer that all JSON can hold."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:

@@ -29,6 +29,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar, Union, overload
 import msgspec
 
 from pyagentd.errors import BadRequest, PyagentdError, UserError, did_you_mean
+from pyagentd.messages import MOST_TOKENS
 
 _T = TypeVar("_T")
 _SHOWN = 80  # characters of a value in an error
@@ -111,6 +112,9 @@ FullText = Annotated[str, Rule(parse=_full_text, words="a text")]
 """A text that is not blank, as it is."""
 
 FromOne = Annotated[int, msgspec.Meta(ge=1)]
+
+Tokens = Annotated[int, msgspec.Meta(ge=1, le=MOST_TOKENS)]
+"""How long an answer may be."""
 
 
 class Misfit(Exception):
@@ -392,7 +396,8 @@ def _bounds(wanted: Any) -> str:
     """Return the bounds of a number: `` from 0 to 2``."""
     meta = next((note for note in typing.get_args(wanted)[1:] if isinstance(note, msgspec.Meta)), msgspec.Meta())
     bounds = [("from", meta.ge), ("above", meta.gt), ("to", meta.le), ("and below", meta.lt)]
-    return "".join(f" {word} {bound:g}" for word, bound in bounds if bound is not None)
+    said = ((word, bound if isinstance(bound, int) else f"{bound:g}") for word, bound in bounds if bound is not None)
+    return "".join(f" {word} {bound}" for word, bound in said)
 
 
 # Lines of files.

@@ -16,7 +16,7 @@ from pyagentd.config.tables import ServerSettings, read_server
 from pyagentd.errors import BadRequest, PresetError
 from pyagentd.policy.action import Roam, canonical_tool, normalise, validate_pattern
 from pyagentd.policy.profiles import BUILTIN, PLAN, Profile
-from pyagentd.reader import INSIDE, FromOne, FullText, Path, Rule, Source, Text, describe, find_key, read
+from pyagentd.reader import INSIDE, FromOne, FullText, Path, Rule, Source, Text, Tokens, describe, find_key, read
 
 # Which servers of tools a preset wants: the key ``mcp`` of its front matter.
 #
@@ -207,7 +207,7 @@ class Preset:
     description: Annotated[str, Rule(parse=_parse_line, words="a text: put it in quotes")] = ""
     mode: Mode = "all"  # who may use it: the user, a parent agent, or both
     temperature: _Temperature = None  # None: the model's own
-    max_tokens: FromOne | None = None
+    max_tokens: Tokens | None = None
     thinking: Thinking = ""  # how much the model thinks before it answers; "" and "off": not at all
     tools: _Tools = ()  # our names; whether a tool of that name exists is not known here
     emacs_tools: tuple[FullText, ...] = ()  # names or categories of tools of the user's Emacs, where there is one
@@ -305,7 +305,7 @@ class MessageSettings:
 
     model: Text = ""  # [BACKEND/]MODEL
     temperature: _Temperature = None
-    max_tokens: FromOne | None = None
+    max_tokens: Tokens | None = None
     thinking: Thinking = ""
     system: Text = ""
     tools: _Tools = ()

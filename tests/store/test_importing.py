@@ -157,6 +157,11 @@ class TestSettings:
         assert preset.max_tokens == 500
         assert (preset.tools, preset.body) == (("Read",), 'Be "terse".\nAnd kind.')
 
+    def test_a_number_of_tokens_that_no_json_holds_is_none(self, tmp_path: Path) -> None:
+        most = f"gptel-max-tokens: {2**64}"
+        settings = read_chat(file(tmp_path, saved("v2", most))).document.settings
+        assert settings.max_tokens is None and settings.other
+
     @pytest.mark.parametrize("name", ["gptel-system-prompt", "gptel--system-message"])
     def test_both_names_of_the_system_prompt_are_known(self, tmp_path: Path, name: str) -> None:
         assert read_chat(file(tmp_path, saved("v2", f'{name}: "Hi"'))).system == "Hi"

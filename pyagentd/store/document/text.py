@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 from pyagentd import regularfile
 from pyagentd.errors import StoreError
+from pyagentd.messages import MOST_TOKENS
 from pyagentd.wire.sexp import NIL, ElispSymbol, LispError, print_string, print_symbol, read_call
 from pyagentd.wire.sexp import read as read_
 
@@ -296,8 +297,8 @@ def _number(datum: Any) -> float | None:
 def _count(datum: Any) -> int | None:
     if isinstance(datum, ElispSymbol) and datum == NIL:
         return None
-    if not isinstance(datum, int) or isinstance(datum, bool) or datum < 1:
-        raise LispError("not a whole number above 0")
+    if not isinstance(datum, int) or isinstance(datum, bool) or not 1 <= datum <= MOST_TOKENS:
+        raise LispError("not a number of tokens")
     return datum
 
 

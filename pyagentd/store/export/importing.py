@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from pyagentd import regularfile
 from pyagentd.errors import BadRequest, NotFound, StoreError
+from pyagentd.messages import MOST_TOKENS
 from pyagentd.store import atomic, paths, presetfile, yamlfile
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import text as document
@@ -222,7 +223,7 @@ def read_org(text: str) -> OrgChat:
         backend=said.get("GPTEL_BACKEND"),
         tools=tuple(said["GPTEL_TOOLS"].split()) if "GPTEL_TOOLS" in said else None,
         temperature=_number(said.get("GPTEL_TEMPERATURE"), float),
-        max_tokens=_number(said.get("GPTEL_MAX_TOKENS"), int),
+        max_tokens=_number(said.get("GPTEL_MAX_TOKENS"), _tokens),
     )
     system = said.get("GPTEL_SYSTEM")
     damage = ("Some of its gptel bounds fit no text",) if stale else ()
@@ -276,6 +277,12 @@ def _number(text: str | None, kind: Callable[[str], _N]) -> _N | None:
         return None if text is None else kind(text)
     except ValueError:
         return None
+
+
+def _tokens(text: str) -> int:
+    if not 1 <= (number := int(text)) <= MOST_TOKENS:
+        raise ValueError(text)
+    return number
 
 
 def _without_foreign_variables(settings: Settings) -> tuple[Settings, list[str]]:

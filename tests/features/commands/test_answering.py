@@ -380,6 +380,7 @@ async def test_tools_are_switched_by_name_or_one_by_one(world: World) -> None:
         ("/set temperature warm", "'warm' is not a value of temperature"),
         ("/set temperature 7", "temperature"),
         ("/set max-tokens 0", "max"),
+        (f"/set max-tokens {2**64}", "whole number from 1 to 1000000000"),
         ("/set thinking hard", "thinking"),
         ("/set colour red", "not a value of key"),
         ("/set tools +Read Grep", "a sign"),
