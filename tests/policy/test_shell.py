@@ -108,6 +108,9 @@ def test_a_command_that_is_too_much_to_read_is_unreadable():
         ("mkdir -p d/../e", (), ("d", "d/../e")),
         ("ln -s ../t d/l", (), ("../t", "d/../t", "d/l", "d/l/t")),
         ("echo a | tee -", (), ("-",)),
+        ("tar xf a --one-top=/d", ("a",), ("/d/*", "./*")),
+        ("tar xf a --transform s,.*/,, --exclude -C /d", ("a",), ("/d/*", "./*")),
+        ("git push --repo=/d/r main", (), ("/d/r/*", "./*")),
         ("tar cf - d", (), ()),
         ("cat a", (), ()),
     ],
@@ -180,6 +183,21 @@ def test_an_entry_that_spells_an_option_out_admits_it():
 @pytest.mark.parametrize("program", ["gzip", "bzip2", "/usr/bin/bunzip2", "lz4", "xz", "gzip-1.13"])
 def test_a_program_writes_the_same_whatever_digits_end_its_name(program):
     assert set(read(f"{program} out/data").writes) == {"out/data", "out/*"}
+
+
+@pytest.mark.parametrize(
+    ("text", "option"),
+    [
+        ("curl --data-urlencode x@/f http://a", "curl --data-urlencode"),
+        ("curl --unix-socket /run/docker.sock http://a/", "curl --unix-socket"),
+        ("emacs -batch -execute '(f)'", "emacs -execute"),
+        ("emacsclient -e '(f)'", "emacsclient -e"),
+        ("make -E 'x:=$(shell f)'", "make -E"),
+        ("git archive --remote='ext::f' HEAD", "git ext::f"),
+    ],
+)
+def test_an_option_that_runs_or_sends_something_needs_an_entry_of_its_own(text, option):
+    assert f"`{option}`" in why(text, text.split()[0])
 
 
 def test_a_copy_with_its_directories_is_written_below_them():

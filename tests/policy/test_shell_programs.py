@@ -30,7 +30,8 @@ PROGRAMS = {
     "split": "-l -l1 -b2 -n2 -d --additional-suffix=.q -a -a3",
     "sed": "-i -i.z -e p -ep -es/o/q/ -ie -ne --in-place --expression=p --exp s/o/Q/w../y wx -i.ex -s -z -En",
     "dd": "of=x if=a of=../y of=d/../x bs=1 count=1 conv=notrunc status=none",
-    "tar": "c x t cf xf cvf tf -c -x -cf -xf -xC -C -Cd --file=x --file --director=d -Od --one-top-level=../y -z",
+    "tar": "c x t cf xf cvf tf -c -x -cf -xf -xC -C -Cd --file=x --file --director=d -Od --one-top-level=../y -z"
+    " --one-top=../y --exclude --exclude=x",
     "find": ". .. -name -delete -fprint -fls -maxdepth 1 -type -o -fprintf -H -L -O3 -D -depth",
     "gzip": "-c -k -d -l -S.z -S -q -t -9 -N --stdout --keep",
     "csplit": "1 2 -fq -s -k -z -b --prefix=../y /o/",
@@ -38,6 +39,11 @@ PROGRAMS = {
     "xxd": "-p -i -c4 -c -l",
     "patch": "-p0 -o -o../y -i -ia -d -dd -R",
     "chmod": "600 +x -R --reference=a u=rw",
+    "zip": "-r -q -O../y --out=../y -lf -lf../y --logfile-path=../y -u -d -j --ou",
+    "zstd": "-k -f -c -d -o../y --output-dir-flat=../y --output-dir-flat --output-dir-mirror=../y --trace=../y -q -r",
+    "gcc": "-c -o -o../y -MMD -MD -MF -MF../y -x c -E -S -fsyntax-only -MT",
+    "openssl": "rand -out -out../y -in a -writerand -writerand../y 5 -hex dgst",
+    "mktemp": "-p -d -u XXXXXX d/XXXXXX ../yXXXX --suffix=.q --tmpdir=d -t -q --tmp=..",
     "git": "diff --no-index --output=x --output --output=../y log status init add -C .. -c x=y commit -m mv rm",
 }
 AVAILABLE = sorted(program for program in PROGRAMS if shutil.which(program))
@@ -121,6 +127,11 @@ def written_unsaid(text: str, told: shell.ShellReading | None = None) -> list[st
 @example(text="mv l l")
 @example(text="gzip a -S -t x")
 @example(text="ln -s -b l d/x")
+@example(text="zip ../y a")
+@example(text="zip -lf ../y q a")
+@example(text="zstd --output-dir-flat=../y a")
+@example(text="openssl rand -writerand ../y 5")
+@example(text="mktemp d/XXXXXX")
 def test_a_program_changes_only_what_was_told(text):
     assert written_unsaid(text) == []
 

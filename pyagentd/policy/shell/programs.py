@@ -66,7 +66,7 @@ PROGRAMS: dict[str, Program] = {
     "shred": Program(takes="-n --iterations -s --size", reads="--random-source", operands="written"),
     "mkdir": Program(takes="-m --mode --context", operands="written"),
     "mkfifo": Program(takes="-m --mode", operands="written"),
-    "mktemp": Program(takes="--suffix", into="-p --tmpdir", operands="written"),
+    "mktemp": Program(takes="--suffix", into="-p --tmpdir", operands="written", beside="*"),
     "touch": Program(takes="-d --date -t --time", reads="-r --reference", operands="written"),
     "truncate": Program(takes="-s --size", reads="-r --reference", operands="written"),
     "chmod": Program(reads="--reference", operands="moded"),
@@ -134,11 +134,12 @@ PROGRAMS: dict[str, Program] = {
     # archives
     "zip": Program(
         takes="-b -n -P -s -t -tt -x -i",
-        writes="-O --out",
+        writes="-O --out -lf --logfile-path",
         runs="-TT --unzip-command",
         does="-T --test",
         deletes="-m --move",
         operands="first",
+        beside="*",
     ),
     "unzip": Program(
         takes="-P -x",
@@ -150,7 +151,12 @@ PROGRAMS: dict[str, Program] = {
         here=True,
     ),
     "zstd": Program(
-        takes="-T -M -b", writes="-o", reads="-D --patch-from --filelist", operands="written", beside="*"
+        takes="-T -M -b",
+        writes="-o --trace",
+        into="--output-dir-flat --output-dir-mirror",
+        reads="-D --patch-from --filelist",
+        operands="written",
+        beside="*",
     ),
     "gzip": Program(
         suffix=_SUFFIX,
@@ -195,14 +201,18 @@ PROGRAMS: dict[str, Program] = {
         --etag-save
         """,
         runs="-K --config --engine",
+        does="--data-urlencode --url-query --variable --unix-socket --abstract-unix-socket --proto-default",
         code="%output|^@|=[@<]|^(?i:file):",
-        what="writes files, or sends them",
+        what="writes or sends files, or talks to programs of this machine",
         drops="-O --remote-name --remote-name-all -J --remote-header-name",
     ),
     "wget": Program(
         takes="-t --tries -T --timeout -w --wait -U --user-agent --header -Q -l --level -A -R -D --user --password",
-        reads="-i --input-file --load-cookies --ca-certificate --certificate --post-file --body-file",
-        into="-P --directory-prefix",
+        reads="""
+        -i --input-file --load-cookies --ca-certificate --certificate --post-file --body-file --warc-dedup
+        --input-metalink
+        """,
+        into="-P --directory-prefix --warc-tempdir",
         writes="""
         -O --output-document -o --output-file -a --append-output --save-cookies --warc-file --rejected-log --hsts-file
         """,
@@ -231,7 +241,7 @@ PROGRAMS: dict[str, Program] = {
         takes="-o -W",
         maybe="-j --jobs -l --load-average",
         into="-C --directory",
-        runs="-f --file --makefile --eval -I",
+        runs="-f --file --makefile -E --eval -I",
         code="=",
     ),
     "python": Program(takes="-W -X", runs="-c", feeds=1),
@@ -241,7 +251,12 @@ PROGRAMS: dict[str, Program] = {
     "php": Program(runs="-r -B -R -E -d -c -z", feeds=1),
     "lua": Program(runs="-e -l", feeds=1),
     "vim": Program(runs="-c --cmd -S -s -u -U -i -t -q", writes="-w -W", code=r"^\+", feeds=_ALWAYS),
-    "emacs": Program(runs="--eval --execute -f --funcall -l --load --script"),
+    "emacs": Program(
+        runs="""
+        -e -eval --eval -execute --execute -f -funcall --funcall -l -load --load -scriptload --scriptload -script
+        --script -x
+        """
+    ),
     "ed": Program(code="^!", feeds=_ALWAYS),
     "sqlite3": Program(
         runs="-cmd -init",
@@ -250,15 +265,15 @@ PROGRAMS: dict[str, Program] = {
     ),
     "gdb": Program(runs="-ex -x -ix -iex --command --eval-command", feeds=_ALWAYS),
     "gcc": Program(
-        takes="-x -D -U -l -L -I -include -isystem -MF -MT",
-        writes="-o",
+        takes="-x -D -U -l -L -I -include -isystem -MT",
+        writes="-o -MF",
         runs="-wrapper -specs -fplugin -B",
         code="^@",
     ),
     "go": Program(writes="-o", runs="-exec -toolexec -vettool"),
     "hg": Program(runs="--config"),
     "tcpdump": Program(writes="-w", runs="-z"),
-    "openssl": Program(writes="-out", reads="-in -inkey", runs="-engine"),
+    "openssl": Program(writes="-out -keyout -writerand", reads="-in -inkey", runs="-engine"),
     "zsh": Program(runs="-c", does="-s", feeds=1),
     "fish": Program(runs="-c --command -C --init-command", feeds=1),
     "ksh": Program(runs="-c", does="-s", feeds=1),
@@ -643,6 +658,7 @@ _TAR = Program(
     -K --starting-file --exclude --transform --xform -s --strip-components --mode --mtime --owner --group --sort
     --warning --record-size --level --newer-mtime
     """,
+    maybe="--one-top-level",
     reads="-X --exclude-from",
     into="-C --directory",
     writes="-f --file -g --listed-incremental --index-file --volno-file",
@@ -660,13 +676,15 @@ def _read_tar(found: Findings) -> None:
     """Note the programs that ``tar`` runs, and the archive or directory it writes."""
     archives: list[Word] = []
     places: list[Word] = []
+    sure = True  # that these are directories, and not what the option before them takes
     modes: set[str] = set()
     for item in arguments(_tar_words(found.words), roles_of(_TAR)):
         if item.name in ("-f", "--file") and item.value is not None:
             archives.append(item.value)
         elif item.name in ("-C", "--directory") and item.value is not None:
             places.append(item.value)
-        elif item.name.startswith("--one-top-level") and item.value is not None:
+            sure = sure and item.certain
+        elif item.name == "--one-top-level" and item.value is not None:
             found.write_into(item.value)
         elif item.role == "unknown":
             modes |= _tar_modes(item.name) - (_TAR_PRINTS if not item.certain else set())
@@ -684,7 +702,8 @@ def _read_tar(found: Findings) -> None:
         _tar_archive(archive, modes, found)
     found.links = bool(modes & _TAR_EXTRACTS)
     if modes & _TAR_EXTRACTS and not modes & _TAR_PRINTS:
-        found.write_into(places[0] if places else HERE)
+        for place in [*places, *([] if places and sure else [HERE])]:
+            found.write_into(place)
 
 
 def _tar_archive(archive: Word, modes: set[str], found: Findings) -> None:
@@ -863,7 +882,10 @@ _GIT_CHANGES = names(
 )
 
 _GIT_OPTIONS = Program(
-    takes="-m --message --author --date -n --max-count --since --until --format --pretty -L --grep -G -S --depth -b",
+    takes="""
+    -m --message --author --date -n --max-count --since --until --format --pretty -L --grep -G -S --depth -b --repo
+    --remote
+    """,
     reads="--file --pathspec-from-file --contents",
     writes="--output --export-marks",
     into="--output-directory --separate-git-dir",
@@ -888,6 +910,7 @@ _GIT_LETTERS = {
     "-s": names("merge pull rebase cherry-pick revert"),
     "-O": names("grep"),
 }
+_GIT_REPOSITORIES = names("--repo --remote")  # their arguments name repositories, as operands do
 _GIT_PLACES = names("clone init worktree bundle push")  # some of their operands are directories or files they make
 _GIT_CONFIG_SCOPES = names(
     "--global --local --system --worktree --show-origin --show-scope --null -z --name-only --includes"
@@ -952,7 +975,7 @@ def _git_options(found: Findings, name: str, words: tuple[Word, ...], subcommand
     roles = {**roles_of(_GIT_OPTIONS), **roles_of(_GIT_OWN_OPTIONS.get(name, Program()))}
     for item in arguments(words[subcommand:], roles):
         at, value = item.at + subcommand, item.value
-        if item.role == "operand" and value is not None:
+        if (item.role == "operand" or item.name in _GIT_REPOSITORIES) and value is not None:
             operands += 1
             if name in _GIT_READS or (name == "diff" and any(word.text == "--no-index" for word in words)):
                 found.read(value)
