@@ -1,12 +1,12 @@
 """The root command and the one place where errors become exit codes."""
 
-import importlib
 import io
 import os
 import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from itertools import takewhile
 from pathlib import Path
 from typing import TextIO
@@ -125,7 +125,7 @@ class _SectionedGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _MODULES:
             return None
-        module = importlib.import_module(f"pyagentd.cli.{_MODULES[cmd_name]}")
+        module = import_module(f"pyagentd.cli.{_MODULES[cmd_name]}")
         command: click.Command = getattr(module, _FUNCTIONS.get(cmd_name, cmd_name))
         return command
 
@@ -193,7 +193,7 @@ def main(args: Sequence[str] | None = None) -> int:
         if command := _on_host(words):
             os.execvp(command[0], command)
         if "_PYAGENTD_COMPLETE" in os.environ:
-            importlib.import_module("pyagentd.cli.completion")
+            import_module("pyagentd.cli.completion")
         status = cli.main(words, prog_name=PROGRAM, standalone_mode=False)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader (head, less) has enough
@@ -217,8 +217,9 @@ def main(args: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
         except OSError:
             _drop_output(stdout)
-        if getattr(error, "code", "") == NoKey.code:
-            _tell_local_servers()
+        # Which servers of this machine could answer without a key: asking them takes half a second at most.
+        if getattr(error, "code", "") == NoKey.code and (found := import_module("pyagentd.cli.models").find()):
+            note(f"{found[0].words}: `pyagentd models --local --use` has it answer")
         return exit_code(error)
     return int(status or ExitCode.DONE)
 
@@ -226,13 +227,6 @@ def main(args: Sequence[str] | None = None) -> int:
 def _drop_output(stdout: TextIO) -> None:
     """Let what is still buffered not fail when Python exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())
-
-
-def _tell_local_servers() -> None:
-    """Say which servers of this machine could answer without a key; asking them takes half a second at most."""
-    local = importlib.import_module("pyagentd.cli.models")
-    if found := local.find():
-        note(f"{found[0].words}: `pyagentd models --local --use` has it answer")
 
 
 def _wants_json(words: Sequence[str]) -> bool:

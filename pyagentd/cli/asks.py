@@ -57,7 +57,8 @@ def asks(session: str | None, as_json: bool) -> None:
     Answer one with: pyagentd answer ID allow|session|always|deny
     """
     with daemon() as link:
-        found = [_normal(row) for row in link.call("asks", session=session_filter(link, session))["asks"]]
+        told = link.call("asks", session=session_filter(link, session))["asks"]
+    found = [{**{name: [] for name in _LISTS}, **row, "session": _session(row)} for row in told]
     if as_json:
         print_json(found)
     elif sys.stdout.isatty():
@@ -119,10 +120,6 @@ def _environment(link: Any, ask: str) -> tuple[dict[str, str], str | None]:
         return run_environment(os.environ, watch(link, Path(row["branch"]))["settings"]["backend"])
     except PyagentdError:
         return {}, None
-
-
-def _normal(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {**{name: [] for name in _LISTS}, **row, "session": _session(row)}
 
 
 def _session(row: Mapping[str, Any]) -> str:
@@ -271,21 +268,17 @@ def trust(session: str, as_json: bool) -> None:
     with session_link(session, human=True) as (link, branch):
         told = link.call("trust-session", branch=branch)
         if not as_json:
-            _trust_show(told)
+            print(f"profile: {printable(told['profile'] or 'none')}")
+            for section in ("paths", "shell_commands"):
+                print(f"{section}:")
+                for key, value in told[section].items():
+                    said = ("true" if value else "false") if key in _FLAGS else ", ".join(value or ())
+                    print(f"  {key}: {printable(said) or 'none'}")
+            for server in told["mcp"]:
+                print(f"starts the MCP server {printable(server)}")
         was_foreign = told["foreign"]
         told = link.call("trust-session", branch=branch, sha256=told["sha256"])
     if as_json:
         print_json(told)
     else:
         note(f"trusted: {told['file']}" if was_foreign else f"needs no trust: {told['file']}")
-
-
-def _trust_show(told: dict[str, Any]) -> None:
-    print(f"profile: {printable(told['profile'] or 'none')}")
-    for section in ("paths", "shell_commands"):
-        print(f"{section}:")
-        for key, value in told[section].items():
-            said = ("true" if value else "false") if key in _FLAGS else ", ".join(value or ())
-            print(f"  {key}: {printable(said) or 'none'}")
-    for server in told["mcp"]:
-        print(f"starts the MCP server {printable(server)}")

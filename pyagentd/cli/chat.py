@@ -46,6 +46,7 @@ from pyagentd.cli.follow import (
     Progress,
     QuestionForm,
     Transcript,
+    choices,
     edit_arguments,
     lasting_sentence,
     page_events,
@@ -90,11 +91,7 @@ LETTERS: Mapping[str, tuple[str, str]] = {
 
 def letters(ask: Mapping[str, Any]) -> dict[str, str]:
     """Return the letters that ``ask`` can be answered with, each with its word."""
-    offered = {*(ask.get("choices") or ("allow", "deny")), "deny"}
-    if ask.get("kind") != "scope" and ask.get("input"):
-        offered.add("edit")
-    if ask.get("preview"):
-        offered.add("diff")
+    offered = {*choices(ask), "deny", *(["diff"] if ask.get("preview") else [])}
     return {letter: word for letter, (decision, word) in LETTERS.items() if decision in offered}
 
 

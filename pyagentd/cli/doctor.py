@@ -83,7 +83,8 @@ class Finding(NamedTuple):
 
 def all_checks(*, emacs: bool = True) -> Iterator[Finding]:
     """Yield every finding, those others depend on first; without ``emacs`` that is not looked at: it asks itself."""
-    yield check_python()
+    # An interpreter that is too old never gets this far.
+    yield Finding("python", "ok", f"{'.'.join(map(str, sys.version_info[:3]))} ({sys.executable})")
     yield from check_packages()
     if emacs:
         yield from check_emacs()
@@ -104,11 +105,6 @@ def all_checks(*, emacs: bool = True) -> Iterator[Finding]:
     yield from check_skills(config)
     yield from check_hooks(config)
     yield from check_servers(config)
-
-
-def check_python() -> Finding:
-    """Name the interpreter; one that is too old never gets this far."""
-    return Finding("python", "ok", f"{'.'.join(map(str, sys.version_info[:3]))} ({sys.executable})")
 
 
 def check_packages() -> Iterator[Finding]:
@@ -158,13 +154,10 @@ def check_emacs() -> Iterator[Finding]:
         yield Finding("emacs", "missing", f"{version} is too old", "Install Emacs 28.1 or newer")
     else:
         yield Finding("emacs", "ok", f"{version} ({emacs})")
-    yield _library("markdown-mode", markdown, "warning")
-
-
-def _library(name: str, found: str, otherwise: Level) -> Finding:
-    if found == "nil":
-        return Finding(f"emacs {name}", otherwise, "not installed", f"sudo apt-get install -y elpa-{name}")
-    return Finding(f"emacs {name}", "ok", found)
+    if markdown == "nil":
+        yield Finding("emacs markdown-mode", "warning", "not installed", "sudo apt-get install -y elpa-markdown-mode")
+    else:
+        yield Finding("emacs markdown-mode", "ok", markdown)
 
 
 def check_directory(name: str, path: Path, *, private: bool) -> Finding:

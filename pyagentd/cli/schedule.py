@@ -147,7 +147,12 @@ def trigger(
 ) -> None:
     """Send TEXT from another program to SESSION. Nobody is asked in that run. TEXT "-" is read from stdin."""
     message = sys.stdin.read() if text == "-" else text
-    pairs = dict(_header(header) for header in headers)
+    pairs = {}
+    for header in headers:
+        name, equals, value = header.partition("=")
+        if not equals or not name:
+            raise click.BadParameter(f"{header!r} is not NAME=VALUE")
+        pairs[name] = value
     delivered = _deliver(session, message, source=source, allow=allow, delivery_id=delivery_id, headers=pairs)
     _report(delivered or {}, as_json)
 
@@ -183,13 +188,6 @@ def _deliver(
             **begin,
         )
     return delivered
-
-
-def _header(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise click.BadParameter(f"{text!r} is not NAME=VALUE")
-    return name, value
 
 
 def _report(delivered: dict[str, Any], as_json: bool) -> None:
@@ -242,18 +240,14 @@ def watch(
     for batch in changes:
         names = sorted({path for _, path in batch})
         try:
-            delivered = _deliver(session, _message_text(text, names), source="files", allow=allow, only_idle=True)
+            more = [f"- … and {len(names) - _MOST_FILES} more"] if len(names) > _MOST_FILES else []
+            message = "\n".join([text, "", "Changed:", *(f"- {name}" for name in names[:_MOST_FILES]), *more])
+            delivered = _deliver(session, message, source="files", allow=allow, only_idle=True)
         except PyagentdError as error:  # one that could not be sent ends nothing
             note(str(error))
             continue
         outcome = "the session works, not sent" if delivered is None else "sent"
         note(f"{quantity(len(names), 'file')} changed: {outcome}")
-
-
-def _message_text(text: str, names: Sequence[str]) -> str:
-    """Return the message about files that changed."""
-    more = [f"- … and {len(names) - _MOST_FILES} more"] if len(names) > _MOST_FILES else []
-    return "\n".join([text, "", "Changed:", *(f"- {name}" for name in names[:_MOST_FILES]), *more])
 
 
 # ``pyagentd webhook``: a message for each HTTP request.

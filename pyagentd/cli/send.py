@@ -629,20 +629,17 @@ class _AttachedView(JsonView):
         self._held.append(event)
         if not event.seq and (event.kind == "insert" or len(self._held) > 1):
             return
-        held, self._held = self._held, []
-        sys.stdout.write("".join(f"{json.dumps(_event_row(each), ensure_ascii=False)}\n" for each in held))
+        told = [event_object(each) for each in self._held]
+        self._held.clear()
+        for each in told:
+            if each["kind"] == "prompt":
+                each.pop("place", None)  # for who writes the document
+        sys.stdout.write("".join(f"{json.dumps(each, ensure_ascii=False)}\n" for each in told))
         sys.stdout.flush()
 
     def pause(self) -> None:
         """Drop what is not whole: whoever goes on gets it then."""
         self._held.clear()
-
-
-def _event_row(event: Event) -> dict[str, Any]:
-    told = event_object(event)
-    if event.kind == "prompt":
-        told.pop("place", None)  # for who writes the document
-    return told
 
 
 class _SessionFollower(Follower):

@@ -69,13 +69,6 @@ def print_charts(session: str | None, by: str, days: int) -> None:
             print_page({"lines": [title, line]})
 
 
-def of_session_only(context: click.Context, session: str | None) -> None:
-    """Refuse a session together with what is said of all of them."""
-    given = [name for name in ("by", "days") if context.get_parameter_source(name) is not _DEFAULT]
-    if session and given:
-        raise click.UsageError(f"--{given[0]} is about all sessions: leave SESSION out")
-
-
 _DEFAULT = click.core.ParameterSource.DEFAULT
 
 _HEAD = ("what", "model", "requests", "input", "output", "reasoning", "cache read", "cache write", "cost")
@@ -107,7 +100,9 @@ def usage(context: click.Context, session: str | None, by: str, days: int, chart
     Tokens are counted by the provider; input excludes what was read from or written to its cache. Set a price that is
     unknown in config.toml, under [model."NAME"].
     """
-    of_session_only(context, session)
+    given = [name for name in ("by", "days") if context.get_parameter_source(name) is not _DEFAULT]
+    if session and given:
+        raise click.UsageError(f"--{given[0]} is about all sessions: leave SESSION out")
     if chart:
         if as_json:
             raise click.UsageError("--chart and --json do not go together")
