@@ -37,10 +37,8 @@ Keys: :name, :dir, :session-id, :status (\"created\", \"idle\" or
 
 (defun pyagentd-named-here ()
   "Return the name of the agent at point, or of this buffer; nil without one."
-  (when-let* ((here (ignore-errors (pyagentd-here)))
-              (directory (plist-get here :session-dir)))
-    (when (file-exists-p (expand-file-name "agent.json" directory))
-      (file-name-nondirectory (directory-file-name directory)))))
+  (when-let ((here (ignore-errors (pyagentd-here))))
+    (pyagentd-place-named-agent (plist-get here :session-dir))))
 
 (defun pyagentd-named-row (name)
   "Return what is known of the agent NAME, see `pyagentd-named-known', or nil."

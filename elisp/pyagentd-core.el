@@ -185,7 +185,7 @@ Return (VALUE . REST)."
                 (string-match-p "\\`-\\(?: \\|\\'\\)" (cdar lines)))
            (cons (cl-loop while (and lines (= below (caar lines))
                                      (string-prefix-p "- " (cdar lines)))
-                          collect (pyagentd-yaml--item
+                          collect (pyagentd-yaml--value
                                    (string-trim-left (substring (cdr (pop lines)) 2))
                                    plain))
                  lines))
@@ -195,57 +195,40 @@ Return (VALUE . REST)."
 
 ;;;; Values
 
-(defun pyagentd-yaml--item (text plain)
-  "Return the value of TEXT, that of an item of a list; PLAIN as above."
-  (if (string-match-p "\\`[^]\"'#[]*:\\(?: \\|\\'\\)"
-                      (replace-regexp-in-string " #.*\\'" "" text))
-      (pyagentd-yaml--unknown text)
-    (pyagentd-yaml--value text plain)))
-
 (defun pyagentd-yaml--value (text plain)
-  "Return the value of TEXT, which stands behind a key; PLAIN as above."
-  (if (not (string-prefix-p "[" text))
-      (pyagentd-yaml--scalar text plain)
-    (unless (string-match "\\`\\[\\(.*\\)\\] *\\(?: #.*\\)?\\'" text)
-      (pyagentd-yaml--unknown text))
-    (let ((inside (string-trim (match-string 1 text))) items)
-      (while (not (string-empty-p inside))
-        (unless (string-match
-                 "\\`\\(\"[^\"]*\"\\|'[^']*'\\|[^][{},\"'#]+\\) *\\(?:, *\\|\\'\\)"
-                 inside)
-          (pyagentd-yaml--unknown text))
-        (let ((item (match-string 1 inside)))
-          (setq inside (substring inside (match-end 0)))
-          (push (pyagentd-yaml--item (string-trim item) plain) items)))
-      (nreverse items))))
-
-(defun pyagentd-yaml--scalar (text plain)
-  "Return the value of TEXT, a text or number; PLAIN as above."
-  (cond ((string-match "\\`\"\\([^\"\\]*\\)\" *\\(?: #.*\\)?\\'" text)
-         (match-string 1 text))
-        ((string-match "\\`'\\([^']*\\)' *\\(?: #.*\\)?\\'" text)
-         (match-string 1 text))
-        ((string-match-p "\\`[]&*!|>%@`{}\"'?,[-]\\|: \\|:\\'"
-                         (replace-regexp-in-string " #.*\\'" "" text))
-         (if (string-match-p "\\`-[0-9.]+\\'" text)
-             (pyagentd-yaml--plain text plain)
-           (pyagentd-yaml--unknown text)))
-        (t (pyagentd-yaml--plain
-            (string-trim-right (replace-regexp-in-string " #.*\\'" "" text))
-            plain))))
-
-(defun pyagentd-yaml--plain (text plain)
-  "Return the value of TEXT without quotation marks; PLAIN as above."
-  (cond (plain text)
-        ((member text '("true" "True" "TRUE")) t)
-        ((member text '("false" "False" "FALSE" "null" "Null" "NULL" "~")) nil)
-        ((string-match-p "\\`-?\\(?:0\\|[1-9][0-9]*\\)\\(?:\\.[0-9]+\\)?\\'" text)
-         (string-to-number text))
-        ;; Dates, and the many other ways to write a number.
-        ((string-match-p "\\`[-+.]?[0-9]" text) (pyagentd-yaml--unknown text))
-        ((string-match-p "\\`[-+]?\\.\\(?:inf\\|nan\\)\\'" (downcase text))
-         (pyagentd-yaml--unknown text))
-        (t text)))
+  "Return the value of TEXT, behind a key or in a list; PLAIN as above."
+  (cond ((string-match "\\`\\(?:\"\\([^\"\\]*\\)\"\\|'\\([^']*\\)'\\) *\\(?: #.*\\)?\\'"
+                       text)
+         (or (match-string 1 text) (match-string 2 text)))
+        ((string-match "\\`\\[\\(.*\\)\\] *\\(?: #.*\\)?\\'" text)
+         (let ((inside (string-trim (match-string 1 text))) items)
+           (while (not (string-empty-p inside))
+             (unless (string-match
+                      "\\`\\(\"[^\"]*\"\\|'[^']*'\\|[^][{},\"'#]+\\) *\\(?:, *\\|\\'\\)"
+                      inside)
+               (pyagentd-yaml--unknown text))
+             (let ((item (match-string 1 inside)))
+               (setq inside (substring inside (match-end 0)))
+               (push (pyagentd-yaml--value (string-trim item) plain) items)))
+           (nreverse items)))
+        (t
+         (setq text (string-trim-right
+                     (replace-regexp-in-string " #.*\\'" "" text)))
+         (cond ((and (string-match-p "\\`[]&*!|>%@`{}\"'?,[-]\\|: \\|:\\'" text)
+                     (not (string-match-p "\\`-[0-9.]+\\'" text)))
+                (pyagentd-yaml--unknown text))
+               (plain text)
+               ((member text '("true" "True" "TRUE")) t)
+               ((member text '("false" "False" "FALSE" "null" "Null" "NULL" "~"))
+                nil)
+               ((string-match-p
+                 "\\`-?\\(?:0\\|[1-9][0-9]*\\)\\(?:\\.[0-9]+\\)?\\'" text)
+                (string-to-number text))
+               ;; Dates, and the many other ways to write a number.
+               ((string-match-p
+                 "\\`[-+.]?[0-9]\\|\\`[-+]?\\.\\(?:inf\\|nan\\)\\'" (downcase text))
+                (pyagentd-yaml--unknown text))
+               (t text)))))
 
 ;;;; Options, faces, errors and log of pyagentd
 

@@ -88,14 +88,12 @@ in bold."
         (font-lock-add-keywords nil '(("^#\\{1,6\\} .*" 0 'bold))))))
   (let ((inhibit-local-variables-regexps
          (cons (regexp-quote buffer-file-name) inhibit-local-variables-regexps))
-        (enable-local-variables (pyagentd-visit--local-variables)))
+        ;; Emacs asks nothing; those of the file are text, not these.
+        (enable-local-variables (if (memq enable-local-variables
+                                          '(nil :all :safe))
+                                    enable-local-variables
+                                  :safe)))
     (run-mode-hooks)))
-
-(defun pyagentd-visit--local-variables ()
-  "Return a value of `enable-local-variables' with which Emacs asks nothing.
-It is about variables of the directory only, those of the file are text."
-  (if (memq enable-local-variables '(nil :all :safe)) enable-local-variables
-    :safe))
 
 ;;;; Where sessions are and which buffer has them
 
@@ -143,6 +141,11 @@ about, nil if that is not known."
          (format "%s: %s" (match-string 1 id) (or title (match-string 2 id))))
         (t (or title id))))
 
+(defun pyagentd-place-named-agent (session-dir)
+  "Return the name of the named agent whose session is SESSION-DIR, or nil."
+  (and session-dir (file-exists-p (expand-file-name "agent.json" session-dir))
+       (file-name-nondirectory (directory-file-name session-dir))))
+
 (defun pyagentd-place-agent-p ()
   "Return non-nil if the session of this buffer is an agent."
   (and pyagentd--branch-dir (equal pyagentd--branch-dir pyagentd--session-dir)))
@@ -184,13 +187,10 @@ about, nil if that is not known."
     (seq-filter #'file-directory-p
                 (directory-files parent t "\\`[^.]"))))
 
-(defun pyagentd-place-session-p (directory)
-  "Return non-nil if DIRECTORY has the structure of a session."
-  (file-directory-p (pyagentd-place-branches directory)))
-
 (defun pyagentd-place-sessions ()
   "Return the directories of all sessions in `pyagentd-sessions-directory'."
-  (seq-filter #'pyagentd-place-session-p
+  (seq-filter (lambda (directory)
+                (file-directory-p (pyagentd-place-branches directory)))
               (pyagentd-place--directories
                (expand-file-name pyagentd-sessions-directory))))
 
@@ -332,12 +332,6 @@ begin with :when and a condition.  DOCSTRING says what it does."
          (string-trim (substring line (length prefix)
                                  (- (length line) (length suffix)))))))
 
-(defun pyagentd-locals--entry (content)
-  "Return CONTENT of a line as (NAME . VALUE), both strings, or nil."
-  (when (and content (string-match "\\`\\([^[:space:]:][^[:space:]]*?\\):[ \t]*"
-                                   content))
-    (cons (match-string 1 content) (substring content (match-end 0)))))
-
 (defun pyagentd-locals--read (start end)
   "Read the text from START to END, both of a line, as a block.
 Return (t . ALIST) with names and values as strings, or nil if it is
@@ -345,10 +339,15 @@ none."
   (pcase-let* ((`(,heading . ,lines)
                 (split-string (buffer-substring-no-properties start end) "\n"))
                (affixes (pyagentd-locals--affixes heading))
-               (entries (mapcar (lambda (line)
-                                  (pyagentd-locals--entry
-                                   (pyagentd-locals--content line affixes)))
-                                (butlast lines))))
+               (entries
+                (mapcar (lambda (line)
+                          (let ((content (pyagentd-locals--content line affixes)))
+                            (when (and content
+                                       (string-match "\\`\\([^[:space:]:][^[:space:]]*?\\):[ \t]*"
+                                                     content))
+                              (cons (match-string 1 content)
+                                    (substring content (match-end 0))))))
+                        (butlast lines))))
     (and lines (not (memq nil entries))
          (equal (pyagentd-locals--content (car (last lines)) affixes) "End:")
          (cons t (pyagentd-locals--unique entries)))))
@@ -367,29 +366,18 @@ none."
 
 ;;;; Finding a block
 
-(defun pyagentd-locals--stop (end)
-  "Return where the text before END ends that is not blank."
+(defun pyagentd-locals--last (end)
+  "Return (START . ALIST) of the block before END, with only blanks between."
   (save-excursion
     (goto-char end)
     (skip-chars-backward " \t\r\n\f\v")
-    (point)))
-
-(defun pyagentd-locals--openings (stop)
-  "Return the beginnings of lines before STOP with the heading, last first."
-  (save-excursion
-    (goto-char stop)
-    (let ((case-fold-search nil))
-      (cl-loop repeat pyagentd-locals--tries
-               while (search-backward pyagentd-locals--heading nil t)
-               collect (line-beginning-position)))))
-
-(defun pyagentd-locals--last (end)
-  "Return (START . ALIST) of the block before END, with only blanks between."
-  (let ((stop (pyagentd-locals--stop end)))
-    (when (string-search "End:" (pyagentd-locals--line stop))
-      (cl-loop for start in (pyagentd-locals--openings stop)
-               for block = (pyagentd-locals--read start stop)
-               when block return (cons start (cdr block))))))
+    (let ((stop (point)) (case-fold-search nil))
+      (when (string-search "End:" (pyagentd-locals--line stop))
+        (cl-loop repeat pyagentd-locals--tries
+                 while (search-backward pyagentd-locals--heading nil t)
+                 thereis (let* ((start (line-beginning-position))
+                                (block (pyagentd-locals--read start stop)))
+                           (and block (cons start (cdr block)))))))))
 
 (defun pyagentd-locals--end (start)
   "Return where the last line ends of the block that begins at START, or nil."
@@ -473,12 +461,6 @@ gives them, and returns those that stay."
             (delete-region (point) (progn (skip-chars-backward "\n")
                                           (min (1+ (point)) (point-max)))))))
       count)))
-
-(defun pyagentd-locals-last-valid (blocks)
-  "Return a list of the last of BLOCKS with roles, or else of the last one."
-  (last (or (cl-remove-if (lambda (block) (member (nth 2 block) '(nil "nil")))
-                          blocks)
-            blocks)))
 
 ;;;; Values
 
@@ -718,12 +700,6 @@ end of the text is taken for an older block."
 
 ;;;; Cleaning
 
-(defun pyagentd-block--said (blocks)
-  "Return those of BLOCKS that are part of an answer or of a tool's result."
-  (cl-remove-if (lambda (block)
-                  (memq (get-text-property (car block) 'gptel) '(nil ignore)))
-                blocks))
-
 (defun pyagentd-session--clean-local-variables ()
   "Remove gptel's superfluous blocks of Local Variables from this buffer.
 An Emacs that does not see a long block writes another one behind it.
@@ -732,8 +708,17 @@ the one there is; elsewhere the last one with roles stays.
 What a model or a tool said about such blocks is left alone."
   (interactive "*")
   (let ((count (pyagentd-locals-clean
-                (if (bound-and-true-p pyagentd-mode) #'pyagentd-block--said
-                  #'pyagentd-locals-last-valid))))
+                (if (bound-and-true-p pyagentd-mode)
+                    (lambda (blocks)    ; said in an answer or by a tool
+                      (seq-remove (lambda (block)
+                                    (memq (get-text-property (car block) 'gptel)
+                                          '(nil ignore)))
+                                  blocks))
+                  (lambda (blocks)
+                    (last (or (seq-remove (lambda (block)
+                                            (member (nth 2 block) '(nil "nil")))
+                                          blocks)
+                              blocks)))))))
     (message (if (= count 1) "Removed 1 block of Local Variables"
                "Removed %d blocks of Local Variables")
              count)))
@@ -1033,11 +1018,6 @@ It is a list of where a block began then that the text itself ends with.
 Save hooks that clean up white space may change recorded text: a save
 that they made fail would lose what was typed.")
 
-(defun pyagentd-session--save-begins ()
-  "Let save hooks change recorded text."
-  (setq pyagentd-session--saving (list (pyagentd-block--end)))
-  (add-hook 'pre-command-hook #'pyagentd-session--save-ends nil t))
-
 (defun pyagentd-session--save-ends ()
   "Protect recorded text again."
   (setq pyagentd-session--saving nil)
@@ -1133,7 +1113,9 @@ For `write-region-annotate-functions'; nil for START means the whole."
 The first function of its hook, so that gptel's does not run at all."
   (when pyagentd-mode
     (pyagentd-events-drain)
-    (pyagentd-session--save-begins)
+    ;; Save hooks may change recorded text.
+    (setq pyagentd-session--saving (list (pyagentd-block--end)))
+    (add-hook 'pre-command-hook #'pyagentd-session--save-ends nil t)
     (pyagentd-session--drop-gptel-hook)))
 
 (put 'pyagentd-session--before-save 'pyagentd-session-depth -100)

@@ -100,26 +100,20 @@ After one that fails, nothing more is done; the others stay marked."
 (defvar pyagentd-exchange--export-directory "~/"
   "Directory of the latest export.")
 
-(defun pyagentd-exchange--read-format ()
-  "Read the format of an export."
-  (car (pyagentd-choose
-        (format-prompt "Format" "md")
-        (mapcar (lambda (format) (cons (car format) format))
-                pyagentd-exchange--formats)
-        :default "md" :annotate (lambda (format) (concat "  " (cdr format))))))
-
-(defun pyagentd-exchange--export-name (session format)
-  "Return the name proposed for the export of SESSION in FORMAT."
-  (let ((branch (plist-get session :branch-name)))
-    (concat (plist-get session :session-id)
-            (unless (member branch '(nil "main")) (concat "-" branch))
-            "." format)))
-
 (defun pyagentd-exchange--read-export ()
   "Read the arguments of an export of the session here."
   (let* ((here (pyagentd-here))
-         (format (pyagentd-exchange--read-format))
-         (name (pyagentd-exchange--export-name here format))
+         (branch (plist-get here :branch-name))
+         (format (car (pyagentd-choose
+                       (format-prompt "Format" "md")
+                       (mapcar (lambda (format) (cons (car format) format))
+                               pyagentd-exchange--formats)
+                       :default "md"
+                       :annotate (lambda (format) (concat "  " (cdr format))))))
+         (name (concat (plist-get here :session-id)
+                       (unless (member branch '(nil "main"))
+                         (concat "-" branch))
+                       "." format))
          (file (read-file-name "Export to: " pyagentd-exchange--export-directory
                                nil nil name)))
     (when (file-directory-p file)
@@ -143,17 +137,14 @@ when this has returned; a page is shown in the browser then if you wish."
     (pyagentd-later-asking
      'export (list :branch (plist-get here :branch) :format format :file file)
      (lambda (answer)
-       (pyagentd-exchange--exported file (plist-get answer :notes) show))
+       (setq pyagentd-exchange--export-directory (file-name-directory file))
+       (if (and show
+                (y-or-n-p (format "Wrote %s; open it in the browser? " file)))
+           (browse-url-of-file file)
+         (message "%s" (pyagentd-exchange--told (concat "Wrote " file)
+                                                (plist-get answer :notes)))))
      (* 3 pyagentd-call-timeout))
     file))
-
-(defun pyagentd-exchange--exported (file notes show)
-  "Say that FILE is written, with NOTES; ask whether to show it if SHOW."
-  (setq pyagentd-exchange--export-directory (file-name-directory file))
-  (if (and show
-           (y-or-n-p (format "Wrote %s; open it in the browser? " file)))
-      (browse-url-of-file file)
-    (message "%s" (pyagentd-exchange--told (concat "Wrote " file) notes))))
 
 (defun pyagentd-exchange--told (what notes)
   "Return the sentence WHAT with NOTES, strings, on lines of their own."
@@ -258,10 +249,6 @@ Emacs stays usable; the echo area shows the progress."
   "Seconds the daemon has to say where a message is.
 After that only its text is looked for.")
 
-(defun pyagentd-found--regexp (text)
-  "Return a regular expression for TEXT in which all whitespace is equal."
-  (mapconcat #'regexp-quote (split-string text "[ \t\n]+" t) "[ \t\n]+"))
-
 (defun pyagentd-found--fragment (hit)
   "Return (TEXT . MATCH) of HIT: what to look for and what matched in it.
 TEXT is the part of the preview between two ellipses where the first match
@@ -282,7 +269,11 @@ is; MATCH is nil if nothing is marked."
               (case-fold-search t))
     (goto-char beg)
     (cond ((and (not (string-blank-p text))
-                (re-search-forward (pyagentd-found--regexp text) end t))
+                ;; All whitespace is equal.
+                (re-search-forward
+                 (mapconcat #'regexp-quote
+                            (split-string text "[ \t\n]+" t) "[ \t\n]+")
+                 end t))
            (let ((whole (cons (match-beginning 0) (match-end 0))))
              (goto-char (car whole))
              (if (and match (search-forward match (cdr whole) t))
@@ -345,17 +336,15 @@ moved in the meantime.  Return BUFFER."
                     (or (= keys num-input-keys)
                         (= start (window-point window))))
            (with-selected-window window
-             (pyagentd-found--arrive (pyagentd-found--place hit range))))))))
+             (let ((place (pyagentd-found--place hit range)))
+               (if (not place)
+                   (message "The message is no longer in the text")
+                 (push-mark nil t)
+                 (pyagentd-found--show place)
+                 (unless noninteractive
+                   (pulse-momentary-highlight-region (car place)
+                                                     (cdr place)))))))))))
   buffer)
-
-(defun pyagentd-found--arrive (place)
-  "Move to PLACE, a cons (BEG . END) or nil, and show what is there."
-  (if (not place)
-      (message "The message is no longer in the text")
-    (push-mark nil t)
-    (pyagentd-found--show place)
-    (unless noninteractive
-      (pulse-momentary-highlight-region (car place) (cdr place)))))
 
 (defconst pyagentd-found--glance 50000
   "Characters of text up to which a preview is shown as Markdown.
@@ -389,14 +378,6 @@ A mode for Markdown takes seconds to be turned on in a long text.")
 (defvar pyagentd-found--overlay nil
   "Overlay on what matched in the message shown last.")
 
-(defun pyagentd-found--highlight (place)
-  "Highlight PLACE, a cons (BEG . END), in the current buffer until the next."
-  (unless pyagentd-found--overlay
-    (setq pyagentd-found--overlay (make-overlay 1 1))
-    (overlay-put pyagentd-found--overlay 'face 'next-error))
-  (move-overlay pyagentd-found--overlay (car place) (cdr place)
-                (current-buffer)))
-
 (defvar pyagentd-found--wanted nil
   "The hit that was to be shown last.")
 
@@ -425,7 +406,11 @@ has said where the message is, unless the user has moved on by then."
         (message "The message is no longer in the text")
       (with-selected-window window
         (unless (<= (point-min) (car place) (cdr place) (point-max)) (widen))
-        (pyagentd-found--highlight place)
+        (unless pyagentd-found--overlay
+          (setq pyagentd-found--overlay (make-overlay 1 1))
+          (overlay-put pyagentd-found--overlay 'face 'next-error))
+        (move-overlay pyagentd-found--overlay (car place) (cdr place)
+                      (current-buffer))
         (pyagentd-found--show place)))))
 
 (defun pyagentd-found-forget ()

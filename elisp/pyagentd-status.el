@@ -71,22 +71,19 @@ stands first."
 (defun pyagentd-status-button (text command help)
   "Return TEXT as a part of the header line, a click on which runs COMMAND.
 HELP says in a few words what that does."
-  (let ((text (copy-sequence text)))
+  (let ((text (copy-sequence text))
+        (key (where-is-internal command pyagentd-mode-map t)))
     (add-text-properties 0 (length text)
                          (list 'pyagentd-command command
                                'mouse-face 'highlight
-                               'help-echo (concat help "\nmouse-1: "
-                                                  (pyagentd-status--doing
-                                                   command))
+                               'help-echo (format "%s\nmouse-1: M-x %s%s" help
+                                                  command
+                                                  (if key
+                                                      (format " (%s)" (key-description key))
+                                                    ""))
                                'local-map pyagentd-status-button-map)
                          text)
     text))
-
-(defun pyagentd-status--doing (command)
-  "Return how COMMAND is called, with its key."
-  (let ((key (where-is-internal command pyagentd-mode-map t)))
-    (concat (format "M-x %s" command)
-            (and key (format " (%s)" (key-description key))))))
 
 (defun pyagentd-status--click (event)
   "Run the command of the part of a header line that was clicked in EVENT."
@@ -231,9 +228,7 @@ They are called in the session buffer.")
   (unless (equal (car pyagentd-status--agent) pyagentd--branch-dir)
     (setq pyagentd-status--agent
           (cons pyagentd--branch-dir
-                (and pyagentd--session-dir
-                     (file-exists-p (expand-file-name
-                                     "agent.json" pyagentd--session-dir))))))
+                (pyagentd-place-named-agent pyagentd--session-dir))))
   (cdr pyagentd-status--agent))
 
 (defconst pyagentd-status--rooms
@@ -335,12 +330,6 @@ ROOM is one of `pyagentd-status--rooms'."
                                             "Model"))))
    "  "))
 
-(defun pyagentd-status--segments ()
-  "Return what `pyagentd-status-segment-functions' say here."
-  (mapconcat (lambda (function)
-               (if-let ((segment (funcall function))) (concat segment "  ") ""))
-             pyagentd-status-segment-functions ""))
-
 (defun pyagentd-status--trouble ()
   "Return why the text could not be saved, or the empty string."
   (if pyagentd-session-trouble
@@ -348,11 +337,6 @@ ROOM is one of `pyagentd-status--rooms'."
                                           'face 'error)
                               'save-buffer "The file lacks your text: save it")
     ""))
-
-(defun pyagentd-status--dimmed (text)
-  "Return TEXT in the face of what matters less."
-  (add-face-text-property 0 (length text) 'shadow t text)
-  text)
 
 (defface pyagentd-header '((((type tty)) :inherit default :underline t)
                            (t nil))
@@ -363,28 +347,27 @@ could not be read."
 
 (defun pyagentd-status--make (room)
   "Return the header line; ROOM is one of `pyagentd-status--rooms'."
-  (let ((line (pyagentd-status--parts room)))
+  (let* ((right (pyagentd-status--right room))
+         (segments (mapconcat (lambda (function)
+                                (if-let ((segment (funcall function)))
+                                    (concat segment "  ")
+                                  ""))
+                              pyagentd-status-segment-functions ""))
+         (line (concat
+                " " (pyagentd-status--name room) "  "
+                (pyagentd-status--state room) "  "
+                (pyagentd-status--cut segments (plist-get room :segments))
+                (pyagentd-status--trouble)
+                (propertize " " 'display
+                            `(space :align-to
+                                    (- right ,(1+ (string-width right)))))
+                (progn (add-face-text-property 0 (length right) 'shadow t right)
+                       right))))
+    ;; What it says is no format of a mode line.
+    (setq line (replace-regexp-in-string
+                "%" (lambda (sign) (concat sign sign)) line t t))
     (add-face-text-property 0 (length line) 'pyagentd-header t line)
     line))
-
-(defun pyagentd-status--parts (room)
-  "Return what the header line consists of.
-ROOM is one of `pyagentd-status--rooms'."
-  (let ((right (pyagentd-status--right room)))
-    ;; What it says is no format of a mode line.
-    (replace-regexp-in-string
-     "%" (lambda (sign) (concat sign sign))
-     (concat " " (pyagentd-status--name room) "  "
-             (pyagentd-status--state room)
-             "  "
-             (pyagentd-status--cut (pyagentd-status--segments)
-                                   (plist-get room :segments))
-             (pyagentd-status--trouble)
-             (propertize " " 'display
-                         `(space :align-to
-                                 (- right ,(1+ (string-width right)))))
-             (pyagentd-status--dimmed right))
-     t t)))
 
 (defvar pyagentd-status-held nil
   "Non-nil while several things change, after which the header line is computed.")
@@ -611,12 +594,10 @@ Each is a plist: :content, :status (\"pending\", \"in_progress\" or
   "Show the steps."
   (pyagentd-todo-receive (plist-get todo :items)))
 
-(defun pyagentd-todo--on-leave ()
-  "Forget the steps in this buffer."
-  (setq pyagentd-todo nil)
-  (pyagentd-todo--delete))
-
-(add-hook 'pyagentd-session-leave-hook #'pyagentd-todo--on-leave)
+(add-hook 'pyagentd-session-leave-hook
+          (lambda ()
+            (setq pyagentd-todo nil)
+            (pyagentd-todo--delete)))
 
 (defun pyagentd-todo ()
   "Fold or unfold the list of steps of the agent in this buffer."
@@ -648,16 +629,10 @@ Each is a plist: :content, :status (\"pending\", \"in_progress\" or
 (defconst pyagentd-buffer-name--longest 60
   "Columns that the name of a session takes in that of its buffer.")
 
-(defun pyagentd-buffer-name--agent ()
-  "Return the name of the agent whose conversation is here, nil of others."
-  (when-let* ((file buffer-file-name)
-              (place (expand-file-name "../.." (file-name-directory file))))
-    (when (file-exists-p (expand-file-name "agent.json" place))
-      (file-name-nondirectory place))))
-
 (defun pyagentd-buffer-name--wanted (title)
   "Return what the buffer of a session with TITLE, or nil, is to be called."
-  (let ((name (if-let ((agent (pyagentd-buffer-name--agent)))
+  (let ((name (if-let ((agent (pyagentd-place-named-agent
+                               pyagentd--session-dir)))
                   (format "agent %s" agent)
                 (truncate-string-to-width
                  (pyagentd-place-words

@@ -193,9 +193,8 @@ in preset.md."
                     (pyagentd-place-scope-plan pyagentd--branch-dir))))
     (setq pyagentd-status-preset
           (plist-get (pyagentd-yaml-read text t) :preset)))
-  (when-let ((text (and (not (file-exists-p     ; which owns a named agent's
-                              (expand-file-name "agent.json"
-                                                pyagentd--session-dir)))
+  (when-let ((text (and (not (pyagentd-place-named-agent ; its file owns them
+                              pyagentd--session-dir))
                         (pyagentd-yaml-text
                          (pyagentd-place-preset pyagentd--branch-dir)))))
     (setq pyagentd-settings--own

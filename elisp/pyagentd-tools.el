@@ -288,8 +288,11 @@ A tool of the same name is replaced.  Return the tool."
           (if (not (pyagentd-tool-async tool))
               (funcall reply (apply function values))
             (let ((handle (apply function reply values)))
-              (unless replied
-                (pyagentd-tools--note id handle))))))))))
+              ;; What stops the answer.
+              (when (and (not replied)
+                         (or (processp handle) (timerp handle)
+                             (and (functionp handle) (not (symbolp handle)))))
+                (push (cons id handle) pyagentd-tools--running))))))))))
 
 (defun pyagentd-tools--quittable (reply function)
   "Call FUNCTION; tell REPLY of a quit, or of an error."
@@ -298,12 +301,6 @@ A tool of the same name is replaced.  Return the tool."
         (funcall function))
     (quit (funcall reply '(:error t :text "The user quit it.")))
     (error (funcall reply (list :error t :text (error-message-string err))))))
-
-(defun pyagentd-tools--note (id handle)
-  "Remember HANDLE as what stops the answer to the question ID."
-  (when (or (processp handle) (timerp handle)
-            (and (functionp handle) (not (symbolp handle))))
-    (push (cons id handle) pyagentd-tools--running)))
 
 (defun pyagentd-tools--result (value)
   "Return VALUE, the result of a tool, as an answer."
@@ -390,14 +387,6 @@ A tool of the same name is replaced.  Return the tool."
         (with-current-buffer (marker-buffer marker)
           (and buffer-file-name (pyagentd-tools-file-line marker)))))))
 
-(defun pyagentd-tools-code--definitions (identifier file)
-  "Return where IDENTIFIER, as it occurs in FILE, is defined."
-  (pyagentd-tools-code--xrefs #'xref-backend-definitions identifier file))
-
-(defun pyagentd-tools-code--references (identifier file)
-  "Return where IDENTIFIER, as it occurs in FILE, is used."
-  (pyagentd-tools-code--xrefs #'xref-backend-references identifier file))
-
 ;;;; Outline
 
 (defun pyagentd-tools-code--outline (file)
@@ -477,14 +466,18 @@ FILE is nil for these, or a directory."
 
 (pyagentd-make-tool
  :name "emacs_definitions" :category "code"
- :function #'pyagentd-tools-code--definitions
+ :function (lambda (identifier file)
+             (pyagentd-tools-code--xrefs #'xref-backend-definitions
+                                         identifier file))
  :description "Where a name is defined, by what the user's Emacs has for \
 the language (a language server, tags)."
  :args pyagentd-tools-code--args)
 
 (pyagentd-make-tool
  :name "emacs_references" :category "code"
- :function #'pyagentd-tools-code--references
+ :function (lambda (identifier file)
+             (pyagentd-tools-code--xrefs #'xref-backend-references
+                                         identifier file))
  :description "Where a name is used, by what the user's Emacs has for the \
 language."
  :args pyagentd-tools-code--args)

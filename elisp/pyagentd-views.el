@@ -47,7 +47,10 @@
 Interactively it is the region or what stands below the answer, which
 moves to where the model reads it; without any it is asked for."
   (interactive
-   (list (or (pyagentd-queue--draft) (read-string "Message to this run: ")))
+   (list (or (with-current-buffer (pyagentd-queue--base)
+               (when-let ((bounds (pyagentd-queue--bounds)))
+                 (pyagentd-queue--text bounds)))
+             (read-string "Message to this run: ")))
    pyagentd-mode)
   (when (string-blank-p text)
     (user-error "The message is empty"))
@@ -74,12 +77,6 @@ moves to where the model reads it; without any it is asked for."
   (save-restriction
     (widen)
     (buffer-substring-no-properties (car bounds) (cdr bounds))))
-
-(defun pyagentd-queue--draft ()
-  "Return what the user has written and not sent, or nil."
-  (with-current-buffer (pyagentd-queue--base)
-    (when-let ((bounds (pyagentd-queue--bounds)))
-      (pyagentd-queue--text bounds))))
 
 ;;;; The list
 
@@ -216,23 +213,20 @@ was not meant for that."
         (user-error "What is marked was answered already; \
 U takes the marks away"))))
 
-(defun pyagentd-asks--names (asks)
-  "Return in words which ASKS are answered together."
-  (let ((more (- (length asks) 3)))
-    (concat (mapconcat (lambda (ask)
-                         (truncate-string-to-width (pyagentd-ask-title ask) 40
-                                                   nil nil "…"))
-                       (seq-take asks 3) "; ")
-            (if (> more 0) (format "; and %d more" more) ""))))
-
 (defun pyagentd-asks--each (asks decision question)
   "Answer all ASKS with DECISION if the user says yes to QUESTION.
 How many they are, and which, goes in there."
-  (let ((asks (or (seq-remove #'pyagentd-ask-answered-p asks)
-                  (user-error
-                   "Already answered; waiting for the daemon"))))
+  (let* ((asks (or (seq-remove #'pyagentd-ask-answered-p asks)
+                   (user-error
+                    "Already answered; waiting for the daemon")))
+         (more (- (length asks) 3))
+         (names (mapconcat (lambda (ask)
+                             (truncate-string-to-width
+                              (pyagentd-ask-title ask) 40 nil nil "…"))
+                           (seq-take asks 3) "; ")))
     (when (y-or-n-p (format question (pyagentd-count (length asks) "action")
-                            (pyagentd-asks--names asks)))
+                            (if (> more 0) (format "%s; and %d more" names more)
+                              names)))
       (pyagentd-table-forget-marks)
       (dolist (ask asks)
         (pyagentd-answer-with ask decision)))))
