@@ -141,7 +141,11 @@ Other messages and questions are left alone."
 (defun pyagentd-start--ended (process _change)
   "Connect to the daemon that PROCESS has started, and go on."
   (unless (process-live-p process)
-    (let ((output (pyagentd-start--output process)))
+    (let* ((buffer (process-buffer process))
+           (output (if (not (buffer-live-p buffer)) ""
+                     (prog1 (with-current-buffer buffer
+                              (string-trim (buffer-string)))
+                       (kill-buffer buffer)))))
       (when (eq process pyagentd-start--process)
         (setq pyagentd-start--process nil)
         (pyagentd-start--go-on process output)))))
@@ -159,7 +163,13 @@ Other messages and questions are left alone."
                                     (string-join (process-command process) " ")
                                     late)))
             (signal 'pyagentd-connection-error
-                    (pyagentd-start--reason process output))))
+                    (if pyagentd-host (pyagentd-host-reason output)
+                      (list (if (string-empty-p output)
+                                (format "`%s' did not start it"
+                                        (string-join (process-command process)
+                                                     " "))
+                              output)
+                            "M-x pyagentd-doctor")))))
       (error (when pyagentd-host (pyagentd-host-cut))
              (pyagentd-start--failed
               ;; Who waited when it greeted has gone on; the user is told.
@@ -172,15 +182,6 @@ Other messages and questions are left alone."
        (pcase-dolist (`(,then . ,_) waiting)
          (pyagentd-guarded "After starting the daemon" (funcall then)))))))
 
-(defun pyagentd-start--reason (process output)
-  "Return why PROCESS, which printed OUTPUT, has started no daemon."
-  (if pyagentd-host (pyagentd-host-reason output)
-    (list (if (string-empty-p output)
-              (format "`%s' did not start it"
-                      (string-join (process-command process) " "))
-            output)
-          "M-x pyagentd-doctor")))
-
 (defun pyagentd-start--failed (err waiting)
   "Tell ERR to those in WAITING, pairs (THEN . FAILED), or to the user."
   (when (rassq nil waiting)
@@ -188,13 +189,6 @@ Other messages and questions are left alone."
   (pcase-dolist (`(,_ . ,failed) waiting)
     (when failed
       (pyagentd-guarded "After starting the daemon" (funcall failed err)))))
-
-(defun pyagentd-start--output (process)
-  "Return what PROCESS printed, and forget it."
-  (let ((buffer (process-buffer process)))
-    (if (not (buffer-live-p buffer)) ""
-      (prog1 (with-current-buffer buffer (string-trim (buffer-string)))
-        (kill-buffer buffer)))))
 
 ;;;; Commands that do not wait
 

@@ -196,11 +196,6 @@ Nil while the text is that of the file, with what is pending.")
   (setq pyagentd-edit--open nil
         pyagentd-edit--tick (buffer-chars-modified-tick)))
 
-(defun pyagentd-edit--end-copy ()
-  "Note changes of this text no more."
-  (when (buffer-live-p pyagentd-edit--copy)
-    (kill-buffer pyagentd-edit--copy)))
-
 (defun pyagentd-edit--update-copy (beg end text tick)
   "Put TEXT between BEG and END of the copy, as was done here at TICK."
   (with-current-buffer pyagentd-edit--copy
@@ -368,7 +363,11 @@ between them at once."
                 (after-change-functions . pyagentd-edit--after-change)
                 (post-command-hook . pyagentd-edit--send-unannounced)))
   (add-to-list 'pyagentd-session-hooks hook))
-(add-hook 'pyagentd-session-leave-hook #'pyagentd-edit--end-copy 90)
+(add-hook 'pyagentd-session-leave-hook
+          (lambda ()
+            (when (buffer-live-p pyagentd-edit--copy)
+              (kill-buffer pyagentd-edit--copy)))
+          90)
 
 (defun pyagentd-edit-forget ()
   "Forget the edits: the text is what the file holds."
@@ -838,18 +837,13 @@ The rest of it would be joined to the prompt, and redo would not find its place.
 
 ;;;; Point
 
-(defun pyagentd-insert--family ()
-  "Return the current buffer and its indirect buffers."
-  (let ((base (current-buffer)))
-    (cons base (cl-loop for buffer in (buffer-list)
-                        when (eq (buffer-base-buffer buffer) base)
-                        collect buffer))))
-
 (defun pyagentd-insert--followers (pos)
   "Return the buffers and windows whose point is at their end, POS.
 Only these follow the stream; point elsewhere stays where it is."
-  (cl-loop for buffer in (pyagentd-insert--family)
-           when (= pos (with-current-buffer buffer (point-max)))
+  (cl-loop with base = (current-buffer)
+           for buffer in (buffer-list)
+           when (and (memq base (list buffer (buffer-base-buffer buffer)))
+                     (= pos (with-current-buffer buffer (point-max))))
            nconc (cl-loop for window in (get-buffer-window-list buffer nil t)
                           when (= pos (window-point window)) collect window)
            and when (= pos (with-current-buffer buffer (point)))

@@ -32,23 +32,22 @@
 (defvar-local pyagentd-question--parts nil
   "For each question (OPTIONS . OTHER): a widget or nil, and one for words.")
 
+(defun pyagentd-question--keymap (parent)
+  "Return a keymap with the keys of a form, and those of the keymap PARENT."
+  (let ((map (pyagentd-keymap
+              "C-c C-c" #'pyagentd-question--send
+              "C-c C-n" #'pyagentd-question--decline
+              "C-c C-k" #'pyagentd-question--cancel)))
+    (set-keymap-parent map parent)
+    map))
+
 (defvar pyagentd-question-field-map
-  (let ((map (make-sparse-keymap)))
-    (set-keymap-parent map widget-field-keymap)
+  (let ((map (pyagentd-question--keymap widget-field-keymap)))
     (define-key map (kbd "RET") #'pyagentd-question--next-or-send)
-    (define-key map (kbd "C-c C-c") #'pyagentd-question--send)
-    (define-key map (kbd "C-c C-n") #'pyagentd-question--decline)
-    (define-key map (kbd "C-c C-k") #'pyagentd-question--cancel)
     map)
   "Keymap of the lines for words of one's own.")
 
-(defvar pyagentd-question-mode-map
-  (let ((map (make-sparse-keymap)))
-    (set-keymap-parent map widget-keymap)
-    (define-key map (kbd "C-c C-c") #'pyagentd-question--send)
-    (define-key map (kbd "C-c C-n") #'pyagentd-question--decline)
-    (define-key map (kbd "C-c C-k") #'pyagentd-question--cancel)
-    map)
+(defvar pyagentd-question-mode-map (pyagentd-question--keymap widget-keymap)
   "Keymap of `pyagentd-question-mode'.")
 
 (define-derived-mode pyagentd-question-mode nil "Questions"
@@ -78,14 +77,12 @@ SEVERAL says whether more than one may be picked."
                                        "%v\n"
                                      (concat "%v  "
                                              (propertize
-                                              (pyagentd-question--quoted about)
+                                              (string-replace
+                                               "%" "%%"
+                                               (pyagentd-one-line about))
                                               'face 'pyagentd-detail)
                                              "\n")))))
                  options)))
-
-(defun pyagentd-question--quoted (text)
-  "Return TEXT on one line, as a part of a widget's format."
-  (string-replace "%" "%%" (pyagentd-one-line text)))
 
 (defun pyagentd-question--insert (question number count)
   "Insert QUESTION, which is NUMBER of COUNT; return its widgets."
@@ -271,13 +268,6 @@ PATH is the file they are about, or nil."
                   (set-auto-mode)))
           (t (text-mode)))))
 
-(defun pyagentd-ask-edit--field (ask)
-  "Return the argument of ASK that is edited as a text, or nil."
-  (let ((field (cdr (assoc (plist-get ask :tool) pyagentd-ask-edit-fields))))
-    (when (and field
-               (stringp (gethash field (pyagentd-ask-arguments ask))))
-      field)))
-
 (defun pyagentd-ask--edit (&optional all)
   "Edit the arguments of the proposed call, and allow it with them.
 The text itself where one matters, such as a shell command; with a prefix
@@ -286,8 +276,10 @@ argument, or ALL from Lisp, all of them as JSON."
   (let* ((ask (pyagentd-answer-current))
          (arguments (or (pyagentd-ask-arguments ask)
                         (user-error "Nothing to edit")))
-         (field (and (not all) (pyagentd-ask-edit--field ask)))
          (tool (plist-get ask :tool))
+         (field (and (not all)
+                     (cdr (assoc tool pyagentd-ask-edit-fields))))
+         (field (and field (stringp (gethash field arguments)) field))
          (path (plist-get ask :path))
          (about (format "%s: %s%s" tool (or field "arguments")
                         (if path (format " (%s)" (abbreviate-file-name path))

@@ -207,8 +207,11 @@ that is not open use `pyagentd-import'."
    (let ((buffer (current-buffer)))
      (unless (bound-and-true-p gptel-mode)
        (let ((chats (mapcar #'buffer-name
-                            (seq-filter #'pyagentd-gptel--chat-p
-                                        (buffer-list)))))
+                            (seq-filter
+                             (lambda (buffer)
+                               (and (boundp 'gptel-mode)
+                                    (buffer-local-value 'gptel-mode buffer)))
+                             (buffer-list)))))
          (unless chats (user-error "No chat of gptel is open"))
          (setq buffer (get-buffer (pyagentd-choose "Chat: " chats
                                                    :default (car chats))))))
@@ -234,10 +237,6 @@ that is not open use `pyagentd-import'."
             (* 3 pyagentd-call-timeout)
             (funcall with #'pyagentd-later-tell)
             #'pyagentd-manage-late)))))))
-
-(defun pyagentd-gptel--chat-p (buffer)
-  "Return non-nil if BUFFER is a chat of gptel."
-  (and (boundp 'gptel-mode) (buffer-local-value 'gptel-mode buffer)))
 
 ;;;; Backends
 
@@ -271,13 +270,9 @@ gptel or auth-source are asked for them."
                           (reverse gptel--known-backends)))
         (current (and (bound-and-true-p gptel-backend)
                       (gptel-backend-name gptel-backend))))
-    (pyagentd-start
-     (lambda ()
-       (pyagentd-rpc-call-async
-        'gptel-backends (list :backends backends :current (or current ""))
-        :error (lambda (err) (message "%s" (pyagentd-error-text err)))
-        :success (lambda (answer)
-                   (run-at-time 0 nil #'pyagentd-gptel--show answer)))))))
+    (pyagentd-later
+     'gptel-backends (list :backends backends :current (or current ""))
+     #'pyagentd-gptel--show)))
 
 (defun pyagentd-gptel--show (answer)
   "Show what the daemon's ANSWER would write; write it when it is saved."
@@ -301,18 +296,14 @@ for %s\n" (cadr key)))
                (plist-get answer :text))
        (if (fboundp 'conf-toml-mode) #'conf-toml-mode #'text-mode)
        (lambda (text close)
-         (pyagentd-rpc-call-async
+         (pyagentd-later
           'add-configuration (list :text text)
-          :error (lambda (err) (message "%s" (pyagentd-error-text err)))
-          :success
           (lambda (answer)
-            (run-at-time
-             0 nil (lambda ()
-                     (funcall close)
-                     (pyagentd-gptel--keep-keys keys)
-                     (message "Written to %s; the daemon reads it when it \
+            (funcall close)
+            (pyagentd-gptel--keep-keys keys)
+            (message "Written to %s; the daemon reads it when it \
 starts (`pyagentd stop' ends this one)"
-                              (plist-get answer :file)))))))))))
+                     (plist-get answer :file)))))))))
 
 (defun pyagentd-gptel--keep-keys (keys)
   "Remember KEYS, lists (VARIABLE HOST), in variable `pyagentd-keys'."

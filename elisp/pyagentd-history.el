@@ -412,17 +412,14 @@ said."
    (lambda (_) (when then (funcall then)))
    nil failure))
 
-(defun pyagentd-history--call-in-base (function)
-  "Call FUNCTION with the position of point in the session buffer.
-That is a marker: while FUNCTION asks, point may follow an answer."
-  (let ((position (point)))
-    (with-current-buffer (or (buffer-base-buffer) (current-buffer))
-      (funcall function (copy-marker position)))))
-
 (defmacro pyagentd-history--in-base (position &rest body)
-  "Evaluate BODY in the session buffer, with point there as POSITION."
+  "Evaluate BODY in the session buffer, with point there as POSITION.
+That is a marker: while BODY asks, point may follow an answer."
   (declare (indent 1) (debug (symbolp body)))
-  `(pyagentd-history--call-in-base (lambda (,position) ,@body)))
+  `(let ((,position (point)))
+     (pyagentd-in-session
+       (let ((,position (copy-marker ,position)))
+         ,@body))))
 
 ;;;; Prompts
 
@@ -503,7 +500,7 @@ the files that those turns changed."
 (defun pyagentd-history--unrewind ()
   "Undo the last rewind, unless a prompt was sent since."
   (interactive nil pyagentd-mode)
-  (pyagentd-history--in-base _
+  (pyagentd-in-session
     (pyagentd-history--prepare
      (lambda ()
        (pyagentd-history--call
@@ -520,7 +517,7 @@ With a prefix argument, or CHOOSE from Lisp, choose the prompt; what
 followed it belongs to that variant.  See `pyagentd-history--next-variant'."
   (interactive "P"
                pyagentd-mode)
-  (pyagentd-history--in-base _
+  (pyagentd-in-session
     (pyagentd-history--prepare
      (lambda ()
        (let ((answer (lambda (message)

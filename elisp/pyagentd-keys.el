@@ -261,14 +261,6 @@ the present value, which is shown behind the words unless it is nil, \"\" or
 
 ;; What a right click offers in a session (`context-menu-mode').
 
-
-(defun pyagentd-menubar--there (position command)
-  "Return a command that runs COMMAND with point at POSITION."
-  (lambda ()
-    (interactive)
-    (goto-char position)
-    (call-interactively command)))
-
 (defun pyagentd-menubar--items (position)
   "Return what can be done with the text at POSITION, a list (WORDS . COMMAND)."
   (let ((role (get-text-property position 'gptel)))
@@ -295,10 +287,13 @@ For `context-menu-functions'."
          (items (and position (pyagentd-menubar--items position))))
     (when items
       (define-key-after menu [pyagentd-separator] menu-bar-separator)
-      (dolist (item items)
-        (define-key-after menu (vector (cdr item))
-          (list 'menu-item (car item)
-                (pyagentd-menubar--there position (cdr item)))))))
+      (pcase-dolist (`(,words . ,command) items)
+        (define-key-after menu (vector command)
+          (list 'menu-item words
+                (lambda ()
+                  (interactive)
+                  (goto-char position)
+                  (call-interactively command)))))))
   menu)
 
 (add-to-list 'pyagentd-session-hooks

@@ -266,16 +266,11 @@ since it looks at the text behind."
       (funcall function)
       (not (and (= beg font-lock-beg) (= end font-lock-end))))))
 
-(defun pyagentd-syntax--no-metadata (_regexp last)
-  "Find no metadata up to LAST, in place of a function of `markdown-mode'."
-  (goto-char last)
-  nil)
-
 (defun pyagentd-syntax--fontify-part (fontify beg end loudly)
   "Call FONTIFY with BEG, END and LOUDLY where nothing is metadata.
 A part that begins with a line such as \"Look:\" has none."
   (cl-letf (((symbol-function 'markdown-match-generic-metadata)
-             #'pyagentd-syntax--no-metadata))
+             (lambda (_regexp last) (goto-char last) nil)))
     (funcall fontify beg end loudly)))
 
 (defun pyagentd-syntax--fontify (fontify beg end &optional loudly)

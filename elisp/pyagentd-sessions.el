@@ -201,36 +201,32 @@ project around `default-directory', as with `pyagentd-session'."
 (defun pyagentd-reindex ()
   "Rebuild the search index of all sessions.
 Emacs stays usable; the echo area shows the progress."
-  (pyagentd-start #'pyagentd-index--begin))
+  (pyagentd-start
+   (lambda ()
+     (setq pyagentd-index--reporter
+           (make-progress-reporter "Indexing sessions..." 0 100))
+     (pyagentd-rpc-call-async
+      'reindex nil
+      :success (lambda (answer)
+                 (setq pyagentd-index--reporter nil)
+                 (message "Indexed %s in %s, %.1f s"
+                          (pyagentd-count (plist-get answer :messages)
+                                          "message")
+                          (pyagentd-count (plist-get answer :branches)
+                                          "branch")
+                          (plist-get answer :seconds)))
+      :error (lambda (err)
+               (setq pyagentd-index--reporter nil)
+               (pyagentd-later-tell err))))))
 
-(defun pyagentd-index--begin ()
-  "Have the daemon, which runs, read all sessions anew."
-  (setq pyagentd-index--reporter
-        (make-progress-reporter "Indexing sessions..." 0 100))
-  (pyagentd-rpc-call-async
-   'reindex nil
-   :success (lambda (answer)
-              (setq pyagentd-index--reporter nil)
-              (message "Indexed %s in %s, %.1f s"
-                       (pyagentd-count (plist-get answer :messages)
-                                       "message")
-                       (pyagentd-count (plist-get answer :branches)
-                                       "branch")
-                       (plist-get answer :seconds)))
-   :error (lambda (err)
-            (setq pyagentd-index--reporter nil)
-            (message "%s" (pyagentd-error-text err)))))
-
-(defun pyagentd-index--on-progress (_branch _seq args)
-  "Show how far a long operation is, as ARGS say."
-  (pcase-let ((`(,progress) args))
-    (let ((total (or (plist-get progress :total) 0)))
-      (when (and pyagentd-index--reporter (> total 0))
-        (progress-reporter-update
-         pyagentd-index--reporter
-         (min 100 (/ (* 100 (plist-get progress :done)) total)))))))
-
-(pyagentd-events-register 'progress #'pyagentd-index--on-progress)
+(pyagentd-events-register
+ 'progress
+ (lambda (_branch _seq args)
+   (let ((total (or (plist-get (car args) :total) 0)))
+     (when (and pyagentd-index--reporter (> total 0))
+       (progress-reporter-update
+        pyagentd-index--reporter
+        (min 100 (/ (* 100 (plist-get (car args) :done)) total)))))))
 
 ;;;; Show a message that was found
 

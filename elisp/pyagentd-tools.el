@@ -504,54 +504,43 @@ file or for all open files below a directory (default: the workspace)."
 
 ;;;; Documentation
 
-(defun pyagentd-tools-lisp-describe (name)
-  "Return the documentation of the Emacs Lisp symbol called NAME.
-The values of variables are not told; they may be secret."
-  (let ((symbol (intern-soft name)))
-    (or (and symbol
-             (string-join
-              (delq nil (list (pyagentd-tools-lisp--function symbol)
-                              (pyagentd-tools-lisp--variable symbol)
-                              (pyagentd-tools-lisp--face symbol)))
-              "\n\n"))
-        "")))
-
-(defun pyagentd-tools-lisp--function (symbol)
-  "Return what there is to say of SYMBOL as a function, or nil."
-  (when (fboundp symbol)
-    (format "%s %S\n%s"
-            (cond ((macrop symbol) "Macro")
-                  ((commandp symbol) "Command")
-                  (t "Function"))
-            (cons symbol (help-function-arglist symbol t))
-            (or (ignore-errors (documentation symbol)) "Not documented."))))
-
-(defun pyagentd-tools-lisp--variable (symbol)
-  "Return what there is to say of SYMBOL as a variable, or nil."
-  (when-let ((text (or (documentation-property symbol 'variable-documentation)
-                       (and (boundp symbol) (not (keywordp symbol))
-                            "Not documented."))))
-    (format "%s %s\n%s" (if (custom-variable-p symbol) "User option" "Variable")
-            symbol text)))
-
-(defun pyagentd-tools-lisp--face (symbol)
-  "Return what there is to say of SYMBOL as a face, or nil."
-  (when (facep symbol)
-    (format "Face %s\n%s" symbol
-            (or (documentation-property symbol 'face-documentation)
-                "Not documented."))))
-
 (defun pyagentd-tools-lisp--describe (name)
-  "Return the documentation of the symbol called NAME, or of similar ones."
-  (let ((text (pyagentd-tools-lisp-describe name)))
-    (if (not (string-empty-p text)) text
-      (let ((near (seq-take (sort (apropos-internal (regexp-quote name))
-                                  #'string-lessp)
-                            40)))
-        (if near
-            (format "There is no %s here. Symbols with it in their names: %s"
-                    name (mapconcat #'symbol-name near ", "))
-          (format "There is no %s here." name))))))
+  "Return the documentation of the symbol called NAME, or of similar ones.
+The values of variables are not told; they may be secret."
+  (let* ((symbol (intern-soft name))
+         (none "Not documented.")
+         (variable (and symbol
+                        (or (documentation-property symbol
+                                                    'variable-documentation)
+                            (and (boundp symbol) (not (keywordp symbol))
+                                 none))))
+         (found
+          (delq nil
+                (list
+                 (and symbol (fboundp symbol)
+                      (format "%s %S\n%s"
+                              (cond ((macrop symbol) "Macro")
+                                    ((commandp symbol) "Command")
+                                    (t "Function"))
+                              (cons symbol (help-function-arglist symbol t))
+                              (or (ignore-errors (documentation symbol)) none)))
+                 (and variable
+                      (format "%s %s\n%s"
+                              (if (custom-variable-p symbol) "User option"
+                                "Variable")
+                              symbol variable))
+                 (and symbol (facep symbol)
+                      (format "Face %s\n%s" symbol
+                              (or (documentation-property symbol
+                                                          'face-documentation)
+                                  none))))))
+         (near (seq-take (sort (apropos-internal (regexp-quote name))
+                               #'string-lessp)
+                         40)))
+    (cond (found (string-join found "\n\n"))
+          (near (format "There is no %s here. Symbols with it in their names: %s"
+                        name (mapconcat #'symbol-name near ", ")))
+          (t (format "There is no %s here." name)))))
 
 ;;;; Evaluation
 

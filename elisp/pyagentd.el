@@ -136,19 +136,15 @@ for the daemon the project that the session works in."
           (project-root project))
         default-directory))))
 
-(defun pyagentd--preset-prompt (untrusted)
-  "Return how to ask for a preset where UNTRUSTED ones await a word."
-  (if untrusted
-      (format "Preset (%s of the project: M-x pyagentd-list, presets): "
-              (mapconcat (lambda (preset) (plist-get preset :name))
-                         untrusted ", "))
-    "Preset: "))
-
 (defun pyagentd--read-preset (answer)
   "Read the name of one of the presets in ANSWER, one of the daemon."
   (let* ((presets (plist-get answer :presets))
+         (names (mapconcat (lambda (preset) (plist-get preset :name))
+                           (plist-get answer :untrusted) ", "))
          (chosen (pyagentd-choose
-                  (pyagentd--preset-prompt (plist-get answer :untrusted))
+                  (if (string-empty-p names) "Preset: "
+                    (format "Preset (%s of the project: \
+M-x pyagentd-list, presets): " names))
                   (mapcar (lambda (preset)
                             (cons (plist-get preset :name) preset))
                           presets)
@@ -199,25 +195,6 @@ here, and a directory among those of the other sessions."
         :root (or root (pyagentd--project-root))
         :session-dir (and directory (expand-file-name directory))))
 
-(defun pyagentd--make-session (request window &optional then)
-  "Have a session made as REQUEST says, and show it when it is there.
-That is in WINDOW if that still waits for it.  THEN is called in its
-buffer."
-  (let ((show (lambda (session)
-                (with-current-buffer (pyagentd--show-session session window)
-                  (when then (funcall then))))))
-    ;; Also when it took long: now there is one.
-    (pyagentd-later 'create-session request show nil nil show)))
-
-(defun pyagentd--show-session (session window)
-  "Show the conversation of SESSION, in WINDOW if that still waits for it.
-Return its buffer."
-  (if (and (eq window (selected-window)) (not (active-minibuffer-window)))
-      (pyagentd-open-session session)
-    (let ((buffer (find-file-noselect (plist-get session :file))))
-      (display-buffer buffer)
-      buffer)))
-
 (defun pyagentd-session-create (session-id session-dir
                                            &optional preset projects activity-org-file
                                            then)
@@ -226,12 +203,12 @@ For packages that keep sessions in directories of their own, such as
 one of activities.  SESSION-DIR must be absent or empty.  PRESET is the
 name of its preset.  PROJECTS is a list of directories its agent may
 read; without any it may read none.  ACTIVITY-ORG-FILE is noted in its
-metadata.  Return at once; THEN is called without arguments in the
-buffer of its conversation."
-  (pyagentd--make-session
+metadata.  Return its buffer at once; THEN is called there without
+arguments when the session is made."
+  (pyagentd-pending-make
    (pyagentd-session-create-request session-id session-dir preset projects
                                     activity-org-file)
-   (selected-window) then))
+   then))
 
 (defun pyagentd-session-create-request (session-id session-dir preset projects
                                                    activity-org-file)
