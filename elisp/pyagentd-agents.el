@@ -45,22 +45,13 @@ Keys: :name, :dir, :session-id, :status (\"created\", \"idle\" or
   (seq-find (lambda (agent) (equal name (plist-get agent :name)))
             pyagentd-named-known))
 
-(defun pyagentd-named--annotation (name)
-  "Return what to say beside NAME, that of an agent."
-  (when-let ((agent (pyagentd-named-row name)))
-    (format "  %s  %s" (plist-get agent :status)
-            (or (plist-get agent :model) ""))))
-
-(defun pyagentd-named--complete (string predicate action)
-  "Complete STRING as the name of an agent; PREDICATE, ACTION: as always.
-What the daemon says while a name is read counts at once."
-  (if (eq action 'metadata)
-      '(metadata (category . pyagentd-named-agent)
-                 (annotation-function . pyagentd-named--annotation))
-    (complete-with-action action
-                          (mapcar (lambda (agent) (plist-get agent :name))
-                                  pyagentd-named-known)
-                          string predicate)))
+(defun pyagentd-named--rows ()
+  "Return the names of the agents that are known, with what to say beside them."
+  (mapcar (lambda (agent)
+            (cons (plist-get agent :name)
+                  (format "%s  %s" (plist-get agent :status)
+                          (or (plist-get agent :model) ""))))
+          pyagentd-named-known))
 
 (defun pyagentd-named-read (prompt)
   "Read the name of an agent with PROMPT; the one here is the default."
@@ -72,7 +63,9 @@ What the daemon says while a name is read counts at once."
         (setq pyagentd-named-known (plist-get answer :agents))))))
   (let* ((here (pyagentd-named-here))
          (name (completing-read (format-prompt prompt here)
-                                #'pyagentd-named--complete nil nil nil
+                                (pyagentd-told-table 'pyagentd-named-agent
+                                                     #'pyagentd-named--rows)
+                                nil nil nil
                                 'pyagentd-named-history here)))
     (if (string-empty-p name) (user-error "Name an agent") name)))
 
@@ -224,8 +217,7 @@ the user does not want it."
   (pyagentd-later
    'destroy-warnings (list :name name :keep-files keep)
    (lambda (losses)
-     (dolist (buffer (pyagentd-here-buffers (plist-get losses :dir)))
-       (with-current-buffer buffer (pyagentd-session-save)))
+     (pyagentd-here-save (list :session-dir (plist-get losses :dir)))
      (if (not (pyagentd-destroy--confirm name losses keep))
          (when then (funcall then))
        (message "Destroying %s..." name)

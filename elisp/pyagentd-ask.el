@@ -457,24 +457,12 @@ It turns itself on and off.
     map)
   "Keymap at point on a question in a conversation.")
 
-(defvar pyagentd-ask-notice-button-map
-  (pyagentd-keymap
-   [mouse-1] #'pyagentd-status--click
-   [mouse-2] #'pyagentd-status--click
-   [down-mouse-1] #'ignore) ; else it sets point first
-  "Keymap of the keys in a notice, which can be clicked.")
-
 (defun pyagentd-ask-notice--button (key command label)
   "Return KEY with LABEL; a click on it runs COMMAND."
-  (let ((text (string-trim-right
-               (concat (propertize key 'face 'pyagentd-key) " " label))))
-    (add-text-properties
-     0 (length text)
-     (list 'pyagentd-command command 'mouse-face 'highlight
-           'help-echo (format "mouse-1: M-x %s" command)
-           'keymap pyagentd-ask-notice-button-map)
-     text)
-    text))
+  (pyagentd-status-button
+   (string-trim-right
+    (concat (propertize key 'face 'pyagentd-key) " " label))
+   command))
 
 (defun pyagentd-ask-notice--how (ask)
   "Return the line that says where the keys for ASK work."

@@ -105,9 +105,12 @@ FUNCTION is an answer with :error and :text."
           (if function
               (funcall function
                        (pyagentd-json-plist
-                        (prog1 (pyagentd-json-text
-                                (list :json (plist-get asked :facts) :path path))
-                          (when path (delete-file path))))
+                        (if (null path) (plist-get asked :facts)
+                          (with-temp-buffer
+                            (let ((coding-system-for-read 'utf-8-unix))
+                              (insert-file-contents path))
+                            (delete-file path)
+                            (buffer-string))))
                        id reply)
             (funcall reply nil)))
       ((error quit)
@@ -166,13 +169,7 @@ To tell more would take longer than Emacs may stand still.")
 
 (defun pyagentd-buffers--visiting (path)
   "Return the buffer that visits the file PATH, a true name, or nil."
-  (when pyagentd-host
-    (setq path (pyagentd-host-name path)))
-  (seq-find (lambda (buffer)
-              (with-current-buffer buffer
-                (and buffer-file-name
-                     (equal path (pyagentd-buffers--true-name)))))
-            (buffer-list)))
+  (pyagentd-visited--buffer (if pyagentd-host (pyagentd-host-name path) path)))
 
 (defun pyagentd-buffers--true-name ()
   "Return the true name of the file in this buffer, without a look at it."

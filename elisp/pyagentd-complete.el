@@ -429,22 +429,6 @@ That is nil as long as its name is typed."
 
 ;;;; Completion
 
-(defun pyagentd-commands--table (rows)
-  "Return a completion table of what ROWS, a function, returns.
-That is a list of (TEXT . SUMMARY)."
-  (lambda (string predicate action)
-    (if (eq action 'metadata)
-        `(metadata
-          (category . pyagentd-slash)
-          (annotation-function
-           . ,(lambda (text)
-                (when-let ((summary (cdr (assoc text (funcall rows)))))
-                  (concat "  " (truncate-string-to-width
-                                (string-replace "\n" " " summary)
-                                60 nil nil "…"))))))
-      (complete-with-action action (mapcar #'car (funcall rows))
-                            string predicate))))
-
 (defun pyagentd-commands--names ()
   "Return the names of the commands here as a list of (TEXT . SUMMARY)."
   (mapcar (lambda (command)
@@ -480,7 +464,8 @@ That is a list of (TEXT . SUMMARY)."
       (pyagentd-commands--fetch-values kind))
     (when (or argument (pyagentd-commands--flags command))
       (list (- (point) (length word)) (point)
-            (pyagentd-commands--table
+            (pyagentd-told-table
+             'pyagentd-slash
              (if (string-prefix-p "-" word)
                  (lambda () (pyagentd-commands--flags command))
                (lambda () (pyagentd-commands--candidates argument))))
@@ -497,7 +482,7 @@ That is a list of (TEXT . SUMMARY)."
          command (string-remove-prefix
                   (concat (plist-get command :name) " ") text))
       (list start (point)
-            (pyagentd-commands--table #'pyagentd-commands--names)
+            (pyagentd-told-table 'pyagentd-slash #'pyagentd-commands--names)
             :exit-function #'pyagentd-commands--exit
             :exclusive 'no))))
 

@@ -27,21 +27,7 @@
 (declare-function json-encode "json")
 (declare-function json-read "json")
 
-;;;; Reports of the daemon, JSON
-
-;; The daemon tells long reports as JSON: in its answer, or in a file that
-;; the answer names when the text is too long for one.  Here such a report
-;; is found and read.
-
-(defun pyagentd-json-text (answer)
-  "Return the JSON in ANSWER, a plist of the daemon.
-It is the text at :json, or what stands in the file at :path."
-  (if-let ((path (plist-get answer :path)))
-      (with-temp-buffer
-        (let ((coding-system-for-read 'utf-8-unix))
-          (insert-file-contents path))
-        (buffer-string))
-    (plist-get answer :json)))
+;;;; JSON
 
 (defun pyagentd-json-plist (text)
   "Return what the JSON in TEXT says, as plists with keywords and vectors.
@@ -526,6 +512,22 @@ beside it.  What is none of them is returned if LOOSE is non-nil."
                   nil (not loose) nil nil default)))
     (if-let ((pair (assoc chosen pairs))) (cdr pair)
       (and loose chosen))))
+
+(defun pyagentd-told-table (category rows)
+  "Return a completion table of what ROWS, a function, returns at the time.
+That is a list of (TEXT . SUMMARY), SUMMARY being what stands beside it, or
+nil: what the daemon says while something is completed counts, too.
+CATEGORY is a symbol."
+  (lambda (string predicate action)
+    (if (eq action 'metadata)
+        `(metadata
+          (category . ,category)
+          (annotation-function
+           . ,(lambda (text)
+                (when-let ((summary (cdr (assoc text (funcall rows)))))
+                  (concat "  " (pyagentd-one-line summary 60))))))
+      (complete-with-action action (mapcar #'car (funcall rows))
+                            string predicate))))
 
 (defun pyagentd-one-line (text &optional most)
   "Return TEXT, whatever it is, on one line of at most MOST columns."

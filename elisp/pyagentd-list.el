@@ -751,8 +751,7 @@ command is for all rows that are marked.")
 DONE is called afterwards, with non-nil if it was done."
   (when-let ((branch (and (plist-get action :saves)
                           (pyagentd-list-fact row "branch"))))
-    (dolist (buffer (pyagentd-here-buffers branch))
-      (with-current-buffer buffer (pyagentd-session-save))))
+    (pyagentd-here-save (list :session-dir branch)))
   (pyagentd-later
    (intern (plist-get action :operation))
    (append (pyagentd-list--facts action row)

@@ -226,28 +226,21 @@ See `pyagentd-model-offered'.")
                     pyagentd-model--backend (plist-get answer :backend)))
    :error #'ignore))
 
-(defun pyagentd-model--annotate (text)
-  "Return what is known of the model that TEXT completes, or nil."
-  (when-let ((model (cdr (assoc text pyagentd-model--known))))
-    (concat (propertize " " 'display '(space :align-to 46))
-            (pyagentd-model-words model))))
-
-(defun pyagentd-model--table (string predicate action)
-  "Complete STRING, a name of a model; PREDICATE and ACTION as usual.
-What the daemon says meanwhile is offered too."
-  (if (eq action 'metadata)
-      '(metadata (category . pyagentd-model)
-                 (annotation-function . pyagentd-model--annotate))
-    (complete-with-action
-     action (delete-dups (append (mapcar #'car pyagentd-model--known)
-                                 (copy-sequence pyagentd-model-history)))
-     string predicate)))
+(defun pyagentd-model--rows ()
+  "Return the models that are known, and those chosen before: (NAME . WORDS)."
+  (append (mapcar (pcase-lambda (`(,text . ,model))
+                    (cons text (pyagentd-model-words model)))
+                  pyagentd-model--known)
+          (mapcar #'list
+                  (seq-difference pyagentd-model-history
+                                  (mapcar #'car pyagentd-model--known)))))
 
 (defun pyagentd-model-read (prompt)
   "Read the name of a model with PROMPT; it may be empty."
   (pyagentd-model--fetch)
-  (completing-read prompt #'pyagentd-model--table nil nil nil
-                   'pyagentd-model-history))
+  (completing-read prompt
+                   (pyagentd-told-table 'pyagentd-model #'pyagentd-model--rows)
+                   nil nil nil 'pyagentd-model-history))
 
 ;;;; For the session, or for the next message only
 

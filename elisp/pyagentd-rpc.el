@@ -412,19 +412,14 @@ SUCCESS is called with the answer, FAILURE with an error (SYMBOL . DATA).")
 
 (defun pyagentd-rpc--give (answer)
   "Give ANSWER, a message read from a frame, to the call that waits for it."
-  (pcase answer
-    (`(return ,uid ,value)
-     (when-let ((pending (pyagentd-rpc--forget uid)))
-       (funcall (car pending) value)))
-    (`(return-error ,uid ,data)
-     (when-let ((pending (pyagentd-rpc--forget uid)))
-       (funcall (cdr pending)
-                (cons 'pyagentd-remote-error
-                      (if (consp data) data (list 'internal data))))))
-    (`(epc-error ,uid ,text)
-     (when-let ((pending (pyagentd-rpc--forget uid)))
-       (funcall (cdr pending)
-                (list 'pyagentd-remote-error 'epc-error text))))))
+  (pcase-let ((`(,kind ,uid ,value) answer))
+    (when-let ((pending (pyagentd-rpc--forget uid)))
+      (if (eq kind 'return) (funcall (car pending) value)
+        (funcall (cdr pending)
+                 (cons 'pyagentd-remote-error
+                       (cond ((eq kind 'epc-error) (list 'epc-error value))
+                             ((consp value) value)
+                             (t (list 'internal value)))))))))
 
 (defun pyagentd-rpc--forget (uid)
   "Remove the pending call UID; return (SUCCESS . FAILURE) or nil."

@@ -65,24 +65,26 @@ stands first."
 (defvar pyagentd-status-button-map
   (pyagentd-keymap
    [header-line mouse-1] #'pyagentd-status--click
-   [header-line mouse-2] #'pyagentd-status--click)
-  "Keymap of the parts of a header line.")
+   [header-line mouse-2] #'pyagentd-status--click
+   [mouse-1] #'pyagentd-status--click
+   [mouse-2] #'pyagentd-status--click
+   [down-mouse-1] #'ignore)             ; else it sets point first
+  "Keymap of parts of a header line, and of a notice in the text.")
 
-(defun pyagentd-status-button (text command help)
-  "Return TEXT as a part of the header line, a click on which runs COMMAND.
+(defun pyagentd-status-button (text command &optional help)
+  "Return TEXT as a part of what is shown, a click on which runs COMMAND.
 HELP says in a few words what that does."
   (let ((text (copy-sequence text))
-        (key (where-is-internal command pyagentd-mode-map t)))
-    (add-text-properties 0 (length text)
-                         (list 'pyagentd-command command
-                               'mouse-face 'highlight
-                               'help-echo (format "%s\nmouse-1: M-x %s%s" help
-                                                  command
-                                                  (if key
-                                                      (format " (%s)" (key-description key))
-                                                    ""))
-                               'local-map pyagentd-status-button-map)
-                         text)
+        (key (and help (where-is-internal command pyagentd-mode-map t))))
+    (add-text-properties
+     0 (length text)
+     (list 'pyagentd-command command
+           'mouse-face 'highlight
+           'help-echo (concat (and help (concat help "\n"))
+                              (format "mouse-1: M-x %s" command)
+                              (and key (format " (%s)" (key-description key))))
+           'keymap pyagentd-status-button-map)
+     text)
     text))
 
 (defun pyagentd-status--click (event)

@@ -701,45 +701,36 @@ See `pyagentd-add-hook'."
      (list :events (mapcar (lambda (entry) (symbol-name (car entry)))
                            (seq-filter #'cdr pyagentd-hook-functions))))))
 
-(defun pyagentd-hooks--connected ()
-  "Tell a daemon that was just connected what there is."
-  (when (seq-some #'cdr pyagentd-hook-functions)
-    (pyagentd-hooks--offer)))
-
-(defun pyagentd-hooks--on-hook (_branch _seq args)
-  "Ask the functions for the event in ARGS and send what they say."
-  (pcase-let* ((`(,asked) args)
-               (event (intern (format "%s" (plist-get asked :event)))))
-    (pyagentd-rpc-call-async
-     'hook-answer
-     (list :id (plist-get asked :id)
-           :answer (pyagentd-hooks--asked event (plist-get asked :facts))))))
-
 (defun pyagentd-hooks--asked (event text)
   "Return what the functions for EVENT say about the facts in TEXT.
 Both are JSON."
   (condition-case-unless-debug err
       (let ((facts (pyagentd-json-plist text))
             (said nil))
-        (seq-some (lambda (function)
-                    (pyagentd-hooks--merge (funcall function facts)
-                                           (lambda (key value)
-                                             (setq facts (plist-put facts key value)
-                                                   said (plist-put said key value)))))
+        (seq-some (lambda (function)    ; up to one that forbids
+                    (let ((changes (funcall function facts)))
+                      (cl-loop for (key value) on changes by #'cddr
+                               do (setq facts (plist-put facts key value)
+                                        said (plist-put said key value)))
+                      (or (plist-get changes :block)
+                          (plist-get changes :deny))))
                   (alist-get event pyagentd-hook-functions))
         (json-encode (or said (make-hash-table))))
     (error (json-encode (list :error (error-message-string err))))))
 
-(defun pyagentd-hooks--merge (changes put)
-  "Call PUT with each key and value of CHANGES; return non-nil if they forbid."
-  (let ((rest changes))
-    (while rest
-      (funcall put (car rest) (cadr rest))
-      (setq rest (cddr rest))))
-  (or (plist-get changes :block) (plist-get changes :deny)))
-
-(pyagentd-events-register 'hook #'pyagentd-hooks--on-hook)
-(add-hook 'pyagentd-rpc-connected-hook #'pyagentd-hooks--connected)
+(pyagentd-events-register
+ 'hook (lambda (_branch _seq args)
+         (pcase-let ((`(,asked) args))
+           (pyagentd-rpc-call-async
+            'hook-answer
+            (list :id (plist-get asked :id)
+                  :answer (pyagentd-hooks--asked
+                           (intern (format "%s" (plist-get asked :event)))
+                           (plist-get asked :facts)))))))
+(add-hook 'pyagentd-rpc-connected-hook
+          (lambda ()
+            (when (seq-some #'cdr pyagentd-hook-functions)
+              (pyagentd-hooks--offer))))
 
 (provide 'pyagentd-tools)
 ;;; pyagentd-tools.el ends here

@@ -70,7 +70,7 @@
                   (lambda () (interactive) (setq noted (selected-window)))))
         (pyagentd-status--click (list 'mouse-1 place))
         (should (eq noted window))
-        (should (eq (lookup-key (get-text-property 0 'local-map string)
+        (should (eq (lookup-key (get-text-property 0 'keymap string)
                                 [header-line mouse-1])
                     'pyagentd-status--click))))))
 

@@ -30,11 +30,10 @@
                   (:name "offline" :valid t :stand-in t :models ("opus")))))
       (pyagentd-model--fetch)
       (pyagentd-test-await pyagentd-model--known)
-      (should (equal (all-completions "" #'pyagentd-model--table)
+      (should (equal (mapcar #'car (pyagentd-model--rows))
                      '("opus" "a/haiku" "c/haiku" "qwen3:8b" "offline/opus")))
       (should (string-match-p "a  200k context, \\$5 in"
-                              (pyagentd-model--annotate "opus")))
-      (should-not (pyagentd-model--annotate "unheard-of")))))
+                              (cdr (assoc "opus" (pyagentd-model--rows))))))))
 
 (ert-deftest pyagentd-model-of-another-backend-brings-the-backend ()
   (pyagentd-test-with-session "### Hi"

@@ -132,7 +132,7 @@ BINDINGS are those of `let*'; `root' is bound to the place of files."
         (with-temp-buffer
           (should (equal "web" (pyagentd-named-read "Agent")))))
       (should (equal seen '("web")))
-      (should (equal "  idle  haiku" (pyagentd-named--annotation "web"))))))
+      (should (equal '(("web" . "idle  haiku")) (pyagentd-named--rows))))))
 
 (ert-deftest pyagentd-agent-rename-sends-what-was-typed-and-keeps-its-windows ()
   (named-test--with ((row (named-test--agent root "web"))
