@@ -856,10 +856,14 @@ def _values(argument: Mapping[str, Any], word: str) -> list[tuple[str, str]]:
 
 
 def files(root: Path) -> list[str]:
-    """Return the files of a project by their relative names: what git knows or would add, else all that are there."""
-    listing = ("git", "-C", str(root), "ls-files", "-co", "--exclude-standard", "-z")
+    """Return the files of a project by their relative names: what git knows or would add, else all that are there.
+
+    The repository may be an agent's, so git runs nothing that its configuration names.
+    """
+    listing = ("git", "-c", "core.fsmonitor=false", "-C", str(root), "ls-files", "-co", "--exclude-standard", "-z")
+    env = {**os.environ, "GIT_ALLOW_PROTOCOL": "none"}
     try:
-        done = subprocess.run(listing, capture_output=True, timeout=2)
+        done = subprocess.run(listing, capture_output=True, timeout=2, env=env)
     except (OSError, subprocess.TimeoutExpired):
         done = None
     if done is not None and done.returncode == 0:

@@ -79,6 +79,8 @@ def test_files_are_those_of_git_where_there_is_one(tmp_path: Path) -> None:
     assert sorted(files(tmp_path)) == ["a.txt", "left-out.log", "sub/b.txt"]
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     assert sorted(files(tmp_path)) == [".gitignore", "a.txt", "sub/b.txt"]
+    subprocess.run(["git", "-C", str(tmp_path), "config", "core.fsmonitor", "touch ran;:"], check=True)
+    assert sorted(files(tmp_path)) == [".gitignore", "a.txt", "sub/b.txt"]
 
 
 def test_a_name_is_found_by_its_beginning_or_else_by_a_part() -> None:
