@@ -374,7 +374,7 @@ class Agents(Group):
         kept = agent_files.is_name(name) and await asyncio.to_thread((place / agent_files.AGENT_FILE).is_file)
         ref = await named_agents.create(self._kernel, wanted)
         if kept:
-            saved = quantity(len(await self._kernel.feature(Contexts).archive.history(ref)), "saved conversation")
+            saved = quantity(len(await self._kernel.feature(Contexts).history(ref)), "saved conversation")
             taken = f"Its kept files were taken up: configuration, docs, workspace, {saved}"
             note = f"{note}\n{taken}" if note else taken
         self._registry.add(ref)

@@ -202,7 +202,7 @@ class Background(Group):
             root = live.conversation.session.get("workspace_root")
             title = str(live.conversation.session.get("title") or "")
         git = await asyncio.to_thread(named_agents.repository_state, Path(root)) if root else None
-        saved = (await kernel.feature(Contexts).archive.history(ref))[:1]
+        saved = (await kernel.feature(Contexts).history(ref))[:1]
         running = [task for task in await kernel.feature(Tasks).own(ref) if task.status == "running"]
         facts: AgentStatus = {
             "agent": ref.session_id,

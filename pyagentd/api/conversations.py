@@ -741,7 +741,7 @@ class Conversations(Group):
             "todo": list(todo.current_items(live.conversation)),
             "failed": failed_calls(live.conversation),
             "summaries": call_summaries(live.conversation),
-            "reply_options": suggestions.current_options(live.conversation).to_wire() if live.run is None else None,
+            "reply_options": suggestions.current_options(live.conversation) if live.run is None else None,
             "context": live.meter.to_wire() if live.meter else None,
             "preset": made_from,
             "model": holds.model,

@@ -373,7 +373,7 @@ class Histories(Group):
         """Begin a new conversation without saving the present one, which the model no longer sees."""
         async with self._kernel.using(self._ref(branch)) as live:
             cleared = await self._kernel.feature(Contexts).clear(live)
-        return {"messages": cleared.messages, "note": KEPT}
+        return {"messages": cleared, "note": KEPT}
 
     @command_line("context restore")
     async def context_restore(self, client: Client, *, branch: str, id: str) -> SavedConversation:
@@ -383,7 +383,7 @@ class Histories(Group):
 
     async def context_get(self, client: Client, *, branch: str, id: str) -> SavedConversation:
         """Return the saved conversation of a branch's session or agent whose id is, or begins with, ``id``."""
-        return _saved_conversation(await self._kernel.feature(Contexts).archive.get(self._ref(branch), id))
+        return _saved_conversation(await self._kernel.feature(Contexts).get(self._ref(branch), id))
 
     @command_line("context history")
     async def context_history(
@@ -395,8 +395,8 @@ class Histories(Group):
         """
         if (branch is None) == (agent is None):
             raise BadRequest("Name a branch or an agent", hint="`pyagentd list contexts SESSION`: those of one")
-        archive = self._kernel.feature(Contexts).archive
-        found = await archive.known(agent) if agent else await archive.history(self._ref(branch or ""))
+        saved = self._kernel.feature(Contexts)
+        found = await saved.known(agent) if agent else await saved.history(self._ref(branch or ""))
         if agent and not found and await asyncio.to_thread(agents.find, self._kernel.state, agent) is None:
             hint = "List them with /agent list, on the command line with `pyagentd agent list`"
             raise NotFound(f"There is, and was, no agent called {agent[:80]!r}", hint=hint)

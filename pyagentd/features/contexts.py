@@ -40,15 +40,10 @@ from pyagentd.words import quantity
 # Conversations that are saved, put behind and taken up again.
 #
 # Active is what no boundary has put behind the conversation. Nothing is ever deleted: what is cleared stays in the
-# log and in the document, where the model is no longer shown it. Where saved ones are is known by ``archive``.
+# log and in the document, where the model is no longer shown it.
 
 
 log = logging.getLogger(__name__)
-
-# The conversations that were saved: files, and the rows by which they are found.
-#
-# Every session has some; those of a named agent are files in its ``sessions/``, others' are among the files of their
-# branch.
 
 
 class Owner(NamedTuple):
@@ -57,114 +52,10 @@ class Owner(NamedTuple):
     name: str  # of a named agent, or a session's id
     home: Path  # the session's directory: a session from elsewhere may call itself what another is called
     directory: Path
-    is_named: bool
 
     def has(self, row: ContextRow) -> bool:
         """Return whether a saved conversation is its own."""
         return Path(row.file_path).is_relative_to(self.home)
-
-
-class Archive:
-    """The saved conversations of one daemon's sessions."""
-
-    def __init__(self, kernel: Kernel) -> None:
-        self._kernel = kernel
-
-    async def history(self, ref: BranchRef) -> list[ContextRow]:
-        """Return the saved conversations of an agent or a session, the last one first."""
-        owner = self.owner(ref)
-        await self._adopt(owner)
-        rows = await asyncio.to_thread(agents.of, self._kernel.state, owner.name)
-        return list(filter(owner.has, rows))
-
-    async def saved(self, ref: BranchRef, messages: Sequence[Mapping[str, Any]]) -> ContextRow | None:
-        """Return what was saved last of an agent or a session and has just these messages, if anything."""
-        rows = await self.history(ref)
-
-        def is_same(row: ContextRow) -> bool:
-            context = contexts.read_or_none(Path(row.file_path)) if row.message_count == len(messages) else None
-            return context is not None and list(context.messages) == list(messages)
-
-        return await asyncio.to_thread(lambda: next(filter(is_same, rows), None))
-
-    async def known(self, agent_name: str) -> list[ContextRow]:
-        """Return the saved conversations of an agent that may be gone, the last one first.
-
-        Of one that is gone those of all that were ever called this.
-        """
-        row = await asyncio.to_thread(agents.find, self._kernel.state, agent_name)
-        if row is not None and row.status != "destroyed" and paths.is_session_dir(Path(row.dir)):
-            return await self.history(paths.ref_of(Path(row.dir)))
-        return await asyncio.to_thread(agents.ever, self._kernel.state, agent_name)
-
-    async def get(self, ref: BranchRef, id: str) -> ContextRow:
-        """Return the saved conversation of an agent or a session whose id is, or begins with, ``id``.
-
-        Raises:
-            NotFound, BadRequest: There is none, or there are several.
-        """
-        owner = self.owner(ref)
-        await self._adopt(owner)
-        rows = await asyncio.to_thread(agents.find_context, self._kernel.state, id, owner.name) if id else []
-        found = list(filter(owner.has, rows))
-        if not found:
-            raise NotFound(
-                f"{owner.name} has no saved context {id}", hint="`pyagentd context history` lists those there are"
-            )
-        if len(found) > 1:
-            listed = ", ".join(row.id for row in found[:8])
-            raise BadRequest(f"Several contexts begin with {id}: {listed}", hint="Give more of the id")
-        return found[0]
-
-    def owner(self, ref: BranchRef) -> Owner:
-        """Return whose the contexts of a branch are."""
-        named = named_dir(self._kernel.config.agents_dir.resolve(), ref)
-        if named is not None:
-            return Owner(named.name, named, saved_dir(named), is_named=True)
-        return Owner(ref.session_id, ref.session_dir, contexts.contexts_dir(ref), is_named=False)
-
-    async def put(self, ref: BranchRef, context: Context, *, first_id: str, last_seq: int) -> ContextRow:
-        """Save a conversation and return its row.
-
-        Args:
-            ref: Where it was.
-            context: The conversation.
-            first_id: Of its first message.
-            last_seq: The last row of the log that it knows.
-
-        Raises:
-            StoreError: The disk refused.
-        """
-        owner, journal = self.owner(ref), paths.journal_file(ref.branch_dir)
-
-        def write() -> ContextRow:
-            path = contexts.write(owner.directory, context)
-            row = replace(row_of(context, path), first_seq=contexts.first_row(journal, first_id), last_seq=last_seq)
-            agents.put_context(self._kernel.state, row)
-            return row
-
-        return await asyncio.to_thread(write)
-
-    async def _adopt(self, owner: Owner) -> None:
-        """Give files that the database does not know their rows: an agent's directory may be older than it.
-
-        A copy of a file that has a row gets an id of its own, which its place decides.
-        """
-        state = self._kernel.state
-
-        def adopt() -> None:
-            known = {row.file_path for row in agents.of(state, owner.name)}
-            present = {str(path) for path in owner.directory.glob("*.json")} if owner.directory.is_dir() else set()
-            for file in sorted(present - known):
-                context = contexts.read_or_none(Path(file))
-                if context is None:
-                    continue
-                same = (row for row in agents.find_context(state, context.id) if row.id == context.id)
-                if any(row.file_path != file and Path(row.file_path).is_file() for row in same):
-                    context = replace(context, id=str(uuid.uuid5(uuid.NAMESPACE_URL, file)))
-                agents.put_context(state, replace(row_of(context, Path(file)), agent_name=owner.name))
-
-        await asyncio.to_thread(adopt)
 
 
 def row_of(context: Context, path: Path) -> ContextRow:
@@ -291,23 +182,15 @@ class _LiveConversation(NamedTuple):
         return branch.conversation.touched_since(self.last_seq, shown)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClearedContext:
-    """What a boundary put behind the conversation."""
-
-    messages: int
-
-
 class Contexts(Feature):
     """The contexts of one daemon's sessions.
 
-    Attributes:
-        archive: Those that are saved.
+    Every session has some that are saved: those of a named agent are files in its ``sessions/``, others' are among
+    the files of their branch.
     """
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
-        self.archive = Archive(kernel)
         self._history = History(kernel)
 
     # -- what people do ----------------------------------------------------------------------------------------
@@ -328,8 +211,8 @@ class Contexts(Feature):
         text = one_line(description) or await self._describe(branch, said.messages, options)
         return await self._write(branch, said, text, "manual_save")
 
-    async def clear(self, branch: LiveBranch) -> ClearedContext:
-        """Put the conversation of a branch behind a boundary, without saving it.
+    async def clear(self, branch: LiveBranch) -> int:
+        """Put the conversation of a branch behind a boundary, without saving it; return how many messages it had.
 
         Raises:
             Busy: A run is in flight.
@@ -339,7 +222,7 @@ class Contexts(Feature):
             changed = await self._history.clear_held(branch)
         self.kernel.bus.tell(ConversationCleared(branch))
         branch.say(f"Context cleared. {KEPT}")
-        return ClearedContext(messages=len(changed.hidden))
+        return len(changed.hidden)
 
     async def restore(self, branch: LiveBranch, id: str) -> ContextRow:
         """Let a saved conversation be the one that goes on, in the place of what did, which is not saved.
@@ -353,7 +236,7 @@ class Contexts(Feature):
             BadRequest: Several begin like that.
             Busy: A run is in flight, or messages wait for theirs.
         """
-        row = await self.archive.get(branch.ref, id)
+        row = await self.get(branch.ref, id)
         context = await asyncio.to_thread(contexts.read, Path(row.file_path))
         if not restored_turns(context.messages).turns:
             raise BadRequest(f"The context {row.id} is empty", hint="Restore another")
@@ -366,6 +249,61 @@ class Contexts(Feature):
         self.kernel.bus.tell(BranchWritten(branch.ref))
         branch.say(f"Context restored: {row.description} ({quantity(row.message_count, 'message')})")
         return row
+
+    # -- those that are saved: files, and the rows by which they are found ----------------------------------------
+
+    async def history(self, ref: BranchRef) -> list[ContextRow]:
+        """Return the saved conversations of an agent or a session, the last one first."""
+        owner = self.owner(ref)
+        await self._adopt(owner)
+        rows = await asyncio.to_thread(agents.of, self.kernel.state, owner.name)
+        return list(filter(owner.has, rows))
+
+    async def saved(self, ref: BranchRef, messages: Sequence[Mapping[str, Any]]) -> ContextRow | None:
+        """Return what was saved last of an agent or a session and has just these messages, if anything."""
+        rows = await self.history(ref)
+
+        def is_same(row: ContextRow) -> bool:
+            context = contexts.read_or_none(Path(row.file_path)) if row.message_count == len(messages) else None
+            return context is not None and list(context.messages) == list(messages)
+
+        return await asyncio.to_thread(lambda: next(filter(is_same, rows), None))
+
+    async def known(self, agent_name: str) -> list[ContextRow]:
+        """Return the saved conversations of an agent that may be gone, the last one first.
+
+        Of one that is gone those of all that were ever called this.
+        """
+        row = await asyncio.to_thread(agents.find, self.kernel.state, agent_name)
+        if row is not None and row.status != "destroyed" and paths.is_session_dir(Path(row.dir)):
+            return await self.history(paths.ref_of(Path(row.dir)))
+        return await asyncio.to_thread(agents.ever, self.kernel.state, agent_name)
+
+    async def get(self, ref: BranchRef, id: str) -> ContextRow:
+        """Return the saved conversation of an agent or a session whose id is, or begins with, ``id``.
+
+        Raises:
+            NotFound, BadRequest: There is none, or there are several.
+        """
+        owner = self.owner(ref)
+        await self._adopt(owner)
+        rows = await asyncio.to_thread(agents.find_context, self.kernel.state, id, owner.name) if id else []
+        found = list(filter(owner.has, rows))
+        if not found:
+            raise NotFound(
+                f"{owner.name} has no saved context {id}", hint="`pyagentd context history` lists those there are"
+            )
+        if len(found) > 1:
+            listed = ", ".join(row.id for row in found[:8])
+            raise BadRequest(f"Several contexts begin with {id}: {listed}", hint="Give more of the id")
+        return found[0]
+
+    def owner(self, ref: BranchRef) -> Owner:
+        """Return whose the contexts of a branch are."""
+        named = named_dir(self.kernel.config.agents_dir.resolve(), ref)
+        if named is not None:
+            return Owner(named.name, named, saved_dir(named))
+        return Owner(ref.session_id, ref.session_dir, contexts.contexts_dir(ref))
 
     # -- what happens by itself --------------------------------------------------------------------------------
 
@@ -411,7 +349,7 @@ class Contexts(Feature):
         told = {}
         with contextlib.suppress(BadRequest):  # of what is no conversation nothing is saved
             said = await self._current_conversation(branch)
-            row = await self.archive.saved(branch.ref, contexts.canonical(said.messages))
+            row = await self.saved(branch.ref, contexts.canonical(said.messages))
             row = row or await self._write(branch, said, first_words(said.messages), trigger)
             told = {"notice": _put_away(row, when)}
         async with branch.starting:
@@ -460,15 +398,44 @@ class Contexts(Feature):
     async def _write(
         self, branch: LiveBranch, said: _LiveConversation, description: str, trigger: Trigger
     ) -> ContextRow:
+        owner, journal = self.owner(branch.ref), paths.journal_file(branch.ref.branch_dir)
         context = Context(
             id=str(uuid.uuid4()),
-            agent_name=self.archive.owner(branch.ref).name,
+            agent_name=owner.name,
             description=description,
             saved_at=iso8601(self.kernel.clock.now()),
             trigger=trigger,
             messages=contexts.canonical(said.messages),
         )
-        return await self.archive.put(branch.ref, context, first_id=said.first_id, last_seq=said.last_seq)
+
+        def write() -> ContextRow:
+            row, first = row_of(context, contexts.write(owner.directory, context)), said.first_id
+            row = replace(row, first_seq=contexts.first_row(journal, first), last_seq=said.last_seq)
+            agents.put_context(self.kernel.state, row)
+            return row
+
+        return await asyncio.to_thread(write)
+
+    async def _adopt(self, owner: Owner) -> None:
+        """Give files that the database does not know their rows: an agent's directory may be older than it.
+
+        A copy of a file that has a row gets an id of its own, which its place decides.
+        """
+        state = self.kernel.state
+
+        def adopt() -> None:
+            known = {row.file_path for row in agents.of(state, owner.name)}
+            present = {str(path) for path in owner.directory.glob("*.json")} if owner.directory.is_dir() else set()
+            for file in sorted(present - known):
+                context = contexts.read_or_none(Path(file))
+                if context is None:
+                    continue
+                same = (row for row in agents.find_context(state, context.id) if row.id == context.id)
+                if any(row.file_path != file and Path(row.file_path).is_file() for row in same):
+                    context = replace(context, id=str(uuid.uuid5(uuid.NAMESPACE_URL, file)))
+                agents.put_context(state, replace(row_of(context, Path(file)), agent_name=owner.name))
+
+        await asyncio.to_thread(adopt)
 
     async def _append(self, branch: LiveBranch, context: Context) -> None:
         """Record a saved conversation as turns of this one; the caller holds ``branch.starting``."""

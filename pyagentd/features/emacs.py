@@ -146,6 +146,38 @@ class NoAnswer(Exception):
     """A client was asked and has gone, or has not answered in time."""
 
 
+class ClientQuestions:
+    """Questions to clients that wait for an answer, an object, each from the one client that was asked."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, tuple[Sink, asyncio.Future[dict[str, Any]]]] = {}
+
+    async def ask(self, number: str, client: Sink, event: Event, timeout_s: float | None) -> dict[str, Any]:
+        """Send a question with this number and return its answer; raises ``NoAnswer``, and ``TimeoutError``."""
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._open[number] = client, answer
+        try:
+            client.push(event)
+            async with asyncio.timeout(timeout_s):
+                return await answer
+        finally:
+            del self._open[number]
+
+    def answer(self, client: Sink, number: str, told: dict[str, Any]) -> bool:
+        """Take a client's answer; return whether anybody still waited for it."""
+        asked, waiting = self._open.get(number, (None, None))
+        if waiting is None or asked is not client or waiting.done():
+            return False
+        waiting.set_result(told)
+        return True
+
+    def forget(self, client: Sink) -> None:
+        """Note that a client has gone: what it was asked it has not answered."""
+        for asked, answer in self._open.values():
+            if asked is client and not answer.done():
+                answer.set_exception(NoAnswer("the user's Emacs has gone"))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmacsOffer:
     """What one client offers."""
@@ -161,7 +193,7 @@ class EmacsClients(Feature):
         super().__init__(kernel)
         self._spill = kernel.config.runtime_dir  # for what is too long for a frame
         self._offers: dict[Sink, EmacsOffer] = {}
-        self._open: dict[str, tuple[Sink, asyncio.Future[dict[str, Any]]]] = {}
+        self._questions = ClientQuestions()
         self._silent: set[Sink] = set()
         kernel.bus.on(ClientGone, lambda gone: self.forget(gone.client))
 
@@ -205,9 +237,7 @@ class EmacsClients(Feature):
         """Let a client go that has gone; what it was asked it has not answered."""
         self._offers.pop(client, None)
         self._silent.discard(client)
-        for asked, answer in self._open.values():
-            if asked is client and not answer.done():
-                answer.set_exception(NoAnswer("the user's Emacs has gone"))
+        self._questions.forget(client)
 
     def with_buffers(self, first: Iterable[Sink] = ()) -> list[Sink]:
         """Return the clients that show buffers and answer, those of ``first`` before the others."""
@@ -240,24 +270,19 @@ class EmacsClients(Feature):
         Raises:
             NoAnswer: It has gone, or did not answer in time.
         """
-        if client not in self._offers:
-            raise NoAnswer("the user's Emacs has gone")
-        number = new_id("ema")
-        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._open[number] = client, answer
-        done, sent = False, dict[str, str]()
+        number, done, sent = new_id("ema"), False, dict[str, str]()
         try:
             sent = await self._sent(facts)
-            client.push(Event("emacs", "", 0, ({"id": number, "what": what, **sent},)))
-            async with asyncio.timeout(timeout_s):
-                told = await answer
+            if client not in self._offers:
+                raise NoAnswer("the user's Emacs has gone")
+            event = Event("emacs", "", 0, ({"id": number, "what": what, **sent},))
+            told = await self._questions.ask(number, client, event, timeout_s)
             done = True
             return told
         except TimeoutError:
             self._silent.add(client)
             raise NoAnswer(f"the user's Emacs did not answer within {timeout_s:g} s") from None
         finally:
-            del self._open[number]
             if "path" in sent and not done:  # else the client has removed it
                 Path(sent["path"]).unlink(missing_ok=True)  # noqa: ASYNC240 - one name, also when cancelled
             if not done:
@@ -271,12 +296,7 @@ class EmacsClients(Feature):
         """
         self._silent.discard(client)
         text = said if path is None else await asyncio.to_thread(self._read_and_remove, path)
-        told = object_in(text, "The answer")
-        asked, waiting = self._open.get(number, (None, None))
-        if waiting is None or asked is not client or waiting.done():
-            return False
-        waiting.set_result(told)
-        return True
+        return self._questions.answer(client, number, object_in(text, "The answer"))
 
     async def _sent(self, facts: Mapping[str, Any]) -> dict[str, str]:
         text = json.dumps(facts, ensure_ascii=False)

@@ -22,6 +22,7 @@ from pyagentd.clock import new_id
 from pyagentd.config.tables import EVENTS, HookSettings
 from pyagentd.errors import BadRequest, Blocked, ToolError
 from pyagentd.events import Event, Sink
+from pyagentd.features.emacs import ClientQuestions, NoAnswer
 from pyagentd.messages import Message, Text
 from pyagentd.policy.action import Action
 from pyagentd.policy.presets import Preset
@@ -74,33 +75,24 @@ async def ask_program(
         root: The workspace, in which it runs.
         env: The client's environment.
     """
-    started = time.monotonic()
+    started, own, pipe = time.monotonic(), _environment(hook.event, root, env), asyncio.subprocess.PIPE
     try:
-        word = await _ask_hooks(hook, facts, base, root, _environment(hook.event, root, env))
+        if (program := _program(hook.command[0], base)) is None:
+            return HookAnswer(problem=problem_of(hook, base))
+        group = await Group.start(program, *hook.command[1:], cwd=root, env=own, stdin=pipe, stdout=pipe, stderr=pipe)
+        try:
+            async with asyncio.timeout(hook.timeout_s):
+                out, err, _ = await asyncio.gather(
+                    _read(group.process.stdout), _read(group.process.stderr), _write(group.process.stdin, facts)
+                )
+                word = parse_answer(await group.process.wait(), out, err)
+        except TimeoutError:
+            word = HookAnswer(problem=f"it did not answer within {hook.timeout_s:g} s and was stopped")
+        finally:
+            await group.stop(grace_s=0.2)
     except OSError as error:
         word = HookAnswer(problem=f"it could not be run: {error.strerror or error}")
     return replace(word, duration_ms=round((time.monotonic() - started) * 1000))
-
-
-async def _ask_hooks(
-    hook: HookSettings, facts: Mapping[str, Any], base: Path, root: Path, env: Mapping[str, str]
-) -> HookAnswer:
-    program = _program(hook.command[0], base)
-    if program is None:
-        return HookAnswer(problem=problem_of(hook, base))
-    pipe = asyncio.subprocess.PIPE
-    group = await Group.start(program, *hook.command[1:], cwd=root, env=env, stdin=pipe, stdout=pipe, stderr=pipe)
-    try:
-        async with asyncio.timeout(hook.timeout_s):
-            out, err, _ = await asyncio.gather(
-                _read(group.process.stdout), _read(group.process.stderr), _write(group.process.stdin, facts)
-            )
-            code = await group.process.wait()
-    except TimeoutError:
-        return HookAnswer(problem=f"it did not answer within {hook.timeout_s:g} s and was stopped")
-    finally:
-        await group.stop(grace_s=0.2)
-    return parse_answer(code, out, err)
 
 
 def parse_answer(code: int, out: bytes, err: bytes) -> HookAnswer:
@@ -263,7 +255,7 @@ class HookClients:
 
     def __init__(self) -> None:
         self._events: dict[Sink, frozenset[str]] = {}
-        self._open: dict[str, tuple[Sink, asyncio.Future[HookAnswer]]] = {}
+        self._questions = ClientQuestions()
 
     def offer(self, client: Sink, events: Collection[str]) -> None:
         """Have ``client`` asked about ``events`` from now on, and about nothing else.
@@ -281,9 +273,7 @@ class HookClients:
     def forget(self, client: Sink) -> None:
         """Let a client go that has gone; what it was asked it has not answered."""
         self._events.pop(client, None)
-        for asked, answer in self._open.values():
-            if asked is client and not answer.done():
-                answer.set_result(HookAnswer(problem="its Emacs has gone"))
+        self._questions.forget(client)
 
     def have(self, event: str) -> bool:
         """Return whether any client has functions for ``event``."""
@@ -294,38 +284,28 @@ class HookClients:
         return [client for client in dict.fromkeys(watching) if event in self._events.get(client, ())]
 
     async def ask(self, client: Sink, branch: str, event: str, facts: Mapping[str, Any]) -> HookAnswer:
-        """Ask one client and return its word."""
+        """Ask one client and return its word.
+
+        ``{"block": REASON}`` forbids, ``{"error": TEXT}`` says that a function failed; all else are changes.
+        """
         text = json.dumps(facts, ensure_ascii=False, default=str)
         if len(text.encode(errors="replace")) > _MOST_BYTES:
             return HookAnswer(problem="what it would have been told is too long for Emacs")
         number = new_id("hok")
-        answer: asyncio.Future[HookAnswer] = asyncio.get_running_loop().create_future()
-        self._open[number] = client, answer
-        client.push(Event("hook", branch, 0, ({"id": number, "event": event, "facts": text},)))
+        asked = Event("hook", branch, 0, ({"id": number, "event": event, "facts": text},))
         try:
-            async with asyncio.timeout(TIMEOUT_S):
-                return await answer
+            said = await self._questions.ask(number, client, asked, TIMEOUT_S)
         except TimeoutError:
             return HookAnswer(problem=f"Emacs did not answer within {TIMEOUT_S:g} s")
-        finally:
-            del self._open[number]
+        except NoAnswer:
+            return HookAnswer(problem="its Emacs has gone")
+        error = str(said.pop("error", "") or "")
+        word = answer_of(said)
+        return replace(word, problem=error) if error else word
 
     def answer(self, client: Sink, number: str, said: str) -> bool:
-        """Take a client's answer, a JSON object; return whether anybody still waited for it.
-
-        ``{"block": REASON}`` forbids, ``{"error": TEXT}`` says that a function failed; all else are changes.
-
-        Raises:
-            BadRequest: It is not a JSON object.
-        """
-        given = object_in(said, "The answer of a hook")
-        asked, waiting = self._open.get(number, (None, None))
-        if waiting is None or asked is not client or waiting.done():
-            return False
-        error = str(given.pop("error", "") or "")
-        word = answer_of(given)
-        waiting.set_result(replace(word, problem=error) if error else word)
-        return True
+        """Take a client's answer; return whether anybody still waited for it; ``BadRequest`` for no JSON object."""
+        return self._questions.answer(client, number, object_in(said, "The answer of a hook"))
 
 
 _LAST_S = 3.0  # for hooks that are told of an end, once the daemon stops
@@ -377,9 +357,7 @@ class Hooks(Feature):
             "metadata": dict(prompt.metadata),
         }
         metadata, text = dict(prompt.metadata), prompt.text
-        async for source, word in self.words("message.user", moment, lambda: facts):
-            if word.blocks is not None:
-                raise Blocked(f"The hook {source} blocked this message: {word.blocks}")
+        async for word in self._words_about_message(moment, facts):
             if agent := word.changes.get("agent"):
                 metadata["agent"] = facts["agent"] = agent
             if model := word.changes.get("model"):
@@ -397,19 +375,19 @@ class Hooks(Feature):
     async def before_steering(self, branch: LiveBranch, text: str, options: SendOptions, run_id: str) -> str:
         """Return what the model sees of a message that steers a run; raises ``Blocked``."""
         moment = HookMoment(branch=branch, root=_root(branch), run_id=run_id, options=options)
-        facts: dict[str, Any] = {
-            "text": text[:MOST_TEXT],
-            "agent": None,
-            "model": None,
-            "interactive": True,
-            "metadata": {},
-        }
-        async for source, word in self.words("message.user", moment, lambda: facts):
-            if word.blocks is not None:
-                raise Blocked(f"The hook {source} blocked this message: {word.blocks}")
+        told = {"agent": None, "model": None, "interactive": True, "metadata": dict[str, Any]()}
+        facts: dict[str, Any] = {"text": text[:MOST_TEXT], **told}
+        async for word in self._words_about_message(moment, facts):
             if (changed := word.changes.get("text", "")).strip():
                 text = facts["text"] = changed
         return text
+
+    async def _words_about_message(self, moment: HookMoment, facts: Mapping[str, Any]) -> AsyncIterator[HookAnswer]:
+        """Yield what each hook says of a message; raises ``Blocked`` when one does not let it pass."""
+        async for source, word in self.words("message.user", moment, lambda: facts):
+            if word.blocks is not None:
+                raise Blocked(f"The hook {source} blocked this message: {word.blocks}")
+            yield word
 
     async def model_for(self, run: "RunBuilder", model: str, preset: Preset) -> str:
         """Return the model that is asked."""

@@ -196,7 +196,10 @@ async def create(kernel: "Kernel", wanted: AgentRequest) -> BranchRef:
         except BaseException:
             if ref is not None and not known:  # what is there is what was made just now
                 await asyncio.to_thread(atomic.discard, place)
-            await asyncio.to_thread(_take_back, kernel, name, before)
+            if before is None:
+                await asyncio.to_thread(agents.forget, kernel.state, name)
+            else:  # records of it stay as they are
+                await asyncio.to_thread(agents.put, kernel.state, before)
             raise
         await complete(kernel, ref)
         return ref
@@ -326,11 +329,6 @@ def require_other_letters(kernel: "Kernel", name: str, *, besides: str = "") -> 
             raise Conflict(f"There is an agent called {row.name!r}, which differs in case alone", hint=_OTHER)
 
 
-def _take_back(kernel: "Kernel", name: str, before: AgentRow | None) -> None:
-    """Have the table of agents say of a name what it said ``before``; records of it stay as they are."""
-    agents.forget(kernel.state, name) if before is None else agents.put(kernel.state, before)
-
-
 async def _overrides(kernel: "Kernel", wanted: AgentRequest, *, adopted: bool) -> dict[str, Any]:
     """Return the keys of ``agent.json`` that are set; of one that is taken up only what was said."""
     values: dict[str, Any] = {}
@@ -362,9 +360,9 @@ def agent_dir(kernel: "Kernel", name: str) -> Path:
     """
     place = kernel.config.agents_dir.resolve() / named_agents.validate_name(name)
     row = agents.find(kernel.state, name)
-    if (row is not None and row.status == "destroyed") or not named_agents.agent_file(place).is_file():
-        if row is not None and row.status == "destroyed":
-            raise NotFound(f"The agent {name} was destroyed", hint=f"`pyagentd agent init {name}` makes it anew")
+    if row is not None and row.status == "destroyed":
+        raise NotFound(f"The agent {name} was destroyed", hint=f"`pyagentd agent init {name}` makes it anew")
+    if not named_agents.agent_file(place).is_file():
         raise NotFound(f"There is no agent called {name!r}", hint="List them with `pyagentd agent list`")
     return place
 
@@ -670,7 +668,8 @@ async def follow(kernel: "Kernel", old: Path, new: Path, *, user: str) -> Branch
         for each in metadata.with_agents(timeline):
             async with kernel.using(each) as branch:
                 root = str(branch.conversation.session.get("workspace_root") or named_agents.workspace_dir(new))
-                branch.record_session(workspace_root=Path(_moved_path(root, old, new)))
+                moved = f"{new}{root[len(str(old)) :]}" if f"{root}/".startswith(f"{old}/") else root
+                branch.record_session(workspace_root=Path(moved))
                 await instructions.renew_workplace(kernel, branch)
     if (idling := kernel.find(Idling)) is not None:
         idling.moved(old, new)
@@ -745,10 +744,6 @@ def _rewrite(place: Path, *, old: Path, new: Path) -> None:
             data = presetfile.content(preset) if preset.is_file() else b""
             if (changed := data.replace(os.fsencode(f"{old}/"), os.fsencode(f"{new}/"))) != data:
                 atomic.write_bytes(preset, changed)
-
-
-def _moved_path(path: str, old: Path, new: Path) -> str:
-    return f"{new}{path[len(str(old)) :]}" if path == str(old) or path.startswith(f"{old}/") else path
 
 
 # What a daemon that was killed left half done with named agents: completed or taken back by the next one.

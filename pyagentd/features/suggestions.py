@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
 from pyagentd.events import Event
@@ -61,33 +60,10 @@ class ReplyOptionsReply(TypedDict):
     several: bool  # of them may be chosen together
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplyOption:
-    """One option: what stands on its button, and what the user says by picking it."""
-
-    label: str
-    text: str
+NONE: ReplyOptionsReply = {"options": [], "several": False}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplyOptions:
-    """The options that an answer offers, two at least; ``several`` of them may be picked together."""
-
-    options: tuple[ReplyOption, ...] = ()
-    several: bool = False
-
-    def to_wire(self) -> ReplyOptionsReply:
-        """Return them as clients get them."""
-        return {
-            "options": [{"label": each.label, "text": each.text} for each in self.options],
-            "several": self.several,
-        }
-
-
-NONE = ReplyOptions()
-
-
-def current_options(conversation: Conversation) -> ReplyOptions:
+def current_options(conversation: Conversation) -> ReplyOptionsReply:
     """Return what the last answer offers, when nobody has said anything since."""
     for message in reversed(conversation.messages.values()):
         if message.is_hidden:
@@ -101,7 +77,7 @@ def current_options(conversation: Conversation) -> ReplyOptions:
     return NONE
 
 
-def parse_options(answer: str) -> ReplyOptions:
+def parse_options(answer: str) -> ReplyOptionsReply:
     """Return the options that an answer ends with: a list that goes with a question, or "A or B?"."""
     lines = answer.rstrip().splitlines()
     if lines and _FENCE.match(lines[-1]):
@@ -125,7 +101,7 @@ def _without_code(lines: Sequence[str]) -> list[str]:
     return prose
 
 
-def _last_list(prose: Sequence[str]) -> ReplyOptions | None:
+def _last_list(prose: Sequence[str]) -> ReplyOptionsReply | None:
     """Return the items of the last list, if it belongs to a question right before or right after it."""
     last = next((at for at in range(len(prose), 0, -1) if _is_item_or_more(prose[at - 1])), 0)
     lines = list(prose[:last])
@@ -151,10 +127,10 @@ def _last_list(prose: Sequence[str]) -> ReplyOptions | None:
     before = _last_line(lines)
     if not 2 <= len(items) <= MOST or not _asks(before, question_after):
         return None
-    options = tuple(map(_option, reversed(items)))
-    if len({each.text for each in options}) < len(options):
+    options = list(map(_option, reversed(items)))
+    if len({each["text"] for each in options}) < len(options):
         return None
-    return ReplyOptions(options=options, several=bool(_SEVERAL.search(f"{before} {question_after}")))
+    return {"options": options, "several": bool(_SEVERAL.search(f"{before} {question_after}"))}
 
 
 def _is_item_or_more(line: str) -> bool:
@@ -182,16 +158,16 @@ def _ends_asking(line: str) -> bool:
     return plain.endswith("?") or (plain.endswith(":") and ("?" in plain or bool(_PICKING.search(plain))))
 
 
-def _option(item: str) -> ReplyOption:
+def _option(item: str) -> ReplyOptionRow:
     bold = _BOLD.match(item)
     whole = _plain(item)
     name = _plain(bold["label"]) if bold else re.split(r"\s+[–—-]\s+|:\s", whole, maxsplit=1)[0]
     name = name.strip().rstrip(":.,;")
     text = name if bold or len(whole) > _TEXT else whole.rstrip(".;,")
-    return ReplyOption(label=_cut(name or whole, _LABEL), text=text[:_TEXT])
+    return {"label": _cut(name or whole, _LABEL), "text": text[:_TEXT]}
 
 
-def _in_a_sentence(last: str) -> ReplyOptions | None:
+def _in_a_sentence(last: str) -> ReplyOptionsReply | None:
     """Return the alternatives of a question that ends the last line: "Postgres, MySQL or SQLite?"."""
     if not last.endswith("?") or _ITEM.fullmatch(last):
         return None
@@ -206,8 +182,10 @@ def _in_a_sentence(last: str) -> ReplyOptions | None:
     parts = [_STEM.sub("", part.strip(" ,")) for part in re.split(r",? or |, ", words)]
     if not 2 <= len(parts) <= MOST or not all(map(_can_be_said, parts)):
         return None
-    options = tuple(ReplyOption(label=_cut(each, _LABEL), text=each) for each in map(_capital, parts))
-    return ReplyOptions(options=options) if len({each.text for each in options}) == len(options) else None
+    options: list[ReplyOptionRow] = [
+        {"label": _cut(each, _LABEL), "text": each} for each in (part[:1].upper() + part[1:] for part in parts)
+    ]
+    return {"options": options, "several": False} if len({each["text"] for each in options}) == len(options) else None
 
 
 def _can_be_said(part: str) -> bool:
@@ -218,10 +196,6 @@ def _plain(text: str) -> str:
     return " ".join(_MARKUP.sub("", _LINK.sub(r"\1", text)).split())
 
 
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
 def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
@@ -230,7 +204,7 @@ def tell_anew(branch: LiveBranch) -> None:
     """Tell whoever watches a branch the agent's steps and what may be picked, after its history changed."""
     if branch.sinks:
         branch.publish(Event("todo", branch.key, 0, ({"items": todo.current_items(branch.conversation)},)))
-        branch.publish(Event("reply-options", branch.key, 0, (current_options(branch.conversation).to_wire(),)))
+        branch.publish(Event("reply-options", branch.key, 0, (current_options(branch.conversation),)))
 
 
 class Suggestions(Feature):
@@ -242,9 +216,7 @@ class Suggestions(Feature):
 
     def _offer(self, ended: RunEnded) -> None:
         branch = ended.branch
-        if (
-            ended.outcome.reason == "done"
-            and branch.sinks
-            and (found := current_options(branch.conversation)).options
-        ):
-            branch.publish(Event("reply-options", branch.key, 0, (found.to_wire(),)))
+        if ended.outcome.reason == "done" and branch.sinks:
+            found = current_options(branch.conversation)
+            if found["options"]:
+                branch.publish(Event("reply-options", branch.key, 0, (found,)))

@@ -389,40 +389,55 @@ def preset_hash(name: str, data: bytes, scripts: Iterable[tuple[Path, bytes]] = 
     return hashed.hexdigest()
 
 
-class Trust:
-    """The hashes of presets that the user trusts.
+class KeptSet:
+    """A set of texts that is a setting of ``state.db``.
 
     Args:
-        state: Where they are kept; None keeps them in memory.
+        state: Where it is kept; None keeps it in memory.
+        key: The setting's.
     """
 
-    def __init__(self, state: State | None = None) -> None:
+    def __init__(self, state: State | None, key: str) -> None:
         self._state = state
+        self._key = key
         self._lock = threading.Lock()
         self._known: frozenset[str] | None = None
 
-    def __contains__(self, hashed: str) -> bool:
+    def __contains__(self, text: str) -> bool:
         with self._lock:
-            return hashed in self._read()
+            return text in self._read()
 
-    def add(self, hashes: Iterable[str]) -> None:
-        """Trust presets with these hashes from now on.
+    def add(self, texts: Iterable[str]) -> None:
+        """Add texts.
 
         Raises:
-            StateError: That could not be kept; nothing is trusted that was not before.
+            StateError: That could not be kept; the set is what it was.
         """
         with self._lock:
-            known = self._read() | frozenset(hashes)
+            try:
+                known = self._read().union(texts)
+            except Damaged:  # there is a new file now
+                known = frozenset(texts)
             if self._state is not None:
-                self._state.put(_KEY, sorted(known))
+                try:
+                    self._state.put(self._key, sorted(known))
+                except Damaged:
+                    self._state.put(self._key, sorted(known))
             self._known = known
 
     def _read(self) -> frozenset[str]:
         if self._known is None:
-            kept = [] if self._state is None else self._state.get(_KEY, [])
-            hashes = kept if isinstance(kept, list) else ()
-            self._known = frozenset(each for each in hashes if isinstance(each, str))
+            kept = [] if self._state is None else self._state.get(self._key, [])
+            texts = kept if isinstance(kept, list) else ()
+            self._known = frozenset(each for each in texts if isinstance(each, str))
         return self._known
+
+
+class Trust(KeptSet):
+    """The hashes of presets, hooks and servers that the user trusts."""
+
+    def __init__(self, state: State | None = None) -> None:
+        super().__init__(state, _KEY)
 
 
 class Origins:
@@ -436,9 +451,8 @@ class Origins:
     def __init__(self, root: Path, state: State) -> None:
         self._root = root.resolve()
         self._below = f"{self._root}/"
-        self._state = state
-        self._lock = threading.Lock()
-        self._kept: dict[str, frozenset[str]] = {}  # by key in ``state``
+        self._made = KeptSet(state, _MADE)
+        self._trusted = KeptSet(state, _SESSIONS)
 
     def foreign(self, ref: BranchRef) -> bool:
         """Return whether a branch is neither the user's own nor trusted as its ``preset.md`` is now."""
@@ -449,24 +463,24 @@ class Origins:
             data = presetfile.content(paths.preset_file(top.branch_dir))
         except StoreError:
             return True
-        return _session_hash(top, data) not in self._read(_SESSIONS)
+        return not _has(self._trusted, _session_hash(top, data))
 
     def is_own(self, ref: BranchRef) -> bool:
         """Return whether a branch was made here, and needs no trust."""
         if ref.key.startswith(self._below) or ref.branch_dir.resolve().is_relative_to(self._root):
             return True
-        return _place(paths.root_of(ref)) in self._read(_MADE)
+        return _has(self._made, _place(paths.root_of(ref)))
 
     def note_made(self, ref: BranchRef) -> None:
         """Note that a session was made here, wherever it is."""
         if not ref.branch_dir.resolve().is_relative_to(self._root):
             with contextlib.suppress(StoreError):  # its user is asked whether it is to be trusted
-                self._add(_MADE, _place(ref))
+                self._made.add([_place(ref)])
 
     def trust(self, ref: BranchRef, data: bytes) -> None:
         """Trust the session of a branch while its ``preset.md`` has this content; raises ``StateError``."""
         top = paths.root_of(ref)
-        self._add(_SESSIONS, _session_hash(top, data))
+        self._trusted.add([_session_hash(top, data)])
         log.info("trusted: %s", top.branch_dir)
 
     @contextlib.contextmanager
@@ -488,31 +502,14 @@ class Origins:
             f"not count. Read its preset.md, then: pyagentd trust {place} (in Emacs M-x pyagentd-list, trust)"
         ]
 
-    def _read(self, key: str) -> frozenset[str]:
-        with self._lock:
-            try:
-                return self._known(key)
-            except StoreError as error:
-                log.warning("%s", error)
-                return frozenset()
 
-    def _known(self, key: str) -> frozenset[str]:
-        if key not in self._kept:
-            kept = self._state.get(key, [])
-            self._kept[key] = frozenset(kept if isinstance(kept, list) else ())
-        return self._kept[key]
-
-    def _add(self, key: str, value: str) -> None:
-        with self._lock:
-            try:
-                known = self._known(key) | {value}
-            except Damaged:  # there is a new file now
-                known = frozenset({value})
-            try:
-                self._state.put(key, sorted(known))
-            except Damaged:
-                self._state.put(key, sorted(known))
-            self._kept[key] = known
+def _has(kept: KeptSet, text: str) -> bool:
+    """Return whether a set has a text; one that cannot be read has nothing."""
+    try:
+        return text in kept
+    except StoreError as error:
+        log.warning("%s", error)
+        return False
 
 
 def _place(ref: BranchRef) -> str:

@@ -68,13 +68,16 @@ class PendingHints:
         self._changes: dict[Hint, bool] = {}  # True: to be noted
         self._writing = False
 
-    def note(self, branch: BranchRef, kind: str, id: str) -> None:
-        """Remember that something waits in a branch."""
-        self._change(branch, kind, id, True)
+    def note(self, branch: BranchRef, kind: str, id: str, *, waits: bool = True) -> None:
+        """Remember that something waits in a branch, or that it does not any more."""
+        self._changes[Hint(self._projection.key(branch.branch_dir), kind, id)] = waits
+        if not self._writing:
+            self._writing = True
+            self._own(self._write())
 
     def forget(self, branch: BranchRef, kind: str, id: str) -> None:
         """Forget that."""
-        self._change(branch, kind, id, False)
+        self.note(branch, kind, id, waits=False)
 
     def found(self) -> list[WaitingRun]:
         """Return what waits, and forget what waited in branches that are gone; blocks, for a thread."""
@@ -92,12 +95,6 @@ class PendingHints:
                 "cannot look for waiting questions and queues; sessions do so when they are opened: %s", error
             )
         return waiting
-
-    def _change(self, branch: BranchRef, kind: str, id: str, noted: bool) -> None:
-        self._changes[Hint(self._projection.key(branch.branch_dir), kind, id)] = noted
-        if not self._writing:
-            self._writing = True
-            self._own(self._write())
 
     async def _write(self) -> None:
         while self._changes:

@@ -40,22 +40,17 @@ class Move(StrEnum):
     CLEAR = "clear"  # somebody goes on after an error, with nothing to do
 
 
+_ANSWERING = {
+    Move.GO_ON: Session.BUSY,
+    Move.RETRY: Session.RETRYING,
+    Move.ASK: Session.WAITING,
+    Move.END: Session.IDLE,
+    Move.FAIL: Session.ERROR,
+}
 TRANSITIONS: Mapping[Session, Mapping[Move, Session]] = {
     Session.IDLE: {Move.START: Session.BUSY, Move.FAIL: Session.ERROR},
-    Session.BUSY: {
-        Move.GO_ON: Session.BUSY,
-        Move.RETRY: Session.RETRYING,
-        Move.ASK: Session.WAITING,
-        Move.END: Session.IDLE,
-        Move.FAIL: Session.ERROR,
-    },
-    Session.RETRYING: {
-        Move.GO_ON: Session.BUSY,
-        Move.RETRY: Session.RETRYING,
-        Move.ASK: Session.WAITING,
-        Move.END: Session.IDLE,
-        Move.FAIL: Session.ERROR,
-    },
+    Session.BUSY: _ANSWERING,
+    Session.RETRYING: _ANSWERING,
     Session.WAITING: {
         Move.GO_ON: Session.WAITING,
         Move.RETRY: Session.WAITING,

@@ -60,7 +60,7 @@ PICKS = (
 )
 def test_offered(text: str, options: list[str] | None) -> None:
     wanted = ["Postgres", "SQLite", "None at all"] if options is None else options
-    assert [chip.text for chip in parse_options(text).options] == wanted
+    assert [chip["text"] for chip in parse_options(text)["options"]] == wanted
 
 
 @pytest.mark.parametrize(
@@ -76,26 +76,26 @@ def test_offered(text: str, options: list[str] | None) -> None:
     ids=["one paragraph", "brackets", "stops", "an endless item", "fences", "empty lines"],
 )
 def test_an_answer_of_any_length_is_looked_through_at_once(text: str) -> None:
-    assert len(parse_options(text).options) in (0, 2)
+    assert len(parse_options(text)["options"]) in (0, 2)
 
 
 def test_code_long_before_the_question_is_no_option() -> None:
     code = "```\nWhich?\n- a\n- b\n"
     assert parse_options(code + "line\n" * 5_000) == NONE
-    assert len(parse_options(code + "line\n" * 5_000 + "```\nWhich?\n- c\n- d").options) == 2
+    assert len(parse_options(code + "line\n" * 5_000 + "```\nWhich?\n- c\n- d")["options"]) == 2
 
 
 def test_a_button_is_short_and_says_the_name_of_an_option() -> None:
-    (first, second) = parse_options(f"Which?\n\n1. Rewrite it - {'slow ' * 10}\n2. {'word ' * 30}").options
-    assert first.label == "Rewrite it" and first.text.startswith("Rewrite it - slow slow")
-    assert len(second.label) <= 60 and second.label.endswith("…")
+    (first, second) = parse_options(f"Which?\n\n1. Rewrite it - {'slow ' * 10}\n2. {'word ' * 30}")["options"]
+    assert first["label"] == "Rewrite it" and first["text"].startswith("Rewrite it - slow slow")
+    assert len(second["label"]) <= 60 and second["label"].endswith("…")
 
 
 @pytest.mark.parametrize(
     ("question", "several"), [("Which ones shall I fix?", True), ("Select all that apply:", True), ("Which?", False)]
 )
 def test_several(question: str, several: bool) -> None:
-    assert parse_options(f"{question}\n\n- a bug\n- another").several is several
+    assert parse_options(f"{question}\n\n- a bug\n- another")["several"] is several
 
 
 @pytest.mark.spec("002", PICKS)
@@ -121,7 +121,7 @@ async def test_who_attaches_later_is_told_what_the_last_answer_offers(world: Wor
         await talk.say(answer("Hm.", tool_use("Glob", pattern="*")), "Tea or coffee?")
         await talk.watcher.until(lambda: talk.watcher.of("reply-options", talk.branch.key))
         talk.watcher.events.clear()
-        assert [chip.text for chip in suggestions.current_options(talk.branch.conversation).options] == [
+        assert [chip["text"] for chip in suggestions.current_options(talk.branch.conversation)["options"]] == [
             "Tea",
             "Coffee",
         ]

@@ -162,8 +162,8 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "Context Restore 1: looked up by id",
         f"{_FEATURES}/contexts.py",
-        "agents.find_context, self._kernel.state, id, owner.name)",
-        "agents.find_context, self._kernel.state, id, None)",
+        "agents.find_context, self.kernel.state, id, owner.name)",
+        "agents.find_context, self.kernel.state, id, None)",
     ),
     _of(
         "Context Restore 2: history loaded from the file",
@@ -323,7 +323,7 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "Persistence: Session metadata",
         "pyagentd/api/history.py",
-        "found = await archive.known(agent) if agent else",
+        "found = await saved.known(agent) if agent else",
         "found = [] if agent else",
     ),
     _of(

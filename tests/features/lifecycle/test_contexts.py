@@ -114,7 +114,7 @@ async def test_clearing_begins_anew_and_deletes_nothing(world: World) -> None:
         await attached(branch, watcher)
         cleared = await world.kernel.feature(Contexts).clear(branch)
         branch.detach(watcher)
-        assert cleared.messages == 4 and body(ref) == before
+        assert cleared == 4 and body(ref) == before
         assert "stays in the document" in watcher.of("notice")[-1].args[0]["text"]
         assert chat.metadata(next(iter(branch.conversation.messages)))["hidden_by"] == "context"
         for wanted in (

@@ -38,9 +38,7 @@ async def save(world: World, ref: BranchRef, clock: ManualClock) -> None:
 
 async def restore(world: World, ref: BranchRef, clock: ManualClock) -> None:
     async with world.kernel.using(ref) as branch:
-        (row,) = [
-            row for row in await world.kernel.feature(Contexts).archive.history(ref) if row.description == "as it was"
-        ]
+        (row,) = [row for row in await world.kernel.feature(Contexts).history(ref) if row.description == "as it was"]
         await world.kernel.feature(Contexts).restore(branch, row.id)
 
 

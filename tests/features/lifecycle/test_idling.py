@@ -56,7 +56,7 @@ async def status(world: World) -> str:
 
 
 async def files(world: World, ref: BranchRef) -> list[dict[str, Any]]:
-    return [saved(row.file_path) for row in await world.kernel.feature(Contexts).archive.history(ref)]
+    return [saved(row.file_path) for row in await world.kernel.feature(Contexts).history(ref)]
 
 
 @pytest.mark.spec("003", "Idle Timer 2: saved")
@@ -78,7 +78,7 @@ async def test_after_half_an_hour_a_conversation_is_saved_and_put_behind(world: 
         assert hidden.visible(branch.conversation) == []
     (file,) = await files(world, ref)
     assert (file["trigger"], file["description"], file["agent_name"]) == ("idle_timeout", "Counted to one.", "bob")
-    assert [row.file_path for row in await world.kernel.feature(Contexts).archive.history(ref)] == [
+    assert [row.file_path for row in await world.kernel.feature(Contexts).history(ref)] == [
         str(ref.session_dir / "sessions" / "2026-03-04_counted-to-one.json")
     ]
     assert watcher.of("notice")[-1].args[0]["text"] == (
@@ -104,7 +104,7 @@ async def test_the_notice_says_what_a_model_made_of_the_conversation(world: Worl
         await attached(branch, watcher)
         await world.kernel.feature(Idling).tick()
         branch.detach(watcher)
-    (row,) = await world.kernel.feature(Contexts).archive.history(ref)
+    (row,) = await world.kernel.feature(Contexts).history(ref)
     assert "[assistant]\\nAnswer to one" in str(world.server.requests[-1].messages)
     assert watcher.of("notice")[-1].args[0]["text"] == (
         "Session saved: Counted; two is pending. Context cleared after 30 minutes of inactivity. "
@@ -126,7 +126,7 @@ async def test_whoever_opens_it_later_is_told_what_became_of_the_conversation(
         sha256 = body_sha256(body(ref))
         return list((await service.attach(Watcher(), branch=ref.key, sha256=sha256))["notes"])
 
-    (row,) = await world.kernel.feature(Contexts).archive.history(ref)
+    (row,) = await world.kernel.feature(Contexts).history(ref)
     said = "Session saved: Counted. Context cleared after 30 minutes of inactivity. "
     shell = f"In a shell: pyagentd context restore bob {row.id[:8]}"
     assert await notes() == [f"{said}Use /context restore {row.id[:8]} to resume. {shell}"]
