@@ -62,7 +62,7 @@ from pyagentd.cli.output import (
     workplace_option,
 )
 from pyagentd.cli.sessions import sessions_known
-from pyagentd.errors import BadRequest, NotFound, PyagentdError
+from pyagentd.errors import BadRequest, NotFound, PyagentdError, WireError
 from pyagentd.events import Event, one_line
 from pyagentd.runtime.status import tool_event
 from pyagentd.store.atomic import make_dirs, write_bytes
@@ -85,6 +85,7 @@ _MENTION = re.compile(r"(?<![\w@/.])@([^\s\"'<>`]+)")
 _UNFIT = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")  # for the name of a file that a message links
 _HEAD = 16  # bytes that tell what a file is
 _PATIENCE_S = 3.0  # until we say that we wait for stdin
+_LATE_S = 5.0  # to read it when the run has taken too long already
 _LONG_S = 120.0  # to read a whole conversation
 _NAME = 60  # characters of the prompt that name a session
 _SHOWN_DENIED = 3
@@ -409,7 +410,9 @@ def follow_sent(
         view.message_id = sent.get("message") or view.message_id
         status = conclude(ending, session, form != "text")
         if form != "text":
-            print_json(_result(link, branch, session, view, ending))
+            # Of a daemon that hangs it was said already that the run has no end.
+            with suppress(WireError) if ending.reason == "timeout" else nullcontext():
+                print_json(_result(link, branch, session, view, ending))
         elif view.denied:
             note(denied_note(view.denied))
     return exit_status(interrupts, ExitCode.FAILED if strict and view.denied else status)
@@ -439,7 +442,8 @@ def _denied_call(call: Mapping[str, Any]) -> str:
 
 def _result(link: DaemonClient, branch: str, session: str, view: View, ending: FollowEnd) -> dict[str, Any]:
     """Return what ``--json`` prints of a run: its answer, what it took, and how each call of a tool came out."""
-    text = json_text(link.call("show", timeout=_LONG_S, branch=branch))
+    patience_s = _LATE_S if ending.reason == "timeout" else _LONG_S
+    text = json_text(link.call("show", timeout=patience_s, branch=branch))
     texts: list[str] = []
     tools: list[dict[str, Any]] = []
     usage: Counter[str] = Counter()

@@ -21,6 +21,8 @@ import pytest
 from pyagentd.cli.app import cli, main
 from tests.e2e.conftest import System
 from tests.e2e.conftest import system as whole_system
+from tests.e2e.emacs import wait_for
+from tests.e2e.test_waiting import asleep
 from tests.e2e.valve import Valve
 from tests.mcp.servers import plain, table
 from tests.server import ModelServer, answer, refusal, text, tool_use
@@ -263,6 +265,19 @@ def test_a_timeout_stops_the_waiting_and_not_the_run(system: System, server: Mod
     assert not idle(system, session)
     system.ok("abort", session)
     wait_until_idle(system, session)
+
+
+def test_a_timeout_is_the_one_error_of_a_daemon_that_hangs(system: System, server: ModelServer) -> None:
+    session, branch = system.new()
+    server.say(answer("half", hang_after=4))
+    with subprocess.Popen(
+        system.command("send", session, "hello", "--timeout", "3", "--json"), env=system.env, stderr=subprocess.PIPE
+    ) as process:
+        wait_for(lambda: "half" in (branch / "session.md").read_text(), "the run")
+        with asleep(system):
+            _, said = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert json.loads(said)["error"]["code"] == "timeout"
 
 
 @pytest.mark.parametrize(("extra", "most"), [("off", 2), ("on", 4)])
