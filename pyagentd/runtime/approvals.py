@@ -216,6 +216,7 @@ class Answer:
         input: Edited arguments of the call as JSON text; None: as the model gave them.
         answers: To the model's questions, a list of words for each; None when it asked none.
         by: The client through which it came, "" when it was none.
+        shown: The preview that they saw, where they answered to an earlier daemon; None: the one of now.
     """
 
     decision: Decision
@@ -223,6 +224,7 @@ class Answer:
     input: str | None = None
     answers: tuple[tuple[str, ...], ...] | None = None
     by: str = ""
+    shown: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -643,7 +645,7 @@ class Authority:
         args = dict(asked.call.input)
         if answer.input is not None:
             args, action = asked.edited(answer.input)
-        await self._see_again(asked, args, action, fields["preview"])
+        await self._see_again(asked, args, action, fields["preview"] if answer.shown is None else answer.shown)
         self._decide_again(asked, action, answer, lease)
         if answer.input is None:
             return None

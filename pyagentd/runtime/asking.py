@@ -209,4 +209,5 @@ def _recorded_answer(row: Mapping[str, Any], fields: Mapping[str, Any]) -> Answe
         input=edited,
         answers=tuple(tuple(each) for each in row["answers"]) if "answers" in row else None,
         by=row.get("decided_by") or "",
+        shown=row.get("preview"),
     )

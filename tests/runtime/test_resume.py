@@ -342,6 +342,26 @@ async def test_an_answer_that_was_recorded_counts_for_a_call_that_had_not_begun(
     assert assert_closed(ref)["reason"] == "done"
 
 
+async def test_a_change_that_was_allowed_before_the_end_is_made_only_as_it_was_shown(world: World) -> None:
+    file = world.project / "a.txt"
+    file.write_text("one\n")
+    world.server.say(answer(tool_use("Write", id="call_asked", file_path=str(file), content="two\n")), "Done.")
+    ref = world.session()
+    await begin(world, ref, "Hi", asks=1)
+    (ask,) = map(dict, world.kernel.asks.all())
+    ref = await restart(world, ref, "killed")
+    log = Journal.open(paths.journal_file(ref.branch_dir))
+    log.append("ask", {**ask, "decision": "allow"})
+    log.close()
+    file.write_text("written by the user meanwhile\n")
+    world.kernel.trees.late(ref.key).env.update(world.options.env)
+    await awake(world, ref, 0)
+    async with world.kernel.using(ref):
+        await ended(world)
+    assert file.read_text() == "written by the user meanwhile\n"
+    assert "no longer what they were shown" in calls_of(ref)["call_asked"]["errorText"]
+
+
 async def test_a_copy_of_a_session_whose_approved_call_runs_does_not_go_on_with_it(world: World) -> None:
     marker = world.project / "begun"
     first = tool_use("Bash", command=f"touch {marker}; sleep 1000")
