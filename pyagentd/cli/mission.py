@@ -45,7 +45,7 @@ from pyagentd.mission.signature import coerce, parse
 from pyagentd.mission.signature.types import Map
 from pyagentd.wire.client import DaemonClient
 
-_LONGEST = 900_000  # bytes of prompt and context; a call to the daemon holds 1 MiB
+_LONGEST = 900_000  # bytes of prompt and context; what is longer belongs in a file
 _CUT, _LINES = 600, 6  # characters and lines of a result in a trace
 
 _OVER = ("executor", "output", "ordered", "model", "concurrency", "item_cost", "max_cost")

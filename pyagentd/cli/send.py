@@ -78,7 +78,7 @@ Form = Literal["text", "json", "events"]
 
 _LONGEST_COMMAND_S = 300.0  # a long conversation is summarised in pieces
 _SLASH = re.compile(r"/[A-Za-z][\w:.-]*(?!\S)")
-_LONGEST_PROMPT = 900_000  # bytes; a call to the daemon holds 1 MiB
+_LONGEST_PROMPT = 900_000  # bytes; what is longer belongs in a file
 _LARGEST_FILE = 50_000_000  # bytes
 _STDIN = Path("-")
 _MENTION = re.compile(r"(?<![\w@/.])@([^\s\"'<>`]+)")

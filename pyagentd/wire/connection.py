@@ -24,7 +24,6 @@ from pyagentd.events import Event
 from pyagentd.log import forward_records
 from pyagentd.wire.frames import (
     MAX_FRAME,
-    MAX_INCOMING,
     PROTOCOL,
     BadHeader,
     FrameReader,
@@ -607,10 +606,7 @@ class Connection(asyncio.Protocol):
     def _on_frame(self, item: bytes | Oversized) -> None:
         if self._client is None:
             self._introduce(item)
-        elif isinstance(item, Oversized):
-            hint = f"At most {MAX_INCOMING} bytes go into one call: send a path."
-            self._refuse(uid_of(item.head), WireError(f"A frame of {item.length} bytes", hint=hint))
-        else:
+        elif isinstance(item, bytes):
             try:
                 message = parse(item)
             except WireError as error:
@@ -704,7 +700,7 @@ class Connection(asyncio.Protocol):
             self._transport.close()
             return
         self._deadline.cancel()
-        self._reader.limit = MAX_INCOMING
+        self._reader.limit = MAX_FRAME  # an editor sends whole documents
         name = str(hello.get("client") or "unknown")
         human, logs = bool(hello.get("human")), bool(hello.get("logs"))
         self._client = Client(name=name, human=human, logs=logs, outbox=self._outbox)

@@ -15,7 +15,6 @@ from pyagentd.wire.sexp import Symbol, Unencodable, decode, encode
 
 PROTOCOL: Final = 1  # raised when a client of before could misunderstand us
 MAX_FRAME: Final = 0xFFFFFF  # what six digits can say
-MAX_INCOMING: Final = 1 << 20
 
 _LONGEST_MESSAGE: Final = 100_000  # characters of an error, so that telling it never fails
 

@@ -122,6 +122,27 @@ def test_an_edited_answer_is_what_the_model_sees_next(system: System, model_serv
     assert _bare(model_server.last.messages[1])["content"] == [{"type": "text", "text": "The answer is right."}]
 
 
+def test_megabytes_that_are_pasted_are_saved_and_found_by_a_new_daemon(
+    system: System, model_server: ModelServer
+) -> None:
+    system.use_server(model_server.url)
+    _, branch = system.new()
+    emacs = system.emacs()
+    open_session(emacs, branch)
+    emacs.wait("(pyagentd-attached-p)")
+    emacs.eval(r"""(progn (insert (apply #'concat (make-list 60000 "a \"line\" of what was pasted\n"))) t)""")
+    emacs.eval("(progn (save-buffer) t)")
+    emacs.wait("(not (buffer-modified-p))")
+    text = emacs.eval("(buffer-substring-no-properties (point-min) (point-max))")
+    assert len(text) > 1_500_000 and (branch / "session.md").read_text().startswith(text)
+    system.ok("stop")
+    emacs.wait("(not (pyagentd-rpc-connected-p))")
+    emacs.eval('(progn (goto-char (point-max)) (insert "typed without a daemon") t)')
+    system.ok("serve", "--detach")
+    emacs.wait("(and (pyagentd-attached-p) (not (buffer-modified-p)))")
+    assert "typed without a daemon" in (branch / "session.md").read_text()
+
+
 def test_text_typed_below_while_the_model_answers_stays_a_draft(system: System, model_server: ModelServer) -> None:
     system.use_server(model_server.url)
     _, branch = system.new()
