@@ -42,6 +42,20 @@ def test_files_that_a_page_names_are_there(page):
     assert missing == []
 
 
+_PLACE = re.compile(r"`([\w/]+\.py)`(?:, `(\w+)`)?")
+
+
+def test_places_in_the_code_that_the_architecture_names_are_there():
+    """A file is named as in ``pyagentd/``, and what of it is meant behind it."""
+    missing = []
+    for name, what in _PLACE.findall((ROOT / "docs/ARCHITECTURE.md").read_text("utf-8")):
+        places = [ROOT / "pyagentd" / name, ROOT / name]
+        file = next((each for each in places if each.exists()), None)
+        if file is None or (what and not re.search(rf"(?:class|def) {what}\b", file.read_text("utf-8"))):
+            missing.append(f"{name} {what}")
+    assert missing == []
+
+
 # Documents that the repository does not have. What they said is said where it matters, or in docs/ARCHITECTURE.md.
 _ELSEWHERE = re.compile(
     r"\bDESIGN\b|\bDD-\d|§|\bneighbours(?:\.md| [A-C]\.\d)|\bHOUSE\b|\bSTYLE\.md\b|\b[Tt]he guide('s)?\b"
