@@ -57,8 +57,7 @@ Its keys are :name, :text, :code and :recorded."
 
 ;; The daemon says within moments that it has a prompt.  If it does not, as
 ;; when it is stopped or the machine is busy, the header line says so, and
-;; what is typed goes below a heading of its own: the next prompt.  It goes
-;; when the daemon takes the prompt, or does not, and nothing was written there.
+;; what is typed is the next prompt.
 
 (defconst pyagentd-silent--after 0.7
   "Seconds after which the daemon is asked whether it is there.
@@ -68,19 +67,18 @@ So long it may take to say so, too.")
   "Timer that finds the daemon silent, nil while nothing is awaited.")
 (pyagentd-deflocal pyagentd-silent--asked nil
   "What says which question of ours counts, nil if none.")
-(defun pyagentd-silent-watch (&optional end)
-  "Show in this session buffer if the daemon is silent for a while.
-END is the end of the prompt that was sent; nil if it is not sent yet."
+
+(defun pyagentd-silent-watch ()
+  "Show in this session buffer if the daemon is silent for a while."
   (pyagentd-silent-over)
   (setq pyagentd-silent--timer
         (run-at-time pyagentd-silent--after nil
-                     (pyagentd-later-back #'pyagentd-silent--ask)
-                     (and end (copy-marker end)))))
+                     (pyagentd-later-back #'pyagentd-silent--ask))))
 
-(defun pyagentd-silent--ask (end)
-  "Find out whether the daemon is silent about the prompt that ends at END.
+(defun pyagentd-silent--ask ()
+  "Find out whether the daemon is silent about the prompt that was sent.
 It may be there and have reasons to take its time, a hook for one."
-  (let ((asked (list end)))
+  (let ((asked (list 'status)))
     (setq pyagentd-silent--timer nil
           pyagentd-silent--asked asked)
     (pyagentd-rpc-call-async
@@ -88,12 +86,10 @@ It may be there and have reasons to take its time, a hook for one."
      :error (pyagentd-later-back
              (lambda (err)
                (when (and (eq (car err) 'pyagentd-timeout)
-                          (eq asked pyagentd-silent--asked))
-                 (when (eq (plist-get pyagentd-status :state) 'sending)
-                   (setq pyagentd-status-silent t)
-                   (pyagentd-status-refresh)
-                   (when (and end (not buffer-read-only))
-                     (pyagentd-silent--separate end)))))))))
+                          (eq asked pyagentd-silent--asked)
+                          (eq (plist-get pyagentd-status :state) 'sending))
+                 (setq pyagentd-status-silent t)
+                 (pyagentd-status-refresh)))))))
 
 (defun pyagentd-silent-over ()
   "Note that the daemon is not silent, or that nothing is awaited any more."
@@ -104,17 +100,6 @@ It may be there and have reasons to take its time, a hook for one."
   (when pyagentd-status-silent
     (setq pyagentd-status-silent nil)
     (pyagentd-status-refresh)))
-
-(defun pyagentd-silent--separate (end)
-  "Put a heading behind END, before what was typed there."
-  (save-restriction
-    (widen)
-    (let ((followers (pyagentd-insert--followers end)))
-      (save-excursion
-        (goto-char end)
-        (unless (looking-at-p "[ \t]*\n")
-          (insert pyagentd-insert-sign)))
-      (mapc #'pyagentd-insert--follow followers))))
 
 ;;;; Converse with an agent
 
@@ -296,7 +281,7 @@ While a run is in progress it waits for its turn, and stays where it is."
       (pyagentd-insert-start end)
       (pyagentd-status-set '(:state sending))
       (setq pyagentd-chat--earlier nil)
-      (pyagentd-silent-watch end))
+      (pyagentd-silent-watch))
     (pyagentd-chat--ask
      id here
      (lambda (answer)

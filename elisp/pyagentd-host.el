@@ -29,6 +29,10 @@
 (require 'url-util)
 (require 'pyagentd-sync)
 
+(declare-function pyagentd-install-clear "pyagentd-install")
+(declare-function pyagentd-install-run "pyagentd-install")
+(defvar pyagentd-install-buffer)
+
 (defcustom pyagentd-host-ssh '("ssh")
   "Program that makes the link to `pyagentd-host', and its first arguments.
 It must not ask anything: keys come from an agent, or the connection is
@@ -530,6 +534,7 @@ ln -sfn \"$new\" \"$base/server\"
   "Install the server on `pyagentd-host', after asking.
 REQUIREMENT is as `pyagentd-install-requirement' says it; what is here is
 copied there.  Emacs stays usable meanwhile."
+  (require 'pyagentd-install)
   (unless (or noninteractive
               (y-or-n-p (format "Install the server, version %s, into \
 ~/.local/share/pyagentd on %s (fetches Python packages there)? "
@@ -556,32 +561,21 @@ copied there.  Emacs stays usable meanwhile."
                                  (shell-quote-argument file)))
                  ("wheel" (format "cat %s |" (shell-quote-argument file)))
                  (_ "")))
-         (default-directory (expand-file-name "~/"))
-         (buffer (get-buffer-create "*pyagentd-install*")))
-    (with-current-buffer buffer
-      (special-mode)
-      (let ((inhibit-read-only t)) (erase-buffer)))
-    (display-buffer buffer)
-    (make-process
-     :name "pyagentd-install" :noquery t :connection-type 'pipe
-     :buffer buffer
-     :command (list "/bin/sh" "-c"
-                    (concat send " "
-                            (mapconcat #'shell-quote-argument
-                                       (pyagentd-host--ssh remote) " ")))
-     :filter (lambda (process text)
-               (with-current-buffer (process-buffer process)
-                 (let ((inhibit-read-only t))
-                   (save-excursion (goto-char (point-max)) (insert text)))))
-     :sentinel
-     (lambda (process _change)
-       (unless (process-live-p process)
-         (if (not (eql 0 (process-exit-status process)))
-             (message "pyagentd: not installed on %s; see %s" pyagentd-host
-                      (buffer-name (process-buffer process)))
-           (message "pyagentd: server %s is installed on %s" pyagentd-version
-                    pyagentd-host)
-           (pyagentd-start #'ignore)))))))
+         (default-directory (expand-file-name "~/")))
+    (pyagentd-install-clear)
+    (display-buffer pyagentd-install-buffer)
+    (pyagentd-install-run
+     (list "/bin/sh" "-c"
+           (concat send " "
+                   (mapconcat #'shell-quote-argument
+                              (pyagentd-host--ssh remote) " ")))
+     (lambda (status)
+       (if (not (eql 0 status))
+           (message "pyagentd: not installed on %s; see %s" pyagentd-host
+                    pyagentd-install-buffer)
+         (message "pyagentd: server %s is installed on %s" pyagentd-version
+                  pyagentd-host)
+         (pyagentd-start #'ignore))))))
 
 (provide 'pyagentd-host)
 ;;; pyagentd-host.el ends here

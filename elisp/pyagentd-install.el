@@ -174,7 +174,7 @@ Each is (WHAT PROGRAM ARGUMENT...).  HOW is a pair (PROGRAM . KIND), see
 
 ;;;; Doing it
 
-(defun pyagentd-install--run (command then)
+(defun pyagentd-install-run (command then)
   "Run COMMAND, a list, and show what it prints; THEN gets its exit status."
   (make-process :name "pyagentd-install" :command command
                 :connection-type 'pipe :noquery t
@@ -184,7 +184,7 @@ Each is (WHAT PROGRAM ARGUMENT...).  HOW is a pair (PROGRAM . KIND), see
                               (pyagentd-guarded "Installing"
                                 (funcall then (process-exit-status process)))))))
 
-(defun pyagentd-install--clear ()
+(defun pyagentd-install-clear ()
   "Begin the buffer of the installation anew."
   (with-current-buffer (get-buffer-create pyagentd-install-buffer)
     (let ((inhibit-read-only t)) (erase-buffer))
@@ -207,7 +207,7 @@ if that worked; else FAILED is, with an error, a list (SYMBOL . DATA)."
     (let ((requirement (pyagentd-install-requirement))
           (directory (pyagentd-install--new-directory)))
       (make-directory pyagentd-server-directory t)
-      (pyagentd-install--clear)
+      (pyagentd-install-clear)
       (setq pyagentd-install--declined nil
             pyagentd-install--running
             (list :directory directory
@@ -234,9 +234,9 @@ The installation leaves out what few need, such as servers of tools (mcp)."
                             "otel" "vertex" "watch")
                           nil t)))
   (let ((default-directory (expand-file-name "~/")))
-    (pyagentd-install--clear)
+    (pyagentd-install-clear)
     (message "pyagentd: installing %s..." name)
-    (pyagentd-install--run
+    (pyagentd-install-run
      (append (pyagentd-server-command) (list "install" name))
      (lambda (status)
        (if (eql 0 status)
@@ -255,7 +255,7 @@ The installation leaves out what few need, such as servers of tools (mcp)."
       (pyagentd-install--print (format "$ %s\n" (string-join (cdr step) " ")))
       (pyagentd-install--say)
       (condition-case err
-          (pyagentd-install--run
+          (pyagentd-install-run
            (cdr step)
            (lambda (status)
              (if (not (eql 0 status))
@@ -407,16 +407,7 @@ M-x pyagentd-install-server, or set `pyagentd-command'"))))
 
 ;;;; What mends an installation
 
-;; What the buttons of `pyagentd-doctor' do.  Each mend is a function
-;; without arguments.
-
-(defun pyagentd-doctor-mend-say-where ()
-  "Let the user say where the server is."
-  (customize-option 'pyagentd-command))
-
-(defun pyagentd-doctor-mend-forget-command ()
-  "Let the server be looked for."
-  (customize-save-variable 'pyagentd-command nil))
+;; What several buttons of `pyagentd-doctor' do: functions without arguments.
 
 (defun pyagentd-doctor-mend-install ()
   "Install the server and look again."
@@ -460,45 +451,6 @@ Then restart the daemon if RESTART is non-nil."
                   (message "pyagentd: %s" (string-trim text))
                   (pyagentd-start #'pyagentd-doctor--again))))
 
-(defun pyagentd-doctor-mend-markdown ()
-  "Install `markdown-mode'."
-  (require 'package)
-  (unless (assq 'markdown-mode package-archive-contents)
-    (package-refresh-contents))
-  (package-install 'markdown-mode))
-
-(defun pyagentd-doctor-mend-use-here ()
-  "Use the daemon of this machine."
-  (pyagentd-use-host nil)
-  (pyagentd-doctor--again))
-
-(defun pyagentd-doctor-mend-log ()
-  "Show the log of the daemon."
-  (view-file-other-window
-   (expand-file-name "daemon.log" (file-name-directory
-                                   (pyagentd-rpc-runtime-file)))))
-
-(defun pyagentd-doctor-mend-type-key ()
-  "Read the key of the model's provider; it holds for this Emacs only."
-  (setenv "ANTHROPIC_API_KEY"
-          (read-passwd "API key (kept in memory of this Emacs only): "))
-  (pyagentd-doctor--again))
-
-(defun pyagentd-doctor-mend-authinfo ()
-  "Visit the file where auth-source finds the key, with a line for it."
-  (let ((line (format "machine %s login apikey password "
-                      (or (bound-and-true-p pyagentd-api-key-host)
-                          "api.anthropic.com"))))
-    (find-file-other-window "~/.authinfo.gpg")
-    (goto-char (point-max))
-    (unless (bolp) (insert "\n"))
-    (insert line)))
-
-(defun pyagentd-doctor-mend-offline ()
-  "Have the offline stand-in answer, for as long as this Emacs runs."
-  (setenv "PYAGENTD_BACKEND" "offline")
-  (pyagentd-doctor--again))
-
 ;;;; What is wrong with an installation
 
 ;; What Emacs, the package, the server and the daemon are like, as
@@ -514,7 +466,8 @@ conses of a label and a function without arguments."
 ;;;; Buttons
 
 (defconst pyagentd-doctor-check--say-where
-  '("Set pyagentd-command" . pyagentd-doctor-mend-say-where)
+  (cons "Set pyagentd-command"
+        (lambda () (customize-option 'pyagentd-command)))
   "The button that changes `pyagentd-command'.")
 
 (defconst pyagentd-doctor-check--restart-button
@@ -547,7 +500,12 @@ or the symbol `asked' while that is looked for."
                                           (abbreviate-file-name markdown))
          (pyagentd-doctor-check-finding
           "markdown-mode" 'warning "not installed"
-          '("Install it" . pyagentd-doctor-mend-markdown)))
+          (cons "Install it"
+                (lambda ()
+                  (require 'package)
+                  (unless (assq 'markdown-mode package-archive-contents)
+                    (package-refresh-contents))
+                  (package-install 'markdown-mode)))))
       ,(pyagentd-doctor-check--found installer)
       ,@(pyagentd-doctor-check--environments)
       ,@(pyagentd-doctor-check--running))))
@@ -570,7 +528,8 @@ INSTALLER is that of `pyagentd-doctor-check-examine'."
            (pyagentd-doctor-check-finding
             "server" 'missing
             (format "`pyagentd-command' names %s, which is not there" program)
-            (cons "Search for it" #'pyagentd-doctor-mend-forget-command)
+            (cons "Search for it"
+                  (lambda () (customize-save-variable 'pyagentd-command nil)))
             pyagentd-doctor-check--say-where))
           (t (apply #'pyagentd-doctor-check-finding
                     "server" 'missing
@@ -634,7 +593,10 @@ Only the host that is in use counts as a failure."
                           pyagentd-version)))
          (and (equal host pyagentd-host)
               (not (and version (pyagentd-server-same-minor-p version)))
-              '(("Use this machine" . pyagentd-doctor-mend-use-here)))))
+              (list (cons "Use this machine"
+                          (lambda ()
+                            (pyagentd-use-host nil)
+                            (pyagentd-doctor--again)))))))
 
 ;;;; What the server says
 
@@ -705,29 +667,41 @@ connected with need not answer: the server has asked it."
   "Return the buttons for what is wrong with NAME, by DETAIL and HINT."
   (pcase name
     ("daemon" (list pyagentd-doctor-check--restart-button
-                    (cons "Show its log" #'pyagentd-doctor-mend-log)))
-    ((or "key" "backend")
-     (list '("Enter the API key" . pyagentd-doctor-mend-type-key)
-           '("Save it in ~/.authinfo.gpg" . pyagentd-doctor-mend-authinfo)
-           '("Use the offline stand-in" . pyagentd-doctor-mend-offline)))
+                    (cons "Show its log"
+                          (lambda ()
+                            (view-file-other-window
+                             (expand-file-name
+                              "daemon.log" (file-name-directory
+                                            (pyagentd-rpc-runtime-file))))))))
+    ((or "key" "backend")               ; the first and the last for this Emacs
+     (list (cons "Enter the API key"
+                 (lambda ()
+                   (setenv "ANTHROPIC_API_KEY"
+                           (read-passwd "API key (kept in memory of this \
+Emacs only): "))
+                   (pyagentd-doctor--again)))
+           (cons "Save it in ~/.authinfo.gpg"
+                 (lambda ()
+                   (find-file-other-window "~/.authinfo.gpg")
+                   (goto-char (point-max))
+                   (insert (if (bolp) "" "\n")
+                           (format "machine %s login apikey password "
+                                   (or pyagentd-api-key-host
+                                       "api.anthropic.com")))))
+           (cons "Use the offline stand-in"
+                 (lambda ()
+                   (setenv "PYAGENTD_BACKEND" "offline")
+                   (pyagentd-doctor--again)))))
     ("packages" (list (pyagentd-doctor-check--install-button)))
-    (_ (or (pyagentd-doctor-check--file-button (concat detail "\n" hint))
-           (pyagentd-doctor-check--run-button hint)))))
-
-(defun pyagentd-doctor-check--file-button (text)
-  "Return a list with the button that opens the file TEXT names, or nil."
-  (when-let ((cause (pyagentd-cause text)))
-    (list (cons (format "Open %s" (file-name-nondirectory (car cause)))
-                (lambda () (pyagentd-cause-visit cause))))))
-
-(defun pyagentd-doctor-check--run-button (line)
-  "Return a list with the button that runs LINE, if it is a command, or nil."
-  (when (and (string-match "\\`\\([a-z][^ ;]*\\)" line)
-             (executable-find (match-string 1 line)))
-    (list (cons "Run it"
-                (lambda ()
-                  (when (y-or-n-p (format "Run `%s'? " line))
-                    (async-shell-command line "*pyagentd-run*")))))))
+    (_ (if-let ((cause (pyagentd-cause (concat detail "\n" hint))))
+           (list (cons (format "Open %s" (file-name-nondirectory (car cause)))
+                       (lambda () (pyagentd-cause-visit cause))))
+         (when (and (string-match "\\`\\([a-z][^ ;]*\\)" hint)
+                    (executable-find (match-string 1 hint)))
+           (list (cons "Run it"
+                       (lambda ()
+                         (when (y-or-n-p (format "Run `%s'? " hint))
+                           (async-shell-command hint "*pyagentd-run*"))))))))))
 
 ;;;; What can be wrong, and what to do
 

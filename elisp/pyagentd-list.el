@@ -550,9 +550,11 @@ Rows of a tree stay below the row that they belong to."
 ;;;; Again, when something has changed
 
 (defun pyagentd-list-changed (what)
-  "Fetch the lists that follow WHAT, a string, again: in a moment if shown."
+  "Fetch the lists that follow WHAT, a string, again: in a moment if shown.
+If WHAT is nil, that is all that follow something."
   (dolist (buffer (buffer-list))
-    (when (member what (buffer-local-value 'pyagentd-list--follows buffer))
+    (when-let ((follows (buffer-local-value 'pyagentd-list--follows buffer))
+               ((or (null what) (member what follows))))
       (with-current-buffer buffer
         (setq pyagentd-table--behind t)
         (when (pyagentd-live-shown-p buffer)
@@ -564,14 +566,6 @@ Rows of a tree stay below the row that they belong to."
     (let ((pyagentd-table--quietly t))
       (funcall pyagentd-table--fetch))))
 
-(defun pyagentd-list--on-connected ()
-  "Fetch all lists that follow something from a new daemon."
-  (dolist (what (seq-uniq (seq-mapcat (lambda (buffer)
-                                        (buffer-local-value
-                                         'pyagentd-list--follows buffer))
-                                      (buffer-list))))
-    (pyagentd-list-changed what)))
-
 (defun pyagentd-list--on-disconnected ()
   "Say in the lists that follow something that nobody tells of it."
   (dolist (buffer (buffer-list))
@@ -580,7 +574,7 @@ Rows of a tree stay below the row that they belong to."
         (pyagentd-table-say "no daemon")))))
 
 (add-hook 'pyagentd-changed-hook (lambda () (pyagentd-list-changed "sessions")))
-(add-hook 'pyagentd-rpc-connected-hook #'pyagentd-list--on-connected)
+(add-hook 'pyagentd-rpc-connected-hook (lambda () (pyagentd-list-changed nil)))
 (add-hook 'pyagentd-rpc-disconnected-hook #'pyagentd-list--on-disconnected)
 
 ;;;; Actions
@@ -1015,7 +1009,7 @@ a screen reader can read."
                         'action (lambda (_) (pyagentd-list-visit-place visit))
                         'follow-link t
                         'face (get-text-property start 'face)
-                        'help-echo (pyagentd-report--help visit)))))
+                        'help-echo "RET: open"))))
 
 (defun pyagentd-report--ascii (chart)
   "Return the text CHART with characters that every terminal has."
@@ -1025,14 +1019,6 @@ a screen reader can read."
                  ((or ?▏ ?▎ ?▍ ?▌ ?▋ ?▊ ?▉) "|")
                  (_ (string char))))
              chart ""))
-
-(defun pyagentd-report--help (place)
-  "Return what a button for PLACE does, for a tooltip and screen readers."
-  (let ((function (plist-get place :function)))
-    (concat "RET: " (or (and (functionp function)
-                             (when-let ((text (documentation function)))
-                               (car (split-string text "\n"))))
-                        "open"))))
 
 (defun pyagentd-report--headings (function)
   "Call FUNCTION at the beginning of each heading, with its id or text."
