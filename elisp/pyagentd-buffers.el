@@ -129,17 +129,14 @@ FUNCTION is an answer with :error and :text."
      'emacs-answer
      (if (and pyagentd-offer--spill
               (> (string-bytes text) pyagentd-offer--inline))
-         (list :id id :path (pyagentd-offer--put text))
+         (let ((temporary-file-directory
+                (file-name-as-directory pyagentd-offer--spill))
+               (coding-system-for-write (if (multibyte-string-p text)
+                                            'utf-8-unix
+                                          'no-conversion)))
+           (list :id id :path (make-temp-file "emacs-" nil ".json" text)))
        (list :id id :answer text))
      :error #'ignore)))
-
-(defun pyagentd-offer--put (text)
-  "Put TEXT into a private file for the daemon and return its name."
-  (let ((temporary-file-directory
-         (file-name-as-directory pyagentd-offer--spill))
-        (coding-system-for-write (if (multibyte-string-p text) 'utf-8-unix
-                                   'no-conversion)))
-    (make-temp-file "emacs-" nil ".json" text)))
 
 (pyagentd-events-register
  'emacs (lambda (_branch _seq args)     ; soon

@@ -83,20 +83,19 @@ It gets a function that takes what was found."
     "ls-files" "-z" "--cached" "--others" "--exclude-standard")
   "What lists the files of a project, and runs nothing the project names.")
 
-(defun pyagentd-mention--environment ()
-  "Return the environment of git: nothing of the user's directs it."
-  (append '("GIT_CONFIG_GLOBAL=/dev/null" "GIT_CONFIG_NOSYSTEM=1"
-            "GIT_OPTIONAL_LOCKS=0" "GIT_TERMINAL_PROMPT=0"
-            "GIT_NO_LAZY_FETCH=1" "GIT_ALLOW_PROTOCOL=none" "LC_ALL=C")
-          (seq-remove (lambda (variable) (string-prefix-p "GIT_" variable))
-                      process-environment)))
-
 (defun pyagentd-mention--list (root keep)
   "Have git list the files of the project ROOT; KEEP gets them, or `none'."
   (let* ((file-name-handler-alist nil)
          (git (let ((default-directory "/")) (executable-find "git")))
          (default-directory (file-name-as-directory root))
-         (process-environment (pyagentd-mention--environment)))
+         ;; Nothing of the user's directs git.
+         (process-environment
+          (append '("GIT_CONFIG_GLOBAL=/dev/null" "GIT_CONFIG_NOSYSTEM=1"
+                    "GIT_OPTIONAL_LOCKS=0" "GIT_TERMINAL_PROMPT=0"
+                    "GIT_NO_LAZY_FETCH=1" "GIT_ALLOW_PROTOCOL=none" "LC_ALL=C")
+                  (seq-remove (lambda (variable)
+                                (string-prefix-p "GIT_" variable))
+                              process-environment))))
     (when (and git (file-directory-p root))
       (pyagentd-run "pyagentd-files" (cons git (cdr pyagentd-mention--git))
                     (lambda (status text)
@@ -201,12 +200,13 @@ It is in text of the user, after white space or an opening bracket."
                 (skip-chars-forward "^ \t\n@`'\"(){}[]," (+ here 300))
                 (point)))))))
 
-(defun pyagentd-mention--exit (string status)
-  "Add a space after STRING if it is FINISHED by STATUS and no directory."
-  (when (and (eq status 'finished)
-             (not (string-suffix-p "/" string))
-             (not (looking-at-p "[ \t]")))
-    (insert " ")))
+(defun pyagentd-complete--exit (goes-on)
+  "Return a function that adds a space behind a candidate that is whole.
+It does so where GOES-ON, a function, returns non-nil for its text."
+  (lambda (text status)
+    (when (and (eq status 'finished) (not (looking-at-p "[ \t]"))
+               (funcall goes-on text))
+      (insert " "))))
 
 (defun pyagentd-mention-at-point ()
   "Complete the @file or @agent at point; for `completion-at-point-functions'."
@@ -230,7 +230,9 @@ It is in text of the user, after white space or an opening bracket."
                             (cond ((pyagentd-mention--agent root name) 'event)
                                   ((string-suffix-p "/" name) 'folder)
                                   (t 'file)))
-            :exit-function #'pyagentd-mention--exit))))
+            :exit-function (pyagentd-complete--exit
+                            (lambda (name)
+                              (not (string-suffix-p "/" name))))))))
 
 (defun pyagentd-mention--at-attach ()
   "Find agents before somebody needs them; no program is run for that."
@@ -429,31 +431,6 @@ That is nil as long as its name is typed."
 
 ;;;; Completion
 
-(defun pyagentd-commands--names ()
-  "Return the names of the commands here as a list of (TEXT . SUMMARY)."
-  (mapcar (lambda (command)
-            (cons (concat "/" (plist-get command :name))
-                  (plist-get command :summary)))
-          pyagentd-commands))
-
-(defun pyagentd-commands--exit (text status)
-  "Go on behind TEXT, the name of a command, when STATUS says that it is whole."
-  (when (and (eq status 'finished)
-             (not (eq ?\s (char-after)))
-             (plist-get (seq-find
-                         (lambda (command)
-                           (equal text (concat "/" (plist-get command :name))))
-                         pyagentd-commands)
-                        :arguments))
-    (insert " ")))
-
-(defun pyagentd-commands--exit-argument (command argument)
-  "Return what goes on behind ARGUMENT of COMMAND when it is whole."
-  (let ((last (equal argument (car (last (plist-get command :arguments))))))
-    (lambda (_text status)
-      (when (and (eq status 'finished) (not last) (not (eq ?\s (char-after))))
-        (insert " ")))))
-
 (defun pyagentd-commands--complete (command text)
   "Return how to complete the last word of TEXT, arguments of COMMAND."
   (let* ((words (pyagentd-commands--words text))
@@ -469,7 +446,11 @@ That is nil as long as its name is typed."
              (if (string-prefix-p "-" word)
                  (lambda () (pyagentd-commands--flags command))
                (lambda () (pyagentd-commands--candidates argument))))
-            :exit-function (pyagentd-commands--exit-argument command argument)
+            :exit-function
+            (pyagentd-complete--exit
+             (lambda (_)
+               (not (equal argument
+                           (car (last (plist-get command :arguments)))))))
             :exclusive 'no))))
 
 (defun pyagentd-commands-at-point ()
@@ -481,10 +462,16 @@ That is nil as long as its name is typed."
         (pyagentd-commands--complete
          command (string-remove-prefix
                   (concat (plist-get command :name) " ") text))
-      (list start (point)
-            (pyagentd-told-table 'pyagentd-slash #'pyagentd-commands--names)
-            :exit-function #'pyagentd-commands--exit
-            :exclusive 'no))))
+      (let ((rows (lambda (&optional key)
+                    (mapcar (lambda (command)
+                              (cons (concat "/" (plist-get command :name))
+                                    (plist-get command (or key :summary))))
+                            pyagentd-commands))))
+        (list start (point) (pyagentd-told-table 'pyagentd-slash rows)
+              :exit-function (pyagentd-complete--exit
+                              (lambda (text)
+                                (cdr (assoc text (funcall rows :arguments)))))
+              :exclusive 'no)))))
 
 (add-to-list 'pyagentd-session-hooks
              '(completion-at-point-functions . pyagentd-commands-at-point))

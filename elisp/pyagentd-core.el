@@ -393,9 +393,6 @@ of ours tells the user."
 (defconst pyagentd-core--levels '(debug info warn error)
   "Log levels, least severe first.")
 
-(defconst pyagentd-core--level-words '((warn . "warning"))
-  "What a level is called where a user reads it, if not by its name.")
-
 (defun pyagentd-log (level format-string &rest args)
   "Log FORMAT-STRING with ARGS at LEVEL, see `pyagentd-log-level'.
 In a buffer of a session it also goes to the session's own log if
@@ -408,7 +405,7 @@ In a buffer of a session it also goes to the session's own log if
 WRITTEN means that the session's own log has it already."
   (when (memq level (memq pyagentd-log-level pyagentd-core--levels))
     (let ((line (format "pyagentd %s: %s"
-                        (alist-get level pyagentd-core--level-words level)
+                        (if (eq level 'warn) "warning" level)
                         text)))
       (if (memq level '(debug info))
           ;; What the echo area shows stays there: Emacs clears it for a

@@ -220,33 +220,29 @@ that no daemon can be started.  An answer that comes after TIMEOUT is
 given to LATE.  Return nil, at once."
   (pyagentd-start
    (lambda ()
-     (pyagentd-later--call method plist success timeout failure late))
+     (let* ((notice (run-at-time
+                     pyagentd-later--soon nil
+                     (lambda ()
+                       (unless (active-minibuffer-window)
+                         (let ((message-log-max nil))
+                           (message "%s" pyagentd-later--notice))))))
+            (give (lambda (function)
+                    (lambda (value)
+                      (cancel-timer notice)
+                      (when (equal (current-message) pyagentd-later--notice)
+                        (message nil))
+                      (when function
+                        ;; Not here, where the answer was read: who waits for
+                        ;; the process would wait for what visits files.
+                        (run-at-time 0 nil #'pyagentd-later--give
+                                     function value))))))
+       (pyagentd-rpc-call-async
+        method plist
+        :timeout (or timeout pyagentd-call-timeout)
+        :success (funcall give success)
+        :error (funcall give (or failure #'pyagentd-later-tell))
+        :late (and late (funcall give late)))))
    failure))
-
-(defun pyagentd-later--call (method plist success timeout failure late)
-  "Call METHOD of the daemon, which runs, with PLIST.
-SUCCESS, TIMEOUT, FAILURE and LATE are those of `pyagentd-later'."
-  (let* ((notice (run-at-time pyagentd-later--soon nil
-                              (lambda ()
-                                (unless (active-minibuffer-window)
-                                  (let ((message-log-max nil))
-                                    (message "%s" pyagentd-later--notice))))))
-         (give (lambda (function)
-                 (lambda (value)
-                   (cancel-timer notice)
-                   (when (equal (current-message) pyagentd-later--notice)
-                     (message nil))
-                   (when function
-                     ;; Not here, where the answer was read: who waits for
-                     ;; the process would wait for what visits files.
-                     (run-at-time 0 nil #'pyagentd-later--give
-                                  function value))))))
-    (pyagentd-rpc-call-async
-     method plist
-     :timeout (or timeout pyagentd-call-timeout)
-     :success (funcall give success)
-     :error (funcall give (or failure #'pyagentd-later-tell))
-     :late (and late (funcall give late)))))
 
 (defun pyagentd-later-here (method plist
                                    &optional success timeout failure late)

@@ -111,14 +111,6 @@ They get the plist of the agent, see `pyagentd-overlay-update'.")
 
 ;;;; Text
 
-(defun pyagentd-overlay--header (preset description)
-  "Return the first lines about an agent with PRESET doing DESCRIPTION."
-  (concat "\n" pyagentd-rule
-          (propertize (concat (capitalize (or preset "agent")) " Task: ")
-                      'face 'pyagentd-heading)
-          (propertize (or description "") 'face 'pyagentd-detail)
-          "\n"))
-
 (defun pyagentd-overlay--calls (batch)
   "Return a few lines about BATCH, strings or plists with :name and :detail."
   (let ((more (- (length batch) pyagentd-overlay--max-calls)))
@@ -146,15 +138,15 @@ They get the plist of the agent, see `pyagentd-overlay-update'.")
 
 ;;;; States
 
-(defun pyagentd-overlay--wait-text ()
-  "Return the text of an agent that waits for the model."
-  (propertize "Waiting..." 'face 'warning))
+(defconst pyagentd-overlay--wait-text
+  (propertize "Waiting..." 'face 'warning)
+  "The text of an agent that waits for the model.")
 
 (defun pyagentd-overlay-indicate-wait (overlay _agent)
   "Let OVERLAY say that the agent waits, in a moment if it called tools."
   (let ((count (overlay-get overlay 'count)))
     (if (= count 0)
-        (pyagentd-overlay--show overlay (pyagentd-overlay--wait-text))
+        (pyagentd-overlay--show overlay pyagentd-overlay--wait-text)
       (run-at-time pyagentd-overlay-wait-delay nil
                    #'pyagentd-overlay--settle overlay
                    (overlay-get overlay 'version)))))
@@ -163,7 +155,7 @@ They get the plist of the agent, see `pyagentd-overlay-update'.")
   "Let OVERLAY say that the agent waits, if it is at VERSION still."
   (when (and (overlay-buffer overlay)
              (eql version (overlay-get overlay 'version)))
-    (pyagentd-overlay--show overlay (pyagentd-overlay--wait-text))))
+    (pyagentd-overlay--show overlay pyagentd-overlay--wait-text)))
 
 (defun pyagentd-overlay-indicate-tool-call (overlay agent)
   "Let OVERLAY list what AGENT does and count what it did so far."
@@ -214,11 +206,18 @@ They get the plist of the agent, see `pyagentd-overlay-update'.")
     (overlay-put overlay 'count 0)
     (overlay-put overlay 'version 0)
     (overlay-put overlay 'keymap pyagentd-overlay-map)
-    (overlay-put overlay 'msg (pyagentd-overlay--header
-                               (plist-get agent :preset)
-                               (plist-get agent :description)))
+    (overlay-put overlay 'msg
+                 (concat "\n" pyagentd-rule
+                         (propertize (concat (capitalize
+                                              (or (plist-get agent :preset)
+                                                  "agent"))
+                                             " Task: ")
+                                     'face 'pyagentd-heading)
+                         (propertize (or (plist-get agent :description) "")
+                                     'face 'pyagentd-detail)
+                         "\n"))
     (pyagentd-overlay--place overlay)
-    (pyagentd-overlay--show overlay (pyagentd-overlay--wait-text))
+    (pyagentd-overlay--show overlay pyagentd-overlay--wait-text)
     (push (cons (plist-get agent :id) overlay) pyagentd-overlay--table)
     overlay))
 

@@ -582,21 +582,19 @@ with venv, or uv, is needed" pyagentd-installer-python)))
 (defun pyagentd-doctor-check-host (host version reason)
   "Return the finding about HOST: its server's VERSION, or nil and REASON.
 Only the host that is in use counts as a failure."
-  (apply #'pyagentd-doctor-check-finding host
-         (cond ((and version (pyagentd-server-same-minor-p version)) 'ok)
-               ((equal host pyagentd-host) 'missing)
-               (t 'warning))
-         (cond ((null version) reason)
-               ((pyagentd-server-same-minor-p version)
-                (format "answers, version %s" version))
-               (t (format "the server is version %s, this package %s" version
-                          pyagentd-version)))
-         (and (equal host pyagentd-host)
-              (not (and version (pyagentd-server-same-minor-p version)))
-              (list (cons "Use this machine"
-                          (lambda ()
-                            (pyagentd-use-host nil)
-                            (pyagentd-doctor--again)))))))
+  (let ((good (and version (pyagentd-server-same-minor-p version)))
+        (used (equal host pyagentd-host)))
+    (apply #'pyagentd-doctor-check-finding host
+           (cond (good 'ok) (used 'missing) (t 'warning))
+           (cond (good (format "answers, version %s" version))
+                 (version (format "the server is version %s, this package %s"
+                                  version pyagentd-version))
+                 (t reason))
+           (when (and used (not good))
+             (list (cons "Use this machine"
+                         (lambda ()
+                           (pyagentd-use-host nil)
+                           (pyagentd-doctor--again))))))))
 
 ;;;; What the server says
 

@@ -62,10 +62,6 @@ A socket of macOS takes 8192.")
         (nconc pyagentd-outbox--held (list (cons uid frame))))
   (pyagentd-outbox--flush))
 
-(defun pyagentd-outbox-drop (uid)
-  "Do not write the call UID, if that is held back."
-  (setq pyagentd-outbox--held (assq-delete-all uid pyagentd-outbox--held)))
-
 (defun pyagentd-outbox-answered (uid)
   "Note that the call UID was answered, so that it and all before were read."
   (when-let ((entry (assq uid pyagentd-outbox--written)))
@@ -430,7 +426,7 @@ SUCCESS is called with the answer, FAILURE with an error (SYMBOL . DATA).")
 (defun pyagentd-rpc--drop (uid)
   "Let nothing wait for the call UID; do not send it if that was not done."
   (pyagentd-rpc--forget uid)
-  (pyagentd-outbox-drop uid))
+  (setq pyagentd-outbox--held (assq-delete-all uid pyagentd-outbox--held)))
 
 ;;;; Connection
 

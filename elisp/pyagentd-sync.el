@@ -497,8 +497,7 @@ others have 0; so have those that are only true now."
 (defun pyagentd-sync-flush ()
   "Send what was typed here, unless an edit is on its way.
 Return non-nil if the daemon has, or gets, all of it."
-  (when (and (eq pyagentd-attach-state t) (pyagentd-rpc-connected-p)
-             (not pyagentd-viewing-refusal))
+  (when (and (pyagentd-attached-p) (not pyagentd-viewing-refusal))
     (let ((settings (pyagentd-settings--to-wire))
           (taken (pyagentd-edit-take)))
       (when (or settings taken)
@@ -634,8 +633,7 @@ late, since answers may have come while Emacs was busy."
 (defun pyagentd-sync-finish ()
   "Send all that was typed, also while an edit is on its way.
 The daemon writes it, whether or not this buffer is there then."
-  (unless (or (pyagentd-sync-flush) (not (eq pyagentd-attach-state t))
-              (not (pyagentd-rpc-connected-p)))
+  (unless (or (pyagentd-sync-flush) (not (pyagentd-attached-p)))
     (let ((before (car pyagentd-edit--sent)))
       (setq pyagentd-edit--sent nil)
       (when-let ((taken (pyagentd-edit-take)))
@@ -695,8 +693,7 @@ confirmed where it has all of that."
 
 (defun pyagentd-sync--look ()
   "Have the daemon look at a file that another program has changed."
-  (when (and (eq pyagentd-attach-state t) pyagentd-attach-mtime
-             (pyagentd-rpc-connected-p))
+  (when (and pyagentd-attach-mtime (pyagentd-attached-p))
     (let ((found (file-attribute-modification-time
                   (file-attributes buffer-file-name))))
       (when (and found (not (time-equal-p found pyagentd-attach-mtime))

@@ -614,15 +614,6 @@ PROMPT and INITIAL are what is asked, and what stands there already."
           (format "%s\nReturns (signature): " (pyagentd-error-text err))
           given))))))
 
-(defun pyagentd-mission--read-tools (then)
-  "Ask for tools; call THEN with their names, or nil for the preset's."
-  (pyagentd-later-asking
-   'mission-tools nil
-   (lambda (answer)
-     (funcall then (completing-read-multiple
-                    "Tools (comma between them, empty for the usual ones): "
-                    (plist-get answer :tools) nil t)))))
-
 (defun pyagentd-mission--read (tools)
   "Ask for a mission, also for its tools if TOOLS is non-nil, and begin it."
   (let ((prompt (read-string "Mission (the task): " nil 'pyagentd-mission-history)))
@@ -631,8 +622,14 @@ PROMPT and INITIAL are what is asked, and what stands there already."
     (pyagentd-mission--read-signature
      (lambda (signature)
        (if (not tools) (pyagentd-mission prompt signature)
-         (pyagentd-mission--read-tools
-          (lambda (tools) (pyagentd-mission prompt signature tools))))))))
+         (pyagentd-later-asking
+          'mission-tools nil
+          (lambda (answer)
+            (pyagentd-mission
+             prompt signature
+             (completing-read-multiple
+              "Tools (comma between them, empty for the usual ones): "
+              (plist-get answer :tools) nil t)))))))))
 
 ;;;###autoload
 (defun pyagentd-mission (&optional prompt signature tools)
