@@ -200,7 +200,8 @@ They get the plist of the agent, see `pyagentd-overlay-update'.")
 
 (defun pyagentd-overlay--make (agent)
   "Return a new overlay for AGENT, a plist, in the current buffer."
-  (let ((overlay (make-overlay 1 1)))
+  (let ((overlay (make-overlay 1 1))
+        (preset (or (plist-get agent :preset) "agent")))
     (overlay-put overlay 'pyagentd-agent t)
     (overlay-put overlay 'gptel-persistent-agent t)
     (overlay-put overlay 'count 0)
@@ -208,10 +209,7 @@ They get the plist of the agent, see `pyagentd-overlay-update'.")
     (overlay-put overlay 'keymap pyagentd-overlay-map)
     (overlay-put overlay 'msg
                  (concat "\n" pyagentd-rule
-                         (propertize (concat (capitalize
-                                              (or (plist-get agent :preset)
-                                                  "agent"))
-                                             " Task: ")
+                         (propertize (concat (capitalize preset) " Task: ")
                                      'face 'pyagentd-heading)
                          (propertize (or (plist-get agent :description) "")
                                      'face 'pyagentd-detail)

@@ -179,7 +179,7 @@ BREAKS_OF_AGENTS = [
         "      (dolist (handler (reverse handlers))\n",
     ),
     _of("Overlay created at marker position", _OVERLAY, "    (overlay-put overlay 'gptel-persistent-agent t)\n", ""),
-    _of("Overlay displays task description", _OVERLAY, '(capitalize (or preset "agent"))', '(or preset "agent")'),
+    _of("Overlay displays task description", _OVERLAY, "(capitalize preset)", "preset"),
     _of("Overlay synchronized with FSM states", _OVERLAY, '"Calling Tools..."', '"Waiting..."'),
     _of(
         "Final result accumulated from responses",
