@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -231,6 +232,23 @@ class TestGptelMessages:
     )
     def test_prompts_are_trimmed_as_gptel_trims(self, body: str, content: list[str]) -> None:
         assert gptel_messages(body) == [{"role": "user", "content": text} for text in content]
+
+
+@pytest.mark.parametrize(
+    "quoted",
+    [
+        "Local Variables:\n",
+        "Local Variables:",
+        "; Local Variables:\n; gptel-model: x\n",
+        "Local Variables:\ngptel-model: x\nEnd:\nhello\n",
+    ],
+)
+def test_a_text_that_is_full_of_blocks_is_read_in_a_time_that_its_length_bounds(quoted: str) -> None:
+    block = "\n\n" + local_variables.format_block(Settings(model="y"), "nil")
+    began = time.process_time()
+    read = parse("```\n```\n" * 10_000 + "Hi\n" + quoted * 10_000 + block)
+    assert time.process_time() - began < 3
+    assert read.settings.model == "y" and "Hi\n" in read.body
 
 
 def test_a_variable_of_many_blanks_is_read_in_a_time_that_its_length_bounds() -> None:

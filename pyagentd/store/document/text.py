@@ -9,9 +9,10 @@ every document whose spans are sound.
 import hashlib
 import os
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -33,6 +34,7 @@ from pyagentd.wire.sexp import read as read_
 BOUNDS = "gptel--bounds"
 _SYSTEM_MESSAGE = ("gptel-system-prompt", "gptel--system-message")
 OPENING = "Local Variables:"
+_END = ("End", "")  # the last line, read as an entry
 _TRIES = 8
 _FENCE = re.compile(r"^ {0,3}(?:```|~~~)", re.MULTILINE)
 _ENTRY = re.compile(r"\s*([^\s:][^\s]*?):[ \t]*(.*)\Z", re.DOTALL)
@@ -112,12 +114,7 @@ def find_strays(text: str) -> Iterator[Stray]:
         found = entries is not None and _is_ours(entries)
         if entries is not None and found:
             yield Stray(start, end, entries)
-        opening = text.find(OPENING, end if found else opening + 1)
-
-
-def is_fenced(text: str, start: int) -> bool:
-    """Return whether a code block of Markdown is open at the end of ``text`` from ``start`` on."""
-    return len(_FENCE.findall(text, start)) % 2 == 1
+        opening = text.find(OPENING, end if found else _line_end(text, opening))
 
 
 def format_block(settings: Settings, bounds: str | None) -> str:
@@ -164,7 +161,8 @@ def _passed_block(text: str) -> Block | None:
     for start in _openings(text, len(text)):
         end = _block_end(text, start)
         entries = _read_lines(text[start:end].split("\n"))
-        if entries is not None and entries.get(BOUNDS, "nil") != "nil" and not is_fenced(text[:start], 0):
+        is_quoted = len(_FENCE.findall(text, 0, start)) % 2 == 1
+        if entries is not None and entries.get(BOUNDS, "nil") != "nil" and not is_quoted:
             return Block(start, end, _settings(entries), (entries[BOUNDS],), whole=False)
     return None
 
@@ -173,7 +171,7 @@ def _block_end(text: str, start: int) -> int:
     """Return where the line ends that ends the block whose first line begins at ``start``, or that is none of its."""
     end = _line_end(text, start)
     prefix, _, suffix = (affix.strip() for affix in text[start:end].partition(OPENING))
-    while end < len(text) and _strip(text[end + 1 : _line_end(text, end + 1)], prefix, suffix) not in (None, "End:"):
+    while end < len(text) and _entry(text[end + 1 : _line_end(text, end + 1)], prefix, suffix) not in (None, _END):
         end = _line_end(text, end + 1)
     return _line_end(text, end + 1)
 
@@ -423,6 +421,7 @@ def strays(body: str, spans: Sequence[Span], block: Block | None) -> list[Stray]
     if OPENING not in body:
         return []
     found = []
+    fences = [fence.start() for fence in _FENCE.finditer(body)]
     for stray in find_strays(body):
         index = bisect_right(spans, stray.start, key=lambda span: span.start)
         edge = 0
@@ -431,7 +430,7 @@ def strays(body: str, spans: Sequence[Span], block: Block | None) -> list[Stray]
             if end > stray.start and (kind, start) != ("ignore", stray.start):
                 continue
             edge = min(end, stray.start)
-        if is_fenced(body[: stray.start], edge):
+        if (bisect_left(fences, stray.start) - bisect_left(fences, edge)) % 2:
             continue
         if block is None or not block.guarded or _is_repetition(stray, spans, block.settings):
             found.append(stray)
@@ -448,21 +447,30 @@ def _is_repetition(stray: Stray, spans: Sequence[Span], settings: Settings) -> b
 
 def _without_strays(body: str, spans: Sequence[Span], found: Iterable[Stray]) -> tuple[str, list[Span]]:
     """Return body and spans without the lines of these blocks, and the newlines that came with them."""
-    kept = list(spans)
+    cuts: list[tuple[int, int]] = []  # the last one first
     for start, end, _ in reversed(list(found)):
-        stop = end + len(body[end:]) - len(body[end:].lstrip("\n"))
+        stop = _newlines_end(body, end)
+        while cuts and stop >= cuts[-1][0]:
+            stop = _newlines_end(body, cuts.pop()[1])
         if stop == len(body):
             start -= 2 if body.endswith("\n\n", 0, start) else body.endswith("\n", 0, start)
-        body = body[:start] + body[stop:]
-        gone = stop - start
-        kept = [
-            span._replace(
-                start=span.start if span.start <= start else max(start, span.start - gone),
-                end=span.end if span.end <= start else max(start, span.end - gone),
-            )
-            for span in kept
-        ]
-    return body, kept
+        cuts.append((start, stop))
+    cuts.reverse()
+    starts, stops = [start for start, _ in cuts], [stop for _, stop in cuts]
+    gone = list(accumulate((stop - start for start, stop in cuts), initial=0))
+
+    def moved(position: int) -> int:
+        before = bisect_left(starts, position)
+        return max(position, stops[before - 1]) - gone[before] if before else position
+
+    kept = (body[stop:start] for stop, start in zip([0, *stops], [*starts, len(body)], strict=True))
+    return "".join(kept), [span._replace(start=moved(span.start), end=moved(span.end)) for span in spans]
+
+
+def _newlines_end(text: str, position: int) -> int:
+    while text.startswith("\n", position):
+        position += 1
+    return position
 
 
 def format_file(document: Document) -> str:
