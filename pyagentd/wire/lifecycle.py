@@ -106,7 +106,8 @@ class Instance:
         private_directory(self.runtime_dir)
         try:
             if not self.sessions_dir.exists():
-                self.sessions_dir.mkdir(parents=True, exist_ok=True)
+                # For the user alone: names of sessions begin with words of what was said.
+                self.sessions_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
             next(self.sessions_dir.iterdir(), None)  # it is a directory that can be read
         except OSError as error:
             raise StoreError(

@@ -35,7 +35,7 @@ def test_everything_is_private_and_nothing_but_locks_is_left(run: Path, sessions
     with Instance(run, sessions) as instance:
         instance.bind_unix().close()
         instance.publish(version="1", port=4711, token="secret")
-        assert _mode(run) == 0o700
+        assert _mode(run) == _mode(sessions) == 0o700
         assert {path.name: _mode(path) for path in run.iterdir()} == {
             "daemon.lock": 0o600,
             "daemon.sock": 0o600,
