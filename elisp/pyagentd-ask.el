@@ -894,25 +894,24 @@ It turns itself on and off.
 
 ;;;; The buttons
 
-(defun pyagentd-reply-options--button (option index)
-  "Return the button of OPTION, which is the one at INDEX."
-  (let ((map (make-sparse-keymap))
-        (pick (lambda () (interactive) (pyagentd-reply-options--pick (1+ index)))))
-    (define-key map [mouse-1] pick)
-    (define-key map [mouse-2] pick)
-    (concat (propertize (format "%d" (1+ index)) 'face 'pyagentd-key)
-            " "
-            (propertize (plist-get option :label)
-                        'face 'link 'mouse-face 'highlight 'keymap map
-                        'help-echo (plist-get option :text)))))
-
 (defun pyagentd-reply-options--text ()
   "Return the buttons of this buffer."
   (concat "\n\n"
-          (mapconcat #'identity
-                     (seq-map-indexed #'pyagentd-reply-options--button
-                                      (plist-get pyagentd-reply-options :options))
-                     "   ")
+          (string-join
+           (seq-map-indexed
+            (lambda (option index)
+              (let ((pick (lambda ()
+                            (interactive)
+                            (pyagentd-reply-options--pick (1+ index)))))
+                (concat (propertize (format "%d" (1+ index)) 'face 'pyagentd-key)
+                        " "
+                        (propertize (plist-get option :label)
+                                    'face 'link 'mouse-face 'highlight
+                                    'keymap (pyagentd-keymap [mouse-1] pick
+                                                             [mouse-2] pick)
+                                    'help-echo (plist-get option :text)))))
+            (plist-get pyagentd-reply-options :options))
+           "   ")
           (propertize (if (plist-get pyagentd-reply-options :several)
                           "   (C-c 1… inserts one into your prompt)"
                         "   (C-c 1… sends it; C-u C-c 1… inserts it)")
@@ -1145,18 +1144,6 @@ With a prefix argument read a REASON, which the model is told."
 
 ;;;; Any ask
 
-(defun pyagentd-answer--read ()
-  "Let the user choose among the open asks."
-  (let* ((asks (or (pyagentd-ask-open) (user-error "No pending approvals")))
-         (table (seq-map-indexed
-                 (lambda (ask place)
-                   (cons (format "%d %s" (1+ place) (pyagentd-ask-title ask))
-                         ask))
-                 asks)))
-    (if (cdr table)
-        (pyagentd-choose "Answer: " table)
-      (car asks))))
-
 (defun pyagentd-answer--read-decision (ask)
   "Read how to answer ASK; return a symbol of `pyagentd-answer--choices'."
   (let ((offered (cl-loop with letters = (pyagentd-ask-offered ask)
@@ -1176,7 +1163,17 @@ With a prefix argument read a REASON, which the model is told."
   "Answer one of the open asks as the user wants it.
 That is the one here if it is a question, else one to choose."
   (let* ((here (pyagentd-ask-here))
-         (ask (if (pyagentd-ask-question-p here) here (pyagentd-answer--read))))
+         (asks (or (pyagentd-ask-open) (user-error "No pending approvals")))
+         (ask (cond ((pyagentd-ask-question-p here) here)
+                    ((null (cdr asks)) (car asks))
+                    (t (pyagentd-choose
+                        "Answer: "
+                        (seq-map-indexed
+                         (lambda (ask place)
+                           (cons (format "%d %s" (1+ place)
+                                         (pyagentd-ask-title ask))
+                                 ask))
+                         asks))))))
     (if (pyagentd-ask-question-p ask)
         (pyagentd-question-open ask)
       (pcase (pyagentd-answer--read-decision ask)

@@ -980,19 +980,22 @@ The value is a list of (BEG . END), first one first."
 
 ;;;; Going there
 
+(defun pyagentd-turns--nth (positions count)
+  "Return the COUNTth of POSITIONS after point, before it if COUNT is negative."
+  (let ((here (point)))
+    (nth (1- (abs count))
+         (if (> count 0) (seq-filter (lambda (pos) (> pos here)) positions)
+           (nreverse (seq-filter (lambda (pos) (< pos here)) positions))))))
+
 (defun pyagentd-turns--go (positions count what)
   "Go to the COUNTth of POSITIONS after point, before it if COUNT is negative.
 WHAT is what they are called."
-  (let* ((here (point))
-         (ahead (if (> count 0)
-                    (seq-filter (lambda (pos) (> pos here)) positions)
-                  (nreverse (seq-filter (lambda (pos) (< pos here))
-                                        positions))))
-         (to (nth (1- (abs count)) ahead)))
+  (let ((to (pyagentd-turns--nth positions count)))
     (unless to
       (user-error (if (> count 0) "No %s below" "No %s above") what))
-    (unless (memq last-command '(pyagentd-chat--next-answer pyagentd-chat--previous-answer
-                                                            pyagentd-chat--next-prompt pyagentd-chat--previous-prompt))
+    (unless (memq last-command
+                  '(pyagentd-chat--next-answer pyagentd-chat--previous-answer
+                    pyagentd-chat--next-prompt pyagentd-chat--previous-prompt))
       (push-mark nil t))
     (goto-char to)
     (when (eq (window-buffer) (current-buffer))
@@ -1041,15 +1044,12 @@ WHAT is what they are called."
 (defun pyagentd-turns--beginning (&optional count)
   "Go COUNT turns back; for `beginning-of-defun-function'."
   (let* ((count (or count 1))
-         (starts (mapcar (lambda (prompt)
-                           (save-excursion (goto-char (car prompt))
-                                           (line-beginning-position)))
-                         (pyagentd-turns-prompts)))
-         (ahead (if (> count 0)
-                    (nreverse (seq-filter (lambda (pos) (< pos (point)))
-                                          starts))
-                  (seq-filter (lambda (pos) (> pos (point))) starts)))
-         (to (nth (1- (abs count)) ahead)))
+         (to (pyagentd-turns--nth
+              (mapcar (lambda (prompt)
+                        (save-excursion (goto-char (car prompt))
+                                        (line-beginning-position)))
+                      (pyagentd-turns-prompts))
+              (- count))))
     (goto-char (or to (if (> count 0) (point-min) (point-max))))
     (and to t)))
 
@@ -1136,16 +1136,13 @@ WHAT is what they are called."
 
 (defun pyagentd-return--file (bookmark)
   "Return the file of the session of BOOKMARK, wherever it is now."
-  (let ((file (bookmark-get-filename bookmark)))
-    (if (file-exists-p file) file
-      (or (seq-find #'file-exists-p
-                    (list (expand-file-name
-                           (format "%s/branches/%s/session.md"
-                                   (bookmark-prop-get bookmark 'session-id)
-                                   (bookmark-prop-get bookmark 'branch-name))
-                           pyagentd-sessions-directory)))
-          (user-error "%s is gone"
-                      (bookmark-prop-get bookmark 'session-id))))))
+  (let* ((id (bookmark-prop-get bookmark 'session-id))
+         (moved (expand-file-name
+                 (format "%s/branches/%s/session.md" id
+                         (bookmark-prop-get bookmark 'branch-name))
+                 pyagentd-sessions-directory)))
+    (or (seq-find #'file-exists-p (list (bookmark-get-filename bookmark) moved))
+        (user-error "%s is gone" id))))
 
 ;;;###autoload
 (defun pyagentd-return-jump (bookmark)

@@ -661,21 +661,18 @@ With a prefix argument do so with all blocks of the buffer."
   (interactive nil pyagentd-mode)
   (let* ((start (pyagentd-fenced-start (point)))
          (call (and start (pyagentd-fenced-agents-call start))))
-    (if call (pyagentd-fold--visit-agent call)
-      (pyagentd-fold-toggle))))
-
-(defun pyagentd-fold--visit-agent (call)
-  "Visit the conversation of the agent that was made by CALL, an id."
-  (pyagentd-later-here
-   'agents (list :branch pyagentd--branch-dir)
-   (lambda (answer)
-     (let ((agent (seq-find (lambda (agent)
-                              (equal call (plist-get agent :call-id)))
-                            (plist-get answer :agents))))
-       (if agent
-           (find-file-other-window
-            (pyagentd-place-conversation (plist-get agent :branch-dir)))
-         (user-error "This call started no agent; TAB shows the call"))))))
+    (if (null call) (pyagentd-fold-toggle)
+      (pyagentd-later-here
+       'agents (list :branch pyagentd--branch-dir)
+       (lambda (answer)
+         (find-file-other-window
+          (pyagentd-place-conversation
+           (plist-get
+            (or (seq-find (lambda (agent)
+                            (equal call (plist-get agent :call-id)))
+                          (plist-get answer :agents))
+                (user-error "This call started no agent; TAB shows the call"))
+            :branch-dir))))))))
 
 (defun pyagentd-display--fold-toggle-all ()
   "Unfold all blocks of tools and of thoughts, or fold them if none is folded."

@@ -101,17 +101,15 @@ NUMBER OF), where NUMBER is 0 if none of them is shown."
       (let ((overlay (pyagentd-hidden--add
                       beg end 'pyagentd-variant (list message number of))))
         (when (> number 0)
-          (overlay-put (pyagentd-hidden--whole-line overlay) 'before-string
+          ;; Above the line, which the sign of a prompt may begin.
+          (overlay-put (save-excursion
+                         (goto-char (overlay-start overlay))
+                         (if (bolp) overlay
+                           (pyagentd-hidden--add (line-beginning-position)
+                                                 (point))))
+                       'before-string
                        (propertize (format "variant %d/%d\n" number of)
                                    'face 'pyagentd-hidden)))))))
-
-(defun pyagentd-hidden--whole-line (overlay)
-  "Return OVERLAY, or a new one on what is before it in its line.
-That is the sign of a prompt, above which its variant is told."
-  (save-excursion
-    (goto-char (overlay-start overlay))
-    (if (bolp) overlay
-      (pyagentd-hidden--add (line-beginning-position) (point)))))
 
 (defun pyagentd-hidden-variant ()
   "Return the variant at or before point, or else the last: (MESSAGE N OF)."

@@ -631,8 +631,20 @@ connected with need not answer: the server has asked it."
                         (string-trim text) 300 nil nil t))
                (pyagentd-doctor-check--install-button)))
       (append (pyagentd-doctor-check--versions answer)
-              (mapcar #'pyagentd-doctor-check--from-server
-                      (plist-get answer :checks))))))
+              (mapcar
+               (lambda (check)
+                 (let* ((name (plist-get check :name))
+                        (level (intern (plist-get check :level)))
+                        (detail (plist-get check :detail))
+                        (hint (plist-get check :hint))
+                        (good (eq level 'ok)))
+                   (apply #'pyagentd-doctor-check-finding name level
+                          (if (or good (string-empty-p hint)) detail
+                            (concat detail "\n" hint))
+                          (unless good
+                            (pyagentd-doctor-check--remedies name detail
+                                                             hint)))))
+               (plist-get answer :checks))))))
 
 (defun pyagentd-doctor-check--versions (answer)
   "Return what is to be said of the versions in ANSWER, a list."
@@ -648,18 +660,6 @@ connected with need not answer: the server has asked it."
              (cons (format "Install version %s and use it" pyagentd-version)
                    #'pyagentd-doctor-mend-install-and-use)
              pyagentd-doctor-check--say-where)))))
-
-(defun pyagentd-doctor-check--from-server (check)
-  "Return the finding that CHECK, a plist of the server, is."
-  (let ((name (plist-get check :name))
-        (level (intern (plist-get check :level)))
-        (detail (plist-get check :detail))
-        (hint (plist-get check :hint)))
-    (apply #'pyagentd-doctor-check-finding name level
-           (if (or (eq level 'ok) (string-empty-p hint)) detail
-             (concat detail "\n" hint))
-           (unless (eq level 'ok)
-             (pyagentd-doctor-check--remedies name detail hint)))))
 
 (defun pyagentd-doctor-check--remedies (name detail hint)
   "Return the buttons for what is wrong with NAME, by DETAIL and HINT."

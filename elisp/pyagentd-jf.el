@@ -107,8 +107,18 @@ then an equal call gets it, and nothing is made twice."
   (pyagentd-start-and-wait)
   (let* ((call (list method plist))
          (deadline (+ (float-time) (pyagentd-jf--timeout)))
-         (entry (or (assoc call pyagentd-jf--made)
-                    (pyagentd-jf--begin call))))
+         (entry (assoc call pyagentd-jf--made)))
+    (unless entry
+      (setq entry (list call))
+      (push entry pyagentd-jf--made)
+      (pyagentd-rpc-call-async
+       method plist
+       :success (lambda (answer) (setcdr entry (list t answer)))
+       :error (lambda (err) (setcdr entry (list nil err))))
+      ;; What nobody asks for any more was given up, not repeated.
+      (run-at-time (max 60 (* 4 (pyagentd-jf--timeout))) nil
+                   (lambda ()
+                     (setq pyagentd-jf--made (delq entry pyagentd-jf--made)))))
     (while (not (or (cdr entry) (> (float-time) deadline)))
       (accept-process-output pyagentd-rpc--process 0.05 nil t))
     (unless (cdr entry)
@@ -119,20 +129,6 @@ then an equal call gets it, and nothing is made twice."
     (pcase (cdr entry)
       (`(t ,answer) answer)
       (`(nil ,err) (signal (car err) (cdr err))))))
-
-(defun pyagentd-jf--begin (call)
-  "Give the daemon CALL, and return its entry in `pyagentd-jf--made'."
-  (let ((entry (list call)))
-    (push entry pyagentd-jf--made)
-    (pyagentd-rpc-call-async
-     (nth 0 call) (nth 1 call)
-     :success (lambda (answer) (setcdr entry (list t answer)))
-     :error (lambda (err) (setcdr entry (list nil err))))
-    ;; What nobody asks for any more was given up, not repeated.
-    (run-at-time (max 60 (* 4 (pyagentd-jf--timeout))) nil
-                 (lambda ()
-                   (setq pyagentd-jf--made (delq entry pyagentd-jf--made))))
-    entry))
 
 (defun jf/gptel-persistent-session (name &optional preset person)
   "Create a session called NAME and open its conversation; return the buffer.

@@ -136,27 +136,25 @@ THEN is called when it is clicked.  Without a desktop do nothing."
    [mode-line mouse-1] 'pyagentd-asks)
   "Keymap of what mode lines say of questions.")
 
-(defun pyagentd-lighter--words (asks)
-  "Return what a mode line says of ASKS, which wait."
-  (concat
-   (propertize (format "%d %s" (length asks) (if (cdr asks) "asks" "ask"))
-               'face 'warning 'mouse-face 'mode-line-highlight
-               'local-map pyagentd-lighter-map
-               'help-echo
-               (concat (mapconcat (lambda (ask)
-                                    (truncate-string-to-width
-                                     (pyagentd-ask-title ask) 80 nil nil "…"))
-                                  (seq-take asks 8) "\n")
-                       "\nmouse-1: M-x pyagentd-asks"))
-   " "))
-
 (defun pyagentd-lighter--refresh ()
   "Say in mode lines what waits now."
   (let ((asks (and pyagentd-lighter
                    (seq-remove #'pyagentd-ask-answered-p
                                (pyagentd-ask-open)))))
     (setq pyagentd-lighter--text
-          (if asks (pyagentd-lighter--words asks) ""))
+          (if (null asks) ""
+            (concat
+             (propertize
+              (format "%d %s" (length asks) (if (cdr asks) "asks" "ask"))
+              'face 'warning 'mouse-face 'mode-line-highlight
+              'local-map pyagentd-lighter-map
+              'help-echo
+              (concat (mapconcat (lambda (ask)
+                                   (truncate-string-to-width
+                                    (pyagentd-ask-title ask) 80 nil nil "…"))
+                                 (seq-take asks 8) "\n")
+                      "\nmouse-1: M-x pyagentd-asks"))
+             " ")))
     (when asks                          ; it has a place from now on
       (unless (consp global-mode-string)
         ;; A list that begins with a symbol would be a condition.
@@ -278,21 +276,20 @@ are called without one, too.")
    (cond ((cdr runs) (format "%d runs have finished" (length runs)))
          ((pyagentd-notify--failed-p (cdar runs)) "The run has failed")
          (t "The run has finished"))
-   (mapcar #'pyagentd-notify--run-words runs)
+   (mapcar (pcase-lambda (`(,buffer . ,run))
+             (concat (with-current-buffer buffer
+                       (or pyagentd-status-title pyagentd--session-id
+                           (buffer-name)))
+                     (and (pyagentd-notify--failed-p run)
+                          (format ": %s" (or (plist-get run :message)
+                                             "error")))))
+           runs)
    (let ((buffer (caar runs)))
      (lambda () (when (buffer-live-p buffer) (pop-to-buffer buffer))))))
 
 (defun pyagentd-notify--failed-p (run)
   "Return non-nil if RUN, a plist, has failed."
   (eq 'error (pyagentd-symbol (plist-get run :reason))))
-
-(defun pyagentd-notify--run-words (entry)
-  "Return a line about ENTRY, a buffer and the plist of its run."
-  (pcase-let ((`(,buffer . ,run) entry))
-    (concat (with-current-buffer buffer
-              (or pyagentd-status-title pyagentd--session-id (buffer-name)))
-            (and (pyagentd-notify--failed-p run)
-                 (format ": %s" (or (plist-get run :message) "error"))))))
 
 ;;;; What happens
 

@@ -765,59 +765,46 @@ characters than here, and all positions behind them others."
 
 (defun pyagentd-write (file)
   "Write text and block of the current buffer to FILE.
-Signal a `file-error' if the disk refuses; FILE is untouched then.  A
-symbolic link in its place is replaced."
+Signal a `file-error' if the disk refuses: its data are what was not done,
+why, and FILE, which is untouched then.  A symbolic link in its place is
+replaced, a file that may not be written is not."
   (pyagentd-gc-postpone)                ; it makes megabytes of garbage
   (condition-case err
-      (pyagentd-write--replace file (pyagentd-write--bytes) (pyagentd-block-text))
+      (let* ((bytes (pyagentd-write--bytes))
+             (block (pyagentd-block-text))
+             (directory (file-name-directory file))
+             (mode (file-modes file))
+             (coding-system-for-write 'no-conversion)
+             (write-region-inhibit-fsync t)
+             (write-region-annotate-functions nil)
+             (write-region-post-annotation-function nil)
+             temporary)
+        (when (and mode (not (file-writable-p file))
+                   ;; Else the directory says why, and better.
+                   (file-writable-p directory))
+          (signal 'file-error (list "Writing" "Permission denied" file)))
+        (setq temporary (make-temp-file
+                         (expand-file-name
+                          (concat "." (file-name-nondirectory file) ".")
+                          directory)
+                         nil ".tmp"))
+        (unwind-protect
+            (progn
+              (when mode (set-file-modes temporary mode))
+              (write-region
+               (if (string-empty-p block) bytes
+                 (concat bytes (encode-coding-string (concat "\n\n" block)
+                                                     pyagentd-write-coding)))
+               nil temporary nil 'quiet)
+              (rename-file temporary file t)
+              (setq temporary nil))
+          (when temporary (ignore-errors (delete-file temporary)))))
     (file-error
      (let ((texts (seq-filter #'stringp (cdr err))))
        (signal 'file-error
                (list "Not saved"        ; and what the operating system said
                      (or (nth 1 texts) (car texts) (error-message-string err))
                      file))))))
-
-(defun pyagentd-write--replace (file bytes block)
-  "Let FILE hold BYTES, and BLOCK after an empty line unless it is empty."
-  (let ((mode (pyagentd-write--mode file))
-        (temporary (make-temp-file
-                    (expand-file-name
-                     (concat "." (file-name-nondirectory file) ".")
-                     (file-name-directory file))
-                    nil ".tmp"))
-        (coding-system-for-write 'no-conversion)
-        (write-region-inhibit-fsync t)
-        (write-region-annotate-functions nil)
-        (write-region-post-annotation-function nil))
-    (unwind-protect
-        (progn
-          (when mode (set-file-modes temporary mode))
-          (write-region
-           (if (string-empty-p block) bytes
-             (concat bytes (encode-coding-string (concat "\n\n" block)
-                                                 pyagentd-write-coding)))
-           nil temporary nil 'quiet)
-          (rename-file temporary file t)
-          (setq temporary nil))
-      (when temporary (ignore-errors (delete-file temporary))))))
-
-(defun pyagentd-write--mode (file)
-  "Return the permissions of FILE, nil if there is none.
-One that may not be written is not replaced either."
-  (when-let ((mode (file-modes file)))
-    (unless (or (file-writable-p file)
-                ;; Then the directory says why, and better.
-                (not (file-writable-p (file-name-directory file))))
-      (signal 'file-error (list "Writing" "Permission denied" file)))
-    mode))
-
-(defun pyagentd-write-trouble (err)
-  "Return ERR, a `file-error' from `pyagentd-write', as one line for people."
-  (pcase err
-    (`(,_ ,(and what (pred stringp)) ,(and cause (pred stringp))
-          ,(and file (pred stringp)))
-     (format "%s: %s, %s" what cause (abbreviate-file-name file)))
-    (_ (error-message-string err))))
 
 ;;;; When a session buffer is saved by itself
 
@@ -1135,8 +1122,11 @@ For `write-contents-functions', so that every save goes through it."
       (run-hooks 'pyagentd-session-before-write-hook)
       (condition-case err
           (pyagentd-write (pyagentd-place-conversation pyagentd--branch-dir))
-        (file-error (pyagentd-session--set-trouble (pyagentd-write-trouble err))
-                    (signal (car err) (cdr err))))
+        (file-error
+         (pcase-let ((`(,_ ,what ,cause ,file) err))
+           (pyagentd-session--set-trouble
+            (format "%s: %s, %s" what cause (abbreviate-file-name file))))
+         (signal (car err) (cdr err))))
       (set-visited-file-modtime)
       (set-buffer-modified-p nil)
       (run-hooks 'pyagentd-session-written-hook)

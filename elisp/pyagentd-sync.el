@@ -178,34 +178,32 @@ What the user has changed here and not saved yet stays."
 (defun pyagentd-settings--read ()
   "Show the settings that the files have; the daemon has not answered yet.
 They are those in the Local Variables, and of what these do not say those
-in preset.md."
+in preset.md; which preset that is says the metadata."
   (unless pyagentd-settings--own
     (condition-case err
-        (pyagentd-settings--from-files)
+        (progn
+          (when-let ((text (pyagentd-yaml-text
+                            (pyagentd-place-scope-plan pyagentd--branch-dir))))
+            (setq pyagentd-status-preset
+                  (plist-get (pyagentd-yaml-read text t) :preset)))
+          (when-let ((text (and (not (pyagentd-place-named-agent ; has its own
+                                      pyagentd--session-dir))
+                                (pyagentd-yaml-text
+                                 (pyagentd-place-preset pyagentd--branch-dir)))))
+            (setq pyagentd-settings--own
+                  (pyagentd-settings--alist (pyagentd-yaml-preset text)))
+            (unless (assq 'gptel--tool-names pyagentd-block--settings)
+              (setq pyagentd-block-tools
+                    (list (alist-get 'gptel--tool-names
+                                     pyagentd-settings--own))))
+            (pcase-dolist (`(,variable . ,value) pyagentd-settings--own)
+              (unless (assq variable pyagentd-block--settings)
+                (pyagentd-block-set variable value)))
+            (setq pyagentd-settings--saved (pyagentd-settings--current))))
       ((pyagentd-yaml-unknown file-error)
        (pyagentd-log 'debug "%s: the daemon will read its settings: %s"
                      (buffer-name) (error-message-string err))))
     (pyagentd-settings-show)))
-
-(defun pyagentd-settings--from-files ()
-  "Take over the name of the preset, and the settings that the block lacks."
-  (when-let ((text (pyagentd-yaml-text
-                    (pyagentd-place-scope-plan pyagentd--branch-dir))))
-    (setq pyagentd-status-preset
-          (plist-get (pyagentd-yaml-read text t) :preset)))
-  (when-let ((text (and (not (pyagentd-place-named-agent ; its file owns them
-                              pyagentd--session-dir))
-                        (pyagentd-yaml-text
-                         (pyagentd-place-preset pyagentd--branch-dir)))))
-    (setq pyagentd-settings--own
-          (pyagentd-settings--alist (pyagentd-yaml-preset text)))
-    (unless (assq 'gptel--tool-names pyagentd-block--settings)
-      (setq pyagentd-block-tools
-            (list (alist-get 'gptel--tool-names pyagentd-settings--own))))
-    (pcase-dolist (`(,variable . ,value) pyagentd-settings--own)
-      (unless (assq variable pyagentd-block--settings)
-        (pyagentd-block-set variable value)))
-    (setq pyagentd-settings--saved (pyagentd-settings--current))))
 
 (add-hook 'pyagentd-session-read-hook #'pyagentd-settings--read)
 
