@@ -514,8 +514,6 @@ The run of that prompt says that it is busy before it says anything else."
   (setq pyagentd-attach-state nil)
   (pyagentd-attach))
 
-;;;; Keys
-
 ;;;; A session that is being made
 
 ;; Who makes a session can type at once.  The first prompt is typed into a

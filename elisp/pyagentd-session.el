@@ -152,9 +152,6 @@ about, nil if that is not known."
 
 ;;;; Names
 
-(defconst pyagentd-place-file-name "session.md"
-  "Name of the file that holds a conversation.")
-
 (defun pyagentd-place-branches (session-dir)
   "Return the directory of the branches of SESSION-DIR."
   (expand-file-name "branches" session-dir))
@@ -169,7 +166,7 @@ about, nil if that is not known."
 
 (defun pyagentd-place-conversation (branch-dir)
   "Return the file of the conversation in BRANCH-DIR."
-  (expand-file-name pyagentd-place-file-name branch-dir))
+  (expand-file-name "session.md" branch-dir))
 
 (defun pyagentd-place-scope-plan (branch-dir)
   "Return the file of the metadata in BRANCH-DIR."
@@ -422,8 +419,6 @@ row: the text before it ends like a block."
       (list :start start :end (point-max) :entries all :count count
             :bounds (nreverse bounds)))))
 
-;;;; Cleaning
-
 (defun pyagentd-locals-all ()
   "Return the whole blocks of gptel's in the text.
 Each is a list (START END BOUNDS ENTRIES).  BOUNDS are the printed ones,
@@ -441,26 +436,6 @@ nil if there are none; ENTRIES is an alist of strings."
                   found)
             (goto-char end)))))
     (nreverse found)))
-
-(defun pyagentd-locals-clean (keep)
-  "Delete blocks of gptel's from the text and return how many.
-KEEP is a function that gets all of them, as `pyagentd-locals-all'
-gives them, and returns those that stay."
-  (save-restriction
-    (widen)
-    (let* ((all (pyagentd-locals-all))
-           (kept (funcall keep all))
-           (count 0))
-      (pcase-dolist ((and block `(,start ,end . ,_)) (reverse all))
-        (unless (memq block kept)
-          (cl-incf count)
-          (goto-char end)
-          (skip-chars-forward "\n")
-          (delete-region start (point))
-          (when (eobp)                  ; of the empty line before it
-            (delete-region (point) (progn (skip-chars-backward "\n")
-                                          (min (1+ (point)) (point-max)))))))
-      count)))
 
 ;;;; Values
 
@@ -707,18 +682,29 @@ In a session all are removed that are in the text, since saving writes
 the one there is; elsewhere the last one with roles stays.
 What a model or a tool said about such blocks is left alone."
   (interactive "*")
-  (let ((count (pyagentd-locals-clean
-                (if (bound-and-true-p pyagentd-mode)
-                    (lambda (blocks)    ; said in an answer or by a tool
-                      (seq-remove (lambda (block)
-                                    (memq (get-text-property (car block) 'gptel)
-                                          '(nil ignore)))
-                                  blocks))
-                  (lambda (blocks)
-                    (last (or (seq-remove (lambda (block)
-                                            (member (nth 2 block) '(nil "nil")))
-                                          blocks)
-                              blocks)))))))
+  (let ((count 0))
+    (save-restriction
+      (widen)
+      (let* ((all (pyagentd-locals-all))
+             (kept (if (bound-and-true-p pyagentd-mode)
+                       (seq-remove (lambda (block) ; said by nobody
+                                     (memq (get-text-property (car block) 'gptel)
+                                           '(nil ignore)))
+                                   all)
+                     (last (or (seq-remove (lambda (block)
+                                             (member (nth 2 block) '(nil "nil")))
+                                           all)
+                               all)))))
+        (pcase-dolist ((and block `(,start ,end . ,_)) (reverse all))
+          (unless (memq block kept)
+            (cl-incf count)
+            (goto-char end)
+            (skip-chars-forward "\n")
+            (delete-region start (point))
+            (when (eobp)                ; of the empty line before it
+              (delete-region (point)
+                             (progn (skip-chars-backward "\n")
+                                    (min (1+ (point)) (point-max)))))))))
     (message (if (= count 1) "Removed 1 block of Local Variables"
                "Removed %d blocks of Local Variables")
              count)))
@@ -813,8 +799,6 @@ replaced, a file that may not be written is not."
 ;; again, ever less often.
 ;;
 ;; How it is saved is the matter of `pyagentd-session'.
-
-(defvar pyagentd-session-trouble)
 
 ;;;; State
 
@@ -933,10 +917,6 @@ That is what it does as long as no daemon does.")
   "Hook run in a session buffer when it ceases to be one.")
 (defvar pyagentd-session-look-hook nil
   "Hook run in a buffer after `pyagentd-mode' or its major mode has changed.")
-(defvar pyagentd-session-change-functions nil
-  "Functions called with BEG and END after a change of a session buffer.
-Not called for text that the daemon inserts.")
-
 (declare-function pyagentd-sync-attached-p "pyagentd-sync")
 (declare-function pyagentd-sync-leave "pyagentd-sync")
 (declare-function pyagentd-sync-flush "pyagentd-sync")
@@ -988,8 +968,7 @@ Text within one answer is part of it, however it came there."
           (put-text-property beg end 'gptel role)))))
   (pyagentd-syntax-forget beg end)
   (pyagentd-gc-postpone)
-  (pyagentd-autosave-touch)
-  (run-hook-with-args 'pyagentd-session-change-functions beg end))
+  (pyagentd-autosave-touch))
 
 ;;;; Recorded text
 

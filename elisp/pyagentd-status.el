@@ -198,9 +198,6 @@ They are called in the session buffer.")
   (memq (plist-get pyagentd-status :state)
         '(sending busy retrying waiting)))
 
-(defvar pyagentd-status-changed-hook nil
-  "Hook run in a session buffer whose status is another one.")
-
 (defun pyagentd-status-set (status)
   "Show STATUS, a plist as the daemon sends it, in the header line."
   (setq status (plist-put (copy-sequence status) :state
@@ -211,8 +208,7 @@ They are called in the session buffer.")
                (null pyagentd-status--countdown))
       (setq pyagentd-status--countdown
             (run-at-time 1 1 #'pyagentd-status--count-down)))
-    (pyagentd-status-refresh)
-    (run-hooks 'pyagentd-status-changed-hook)))
+    (pyagentd-status-refresh)))
 
 (defun pyagentd-status-set-title (title)
   "Show TITLE, a string or nil, in the header line."
@@ -398,11 +394,8 @@ could not be read."
 
 (add-hook 'pyagentd-session-trouble-hook #'pyagentd-status-refresh)
 
-(defconst pyagentd-status--format '(:eval (pyagentd-status--shown))
-  "The `header-line-format' of session buffers.")
-
 (add-to-list 'pyagentd-session-settings
-             (cons 'header-line-format pyagentd-status--format))
+             '(header-line-format . (:eval (pyagentd-status--shown))))
 
 ;;;; How full the window is and what it cost
 
