@@ -170,7 +170,12 @@ class TestBounds:
 
     @pytest.mark.parametrize(
         ("bounds", "kept"),
-        [("((response (1 9)))", 0), ("((response (1 3) (2 4)))", 1), ("((ignore (3 3)) (response (1 2)))", 1)],
+        [
+            ("((response (1 9)))", 0),
+            ("((response (1 3) (2 4)))", 1),
+            ("((ignore (3 3)) (response (1 2)))", 1),
+            (f"((response (1 2) (3 {'9' * 5_000})))", 1),
+        ],
     )
     def test_bounds_that_do_not_fit_are_left_out_and_said(self, bounds: str, kept: int) -> None:
         doc = parse(with_bounds("abcd", bounds))

@@ -653,11 +653,15 @@ def _read_bounds(printed: str) -> Iterator[Span]:
     sections = _SECTION.findall(printed)
     if not sections:
         for start, end in _BOUND_V1.findall(printed):
-            yield Span(int(start) - 1, int(end) - 1, "response")
+            yield Span(_offset(start), _offset(end), "response")
     for kind, bounds in sections:
         for start, end, raw_id in _BOUND.findall(bounds):
             call_id = re.sub(r"\\(.)", r"\1", raw_id, flags=re.DOTALL) if "\\" in raw_id else raw_id
-            yield Span(int(start) - 1, int(end) - 1, kind, call_id if kind == "tool" else "")
+            yield Span(_offset(start), _offset(end), kind, call_id if kind == "tool" else "")
+
+
+def _offset(position: str) -> int:
+    return int(position[:18]) - 1  # one of more digits is beyond any text as it is
 
 
 def print_bounds(spans: tuple[Span, ...], before: Bounds | None = None) -> Bounds:
