@@ -211,86 +211,55 @@ def _compile_grants(kind: Kind, recorded: object) -> tuple[Grant, ...]:
     return tuple(found)
 
 
-# The audit's way to disk: noted in memory by whoever decides, written in batches by a thread of its own.
+# The audit's way to disk: noted in memory by whoever decides, written in batches by a thread.
 #
 # A decision never waits for the disk, and nothing that was noted is lost while the daemon lives: what the disk
-# refuses stays in the queue and is tried again with the next batch. ``close`` writes the rest.
+# refuses stays in the queue and is tried again with the next batch.
 
 BATCH_S = 0.2  # decisions are gathered for so long
 MOST_WAITING = 100_000  # entries that a disk which refuses leaves in memory; beyond this the oldest go to the log
 
 
 class Ledger:
-    """The audit of one daemon; its thread begins with the first entry.
+    """The audit of one daemon.
 
     Args:
-        state: The database; closed by somebody else, after ``close``.
+        state: The database; closed by somebody else, after a ``flush``.
     """
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._waiting: deque[Entry] = deque()
-        self._wake = threading.Condition()
-        self._begun = self._ended = 0  # attempts to write a batch
-        self._hurry = False  # somebody waits for the batch
-        self._closing = False
-        self._thread: threading.Thread | None = None
+        self._noting = threading.Lock()  # of what waits; held for moments
+        self._writing = threading.Lock()  # one writes
+        self._timer: threading.Timer | None = None  # of the batch that is gathered
         self._problem = ""
 
     def note(self, entry: Entry) -> None:
         """Take ``entry``; returns at once."""
-        with self._wake:
+        with self._noting:
             self._waiting.append(entry)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="audit", daemon=True)
-                self._thread.start()
-            elif len(self._waiting) == 1 or self._problem:  # otherwise it gathers already
-                self._wake.notify()
+            if self._timer is None:
+                self._timer = threading.Timer(BATCH_S, self.flush)
+                self._timer.name, self._timer.daemon = "audit", True
+                self._timer.start()
 
     def flush(self) -> str:
         """Have everything noted so far written; return why that failed, or "". Blocks, for a thread."""
-        with self._wake:
-            if self._thread is None or not self._waiting:
+        with self._writing:
+            with self._noting:
+                batch, timer, self._timer = list(self._waiting), self._timer, None
+            if timer is not None:
+                timer.cancel()
+            if not batch:
                 return ""
-            until = self._begun + 1  # an attempt that has begun may lack the last entries
-            self._hurry = True
-            self._wake.notify_all()
-            self._wake.wait_for(lambda: self._ended >= until or self._closing or not self._waiting)
-            return self._problem if self._waiting else ""
-
-    def close(self) -> None:
-        """Write what is left and end the thread; blocks for as long."""
-        with self._wake:
-            self._closing = True
-            self._wake.notify_all()
-        if self._thread is not None:
-            self._thread.join()
-
-    def _work(self) -> None:
-        closing = False
-        while not closing:
-            with self._wake:
-                self._wake.wait_for(lambda: self._waiting or self._closing)
-                if not self._closing:
-                    self._wake.wait_for(lambda: self._hurry or self._closing, BATCH_S)
-                self._hurry = False
-                self._begun += 1
-                batch, closing = list(self._waiting), self._closing
             written = self._write(batch)
-            with self._wake:
+            with self._noting:
                 for _ in batch if written else ():
                     self._waiting.popleft()
-                self._ended += 1
-                self._wake.notify_all()
-                if not written and not closing:
-                    self._await_another_try()
-
-    def _await_another_try(self) -> None:
-        """Wait for the next entry, or for somebody who wants to read."""
-        while len(self._waiting) > MOST_WAITING:
-            log.error("audit entry that could not be written: %s", self._waiting.popleft())
-        known = len(self._waiting)
-        self._wake.wait_for(lambda: self._closing or self._hurry or len(self._waiting) != known)
+                while len(self._waiting) > MOST_WAITING:
+                    log.error("audit entry that could not be written: %s", self._waiting.popleft())
+            return self._problem
 
     def _write(self, batch: list[Entry]) -> bool:
         try:

@@ -241,7 +241,7 @@ class Kernel(OpenBranches):
                 await branch.close()
         self._branches.clear()
         self.forget_resting(0.0)
-        await asyncio.to_thread(self.ledger.close)
+        await asyncio.to_thread(self.ledger.flush)
         if self._closes_state:
             self.state.close()
 

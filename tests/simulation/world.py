@@ -138,7 +138,7 @@ class World:
             for task in tasks:
                 task.cancel()
             loop.run_until_complete(asyncio.wait(tasks, timeout=60))
-        self.kernel.ledger.close()
+        self.kernel.ledger.flush()
         self.kernel.state.close()
         gc.collect()
         shutil.rmtree(self.root)
