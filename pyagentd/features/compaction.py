@@ -11,6 +11,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ from pyagentd.runtime.run import FitToWindow, Run, RunPhase, RunSettings, Step, 
 from pyagentd.runtime.run_setup import RunBuilder
 from pyagentd.runtime.settings import SendOptions, extra_model
 from pyagentd.runtime.turns import DocumentNow, Prompt
-from pyagentd.runtime.usage import context_used, tokens_of
+from pyagentd.runtime.usage import context_used, markers, tokens_of
 from pyagentd.store.conversation import (
     COMPACTION,
     Conversation,
@@ -211,15 +212,6 @@ log = logging.getLogger(__name__)
 # A compaction in the log: one synthetic message with one part, see ``store.compaction``.
 
 ORIGIN = "compaction"
-
-
-def last_marker(conversation: Conversation) -> Part | None:
-    """Return the compaction that holds, None when there is none."""
-    for message in reversed(conversation.messages.values()):
-        for part in () if message.is_hidden else message.parts[:1]:
-            if part.type == COMPACTION and not part.hidden:
-                return part
-    return None
 
 
 def _open_part(conversation: Conversation) -> str:
@@ -495,7 +487,7 @@ class Compactor:
         Raises:
             StoreError: The disk refused.
         """
-        before = last_marker(self._branch.conversation)
+        before = next(markers(self._branch.conversation), None)
         known: Mapping[str, Any] = before.data if before is not None else {}
         facts: Mapping[str, Any] = known.get("metadata") or {}
         left = without_outputs(view, calls)
@@ -533,7 +525,7 @@ class Compactor:
         self._branch.say(f"Compacted: {describe_compaction(data)}")
 
     def _already_pruned(self) -> list[str]:
-        before = last_marker(self._branch.conversation)
+        before = next(markers(self._branch.conversation), None)
         return list((before.data.get("metadata") or {}).get("pruned") or ()) if before is not None else []
 
 
@@ -617,12 +609,16 @@ class ContextFitter(Compactor):
         super().__init__(kernel, branch, run_id, settings)
         self._facts: ModelFacts = kernel.model_facts(settings.model, settings.provider)
         self._usable = self._facts.usable(self._configured.reserve_tokens)
-        schemas = (str(schema_of(spec)) for spec in settings.tools.values())
-        self._overhead = estimated_tokens(settings.system) + sum(map(estimated_tokens, schemas))
         self._sent = 0  # how many messages the last request had
         # About how many tokens the messages of the smallest request had that the server found too long.
         self._refused = sys.maxsize
         self._failed = False  # whether a summary of this run failed: another one would be as slow to fail
+
+    @cached_property
+    def _overhead(self) -> int:
+        """About how many tokens a request has beside its messages; most runs need not know."""
+        schemas = (str(schema_of(spec)) for spec in self._settings.tools.values())
+        return estimated_tokens(self._settings.system) + sum(map(estimated_tokens, schemas))
 
     async def __call__(
         self, view: tuple[Message, ...], last: Usage | None, *, overflow: bool = False
@@ -679,7 +675,7 @@ class ContextFitter(Compactor):
     def _prune(self, view: tuple[Message, ...], used: int) -> tuple[Message, ...] | None:
         """Leave out old tool outputs if that is enough; return what is left, or None."""
         # A marker has to be able to name what the view begins with.
-        can_prune = view and (view[0].id or last_marker(self._branch.conversation) is not None)
+        can_prune = view and (view[0].id or next(markers(self._branch.conversation), None) is not None)
         if not self._configured.prune_tool_outputs or not can_prune:
             return None
         calls = prunable_outputs(view, self._branch.conversation)

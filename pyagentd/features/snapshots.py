@@ -514,8 +514,7 @@ class Snapshots(Feature):
 
     def context_for(self, run: "RunBuilder") -> Mapping[str, Any]:
         """Return who keeps the files that calls of a run change."""
-        commands = "Bash" in run.presets.of_branch(run.branch.ref).tools
-        return {"keeping": self.of_run(run.branch, run.run_id, run.root, commands=commands)}
+        return {"keeping": self.of_run(run.branch, run.run_id, run.root, commands="Bash" in run.preset.tools)}
 
     async def before_prompt(self, branch: LiveBranch, prompt: Prompt, options: SendOptions, run_id: str) -> Prompt:
         """Return ``prompt`` with the id of the last change before it, for the message's metadata."""

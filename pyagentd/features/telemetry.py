@@ -29,7 +29,6 @@ from pyagentd.messages import Message, Part, Reasoning, Text, ToolCall, ToolResu
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import Feature, RunEnded, RunStarted
 from pyagentd.runtime.run import Run, RunSettings
-from pyagentd.runtime.settings import provider_of
 from pyagentd.store import paths
 from pyagentd.tools.invoke import Envelope
 
@@ -167,7 +166,7 @@ class _Request:
     def __init__(self, telemetry: Telemetry, run: "RunBuilder", request: ModelRequest) -> None:
         self._telemetry = telemetry
         self._model = request.model
-        self._provider = provider_of(run.preset, run.kernel.config, run.options)
+        self._provider = run.provider
         self._began = time.monotonic()
         self._stop: StepFinished | None = None
         self._first_s: float | None = None

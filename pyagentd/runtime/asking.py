@@ -76,7 +76,7 @@ class Questions:
         self._trees.on_asked(ask.id)
         shown()
         try:
-            with branch.asking(), self._clocks_stopped(branch, ancestors):
+            with branch.state.while_asking(), self._clocks_stopped(branch, ancestors):
                 return await ask.future
         finally:
             if branch.run is None or not branch.run.suspended:

@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -180,8 +179,8 @@ class Watchers:
             raise NotFound(f"{self.key} was detached meanwhile", hint="Attach it again")
         return result
 
-    def leave(self, sink: Sink) -> None:
-        """Let a client go, also one that is about to watch."""
+    def detach(self, sink: Sink) -> None:
+        """Let a client go, also one that is about to watch; a run goes on."""
         self.sinks.pop(sink, None)
         self._attaching = {attempt: other for attempt, other in self._attaching.items() if other is not sink}
 
@@ -207,10 +206,6 @@ class Watchers:
         for other in self.sinks:
             if other is not sink:
                 other.push(event)
-
-    def asking(self) -> AbstractContextManager[None]:
-        """Show that a human is asked, as long as any question of the run is open."""
-        return self.state.while_asking()
 
     @property
     def status(self) -> dict[str, Any]:
@@ -592,10 +587,6 @@ class LiveBranch(Watchers, SessionRow):
             raise StoreError(self.refusal, hint="It can only be read; see to the disk, then send again")
 
     # -- clients -----------------------------------------------------------------------------------------------
-
-    def detach(self, sink: Sink) -> None:
-        """Let ``sink`` go; a run goes on."""
-        self.leave(sink)
 
     def note_complete(self) -> None:
         """Record once that the last run's text has reached the document, so that nothing puts it there again."""

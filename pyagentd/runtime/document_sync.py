@@ -157,14 +157,8 @@ def from_json(data: Mapping[str, Any] | None) -> Settings | None:
     """Return what ``to_json`` made, None for None."""
     if data is None:
         return None
-    tools = data.get("tools")
-    return Settings(
-        model=data.get("model"),
-        backend=data.get("backend"),
-        tools=None if tools is None else tuple(tools),
-        temperature=data.get("temperature"),
-        max_tokens=data.get("max_tokens"),
-    )
+    values: dict[str, Any] = {name: data.get(name) for name in FIELDS}
+    return Settings(**values | {"tools": None if values["tools"] is None else tuple(values["tools"])})
 
 
 # The text as everybody sees it.

@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -325,6 +326,7 @@ class RunWitness:
         self.ledger.note(entry)
 
 
+@cache
 def local_user() -> str:
     """Return the login name of the user whose daemon this is: nobody else reaches it."""
     try:
@@ -535,9 +537,13 @@ def project_hooks(root: Path) -> ProjectHooks | None:
 
 def protecting_hooks(scope: Callable[[], ShellScope], root: Path) -> Callable[[], ShellScope]:
     """Return ``scope`` with the project's hooks where there are any: a command must not put a guard to sleep."""
-    place = os.path.realpath(root)
-    own = [path for name in (FILE, DIRECTORY) if os.path.lexists(path := f"{place}/{name}")]
-    return scope if not own else lambda: replace(known := scope(), protected=(*known.protected, *own))
+
+    def protecting() -> ShellScope:
+        known, place = scope(), os.path.realpath(root)
+        own = [path for name in (FILE, DIRECTORY) if os.path.lexists(path := f"{place}/{name}")]
+        return replace(known, protected=(*known.protected, *own))
+
+    return protecting
 
 
 def scripts_of(root: Path, words: Iterable[str]) -> Iterator[Path]:

@@ -411,9 +411,9 @@ class Presets:
             self.for_project(root)
         self._warm.add(str(root))
 
-    def is_warm(self, ref: BranchRef, root: Path | str | None) -> bool:
-        """Return whether ``warm`` would read nothing, but for what was changed in the templates since."""
-        return str(root) in self._warm and self._cached_preset(f"{ref.key}/{paths.PRESET_FILE}") is not None
+    def is_warm(self, root: Path | str | None) -> bool:
+        """Return whether the templates for ``root`` were read."""
+        return str(root) in self._warm
 
     def parsed(self, file: presetfile.PresetFile, name: str) -> Preset:
         """Return what a file says; raises ``PresetError``."""

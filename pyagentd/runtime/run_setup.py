@@ -320,6 +320,7 @@ class RunBuilder:
         presets: Who answers there, and in the branches above.
         rules: The same as decisions about calls see them: what lies beside skills may be read.
         preset: Who answers the run.
+        provider: The name of the backend.
         place: Where it works, as its system prompt tells.
         authority: Who decides what it may do.
         offer: The tools that the model is told about.
@@ -328,6 +329,7 @@ class RunBuilder:
     presets: TurnPresets
     rules: TurnPresets
     preset: Preset
+    provider: str
     place: Workplace
     authority: Authority
     offer: ToolOffer
@@ -383,7 +385,7 @@ class RunBuilder:
         if plan is None or model is not None or not plan.holds(*self._facts(seen)):
             plan = await self._plan(seen, model)
         self.place, self.presets, self.preset = plan.place, plan.presets, plan.preset
-        self._override = plan.override
+        self.provider, self._override = plan.provider, plan.override
         branch.write_settings(given=plan.given, effective=plan.effective, seen=seen)
         found = cache(lambda: self._skills(plan.place))  # not before a call needs them: most runs read none
         self.rules = branch.turn = plan.presets.reading(ref, found) if plan.reads_skills else plan.presets
@@ -571,8 +573,8 @@ class RunBuilder:
         if (preset.backend, preset.model) != (before.backend, before.model):
             backend, model = self._backend_of(preset)
             model = await self._model(model, preset)
-            provider = provider_of(preset, kernel.config, self.options)
-            changes = {"backend": self._watch_backend(backend), "model": model, "provider": provider}
+            self.provider = provider_of(preset, kernel.config, self.options)
+            changes = {"backend": self._watch_backend(backend), "model": model, "provider": self.provider}
             changes |= self._longest(preset, model)
         self.preset = preset
         system = await self._system(preset, plan.skills, changes.get("model", now.model))

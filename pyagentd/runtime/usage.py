@@ -194,7 +194,7 @@ def total_spent(each: "Iterable[Expense]") -> "Expense":
 
 def tokens_used(conversation: Conversation) -> Usage:
     """Return the tokens of the answers that count towards the model's context."""
-    marker = last_marker(conversation)
+    marker = next(filter(_is_boundary, markers(conversation)), None)
     counted = Usage() if marker is None else Usage(input=_summary_tokens(marker))
     return sum((message_usage(message) for message in _counted_messages(conversation, marker)), counted)
 
@@ -213,19 +213,10 @@ def context_used(conversation: Conversation) -> InContext:
     return InContext(0, False)
 
 
-def last_marker(conversation: Conversation) -> Part_ | None:
-    """Return the compaction that holds: the last one that is not hidden."""
-    for message in reversed(conversation.messages.values()):
-        marker = None if message.is_hidden else _marker_in(message)
-        if marker is not None and _is_boundary(marker):
-            return marker
-    return None
-
-
-def compaction_count(conversation: Conversation) -> int:
-    """Return how many compactions there are that are not hidden."""
-    visible = (message for message in conversation.messages.values() if not message.is_hidden)
-    return sum(_marker_in(message) is not None for message in visible)
+def markers(conversation: Conversation) -> Iterator[Part_]:
+    """Yield the compactions that are not hidden, the last one first."""
+    visible = (message for message in reversed(conversation.messages.values()) if not message.is_hidden)
+    return (marker for message in visible if (marker := _marker_in(message)) is not None)
 
 
 def _counted_messages(conversation: Conversation, marker: Part_ | None) -> Iterator[Message_]:
@@ -412,7 +403,7 @@ class Meter:
         """Return the fields of a ``context`` event, see ``events``."""
         self._count()
         if self._compactions < 0:
-            self._compactions = compaction_count(self._conversation)
+            self._compactions = sum(1 for _ in markers(self._conversation))
         served, last = self._last()
         facts = self._facts_of(served)
         context = context_used(self._conversation)
