@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.e2e.conftest import System
+from tests.e2e.emacs import wait_for
 from tests.e2e.test_conversation import converse, open_session
 from tests.e2e.test_history import IDLE, asked, prompts, shows
 from tests.server import ModelServer
@@ -32,8 +33,8 @@ def test_a_compaction_is_a_divider_that_unfolds_and_the_model_sees_its_summary(
     emacs.keys("Tab")
     shows(emacs, "▾ ──", "Ask questions.")
     emacs.eval("(progn (save-buffer) t)")
-    text = (main / "session.md").read_text()
-    assert f"First answer.\n\n``` compaction (2 messages, ~8 tokens)\n{SUMMARY}\n```\n\n### A draft" in text
+    text = f"First answer.\n\n``` compaction (2 messages, ~8 tokens)\n{SUMMARY}\n```\n\n### A draft"
+    wait_for(lambda: text in (main / "session.md").read_text(), "the summary in the file")  # the daemon writes it
 
     model_server.say("Second answer.")
     emacs.eval("(progn (goto-char (point-max)) (pyagentd-send) t)")
