@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 import json
 import subprocess
 import sys
@@ -12,7 +14,9 @@ from threading import Thread
 
 import pytest
 
+from pyagentd.errors import ToolError
 from pyagentd.features.mcp import Servers
+from pyagentd.tools import mcp
 from pyagentd.tools.mcp.connection import Connection, Launch
 from tests.features.test_mcp import call, having, notices, offered
 from tests.mcp.servers import HERE, table
@@ -112,6 +116,48 @@ class Forgetful(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         pass
+
+
+class Endless(Forgetful):
+    """A server that answers a call with more than anybody wants to have in memory."""
+
+    headers_of_answer: tuple[tuple[str, str], ...] = ()
+    answer_bytes = b""
+
+    def _say(self, code: int, data: bytes) -> None:
+        if b'"content"' not in data:
+            return super()._say(code, data)
+        self.send_response(code)
+        for name, value in self.headers_of_answer:
+            self.send_header(name, value)
+        self.end_headers()
+        with contextlib.suppress(OSError):  # it is not read to its end
+            self.wfile.write(self.answer_bytes)
+        self.close_connection = True
+        return None
+
+
+@pytest.mark.parametrize(
+    ("headers", "answer", "said"),
+    [
+        ({"content-type": "Application/JSON"}, b" " * 2_000_000, "message of more than"),
+        ({"content-type": "application/json", "content-encoding": "gzip"}, gzip.compress(b" " * 2_000_000), "JSON"),
+    ],
+)
+async def test_a_message_without_end_is_not_read(
+    monkeypatch: pytest.MonkeyPatch, headers: dict[str, str], answer: bytes, said: str
+) -> None:
+    monkeypatch.setattr(mcp.link, "MOST_BYTES", 1_000_000)
+    monkeypatch.setattr(Endless, "headers_of_answer", tuple(headers.items()))
+    monkeypatch.setattr(Endless, "answer_bytes", answer)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Endless) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        web = Connection(Launch(name="web", url=f"http://127.0.0.1:{server.server_port}/mcp"))
+        with pytest.raises(ToolError) as failed:
+            await web.call("who", {})
+        assert said in str(failed.value) and "column 2000000" not in str(failed.value)
+        await web.close()
+        server.shutdown()
 
 
 async def test_a_server_that_was_started_anew_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:

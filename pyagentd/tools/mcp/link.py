@@ -241,7 +241,7 @@ class Web:
         launch = self._launch
         async with (
             httpx2.AsyncClient(
-                headers=dict(launch.headers),
+                headers={"Accept-Encoding": "identity", **dict(launch.headers)},
                 timeout=httpx2.Timeout(_CONNECT_S, read=max(_READ_S, launch.call_s)),
                 event_hooks={"response": [self._on_response]},
             ) as http,
@@ -256,7 +256,8 @@ class Web:
             # A server that has OAuth names where a login begins (RFC 9728).
             login = "resource_metadata" in response.headers.get("www-authenticate", "")
             self.refused += f": {_WANTS_LOGIN if login else _WANTS_TOKEN}"
-        if response.headers.get("content-type", "").startswith("application/json"):  # the SDK bounds the others
+        response.headers.pop("content-encoding", None)  # nothing is unpacked: what is counted is what is read
+        if response.headers.get("content-type", "").lower().startswith("application/json"):  # the SDK bounds others
             assert isinstance(response.stream, httpx2.AsyncByteStream)
             response.stream = _Bounded(response.stream, self._on_too_long)
 
