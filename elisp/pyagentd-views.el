@@ -64,13 +64,13 @@ moves to where the model reads it; without any it is asked for."
 (defun pyagentd-queue--bounds ()
   "Return the bounds of the region, or of the text below all that waits."
   (if (use-region-p) (cons (region-beginning) (region-end))
-    (let* ((end (save-restriction
-                  (widen)
-                  (save-excursion (goto-char (point-max))
-                                  (skip-chars-backward " \t\n")
-                                  (point))))
-           (start (pyagentd-queued-start end)))
-      (when (< start end) (cons start end)))))
+    (save-restriction
+      (widen)
+      (save-excursion
+        (let ((start (pyagentd-queued-start (goto-char (point-max)))))
+          ;; The space behind an empty heading is the heading's.
+          (skip-chars-backward " \t\n" start)
+          (when (< start (point)) (cons start (point))))))))
 
 (defun pyagentd-queue--text (bounds)
   "Return the text within BOUNDS."

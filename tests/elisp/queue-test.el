@@ -107,6 +107,19 @@
     (pyagentd-test-await
      (equal (buffer-string) "### One\n\nHello\n\n### Hurry"))))
 
+(ert-deftest pyagentd-queue-an-empty-heading-is-no-message ()
+  (queue-test--with-session "### One\n\n"
+    (pyagentd-insert-start (point-max))
+    (pyagentd-insert "Hello" 'response)
+    (insert "\n\n### ")
+    (let (asked)
+      (cl-letf (((symbol-function 'read-string)
+                 (lambda (&rest _) (setq asked t) "")))
+        (should-error (call-interactively #'pyagentd-steer) :type 'user-error))
+      (should asked)
+      (should (equal (buffer-string) "### One\n\nHello\n\n### "))
+      (should-not (pyagentd-test-calls 'prompt)))))
+
 (ert-deftest pyagentd-queue-what-was-said-in-vain-can-be-yanked ()
   "What was said to a run is not lost where nothing can be written by then."
   (queue-test--with-session "### One\n\n"
