@@ -139,7 +139,7 @@ def test_garbage_and_a_huge_frame_do_not_hurt_the_daemon(system: System) -> None
         assert b"return 1" in link.recv(4096)
         huge = b'(call 2 status ((:text "' + b"x" * 0xFFFF00 + b'")))'
         link.sendall(f"{len(huge):06x}".encode() + huge)
-        assert b"epc-error 2" in link.recv(4096)
+        assert b"return-error 2 (bad-request" in link.recv(4096)
     assert system.daemon_pid() == pid
 
 
