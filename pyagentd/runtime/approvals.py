@@ -91,6 +91,9 @@ def lines_of(ask: Mapping[str, Any], *, width: int | None = _WIDTH) -> Iterator[
     head += [Text("Question " if question else "Allow ", "warn")]
     head += [Text(_cut(what, width or _LONGEST), "heading")]
     yield Line(head if question else [*head, Text("?", "warn")])
+    if ask.get("kind") not in ("question", "scope") and not ask.get("preview"):
+        whole = list(_hidden_text(ask, head[-1].text))
+        yield from _first_lines(_labelled_lines("in full", whole), width and _MOST_PREVIEW)
     asked = ask.get("questions") or ()
     lines = [line for each in asked for line in _question(each, width, alone=len(asked) == 1)]
     yield from _first_lines(lines, width and _MOST_PREVIEW)
@@ -113,6 +116,18 @@ def lines_of(ask: Mapping[str, Any], *, width: int | None = _WIDTH) -> Iterator[
         text = "\n".join(_short(line, width) for line in all_lines[:most])
         more = max(0, len(all_lines) - most)
         yield Line((Text(text, "diff" if _is_diff(ask) else "preview", more=more),))
+
+
+def _hidden_text(ask: Mapping[str, Any], head: str) -> Iterator[Text]:
+    """Yield the whole of what a call is about where the first line does not say it: it is long, or of several lines.
+
+    Nobody may be led to agree to the end of a command that they do not see.
+    """
+    detail = str(ask.get("detail") or "").strip("\n")
+    is_cut = head.endswith("…") and " ".join(detail.split()) not in head
+    if is_cut or ("\n" in detail and not ask.get("commands")):
+        for line in detail.split("\n"):
+            yield from (Text(line[at : at + _WIDTH], "code") for at in range(0, max(1, len(line)), _WIDTH))
 
 
 def _what(ask: Mapping[str, Any]) -> str:

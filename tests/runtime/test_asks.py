@@ -158,7 +158,8 @@ def printed(ask: dict, width: int | None = 160) -> list[str]:
     ("ask", "lines"),
     [
         ({}, ["Allow Bash ls?"]),
-        ({"detail": "rm -rf\nbuild", "commands": []}, ["Allow Bash rm -rf build?"]),
+        ({"detail": "rm -rf\nbuild", "commands": []},
+         ["Allow Bash rm -rf build?", "  in full  rm -rf", "           build"]),
         ({"detail": "git log | head", "commands": ["git log", "head"]},
          ["Allow Bash git log | head?", "  runs  git log", "        head"]),
         ({"agent": "explorer-20260205143052-look-around"}, ["explorer (look-around) › Allow Bash ls?"]),
@@ -181,6 +182,16 @@ def printed(ask: dict, width: int | None = 160) -> list[str]:
 )  # fmt: skip
 def test_a_question_is_shown_with_what_decides_about_it(ask: dict, lines: list[str]) -> None:
     assert printed(ask) == lines
+
+
+def test_no_end_of_a_command_is_out_of_sight() -> None:
+    command = f'ls "$HOME" {"a" * 200}; rm -rf "$HOME"'
+    head, *whole = printed({"detail": command, "commands": []})
+    assert head.endswith("…?") and "rm -rf" not in head
+    assert "".join(line[len("  in full  ") :] for line in whole) == command
+    assert printed({"detail": "x\n" * 100, "commands": []})[-1] == "  … 76 more lines"
+    url = f"https://example.org/?{'q' * 300}&secret"
+    assert printed({"tool": "WebFetch", "detail": url, "commands": []})[-1].endswith("&secret")
 
 
 def test_a_long_preview_is_cut_and_says_by_how_much_and_the_details_have_all_of_it() -> None:
