@@ -111,7 +111,7 @@ def lines_of(ask: Mapping[str, Any], *, width: int | None = _WIDTH) -> Iterator[
     warnings = [Line((Text(line, "warn"),)) for line in str(ask.get("warning") or "").split("\n") if line]
     yield from _first_lines(warnings, width and _MOST_WORDS)
     if preview := str(ask.get("preview") or "").rstrip():
-        all_lines = preview.split("\n")
+        all_lines = list(_wrapped(preview)) if width and not _is_diff(ask) else preview.split("\n")
         most = _MOST_PREVIEW if width else len(all_lines)
         text = "\n".join(_short(line, width) for line in all_lines[:most])
         more = max(0, len(all_lines) - most)
@@ -126,8 +126,7 @@ def _hidden_text(ask: Mapping[str, Any], head: str) -> Iterator[Text]:
     detail = str(ask.get("detail") or "").strip("\n")
     is_cut = head.endswith("…") and " ".join(detail.split()) not in head
     if is_cut or ("\n" in detail and not ask.get("commands")):
-        for line in detail.split("\n"):
-            yield from (Text(line[at : at + _WIDTH], "code") for at in range(0, max(1, len(line)), _WIDTH))
+        yield from (Text(line, "code") for line in _wrapped(detail))
 
 
 def _what(ask: Mapping[str, Any]) -> str:
@@ -196,6 +195,12 @@ def _keys(ask: Mapping[str, Any]) -> list[KeyRow]:
         if when in offered:
             rows.setdefault(row, []).append({"key": key, "label": label})
     return [{"title": title, "keys": keys} for title, keys in rows.items()]
+
+
+def _wrapped(text: str) -> Iterator[str]:
+    """Yield ``text`` in lines of at most ``_WIDTH`` columns."""
+    for line in text.split("\n"):
+        yield from (line[at : at + _WIDTH] for at in range(0, max(1, len(line)), _WIDTH))
 
 
 def _cut(text: str, width: int | None, *, keep: str = "") -> str:

@@ -190,6 +190,8 @@ def test_no_end_of_a_command_is_out_of_sight() -> None:
     assert head.endswith("…?") and "rm -rf" not in head
     assert "".join(line[len("  in full  ") :] for line in whole) == command
     assert printed({"detail": "x\n" * 100, "commands": []})[-1] == "  … 76 more lines"
+    given = '{"command": "ls ' + "a" * 300 + '; rm -rf b"}'  # of a server's tool
+    assert "".join(printed({"tool": "run", "detail": given[:200], "commands": [], "preview": given})[1:]) == given
     url = f"https://example.org/?{'q' * 300}&secret"
     assert printed({"tool": "WebFetch", "detail": url, "commands": []})[-1].endswith("&secret")
 
