@@ -91,9 +91,6 @@ def lines_of(ask: Mapping[str, Any], *, width: int | None = _WIDTH) -> Iterator[
     head += [Text("Question " if question else "Allow ", "warn")]
     head += [Text(_cut(what, width or _LONGEST), "heading")]
     yield Line(head if question else [*head, Text("?", "warn")])
-    if ask.get("kind") not in ("question", "scope") and not ask.get("preview"):
-        whole = list(_hidden_text(ask, head[-1].text))
-        yield from _first_lines(_labelled_lines("in full", whole), width and _MOST_PREVIEW)
     asked = ask.get("questions") or ()
     lines = [line for each in asked for line in _question(each, width, alone=len(asked) == 1)]
     yield from _first_lines(lines, width and _MOST_PREVIEW)
@@ -110,7 +107,7 @@ def lines_of(ask: Mapping[str, Any], *, width: int | None = _WIDTH) -> Iterator[
         yield from _first_lines(_labelled_lines("runs", runs), width and _MOST_COMMANDS)
     warnings = [Line((Text(line, "warn"),)) for line in str(ask.get("warning") or "").split("\n") if line]
     yield from _first_lines(warnings, width and _MOST_WORDS)
-    if preview := str(ask.get("preview") or "").rstrip():
+    if preview := str(ask.get("preview") or "").rstrip() or _hidden_text(ask, head[-1].text):
         all_lines = list(_wrapped(preview)) if width and not _is_diff(ask) else preview.split("\n")
         most = _MOST_PREVIEW if width else len(all_lines)
         text = "\n".join(_short(line, width) for line in all_lines[:most])
@@ -118,15 +115,16 @@ def lines_of(ask: Mapping[str, Any], *, width: int | None = _WIDTH) -> Iterator[
         yield Line((Text(text, "diff" if _is_diff(ask) else "preview", more=more),))
 
 
-def _hidden_text(ask: Mapping[str, Any], head: str) -> Iterator[Text]:
-    """Yield the whole of what a call is about where the first line does not say it: it is long, or of several lines.
+def _hidden_text(ask: Mapping[str, Any], head: str) -> str:
+    """Return the whole of what a call is about where the first line does not say it: it is long, or of several lines.
 
     Nobody may be led to agree to the end of a command that they do not see.
     """
+    if ask.get("kind") in ("question", "scope"):
+        return ""
     detail = str(ask.get("detail") or "").strip("\n")
     is_cut = head.endswith("…") and " ".join(detail.split()) not in head
-    if is_cut or ("\n" in detail and not ask.get("commands")):
-        yield from (Text(line, "code") for line in _wrapped(detail))
+    return detail if is_cut or ("\n" in detail and not ask.get("commands")) else ""
 
 
 def _what(ask: Mapping[str, Any]) -> str:

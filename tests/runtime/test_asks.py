@@ -159,7 +159,7 @@ def printed(ask: dict, width: int | None = 160) -> list[str]:
     [
         ({}, ["Allow Bash ls?"]),
         ({"detail": "rm -rf\nbuild", "commands": []},
-         ["Allow Bash rm -rf build?", "  in full  rm -rf", "           build"]),
+         ["Allow Bash rm -rf build?", "rm -rf", "build"]),
         ({"detail": "git log | head", "commands": ["git log", "head"]},
          ["Allow Bash git log | head?", "  runs  git log", "        head"]),
         ({"agent": "explorer-20260205143052-look-around"}, ["explorer (look-around) › Allow Bash ls?"]),
@@ -188,8 +188,8 @@ def test_no_end_of_a_command_is_out_of_sight() -> None:
     command = f'ls "$HOME" {"a" * 200}; rm -rf "$HOME"'
     head, *whole = printed({"detail": command, "commands": []})
     assert head.endswith("…?") and "rm -rf" not in head
-    assert "".join(line[len("  in full  ") :] for line in whole) == command
-    assert printed({"detail": "x\n" * 100, "commands": []})[-1] == "  … 76 more lines"
+    assert "".join(whole) == command
+    assert printed({"detail": "x\n" * 100, "commands": []})[-2:] == ["x", "+76"]
     given = '{"command": "ls ' + "a" * 300 + '; rm -rf b"}'  # of a server's tool
     assert "".join(printed({"tool": "run", "detail": given[:200], "commands": [], "preview": given})[1:]) == given
     url = f"https://example.org/?{'q' * 300}&secret"
