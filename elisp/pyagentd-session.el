@@ -957,13 +957,32 @@ That is what it does as long as no daemon does.")
 
 ;;;; Roles of typed text
 
-(defun pyagentd-session--after-change (beg end _length)
+(pyagentd-deflocal pyagentd-session--replaced nil
+  "The role that all of the text has that is about to be changed, or nil.
+It is in a pair with the `buffer-chars-modified-tick' before the change.")
+
+(defun pyagentd-session--before-change (beg end)
+  "Note which role the text between BEG and END has."
+  (setq pyagentd-session--replaced
+        (and (< beg end)
+             (= end (next-single-property-change beg 'gptel nil end))
+             (cons (get-text-property beg 'gptel)
+                   (buffer-chars-modified-tick)))))
+
+(defun pyagentd-session--after-change (beg end length)
   "Note the change of the text between BEG and END.
-Text within one answer is part of it, however it came there."
-  (when (and (< beg end) (not undo-in-progress) (> beg (point-min))
-             (< end (point-max)))
-    (let ((role (get-text-property (1- beg) 'gptel)))
-      (when (and role (equal role (get-text-property end 'gptel)))
+Text within one answer is part of it, however it came there, as is what
+replaced LENGTH characters of it: its first word, or its last."
+  (when (and (< beg end) (not undo-in-progress))
+    (let ((role (or (and (> length 0) pyagentd-session--replaced
+                         (/= (cdr pyagentd-session--replaced)
+                             (buffer-chars-modified-tick)) ; not its properties alone
+                         (car pyagentd-session--replaced))
+                    (and (> beg (point-min)) (< end (point-max))
+                         (equal (get-text-property (1- beg) 'gptel)
+                                (get-text-property end 'gptel))
+                         (get-text-property end 'gptel)))))
+      (when role
         (with-silent-modifications
           (put-text-property beg end 'gptel role)))))
   (pyagentd-syntax-forget beg end)
@@ -1239,7 +1258,8 @@ M-x pyagentd-connect merges both, M-x revert-buffer reads it, C-x C-s overwrites
   "Keymap of `pyagentd-mode'.")
 
 (defvar pyagentd-session-hooks
-  '((after-change-functions . pyagentd-session--after-change)
+  '((before-change-functions . pyagentd-session--before-change)
+    (after-change-functions . pyagentd-session--after-change)
     (write-region-annotate-functions . pyagentd-session--annotate)
     (write-contents-functions . pyagentd-session--write)
     (before-save-hook . pyagentd-session--before-save)

@@ -305,6 +305,22 @@
     (insert "mine\n")
     (should (equal (pyagentd-block-bounds) '((response (14 26)))))))
 
+(ert-deftest pyagentd-session-a-replaced-first-or-last-word-is-still-the-answers ()
+  (pyagentd-test-with-session session-test--text
+    (let ((words (split-string (buffer-substring-no-properties 9 19))))
+      (dolist (word (list (car words) (car (last words))))
+        (goto-char 9)
+        (search-forward word)
+        (replace-match "replaced" t t)))
+    (pcase-let ((`((response (,beg ,end))) (pyagentd-block-bounds)))
+      (should (= beg 9))
+      (should (string-match-p "\\`replaced.*replaced\\'"
+                              (buffer-substring-no-properties beg end))))
+    (goto-char 5)
+    (search-forward "Hi")
+    (replace-match "Yo")
+    (should-not (text-property-not-all 1 9 'gptel nil))))
+
 (ert-deftest pyagentd-session-yanked-answer-is-text-of-the-user ()
   (pyagentd-test-with-session session-test--text
     (kill-ring-save 9 14)
