@@ -37,7 +37,6 @@ from pyagentd.store import sessions as trash
 from pyagentd.store.db import agents, schedules
 from pyagentd.store.db.agents import AgentRow, ContextRow
 from pyagentd.store.db.audit import Entry
-from pyagentd.store.db.projection import Projection
 from pyagentd.store.db.state import State
 from pyagentd.store.db.tasks import Task
 from pyagentd.store.named_agents import AgentFile, Material
@@ -945,7 +944,7 @@ async def destroy_warnings(kernel: "Kernel", name: str) -> DestroyWarnings:
     asks = len(kernel.asks.within(str(place)))
     began = [] if (running := kernel.find(Tasks)) is None else await running.of(name)
     tasks = tuple(task for task in began if task.status == "running")
-    key = Projection(kernel.state, kernel.config.sessions_dir).key(place)
+    key = kernel.projection.key(place)
 
     def looked() -> DestroyWarnings:
         files, size, more = _count_files(place)

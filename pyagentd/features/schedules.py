@@ -32,7 +32,6 @@ from pyagentd.runtime.settings import LastOptions, SendOptions
 from pyagentd.store import paths
 from pyagentd.store.db import schedules
 from pyagentd.store.db.audit import Entry
-from pyagentd.store.db.projection import Projection
 from pyagentd.store.db.schedules import Delivery, Kind, Schedule
 from pyagentd.store.db.schedules import Source as Source_
 from pyagentd.store.paths import BranchRef
@@ -314,7 +313,6 @@ class Triggers(Feature):
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
         kernel.bus.on(RunEnded, self._run_ended)
-        self._names = Projection(kernel.state, kernel.config.sessions_dir)
         self._busy: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by the branch's key
         self._known = LastOptions()  # what people's last runs had, by the root's key
 
@@ -343,7 +341,7 @@ class Triggers(Feature):
             delivery = Delivery(
                 source=trigger.source,
                 delivery_id=trigger.delivery_id,
-                branch_dir=self._names.key(branch.ref.branch_dir),
+                branch_dir=self.kernel.projection.key(branch.ref.branch_dir),
                 at_ms=now_ms,
                 message_id=submitted.message_id,
             )
@@ -370,14 +368,14 @@ class Triggers(Feature):
         return await asyncio.to_thread(
             schedules.find_delivery,
             self.kernel.state,
-            branch_dir=self._names.key(branch.ref.branch_dir),
+            branch_dir=self.kernel.projection.key(branch.ref.branch_dir),
             source=trigger.source,
             delivery_id=trigger.delivery_id,
         )
 
     async def _check_limits(self, branch: LiveBranch, trigger: Trigger) -> None:
         now_ms, count = epoch_ms(self.kernel.clock.now()), partial(schedules.deliveries_since, self.kernel.state)
-        branch_dir, most, reason = self._names.key(branch.ref.branch_dir), self.kernel.config.triggers, ""
+        branch_dir, most, reason = self.kernel.projection.key(branch.ref.branch_dir), self.kernel.config.triggers, ""
         if trigger.source in OUTSIDE:
             minute_ago = now_ms - _MINUTE_MS
             found = await asyncio.to_thread(count, minute_ago, branch_dir=branch_dir, source=trigger.source)
@@ -420,7 +418,7 @@ class Triggers(Feature):
             Entry(
                 at_ms=epoch_ms(self.kernel.clock.now()),
                 session=paths.root_of(ref).session_id,
-                branch_dir=self._names.key(ref.branch_dir),
+                branch_dir=self.kernel.projection.key(ref.branch_dir),
                 agent=ref.session_id if ref.is_agent else None,
                 run_id=run_id,
                 tool="trigger",
@@ -460,7 +458,6 @@ class Schedules(Feature):
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
         self._pending = 0
-        self._names = Projection(kernel.state, kernel.config.sessions_dir)
         self._changed = asyncio.Event()
         self._firing = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
@@ -507,7 +504,7 @@ class Schedules(Feature):
         env: Mapping[str, str] = (options or {}).get("env") or {}
         schedule = Schedule(
             id=new_id("sch"),
-            branch_dir=self._names.key(ref.branch_dir),
+            branch_dir=self.kernel.projection.key(ref.branch_dir),
             source=source,
             text=text,
             reason=reason,
@@ -529,7 +526,7 @@ class Schedules(Feature):
 
     async def of(self, ref: BranchRef | None = None) -> list[Schedule]:
         """Return the schedules of a branch, or all, the next one first."""
-        branch_dir = None if ref is None else self._names.key(ref.branch_dir)
+        branch_dir = None if ref is None else self.kernel.projection.key(ref.branch_dir)
         return await asyncio.to_thread(schedules.find, self.kernel.state, branch_dir=branch_dir)
 
     async def get(self, id: str, ref: BranchRef | None = None) -> Schedule:
@@ -539,7 +536,7 @@ class Schedules(Feature):
             NotFound: There is none, or it is of another branch than ``ref``.
         """
         found = await asyncio.to_thread(schedules.get, self.kernel.state, id)
-        if found is None or (ref is not None and found.branch_dir != self._names.key(ref.branch_dir)):
+        if found is None or (ref is not None and found.branch_dir != self.kernel.projection.key(ref.branch_dir)):
             raise NotFound(f"There is no schedule {id}", hint="`pyagentd schedule list` shows those there are")
         return found
 
@@ -551,7 +548,7 @@ class Schedules(Feature):
 
     async def forget(self, directory: Path) -> None:
         """Forget the schedules of what is deleted: a session, a branch or an agent with all below it."""
-        await asyncio.to_thread(schedules.remove_within, self.kernel.state, self._names.key(directory))
+        await asyncio.to_thread(schedules.remove_within, self.kernel.state, self.kernel.projection.key(directory))
         await self._count()
 
     async def run(self, id: str) -> DeliveryOutcome:
@@ -570,7 +567,7 @@ class Schedules(Feature):
 
     def directory(self, schedule: Schedule) -> Path:
         """Return where the branch of a schedule is."""
-        return self._names.directory(schedule.branch_dir)
+        return self.kernel.projection.directory(schedule.branch_dir)
 
     @property
     def pending(self) -> int:

@@ -200,11 +200,6 @@ class TypedCommand(NamedTuple):
     arguments: Mapping[str, Any]
 
 
-def may_be_command(text: str) -> bool:
-    """Return whether a prompt looks like a command, whatever commands there are."""
-    return _HEAD.match(text) is not None
-
-
 def parse_typed(text: str, known: "Mapping[str, Command]") -> TypedCommand | None:
     """Return the command that a prompt is; None when it is text for the model.
 
@@ -383,7 +378,7 @@ async def run_if_command(
 async def _may_be(branch: LiveBranch, given: Submission) -> bool:
     """Return whether it is worth while to read what was submitted as a command; most is not."""
     if given.text is not None:
-        return may_be_command(given.text.strip())
+        return _HEAD.match(given.text.strip()) is not None
     live = await branch.document.look()
     doc, end = live.document, live.place(given.at)
     spans = [span.end for span in doc.spans if span.end <= end]

@@ -31,7 +31,6 @@ from pyagentd.runtime.queue import Submission
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.store import named_agents, paths
 from pyagentd.store.db import tasks
-from pyagentd.store.db.projection import Projection
 from pyagentd.store.db.tasks import Status, Task
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools import invoke
@@ -379,7 +378,6 @@ class Tasks(Feature):
 
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
-        self._names = Projection(kernel.state, kernel.config.sessions_dir)
         self._running: dict[Key, _RunningTask] = {}
 
     @property
@@ -475,7 +473,7 @@ class Tasks(Feature):
 
     async def end_within(self, directory: Path) -> None:
         """Kill the tasks of what is deleted: a session, a branch or an agent with all below it."""
-        place = self._names.key(directory)
+        place = self.kernel.projection.key(directory)
         inside = [
             running.task
             for running in self._running.values()
@@ -485,7 +483,7 @@ class Tasks(Feature):
 
     def directory(self, task: Task) -> Path:
         """Return where the branch of a task is."""
-        return self._names.directory(task.branch_dir)
+        return self.kernel.projection.directory(task.branch_dir)
 
     # -- the daemon's beginning and end -------------------------------------------------------------------------
 
@@ -525,7 +523,7 @@ class Tasks(Feature):
         finally:
             command.enclosure.close()
         task = Task(
-            branch_dir=self._names.key(ref.branch_dir),
+            branch_dir=self.kernel.projection.key(ref.branch_dir),
             id="",
             agent_name=paths.root_of(ref).session_id,
             command=command.command,

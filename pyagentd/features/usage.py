@@ -185,7 +185,9 @@ def report(
     known = places(state)
     found = sums(state, "branch", since_ms=since_ms)
     if by == "preset":
-        return _dearest_first(_lines(found, facts_of, lambda group, _: _preset(known.get(group))))
+        return _dearest_first(
+            _lines(found, facts_of, lambda group, _: (known[group].preset if group in known else "") or "")
+        )
     titles = {session_of(key): place for key, place in known.items() if not place.is_agent}
     lines = _lines(found, facts_of, lambda group, _: session_of(group))
     return _dearest_first(_with_title(line, titles.get(line.key)) for line in lines)
@@ -240,10 +242,6 @@ def _with_title(line: UsageLine, place: Place | None) -> UsageLine:
     if place is None:
         return line
     return replace(line, facts={"session_id": place.session_id, "title": place.title or None})
-
-
-def _preset(place: Place | None) -> str:
-    return "" if place is None else place.preset or ""
 
 
 def _day(quarter: int, zone: tzinfo | None) -> str:

@@ -80,7 +80,7 @@ async def attach(branch: LiveBranch, sink: Sink, known: ClientText) -> dict[str,
         "mtime": None if stamp is None else stamp.mtime_ns,
         "inserts": _inserts(branch, known),
         "status": branch.status,
-        "notes": list(dict.fromkeys([*branch.notes, *reading.notes, *_trouble(branch)])),
+        "notes": list(dict.fromkeys([*branch.notes, *reading.notes, *filter(None, (branch.document.trouble,))])),
         "read_only": branch.refusal or None,
         "title": branch.conversation.session.get("title") or None,
     }
@@ -116,10 +116,6 @@ def _inserts(branch: LiveBranch, known: ClientText) -> list[tuple[int, str, obje
     if known.seq is None:
         return []
     return [(each.seq, each.text, to_symbols(each.role)) for each in branch.document.inserts_after(known.seq)]
-
-
-def _trouble(branch: LiveBranch) -> list[str]:
-    return [branch.document.trouble] if branch.document.trouble else []
 
 
 # The events of a branch again, from its log: what a client was told while it happened, and in the same order.

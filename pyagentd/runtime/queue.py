@@ -111,7 +111,9 @@ class Waitlist:
     @property
     def waiting(self) -> list[Message]:
         """The queued messages, the next one first."""
-        known = self._recorder.conversation.queued.values()
+        if not (queued := self._recorder.conversation.queued):
+            return []
+        known = queued.values()
         return sorted((message for message in known if "queued_at" in message.metadata), key=_queued_at)
 
     def steering(self) -> list[Message]:

@@ -87,7 +87,10 @@ def _perform(share: Sequence[tuple[Work, asyncio.Future[None]]]) -> list[BaseExc
 
 def disk_worker() -> DiskWorker:
     """Return what does it for the running event loop."""
-    return _all.setdefault(asyncio.get_running_loop(), DiskWorker())
+    loop = asyncio.get_running_loop()
+    if (worker := _all.get(loop)) is None:
+        worker = _all[loop] = DiskWorker()
+    return worker
 
 
 _all: WeakKeyDictionary[asyncio.AbstractEventLoop, DiskWorker] = WeakKeyDictionary()

@@ -937,12 +937,13 @@ class Run:
         self._prepare = prepare
         self._observe = observe
         self._log = OrgLog(settings.context.branch_dir)
+        digest = hashlib.sha256(settings.system.encode("utf-8", "replace")).hexdigest()
         self._answer = AnswerRecorder(
             recorder,
             session_id=session_id,
             model={"provider_id": settings.provider or None, "model_id": settings.model},
             called=self._log.tool,
-            metadata={**({"agent": settings.agent} if settings.agent else {}), **prompt_digest(settings.system)},
+            metadata={**({"agent": settings.agent} if settings.agent else {}), "system_prompt_digest": digest},
             root=str(settings.context.root),
         )
         self._offer = settings.offer or ToolOffer(settings.tools)
@@ -1240,11 +1241,6 @@ class Run:
         except StoreError:  # the outcome is told, and recorded when the branch is opened anew
             self._enter(phase)
             return outcome
-
-
-def prompt_digest(system: str) -> dict[str, str]:
-    """Return what an assistant message says of the system prompt it followed."""
-    return {"system_prompt_digest": hashlib.sha256(system.encode("utf-8", "replace")).hexdigest()}
 
 
 def _no_retry() -> None:

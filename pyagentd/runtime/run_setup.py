@@ -322,6 +322,7 @@ class RunBuilder:
         preset: Who answers the run.
         provider: The name of the backend.
         place: Where it works, as its system prompt tells.
+        root: The workspace.
         authority: Who decides what it may do.
         offer: The tools that the model is told about.
     """
@@ -331,6 +332,7 @@ class RunBuilder:
     preset: Preset
     provider: str
     place: Workplace
+    root: Path
     authority: Authority
     offer: ToolOffer
 
@@ -361,11 +363,6 @@ class RunBuilder:
         )
         self._override: Override = {}
 
-    @property
-    def root(self) -> Path:
-        """The workspace."""
-        return self.place.root
-
     def permitted(self, names: Iterable[str]) -> list[str]:
         """Return those tools that no profile, own or above, denies altogether."""
         return permitted_tools(self.presets, self.branch.ref, self.ancestors, names)
@@ -384,7 +381,7 @@ class RunBuilder:
         plan = branch.plan
         if plan is None or model is not None or not plan.holds(*self._facts(seen)):
             plan = await self._plan(seen, model)
-        self.place, self.presets, self.preset = plan.place, plan.presets, plan.preset
+        self.place, self.root, self.presets, self.preset = plan.place, plan.place.root, plan.presets, plan.preset
         self.provider, self._override = plan.provider, plan.override
         branch.write_settings(given=plan.given, effective=plan.effective, seen=seen)
         found = cache(lambda: self._skills(plan.place))  # not before a call needs them: most runs read none
@@ -450,6 +447,7 @@ class RunBuilder:
         """Return a new plan, which the branch keeps for its next runs if nothing else is read for it."""
         kernel, branch, ref = self.kernel, self.branch, self.branch.ref
         self.place = place = await workplace_of(kernel, branch)
+        self.root = place.root
         made_of, block = self._facts(seen)  # what changes from here on makes the next run another plan
         turn = names_for_turn(branch.conversation, self.message)
         self.presets = presets = turn_presets(kernel.presets, ref, self.ancestors, branch.conversation, turn.agent)

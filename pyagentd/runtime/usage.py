@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypedDict
+from typing import NamedTuple, TypedDict
 
 from pyagentd.llm.catalog import ModelFacts
 from pyagentd.messages import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult, Usage
@@ -208,8 +208,8 @@ def context_used(conversation: Conversation) -> InContext:
         if marker is not None and _is_boundary(marker):
             tail = sum(_estimate(other) for other in _tail(conversation, marker))
             return InContext(_summary_tokens(marker) + tail, True)
-        if marker is None and (last := usage_of(_metadata(message).get("last_usage"))).total:
-            return InContext(last.total, bool(_metadata(message).get("usage_estimated")))
+        if marker is None and (last := usage_of(message.metadata.get("last_usage"))).total:
+            return InContext(last.total, bool(message.metadata.get("usage_estimated")))
     return InContext(0, False)
 
 
@@ -264,10 +264,6 @@ def _is_boundary(marker: Part_) -> bool:
 def _summary_tokens(marker: Part_) -> int:
     tokens = marker.data.get("summary_tokens")
     return tokens if type(tokens) is int else estimated_tokens(str(marker.data.get("summary", "")))
-
-
-def _metadata(message: Message_) -> dict[str, Any]:
-    return message.row.get("metadata_json") or {}
 
 
 # One branch's meter: how full the model's window is and what the session cost, kept up with every row.
