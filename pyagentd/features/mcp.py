@@ -5,7 +5,6 @@ import contextlib
 import hashlib
 import json
 import logging
-import os
 import re
 import threading
 import time
@@ -28,7 +27,7 @@ from pyagentd.policy.presets import Preset, WantedServers
 from pyagentd.policy.profiles import resolve_profile, verdict
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import BranchesRemoved, Feature
-from pyagentd.runtime.grants import OTHERS, OURS, ProjectServers, project_servers
+from pyagentd.runtime.grants import ProjectServers, project_servers
 from pyagentd.runtime.queue import is_persons
 from pyagentd.runtime.run import CORE, RunSettings
 from pyagentd.runtime.settings import SendOptions, variable_of
@@ -277,8 +276,7 @@ class Servers(Feature):
     async def known(self, root: Path) -> tuple[dict[str, ServerSettings], list[str]]:
         """Return the configured servers of a workspace by name, and why others of it are not among them."""
         own = {each.name: each for each in self.kernel.config.mcp}
-        names_some = any(os.path.lexists(f"{root}/{name}") for name in (OTHERS, OURS))  # noqa: ASYNC240 - two names
-        project = await asyncio.to_thread(project_servers, root) if names_some else None
+        project = await asyncio.to_thread(project_servers, root)
         of_user = list(self.kernel.config.mcp_problems)
         if project is None:
             return own, of_user
