@@ -7,7 +7,7 @@ even when a child of it still holds the pipe.
 import asyncio
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -40,6 +40,8 @@ _NOT_PREPARED = "[exit code 1]"  # among others: what bubblewrap ends with befor
 _RECORDS = "records and settings of pyagentd, which no tool and no command may write"
 _GIT = "what decides which programs git runs, for whoever uses it next"
 _LONGEST = 131_071  # bytes of one argument of a program, as Linux has it
+_OWN = ("/proc/self", "/proc/thread-self")
+_MOST_LINKS = 40  # that the system follows
 _ATTEMPTS = 3  # to confine a command while others make and remove files in its scope
 
 _DESCRIPTION = """\
@@ -346,7 +348,12 @@ def describe_command(command: str, root: Path, scope: ShellScope, env: Mapping[s
     looks: tuple[str, ...] = ()
     if not confined:
         looks = (*reading.looks, *_repositories(reading.repositories, root))
-        reading = replace(reading, unlisted=reading.unlisted or _planted_program(reading, scope, root, env))
+        own = _own_path_reason((*looks, *reading.reads, *reading.writes), root)
+        reading = replace(
+            reading,
+            unreadable=reading.unreadable or own,
+            unlisted=reading.unlisted or _planted_program(reading, scope, root, env),
+        )
     return Target(
         detail=command,
         command=command,
@@ -355,6 +362,29 @@ def describe_command(command: str, root: Path, scope: ShellScope, env: Mapping[s
         paths=tuple(resolve_as_system(path, root) for path in (*reading.reads, *looks)),
         writes=tuple(resolve_as_system(path, root) for path in reading.writes),
     )
+
+
+def _own_path_reason(named: Iterable[str], root: Path) -> str | None:
+    """Return that a path is another file for the command than for us, which it says by ``/proc/self``."""
+    paths = ((path, str(root / os.path.expanduser(path))) for path in named)  # noqa: PTH111 - as ``resolve``
+    return next((f"`{path}` is another file for each program" for path, whole in paths if _is_own(whole)), None)
+
+
+def _is_own(path: str) -> bool:
+    """Return whether an absolute path leads through ``/proc/self``, also by links."""
+    names, here, links = path.split("/")[::-1], "", 0
+    while names and links < _MOST_LINKS:
+        name = names.pop()
+        if name in ("", "."):
+            continue
+        above, here = here, f"{here}/{name}" if name != ".." else here.rpartition("/")[0]
+        if here in _OWN:
+            return True
+        with suppress(OSError):
+            target = os.readlink(here)  # noqa: PTH115
+            names += target.split("/")[::-1]
+            here, links = "" if target.startswith("/") else above, links + 1
+    return False
 
 
 def _repositories(places: tuple[str, ...], root: Path) -> tuple[str, ...]:

@@ -316,6 +316,19 @@ async def test_unconfined_git_takes_no_directory_for_a_repository_that_only_look
     assert "safe.bareRepository" in done.text or "not a git repository" in done.text
 
 
+@pytest.mark.parametrize("line", ["cat {}", "cat < {}", "cat p{}"])
+async def test_unconfined_a_path_that_is_another_file_for_each_program_is_refused(
+    model: Path, at_home: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    place = Place(model, at_home)
+    monkeypatch.chdir("/")  # as the daemon is
+    (place.root / "p").symlink_to("/proc/self/cwd")
+    there = f"/proc/self/cwd{place.root}/a.txt" if "p{}" not in line else f"{place.root}/a.txt"
+    done, was_run = await Session(place.root, interactive=False).run(line.format(there))
+    assert not was_run
+    assert "is another file for each program" in done.text
+
+
 async def test_unconfined_a_program_that_the_agent_may_replace_is_not_the_one_of_that_name(
     model: Path, at_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
