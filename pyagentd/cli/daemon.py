@@ -35,7 +35,10 @@ def stop() -> None:
         with daemon(start=False) as link:
             pid, asks = link.greeting["pid"], (link.call("stop") or {}).get("asks") or 0
     except WireError:
-        pid, asks = terminate(runtime_dir()), 0
+        try:
+            pid, asks = terminate(runtime_dir()), 0
+        except Unreachable as error:  # who stops one does not want it started
+            raise Unreachable(error.message) from None
     deadline = time.monotonic() + _STOP_S
     while time.monotonic() < deadline:
         if not _lives(pid):  # only then are its locks free for the next one

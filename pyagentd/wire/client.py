@@ -277,7 +277,7 @@ def _spawn(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
 
 
 def _open(runtime: Runtime, timeout: float) -> socket.socket:
-    reason = "it has no address"
+    reason, ended = "it has no address", False
     for family, address in _addresses(runtime):
         connection = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -286,9 +286,11 @@ def _open(runtime: Runtime, timeout: float) -> socket.socket:
         except OSError as error:
             connection.close()
             reason = error.strerror or str(error)
+            ended = isinstance(error, ConnectionRefusedError | FileNotFoundError)
         else:
             return connection
-    raise Unreachable(f"The daemon (pid {runtime.pid}) does not answer: {reason}", hint="Start it: `pyagentd serve`.")
+    said = "No daemon is running: the last one" if ended else "The daemon"
+    raise Unreachable(f"{said} (pid {runtime.pid}) does not answer: {reason}", hint="Start it: `pyagentd serve`.")
 
 
 def _addresses(runtime: Runtime) -> Iterator[tuple[socket.AddressFamily, Any]]:

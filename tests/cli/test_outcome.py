@@ -12,6 +12,7 @@ from pyagentd import __version__
 from pyagentd.cli import main
 from pyagentd.cli.output import ExitCode, exit_code
 from pyagentd.errors import Busy, ProviderError, Unreachable, WireError
+from pyagentd.wire.lifecycle import Instance
 
 
 @pytest.fixture(autouse=True)
@@ -105,6 +106,19 @@ def test_without_a_daemon_these_exit_with_3_and_start_none(
     assert "No daemon is running" in said
     assert ("pyagentd serve --detach" in said) == (words != ["stop"])  # who stops one does not want it started
     assert not (tmp_path / "run").exists()
+
+
+def test_beside_the_files_of_a_daemon_that_is_dead_stop_says_only_that_none_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PYAGENTD_RUNTIME_DIR", str(tmp_path))
+    tmp_path.chmod(0o700)
+    with Instance(tmp_path, tmp_path / "sessions") as left:
+        left.bind_unix().close()
+        left.publish(version="1")
+        assert main(["stop"]) == ExitCode.UNREACHABLE
+    said = capsys.readouterr().err
+    assert said.startswith("pyagentd: No daemon is running: the last one (pid ") and "serve" not in said
 
 
 @pytest.mark.parametrize(
