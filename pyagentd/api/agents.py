@@ -417,6 +417,8 @@ class Agents(Group):
         With ``reset`` the key gets its default. Without ``value`` and ``reset`` nothing is changed.
         """
         note = ""
+        if key in ("model", "permissions") and isinstance(value, str) and not value.strip():
+            raise BadRequest(f"The {key} is empty", hint=f"To reset it: pyagentd agent config {name} {key} --reset")
         if key == "model" and value:
             place = await asyncio.to_thread(named_agents.agent_dir, self._kernel, name)
             preset = self._kernel.presets.of_branch(paths.ref_of(place))

@@ -226,6 +226,9 @@ async def test_a_change_is_written_to_the_file_alone_and_audited(world: World, s
     told = await made(service)
     preset = paths.preset_file(Path(told["branch_dir"])).read_bytes()
     named_agents.change(Path(told["dir"]), {"kept": [1]})
+    for key in ("model", "permissions"):
+        with pytest.raises(BadRequest, match=f"The {key} is empty.*--reset"):
+            await service.agent_config(Watcher(), name="my-agent", key=key, value=" ")
     changed = await service.agent_config(Watcher(), name="my-agent", key="system_prompt", value="You sing.")
     assert changed["config"]["system_prompt"] == values(told)["system_prompt"] == "You sing."
     assert values(told)["kept"] == [1] and list(values(told))[:-1] == list(named_agents.KEYS)
