@@ -559,13 +559,24 @@ It was modified at MTIME, in nanoseconds."
       (pyagentd-session-saved-again)
       (run-hooks 'pyagentd-session-saved-hook))))
 
+(defconst pyagentd-connect--last-wait 1.0
+  "Seconds that Emacs waits at its end until the daemon has written all.")
+
+(defconst pyagentd-sync--asking
+  '(save-buffers-kill-terminal save-buffers-kill-emacs save-some-buffers)
+  "Commands that ask about each buffer that is modified after it was saved.")
+
 (defun pyagentd-sync-save ()
   "Have the daemon write all of this text; return at once.
-The buffer is unmodified once the file holds it."
+The buffer is unmodified once the file holds it.  For a command that
+would ask about it then, that is waited for, but not for long."
   (setq pyagentd-attach--checkpoints t)
   (unless (assq #'pyagentd-sync--checkpoint pyagentd-attach-awaited)
     (pyagentd-attached-then #'pyagentd-sync--checkpoint))
-  (pyagentd-sync-watch))
+  (pyagentd-sync-watch)
+  (when (memq this-command pyagentd-sync--asking)
+    (pyagentd-rpc-wait (lambda () (not (buffer-modified-p)))
+                       pyagentd-connect--last-wait)))
 
 (defconst pyagentd-sync--patience 1.5
   "Seconds between two looks at whether the daemon took what was typed.")
@@ -870,9 +881,6 @@ On this machine that is to read a small file; a host is asked over SSH."
 (add-hook 'pyagentd-session-leave-hook #'pyagentd-connect--leave)
 (add-hook 'pyagentd-rpc-connected-hook #'pyagentd-connect--all)
 (add-hook 'pyagentd-rpc-disconnected-hook #'pyagentd-connect--disconnected)
-
-(defconst pyagentd-connect--last-wait 1.0
-  "Seconds that Emacs waits at its end until the daemon has written all.")
 
 (defun pyagentd-connect--before-exit ()
   "Send what was typed in all sessions, and keep what the daemon does not write."

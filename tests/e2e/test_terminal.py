@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -114,6 +115,22 @@ def test_a_session_by_keys_from_the_name_to_the_answer(emacs: Emacs, model_serve
     header(emacs, "Ready")
     done = shows(emacs, "Alpha it is.")
     assert [line.rstrip() for line in below(done, "Alpha it is.")[:3]] == ["Alpha it is.", "", "###"]
+
+
+def test_leaving_emacs_right_after_a_key_asks_nothing_and_keeps_it(emacs: Emacs, system: System) -> None:
+    make_session(emacs, "draft")
+    emacs.keys("s", "C-x", "C-c")
+
+    def gone() -> bool:
+        try:
+            emacs.screen()
+        except subprocess.CalledProcessError:  # with Emacs its terminal ends
+            return True
+        return False
+
+    wait_for(gone, "Emacs to end without a question", 20.0)
+    (document,) = system.sessions.glob("*/branches/main/session.md")
+    assert document.read_text().startswith("### drafts")
 
 
 def test_a_denied_tool_never_runs_and_the_notice_goes(
