@@ -26,7 +26,7 @@ from pyagentd.reader import Source, line_in_json, read
 from pyagentd.store import paths, presetfile
 from pyagentd.store.db import audit
 from pyagentd.store.db.audit import Decided, Entry
-from pyagentd.store.db.state import Damaged, State
+from pyagentd.store.db.state import Damaged, State, write_durably
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools.mcp.connection import fill_root
 from pyagentd.tools.sandbox.plan import ShellScope
@@ -179,7 +179,7 @@ class Grants:
                 self._given.update((root.key, grant.action) for grant in grants)
                 self._of_session(root)
         else:
-            await asyncio.to_thread(self._write, workspace, facts)
+            await asyncio.to_thread(write_durably, lambda: self._state.put(f"{_SETTING}{workspace}", facts))
             self._projects[str(workspace)] = tuple(grants)
 
     def _read(self, workspace: Path) -> tuple[Grant, ...]:
@@ -187,12 +187,6 @@ class Grants:
             return _compile_grants("project", self._state.get(f"{_SETTING}{workspace}"))
         except Damaged:
             return ()
-
-    def _write(self, workspace: Path, facts: list[dict[str, Any]]) -> None:
-        try:
-            self._state.put(f"{_SETTING}{workspace}", facts)
-        except Damaged:  # there is a new file now
-            self._state.put(f"{_SETTING}{workspace}", facts)
 
 
 def _compile_grants(kind: Kind, recorded: object) -> tuple[Grant, ...]:
@@ -264,10 +258,7 @@ class Ledger:
 
     def _write(self, batch: list[Entry]) -> bool:
         try:
-            try:
-                audit.append(self._state, batch)
-            except Damaged:  # there is a new file now
-                audit.append(self._state, batch)
+            write_durably(lambda: audit.append(self._state, batch))
         except StoreError as error:
             self._note_problem(str(error), len(batch))
         except Exception as error:  # the edge of this thread: the audit must not end with one entry
@@ -390,10 +381,8 @@ class KeptSet:
             except Damaged:  # there is a new file now
                 known = frozenset(texts)
             if self._state is not None:
-                try:
-                    self._state.put(self._key, sorted(known))
-                except Damaged:
-                    self._state.put(self._key, sorted(known))
+                put = self._state.put
+                write_durably(lambda: put(self._key, sorted(known)))
             self._known = known
 
     def _read(self) -> frozenset[str]:

@@ -14,7 +14,7 @@ import os
 import sqlite3
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -308,6 +308,14 @@ class Damaged(StateError):
 
 class LaterVersion(StateError):
     """A later version of this program wrote the file; it stays as it is."""
+
+
+def write_durably(write: Callable[[], None]) -> None:
+    """Call ``write``, and once more where the file was damaged: there is a new one then."""
+    try:
+        write()
+    except Damaged:
+        write()
 
 
 class _Unusable(Exception):
