@@ -639,14 +639,23 @@ command is for all rows that are marked.")
            (when (plist-get view :more) '(("+" "more")))
            '(("/" "filter") ("g" "refresh") ("q" "close"))))))
 
+(defvar-local pyagentd-list--actions nil
+  "What the commands of this list or page do: pairs (COMMAND . ACTION).")
+
 (defun pyagentd-list--command (action)
-  "Return a command that does ACTION, a plist; help shows its name."
-  ;; One of this buffer alone: another page of the same name ends another task.
-  (let ((command (make-symbol (format "pyagentd-list--%s-%s" pyagentd-list-name
-                                      (string-replace
-                                       " " "-" (plist-get action :label))))))
+  "Return a command that does ACTION, a plist, here; help shows its name."
+  (let ((command (intern (format "pyagentd-list--%s-%s" pyagentd-list-name
+                                 (string-replace
+                                  " " "-" (plist-get action :label))))))
+    ;; Another page of the same name ends another task.
+    (setf (alist-get command pyagentd-list--actions) action)
     (put command 'command-modes '(pyagentd-list-mode pyagentd-report-mode))
-    (fset command (lambda () (interactive) (pyagentd-list-act action)))
+    (fset command
+          (lambda ()
+            (interactive)
+            (pyagentd-list-act (or (alist-get command pyagentd-list--actions)
+                                   (user-error "Nothing to %s here"
+                                               (plist-get action :label))))))
     (put command 'function-documentation
          (concat (capitalize (plist-get action :label)) "."))
     command))
