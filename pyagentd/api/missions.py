@@ -21,7 +21,7 @@ from pyagentd.errors import BadRequest
 from pyagentd.features.agents import short_title
 from pyagentd.features.mission_tool import PRESET, missions, unfinished_mission
 from pyagentd.policy.action import canonical_tool
-from pyagentd.reader import object_in
+from pyagentd.reader import FromOne, Source, object_in, read
 from pyagentd.runtime.queue import Submission
 from pyagentd.runtime.run_setup import NAMES
 from pyagentd.store import presetfile
@@ -94,10 +94,9 @@ class Missions(Group):
             values["signature"] = features.missions.parse_readable(signature, "The signature").render()
         if tools or no_tools:
             values["tools"] = _known(tools)
-        if max_turns:
-            values["max-turns"] = max_turns
-        if parallel:
-            values["parallel"] = parallel
+        limits = {"max-turns": max_turns, "parallel": parallel}
+        source = Source.at("mission", BadRequest)  # told before there is a session
+        values |= {name: read(n, FromOne, source, (name,)) for name, n in limits.items() if n is not None}
         workspace, parsed, text = await self._template(root, preset)
         if not parsed.signature and not signature:
             raise BadRequest(f"The preset {preset} has no signature", hint="Give the signature of the result")

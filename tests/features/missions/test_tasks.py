@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pyagentd.errors import BadRequest
 from pyagentd.features.mission_tool import missions
 from pyagentd.runtime.queue import Submission
 from pyagentd.store.paths import BranchRef
@@ -66,6 +67,14 @@ async def test_a_mission_without_its_data_is_refused_before_any_request(
     (report,) = await submitted(world, ref, text, **given)
     assert reason in json.dumps(report["fail"])
     assert not world.server.requests
+
+
+@pytest.mark.parametrize("limit", [{"max_turns": -3}, {"max_turns": 0}, {"parallel": -1}])
+async def test_a_mission_with_a_limit_that_cannot_be_makes_no_session(world: World, limit: dict[str, int]) -> None:
+    world.preset("main")
+    with pytest.raises(BadRequest, match="should be a whole number from 1"):
+        await world.service().mission(Watcher(), prompt="Count.", signature=":any", preset="main", **limit)
+    assert list(world.kernel.config.sessions_dir.glob("*/branches")) == []
 
 
 async def test_people_see_the_task_and_not_its_template(world: World) -> None:
