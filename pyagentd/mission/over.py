@@ -290,6 +290,18 @@ class _BegunBefore(Exception):
     """Dask repeats an item that had begun on a lost worker."""
 
 
+class _DaskReply(Future[_Reply]):
+    """The reply to an item; what a worker has begun is not cancelled: it is paid for."""
+
+    def __init__(self, has_begun: Callable[[], bool]) -> None:
+        super().__init__()
+        self._has_begun = has_begun
+
+    def cancel(self) -> bool:
+        """Cancel the item if no worker has begun it."""
+        return not self._has_begun() and super().cancel()
+
+
 class _DaskWorkers(Workers):
     """Workers of a Dask cluster; an item is begun only once.
 
@@ -308,7 +320,7 @@ class _DaskWorkers(Workers):
         mark = [*self._marks, str(next(self._number))]
         # Dask's own executor never tells of a result that was lost with its worker while it was fetched.
         asked = self._client.submit(_begin_once, mark, mission, item, pure=False)
-        done: Future[_Reply] = Future()
+        done = _DaskReply(lambda: self._client.get_metadata(mark, None) is not None)
         done.add_done_callback(lambda each: asked.cancel() if each.cancelled() else None)
         asked.add_done_callback(partial(_pass_on, done))
         return done

@@ -18,7 +18,7 @@ import pytest
 from pyagentd.errors import UserError
 from pyagentd.mission import Mission
 from pyagentd.mission.options import LLMError, Request
-from pyagentd.mission.over import Row, Summary, read_items, run_over, version
+from pyagentd.mission.over import Row, Summary, Workers, read_items, run_over, version
 
 ITEMS = [f"item-{number}" for number in range(12)]
 
@@ -254,6 +254,30 @@ def test_mistakes_are_told_before_anything_runs(tmp_path: Path) -> None:
 def test_map_takes_any_executor() -> None:
     with ThreadPoolExecutor(2) as executor:
         assert [step.value for step in made().map(ITEMS[:3], executor=executor)] == ITEMS[:3]
+
+
+_begun, _may_end = threading.Event(), threading.Event()
+
+
+def _answer_late(request: Request) -> dict[str, Any]:
+    _begun.set()
+    assert _may_end.wait(30)
+    return _answer(request)
+
+
+def test_an_item_that_a_worker_of_dask_has_begun_is_not_cancelled() -> None:
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        workers = Workers.of(client.get_executor(pure=False))
+        begun = workers.submit(made(_answer_late), ITEMS[0])
+        assert _begun.wait(30)
+        waiting = workers.submit(made(), ITEMS[1])
+        assert waiting.cancel() and not begun.cancel()
+        _may_end.set()
+        assert begun.result(30).ok
 
 
 def test_dask_s_own_executor_is_guarded_over_items_and_refused_by_map(tmp_path: Path) -> None:
