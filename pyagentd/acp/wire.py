@@ -50,7 +50,8 @@ class Daemon:
         answered = self._pending[uid] = asyncio.get_running_loop().create_future()
         try:
             writer.write(call(uid, method, arguments))
-            message = await asyncio.wait_for(answered, timeout)
+            async with asyncio.timeout(timeout):
+                message = await answered
         except TimeoutError:
             raise WireError(f"No answer to {method} within {timeout:g} s", hint="See the daemon's log.") from None
         finally:

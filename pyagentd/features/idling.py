@@ -147,7 +147,8 @@ class Idling(Feature):
         while True:
             pause_s = await asyncio.to_thread(self._pause_s)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._begun.wait(), pause_s)
+                async with asyncio.timeout(pause_s):
+                    await self._begun.wait()
             self._begun.clear()
             try:
                 await self.tick()

@@ -624,7 +624,8 @@ class Schedules(Feature):
                 log.exception("schedules")
                 wait_s = CHECK_S
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), wait_s)
+                async with asyncio.timeout(wait_s):
+                    await self._changed.wait()
 
     async def _fire(self, schedule: Schedule, now: datetime) -> None:
         when = When(kind=schedule.kind, value=schedule.value, zone=schedule.zone)

@@ -154,7 +154,8 @@ async def runner_gone(pid: int, pid_started: int, output: Path, *, every_s: floa
             return
         while not ended.is_set():
             with suppress(TimeoutError):
-                await asyncio.wait_for(ended.wait(), every_s)
+                async with asyncio.timeout(every_s):
+                    await ended.wait()
             tick()
     finally:
         loop.remove_reader(descriptor)
@@ -452,7 +453,8 @@ class Tasks(Feature):
         running = self._running.get((task.agent_name, task.id))
         if running is not None:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(running.ended.wait(), seconds)
+                async with asyncio.timeout(seconds):
+                    await running.ended.wait()
             return running.task
         return await self.get(task.agent_name, task.id)
 
@@ -465,7 +467,8 @@ class Tasks(Feature):
         running.killed = True
         signal_runner(task.pid, task.pid_started, output, signal.SIGTERM)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(running.ended.wait(), _KILL_S)
+            async with asyncio.timeout(_KILL_S):
+                await running.ended.wait()
             return running.task
         signal_runner(task.pid, task.pid_started, output, signal.SIGKILL)  # all it started ends with it
         await running.ended.wait()
