@@ -31,7 +31,7 @@ profile:
   allow: ["tool:PersistentAgent:.*", "tool:Bash:sleep .*"]
   ask: ["tool:Bash:.*"]
 paths:
-  read: ["/**"]
+  read: ["HOME/**"]
 shell_commands:
   allow: ["*"]
 ---
@@ -46,7 +46,7 @@ def home(system: System, model_server: ModelServer) -> System:
     system.use_server(model_server.url)
     presets = system.home / "presets"
     presets.mkdir()
-    (presets / "helper.md").write_text(PRESET)
+    (presets / "helper.md").write_text(PRESET.replace("HOME", str(system.home)))  # where nobody else makes files
     system.env["PYAGENTD_PRESETS_DIR"] = str(presets)
     model_server.rule = family(preset="helper")
     return system
