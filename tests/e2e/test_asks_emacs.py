@@ -68,7 +68,11 @@ def gone(emacs: Emacs, *parts: str) -> str:
         seen = emacs.screen()
         return "" if any(part in seen for part in parts) else seen
 
-    return str(wait_for(screen, f"{parts} to be gone"))
+    try:
+        return str(wait_for(screen, f"{parts} to be gone"))
+    except AssertionError as error:
+        error.add_note(emacs.screen())
+        raise
 
 
 def test_two_asks_are_shown_and_answered_in_any_order(
