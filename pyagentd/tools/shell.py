@@ -42,7 +42,8 @@ _GIT = "what decides which programs git runs, for whoever uses it next"
 _LONGEST = 131_071  # bytes of one argument of a program, as Linux has it
 _OWN = ("/proc/self", "/proc/thread-self")
 _MOST_LINKS = 40  # that the system follows
-_ATTEMPTS = 3  # to confine a command while others make and remove files in its scope
+_ATTEMPTS = 4  # to confine a command while others make and remove files in its scope
+_PAUSE_S = 0.5  # before the second attempt; longer before each later one
 
 _DESCRIPTION = """\
 Run a command with bash in the workspace root and return its output (stdout and stderr together).
@@ -182,7 +183,8 @@ async def _run(args: Args, ctx: ToolContext) -> Output:
         return await _run_in_background(args, ctx)
     seconds = args.get("timeout_ms", _DEFAULT_MS) / 1000
     scope = ctx.scope()
-    for _ in range(_ATTEMPTS):
+    for attempt in range(_ATTEMPTS):
+        await asyncio.sleep(attempt * _PAUSE_S)
         started = await _prepare_in_thread(args["command"], scope, ctx)
         try:
             output = await _run_watched(started, scope, ctx, seconds)
