@@ -137,18 +137,16 @@ class _Kept:
     marks: dict[int, Mark] = field(default_factory=dict)  # by the identity of what was written, in the last request
     joined: list[bytes] = field(default_factory=list)  # see ``Body``
     alone: int = 0
-    joined_size: int = 0
 
     def join(self, end: int) -> None:
         """Join the messages before number ``end``, some hundred kilobytes of them at a time."""
-        if self.size - self.joined_size < _CHUNK:
+        if self.size - sum(map(len, self.joined)) < _CHUNK:
             return
         size = 0
         for number in range(self.alone, end):
             size += len(self.json[number]) + 1
             if size >= _CHUNK:
                 self.joined.append(b",".join((*self.json[self.alone : number + 1], b"")))
-                self.joined_size += size
                 self.alone, size = number + 1, 0
 
 
