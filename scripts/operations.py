@@ -55,8 +55,8 @@ def slash_commands() -> Mapping[str, set[str]]:
 
 def line(each: Parameter) -> str:
     """Return the line of an argument."""
-    default = "" if each.is_required else f", {shown(each.default)} by default"
-    return f"- `{each.key}` {words(each.type, LISP)}{', required' if each.is_required else default}"
+    given = "required" if each.default is inspect.Parameter.empty else f"{shown(each.default)} by default"
+    return f"- `{each.key}` {words(each.type, LISP)}, {given}"
 
 
 def reply_lines(reply: Any, depth: int = 0, above: tuple[Any, ...] = ()) -> Iterator[str]:

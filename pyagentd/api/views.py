@@ -1055,15 +1055,16 @@ class Views(Group):
         """
         found: list[ViewSummary] = []
         for each in self._lists.values():
-            if all(not value.is_required or name == "branch" for name, value in each.parameters.items()):
+            if all(name == "branch" for name in each.required):
                 summary = each.doc.partition("\n")[0].removeprefix("List ").removesuffix(".")
-                branch = each.parameters.get("branch")
                 found.append(
                     {
                         "name": each.name,
                         "summary": summary,
                         "arguments": [value.key for value in each.parameters.values()],
-                        "session": None if branch is None else "required" if branch.is_required else "optional",
+                        "session": "required"
+                        if "branch" in each.required
+                        else ("optional" if "branch" in each.parameters else None),
                     }
                 )
         return {"views": found}

@@ -190,13 +190,6 @@ _Subject = tuple[str, str, str, bool]
 """Branch, kind, and of an agent its id and whether it has ended: its end never stands for its beginning."""
 
 
-def _subject(event: Event) -> _Subject:
-    if event.kind != "agent":
-        return event.branch, event.kind, "", False
-    agent = event.args[0]
-    return event.branch, event.kind, agent["id"], agent["state"] == "finished"
-
-
 @dataclass(slots=True, eq=False)
 class _Entry:
     """One event to send.
@@ -231,10 +224,10 @@ class Outbox:
 
     Args:
         write: Sends a frame; may call ``pause`` before it returns.
-        request: Has the function it is given called at the next beat, or soon if the second argument is true.
+        request: Has it flushed at the next beat, or soon, see ``Pulse.request``.
     """
 
-    def __init__(self, write: Callable[[bytes], None], request: Callable[[Callable[[], None], bool], None]) -> None:
+    def __init__(self, write: Callable[[bytes], None], request: Callable[..., None]) -> None:
         self._write = write
         self._request = request
         self._queue: deque[_Entry] = deque()
@@ -258,7 +251,9 @@ class Outbox:
             elif event.kind in _LATEST:
                 self._push_latest(event)
             else:
-                self._push_other(event)
+                rest = b" " + encode(event.args)[1:] if event.args else b")"
+                self._reopen_row(event.branch, event.seq)
+                self._enqueue(_Entry(event.kind, event.branch, event.seq, event.seq, rest, _OVERHEAD + len(rest)))
         except (Unencodable, TypeError):
             _log.exception("An event of kind %s cannot be sent", event.kind)
             return
@@ -270,7 +265,7 @@ class Outbox:
         """Forget what is queued for ``branch``, whose rows up to ``seq`` the client is told in another way.
 
         For the operation that attaches: its answer covers ``seq``, and is sent before any later event as long as
-        nothing is awaited between this call and the return.
+        nothing is awaited between this call and the return. It also ends the silence that follows ``resync``.
         """
         self._silent.discard(branch)
         self._unfinished.discard(branch)
@@ -300,7 +295,7 @@ class Outbox:
 
     def _wake(self, *, urgent: bool = False) -> None:
         if self._queue and not self._paused:
-            self._request(self.flush, urgent)
+            self._request("show", self.flush, urgent=urgent)
 
     def _push_insert(self, branch: str, seq: int, text: str, role: Any) -> None:
         if not isinstance(text, str):
@@ -318,13 +313,9 @@ class Outbox:
                 rest = b" " + encode(to_symbols(role)) + b")"
                 self._enqueue(_Entry("insert", branch, seq if complete else 0, seq, rest, _size(piece), piece, role))
 
-    def _push_other(self, event: Event) -> None:
-        rest = b" " + encode(event.args)[1:] if event.args else b")"
-        self._reopen_row(event.branch, event.seq)
-        self._enqueue(_Entry(event.kind, event.branch, event.seq, event.seq, rest, _OVERHEAD + len(rest)))
-
     def _push_latest(self, event: Event) -> None:
-        subject = _subject(event)
+        agent = event.args[0] if event.kind == "agent" else {}
+        subject = (event.branch, event.kind, str(agent.get("id", "")), agent.get("state") == "finished")
         if (old := self._latest.get(subject)) is not None:
             if self._last.get(event.branch) is old:
                 old.args = event.args
@@ -358,21 +349,6 @@ class Outbox:
             self._last_row[entry.branch] = entry
         self._size += entry.size
 
-    def _dequeue(self) -> None:
-        entry = self._queue.popleft()
-        self._size -= entry.size
-        for newest in (self._last, self._last_row):
-            if newest.get(entry.branch) is entry:
-                del newest[entry.branch]
-        if entry.subject is not None:
-            self._latest.pop(entry.subject, None)
-        if entry.seq:
-            self._shown[entry.branch] = entry.seq
-        if entry.seq != entry.row:
-            self._unfinished.add(entry.branch)
-        elif entry.row:
-            self._unfinished.discard(entry.branch)
-
     def _next_batch(self) -> list[bytes]:
         batch: list[bytes] = []
         total = 0
@@ -382,8 +358,7 @@ class Outbox:
                 encoded = entry.encoded()
             except (Unencodable, TypeError):
                 _log.exception("An event of kind %s cannot be sent", entry.kind)
-                self._dequeue()
-                continue
+                encoded = b""
             if len(encoded) > _LARGEST:
                 _log.error("An event of kind %s is too large for a frame", entry.kind)
                 self._forget(entry.branch)
@@ -391,9 +366,22 @@ class Outbox:
                 continue
             if batch and total + len(encoded) > BATCH:
                 break
-            self._dequeue()
-            batch.append(encoded)
-            total += len(encoded) + 1
+            if encoded:
+                batch.append(encoded)
+                total += len(encoded) + 1
+            self._queue.popleft()
+            self._size -= entry.size
+            for newest in (self._last, self._last_row):
+                if newest.get(entry.branch) is entry:
+                    del newest[entry.branch]
+            if entry.subject is not None:
+                self._latest.pop(entry.subject, None)
+            if entry.seq:
+                self._shown[entry.branch] = entry.seq
+            if entry.seq != entry.row:
+                self._unfinished.add(entry.branch)
+            elif entry.row:
+                self._unfinished.discard(entry.branch)
         return batch
 
     def _overflow(self) -> None:
@@ -475,12 +463,16 @@ class Client:
         name: What it calls itself, such as ``"emacs 28.2"``.
         human: Whether a person is there to answer questions.
         logs: Whether it shows the session log.
+        push: Tells it of an event, see ``Outbox``.
+        reset: Forgets what it has still to be told of a branch, see ``Outbox``.
     """
 
     def __init__(self, *, name: str, human: bool, logs: bool, outbox: Outbox) -> None:
         self.name = name
         self.human = human
         self.logs = logs
+        self.push = outbox.push
+        self.reset = outbox.reset
         self._loop = asyncio.get_running_loop()
         self._outbox = outbox
         self._on_close: list[Callable[[], None]] = []
@@ -493,18 +485,6 @@ class Client:
     def closed(self) -> bool:
         """Whether the connection has ended."""
         return self._closed
-
-    def push(self, event: Event) -> None:
-        """Queue ``event`` for delivery at the next beat; never blocks and never raises."""
-        self._outbox.push(event)
-
-    def reset(self, branch: str, seq: int) -> None:
-        """Drop what is queued for ``branch``; the answer being made covers its rows up to ``seq``.
-
-        An operation that attaches calls it last, with nothing awaited before its return. It also ends the silence
-        that follows ``resync``.
-        """
-        self._outbox.reset(branch, seq)
 
     def tell(self, level: str, text: str, session_dir: str, written: bool) -> None:
         """Show a record of the session log; may be called from any thread."""
@@ -547,7 +527,7 @@ class Connection(asyncio.Protocol):
         self._json = False  # whether answers are JSON
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
-        self._outbox = Outbox(self._write, lambda flush, urgent: host.pulse.request("show", flush, urgent=urgent))
+        self._outbox = Outbox(self._write, host.pulse.request)
         self.ended: asyncio.Future[None] = self._loop.create_future()
 
     @property
@@ -595,7 +575,13 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:  # noqa: D102
         try:
             for item in self._reader.feed(data):
-                self._on_frame(item)
+                if self._client is None:
+                    self._introduce(item)
+                elif isinstance(item, bytes):
+                    try:
+                        self._handle(parse(item))
+                    except WireError as error:
+                        self._refuse(uid_of(item), error)
                 if self._transport.is_closing():
                     return
         except BadHeader as error:
@@ -603,23 +589,16 @@ class Connection(asyncio.Protocol):
 
     # Incoming
 
-    def _on_frame(self, item: bytes | Oversized) -> None:
-        if self._client is None:
-            self._introduce(item)
-        elif isinstance(item, bytes):
-            try:
-                message = parse(item)
-            except WireError as error:
-                self._refuse(uid_of(item), error)
-            else:
-                self._handle(message)
-
     def _handle(self, message: IncomingMessage) -> None:
         match message:
             case ("call" | "methods", uid, _) if self._host.operations is None:
                 self._tasks.add(self._loop.create_task(self._later(message, uid)))
             case ("call", uid, (str() as method, arguments)):
-                self._call(uid, method, arguments)
+                if (operation := (self._host.operations or {}).get(method)) is None:
+                    hint = "Daemon and client may differ in version."
+                    self._refuse(uid, WireError(f"No such method: {method}", hint=hint))
+                    return
+                self._tasks.add(self._loop.create_task(self._run(uid, operation, arguments)))
             case ("methods", uid, ()):
                 self._send(answer, uid, self._methods())
             case ("call" | "methods", uid, _):
@@ -637,13 +616,6 @@ class Connection(asyncio.Protocol):
             self._handle(message)
         finally:
             self._tasks.discard(cast("asyncio.Task[None]", asyncio.current_task()))
-
-    def _call(self, uid: int, method: str, arguments: object) -> None:
-        operation = cast(Mapping[str, Operation], self._host.operations).get(method)
-        if operation is None:
-            self._refuse(uid, WireError(f"No such method: {method}", hint="Daemon and client may differ in version."))
-            return
-        self._tasks.add(self._loop.create_task(self._run(uid, operation, arguments)))
 
     async def _run(self, uid: int, operation: Operation, arguments: object) -> None:
         """Run one call; the boundary where every exception becomes an answer."""

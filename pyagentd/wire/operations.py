@@ -32,11 +32,6 @@ class Parameter:
         """Its keyword, ``:a-key``."""
         return _key(self.name)
 
-    @property
-    def is_required(self) -> bool:
-        """Whether it must be given."""
-        return self.default is inspect.Parameter.empty
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
@@ -46,6 +41,7 @@ class Operation:
     run: Callable[..., Awaitable[Any]]
     human: bool  # whether only a client with a person at it may call it
     parameters: Mapping[str, Parameter]  # by name
+    required: tuple[str, ...]  # names of those that must be given
     reply: Any  # the annotation of what it returns
     commands: tuple[str, ...]  # of the command line that ask for it, such as "agent list"
     doc: str  # the docstring
@@ -91,7 +87,7 @@ class Operation:
     def bind_named(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the keyword arguments in ``given``, by their names in Python; raises as ``bind``."""
         unknown = given.keys() - self.parameters.keys()
-        missing = [name for name, each in self.parameters.items() if each.is_required and name not in given]
+        missing = [name for name in self.required if name not in given]
         if unknown or missing:
             complaints = [
                 *(["unknown " + " ".join(map(self._unknown, sorted(unknown)))] if unknown else []),
@@ -101,7 +97,7 @@ class Operation:
         bound = {}
         for name, value in given.items():
             parameter = self.parameters[name]
-            if value is None and not parameter.is_required:
+            if value is None and name not in self.required:
                 continue
             if parameter.type is bool and value is None:
                 value = False
@@ -146,6 +142,7 @@ def operation(name: str, run: Callable[..., Awaitable[Any]]) -> Operation:
             for each in found
         },
         reply=hints.get("return", Any),
+        required=tuple(each.name for each in found if each.default is each.empty),
         commands=getattr(run, "commands", ()),
         doc=inspect.getdoc(run) or "",
     )

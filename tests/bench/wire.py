@@ -68,7 +68,7 @@ def _rate(world: World, emacs: Emacs, data: bytes, count: int, reader: str) -> f
 def _frames(count: int, together: int) -> bytes:
     """Return ``count`` events as the daemon's outbox sends them, ``together`` in a beat."""
     frames: list[bytes] = []
-    outbox = Outbox(frames.append, lambda flush, urgent: None)
+    outbox = Outbox(frames.append, lambda *_, **urgent: None)
     for number in range(count):
         outbox.push(Event("bench", f"/branch/{number % 20}", number + 1, (number,)))
         if number % together == together - 1:

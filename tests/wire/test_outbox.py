@@ -27,7 +27,7 @@ class Wire:
         self.room = 10**9  # bytes until the socket is full
         self.outbox = Outbox(self._write, self._request)
 
-    def _request(self, flush: Callable[[], None], urgent: bool) -> None:
+    def _request(self, phase: str, flush: Callable[[], None], *, urgent: bool) -> None:
         self.requested.add(flush)
         self.urgent = self.urgent or urgent
 
