@@ -450,16 +450,37 @@ That is behind what was typed there, or BEFORE it."
     (`(,_ ,id) (cons 'tool id))
     (_ (pyagentd-symbol role))))
 
-(defun pyagentd-edit-take ()
+(defconst pyagentd-edit--longest 1000000
+  "How many characters one edit inserts: more than a call can have is refused.")
+
+(defun pyagentd-edit--part (edit)
+  "Return (PART . REST), which do one after the other what EDIT does.
+PART inserts `pyagentd-edit--longest' characters at most."
+  (let ((left pyagentd-edit--longest) (shift 0) part rest)
+    (pcase-dolist (`(,beg ,end ,text ,old) edit)
+      (if (= left 0)
+          (push (list (+ beg shift) (+ end shift) text old) rest)
+        (let ((now (min left (length text))))
+          (push (list beg end (substring text 0 now) old) part)
+          (cl-decf left now)
+          (cl-incf shift (- now (- end beg)))
+          (when (< now (length text))
+            (let ((at (+ end shift)))
+              (push (list at at (substring text now) "") rest))))))
+    (cons (nreverse part) (nreverse rest))))
+
+(defun pyagentd-edit-take (&optional whole)
   "Return what is to be sent, a plist of :id and :hunks, or nil.
-It is on its way then; there is none while another edit is."
+It is on its way then; there is none while another edit is.  Of a long
+edit that is a part, and the rest is sent next, unless WHOLE is non-nil."
   (pyagentd-edit--settle)
   (when (and pyagentd-edit--pending (null pyagentd-edit--sent))
-    (let ((edit pyagentd-edit--pending)
-          (id (format "edt_%s%08x" (format-time-string "%s%3N")
-                      (random (ash 1 32)))))
+    (pcase-let ((`(,edit . ,rest) (if whole (list pyagentd-edit--pending)
+                                    (pyagentd-edit--part pyagentd-edit--pending)))
+                (id (format "edt_%s%08x" (format-time-string "%s%3N")
+                            (random (ash 1 32)))))
       (setq pyagentd-edit--sent (cons id edit)
-            pyagentd-edit--pending nil
+            pyagentd-edit--pending rest
             pyagentd-edit--back (pyagentd-edit-compose
                                  (pyagentd-edit-inverse edit)
                                  pyagentd-edit--back))

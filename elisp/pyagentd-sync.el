@@ -325,7 +325,8 @@ THEN is called here with its answer."
 (pyagentd-deflocal pyagentd-attach--looked nil
   "The time of the file for which the daemon was asked to look at it.")
 (pyagentd-deflocal pyagentd-attach--checkpoints nil
-  "Non-nil while the user waits for the file to hold the text.")
+  "Non-nil while the user waits for the file to hold the text.
+The symbol `again' if the daemon did not take all of it since.")
 (pyagentd-deflocal pyagentd-attach--said nil
   "Notes about this session that were shown.")
 (pyagentd-deflocal pyagentd-attach-awaited nil
@@ -538,6 +539,8 @@ SETTINGS is a list of what was saved of these before, if it was sent some."
   (when (and id (equal id (car pyagentd-edit--sent)) (pyagentd-rpc-connected-p))
     (pyagentd-log 'warn "%s: %s" (buffer-name) (pyagentd-error-text err))
     (setq pyagentd-attach-state nil)
+    (when pyagentd-attach--checkpoints
+      (setq pyagentd-attach--checkpoints 'again))
     (if (eq (pyagentd-symbol (nth 1 err)) 'stale)
         (pyagentd-attach (pyagentd-edit-base))
       (pyagentd-attach))))
@@ -635,17 +638,26 @@ late, since answers may have come while Emacs was busy."
 (defun pyagentd-sync--checked (answer)
   "Note that the file holds what ANSWER, to `checkpoint', says."
   (pyagentd-sync--written (plist-get answer :revision) (plist-get answer :mtime))
-  (when (and pyagentd-attach--checkpoints (not save-silently))
-    (message "Wrote %s" buffer-file-name))
-  (setq pyagentd-attach--checkpoints nil))
+  (if (eq pyagentd-attach--checkpoints 'again)
+      (progn
+        (setq pyagentd-attach--checkpoints t)
+        (pyagentd-attached-then #'pyagentd-sync--checkpoint))
+    (when (and pyagentd-attach--checkpoints (not save-silently))
+      (message "Wrote %s" buffer-file-name))
+    (setq pyagentd-attach--checkpoints nil)))
 
 (defun pyagentd-sync-finish ()
   "Send all that was typed, also while an edit is on its way.
-The daemon writes it, whether or not this buffer is there then."
-  (unless (or (pyagentd-sync-flush) (not (pyagentd-attached-p)))
+The daemon writes it, whether or not this buffer is there then.  The
+parts of a long edit are waited for, but not for long."
+  (unless (or (pyagentd-sync-flush) (not (pyagentd-attached-p))
+              (when (cdr (pyagentd-edit--part pyagentd-edit--pending))
+                (pyagentd-rpc-wait #'pyagentd-sync-flush
+                                   pyagentd-connect--last-wait)
+                (pyagentd-sync-flush)))
     (let ((before (car pyagentd-edit--sent)))
       (setq pyagentd-edit--sent nil)
-      (when-let ((taken (pyagentd-edit-take)))
+      (when-let ((taken (pyagentd-edit-take t)))
         (pyagentd-sync--send (append taken (list :after before)) nil)))))
 
 (defun pyagentd-sync-leave ()

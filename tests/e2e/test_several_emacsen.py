@@ -104,6 +104,20 @@ def test_a_save_is_answered_when_the_file_holds_the_text(system: System) -> None
     assert on_disk(branch) == "### Saved at once"
 
 
+def test_more_than_a_call_can_have_is_saved_and_shown_in_the_other(system: System) -> None:
+    one, other, branch = pair(system)
+    one.eval(
+        r'(progn (goto-char (point-max)) (dotimes (_ 20) (insert (make-string 999999 ?a) "\n")) (save-buffer) t)'
+    )
+    one.wait("(not (buffer-modified-p))")
+    assert "Not saved" not in messages(one)
+    assert len(on_disk(branch)) >= 20_000_000
+    other.wait("(>= (buffer-size) 20000000)")
+    one.eval("(progn (delete-region 5 (point-max)) (save-buffer) t)")
+    saved(branch, "### ")
+    shows(other, "### ")
+
+
 def test_the_answer_and_edits_above_it_appear_while_it_streams(system: System, model_server: ModelServer) -> None:
     system.use_server(model_server.url)
     one, other, branch = pair(system)

@@ -102,6 +102,44 @@
     (should (pyagentd-test-calls 'checkpoint))
     (should (equal (pyagentd-test-content file) "### Hi"))))
 
+;; A call to the daemon has a limit; what is longer goes in parts.
+(ert-deftest pyagentd-sync-a-long-edit-is-sent-in-parts-before-it-is-saved ()
+  (let ((pyagentd-edit--longest 4))
+    (sync-test--with-session "### Hi, old"
+      (pyagentd-test-tell 'fake-answer "(:revision 13 :mtime 5)" 'checkpoint)
+      (goto-char 5)
+      (delete-char 2)
+      (insert "Hello you") (forward-char 2) (delete-char 3) (insert "new")
+      (save-buffer)
+      (should (equal (sync-test--sent) '(((5 7 "Hell" nil)))))
+      (sync-test--acknowledge 11)
+      (pyagentd-test-await (= 2 (length (sync-test--sent))))
+      (should (equal (cadr (sync-test--sent)) '((9 9 "o yo" nil))))
+      (should-not (pyagentd-test-calls 'checkpoint))
+      (sync-test--acknowledge 12)
+      (pyagentd-test-await (= 3 (length (sync-test--sent))))
+      (should (equal (caddr (sync-test--sent))
+                     '((13 13 "u" nil) (15 18 "new" nil))))
+      (should-not (pyagentd-test-calls 'checkpoint))
+      (sync-test--acknowledge 13)
+      (pyagentd-test-await (not (buffer-modified-p)))
+      (should (pyagentd-test-calls 'checkpoint)))))
+
+(ert-deftest pyagentd-sync-a-save-of-what-was-refused-is-no-save ()
+  (sync-test--with-session "### Hi"
+    (pyagentd-test-tell 'fake-answer "(:revision 10 :mtime 5)" 'checkpoint)
+    (pyagentd-test-tell 'fake-error "(stale \"Too much changed\")" 'edit-document)
+    (insert " there")
+    (ert-with-message-capture said
+      (let ((save-silently nil))
+        (save-buffer)
+        (pyagentd-test-await (cdr (pyagentd-test-calls 'edit-document)))
+        (pyagentd-test-await (cdr (pyagentd-test-calls 'checkpoint)))
+        (should-not (string-search "Wrote" said))
+        (pyagentd-test-tell 'fake-answer "(:revision 11)" 'edit-document)
+        (pyagentd-test-await (string-search "Wrote" said))))
+    (sync-test--acknowledge 11)))
+
 (ert-deftest pyagentd-sync-without-a-daemon-emacs-writes ()
   (let ((pyagentd-autosave-idle-time 0.05))
     (sync-test--with-session "### Hi"
@@ -488,6 +526,18 @@
     (should (= 2 (length (sync-test--sent)))) ; ... and this one after it
     (should (equal (pyagentd-test-content (sync-test--kept file))
                    "### Hi there, you"))))
+
+(ert-deftest pyagentd-sync-the-parts-of-a-killed-buffer-are-kept-until-they-are-written ()
+  (let ((pyagentd-edit--longest 4) (pyagentd-connect--last-wait 0))
+    (sync-test--with-session "### Hi"
+      (pyagentd-test-tell 'fake-silent "" 'checkpoint)
+      (insert " there, you")
+      (kill-buffer)
+      (pyagentd-test-await (pyagentd-test-calls 'checkpoint))
+      (should (equal (sync-test--sent)
+                     '(((7 7 " the" nil)) ((11 11 "re, you" nil)))))
+      (should (equal (pyagentd-test-content (sync-test--kept file))
+                     "### Hi there, you")))))
 
 (ert-deftest pyagentd-sync-nothing-is-kept-of-what-was-written ()
   (sync-test--with-session "### Hi"
