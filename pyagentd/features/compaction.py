@@ -15,6 +15,7 @@ from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from pyagentd.clock import new_id
 from pyagentd.config.tables import CompactionSettings
 from pyagentd.errors import BadRequest, Busy, ContextOverflow, ProviderError, StoreError, TransientProviderError
 from pyagentd.events import Event
@@ -26,7 +27,7 @@ from pyagentd.messages import Part as MessagePart
 from pyagentd.runtime import system_prompt
 from pyagentd.runtime.document_sync import RecoveredRoles
 from pyagentd.runtime.feature import Feature
-from pyagentd.runtime.run import FitToWindow, Run, RunPhase, RunSettings, Step, new_run_id
+from pyagentd.runtime.run import FitToWindow, Run, RunPhase, RunSettings, Step
 from pyagentd.runtime.run_setup import RunBuilder
 from pyagentd.runtime.settings import SendOptions, extra_model
 from pyagentd.runtime.turns import DocumentNow, Prompt
@@ -749,7 +750,7 @@ async def compact(kernel: "Kernel", branch: "LiveBranch", options: SendOptions, 
         live = await branch.document.look()
         await branch.look_once()
         now = DocumentNow(document=live.document, revision=live.revision)
-        run_id, found = new_run_id(), await asyncio.to_thread(_read, now, branch.conversation.snapshot())
+        run_id, found = new_id("run"), await asyncio.to_thread(_read, now, branch.conversation.snapshot())
         settings = await RunBuilder(kernel, branch, run_id, options).settings(found.settings)
         if kernel.closing:
             raise Busy("The daemon is stopping", hint="Try it again in a moment")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pyagentd.clock import iso8601, span
+from pyagentd.clock import iso8601, new_id, span
 from pyagentd.errors import BadRequest, Busy, NotFound, PyagentdError
 from pyagentd.features.compaction import Summariser
 from pyagentd.features.history import History
@@ -20,7 +20,6 @@ from pyagentd.runtime.approvals import Answer
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import BranchWritten, ConversationCleared, ConversationRestored, Feature
 from pyagentd.runtime.kernel import Kernel
-from pyagentd.runtime.run import new_run_id
 from pyagentd.runtime.run_setup import RunBuilder
 from pyagentd.runtime.settings import SendOptions, extra_model
 from pyagentd.store import contexts, paths
@@ -378,7 +377,7 @@ class Contexts(Feature):
         """Return what a model says of a conversation; its first words where no model can or may be asked."""
         if branch.run is not None or not self.kernel.config.extra_requests:
             return first_words(messages)
-        kernel, run_id = self.kernel, new_run_id()
+        kernel, run_id = self.kernel, new_id("run")
         try:
             settings = document.read(branch.file).settings
             made = await RunBuilder(kernel, branch, run_id, options).settings(settings)
@@ -441,7 +440,7 @@ class Contexts(Feature):
         """Record a saved conversation as turns of this one; the caller holds ``branch.starting``."""
         await branch.document.look()
         await branch.look_once()
-        found, run_id = restored_turns(context.messages), new_run_id()
+        found, run_id = restored_turns(context.messages), new_id("run")
         metadata = {"context": context.id}
         prompt = await branch.prompts.from_client(found.turns[0].prompt)
         rows = facts_of_turns(

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
+from pyagentd.clock import new_id
 from pyagentd.errors import BadRequest, PyagentdError, UserError, did_you_mean
 from pyagentd.features.history import History
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.document_sync import DocumentVersion
 from pyagentd.runtime.feature import BranchWritten, Feature
 from pyagentd.runtime.queue import Receipt, Submission
-from pyagentd.runtime.run import new_run_id
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.runtime.turns import Prompt
 from pyagentd.store.document import hidden
@@ -422,7 +422,7 @@ async def _record_command(
         again = await _as_it_is(branch, prompt, given)
         if not _may_stand(kernel, branch, prompt):
             return made
-        run_id, now_ms = new_run_id(), branch.recorder.now_ms()
+        run_id, now_ms = new_id("run"), branch.recorder.now_ms()
         hiding = {**hidden.mark(hidden.COMMAND, now_ms=now_ms), "command": made.name}
         sent = {} if given.id is None else {"payload": given.payload}  # tells that the same submission came before
         hinted = replace(again, metadata={**hiding, **sent}, id=given.id or "")

@@ -24,7 +24,6 @@ from pyagentd.runtime.document_sync import (
     Override,
     RecoveredRoles,
     RunText,
-    SavedFile,
     edit_to_wire,
     find_override,
     roles_to_wire,
@@ -34,7 +33,7 @@ from pyagentd.runtime.queue import Waitlist
 from pyagentd.runtime.recorder import Recorder
 from pyagentd.runtime.run import Run
 from pyagentd.runtime.status import Outcome, SessionStatus, failed_call, tool_event
-from pyagentd.runtime.turn_agent import TurnPresets, agent_label
+from pyagentd.runtime.turn_agent import TurnPresets, names_for_turn, opened_with
 from pyagentd.runtime.turns import DocumentNow, Prompt
 from pyagentd.runtime.usage import Meter
 from pyagentd.store import paths
@@ -635,7 +634,7 @@ class LiveBranch(Watchers, SessionRow):
         self.tell_others(None, "roles", revision=live.revision, spans=roles_to_wire(spans), **place)
 
     def _status_extras(self) -> dict[str, Any]:
-        name = agent_label(self.conversation)
+        name = names_for_turn(self.conversation).agent or opened_with(self.conversation)
         return ({"agent": name} if name else {}) | ({"paused": True} if self.paused and self.queue.waiting else {})
 
     def _show_row(self, row: Row, inserts: list[Insert]) -> None:
@@ -661,9 +660,8 @@ class LiveBranch(Watchers, SessionRow):
             self.tell(sink, "edit", **facts, own=True)
         self.tell_others(sink, "edit", **facts, hunks=edit_to_wire(edit))
 
-    def _on_file_written(self, written: SavedFile) -> None:
-        mtime_ns = written.stamp.mtime_ns if written.stamp else 0
-        self.tell_others(None, "persisted", revision=written.revision, mtime=mtime_ns)
+    def _on_file_written(self, revision: int, stamp: Stamp | None) -> None:
+        self.tell_others(None, "persisted", revision=revision, mtime=stamp.mtime_ns if stamp else 0)
         self.note_complete()
         if self.document.settings is not None:
             self.note_given()

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, NamedTuple
 from weakref import WeakSet
 
 from pyagentd.errors import Stale, StoreError
-from pyagentd.events import InsertRole, Sink
+from pyagentd.events import Sink
 from pyagentd.policy.action import canonical_tool, is_ours
 from pyagentd.policy.presets import Preset
 from pyagentd.runtime.recorder import Recorder
@@ -261,8 +261,8 @@ class LiveDocument:
     @property
     def unchanged_prefix(self) -> int:
         """How many characters at the beginning of the file's text are those of the document, at least."""
-        edits = (edit for edit, _ in self.unsaved if edit)
-        return 0 if self.heading else min((edit[0].begin for edit in edits), default=len(self.file.document.body))
+        begins = [edit[0].begin for edit, _ in self.unsaved if edit]
+        return 0 if self.heading else min(begins, default=len(self.file.document.body))
 
     @property
     def document(self) -> Document:
@@ -315,10 +315,12 @@ class LiveDocument:
             Stale: It is too old, or none of this text.
         """
         found: list[Edit] = []
+        mine: Edit = ()
         later, own = self.named_since(self.at(version)), version.after
-        mine: Edit = next((each.made for each in reversed(self._log) if own and each.id == own), ())
-        if own and own not in (id for id, _ in later):
-            raise Stale("An edit did not come in", hint="Attach the session again")
+        if own:
+            if own not in [id for id, _ in later]:
+                raise Stale("An edit did not come in", hint="Attach the session again")
+            mine = next(each.made for each in reversed(self._log) if each.id == own)
         for id, edit in later:
             if own and id == own:
                 own = ""
@@ -350,10 +352,16 @@ class LiveDocument:
         if not self._waiting:
             self._place = marker
         self._waiting.append(insert)
-        self._record(
-            (Hunk(marker, marker, insert.text, _roles(insert.text, insert.role)),), len(insert.text), is_runs=True
-        )
-        self.marker = marker + len(insert.text)
+        length = len(insert.text)
+        match insert.role:
+            case None:
+                roles: tuple[Span, ...] = ()
+            case (_, call_id):
+                roles = (Span(0, length, "tool", call_id),)
+            case role:
+                roles = (Span(0, length, role),)
+        self._record((Hunk(marker, marker, insert.text, roles),), length, is_runs=True)
+        self.marker = marker + length
 
     def edit(self, edit: Edit, *, id: str = "", made: Edit = (), unsaved: bool = True) -> None:
         """Change the text; ``unsaved``: the file does not say so yet."""
@@ -417,15 +425,6 @@ class LiveDocument:
         while len(self._log) > _REMEMBERED or (self._logged > _REMEMBERED_CHARACTERS and len(self._log) > 1):
             _, self._oldest, oldest, _, _ = self._log.popleft()
             self._logged -= sum(len(hunk.text) for hunk in oldest)
-
-
-def _roles(text: str, role: InsertRole) -> tuple[Span, ...]:
-    match role:
-        case None:
-            return ()
-        case (_, call_id):
-            return (Span(0, len(text), "tool", call_id),)
-    return (Span(0, len(text), role),)
 
 
 # A run's text in a document of which nothing is known but what the file says: after a restart, and where many
@@ -537,21 +536,12 @@ _PIECES_S = 4.0  # ... or at the most
 _KEPT = 20  # documents of a crowd that nobody watches
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SavedFile:
-    """What the file holds now."""
-
-    revision: int
-    stamp: Stamp | None
-    settings: Settings
-
-
 class DocumentSync:
     """Keeps one branch's document, in memory and as its ``session.md``.
 
     Args:
         path: The file.
-        written: Told of every write.
+        written: Told of every write: which revision the file holds now, and its stamp.
         changed: Told of every edit by a client or another program: the revision it led to, the edit, whose it is, and
             the id that its client gave it.
         is_watched: Returns whether any client is attached.
@@ -568,7 +558,7 @@ class DocumentSync:
         self,
         path: Path,
         *,
-        written: Callable[[SavedFile], None],
+        written: Callable[[int, Stamp | None], None],
         changed: Callable[[int, Edit, Sink | None, str], None] = lambda *_: None,
         is_watched: Callable[[], bool] = lambda: False,
         refused: Callable[[str], None] = lambda _: None,
@@ -822,7 +812,7 @@ class DocumentSync:
                     self._versions.append(DocumentVersion(sha256=file.sha256, seq=seq, marker=marker))
                     if len(_by_and_by) > _KEPT and not self._is_watched() and not live.unsaved and not live.is_dirty:
                         self._live = None  # it is read again when there is more
-                self._written(SavedFile(revision=revision, stamp=file.stamp, settings=doc.settings))
+                self._written(revision, file.stamp)
                 return
 
     def _note_refusal(self, error: BaseException) -> None:

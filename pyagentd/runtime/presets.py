@@ -327,36 +327,23 @@ class Presets:
         Raises:
             PresetError: ``preset.md`` is missing or malformed.
         """
-        preset = self._as_written(ref)
+        file = paths.preset_file(ref.branch_dir)
+        try:
+            preset = self.read(file, file.parent.name)
+        except PresetError as error:  # the message names the file that is missing
+            raise PresetError(
+                f"Failed to load preset from {ref.branch_dir}: {error.message}", hint=error.hint
+            ) from error
+        except StoreError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                raise PresetError(f"Failed to load preset from {ref.branch_dir}", hint=f"Restore {file}") from error
+            raise
         if self.named is not None:
             preset = self.named.apply(preset, ref)
         if self.origins is None or not self.origins.foreign(ref):
             return preset
         shell = replace(preset.shell, network=False, confine=True)
         return replace(preset, profile=None, shell=shell, mcp=WantedServers())
-
-    def _as_written(self, ref: BranchRef) -> Preset:
-        """Return what ``preset.md`` of a branch says, whoever wrote it; raises as ``of_branch``."""
-        if (known := self._cached_preset(f"{ref.key}/{paths.PRESET_FILE}")) is not None:
-            return known
-        file = paths.preset_file(ref.branch_dir)
-        if not file.exists():
-            raise PresetError(f"Failed to load preset from {ref.branch_dir}", hint=f"Restore {file}")
-        try:
-            return self.read(file, file.parent.name)
-        except PresetError as error:  # the message names the file that is missing
-            raise PresetError(
-                f"Failed to load preset from {ref.branch_dir}: {error.message}", hint=error.hint
-            ) from error
-
-    def _cached_preset(self, file: str) -> Preset | None:
-        """Return what a file says that was read as it is now; called for every decision."""
-        if (known := self._cache.get(file)) is None:
-            return None
-        try:
-            return known[1] if known[0] == _signature(os.stat(file)) else None  # noqa: PTH116
-        except OSError:
-            return None
 
     def for_project(self, root: Path | str | None) -> "ProjectPresets":
         """Return the templates for sessions with the workspace root ``root``; None: those of no project."""

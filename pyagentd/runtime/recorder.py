@@ -155,18 +155,15 @@ class Recorder:
             yield
         finally:
             held, self._held = self._held, None
-            self._write(held)
-
-    def _write(self, held: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
-        try:
-            rows = self.journal.append_many(held)
-        except StoreError:
-            for kind, data in held:
-                if kind == "delta":  # text that was said keeps waiting
-                    self._pending.setdefault(data["part_id"], []).append(data["text"])
-            raise
-        for row in rows:
-            self._take(row)
+            try:
+                rows = self.journal.append_many(held)
+            except StoreError:
+                for kind, data in held:
+                    if kind == "delta":  # text that was said keeps waiting
+                        self._pending.setdefault(data["part_id"], []).append(data["text"])
+                raise
+            for row in rows:
+                self._take(row)
 
     def adopt(self, facts: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
         """Write rows of what the document shows already.

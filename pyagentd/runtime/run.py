@@ -27,7 +27,6 @@ from types import MappingProxyType
 from typing import Any, Literal, Protocol, assert_never
 
 from pyagentd import reader
-from pyagentd.clock import new_id
 from pyagentd.errors import BudgetSpent, ContextOverflow, PyagentdError, StoreError
 from pyagentd.llm.backend import (
     MAX_ARGUMENTS,
@@ -1245,8 +1244,3 @@ class Run:
 
 def _no_retry() -> None:
     """Do nothing: no request waits to be sent again."""
-
-
-def new_run_id() -> str:
-    """Return a fresh id for a run."""
-    return new_id("run")

@@ -298,10 +298,6 @@ class RunPlan:
     models: dict[str, ModelPlan]
     kept: dict[object, Any] = field(default_factory=dict)
 
-    def holds(self, made_of: tuple[object, ...], block: SettingsBlock) -> bool:
-        """Return whether it would be made again of this."""
-        return made_of == self.made_of and block in self.blocks
-
 
 class RunBuilder:
     """One run that is about to begin or to go on.
@@ -378,8 +374,8 @@ class RunBuilder:
             PyagentdError: Something of it is no good.
         """
         kernel, branch, ref = self.kernel, self.branch, self.branch.ref
-        plan = branch.plan
-        if plan is None or model is not None or not plan.holds(*self._facts(seen)):
+        plan, (facts, block) = branch.plan, self._facts(seen)
+        if plan is None or model is not None or facts != plan.made_of or block not in plan.blocks:
             plan = await self._plan(seen, model)
         self.place, self.root, self.presets, self.preset = plan.place, plan.place.root, plan.presets, plan.preset
         self.provider, self._override = plan.provider, plan.override

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from pyagentd.clock import new_id
 from pyagentd.errors import BadRequest, Blocked, Busy, Conflict, PyagentdError
 from pyagentd.events import Event
 from pyagentd.policy.profiles import compile_action
@@ -14,7 +15,6 @@ from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import QueueStopped
 from pyagentd.runtime.opening import CLEARS, is_emptied
 from pyagentd.runtime.queue import Receipt, Submission, is_persons
-from pyagentd.runtime.run import new_run_id
 from pyagentd.runtime.run_setup import RunBuilder
 from pyagentd.runtime.settings import LastOptions, SendOptions
 from pyagentd.runtime.turns import Prompt
@@ -62,7 +62,7 @@ class Queues:
             PyagentdError: The prompt, the preset or the backend is no good; nothing was recorded.
         """
         given.check()
-        if (known := self._receipt(branch, given)) is not None:
+        if given.id is not None and (known := self._receipt(branch, given, given.id)) is not None:
             return known
         branch.require_writable()
         if self._kernel.closing:
@@ -117,7 +117,7 @@ class Queues:
                 f"{paths.session_file(branch.ref.branch_dir)} is empty, but its log has a conversation",
                 hint=f"Undo that, or delete the file and open the session anew. {CLEARS}",
             )
-        run_id = new_run_id()
+        run_id = new_id("run")
         prompt = await read()
         for each in self._kernel.features_with("before_prompt"):
             prompt = await each.before_prompt(branch, prompt, options, run_id)
@@ -130,25 +130,23 @@ class Queues:
         self._kernel.begin(branch, prompt, run_id, settings, options)
         return run_id
 
-    def _receipt(self, branch: LiveBranch, given: Submission) -> Receipt | None:
+    def _receipt(self, branch: LiveBranch, given: Submission, id: str) -> Receipt | None:
         """Return what was answered when this submission came before, None when it is new.
 
         Raises:
             Conflict: Its id is taken by something else.
         """
-        if given.id is None:
-            return None
         for other in self._kernel.all_opened:
-            if other is not branch and _known(other, given.id):
-                raise Conflict(f"The id {given.id} is of a message in {other.ref.session_id}", hint="Make another")
+            if other is not branch and _known(other, id):
+                raise Conflict(f"The id {id} is of a message in {other.ref.session_id}", hint="Make another")
         runs = branch.conversation.runs.values()
-        again = next((run.data for run in runs if run.data.get("submission") == given.id), None)
-        message = _known(branch, str(again["message_id"]) if again else given.id)
+        again = next((run.data for run in runs if run.data.get("submission") == id), None)
+        message = _known(branch, str(again["message_id"]) if again else id)
         if message is None:
             return None
         payload = again.get("payload") if again else message.metadata.get("payload")
         if payload != given.payload:
-            raise Conflict(f"The id {given.id} is of another message", hint="Make another")
+            raise Conflict(f"The id {id} is of another message", hint="Make another")
         answered = again or next((run.data for run in runs if run.data["message_id"] == message.id), None)
         run_id = answered["id"] if answered else message.metadata.get("steered")
         run = branch.conversation.runs.get(run_id or "")

@@ -94,12 +94,6 @@ def _visible(conversation: Conversation) -> Iterator[Mapping[str, Any]]:
             return
 
 
-def agent_label(conversation: Conversation) -> str:
-    """Return the name of the agent of the next turn, for people; "" when nobody knows it."""
-    own = opened_with(conversation)
-    return names_for_turn(conversation).agent or own if conversation.naming else own
-
-
 def next_turn(presets: Presets, ref: BranchRef, conversation: Conversation) -> dict[str, Any]:
     """Return what clients are told of the next turn: ``{agent, opened_with, plan}``, see ``agents-available``."""
     name = names_for_turn(conversation).agent

@@ -21,13 +21,12 @@ from pyagentd.runtime.document_sync import (
     LiveDocument,
     RecoveredRoles,
     RunText,
-    SavedFile,
 )
 from pyagentd.store import atomic
 from pyagentd.store.document import text as document
 from pyagentd.store.document.files import Edit, Hunk, apply_edit, document_cache, transform
 from pyagentd.store.document.render import Insert
-from pyagentd.store.document.text import Document, Settings, Span, stamp_of
+from pyagentd.store.document.text import Document, Settings, Span, Stamp, stamp_of
 
 PROMPT = "### Tell me.\n"
 ANSWER = ("The first sentence of an answer. ", "The second one is here, too. ", "And the third ends it.")
@@ -38,7 +37,7 @@ class Desk:
 
     def __init__(self, file: Path) -> None:
         self.file = file
-        self.told: list[SavedFile] = []
+        self.told: list[tuple[int, Stamp | None]] = []
         self.edits: list[tuple[int, Edit, str]] = []
         self.refused: list[str] = []
         self.document = DocumentSync(file, written=self._wrote, changed=self._changed, refused=self.refused.append)
@@ -55,8 +54,8 @@ class Desk:
         self.document.add(Insert(text, role, "prt_1" if role else "", self.seq))
         return self.seq
 
-    def _wrote(self, written: SavedFile) -> None:
-        self.told.append(written)
+    def _wrote(self, revision: int, stamp: Stamp | None) -> None:
+        self.told.append((revision, stamp))
         self._written.set()
 
     def _changed(self, revision: int, edit: Edit, sink: Sink | None, id: str) -> None:
@@ -97,7 +96,7 @@ async def test_the_daemon_writes_what_a_run_says(desk: Desk) -> None:
     assert desk.document.complete
     assert desk.body() == "### Tell me.\n\n" + "".join(ANSWER)
     live = desk.document.live
-    assert desk.told[-1].stamp == stamp_of(desk.file) and desk.told[-1].revision == live.revision
+    assert desk.told[-1] == (live.revision, stamp_of(desk.file))
     assert live.marker == len(desk.body())
 
 
