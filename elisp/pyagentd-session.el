@@ -961,30 +961,42 @@ That is what it does as long as no daemon does.")
   "The role that all of the text has that is about to be changed, or nil.
 It is in a pair with the `buffer-chars-modified-tick' before the change.")
 
+(pyagentd-deflocal pyagentd-session--deleted nil
+  "Where a part of an answer was deleted: a list (POSITION ROLE TICK).
+TICK is the `buffer-chars-modified-tick' after that.")
+
 (defun pyagentd-session--before-change (beg end)
-  "Note which role the text between BEG and END has."
+  "Note which role the text between BEG and END has.
+What is typed where a part of an answer was just deleted replaces that."
   (setq pyagentd-session--replaced
-        (and (< beg end)
-             (= end (next-single-property-change beg 'gptel nil end))
-             (cons (get-text-property beg 'gptel)
-                   (buffer-chars-modified-tick)))))
+        (pcase-let ((tick (buffer-chars-modified-tick))
+                    (`(,place ,role ,then) pyagentd-session--deleted))
+          (cond ((= beg end)
+                 (and (eql beg place) (eql tick then) (cons role tick)))
+                ((= end (next-single-property-change beg 'gptel nil end))
+                 (cons (get-text-property beg 'gptel) tick))))))
 
 (defun pyagentd-session--after-change (beg end length)
   "Note the change of the text between BEG and END.
 Text within one answer is part of it, however it came there, as is what
 replaced LENGTH characters of it: its first word, or its last."
-  (when (and (< beg end) (not undo-in-progress))
-    (let ((role (or (and (> length 0) pyagentd-session--replaced
-                         (/= (cdr pyagentd-session--replaced)
-                             (buffer-chars-modified-tick)) ; not its properties alone
-                         (car pyagentd-session--replaced))
-                    (and (> beg (point-min)) (< end (point-max))
-                         (equal (get-text-property (1- beg) 'gptel)
-                                (get-text-property end 'gptel))
-                         (get-text-property end 'gptel)))))
-      (when role
+  (let* ((tick (buffer-chars-modified-tick))
+         (replaced (and pyagentd-session--replaced
+                        (/= (cdr pyagentd-session--replaced) tick) ; not its properties alone
+                        (car pyagentd-session--replaced)))
+         (before (and (< (point-min) beg) (<= beg (point-max))
+                      (get-text-property (1- beg) 'gptel)))
+         (behind (and (< end (point-max)) (get-text-property end 'gptel))))
+    (when (and (< beg end) (not undo-in-progress))
+      (when-let ((role (or replaced (and (equal before behind) behind))))
         (with-silent-modifications
-          (put-text-property beg end 'gptel role)))))
+          (put-text-property beg end 'gptel role))))
+    (when replaced
+      (setq pyagentd-session--deleted
+            (and (or (= beg end) (= length 0)) ; some of it is there still
+                 (< end (point-max))
+                 (or (equal replaced before) (equal replaced behind))
+                 (list end replaced tick)))))
   (pyagentd-syntax-forget beg end)
   (pyagentd-gc-postpone)
   (pyagentd-autosave-touch))

@@ -321,6 +321,31 @@
     (replace-match "Yo")
     (should-not (text-property-not-all 1 9 'gptel nil))))
 
+(ert-deftest pyagentd-session-a-word-that-is-typed-anew-is-still-the-answers ()
+  (dolist (last '(nil t))
+    (pyagentd-test-with-session session-test--text
+      (goto-char (if last 19 9))
+      (if last (backward-kill-word 1) (kill-word 1))
+      (dolist (letter (string-to-list "Typed")) (insert letter))
+      (pcase-let ((`((response (,beg ,end))) (pyagentd-block-bounds)))
+        (should (= beg 9))
+        (should (string-match-p (if last " Typed\\'" "\\`Typed ")
+                                (buffer-substring-no-properties beg end)))))))
+
+(ert-deftest pyagentd-session-text-typed-for-an-answer-that-is-gone-is-the-users ()
+  (pyagentd-test-with-session session-test--text
+    (delete-region 9 19)
+    (insert "mine")
+    (should-not (pyagentd-block-bounds)))
+  (pyagentd-test-with-session session-test--text
+    (goto-char 9)
+    (kill-word 1)
+    (goto-char 5)
+    (insert "Oh, ")
+    (goto-char 13)
+    (insert "mine")
+    (should (= 17 (caadr (assq 'response (pyagentd-block-bounds)))))))
+
 (ert-deftest pyagentd-session-yanked-answer-is-text-of-the-user ()
   (pyagentd-test-with-session session-test--text
     (kill-ring-save 9 14)
