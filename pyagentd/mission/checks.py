@@ -15,7 +15,7 @@ from pyagentd.mission import registry, template, tools
 from pyagentd.mission import signature as signatures
 from pyagentd.mission.firewall import Firewall
 from pyagentd.mission.llmtool import ToolsError
-from pyagentd.mission.options import LLM, Arguments, Options, Request, arguments_of
+from pyagentd.mission.options import LLM, Arguments, Options, Request
 from pyagentd.mission.signature import Map, Problem, Signature
 from pyagentd.mission.step import Fail, Step
 from pyagentd.mission.tools import Tool
@@ -95,7 +95,7 @@ class ReadyMission:
         signature: The signature, or None.
         context: The values of ``ctx/`` at the start, by name, as programs see them.
         memory: The values of ``memory/`` at the start.
-        declared: The types of the context, or None.
+        declared: The types of the context, those of the mission's parameters among them, or None.
         tools: The tools that programs can call.
         catalog: The tools that are only shown.
         options: How it runs.
@@ -130,17 +130,6 @@ class CannotStart(Exception):
         self.fails = fails
 
 
-def problems(prompt: str, *, llm: Any = None, **given: Any) -> tuple[Fail, ...]:
-    """Return why ``delegate`` with these arguments would fail before its first turn; ``llm`` may be omitted."""
-    try:
-        prepare(
-            arguments_of({"prompt": prompt, "llm": _no_llm if llm is None else llm, **given}), given.get("models")
-        )
-    except CannotStart as refused:
-        return refused.fails
-    return ()
-
-
 def prepare(args: Arguments, models: Mapping[str, Any] | None = None, *, caller: LLM | None = None) -> ReadyMission:
     """Return the mission, ready to run.
 
@@ -162,7 +151,7 @@ def prepare(args: Arguments, models: Mapping[str, Any] | None = None, *, caller:
     no_tools: dict[str, Tool] = {}
     own = found.check(lambda: tools.normalize(args.tools), no_tools, ToolsError)
     catalog = found.check(lambda: tools.normalize(args.tool_catalog, catalog=True), no_tools, ToolsError)
-    silent: LLM = _no_llm
+    silent: LLM = no_llm
     callback = found.check(lambda: registry.resolve(args.llm, models, caller), silent)
     firewall = Firewall(options.prompt_limit)
     data = found.context(given, contract, declared)
@@ -173,6 +162,7 @@ def prepare(args: Arguments, models: Mapping[str, Any] | None = None, *, caller:
     found.check_strict(own, data, contract, declared)
     if found.fails:
         raise CannotStart(tuple(found.fails))
+    params = contract.params if contract else ()
     return ReadyMission(
         prompt=args.prompt,
         text=text,
@@ -180,7 +170,7 @@ def prepare(args: Arguments, models: Mapping[str, Any] | None = None, *, caller:
         signature=contract,
         context=data,
         memory=kept,
-        declared=_types(contract, declared),
+        declared=Signature(params, declared.returns if declared else Map(())) if params or declared else None,
         tools=own,
         catalog=catalog,
         options=options,
@@ -197,15 +187,9 @@ def named_entries(value: Mapping[Any, Any]) -> dict[str, Any]:
     }
 
 
-def _no_llm(request: Request) -> str | Mapping[str, Any] | Awaitable[Any]:
+def no_llm(request: Request) -> str | Mapping[str, Any] | Awaitable[Any]:
     """Stand in for the callback in a dry run."""
     return ""
-
-
-def _types(contract: Signature | None, declared: Signature | None) -> Signature | None:
-    """Return the types of the context: those of ``context_signature`` and the mission's parameters."""
-    params = contract.params if contract else ()
-    return Signature(params, declared.returns if declared else Map(())) if params or declared else None
 
 
 @dataclass(slots=True)

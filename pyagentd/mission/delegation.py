@@ -6,11 +6,11 @@ Called inside a tool of a mission, either runs a child of that mission, within i
 
 import asyncio
 import logging
-import math
 import re
-from collections import Counter
+import sqlite3
 from collections.abc import Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from contextvars import copy_context
 from dataclasses import dataclass, field, is_dataclass, replace
 from functools import partial
@@ -97,7 +97,30 @@ def _step(args: Arguments, runtime: Runtime, parent: Scope | None, span: str) ->
     if scope.depth > scope.budget.depth:
         message = f"Missions can be nested {scope.budget.depth} levels deep, and this one would be deeper"
         return Step(ok=False, fail=Fail(reason="max_depth_exceeded", message=message), signature=signature)
-    return _MissionRun(args, mission, scope, span, signature).run(resumed)
+    elapsed_ms = resumed.budget.get("elapsed_ms", 0) if resumed else 0
+    started = runtime.monotonic() - elapsed_ms / 1000
+    asked: Message = {"role": "user", "content": mission.text}
+    first = Progress(context=mission.context, memory=mission.memory, messages=(asked,), warnings=mission.warnings)
+    if resumed:
+        first = _restore_progress(mission, resumed)
+    ctx = TurnContext(mission=mission, system=system_prompt(mission), scope=scope, span=span)
+    with enter(scope):
+        progress, end = turn.run(ctx, first, lambda now: _save(args, scope, signature, now, started))
+    if parent and parent.firewall:
+        parent.firewall.adopt(mission.firewall)
+    memory_bytes = serialization.size(dict(progress.memory)) if progress.memory else 0
+    return Step(
+        ok=end.fail is None,
+        value=end.result,
+        lisp_value=end.value,
+        fail=end.fail,
+        memory=values.to_python(dict(progress.memory)),
+        signature=signature,
+        trace=progress.trace,
+        usage=replace(scope.spent, memory_bytes=memory_bytes),
+        lisp_context=progress.context,
+        warnings=tuple(dict.fromkeys(progress.warnings)),
+    )
 
 
 def _scope(
@@ -128,91 +151,51 @@ def _scope(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _MissionRun:
-    """A mission with its place in the tree of missions."""
+def _restore_progress(mission: ReadyMission, resumed: State) -> Progress:
+    done = tuple(map(trace.turn_from_json, resumed.trace))
+    for finished in done:
+        for call in finished.tool_calls:
+            mission.firewall.learn(call.lisp_result)
+    mission.firewall.learn_from_program(dict(resumed.context))
+    mission.firewall.learn_from_program(dict(resumed.memory))
+    return Progress(
+        turn=resumed.turn,
+        context=resumed.context,
+        memory=resumed.memory,
+        messages=tuple(Message(role=each["role"], content=each["content"]) for each in resumed.messages),
+        trace=done,
+        failures=resumed.consecutive_failures,
+        warnings=mission.warnings,
+    )
 
-    args: Arguments
-    mission: ReadyMission
-    scope: Scope
-    span: str
-    signature: str | None
 
-    def run(self, resumed: State | None) -> Step[Any]:
-        mission = self.mission
-        ctx = TurnContext(mission=mission, system=system_prompt(mission), scope=self.scope, span=self.span)
-        elapsed_ms = resumed.budget.get("elapsed_ms", 0) if resumed else 0
-        started = self.scope.runtime.monotonic() - elapsed_ms / 1000
-        message: Message = {"role": "user", "content": mission.text}
-        first = Progress(
-            context=mission.context, memory=mission.memory, messages=(message,), warnings=mission.warnings
-        )
-        if resumed:
-            first = self._restore_progress(resumed)
-        with enter(self.scope):
-            progress, end = turn.run(ctx, first, lambda now: self._save(now, started))
-        if self.scope.parent and self.scope.parent.firewall:
-            self.scope.parent.firewall.adopt(mission.firewall)
-        memory_bytes = serialization.size(dict(progress.memory)) if progress.memory else 0
-        return Step(
-            ok=end.fail is None,
-            value=end.result,
-            lisp_value=end.value,
-            fail=end.fail,
-            memory=values.to_python(dict(progress.memory)),
-            signature=self.signature,
-            trace=progress.trace,
-            usage=replace(self.scope.spent, memory_bytes=memory_bytes),
-            lisp_context=progress.context,
-            warnings=tuple(dict.fromkeys(progress.warnings)),
-        )
-
-    def _restore_progress(self, resumed: State) -> Progress:
-        mission = self.mission
-        done = tuple(map(trace.turn_from_json, resumed.trace))
-        for finished in done:
-            for call in finished.tool_calls:
-                mission.firewall.learn(call.lisp_result)
-        mission.firewall.learn_from_program(dict(resumed.context))
-        mission.firewall.learn_from_program(dict(resumed.memory))
-        return Progress(
-            turn=resumed.turn,
-            context=resumed.context,
-            memory=resumed.memory,
-            messages=tuple(Message(role=each["role"], content=each["content"]) for each in resumed.messages),
-            trace=done,
-            failures=resumed.consecutive_failures,
-            warnings=mission.warnings,
-        )
-
-    def _save(self, progress: Progress, started: float) -> None:
-        """Write the checkpoint of a turn; a failure is logged and the mission continues."""
-        args, spent = self.args, self.scope.spent
-        if args.checkpoint_dir is None and args.on_checkpoint is None:
-            return
-        state = State(
-            prompt=args.prompt,
-            signature=self.signature,
-            turn=progress.turn,
-            memory=progress.memory,
-            context=progress.context,
-            messages=tuple(dict(each) for each in progress.messages),
-            usage=trace.usage_to_json(spent),
-            budget={
-                "turns_used": self.scope.budget.used,
-                "cost_usd": spent.cost_usd,
-                "elapsed_ms": round((self.scope.runtime.monotonic() - started) * 1000),
-            },
-            trace=tuple(map(trace.turn_to_json, progress.trace)),
-            consecutive_failures=progress.failures,
-        )
-        try:
-            if args.checkpoint_dir is not None:
-                checkpoint.save(args.checkpoint_dir, state)
-            if args.on_checkpoint is not None:
-                args.on_checkpoint(state)
-        except PyagentdError as error:
-            _log.warning("The checkpoint of turn %d could not be saved: %s", progress.turn, error)
+def _save(args: Arguments, scope: Scope, signature: str | None, progress: Progress, started: float) -> None:
+    """Write the checkpoint of a turn; a failure is logged and the mission continues."""
+    if args.checkpoint_dir is None and args.on_checkpoint is None:
+        return
+    state = State(
+        prompt=args.prompt,
+        signature=signature,
+        turn=progress.turn,
+        memory=progress.memory,
+        context=progress.context,
+        messages=tuple(dict(each) for each in progress.messages),
+        usage=trace.usage_to_json(scope.spent),
+        budget={
+            "turns_used": scope.budget.used,
+            "cost_usd": scope.spent.cost_usd,
+            "elapsed_ms": round((scope.runtime.monotonic() - started) * 1000),
+        },
+        trace=tuple(map(trace.turn_to_json, progress.trace)),
+        consecutive_failures=progress.failures,
+    )
+    try:
+        if args.checkpoint_dir is not None:
+            checkpoint.save(args.checkpoint_dir, state)
+        if args.on_checkpoint is not None:
+            args.on_checkpoint(state)
+    except PyagentdError as error:
+        _log.warning("The checkpoint of turn %d could not be saved: %s", progress.turn, error)
 
 
 @overload
@@ -328,7 +311,12 @@ def validate(prompt: str, **options: Any) -> Validation:
     Checks placeholders, signatures, names and kinds of tools, the context's types, the registry of models, and with
     ``signature_validation="strict"`` tools without a signature. Nothing is called; ``llm`` may be left out.
     """
-    return Validation(problems=tuple(checks.problems(prompt, **options)))
+    llm = checks.no_llm if options.get("llm") is None else options["llm"]
+    try:
+        prepare(arguments_of({**options, "prompt": prompt, "llm": llm}), options.get("models"))
+    except CannotStart as refused:
+        return Validation(problems=refused.fails)
+    return Validation()
 
 
 # Running the programs of a mission again, without a model.
@@ -628,64 +616,37 @@ def _check_limit(limit: int) -> int:
 # A first mission chooses tools from the registry, which it can search by words; the mission itself gets only those.
 # Both use one budget. The first mission's prompt lists the tools that match the words of the task.
 
-# Ranking tools by a text: BM25 over names, parameters and descriptions.
+# Ranking tools by a text: SQLite's full-text search over names, parameters and descriptions.
 #
-# Words of a name count three times as much as those of a description. Words are compared in lower case and singular;
-# ``get_expenses``, ``getExpenses`` and ``get-expenses`` are the same two words.
+# Words of a name count three times as much as those of a description. Words are compared in lower case and by their
+# stems; ``get_expenses``, ``getExpenses`` and ``get-expenses`` are the same two words.
 
 _WORD = re.compile(r"[^\W\d_]+|\d+")
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _COMMON = frozenset(_WORD.findall("a an and any by for from get in into is it its of on or that the this to with"))
 _NAME_WEIGHT = 3
-_SATURATION = 1.2  # BM25's k1: how soon repetitions of a word stop counting
-_LENGTH = 0.75  # BM25's b: how much a long description is discounted
 
 
 def rank_tools(query: str, tools: Mapping[str, Tool], limit: int = 10) -> list[Tool]:
     """Return the tools that share a word with ``query``, the best first; ties in alphabetical order."""
-    documents = {name: _document(tool) for name, tool in tools.items()}
-    scores = _scores(set(words(query)), documents)
-    best = sorted((name for name, score in scores.items() if score > 0), key=lambda name: (-scores[name], name))
-    return [tools[name] for name in best[: max(0, limit)]]
+    wanted = " OR ".join(f'"{word}"' for word in _words(query).split())
+    if not wanted:
+        return []
+    with closing(sqlite3.connect(":memory:")) as index:
+        index.execute(
+            "CREATE VIRTUAL TABLE tools USING fts5 (tool UNINDEXED, name, takes, about, tokenize = 'porter')"
+        )
+        for name, tool in tools.items():
+            takes = " ".join(each.name for each in tool.signature.params) if tool.signature else ""
+            row = (name, *map(_words, (tool.name, takes, tool.description)))
+            index.execute("INSERT INTO tools VALUES (?, ?, ?, ?)", row)
+        best = "SELECT tool FROM tools WHERE tools MATCH ? ORDER BY bm25(tools, 0, ?), tool LIMIT ?"
+        return [tools[name] for (name,) in index.execute(best, (wanted, _NAME_WEIGHT, max(0, limit)))]
 
 
-def words(text: str) -> list[str]:
-    """Return the words of ``text`` without common ones, lower case and singular."""
-    return [
-        _stem(word)
-        for word in (found.lower() for found in _WORD.findall(_HUMP.sub(" ", text)))
-        if word not in _COMMON
-    ]
-
-
-def _document(tool: Tool) -> Counter[str]:
-    counted = Counter(words(tool.name) * _NAME_WEIGHT)
-    counted.update(words(tool.description))
-    if tool.signature is not None:
-        counted.update(word for each in tool.signature.params for word in words(each.name))
-    return counted
-
-
-def _scores(query: Iterable[str], documents: Mapping[str, Counter[str]]) -> dict[str, float]:
-    lengths = {name: document.total() for name, document in documents.items()}
-    average = sum(lengths.values()) / len(lengths) if lengths else 1.0
-    scores = dict.fromkeys(documents, 0.0)
-    for word in query:
-        holding = [name for name, document in documents.items() if word in document]
-        rarity = math.log(1 + (len(documents) - len(holding) + 0.5) / (len(holding) + 0.5))
-        for name in holding:
-            count = documents[name][word]
-            discount = 1 - _LENGTH + _LENGTH * lengths[name] / (average or 1.0)
-            scores[name] += rarity * count * (_SATURATION + 1) / (count + _SATURATION * discount)
-    return scores
-
-
-def _stem(word: str) -> str:
-    if word.endswith("ies") and len(word) > 4:
-        return word[:-3] + "y"
-    if word.endswith("s") and len(word) > 3 and not word.endswith(("ss", "us", "is")):
-        return word[:-1]
-    return word
+def _words(text: str) -> str:
+    """Return the words of ``text`` without common ones, with a blank between each two."""
+    return " ".join(word for word in _WORD.findall(_HUMP.sub(" ", text)) if word.lower() not in _COMMON)
 
 
 LIMIT = 10

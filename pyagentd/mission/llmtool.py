@@ -107,11 +107,6 @@ class LLMTool:
         except SignatureError as error:
             raise ToolsError(f"The signature of a tool cannot be read: {error}") from error
 
-    @property
-    def is_judgment(self) -> bool:
-        """Whether it is a judgment tool."""
-        return not self.tools
-
     def __call__(self, args: Mapping[str, Any] | None = None, /, **named: Any) -> Any:
         """Run the mission with these arguments and return its value.
 
@@ -131,7 +126,7 @@ class LLMTool:
         except UserError as error:
             return failed_step("validation_error", str(error))
         context = {**(options.pop("context", None) or {}), **args}
-        if self.is_judgment:
+        if not self.tools:
             turns = {} if "limits" in options else {"max_turns": JUDGMENT_TURNS}
             options = {**turns, "system_prompt": judgment_prompt(self.contract), **options}
             llm = judgment_llm(llm, self.contract)
@@ -141,19 +136,6 @@ class LLMTool:
         return missions.delegate(
             self.prompt, llm=llm, signature=self.contract, tools=self.tools or {}, context=context, **options
         )
-
-
-def of_mapping(config: Mapping[str, Any]) -> LLMTool:
-    """Return the tool that a dict with a ``prompt`` describes.
-
-    Raises:
-        ToolsError: The prompt or the signature is missing, or a key is unknown.
-    """
-    for key in ("prompt", "signature"):
-        if config.get(key) is None:
-            raise ToolsError(f"A tool given as a dict needs a {key}", hint=f'Add "{key}" to it')
-    own = {key: value for key, value in config.items() if key in _OWN}
-    return LLMTool(**own, options={key: value for key, value in config.items() if key not in _OWN})
 
 
 def as_tool(config: Mapping[str, Any] | None = None, /, **named: Any) -> LLMTool:
@@ -177,7 +159,12 @@ def as_tool(config: Mapping[str, Any] | None = None, /, **named: Any) -> LLMTool
         >>> shout(text="hello")
         {'loud': 'HELLO'}
     """
-    return of_mapping({**(config or {}), **named})
+    named = {**(config or {}), **named}
+    for key in ("prompt", "signature"):
+        if named.get(key) is None:
+            raise ToolsError(f"A tool given as a dict needs a {key}", hint=f'Add "{key}" to it')
+    own = {key: value for key, value in named.items() if key in _OWN}
+    return LLMTool(**own, options={key: value for key, value in named.items() if key not in _OWN})
 
 
 # Judgment tools: the model is asked for data instead of a program.

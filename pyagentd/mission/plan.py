@@ -5,7 +5,6 @@ a tool, delegates a prompt, or runs a program. It can use the results of the ste
 as ``{{id.field}}``, in programs as ``ctx/id``.
 """
 
-import inspect
 import json
 import re
 import time
@@ -20,10 +19,11 @@ from pyagentd.errors import ToolError, UserError, did_you_mean
 from pyagentd.lisp import serialization, values
 from pyagentd.lisp.errors import LispError
 from pyagentd.mission import signature
+from pyagentd.mission.budget import Budget, Scope
 from pyagentd.mission.delegation import delegate
-from pyagentd.mission.runtime import call_foreign, error_text, run_here
+from pyagentd.mission.firewall import Firewall
 from pyagentd.mission.step import Fail, MissionFailed, Step, failed_step
-from pyagentd.mission.tools import Tool, normalize
+from pyagentd.mission.tools import Tool, Toolbox, normalize
 from pyagentd.mission.turn import fail_of
 from pyagentd.store import atomic
 
@@ -345,10 +345,6 @@ def _run_step(step: PlanStep, plan: Plan, tools: Mapping[str, Tool], options: Ma
         return _fail_step(step, error.fail)
     except LispError as error:
         return _fail_step(step, Fail(reason=error.reason, message=str(error), op=step.tool))
-    except Exception as error:  # tools are foreign code
-        return _fail_step(
-            step, Fail(reason="tool_error", message=error_text(error) or type(error).__name__, op=step.tool)
-        )
     return replace(step, status="done", result=result)
 
 
@@ -358,52 +354,21 @@ def _fail_step(step: PlanStep, fail: Fail) -> PlanStep:
 
 
 def _result(step: PlanStep, results: Mapping[str, Any], tools: Mapping[str, Tool], options: Mapping[str, Any]) -> Any:
-    offered = {name: tools[name] for name in step.tools}
+    offered = {name: tools[name] for name in (*step.tools, *([step.tool] if step.tool else []))}
+    box = Toolbox(
+        tools=offered, catalog={}, validation="enabled", firewall=Firewall(), scope=Scope(budget=Budget()), span=""
+    )
     if step.tool is not None:
-        return call_tool(tools[step.tool], fill(step.args, results))
+        return box.call(step.tool, values.from_python(fill(step.args, results)))
     if step.prompt is not None:
         own = {"signature": step.signature} if step.signature else {}
         more = {**options, **own}
         context = {**(more.pop("context", None) or {}), **results}
         return delegate(step.prompt, tools=offered, context=context, **more).unwrap()
-    ended = lisp.run(step.program or "", context=results, tools=_caller(offered))
+    ended = lisp.run(step.program or "", context=results, tools=box.call)
     if ended.signal == "fail":
         raise MissionFailed(Step(ok=False, fail=fail_of(ended.value)))
     return values.to_python(ended.value)
-
-
-def call_tool(tool: Tool, args: Any) -> Any:
-    """Call ``tool`` as a program would.
-
-    Raises:
-        LispError: ``validation_error``: the arguments do not fit its signature.
-    """
-    prepared = tool.prepare(args)
-    if prepared.problems:
-        listed = "; ".join(map(str, prepared.problems))
-        raise LispError("validation_error", f'The arguments of "{tool.name}" do not fit {tool.schema()}: {listed}')
-    result = call_foreign(tool.call, prepared.args)
-    if inspect.isawaitable(result):
-        result = call_foreign(run_here, result, float("inf"))
-    result = values.from_python(result)
-    if problems := tool.check(result, "enabled"):
-        listed = "; ".join(map(str, problems))
-        raise LispError("validation_error", f'What "{tool.name}" gave does not fit {tool.schema()}: {listed}')
-    return result
-
-
-def _caller(tools: Mapping[str, Tool]) -> Callable[[str, dict[Any, Any]], Any]:
-    def call(name: str, args: dict[Any, Any]) -> Any:
-        if name not in tools:
-            raise LispError("tool_not_found", f'There is no tool "{name}"')
-        try:
-            return values.from_python(call_tool(tools[name], args))
-        except LispError:
-            raise
-        except Exception as error:
-            raise LispError("tool_error", f'Tool "{name}" failed: {error_text(error)}') from error
-
-    return call
 
 
 def fill(value: Any, results: Mapping[str, Any]) -> Any:

@@ -369,17 +369,6 @@ def mismatch_feedback(value: Any, problems: Sequence[Problem], signature: Signat
     )
 
 
-def function_feedback(firewall: Firewall, warnings: Iterable[str] = ()) -> str:
-    """Return the feedback on a program that returned a function."""
-    return "\n".join(
-        [
-            "Error (validation_error): The returned value is a function, which is not data.",
-            "Call it and return what it gives.",
-            *_warning_lines(warnings, firewall),
-        ]
-    )
-
-
 def mistyped_feedback(mistyped: Sequence[str], firewall: Firewall) -> str:
     """Return the feedback on a return by a program that read names missing in the context."""
     lines = "\n".join(f"- {firewall.redact(each)}" for each in mistyped)

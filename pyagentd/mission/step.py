@@ -4,8 +4,8 @@
 stored, used as the context of another mission, and read from several threads.
 """
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Generic, TypeVar
 
 from pyagentd.lisp import values
@@ -197,50 +197,47 @@ def failed_step(
 # Steps and turns as plain JSON and back.
 
 
+_WRITTEN: Mapping[type, Mapping[str, str]] = {
+    Turn: {"number": "turn", "lisp_value": "value"},
+    ToolCall: {"lisp_result": "result"},
+    Step: {"lisp_value": "", "lisp_context": ""},
+    Fail: {},
+}
+"""The names in JSON of fields that have another one there, "" of those that are left out."""
+
+
+def _written(of: type) -> Iterator[tuple[str, str]]:
+    """Yield the fields of a step, or of a part of one, each with its name in JSON."""
+    names = ((each.name, _WRITTEN[of].get(each.name, each.name)) for each in fields(of))
+    return ((name, written) for name, written in names if written)
+
+
 def step_to_json(step: Step[Any]) -> dict[str, Any]:
     """Return a step as plain JSON; values that JSON cannot represent become strings."""
-    return {
-        "ok": step.ok,
-        "value": plain(step.value),
-        "fail": _fail_to_json(step.fail),
-        "memory": plain(step.memory),
-        "signature": step.signature,
-        "usage": usage_to_json(step.usage),
-        "warnings": list(step.warnings),
-        "trace": [turn_to_json(turn) for turn in step.trace],
-    }
+    return dict(plain(step))
 
 
 def turn_to_json(turn: Turn) -> dict[str, Any]:
     """Return a turn as plain JSON."""
-    return {
-        "turn": turn.number,
-        "program": turn.program,
-        "value": plain(turn.value),
-        "error": _fail_to_json(turn.error),
-        "tool_calls": [_call_to_json(call) for call in turn.tool_calls],
-        "feedback": turn.feedback,
-        "usage": usage_to_json(turn.usage),
-        "started_at": turn.started_at,
-        "duration_ms": turn.duration_ms,
-        "reasoning": turn.reasoning,
-    }
+    return dict(plain(turn))
 
 
 def turn_from_json(data: Mapping[str, Any]) -> Turn:
     """Return the turn that ``turn_to_json`` wrote as ``data``."""
-    return Turn(
-        number=data["turn"],
-        program=data.get("program"),
-        lisp_value=data.get("value"),
-        error=_fail_from_json(data.get("error")),
-        tool_calls=tuple(_call_from_json(call) for call in data.get("tool_calls", ())),
-        feedback=data.get("feedback", ""),
-        usage=usage_from_json(data.get("usage", {})),
-        started_at=data.get("started_at", 0),
-        duration_ms=data.get("duration_ms", 0),
-        reasoning=data.get("reasoning", ""),
-    )
+    return Turn(**_read(Turn, data))
+
+
+def _read(of: type, data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a step, or of a part of one, that ``data`` has."""
+    found = {name: data[written] for name, written in _written(of) if written in data}
+    for name, kind in (("trace", Turn), ("tool_calls", ToolCall), ("children", Step)):
+        if name in found:
+            found[name] = tuple(kind(**_read(kind, each)) for each in found[name])
+    for name in found.keys() & {"fail", "error"} if of is not ToolCall else ():
+        found[name] = Fail(**found[name]) if found[name] else None
+    if "usage" in found:
+        found["usage"] = usage_from_json(found["usage"])
+    return found
 
 
 def usage_to_json(usage: Usage) -> dict[str, Any]:
@@ -267,45 +264,9 @@ def plain(value: Any) -> Any:
             }
         case list() | tuple() | set() | frozenset():
             return [plain(item) for item in value]
+        case Usage():
+            return usage_to_json(value)
+        case Step() | Turn() | ToolCall() | Fail():
+            named = _written(type(value))
+            return {written: plain(getattr(value, name.removeprefix("lisp_"))) for name, written in named}
     return str(value)
-
-
-def _call_to_json(call: ToolCall) -> dict[str, Any]:
-    return {
-        "name": call.name,
-        "args": plain(call.args),
-        "result": plain(call.result),
-        "error": call.error,
-        "started_at": call.started_at,
-        "duration_ms": call.duration_ms,
-        "children": [step_to_json(step) for step in call.children],
-    }
-
-
-def _call_from_json(data: Mapping[str, Any]) -> ToolCall:
-    known = {name: data[name] for name in ("name", "args", "error", "started_at", "duration_ms")}
-    children = tuple(_step_from_json(step) for step in data.get("children", ()))
-    return ToolCall(**known, lisp_result=data.get("result"), children=children)
-
-
-def _step_from_json(data: Mapping[str, Any]) -> Step[Any]:
-    return Step(
-        ok=data["ok"],
-        value=data.get("value"),
-        fail=_fail_from_json(data.get("fail")),
-        memory=data.get("memory") or {},
-        signature=data.get("signature"),
-        trace=tuple(turn_from_json(turn) for turn in data.get("trace", ())),
-        usage=usage_from_json(data.get("usage", {})),
-        warnings=tuple(data.get("warnings", ())),
-    )
-
-
-def _fail_to_json(fail: Fail | None) -> dict[str, Any] | None:
-    if fail is None:
-        return None
-    return {"reason": fail.reason, "message": fail.message, "op": fail.op, "details": plain(fail.details)}
-
-
-def _fail_from_json(data: Mapping[str, Any] | None) -> Fail | None:
-    return Fail(**data) if data else None

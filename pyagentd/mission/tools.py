@@ -6,9 +6,7 @@ with a ``prompt``. It is called with plain Python values under string keys; its 
 language.
 """
 
-import functools
 import inspect
-import typing
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -20,11 +18,10 @@ from pyagentd.lisp import values
 from pyagentd.lisp.errors import LispError
 from pyagentd.lisp.parallel import OrderedRecords
 from pyagentd.lisp.values import check_data
-from pyagentd.mission import llmtool
 from pyagentd.mission import signature as signatures
 from pyagentd.mission.budget import Scope, call_within, enter_call, may_block
 from pyagentd.mission.firewall import Firewall
-from pyagentd.mission.llmtool import LLMTool, ToolsError
+from pyagentd.mission.llmtool import LLMTool, ToolsError, as_tool
 from pyagentd.mission.options import Tools, ValidationMode
 from pyagentd.mission.runtime import LeftBehind, error_text, new_span
 from pyagentd.mission.signature import Problem, Signature, SignatureError
@@ -54,7 +51,7 @@ def call_function(function: Callable[..., Any], args: Mapping[str, Any], signatu
     async def later(result: Awaitable[Any]) -> Any:
         return unwrap_step(await result)
 
-    parameters = None if isinstance(function, LLMTool) else _parameters(function)
+    parameters = None if isinstance(function, LLMTool) else _facts(function)[0]
     if isinstance(function, LLMTool):
         result: Any = function.run(args)
     elif parameters is None and signature is not None:
@@ -68,7 +65,7 @@ def call_function(function: Callable[..., Any], args: Mapping[str, Any], signatu
 
 def takes_everything(function: Callable[..., Any]) -> bool:
     """Return whether the only parameter of ``function`` is ``args``, which is passed the whole dict."""
-    parameters = _parameters(function)
+    parameters = _facts(function)[0]
     return parameters is not None and [*parameters] == ["args"] and not _is_variadic(parameters["args"])
 
 
@@ -138,10 +135,6 @@ _Facts = tuple[Mapping[str, inspect.Parameter] | None, Mapping[str, Any]]
 _facts_cache: WeakKeyDictionary[Any, _Facts] = WeakKeyDictionary()
 
 
-def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter] | None:
-    return _facts(function)[0]
-
-
 def _facts(function: Callable[..., Any]) -> _Facts:
     """Return parameters and hints of ``function``, cached for its lifetime."""
     with suppress(TypeError):  # it is not hashable
@@ -151,22 +144,13 @@ def _facts(function: Callable[..., Any]) -> _Facts:
         parameters: Mapping[str, inspect.Parameter] | None = inspect.signature(function).parameters
     except (TypeError, ValueError):
         parameters = None
-    found = parameters, _hints(function)
+    try:
+        found = parameters, signatures.hints_of(function)
+    except SignatureError:  # a hint names something that does not exist at run time
+        found = parameters, {}
     with suppress(TypeError):  # it is not hashable, or cannot be weakly referenced
         _facts_cache[function] = found
     return found
-
-
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    if isinstance(function, functools.partial):
-        return _hints(function.func)
-    target = function if inspect.isroutine(function) or isinstance(function, type) else function.__call__  # type: ignore[operator]
-    if isinstance(target, type):
-        target = target.__dict__.get("__init__", target)
-    try:
-        return typing.get_type_hints(target)
-    except (NameError, TypeError, AttributeError):  # a hint names something that does not exist at run time
-        return {}
 
 
 RESERVED = frozenset({"return", "fail"})
@@ -298,7 +282,7 @@ def _normalize_tool(name: str, given: Any, catalog: bool) -> Tool:
             rest = {key: value for key, value in given.items() if key != "function"}
             return _with_options(name, given["function"], rest.pop("signature", None), rest)
         case Mapping():
-            return _normalize_tool(name, llmtool.of_mapping(given), catalog)
+            return _normalize_tool(name, as_tool(given), catalog)
         case (function, Mapping() as options):
             return _with_options(name, function, options.get("signature"), options)
         case (function, signature):
@@ -335,7 +319,7 @@ def _of_function(name: str, function: Callable[..., Any]) -> Tool:
     described = docstring_summary(function)
     if takes_everything(function):
         return Tool(name=name, function=function, description=described, specified=False)
-    kinds = {each.kind for each in (_parameters(function) or {}).values()}
+    kinds = {each.kind for each in (_facts(function)[0] or {}).values()}
     others: Literal["left out", "passed", "refused"] = "left out"
     if inspect.Parameter.VAR_KEYWORD in kinds:
         others = "passed"

@@ -606,8 +606,10 @@ class _TurnRun:
         mission = self.ctx.mission
         mode = mission.options.signature_validation
         if is_function(outcome.value):
-            fail = Fail(reason="validation_error", message="The returned value is a function, which is not data")
-            feedback = prompt.function_feedback(mission.firewall, self.toolbox.warnings)
+            message, hint = "The returned value is a function, which is not data", "Call it and return what it gives."
+            error = LispError("validation_error", message, hint=hint)
+            feedback = prompt.error_feedback(error, mission.firewall, self.toolbox.warnings)
+            fail = Fail(reason="validation_error", message=message)
             return self._fail_turn(replace(outcome, value=None), fail, feedback)
         done = replace(outcome, end=End(value=outcome.value, result=values.to_python(outcome.value)))
         if mission.signature is None or mode == "disabled":

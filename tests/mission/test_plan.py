@@ -102,7 +102,11 @@ def test_a_failure_stops_the_plan_and_the_next_run_goes_on(tmp_path: Path) -> No
     file = tmp_path / "plan.json"
     stopped = run_plan(PLAN, tools={"expenses": expenses, "report": broken}, save_to=file)
     assert stopped.failed is not None and not stopped.done
-    assert stopped.failed.failure == {"reason": "tool_error", "message": "no paper", "op": "report"}
+    assert stopped.failed.failure == {
+        "reason": "tool_error",
+        "message": 'The tool "report" failed: no paper',
+        "op": "report",
+    }
     assert Plan.load(file) == stopped and set(stopped.results) == {"fetch", "sum"}
     assert run_plan(Plan.load(file), tools=TOOLS).done
 
@@ -116,7 +120,7 @@ def test_a_step_that_was_interrupted_is_done_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("step", "reason", "said"),
     [
-        ({"tool": "expenses", "args": {}}, "validation_error", "[who]"),
+        ({"tool": "expenses", "args": {}}, "validation_error", "- who: missing"),
         ({"tool": "expenses", "args": {"who": "{{fetch.9.of}}"}}, "eval_error", "{{fetch.9.of}}"),
         ({"program": "(+ 1 nil)"}, "eval_error", ""),
         ({"program": '(call "nothing" {})'}, "tool_not_found", "nothing"),

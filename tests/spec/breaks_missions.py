@@ -33,8 +33,8 @@ BREAKS_OF_MISSIONS = [
     _of(
         "PtcRunner.SubAgent",
         f"{_MISSION}/delegation.py",
-        "            ok=end.fail is None,\n",
-        "            ok=False,\n",
+        "        ok=end.fail is None,\n",
+        "        ok=False,\n",
     ),
     _of(
         "Usability Improvements",
@@ -46,7 +46,7 @@ BREAKS_OF_MISSIONS = [
     _of(
         "Tool Definition Syntaxes",
         f"{_MISSION}/tools.py",
-        "            return _normalize_tool(name, llmtool.of_mapping(given), catalog)\n",
+        "            return _normalize_tool(name, as_tool(given), catalog)\n",
         '            raise ToolsError("it is a map")\n',
     ),
     _of(
@@ -82,7 +82,7 @@ BREAKS_OF_MISSIONS = [
     _of(
         "Tool Configuration (Unified Model)",
         f"{_MISSION}/llmtool.py",
-        "        if self.is_judgment:\n",
+        "        if not self.tools:\n",
         "        if True:\n",
     ),
     _of(
@@ -321,9 +321,9 @@ BREAKS_OF_MISSIONS = [
     ),
     _of(
         "Dry Run Mode",
-        f"{_MISSION}/checks.py",
-        "        return refused.fails\n",
-        "        return refused.fails[:1]\n",
+        f"{_MISSION}/delegation.py",
+        "return Validation(problems=refused.fails)",
+        "return Validation(problems=refused.fails[:1])",
     ),
     _of(
         "Cost Budget Option",
@@ -346,8 +346,8 @@ BREAKS_OF_MISSIONS = [
     _of(
         "Checkpoint/Resume",
         f"{_MISSION}/delegation.py",
-        "            memory=resumed.memory,\n",
-        "            memory=mission.memory,\n",
+        "        memory=resumed.memory,\n",
+        "        memory=mission.memory,\n",
     ),
     _of(
         "DD-2: Reserved Tool Names Error at Registration",

@@ -180,7 +180,7 @@ def of_callable(function: Callable[..., Any], *, strict: bool = False) -> Signat
     except (ValueError, TypeError) as error:
         hint = "Give a signature as text"
         raise SignatureError(f"the parameters of {name} cannot be inspected", hint=hint) from error
-    hints = _hints(function)
+    hints = hints_of(function)
     params = []
     for each in found.parameters.values():
         if each.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD):
@@ -209,10 +209,15 @@ def of_model(model: Any, *, strict: bool = False) -> Signature:
     return Signature((), type_of_hint(model, strict=strict))
 
 
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the type hints of anything that can be called.
+
+    Raises:
+        SignatureError: One cannot be resolved.
+    """
     plain = inspect.unwrap(function)
     if hasattr(plain, "func") and hasattr(plain, "keywords"):  # functools.partial
-        return _hints(plain.func)
+        return hints_of(plain.func)
     if not inspect.isroutine(plain) and not isinstance(plain, type):
         plain = type(plain).__call__
     if isinstance(plain, type):
