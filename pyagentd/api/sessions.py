@@ -438,7 +438,7 @@ class Sessions(Group):
         note = f"The copy is a session without a name: prompt, permissions and docs of {named} are not copied"
         return {**describe_branch(made), "note": note if named else None}
 
-    @command_line("delete")
+    @command_line("ask", "delete")
     async def delete(self, client: Client, *, branch: str, what: What | None = None) -> TrashReply:
         """Move a session, a branch or an agent to the trash.
 

@@ -203,10 +203,16 @@ def ask(
             name = " ".join(message.split())[:_NAME]
             made = link.call("create-session", name=name, preset=preset, root=str(root.resolve()))
             branch_dir, session = Path(made["branch_dir"]), str(made["session_id"])
-        if sys.stderr.isatty() and form == "text":
-            note(f"session {session}; go on with it: pyagentd ask --continue")
         wishes |= {"steer": False, "message_id": None}
-        return _send(link, branch_dir, session, message, form, human, True, "never", wishes)
+        wishes["said"] = f"session {session}; go on with it: pyagentd ask --continue"
+        try:
+            return _send(link, branch_dir, session, message, form, human, True, "never", wishes)
+        except WireError:  # it may have come
+            raise
+        except PyagentdError:
+            if not goes_on and not has_messages(branch_dir):
+                link.call("delete", branch=str(branch_dir), what="session")
+            raise
 
 
 def form_of(as_json: bool, as_events: bool) -> Form:
@@ -264,13 +270,14 @@ def last_session(link: DaemonClient, root: Path) -> tuple[Path, str]:
     here = (each for each in latest if workspace_root(Path(each["branch"])) == str(root))
     if (first := next(here, None)) is None:
         raise NotFound(f"{root} has no session yet", hint="Leave out --continue")
-    last = next(filter(_has_messages, chain([first], here)), first)
+    last = next((each for each in chain([first], here) if has_messages(Path(each["branch"]))), first)
     return Path(last["branch"]), str(last["session_id"])
 
 
-def _has_messages(session: Mapping[str, Any]) -> bool:
+def has_messages(branch_dir: Path) -> bool:
+    """Return whether the log of a branch has a message."""
     try:
-        with regularfile.open_binary(journal_file(Path(session["branch"])), limit=regularfile.LOG) as log:
+        with regularfile.open_binary(journal_file(branch_dir), limit=regularfile.LOG) as log:
             return any(row is not None and row.type == "message" for row in map(row_of, log))
     except OSError:
         return False
@@ -349,6 +356,8 @@ def _send(
     # The reply to a message is there at once; that to a command is waited for, and Ctrl-C leaves it.
     with nullcontext() if is_command else Interrupts():
         sent = link.call("prompt", **limit, branch=branch, text=message, env=env, key=key, **wishes)
+        if (said := given.get("said")) and sys.stderr.isatty() and form == "text":
+            note(said)
         if command := sent.get("command"):
             goes_on = wait and command["began"]  # a compaction, below which the next message is to stand
             if form != "text" or not goes_on:  # else the answer is among the events

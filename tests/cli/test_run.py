@@ -670,10 +670,20 @@ def test_ask_makes_a_session_prints_the_answer_and_goes_on_where_it_was(system: 
     assert len(system.json("sessions")) == 1
 
 
+@pytest.mark.parametrize("wrong", [["--model", "nope/x"], ["--agent", "nope"], ["--attach", "large.bin"]])
+def test_a_question_that_is_refused_leaves_no_session(system: System, wrong: list[str]) -> None:
+    with (system.project / "large.bin").open("wb") as file:
+        file.truncate(50_000_001)
+    refused = system.run("ask", *wrong, "Which colour?")
+    assert refused.returncode == 1 and ("nope" in refused.stderr or "50 MB" in refused.stderr)
+    assert system.json("sessions") == []
+
+
 def test_a_refused_prompt_is_not_what_is_gone_on_with(system: System, server: ModelServer) -> None:
     server.say("Blue.", "As the sky.")
     system.ok("ask", "Which colour?")
-    refused = system.run("ask", "--model", "nope/x", "And then?")
+    _, branch = system.new()
+    refused = system.run("send", str(branch), "--model", "nope/x", "And then?")
     assert refused.returncode == 1 and "nope" in refused.stderr
     assert system.ok("ask", "--continue", "Like what?") == "As the sky.\n"
     assert [each["content"][0]["text"] for each in server.last.messages] == ["Which colour?", "Blue.", "Like what?"]
