@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ from pyagentd.store import paths
 from tests.features.test_mcp import having, notices, offered
 from tests.mcp.servers import plain, table
 from tests.runtime.test_approvals import talking
+from tests.runtime.test_resume import until
 from tests.runtime.world import World, body
 
 
@@ -92,6 +95,20 @@ async def test_a_prompt_of_a_server_is_a_command(world: World) -> None:
         ended = {"id": told["run"], "phase": "finished"}
         await talk.watcher.until(lambda: any(ended.items() <= e.args[0].items() for e in talk.watcher.of("run")))
         assert "Review a b.py carefully." in seen(world) and "/notes:review a b.py" in body(talk.branch.ref)
+
+
+async def test_a_server_is_known_once_it_listed_its_prompts(world: World, tmp_path: Path) -> None:
+    seen, ready = tmp_path / "seen", tmp_path / "ready"
+    async with having(world, table("notes", plain(), env={"SEEN": str(seen), "READY": str(ready)})) as talk:
+        service: Any = talk.service
+        first = asyncio.ensure_future(service.mcp_test(talk.watcher, name="notes"))
+        await until(lambda: seen.exists() and "prompts/list" in seen.read_text())
+        second = asyncio.ensure_future(service.mcp_test(talk.watcher, name="notes"))
+        await asyncio.wait([second], timeout=0.2)
+        ready.touch()
+        for told in await asyncio.gather(first, second):
+            assert [each["name"] for each in told["prompts"]] == ["review"]
+        assert "notes:review" in await world.kernel.feature(Commands).of(talk.branch.ref)
 
 
 async def test_a_server_that_does_not_list_its_resources_is_used_without(world: World) -> None:

@@ -3,7 +3,7 @@
 
 Own words on both sides would hide a shared misunderstanding, so it imports neither ours nor the SDK. Its first
 argument says how it goes wrong from the beginning: silent, dies, noisy, or the method that it does not answer. Every
-message it gets is a line of ``$SEEN``.
+message it gets is a line of ``$SEEN``. The prompts are listed once there is a file ``$READY``, where that is set.
 """
 
 import json
@@ -112,6 +112,8 @@ def answer(method, params):
                 return KeyError(f"no resource {params['uri']}")
             return {"contents": [{"uri": params["uri"], "mimeType": "text/plain", "text": f"Says {params['uri']}."}]}
         case "prompts/list":
+            while "READY" in os.environ and not os.path.exists(os.environ["READY"]):  # noqa: PTH110 - as below
+                time.sleep(0.01)
             return {"prompts": [PROMPT]}
         case "prompts/get":
             text = f"Review {params['arguments']['file']} carefully."

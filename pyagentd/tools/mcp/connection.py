@@ -519,12 +519,12 @@ class Connection:
         """Learn what it offers; one that cannot say which resources and prompts it has is used all the same."""
         most = self.launch.start_s
         found = await self._answer_within(most, link.catalog())
-        self._learn(found)
         try:
             self.resources = await self._answer_within(most, link.resources()) if found.has_resources else ()
             self.prompts = await self._answer_within(most, link.prompts()) if found.has_prompts else ()
         except ToolError as error:
             log.info("mcp server %s: %s", self.name, error)
+        self._learn(found)  # the last of all: whoever finds it known has the prompts, too
         self._learned(self)
 
     def _learn(self, found: Catalog) -> None:
