@@ -36,6 +36,7 @@ _IGNORED = dict.fromkeys([*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range
 _ANY_DEPTH = "**"
 _WILD = re.compile(r"[*?/]+")
 _SPECIAL = re.compile(r"[*?\[\\]")
+_SHOWN_PATTERNS = 5
 
 
 def matches(pattern: str, path: str) -> bool:
@@ -305,13 +306,13 @@ def roam_refusal(target: RoamTarget, rules: Roam) -> str | None:
                 return None
             return (
                 f"neither is {target.subdirectory or 'the notes directory itself'!r} in "
-                f"`org_roam_patterns.subdirectory` ({_join_patterns(rules.subdirectory)}) nor has it a tag of "
-                f"`org_roam_patterns.tags` ({_join_patterns(rules.tags)})"
+                f"`org_roam_patterns.subdirectory` ({join_patterns(rules.subdirectory)}) nor has it a tag of "
+                f"`org_roam_patterns.tags` ({join_patterns(rules.tags)})"
             )
         case "tag":
             if _has_allowed_tag(target, rules):
                 return None
-            return f"none of its tags is in `org_roam_patterns.tags` ({_join_patterns(rules.tags)})"
+            return f"none of its tags is in `org_roam_patterns.tags` ({join_patterns(rules.tags)})"
         case "link":
             return None if "*" in rules.node_ids else 'linking needs "*" in `org_roam_patterns.node_ids`'
         case _:
@@ -329,8 +330,10 @@ def _has_allowed_tag(target: RoamTarget, rules: Roam) -> bool:
     return any(tag in rules.tags for tag in target.tags)
 
 
-def _join_patterns(allowed: tuple[str, ...]) -> str:
-    return ", ".join(allowed) or "which is empty"
+def join_patterns(allowed: Sequence[str]) -> str:
+    """Return the first patterns of a list for a sentence, with how many more there are."""
+    more = [f"{len(allowed) - _SHOWN_PATTERNS} more"] if len(allowed) > _SHOWN_PATTERNS else []
+    return ", ".join([*allowed[:_SHOWN_PATTERNS], *more]) or "which is empty"
 
 
 # The action: what is about to happen, and every way of writing it down.

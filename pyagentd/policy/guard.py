@@ -14,9 +14,17 @@ from dataclasses import dataclass, replace
 from typing import Literal, assert_never
 
 from pyagentd.policy import shell
-from pyagentd.policy.action import Action, ResolvedPath, exactly, first_match, first_match_folded, roam_refusal
+from pyagentd.policy.action import (
+    Action,
+    ResolvedPath,
+    exactly,
+    first_match,
+    first_match_folded,
+    join_patterns,
+    roam_refusal,
+)
 from pyagentd.policy.presets import Preset
-from pyagentd.policy.profiles import Profile, Verdict, covering_expressions, fits, read_only_refusal, verdict
+from pyagentd.policy.profiles import Profile, covering_expressions, fits, read_only_refusal, verdict
 from pyagentd.policy.shell import ANY, COMMAND_DEVICES, SimpleCommand
 
 
@@ -125,17 +133,20 @@ def once_key(action: Action) -> str:
 def _decide_in_scope(action: Action, context: Context, confirm: Confirm) -> Decision:
     """Decide about an action inside the scope, by profiles, grants and the tool itself."""
     profiles = [each for each in (context.profile, *context.ancestor_profiles) if each is not None]
-    verdicts = [(each, _profile_verdict(each, action)) for each in profiles]
+    found = [(each, verdict(each, action)) for each in profiles]
+    # Tools without a resource of their own are in every profile; whether they ask is theirs to say.
+    verdicts = [(profile, says) for profile, says in found if action.kind != "meta" or says == "allow"]
     denying = next((profile for profile, says in verdicts if says == "deny"), None)
     asking = next((profile for profile, says in verdicts if says == "ask"), None)
     if denying is not None:
         return _profile_denial(action, denying, above=denying is not context.profile)
     if confirm == "always":
         return _decide_always_asked(action, context)
-    if (unreadable := _unreadable_reason(action)) is not None:
-        return _decide_unreadable(action, context, f"nobody can tell beforehand what it does: {unreadable}")
-    if (unlisted := _unlisted_reason(action, context)) is not None:
-        return _decide_unreadable(action, context, f"it runs with your rights, not confined: {unlisted}")
+    if (reading := action.shell) is not None and reading.unreadable is not None:
+        return _decide_unreadable(action, context, f"nobody can tell beforehand what it does: {reading.unreadable}")
+    by_name = reading is None or shell.is_allowed_by_name(reading, context.preset.shell.allow)  # not by ``*`` alone
+    if reading is not None and reading.unlisted is not None and not action.confined and not by_name:
+        return _decide_unreadable(action, context, f"it runs with your rights, not confined: {reading.unlisted}")
     if asking is None and context.profile is not None and (context.profile, "allow") in verdicts:
         return Allow(f"profile {context.profile.name}")
     if asking is None and not confirm:
@@ -147,13 +158,6 @@ def _decide_in_scope(action: Action, context: Context, confirm: Confirm) -> Deci
     return _decide_by_human(action, context, f"{action.tool} acts only with your approval, and no grant covers this")
 
 
-def _profile_verdict(profile: Profile, action: Action) -> Verdict | None:
-    """Return the verdict of ``profile``; None when the tool decides."""
-    says = verdict(profile, action)
-    # Tools without a resource of their own are in every profile; whether they ask is theirs to say.
-    return None if action.kind == "meta" and says != "allow" else says
-
-
 def _profile_denial(action: Action, profile: Profile, *, above: bool) -> Deny:
     whose = "a session above this agent" if above else "this session"
     return Deny(
@@ -161,18 +165,6 @@ def _profile_denial(action: Action, profile: Profile, *, above: bool) -> Deny:
         f"be asked ({action}). Reach the goal in another way, or say that it was not possible.",
         "profile",
     )
-
-
-def _unreadable_reason(action: Action) -> str | None:
-    """Return why a command cannot be read, as the end of a sentence; None when it can."""
-    return action.shell.unreadable if action.shell is not None else None
-
-
-def _unlisted_reason(action: Action, context: Context) -> str | None:
-    """Return why a command that nothing confines is not admitted by ``*``, which is all that admits it."""
-    if action.confined or action.shell is None or shell.is_allowed_by_name(action.shell, context.preset.shell.allow):
-        return None
-    return action.shell.unlisted
 
 
 def _decide_unreadable(action: Action, context: Context, why: str) -> Decision:
@@ -293,8 +285,6 @@ CREDENTIALS = (
 
 EXPAND = "Use request_scope_expansion to ask the user for approval."
 
-_SHOWN_PATTERNS = 5
-
 
 def protected_reason(action: Action, context: Context) -> str | None:
     """Return why an action is always denied, whatever a preset or a person says; None when it is not."""
@@ -304,7 +294,7 @@ def protected_reason(action: Action, context: Context) -> str | None:
                 f"{action.tool} may not touch {path}: credentials may be there, which no tool reads or writes. "
                 f"Ask the user for what you need to know."
             )
-    for path in _written_paths(action):
+    for path in action.writes if action.kind in ("read", "command") else (*action.paths, *action.writes):
         if _matching_pattern((*context.protected, *SESSION_RECORDS, *HOOKS), path):
             return (
                 f"{action.tool} may not change {path}: it belongs to the records and settings of pyagentd, or to "
@@ -352,25 +342,20 @@ def outside_reason(action: Action, context: Context) -> str | None:
         case "net" | "mcp" | "self":  # no path that scope knows: profiles and the tool itself decide
             return None
         case "pattern":
-            return _roam_refusal(action, context)
+            why: str | None = "nothing says which notes it is about"
+            if action.roam is not None:
+                why = roam_refusal(action.roam, context.preset.roam)
+            return why and f"{action.tool} may not do this: {why}. {EXPAND}"
+        case "read" | "write" if not action.paths:
+            return f"{action.tool} names no path, so nothing says that it is inside `paths.{action.kind}`. Name one."
         case "read":
-            return _pathless_refusal(action, "read") or _path_refusal(
-                action, "read", action.paths, paths.read, context.readable
-            )
+            return _path_refusal(action, "read", action.paths, paths.read, context.readable)
         case "write":
-            return _pathless_refusal(action, "write") or _path_refusal(action, "write", action.paths, paths.write)
+            return _path_refusal(action, "write", action.paths, paths.write)
         case "command":
             return _command_refusal(action, context)
         case _:
             assert_never(action.kind)
-
-
-def _roam_refusal(action: Action, context: Context) -> str | None:
-    if action.roam is None:
-        why: str | None = "nothing says which notes it is about"
-    else:
-        why = roam_refusal(action.roam, context.preset.roam)
-    return why and f"{action.tool} may not do this: {why}. {EXPAND}"
 
 
 def _command_refusal(action: Action, context: Context) -> str | None:
@@ -383,12 +368,6 @@ def _command_refusal(action: Action, context: Context) -> str | None:
     return why or _path_refusal(action, "write", action.writes, paths.write)
 
 
-def _pathless_refusal(action: Action, right: str) -> str | None:
-    if action.paths:
-        return None
-    return f"{action.tool} names no path, so nothing says that it is inside `paths.{right}`. Name one."
-
-
 def _path_refusal(
     action: Action, right: str, touched: Iterable[ResolvedPath], scope: tuple[str, ...], also: tuple[str, ...] = ()
 ) -> str | None:
@@ -397,25 +376,15 @@ def _path_refusal(
         if first_match(scope, path.resolved) is None and first_match(also, path.resolved) is None:
             return (
                 f"{action.tool} may not {right} {path}: it is outside `paths.{right}` of this session "
-                f"({_join_patterns(scope)}). Stay inside if you can. {EXPAND}"
+                f"({join_patterns(scope)}). Stay inside if you can. {EXPAND}"
             )
     return None
-
-
-def _written_paths(action: Action) -> tuple[ResolvedPath, ...]:
-    return action.writes if action.kind in ("read", "command") else (*action.paths, *action.writes)
 
 
 def _matching_pattern(patterns: tuple[str, ...], path: ResolvedPath) -> str | None:
     """Return the pattern that matches either form of ``path``: a link must not lead around a prohibition."""
     found = first_match_folded(patterns, path.resolved)
     return found or (None if path.lexical == path.resolved else first_match_folded(patterns, path.lexical))
-
-
-def _join_patterns(patterns: Iterable[str]) -> str:
-    listed = list(patterns)
-    more = len(listed) - _SHOWN_PATTERNS
-    return ", ".join([*listed[:_SHOWN_PATTERNS], *([f"{more} more"] if more > 0 else [])]) or "which is empty"
 
 
 # What an approval may be remembered as, and what a remembered approval covers; pure.

@@ -44,11 +44,9 @@ class WantedServers:
         own = {each.name: each for each in self.own}
         names = dict.fromkeys([*(known if self.all else ()), *self.names, *self.only, *own])
         every = {**known, **own}
-        found = [self._with_wanted_tools(every[name]) for name in names if name in every and every[name].enabled]
+        wanted = [every[name] for name in names if name in every and every[name].enabled]
+        found = [replace(each, tools=self.only[each.name]) if each.name in self.only else each for each in wanted]
         return found, [name for name in names if name not in every]
-
-    def _with_wanted_tools(self, server: ServerSettings) -> ServerSettings:
-        return replace(server, tools=self.only[server.name]) if server.name in self.only else server
 
 
 def read_wanted(value: object, source: Source, path: Path = ()) -> WantedServers:

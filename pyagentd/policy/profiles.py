@@ -139,7 +139,9 @@ def covering_expressions(patterns: Iterable[re.Pattern[str]], action: Action) ->
         if match is None:
             return None
         found[match] = None
-    if not all(_covers_effects(patterns, action, command) for command in _commands(action)):
+    if not all(
+        _covers_effects(patterns, action, command) for command in (action.shell.commands if action.shell else ())
+    ):
         return None
     return ", ".join(found)
 
@@ -147,10 +149,6 @@ def covering_expressions(patterns: Iterable[re.Pattern[str]], action: Action) ->
 def _matching_pattern(patterns: tuple[re.Pattern[str], ...], action: Action, form: str) -> str | None:
     spellings = action.spellings(form)
     return next((each.pattern for text in spellings for each in patterns if fits(each, text)), None)
-
-
-def _commands(action: Action) -> tuple[SimpleCommand, ...]:
-    return action.shell.commands if action.shell is not None else ()
 
 
 def _covers_effects(patterns: tuple[re.Pattern[str], ...], action: Action, command: SimpleCommand) -> bool:

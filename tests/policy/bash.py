@@ -11,7 +11,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from pyagentd.policy.shell import names
+
 BASH = "/bin/bash"
+
+# Builtins that do nothing of the kind, except with certain options.
+HARMLESS = names(
+    """
+    : [ bg break builtin caller cd command continue disown echo exit false fg help kill printf pwd return shift test
+    times true type ulimit umask wait
+    """
+)
 
 _RECORD = """() { printf '%s\\0' "$#" "$@" >> "$RECORD"; return "$STATUS"; }"""
 _STAND_IN = """#!/bin/bash

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from pyagentd.policy.shell import Unreadable
 from pyagentd.policy.shell.grammar import Simple, parse
-from pyagentd.policy.shell.programs import HARMLESS, REFUSED
+from pyagentd.policy.shell.programs import REFUSED
 from tests.examples import examples
-from tests.policy.bash import BASH, Ran, run
+from tests.policy.bash import BASH, HARMLESS, Ran, run
 
 pytestmark = pytest.mark.skipif(not Path(BASH).exists(), reason="there is no bash")
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from pyagentd.policy import shell
 from pyagentd.policy.shell.grammar import KEYWORDS
-from pyagentd.policy.shell.programs import HARMLESS, REFUSED
+from pyagentd.policy.shell.programs import REFUSED
 from tests.examples import examples
-from tests.policy.bash import BASH, run
+from tests.policy.bash import BASH, HARMLESS, run
 
 REAL = ["env", "nice", "nohup", "timeout", "stdbuf", "setsid", "ionice", "xargs", "find", "sh", "bash"]
 STAND_INS = ["p", "q", "rm", "cat"]

@@ -135,6 +135,7 @@ _GIT_LOOKS = names("status diff log show blame ls-files rev-parse describe short
 _FIND_TAKES = names("-name -iname -path -ipath -wholename -iwholename -type -maxdepth -mindepth -size -mtime -mmin")
 _FIND_FLAGS = names("-print -print0 -ls -empty -prune -depth -mount -xdev -not ! -o -a -or -and ( ) ,")
 _COUNT = re.compile(r"-\d+")
+_SCRIPTS = names("-e --regexp --expression")
 _TEST_WORDS = names("= == != < > ! ] ( )")
 
 
@@ -180,7 +181,7 @@ def _unknown_program(name: str) -> str:
 def _unlisted_argument_reason(name: str, known: Options, words: tuple[Word, ...], found: Findings) -> str | None:
     items = list(arguments(words, roles_of(known)))
     operands = operands_of(items)
-    if known.operands in ("pattern", "script") and not any(_is_script(item) for item in items):
+    if known.operands in ("pattern", "script") and not any(item.name in _SCRIPTS for item in items):
         operands = operands[1:]
     if known.operands not in ("words", "written"):
         for word in operands or ([HERE] if known.here else []):
@@ -198,10 +199,6 @@ def _is_known(item: Argument, known: Options, words: tuple[Word, ...]) -> bool:
     if item.role == "unknown":
         return (item.name in known.flags.split() and item.value is None) or bool(_COUNT.fullmatch(text))
     return item.role == "maybe" or (item.value is not None and not item.value.text.startswith("-"))
-
-
-def _is_script(item: Argument) -> bool:
-    return item.name in ("-e", "--regexp", "--expression")
 
 
 def _unlisted_find_reason(words: tuple[Word, ...], found: Findings) -> str | None:
@@ -290,14 +287,12 @@ def matching_deny(command: str, reading: ShellReading, deny: Iterable[str]) -> s
     It has it when the text occurs in it literally, in the words of one of its commands after quotes are taken away,
     or when a command has the entry's program and options in another order or grouping (``rm -fr`` for ``rm -rf``).
     """
-    return next((text for text in deny if text in command or _occurs_in_words(text, reading)), None)
-
-
-def _occurs_in_words(text: str, reading: ShellReading) -> bool:
-    wanted = " ".join(text.split())
-    return wanted != "" and any(
-        _has(wanted, words) for command in reading.commands for words in {command.words, command.said}
-    )
+    said = {words for each in reading.commands for words in (each.words, each.said)}
+    for text in deny:
+        wanted = " ".join(text.split())
+        if text in command or (wanted and any(_has(wanted, words) for words in said)):
+            return text
+    return None
 
 
 def _has(wanted: str, words: tuple[str, ...]) -> bool:

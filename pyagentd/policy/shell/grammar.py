@@ -42,6 +42,7 @@ _REFUSED = {
 _ENDS_WORD = frozenset(" \t\n;&|<>()")
 _ESCAPED_IN_DOUBLE = frozenset('$`"\\\n')
 _TWO_DIGITS = re.compile(r"[0-9]{1,2}")
+_DESCRIPTOR = re.compile(r"[0-9]+-?|-")
 _HIDDEN = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zs", "Zl", "Zp"})
 
 
@@ -62,15 +63,10 @@ def tokens(text: str) -> list[Token]:
     Raises:
         Unreadable: It has something that is not a literal, or quotes that do not close.
     """
-    check_characters(text)
-    return _Lexer(text).all()
-
-
-def check_characters(text: str) -> None:
-    """Refuse characters that hide part of the command from the person who approves it."""
-    for char in text:
+    for char in text:  # what hides part of the command from the person who approves it
         if char not in " \t\n" and unicodedata.category(char) in _HIDDEN:
             raise Unreadable(f"it has the character U+{ord(char):04X}, which is invisible or looks like another")
+    return _Lexer(text).all()
 
 
 class _Lexer:
@@ -138,8 +134,10 @@ class _WordReader:
     def word(self) -> Word:
         """Return the word; refuse what bash would expand to something else."""
         value, unquoted = self.value, "".join("\0" if quoted else char for char, quoted in self._chars)
-        self._refuse_braces(value, unquoted)
-        self._refuse_history(unquoted)
+        if "{" in unquoted and ("," in value or ".." in value):
+            raise Unreadable(f"`{value}` has a brace expansion; quote it or write the words out")
+        if "!" in unquoted and unquoted != "!" and re.search(r"(?<!\[)!(?!=)", unquoted):
+            raise Unreadable("it has an unquoted `!` in a word")
         home = self._is_home(unquoted, self._text[self._start : self.end])
         varies = value != "[" and any(char in unquoted for char in "*?[")
         leads = varies and (unquoted[0] in "*?[" or value[0] == "-")
@@ -199,16 +197,6 @@ class _WordReader:
             following = self._text[self.end : self.end + 2] if self._text[self.end] == "$" else ""
             kind = {"$(": "a substitution `$(`", "$'": "a quote `$'`", '$"': 'a quote `$"`'}.get(following)
             raise Unreadable(f"it has {kind}" if kind else "it has an unquoted `$` (a variable or substitution)")
-
-    @staticmethod
-    def _refuse_braces(value: str, unquoted: str) -> None:
-        if "{" in unquoted and ("," in value or ".." in value):
-            raise Unreadable(f"`{value}` has a brace expansion; quote it or write the words out")
-
-    @staticmethod
-    def _refuse_history(unquoted: str) -> None:
-        if "!" in unquoted and unquoted != "!" and re.search(r"(?<!\[)!(?!=)", unquoted):
-            raise Unreadable("it has an unquoted `!` in a word")
 
     @staticmethod
     def _is_home(unquoted: str, written: str) -> bool:
@@ -310,7 +298,12 @@ class _Parser:
             else:
                 break
         if not words:
-            raise Unreadable(self._missing_command(bool(redirects)))
+            before = self._operator().replace("\n", "the end of a line")
+            if redirects:
+                raise Unreadable("a redirect without a command")
+            raise Unreadable(
+                f"there is no command before `{before}`" if before else "a command is missing at its end"
+            )
         check_program(words[0])
         written = self._text[self._tokens[start].start : self._tokens[self._at - 1].end]
         return tuple(words), tuple(redirects), written
@@ -343,7 +336,7 @@ class _Parser:
         if token.operator in (">&", "<&") and (not word.bare or (word.text.startswith("-") and word.text != "-")):
             # Bash takes quotes away twice here, and ends the word after `-`.
             raise Unreadable(f"`{token.operator}` with more than a plain name")
-        if token.operator in (">&", "<&") and _is_descriptor(word.text):
+        if token.operator in (">&", "<&") and _DESCRIPTOR.fullmatch(word.text):
             return []
         if token.operator == "<&" or (token.operator == ">&" and token.descriptor):
             raise Unreadable(f"`{token.operator}` with a file")
@@ -364,12 +357,6 @@ class _Parser:
         while self._operator() == "\n":
             self._at += 1
 
-    def _missing_command(self, redirected: bool) -> str:
-        if redirected:
-            return "a redirect without a command"
-        operator = self._operator().replace("\n", "the end of a line")
-        return f"there is no command before `{operator}`" if operator else "a command is missing at its end"
-
 
 def check_program(word: Word) -> None:
     """Refuse a program that is not named plainly.
@@ -385,11 +372,6 @@ def check_program(word: Word) -> None:
         raise Unreadable(f"`{word.text}` sets a variable")
     if not _PROGRAM.fullmatch(word.text):
         raise Unreadable(f"the program to run is `{word.text}`, which is not a plain name")
-
-
-def _is_descriptor(text: str) -> bool:
-    digits = text.removesuffix("-")
-    return text == "-" or (digits.isascii() and digits.isdigit())
 
 
 # From the text of a command line to what it runs, reads and writes.

@@ -390,8 +390,11 @@ def unwrap(words: tuple[Word, ...]) -> WrappedCommand | None:
         return None
     if len(words) > 1 and words[1].text in names(wrapper.tells):
         return None
-    start, where = _skip_to_command(name, wrapper, words)
-    rest = words[start:]
+    items, at = _leading_options(words, roles_of(wrapper), names(wrapper.flags))
+    if any(word.varies for word in words[at : at + wrapper.operands]):
+        raise Unreadable(f"`{name}` has a pattern")
+    where = next((item.value for item in reversed(items) if item.role == "into"), None)
+    rest = words[at + wrapper.operands :]
     if not rest:
         if wrapper.alone and where is None:
             return None
@@ -403,15 +406,6 @@ def unwrap(words: tuple[Word, ...]) -> WrappedCommand | None:
             raise Unreadable(f"`{name}` runs a pattern")
         return WrappedCommand(line=" ".join(word.text for word in rest), where=where)
     return WrappedCommand(words=rest, where=where)
-
-
-def _skip_to_command(name: str, wrapper: Wrapper, words: tuple[Word, ...]) -> tuple[int, Word | None]:
-    """Return the index of the inner command's first word, and the directory it runs in."""
-    items, at = _leading_options(words, roles_of(wrapper), names(wrapper.flags))
-    if any(word.varies for word in words[at : at + wrapper.operands]):
-        raise Unreadable(f"`{name}` has a pattern")
-    where = [item.value for item in items if item.role == "into"]
-    return at + wrapper.operands, where[-1] if where else None
 
 
 def _leading_options(
@@ -472,13 +466,6 @@ REFUSED = names(
     unalias unset
     """
 )
-# These do nothing of the kind, except with the options below.
-HARMLESS = names(
-    """
-    : [ bg break builtin caller cd command continue disown echo exit false fg help kill printf pwd return shift test
-    times true type ulimit umask wait
-    """
-)
 _EVALUATES = {"printf": "-v", "wait": r"-\w*p", "test": "-[vR]", "[": "-[vR]"}  # options, as regular expressions
 
 
@@ -508,6 +495,7 @@ def cd_target(words: tuple[Word, ...]) -> Word:
 # What one command does beyond its plain purpose, from its options and operands.
 
 _KEEP_LINKS = "-a --archive -d -P --no-dereference -R -r --recursive -l --links"  # of cp and rsync
+_INPUTS = names("- /dev/stdin")
 _NO_MODES = names("-R -v -c -f -h -H -L -P --from")
 
 
@@ -516,7 +504,7 @@ def _note_effects(program: Program, found: Findings) -> None:
     items = list(arguments(found.words, roles_of(program)))
     for item in items:
         _note_option(item, program, found)
-    if found.fed and sum(item.role == "operand" and not _is_input(item.value) for item in items) < program.feeds:
+    if found.fed and sum(word.text not in _INPUTS for word in operands_of(items)) < program.feeds:
         found.runs("< …", what="takes what it runs from its input")
     if not any(item.certain and item.name in program.prints.split() for item in items):
         _note_operands(program, items, found)
@@ -564,9 +552,13 @@ def _note_operands(program: Program, items: list[Argument], found: Findings) -> 
         case "first":
             written = operands[:1]
         case "second":
-            written = operands[1:] + _late_options(items, found)
+            # Some of these programs take options that follow an operand for files.
+            first = min((item.at for item in items if item.role == "operand"), default=len(found.words))
+            written = operands[1:] + [word for word in found.words[first + 1 :] if word.text.startswith("-")]
         case "moded":
-            written = operands if any(_may_be_mode(item) for item in items) else operands[1:]
+            # An option may stand for the mode, so that the first operand is a file: ``chmod -w FILE``.
+            has_mode = any(item.role != "operand" and item.name not in _NO_MODES for item in items)
+            written = operands if has_mode else operands[1:]
         case "copied" | "moved" | "linked":
             written = []
             _note_copies(program, items, operands, into, found)
@@ -578,12 +570,6 @@ def _note_operands(program: Program, items: list[Argument], found: Findings) -> 
         found.write(word)
         if program.beside == "*":
             found.write_beside(word)
-
-
-def _late_options(items: list[Argument], found: Findings) -> list[Word]:
-    """Return options that follow an operand: some of these programs take them for files."""
-    first = min((item.at for item in items if item.role == "operand"), default=len(found.words))
-    return [word for word in found.words[first + 1 :] if word.text.startswith("-")]
 
 
 def _note_copies(
@@ -635,15 +621,6 @@ def _is_hard_link(program: Program, items: list[Argument]) -> bool:
 def _may_mean(name: str, options: str) -> bool:
     """Return whether ``name`` is one of ``options``, or may be the beginning of a long one."""
     return any(name == option or (len(name) > 2 and option.startswith(name)) for option in options.split())
-
-
-def _may_be_mode(item: Argument) -> bool:
-    """Return whether this stands for the mode, so that the first operand is a file: ``chmod -w FILE``."""
-    return item.role != "operand" and item.name not in _NO_MODES
-
-
-def _is_input(word: Word | None) -> bool:
-    return word is not None and word.text in ("-", "/dev/stdin")
 
 
 def _is_remote(word: Word) -> bool:
@@ -699,22 +676,16 @@ def _read_tar(found: Findings) -> None:
     if len(places) > 1:
         raise Unreadable("`tar` with several directories")
     for archive in archives:
-        _tar_archive(archive, modes, found)
+        if ":" in archive.text:
+            found.runs("-f HOST:FILE", what="runs a remote shell")
+        if archive.text != "-" and modes & _TAR_MODES:
+            found.write(archive)
+        elif archive.text != "-" and not archive.varies:
+            found.read(archive)
     found.links = bool(modes & _TAR_EXTRACTS)
     if modes & _TAR_EXTRACTS and not modes & _TAR_PRINTS:
         for place in [*places, *([] if places and sure else [HERE])]:
             found.write_into(place)
-
-
-def _tar_archive(archive: Word, modes: set[str], found: Findings) -> None:
-    if ":" in archive.text:
-        found.runs("-f HOST:FILE", what="runs a remote shell")
-    if archive.text == "-":
-        return
-    if modes & _TAR_MODES:
-        found.write(archive)
-    elif not archive.varies:
-        found.read(archive)
 
 
 def _tar_modes(name: str) -> set[str]:
@@ -808,7 +779,9 @@ def _find_exec(found: Findings, at: int, starts: list[Word]) -> int:
     """Add the command after ``-exec``; return the index of its last word."""
     option, words = found.words[at].text, found.words
     end = at + 1
-    while end < len(words) and not _find_exec_ends(words[end - 1].text, words[end].text):
+    while end < len(words) and not (
+        words[end].text == ";" or (words[end].text == "+" and words[end - 1].text == "{}")
+    ):
         end += 1
     if end == len(words) or end == at + 1:
         raise Unreadable(f"`{found.program} {option}` has no command that ends in `;` or `+`")
@@ -818,10 +791,6 @@ def _find_exec(found: Findings, at: int, starts: list[Word]) -> int:
     where = tuple(f"{start.path.rstrip('/')}/*" for start in starts or [Word(text="/")]) if in_its_directory else ()
     found.inner.append(Inner(words=inner, where=where))
     return end
-
-
-def _find_exec_ends(before: str, text: str) -> bool:
-    return text == ";" or (text == "+" and before == "{}")
 
 
 def _insert_match(word: Word, mark: str, within: tuple[str, ...], *, leads: bool) -> Word:
