@@ -22,7 +22,7 @@ from pyagentd import __version__
 from pyagentd.config.tables import TelemetryTable
 from pyagentd.errors import NotInstalled, PyagentdError
 from pyagentd.installation import extra
-from pyagentd.llm.backend import Body, ModelRequest, PartFinished, RetryNotice, StepFinished, StreamItem
+from pyagentd.llm.backend import ModelRequest, PartFinished, RetryNotice, StepFinished, StreamItem
 from pyagentd.llm.tracing import Watcher
 from pyagentd.log import correlate, mask_secrets
 from pyagentd.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult
@@ -178,9 +178,6 @@ class _Request:
             self._span = span = spans.step(run.branch, request, self._provider)
             self._end_span = partial(spans.step_ended, span, request, self._provider)
             self.inside = partial(spans.current, span)
-
-    def sent(self, body: Body) -> None:
-        """Do nothing: attempts are seen in the answer."""
 
     def see(self, batch: Sequence[StreamItem]) -> None:
         """Note what of a batch is counted."""

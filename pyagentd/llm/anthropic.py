@@ -16,7 +16,6 @@ from pyagentd.clock import Clock, SystemClock
 from pyagentd.errors import ProviderError, TransientProviderError
 from pyagentd.llm.backend import (
     MAX_ARGUMENTS,
-    Body,
     BodyWriter,
     IdentityCache,
     Mark,
@@ -85,10 +84,12 @@ def settings_body(request: ModelRequest) -> Json:
     return body
 
 
-def message_body(message: Message) -> Json | None:
-    """Return ``message`` as an item of ``messages``; None when nothing in it can be sent."""
-    content = _content(message.parts)
-    return {"role": message.role, "content": content} if content else None
+def message_items(message: Message) -> list[Json]:
+    """Return ``message`` as an item of ``messages``; none when nothing in it can be sent."""
+    blocks = [block for part in message.parts if (block := _block(part)) is not None]
+    # The API wants results before any text of the same message.
+    content = sorted(blocks, key=lambda block: block["type"] != "tool_result")
+    return [{"role": message.role, "content": content}] if content else []
 
 
 def _written_system(text: str) -> list[Json]:
@@ -105,12 +106,6 @@ def _written_tools(tools: tuple[ToolSchema, ...]) -> list[Json]:
 
 
 _system, _tools = IdentityCache(_written_system), IdentityCache(_written_tools)
-
-
-def _content(parts: tuple[Part, ...]) -> list[Json]:
-    blocks = [block for part in parts if (block := _block(part)) is not None]
-    # The API wants results before any text of the same message.
-    return sorted(blocks, key=lambda block: block["type"] != "tool_result")
 
 
 def _block(part: Part) -> Json | None:
@@ -151,26 +146,13 @@ def _tool_result(part: ToolResult) -> Json:
 _CACHED_USER_MESSAGES = 2
 
 
-class AnthropicBodyWriter(BodyWriter):
-    """Writes requests to the Messages API, see ``BodyWriter``."""
-
-    def __init__(self) -> None:
-        super().__init__(_items, _cache_mark, _CACHED_USER_MESSAGES)
-
-    def request(self, settings: Json, messages: Iterable[Message], kept: dict[object, Any] | None = None) -> Body:
-        """Return the body of a streamed request: ``settings`` as ``settings_body`` returns them, and ``messages``."""
-        return self.write({**settings, "stream": True}, messages, kept=kept)
+def body_writer() -> BodyWriter:
+    """Return who writes requests to the Messages API."""
+    return BodyWriter(message_items, _cache_mark, _CACHED_USER_MESSAGES)
 
 
-def _items(message: Message) -> list[Json]:
-    body = message_body(message)
-    return [] if body is None else [body]
-
-
-def _cache_mark(message: Message, written: bytes) -> Mark | None:
-    body = message_body(message)
-    if body is None:
-        return None
+def _cache_mark(message: Message, written: bytes) -> Mark:
+    (body,) = message_items(message)
     content = body["content"]
     if content[-1]["type"] in _UNCACHEABLE:
         return Mark(written, -1, {})
@@ -490,7 +472,7 @@ class AnthropicBackend:
     def __init__(self, server: Server, clock: Clock | None = None) -> None:
         self._server = server
         self._clock = clock or SystemClock()
-        self._bodies = AnthropicBodyWriter()
+        self._bodies = body_writer()
         self._refused: dict[str, set[Concession]] = {}  # by model
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[StreamItem], None]:
@@ -516,7 +498,7 @@ class AnthropicBackend:
         refused = self._refused.setdefault(request.model, set())
         while True:
             settings = without_unsupported(settings_body(request), refused)
-            body = self._bodies.request(settings, request.messages, request.kept)
+            body = self._bodies.write({**settings, "stream": True}, request.messages, kept=request.kept)
             if request.sent is not None:
                 request.sent(body)
             try:

@@ -160,15 +160,15 @@ class BodyWriter:
 
     Args:
         items: Returns what a message is in the body: none where nothing in it can be sent.
-        mark: Returns a message of the user, whose JSON is given, with a breakpoint of the provider's cache; None
-            where it can carry none. Each message is one item then.
+        mark: Returns a message of the user, whose JSON is given, with a breakpoint of the provider's cache. Each
+            message is one item then.
         marks: How many of the last messages of the user are sent so.
     """
 
     def __init__(
         self,
         items: Callable[[Message], Iterable[Mapping[str, Any]]],
-        mark: Callable[[Message, bytes], Mark | None] | None = None,
+        mark: Callable[[Message, bytes], Mark] | None = None,
         marks: int = 0,
     ) -> None:
         self._items = items
@@ -223,7 +223,14 @@ class BodyWriter:
             begin = _written(first)
             sent = _Kept(first, (), [], list(begin.json), list(begin.digests), begin.size)
         for message in messages[len(sent.messages) :]:
-            written = self._message(message)
+            known = self._known.get(id(message))
+            if known is not None and known[0]() is message:
+                written = known[1]
+            else:
+                written = _written(self._items(message))
+                reference = _Reference(message, self._forget)
+                reference.key = id(message)
+                self._known[reference.key] = (reference, written)
             sent.written.append(written)
             sent.json += written.json
             sent.digests += written.digests
@@ -231,17 +238,6 @@ class BodyWriter:
         sent.messages = messages
         kept[self] = sent
         return sent
-
-    def _message(self, message: Message) -> _Written:
-        key = id(message)
-        known = self._known.get(key)
-        if known is not None and known[0]() is message:
-            return known[1]
-        written = _written(self._items(message))
-        reference = _Reference(message, self._forget)
-        reference.key = key
-        self._known[key] = (reference, written)
-        return written
 
     def _cache_marks(self, sent: _Kept) -> dict[int, Mark]:
         found: dict[int, Mark] = {}
@@ -255,8 +251,7 @@ class BodyWriter:
             number -= len(written.json)
             if written.json and message.role == "user":
                 mark = sent.marks.get(id(written)) or self._mark(message, written.json[0])
-                if mark is not None:
-                    found[number] = marks[id(written)] = mark
+                found[number] = marks[id(written)] = mark
         sent.marks = marks
         return found
 

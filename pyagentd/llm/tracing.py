@@ -14,10 +14,10 @@ from pyagentd.messages import Message, ToolCall
 
 
 class Trace(Protocol):
-    """Where requests are noted; neither method raises."""
+    """Where requests are noted; no method raises."""
 
-    def steps_before(self) -> int:
-        """Return how many steps of the run are noted."""
+    def next_step(self) -> int:
+        """Return the number of the run's next step."""
         ...
 
     def request(self, body: Body, *, step: int, attempt: int, purpose: str, at_ms: int) -> None:
@@ -30,17 +30,13 @@ class Trace(Protocol):
 
 
 class RequestWatch(Protocol):
-    """Who is told of one request, from before it is sent to after its end.
+    """Who is told of the answer to one request.
 
     Attributes:
         inside: What surrounds the wait for each batch, None for nothing.
     """
 
     inside: Callable[[], AbstractContextManager[object]] | None
-
-    def sent(self, body: Body) -> None:
-        """Take the body of an attempt."""
-        ...
 
     def see(self, batch: Sequence[StreamItem]) -> None:
         """Take a batch of the answer."""
@@ -52,42 +48,46 @@ class RequestWatch(Protocol):
 
 
 Watcher = Callable[[ModelRequest], RequestWatch]
-"""Is told of each request of a run, and returns who watches it."""
+"""Is told of each request of a run before it is sent, and returns who watches it."""
 
 
 class WatchedBackend:
-    """The backend of one run: its requests are completed at the last moment, and watched.
+    """The backend of one run: its requests are completed at the last moment, traced and watched.
 
     Args:
         backend: Who answers.
-        watchers: Who is told of each request.
+        trace: Where each request is noted as it was sent, how long the answer took and how it ended.
+        clock: For when a request was sent.
+        watchers: Who else is told of each request.
         completed: Returns the messages as they are sent; None where those of a request are.
     """
 
     def __init__(
         self,
         backend: Backend,
-        watchers: Sequence[Watcher],
+        *,
+        trace: Trace,
+        clock: Clock,
+        watchers: Sequence[Watcher] = (),
         completed: Callable[[tuple[Message, ...]], Awaitable[tuple[Message, ...]] | None] = lambda messages: None,
     ) -> None:
         self._backend = backend
+        self._trace = trace
+        self._clock = clock
         self._watchers = tuple(watchers)
         self._completed = completed
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[StreamItem], None]:
         """Send ``request`` and yield its answer, see ``Backend``."""
-        watching = [watcher(request) for watcher in self._watchers]
+        step = _Step(self._trace, self._clock, request.purpose)
+        watching: list[RequestWatch] = [step, *[watcher(request) for watcher in self._watchers]]
         inside = next((each.inside for each in watching if each.inside is not None), nullcontext)
         error: PyagentdError | None = None
-
-        def sent(body: Body) -> None:
-            for each in watching:
-                each.sent(body)
-
         try:
             pending = self._completed(request.messages)
             messages = request.messages if pending is None else await pending
-            async with aclosing(self._backend.stream(replace(request, messages=messages, sent=sent))) as batches:
+            completed = replace(request, messages=messages, sent=step.sent)
+            async with aclosing(self._backend.stream(completed)) as batches:
                 while True:
                     # Between batches this runs in whatever context its consumer has.
                     with inside():
@@ -109,35 +109,16 @@ class WatchedBackend:
         await self._backend.close()
 
 
-class TraceWatcher:
-    """Notes each request of a run as it was sent, how long the answer took and how it ended; a ``Watcher``.
-
-    Args:
-        trace: Where it is noted.
-        clock: For when a request was sent.
-    """
-
-    def __init__(self, trace: Trace, clock: Clock) -> None:
-        self._trace = trace
-        self._clock = clock
-        self._step: int | None = None
-
-    def __call__(self, request: ModelRequest) -> RequestWatch:
-        """Begin to note a request."""
-        self._step = 1 + (self._trace.steps_before() if self._step is None else self._step)
-        return _Step(self._trace, self._clock, self._step, request.purpose)
-
-
 class _Step:
-    """One request on its way."""
+    """One request on its way, as the trace has it."""
 
     inside: Callable[[], AbstractContextManager[object]] | None = None
 
-    def __init__(self, trace: Trace, clock: Clock, number: int, purpose: str) -> None:
+    def __init__(self, trace: Trace, clock: Clock, purpose: str) -> None:
         self._trace = trace
         self._purpose = purpose
         self._clock = clock
-        self._number = number
+        self._number = trace.next_step()
         self._now = asyncio.get_running_loop().time
         self._began = self._now()
         self._first_s: float | None = None

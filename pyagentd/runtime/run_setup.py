@@ -17,7 +17,7 @@ from pyagentd.config import Config
 from pyagentd.errors import BadRequest
 from pyagentd.events import Event
 from pyagentd.llm.backend import Backend
-from pyagentd.llm.tracing import TraceWatcher, WatchedBackend, Watcher
+from pyagentd.llm.tracing import WatchedBackend
 from pyagentd.messages import Media, Message, Part, Text, ToolCall
 from pyagentd.policy.action import under
 from pyagentd.policy.presets import Preset
@@ -548,12 +548,14 @@ class RunBuilder:
 
     def _watch_backend(self, backend: Backend) -> Backend:
         directory = self.branch.ref.branch_dir
-        trace = TraceWriter(directory, self.run_id)
-        watchers: list[Watcher] = [TraceWatcher(trace, self.kernel.clock)]
-        for each in self.kernel.features_with("watcher_for"):
-            if (watcher := each.watcher_for(self)) is not None:
-                watchers.append(watcher)
-        return WatchedBackend(backend, watchers, Attachments(directory).shown)
+        watchers = [each.watcher_for(self) for each in self.kernel.features_with("watcher_for")]
+        return WatchedBackend(
+            backend,
+            trace=TraceWriter(directory, self.run_id),
+            clock=self.kernel.clock,
+            watchers=[watcher for watcher in watchers if watcher is not None],
+            completed=Attachments(directory).shown,
+        )
 
     async def _renew(self, plan: RunPlan, now: RunSettings) -> RunSettings:
         """Return the settings of a named agent's run as its configuration is now; see ``run.Fresh``.

@@ -218,6 +218,7 @@ class TraceWriter:
         self._path = paths.requests_file(branch_dir)
         self._run_id = run_id
         self._begun = False
+        self._step = 0  # the last one
         self._id = ""  # of the request the next one can continue
         self._last: Mapping[str, Any] = {}  # an earlier writer's last answer
         self._digests: tuple[bytes, ...] = ()  # of all messages of the last request
@@ -256,10 +257,11 @@ class TraceWriter:
         except (StoreError, OSError) as error:
             log.warning("an answer could not be added to the trace: %s", error)
 
-    def steps_before(self) -> int:
-        """Return how many steps of this run an earlier writer has traced."""
+    def next_step(self) -> int:
+        """Return the number of the run's next step; those that an earlier writer has traced count."""
         self._begin()
-        return int(self._last.get("step", 0)) if self._last.get("run_id") == self._run_id else 0
+        self._step += 1
+        return self._step
 
     # -- lines -------------------------------------------------------------------------------------------------
 
@@ -330,6 +332,7 @@ class TraceWriter:
         self._begun = True
         if (last := _last_line(self._path)) is not None and last.get("type") == "answer":
             self._last = last
+            self._step = int(last.get("step", 0)) if last.get("run_id") == self._run_id else 0
             self._known = dict(last.get("known") or {})
 
     def _rotate(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from pyagentd.llm.anthropic import AnthropicBodyWriter, settings_body
+from pyagentd.llm.anthropic import body_writer, settings_body
 from pyagentd.llm.backend import ModelRequest
 from pyagentd.messages import Reasoning, Text, ToolCall, ToolResult
 from tests.llm.requests import assistant, request, tool, user
@@ -15,7 +15,7 @@ CACHE = {"type": "ephemeral"}
 
 def request_body(request: ModelRequest) -> dict[str, Any]:
     """The body as the server reads it, without what every request of ours has."""
-    body = json.loads(AnthropicBodyWriter().request(settings_body(request), request.messages).to_bytes())
+    body = json.loads(body_writer().write({**settings_body(request), "stream": True}, request.messages).to_bytes())
     assert body.pop("stream") is True
     return body
 
@@ -125,11 +125,11 @@ def test_thinking_raises_max_tokens_by_its_budget_and_drops_the_temperature() ->
 
 
 def test_a_message_that_was_sent_before_is_written_the_same_way_and_forgotten_with_it() -> None:
-    writer = AnthropicBodyWriter()
+    writer = body_writer()
     first, said, second = user("one"), assistant("two"), user("three")
     turns = request(first, said, second, "four", "five")
-    once = writer.request({}, turns.messages)
-    assert writer.request({}, turns.messages) == once == AnthropicBodyWriter().request({}, turns.messages)
+    once = writer.write({}, turns.messages)
+    assert writer.write({}, turns.messages) == once == body_writer().write({}, turns.messages)
     assert len(writer._known) == len(turns.messages)
     del turns, first, said, second
     assert writer._known == {}
@@ -137,7 +137,7 @@ def test_a_message_that_was_sent_before_is_written_the_same_way_and_forgotten_wi
 
 def test_a_long_request_is_sent_in_chunks_that_are_it() -> None:
     long = (text for number in range(100) for text in (user(f"{number} " * 5_000), assistant("yes")))
-    body = AnthropicBodyWriter().request(settings_body(request("hi", tools=(tool("A"),))), (*long, user("end")))
+    body = body_writer().write(settings_body(request("hi", tools=(tool("A"),))), (*long, user("end")))
     chunks = list(body.chunks())
     assert len(chunks) > 2
     assert max(map(len, chunks)) < len(body.to_bytes()) / 2
@@ -147,11 +147,11 @@ def test_a_long_request_is_sent_in_chunks_that_are_it() -> None:
 
 
 def test_what_steps_join_is_what_one_request_says() -> None:
-    writer, kept = AnthropicBodyWriter(), dict[object, Any]()
+    writer, kept = body_writer(), dict[object, Any]()
     said = [message for number in range(60) for message in (user(f"{number} " * 9_000), assistant("yes"))]
     for count in (0, 1, 40, 41, 60, 100, 120, 90, 30, 31, 120):  # also of a conversation that was cut
-        body = writer.request({}, tuple(said[:count]), kept)
-        alone = AnthropicBodyWriter().request({}, tuple(said[:count]))
+        body = writer.write({}, tuple(said[:count]), kept=kept)
+        alone = body_writer().write({}, tuple(said[:count]))
         assert body == alone
         assert body.to_bytes() == alone.to_bytes()
         assert [message["role"] for message in json.loads(body.to_bytes())["messages"]] == ["user", "assistant"] * (
