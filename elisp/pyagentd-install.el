@@ -172,6 +172,19 @@ Each is (WHAT PROGRAM ARGUMENT...).  HOW is a pair (PROGRAM . KIND), see
             name (format "%s-%d" base number)))
     name))
 
+(defun pyagentd-install--make-directory ()
+  "Make a directory for an environment and return its name.
+Another Emacs may install at the same moment: it takes another one."
+  (make-directory pyagentd-server-directory t)
+  (let (made)
+    (while (not made)
+      (let ((name (pyagentd-install--new-directory)))
+        (condition-case nil
+            (progn (make-directory name)
+                   (setq made name))
+          (file-already-exists))))
+    made))
+
 ;;;; Doing it
 
 (defun pyagentd-install-run (command then)
@@ -205,8 +218,7 @@ if that worked; else FAILED is, with an error, a list (SYMBOL . DATA)."
     (push (cons then failed) (plist-get pyagentd-install--running :waiting)))
    (t
     (let ((requirement (pyagentd-install-requirement))
-          (directory (pyagentd-install--new-directory)))
-      (make-directory pyagentd-server-directory t)
+          (directory (pyagentd-install--make-directory)))
       (pyagentd-install-clear)
       (setq pyagentd-install--declined nil
             pyagentd-install--running

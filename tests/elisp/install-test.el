@@ -108,6 +108,17 @@ The variable `root' is bound to a temporary directory."
       (should (install-test--install))
       (should-not (file-directory-p other)))))
 
+(ert-deftest pyagentd-install-of-two-at-once-goes-to-two-directories ()
+  (install-test--with-tools pyagentd-version
+    (cl-letf (((symbol-function 'pyagentd-installer-find) #'ignore)) ; for long
+      (let ((directories
+             (cl-loop repeat 2 collect
+                      (let ((pyagentd-install--running nil)) ; two Emacsen
+                        (pyagentd-install-server)
+                        (prog1 (plist-get pyagentd-install--running :directory)
+                          (pyagentd-install--end))))))
+        (should-not (equal (car directories) (cadr directories)))))))
+
 (ert-deftest pyagentd-install-asks-once ()
   (install-test--with-tools pyagentd-version
     (let ((noninteractive nil) (asked 0))
