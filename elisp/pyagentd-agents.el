@@ -181,35 +181,6 @@ Its directory, its session's id and its records follow."
 ;; is saved first; files go to the trash, or stay for an agent of the same
 ;; name to take up.
 
-(defun pyagentd-destroy--confirm (name losses keep)
-  "Ask whether to destroy NAME, with which LOSSES go; KEEP: files stay."
-  (save-window-excursion
-    (with-current-buffer (get-buffer-create "*pyagentd losses*")
-      (special-mode)
-      (setq-local truncate-lines nil
-                  word-wrap t)
-      (let ((inhibit-read-only t) (lines (plist-get losses :lines)))
-        (erase-buffer)
-        (insert (propertize (format "The agent %s\n" name)
-                            'face 'pyagentd-heading)
-                (if lines
-                    (mapconcat (lambda (line) (format "  - %s\n" line)) lines "")
-                  "  Nothing would be lost.\n")
-                (if keep
-                    (propertize "  Its files stay; an agent of the same name \
-will use them.\n"
-                                'face 'shadow)
-                  "")))
-      (goto-char (point-min))
-      (display-buffer (current-buffer)
-                      '(display-buffer-at-bottom
-                        (window-height . fit-window-to-buffer))))
-    (unwind-protect
-        (pyagentd-later-ask
-         (format "Destroy the agent %s%s? " name
-                 (if keep ", but not its files" "")))
-      (kill-buffer "*pyagentd losses*"))))
-
 (defun pyagentd-destroy (name keep &optional then)
   "Destroy the agent NAME when its user has seen what is lost.
 KEEP says that its files stay.  THEN is called when it is done, or when
@@ -218,7 +189,18 @@ the user does not want it."
    'destroy-warnings (list :name name :keep-files keep)
    (lambda (losses)
      (pyagentd-here-save (list :session-dir (plist-get losses :dir)))
-     (if (not (pyagentd-destroy--confirm name losses keep))
+     (if (not (let ((max-mini-window-height 0.9))
+                (pyagentd-later-ask
+                 (concat
+                  (mapconcat (lambda (line) (format "- %s\n" line))
+                             (or (plist-get losses :lines)
+                                 '("Nothing would be lost."))
+                             "")
+                  (if keep "- Its files stay; an agent of the same name will \
+use them.\n"
+                    "")
+                  (format "Destroy the agent %s%s? " name
+                          (if keep ", but not its files" ""))))))
          (when then (funcall then))
        (message "Destroying %s..." name)
        (pyagentd-later

@@ -37,33 +37,23 @@ False is `:json-false', null is nil; so functions of tools expect it."
 
 (defun pyagentd-json-table (text)
   "Return what the JSON in TEXT says, as hash tables and vectors.
-Null is `:null' and false `:false'.  What the parser in C refuses and JSON
-allows, such as a NUL in a string, is read by the one in Lisp."
-  (condition-case err
-      (json-parse-string text :null-object :null :false-object :false)
-    (json-error
-     (require 'json)
-     (let ((json-object-type 'hash-table) (json-array-type 'vector)
-           (json-key-type 'string) (json-null :null) (json-false :false))
-       (with-temp-buffer
-         (insert text)
-         (goto-char (point-min))
-         (condition-case nil
-             (prog1 (json-read)
-               (skip-chars-forward " \t\r\n")
-               (unless (eobp) (error "More than one value")))
-           (error (signal (car err) (cdr err)))))))))
+Null is `:null' and false `:false'.  The parser in C refuses what JSON
+allows, such as a NUL in a string."
+  (require 'json)
+  (let ((json-object-type 'hash-table) (json-array-type 'vector)
+        (json-key-type 'string) (json-null :null) (json-false :false))
+    (with-temp-buffer
+      (insert text)
+      (goto-char (point-min))
+      (prog1 (json-read)
+        (skip-chars-forward " \t\r\n")
+        (unless (eobp) (signal 'json-error '("More than one value")))))))
 
 (defun pyagentd-json-of-table (value)
   "Return VALUE, as `pyagentd-json-table' reads it, as JSON."
-  (condition-case nil
-      ;; Emacs 30 has only its bytes.
-      (let ((json (json-serialize value :null-object :null :false-object :false)))
-        (if (multibyte-string-p json) json (decode-coding-string json 'utf-8)))
-    (error
-     (require 'json)
-     (let ((json-null :null) (json-false :false))
-       (json-encode value)))))
+  (require 'json)
+  (let ((json-null :null) (json-false :false))
+    (json-encode value)))
 
 (defun pyagentd-json-of (plist)
   "Return PLIST as a JSON object.

@@ -490,12 +490,6 @@ tool calls with their results.  Nil folds none.
   "Face of folded blocks."
   :group 'pyagentd)
 
-(defcustom pyagentd-fold-spacing 0.25
-  "How much space there is below a folded block, in lines; nil is none.
-Terminals show none."
-  :type '(choice (const :tag "None" nil) number)
-  :group 'pyagentd)
-
 (defconst pyagentd-fold--most 300
   "Greatest number of blocks that have overlays.")
 
@@ -541,7 +535,7 @@ Terminals show none."
   (let* ((body (pyagentd-draw eol end 'pyagentd-fold t))
          ;; What follows stands a little apart; a terminal has no room for that.
          (after (pyagentd-draw end (min (1+ end) (point-max)) 'pyagentd-fold t
-                               'line-spacing pyagentd-fold-spacing
+                               'line-spacing 0.25
                                'invisible 'pyagentd-shown))
          (line (pyagentd-draw
                 beg eol 'pyagentd-fold t 'invisible 'pyagentd-shown

@@ -36,6 +36,18 @@
   '("python3" "python3.14" "python3.13" "python3.12" "python3.11" "python")
   "Programs that may be such a Python, the best first.")
 
+(defconst pyagentd-installer--trial "\
+import sys, venv, ensurepip
+if sys.version_info < (3, 11):
+    sys.exit(1)
+try:
+    import pip
+    new = tuple(map(int, pip.__version__.split('.')[:2])) >= (22, 3)
+except ImportError:
+    new = False
+print('pip' if new else 'venv')"
+  "What a Python that can install the server says: `pip' or `venv'.")
+
 (defun pyagentd-installer-uv-p ()
   "Return non-nil if there is uv."
   (let ((default-directory "/")) (executable-find "uv")))
@@ -53,23 +65,14 @@ that installs for another Python) or `venv' (one without)."
   (pcase pythons
     ('nil (funcall then nil))
     (`(,python . ,others)
-     (pyagentd-installer--try
-      python "import sys, venv, ensurepip; \
-sys.exit(sys.version_info < (3, 11))"
-      (lambda (good)
-        (if (not good) (pyagentd-installer--among others then)
-          (pyagentd-installer--try
-           python "import pip, sys; \
-sys.exit(tuple(map(int, pip.__version__.split('.')[:2])) < (22, 3))"
-           (lambda (pip)
-             (funcall then (cons python (if pip 'pip 'venv)))))))))))
-
-(defun pyagentd-installer--try (python code then)
-  "Call THEN with whether the program PYTHON runs CODE to a good end."
-  (let ((default-directory "/"))
-    (if (not (executable-find python)) (funcall then nil)
-      (pyagentd-run "pyagentd-installer" (list python "-I" "-c" code)
-                    (lambda (status _) (funcall then (eql 0 status)))))))
+     (let ((default-directory "/"))
+       (if (not (executable-find python))
+           (pyagentd-installer--among others then)
+         (pyagentd-run
+          "pyagentd-installer" (list python "-I" "-c" pyagentd-installer--trial)
+          (lambda (status text)
+            (if (not (eql 0 status)) (pyagentd-installer--among others then)
+              (funcall then (cons python (intern (string-trim text))))))))))))
 
 ;;;; Installing the server
 
@@ -415,11 +418,11 @@ M-x pyagentd-install-server, or set `pyagentd-command'"))))
 
 ;;;; Checking the installation
 
-;; Says what is wrong, with buttons that put it right.
+;; One buffer says what Emacs, the package, the server and other machines are
+;; like.  Each thing that is wrong has buttons that put it right.  What Emacs
+;; knows is there at once; the rest is read from what `pyagentd doctor' prints.
 
 ;;;; What mends an installation
-
-;; What several buttons of `pyagentd-doctor' do: functions without arguments.
 
 (defun pyagentd-doctor-mend-install ()
   "Install the server and look again."
@@ -465,26 +468,16 @@ Then restart the daemon if RESTART is non-nil."
 
 ;;;; What is wrong with an installation
 
-;; What Emacs, the package, the server and the daemon are like, as
-;; findings.  What Emacs knows is there at once; the rest is read from what
-;; `pyagentd doctor' prints.
-
 (defun pyagentd-doctor-check-finding (name level detail &rest buttons)
   "Return a finding about NAME: LEVEL, DETAIL and BUTTONS.
 LEVEL is `ok', `warning', `missing' or `asked', DETAIL a text.  BUTTONS are
 conses of a label and a function without arguments."
   (list :name name :level level :detail detail :buttons buttons))
 
-;;;; Buttons
-
 (defconst pyagentd-doctor-check--say-where
   (cons "Set pyagentd-command"
         (lambda () (customize-option 'pyagentd-command)))
   "The button that changes `pyagentd-command'.")
-
-(defconst pyagentd-doctor-check--restart-button
-  '("Restart the daemon" . pyagentd-doctor-mend-restart)
-  "The button that restarts the daemon.")
 
 (defun pyagentd-doctor-check--install-button ()
   "Return the button that installs the server of the right version."
@@ -497,30 +490,26 @@ conses of a label and a function without arguments."
   "Return what Emacs knows, a list of findings.
 INSTALLER is what can install the server, see `pyagentd-installer-find',
 or the symbol `asked' while that is looked for."
-  (let ((old (version< emacs-version "28.1"))
-        (markdown (locate-library "markdown-mode")))
-    `(,(pyagentd-doctor-check-finding
-        "emacs" (if old 'missing 'ok)
-        (format "%s, %s%s" emacs-version
-                (if (display-graphic-p) "graphical" "in a terminal")
-                (if old "; 28.1 is needed" "")))
-      ,(pyagentd-doctor-check-finding
-        "package" 'ok (format "%s (%s)" pyagentd-version
-                              (abbreviate-file-name pyagentd-install--here)))
-      ,(if markdown
-           (pyagentd-doctor-check-finding "markdown-mode" 'ok
-                                          (abbreviate-file-name markdown))
-         (pyagentd-doctor-check-finding
-          "markdown-mode" 'warning "not installed"
-          (cons "Install it"
-                (lambda ()
-                  (require 'package)
-                  (unless (assq 'markdown-mode package-archive-contents)
-                    (package-refresh-contents))
-                  (package-install 'markdown-mode)))))
-      ,(pyagentd-doctor-check--found installer)
-      ,@(pyagentd-doctor-check--environments)
-      ,@(pyagentd-doctor-check--running))))
+  (let ((markdown (locate-library "markdown-mode")))
+    (list
+     (pyagentd-doctor-check-finding
+      "emacs" 'ok (format "%s, %s" emacs-version
+                          (if (display-graphic-p) "graphical" "in a terminal")))
+     (pyagentd-doctor-check-finding
+      "package" 'ok (format "%s (%s)" pyagentd-version
+                            (abbreviate-file-name pyagentd-install--here)))
+     (if markdown
+         (pyagentd-doctor-check-finding "markdown-mode" 'ok
+                                        (abbreviate-file-name markdown))
+       (pyagentd-doctor-check-finding
+        "markdown-mode" 'warning "not installed"
+        (cons "Install it"
+              (lambda ()
+                (require 'package)
+                (unless (assq 'markdown-mode package-archive-contents)
+                  (package-refresh-contents))
+                (package-install 'markdown-mode)))))
+     (pyagentd-doctor-check--found installer))))
 
 (defun pyagentd-doctor-check--found (installer)
   "Return the finding about where the server is.
@@ -555,42 +544,6 @@ with venv, or uv, is needed" pyagentd-installer-python)))
                               '(("Install it" . pyagentd-doctor-mend-install)))
                             (list pyagentd-doctor-check--say-where)))))))
 
-(defun pyagentd-doctor-check--environments ()
-  "Return the finding about installed servers, a list, empty without any."
-  (when-let ((environments (pyagentd-server-environments)))
-    (let ((best (car environments)))
-      (list
-       (apply #'pyagentd-doctor-check-finding
-              "installed" (if (pyagentd-server--fits-p best) 'ok 'warning)
-              (mapconcat (lambda (environment)
-                           (file-name-nondirectory
-                            (plist-get environment :directory)))
-                         environments ", ")
-              (unless (pyagentd-server--fits-p best)
-                (list (pyagentd-doctor-check--install-button))))))))
-
-(defun pyagentd-doctor-check--running ()
-  "Return the finding about the daemon that runs, a list, empty without any."
-  (when-let ((runtime (pyagentd-rpc-runtime)))
-    (let ((proto (plist-get runtime :proto))
-          (version (plist-get runtime :version)))
-      (cond ((not (eql proto pyagentd-rpc-protocol))
-             (list (pyagentd-doctor-check-finding
-                    "protocol" 'missing
-                    (format "the daemon (version %s) speaks protocol %s, this package %s"
-                            version proto pyagentd-rpc-protocol)
-                    pyagentd-doctor-check--restart-button)))
-            ((not (pyagentd-server-same-minor-p version))
-             (list (pyagentd-doctor-check-finding
-                    "version" 'missing
-                    (format "the daemon is version %s, this package %s" version
-                            pyagentd-version)
-                    '("Upgrade" . pyagentd-upgrade))))
-            ((pyagentd-rpc-connected-p)
-             (list (pyagentd-doctor-check-finding
-                    "connection" 'ok
-                    (format "pid %s" (plist-get runtime :pid)))))))))
-
 (defun pyagentd-doctor-check-host (host version reason)
   "Return the finding about HOST: its server's VERSION, or nil and REASON.
 Only the host that is in use counts as a failure."
@@ -610,31 +563,14 @@ Only the host that is in use counts as a failure."
 
 ;;;; What the server says
 
-(defun pyagentd-doctor-check-agree (own server)
-  "Return OWN, what Emacs knows, without what SERVER, findings, denies.
-SERVER is the symbol `asked' while they are awaited.  A daemon that we are
-connected with need not answer: the server has asked it."
-  (let ((daemon (and (listp server)
-                     (seq-find (lambda (finding)
-                                 (equal (plist-get finding :name) "daemon"))
-                               server))))
-    (seq-mapcat
-     (lambda (finding)
-       (cond ((not (equal (plist-get finding :name) "connection"))
-              (list finding))
-             ((eq server 'asked)
-              (list (pyagentd-doctor-check-finding
-                     "connection" 'asked
-                     (concat (plist-get finding :detail)
-                             "; checking the connection…"))))
-             ((memq (plist-get daemon :level) '(nil ok)) (list finding))))
-     own)))
-
 (defun pyagentd-doctor-check-read (text)
   "Return the findings in TEXT, what the server printed."
-  (let ((answer (ignore-errors
-                  (json-parse-string (string-trim text)
-                                     :object-type 'plist :array-type 'list))))
+  (let* ((answer (ignore-errors
+                   (json-parse-string (string-trim text)
+                                      :object-type 'plist :array-type 'list)))
+         (version (plist-get answer :version))
+         (protocol (plist-get answer :protocol))
+         (speaks (eql protocol pyagentd-rpc-protocol)))
     (if (null (plist-get answer :checks)) ; an error, or what is no JSON
         (list (pyagentd-doctor-check-finding
                "server" 'missing
@@ -642,41 +578,33 @@ connected with need not answer: the server has asked it."
                        (truncate-string-to-width
                         (string-trim text) 300 nil nil t))
                (pyagentd-doctor-check--install-button)))
-      (append (pyagentd-doctor-check--versions answer)
-              (mapcar
-               (lambda (check)
-                 (let* ((name (plist-get check :name))
-                        (level (intern (plist-get check :level)))
-                        (detail (plist-get check :detail))
-                        (hint (plist-get check :hint))
-                        (good (eq level 'ok)))
-                   (apply #'pyagentd-doctor-check-finding name level
-                          (if (or good (string-empty-p hint)) detail
-                            (concat detail "\n" hint))
-                          (unless good
-                            (pyagentd-doctor-check--remedies name detail
-                                                             hint)))))
-               (plist-get answer :checks))))))
-
-(defun pyagentd-doctor-check--versions (answer)
-  "Return what is to be said of the versions in ANSWER, a list."
-  (let ((version (plist-get answer :version))
-        (protocol (plist-get answer :protocol)))
-    (unless (and (pyagentd-server-same-minor-p version)
-                 (eql protocol pyagentd-rpc-protocol))
-      (list (pyagentd-doctor-check-finding
-             "server version"
-             (if (eql protocol pyagentd-rpc-protocol) 'warning 'missing)
-             (format "%s, protocol %s; this package is %s, protocol %s"
-                     version protocol pyagentd-version pyagentd-rpc-protocol)
-             (cons (format "Install version %s and use it" pyagentd-version)
-                   #'pyagentd-doctor-mend-install-and-use)
-             pyagentd-doctor-check--say-where)))))
+      (append
+       (unless (and speaks (pyagentd-server-same-minor-p version))
+         (list (pyagentd-doctor-check-finding
+                "server version" (if speaks 'warning 'missing)
+                (format "%s, protocol %s; this package is %s, protocol %s"
+                        version protocol pyagentd-version pyagentd-rpc-protocol)
+                (cons (format "Install version %s and use it" pyagentd-version)
+                      #'pyagentd-doctor-mend-install-and-use)
+                pyagentd-doctor-check--say-where)))
+       (mapcar
+        (lambda (check)
+          (let* ((name (plist-get check :name))
+                 (level (intern (plist-get check :level)))
+                 (detail (plist-get check :detail))
+                 (hint (plist-get check :hint))
+                 (good (eq level 'ok)))
+            (apply #'pyagentd-doctor-check-finding name level
+                   (if (or good (string-empty-p hint)) detail
+                     (concat detail "\n" hint))
+                   (unless good
+                     (pyagentd-doctor-check--remedies name detail hint)))))
+        (plist-get answer :checks))))))
 
 (defun pyagentd-doctor-check--remedies (name detail hint)
   "Return the buttons for what is wrong with NAME, by DETAIL and HINT."
   (pcase name
-    ("daemon" (list pyagentd-doctor-check--restart-button
+    ("daemon" (list '("Restart the daemon" . pyagentd-doctor-mend-restart)
                     (cons "Show its log"
                           (lambda ()
                             (view-file-other-window
@@ -713,11 +641,7 @@ Emacs only): "))
                          (when (y-or-n-p (format "Run `%s'? " hint))
                            (async-shell-command hint "*pyagentd-run*"))))))))))
 
-;;;; What can be wrong, and what to do
-
-;; One buffer says what Emacs, the package, the server and the daemon are
-;; like, and what is wrong with them.  Each thing that is wrong has buttons
-;; that put it right.
+;;;; The buffer
 
 (defconst pyagentd-doctor--timeout 60
   "Seconds that the server's own examination may take.")
@@ -733,8 +657,6 @@ Emacs only): "))
 
 (defvar pyagentd-doctor--host-timeout 15
   "Seconds that another machine may take to answer.")
-
-;;;; What the server says
 
 (defun pyagentd-doctor--ask ()
   "Have the server examine itself; show what it says when it did."
@@ -778,8 +700,6 @@ Emacs only): "))
          (setcdr entry (pyagentd-doctor-check-host
                         (car entry) nil (error-message-string error))))))))
 
-;;;; The buffer
-
 (defconst pyagentd-doctor--marks
   '((ok "✓" "ok" "good") (warning "!" "!" "warn") (missing "✗" "NO" "bad")
     (asked "…" ".." "dim"))
@@ -810,36 +730,25 @@ Emacs only): "))
                                   " "))
                           buttons))))))))
 
-(defun pyagentd-doctor--count (level findings)
-  "Return how many of FINDINGS are of LEVEL."
-  (seq-count (lambda (finding) (eq (plist-get finding :level) level)) findings))
-
 (defun pyagentd-doctor--verdict (findings)
   "Return a sentence about FINDINGS as a whole."
-  (let ((missing (pyagentd-doctor--count 'missing findings))
-        (warnings (pyagentd-doctor--count 'warning findings)))
+  (let* ((levels (mapcar (lambda (finding) (plist-get finding :level)) findings))
+         (missing (seq-count (lambda (level) (eq level 'missing)) levels))
+         (warnings (seq-count (lambda (level) (eq level 'warning)) levels)))
     (cond ((eq pyagentd-doctor--server 'asked) "Checking the server…")
-          ((< 0 (pyagentd-doctor--count 'asked findings))
-           "Checking other machines…")
+          ((memq 'asked levels) "Checking other machines…")
           ((= 0 missing warnings) "All checks passed.")
-          (t (string-join
-              (list (pcase missing
-                      (0 "No check failed")
-                      (1 "1 check failed")
-                      (_ (format "%d checks failed" missing)))
-                    (pcase warnings
-                      (0 "no warnings.")
-                      (1 "1 warning.")
-                      (_ (format "%d warnings." warnings))))
-              ", ")))))
+          (t (format "%s failed, %s."
+                     (if (= missing 0) "No check"
+                       (pyagentd-count missing "check"))
+                     (if (= warnings 0) "no warnings"
+                       (pyagentd-count warnings "warning")))))))
 
 (defun pyagentd-doctor--show ()
   "Show the findings."
-  (let* ((server (and (listp pyagentd-doctor--server) pyagentd-doctor--server))
-         (all (append (pyagentd-doctor-check-agree
-                       pyagentd-doctor--own pyagentd-doctor--server)
-                      (mapcar #'cdr pyagentd-doctor--hosts)
-                      server)))
+  (let ((all (append pyagentd-doctor--own (mapcar #'cdr pyagentd-doctor--hosts)
+                     (and (listp pyagentd-doctor--server)
+                          pyagentd-doctor--server))))
     (pyagentd-report-print
      (list :title "Doctor"
            :lines

@@ -859,7 +859,7 @@ be that of ALL, nil if it is always."
   (setf (alist-get name pyagentd-list--defined nil nil #'equal) keys))
 
 (defvar pyagentd-list-functions
-  '(("usage" . pyagentd-usage) ("charts" . pyagentd-report--usage-charts)
+  '(("charts" . pyagentd-report--usage-charts)
     ("hooks" . pyagentd-hooks) ("presets" . pyagentd-trust-presets)
     ("trust" . pyagentd-trust-session) ("sessions" . pyagentd-sessions)
     ("search" . pyagentd-search) ("branches" . pyagentd-branches)
@@ -958,16 +958,9 @@ Where there is no session, or with a prefix argument (ALL from Lisp), list
 the decisions of all sessions."
   :session optional)
 
-(defcustom pyagentd-usage-days 30
-  "How many days the list of usage shows at first, including today.
-0 means all."
-  :type 'natnum
-  :group 'pyagentd)
-
-(defun pyagentd-usage ()
+(pyagentd-list-define usage
   "Show what all sessions cost, by day, model, session or preset.
-The table follows what happens."
-  (pyagentd-list-show "usage" (list :days pyagentd-usage-days)))
+The table follows what happens.")
 
 ;;;; Pages that the daemon makes
 

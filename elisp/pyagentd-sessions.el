@@ -420,11 +420,6 @@ has said where the message is, unless the user has moved on by then."
 ;; lists what it finds by session.  Moving along the list previews the
 ;; messages without opening their sessions.
 
-(defcustom pyagentd-search-follow t
-  "Non-nil means show the message at point in another window."
-  :type 'boolean
-  :group 'pyagentd)
-
 (defvar pyagentd-search-history nil
   "What was searched for.")
 
@@ -471,24 +466,15 @@ All words must occur, the last one also as the beginning of a word;
         (progn (goto-char start) nil))))
 
 (defun pyagentd-search--next (count)
-  "Move COUNT messages forward and show that one, see `pyagentd-search-follow'."
+  "Move COUNT messages forward and show that one in another window."
   (interactive "p" pyagentd-list-mode)
-  (let ((hit (or (pyagentd-search--step count)
-                 (user-error "No more messages"))))
-    (when pyagentd-search-follow
-      (pyagentd-found-preview hit))))
+  (pyagentd-found-preview (or (pyagentd-search--step count)
+                              (user-error "No more messages"))))
 
 (defun pyagentd-search--previous (count)
-  "Move COUNT messages back and show that one, see `pyagentd-search-follow'."
+  "Move COUNT messages back and show that one in another window."
   (interactive "p" pyagentd-list-mode)
   (pyagentd-search--next (- count)))
-
-(defun pyagentd-search--toggle-follow ()
-  "Show each message while moving along the list, or no longer."
-  (interactive nil pyagentd-list-mode)
-  (setq-local pyagentd-search-follow (not pyagentd-search-follow))
-  (message (if pyagentd-search-follow "Messages are shown as you move"
-             "Messages are not shown as you move")))
 
 (defun pyagentd-search-visit (hit other-window)
   "Visit the message HIT, a place of the list, in OTHER-WINDOW if non-nil."
@@ -516,7 +502,6 @@ For `next-error-function'."
 (pyagentd-list-add-keys "search"
   '("n" pyagentd-search--next "next")
   '("p" pyagentd-search--previous "previous")
-  '("f" pyagentd-search--toggle-follow "follow")
   '("b" pyagentd-branches "branches"))
 
 (provide 'pyagentd-sessions)

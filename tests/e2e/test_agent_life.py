@@ -106,7 +106,7 @@ class Life:
         """Destroy the agent in Emacs and return what its user was told to be lost."""
         self.emacs.eval(
             "(progn (defvar asked nil) (setq asked nil) (advice-add 'yes-or-no-p :override (lambda (prompt) "
-            '(setq asked (concat prompt (with-current-buffer "*pyagentd losses*" (buffer-string)))) t)) t)'
+            "(setq asked prompt) t)) t)"
         )
         self.emacs.eval(f'(progn (pyagentd-destroy "keeper" {"t" if keep else "nil"}) t)')
         wait_for(lambda: self.system.json("agent", "list")["agents"] == [], "the agent to be destroyed")

@@ -386,25 +386,7 @@ The variable `root' is bound to a temporary directory."
                             (install-test--doctor)))
     (kill-buffer "*pyagentd-doctor*")))
 
-(ert-deftest pyagentd-doctor-of-a-daemon-that-is-silent-says-one-thing ()
-  (let ((connection (pyagentd-doctor-check-finding "connection" 'ok "pid 7"))
-        (other (pyagentd-doctor-check-finding "emacs" 'ok "28.2"))
-        (said (lambda (level)
-                (list (pyagentd-doctor-check-finding "daemon" level "")))))
-    (pcase-dolist (`(,server . ,expected)
-                   `((asked asked "pid 7; checking the connection…")
-                     (,(funcall said 'ok) ok "pid 7")
-                     (nil ok "pid 7")
-                     (,(funcall said 'missing))
-                     (,(funcall said 'warning))))
-      (pcase-let ((`(,first . ,rest) (pyagentd-doctor-check-agree
-                                      (list other connection) server)))
-        (should (eq first other))
-        (should (equal (mapcan (lambda (finding)
-                                 (list (plist-get finding :level)
-                                       (plist-get finding :detail)))
-                               rest)
-                       expected)))))
+(ert-deftest pyagentd-doctor-of-a-daemon-that-is-silent-offers-to-restart-it ()
   (install-test--with-tools pyagentd-version
     (install-test--program
      (expand-file-name "tools/pyagentd" root)
@@ -414,27 +396,20 @@ The variable `root' is bound to a temporary directory."
                 :protocol ,pyagentd-rpc-protocol
                 :checks [(:name "daemon" :level "missing" :detail "No answer"
                           :hint "pyagentd stop")]))))
-    (cl-letf (((symbol-function 'pyagentd-rpc-connected-p) #'always)
-              ((symbol-function 'pyagentd-rpc-runtime)
-               (lambda () (list :proto pyagentd-rpc-protocol :pid 7))))
-      (let ((text (install-test--doctor)))
-        (should (string-match-p "daemon +No answer" text))
-        (should-not (string-search "pid 7" text))))
+    (let ((text (install-test--doctor)))
+      (should (string-match-p "daemon +No answer" text))
+      (should (string-search "[Restart the daemon]" text)))
     (kill-buffer "*pyagentd-doctor*")))
 
 (ert-deftest pyagentd-doctor-stops-no-daemon-here-for-that-of-another-machine ()
   (let ((pyagentd-host "far") ran)
-    (cl-letf (((symbol-function 'pyagentd-rpc-runtime)
-               (lambda () '(:proto 0 :version "0.0.1")))
-              ((symbol-function 'y-or-n-p) #'always)
+    (cl-letf (((symbol-function 'y-or-n-p) #'always)
               ((symbol-function 'make-process)
                (lambda (&rest _) (setq ran t) (error "Ran"))))
-      (pcase-let ((`((,_ . ,button))
-                   (plist-get (car (pyagentd-doctor-check--running)) :buttons)))
-        (dolist (function (list button #'pyagentd-upgrade))
-          (should (string-match-p "daemon in use is that of far"
-                                  (cadr (should-error (funcall function)
-                                                      :type 'user-error)))))))
+      (dolist (function '(pyagentd-doctor-mend-restart pyagentd-upgrade))
+        (should (string-match-p "daemon in use is that of far"
+                                (cadr (should-error (funcall function)
+                                                    :type 'user-error))))))
     (should-not ran)))
 
 (ert-deftest pyagentd-doctor-says-which-machines-answer ()

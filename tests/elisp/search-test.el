@@ -48,7 +48,6 @@ The variables `tea' and `file' are bound to a row and its file."
             (third (append '(:message-id "m1" :preview "a boiling\ncup"
                              :matches ((2 6)))
                            cup))
-            (pyagentd-search-follow nil)
             (inhibit-message t))
        (write-region search-test--text nil file nil 'quiet)
        (pyagentd-test-answer
@@ -131,7 +130,6 @@ The variables `tea' and `file' are bound to a row and its file."
 
 (ert-deftest pyagentd-search-previews-without-opening ()
   (search-test-with-hits
-    (setq-local pyagentd-search-follow t)
     (pyagentd-test-answer 'locate '(:position 25 :end 36))
     (pyagentd-test-type "n")
     (should (derived-mode-p 'pyagentd-list-mode))

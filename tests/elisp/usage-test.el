@@ -12,7 +12,7 @@
 
 ;;;; What was spent
 
-(ert-deftest pyagentd-usage-counts-as-long-as-is-set-and-is-shown-otherwise ()
+(ert-deftest pyagentd-usage-is-counted-and-shown-otherwise ()
   (pyagentd-test-with-daemon
     (pyagentd-test-answer
      'view (pyagentd-test-view
@@ -23,8 +23,7 @@
             '((:key "m" :label "by model" :arguments (:by "model"))
               (:key "t" :label "how long"
                :reads (:argument "days" :prompt "Days: " :number t)))))
-    (let ((pyagentd-usage-days 7))
-      (save-window-excursion (pyagentd-usage)))
+    (save-window-excursion (pyagentd-usage))
     (with-current-buffer "*pyagentd usage*"
       (unwind-protect
           (cl-letf (((symbol-function 'char-displayable-p) #'ignore))
@@ -39,8 +38,8 @@
             (pyagentd-test-type "RET")
             (should (equal (mapcar (lambda (call) (plist-get call :arguments))
                                    (cdr (pyagentd-test-calls 'view)))
-                           '((:days 7) (:days 7 :by "model")
-                             (:days 0 :by "model") (:by "session" :days 7)))))
+                           '(nil (:by "model") (:by "model" :days 0)
+                             (:by "session" :days 7)))))
         (kill-buffer "*pyagentd usage*")))))
 
 (ert-deftest pyagentd-usage-page-is-shown-though-a-list-has-its-name ()
@@ -55,7 +54,7 @@
     (pyagentd-test-answer 'report '(:title "Usage"
                                     :lines ((:level 0 :parts ("drawn")))))
     (save-window-excursion
-      (let ((pyagentd-usage-days 7)) (pyagentd-usage))
+      (pyagentd-usage)
       (pyagentd-test-await pyagentd-list--view)
       (goto-char (point-min))
       (pyagentd-test-type "c"))
