@@ -3,7 +3,7 @@
 import asyncio
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -320,6 +320,8 @@ class Conversation:
         self._catching_up = asyncio.Lock()
         self._turns: dict[str, asyncio.Future[tuple[str, str]]] = {}  # message → how its run ended
         self._waiting: set[str] = set()  # those messages that are queued
+        self._sending: dict[str, str] = {}  # those of which the daemon has not said yet what became of them → text
+        self._unwanted: set[str] = set()  # those of them that were cancelled
         self._runs: dict[str, str] = {}  # run → its message
         self._settings: Mapping[str, Any] = {}
         self._servers: Sequence[Mapping[str, Any]] = ()  # those of the editor
@@ -426,14 +428,21 @@ class Conversation:
         message = new_id("msg")
         self._own.add(message)
         self._asker.listens = True
-        await asyncio.to_thread(self._keep, given)
+        self._sending[message] = given.text
         try:
-            return await self._turn(message, given.text)
-        except Unreachable:  # it had ended before, unseen; sent twice it is one message
-            await self.awaken()
-            return await self._turn(message, given.text)
+            await asyncio.to_thread(self._keep, given)
+            try:
+                return await self._turn(message, given.text)
+            except Unreachable:  # it had ended before, unseen; sent twice it is one message
+                await self.awaken()
+                return await self._turn(message, given.text)
+        finally:
+            self._sending.pop(message, None)
+            self._unwanted.discard(message)
 
     async def _turn(self, message: str, text: str) -> schema.StopReason:
+        if message in self._unwanted:
+            return "cancelled"
         ended = self._turns[message] = asyncio.get_running_loop().create_future()
         try:
             env, key = run_environment(os.environ, str(self._settings.get("backend") or ""))
@@ -448,9 +457,12 @@ class Conversation:
                 self.modes.sent()
             if sent.get("queued") and sent["message"] not in self._runs.values():
                 self._waiting.add(sent["message"])
+            self._sending.pop(message, None)
             if sent.get("ended"):
                 await self._catch_up()
                 return self._stop_reason(str(sent["ended"]), "")
+            if message in self._unwanted and not ended.done():
+                await self._take_back(self._waiting & {sent.get("message")})
             reason, why = await ended
         finally:
             self._turns = {key: turn for key, turn in self._turns.items() if turn is not ended}
@@ -460,7 +472,18 @@ class Conversation:
         """Take back what waits, and stop the run, unless all that the editor sent waits behind somebody else's."""
         self._asker.stop(leaves=True)
         waiting = self._waiting & self._turns.keys()
-        stops = waiting != self._turns.keys() or not waiting
+        # Whether these wait is known when they are answered, but for a command: that is answered when it has ended.
+        sending = self._sending.keys() - {*self._runs.values()}
+        self._unwanted |= sending
+        unknown = {message for message in sending if not self._sending[message].startswith("/")}
+        mine = (self._turns.keys() | sending) - unknown
+        if unknown and not mine:
+            return
+        await self._take_back(waiting, stops=waiting != mine)
+
+    async def _take_back(self, waiting: Set[str], *, stops: bool = False) -> None:
+        """Take back messages that wait; stop the run if ``stops``, or if the turn of one has just come."""
+        stops = stops or not waiting
         for message in waiting:
             try:
                 await self._daemon.call("queue-cancel", branch=self.key, id=message)
