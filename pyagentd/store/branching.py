@@ -26,10 +26,7 @@ from pyagentd.log import of_session
 from pyagentd.store import atomic, metadata, paths
 from pyagentd.store.conversation import COMPACTION, Conversation, Message, Part, RunState
 from pyagentd.store.document import hidden, text
-from pyagentd.store.document.heal import expected_text
-from pyagentd.store.document.pieces import recorded_pieces
 from pyagentd.store.document.reconcile import Piece, recognise
-from pyagentd.store.document.render import RUN_CLOSE, RUN_OPEN
 from pyagentd.store.document.text import BLANK, Document, Span, regions
 from pyagentd.store.journal import Journal, Row, read_rows
 from pyagentd.store.paths import BranchRef
@@ -665,7 +662,8 @@ def fork_session(
         _append(paths.journal_file(ref), facts)
         atomic.replace_link(paths.current_link(draft), f"{paths.BRANCHES_DIR}/{paths.MAIN_BRANCH}")
         settings = text.read(paths.session_file(source.branch_dir)).settings
-        made = replace(shown_document(facts), settings=settings)
+        copied = Conversation(Row(number, kind, dict(data)) for number, (kind, data) in enumerate(facts, 1))
+        made = replace(hidden.rebuild(copied), settings=settings)
         atomic.write_bytes(paths.session_file(ref), text.format_file(made).encode("utf-8", "surrogateescape"))
     _log.info("Forked session %s at %s: %s", source.session_id, anchor, place.name, extra=of_session(place))
     main = paths.branch_dir(place, paths.MAIN_BRANCH)
@@ -685,16 +683,6 @@ def messages_up_to(conversation: Conversation, anchor: str) -> list[Message]:
         what = "is hidden or was never sent" if known else "is not in this branch, or waits in its queue"
         raise NotFound(f"Message {anchor} {what}", hint="Fork at a message that is shown")
     return shown[: number + 1]
-
-
-def shown_document(facts: Sequence[Fact]) -> Document:
-    """Return the document that shows a log; one that ends with a prompt ends right behind it."""
-    conversation = Conversation(Row(number, kind, dict(data)) for number, (kind, data) in enumerate(facts, 1))
-    body, spans, _ = expected_text(conversation, recorded_pieces(conversation))
-    last = next(reversed(conversation.messages.values()), None)
-    if last is not None and last.role == "user":
-        body = body.removesuffix(RUN_CLOSE).removesuffix(RUN_OPEN)
-    return Document(body=body, spans=spans)
 
 
 def forked_from(branch_dir: Path, session_id: str) -> dict[str, Any] | None:

@@ -152,15 +152,19 @@ async def test_files_that_hidden_turns_changed_are_restored_on_request(world: Wo
         assert changed.files is not None and file.read_text() == "after"
 
 
+def _remove(branch: LiveBranch, text: str) -> None:
+    """Delete an answer in the file, as with an editor."""
+    doc = document.read(branch.file)
+    spans = tuple(s for s in doc.spans if doc.body[s.start : s.end] != text)
+    branch.file.write_text(format_file(document.Document(body=doc.body.replace(text, ""), spans=spans)))
+
+
 async def test_what_the_user_removed_does_not_come_back_with_a_rewind(world: World) -> None:
     async with world.kernel.using(world.session()) as branch:
         chat = Chat(world, branch)
         first = await chat.say("one")
         await chat.say("two")
-        doc = document.read(branch.file)
-        gone = doc.body.replace("Answer to two", "")
-        spans = tuple(s for s in doc.spans if doc.body[s.start : s.end] != "Answer to two")
-        branch.file.write_text(format_file(document.Document(body=gone, spans=spans)))
+        _remove(branch, "Answer to two")
         await chat.history.rewind(branch, first)
         await chat.history.unrewind(branch)
         await chat.say("three")
@@ -399,6 +403,20 @@ async def test_a_fork_has_the_messages_and_not_what_was_done(world: World) -> No
         seen = [json.dumps(m["content"]) for m in world.server.requests[-1].messages]
         assert _plain(seen[:3]) == _plain(before), "the model is sent the same parts"
         assert there.seen()[-1] == "four" and "two" not in there.seen()
+
+
+async def test_a_fork_shows_no_text_that_was_removed(world: World) -> None:
+    async with world.kernel.using(world.session()) as branch:
+        chat = Chat(world, branch)
+        await chat.say("one")
+        _remove(branch, "Answer to one")
+        await chat.say("two")
+        made = await fork_of(world.kernel, branch, None)
+    assert "Answer to two" in body(made) and "Answer to one" not in body(made)
+    async with world.kernel.using(made) as fork:
+        there = Chat(world, fork)
+        await there.say("three")
+        assert "Answer to one" not in there.seen() and "Answer to two" in there.seen()
 
 
 def _plain(sent: list[str]) -> list[str]:

@@ -191,9 +191,11 @@ class ExpectedText(NamedTuple):
     places: tuple[tuple[int, int], ...]
 
 
-def expected_text(conversation: Conversation, recorded: Sequence[RecordedPiece]) -> ExpectedText:
-    """Return the document that shows ``recorded``, which are the pieces of ``conversation``."""
-    layout = _Layout(recorded)
+def expected_text(
+    conversation: Conversation, recorded: Sequence[RecordedPiece], *, removed: bool = True
+) -> ExpectedText:
+    """Return the document that shows ``recorded``, the pieces of ``conversation``; also what the user ``removed``."""
+    layout = _Layout([piece for piece in recorded if removed or not piece.is_removed])
     errors: dict[str, list[str]] = defaultdict(list)
     runs = Counter(run.data.get("message_id", "") for run in conversation.runs.values())
     for message_id, block in error_blocks(conversation):
@@ -201,6 +203,8 @@ def expected_text(conversation: Conversation, recorded: Sequence[RecordedPiece])
             errors[message_id].append(block)
     due: list[str] = []
     for message, parts in laid_out(conversation):
+        if message.hidden and not removed:
+            continue
         if message.role == "user":
             steers = bool(message.metadata.get("steered"))  # its run goes on, and what it failed of stands at its end
             layout.end_turn([] if steers else due)
@@ -210,7 +214,7 @@ def expected_text(conversation: Conversation, recorded: Sequence[RecordedPiece])
             if any(part.type == COMPACTION and not part.data.get("auto") for part in parts):
                 layout.add_errors(due)  # somebody asked for it when the run had ended
                 due = []
-            layout.add_step(message, parts)
+            layout.add_step(message, [part for part in parts if removed or not part.hidden])
     layout.end_turn(due)
     layout.end()
     return ExpectedText("".join(layout.texts), tuple(merge_spans(layout.spans)), tuple(layout.places))

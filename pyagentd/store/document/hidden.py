@@ -9,19 +9,16 @@ what was said behind the same message at different times are variants of each ot
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
 from typing import Any, Literal, NamedTuple
 
 from pyagentd.clock import new_id
-from pyagentd.store.conversation import COMPACTION as COMPACTION_
-from pyagentd.store.conversation import Conversation, Message, Part, summary_in
-from pyagentd.store.document.files import apply
-from pyagentd.store.document.heal import compare, error_note_spans
-from pyagentd.store.document.pieces import laid_out, recorded_pieces
+from pyagentd.store.conversation import Conversation, Message
+from pyagentd.store.document.files import Hunk, apply_edit
+from pyagentd.store.document.heal import compare, error_note_spans, expected_text
+from pyagentd.store.document.pieces import recorded_pieces
 from pyagentd.store.document.reconcile import Piece, recognise
-from pyagentd.store.document.render import FENCE_CLOSE, RUN_CLOSE, RUN_OPEN, Insert, prompt_text, replay
+from pyagentd.store.document.render import FENCE_CLOSE, RUN_CLOSE, RUN_OPEN
 from pyagentd.store.document.text import PROMPT_PREFIX, Document, Span, merge_spans, outside
-from pyagentd.store.journal import Row
 
 By = Literal["rewind", "edit", "variant", "context", "command"]
 
@@ -329,50 +326,16 @@ def _ignore_ranges(document: Document, ranges: Iterable[Range]) -> Document:
 # never sent are in no log.
 
 
-def rebuild(conversation: Conversation, *, is_agent: bool) -> Document:
+def rebuild(conversation: Conversation, *, is_agent: bool = False) -> Document:
     """Return the document that shows every message of ``conversation`` that the user did not remove.
 
-    Turns that were taken back are there, with the role of such.
+    Turns that were taken back are there, with the role of such. One that ends with a prompt ends right behind it, and
+    that of an agent begins with its prompt alone.
     """
-    rewound = [message for message in conversation.messages.values() if message.is_rewound]
-    if not rewound:
-        return _write_document(conversation, is_agent=is_agent)
-    before = conversation.with_rows(show(rewound, now_ms=0))
-    return change_roles(_write_document(before, is_agent=is_agent), before, conversation)
-
-
-def _write_document(conversation: Conversation, *, is_agent: bool) -> Document:
-    document = Document()
-    shown = ((message, parts) for message, parts in laid_out(conversation) if not message.is_hidden)
-    for is_prompt, group in groupby(shown, key=lambda each: each[0].role == "user"):
-        if is_prompt:
-            for message, _ in group:
-                document = _put(
-                    document, Insert(prompt_text(document.body, message.text, is_agent=is_agent), None, "", 0)
-                )
-        else:
-            for insert in replay(_run_rows(parts for _, parts in group), after=0):
-                document = _put(document, insert)
-    return document
-
-
-def _put(document: Document, insert: Insert) -> Document:
-    return apply(document, len(document.body), insert)[0]
-
-
-def _run_rows(steps: Iterable[list[Part]]) -> Iterator[Row]:
-    """Yield rows of a run that says just this."""
-    yield Row(1, "run", {"state": "started"})
-    for number, parts in enumerate(steps):
-        start = {"id": f"step-{number}", "message_id": "", "type": "step-start", "data_json": {"type": "step-start"}}
-        yield Row(1, "part", start)
-        for part in parts:
-            if part.hidden:
-                continue
-            data = dict(part.data)
-            if part.type == COMPACTION_:
-                data |= {} if part.edited is None else {"summary": summary_in(part.edited)}
-            elif not part.is_tool:
-                data |= {"text": part.text if part.edited is None else part.edited, "state": "done"}
-            yield Row(1, "part", {**part.row, "data_json": data})
-    yield Row(1, "run", {"state": "finished"})
+    shown = expected_text(conversation, recorded_pieces(conversation), removed=False)
+    document = Document(body=shown.body, spans=shown.spans)
+    last = next((message for message in reversed(conversation.messages.values()) if not message.hidden), None)
+    if last is not None and last.role == "user" and not last.is_rewound:
+        document = replace(document, body=document.body.removesuffix(RUN_CLOSE).removesuffix(RUN_OPEN))
+    begins = is_agent and document.body.startswith(PROMPT_PREFIX)
+    return apply_edit(document, (Hunk(0, len(PROMPT_PREFIX), ""),)) if begins else document

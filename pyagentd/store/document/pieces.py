@@ -298,9 +298,14 @@ class RecordedPiece(NamedTuple):
         return self.message.id if self.step is None else id(self.step)
 
     @property
+    def is_removed(self) -> bool:
+        """Whether the user removed it from the document."""
+        return self.message.hidden or (self.part is not None and self.part.hidden)
+
+    @property
     def is_hidden(self) -> bool:
         """Whether the record already says that the document does not show it."""
-        return self.message.is_hidden or (self.part is not None and self.part.hidden)
+        return self.is_removed or self.message.is_rewound
 
 
 class DocumentPiece(NamedTuple):

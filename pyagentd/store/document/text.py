@@ -693,10 +693,7 @@ def _printable_id(call_id: str) -> str:
     return re.sub(r"\s", "_", call_id) or "unknown"
 
 
-# A session document as it is on disk, with what is wrong with the file itself, in words.
-#
-# What the document means beside the log is no business of this module (``align``); here is what can be seen in the
-# file alone: its line ends and its block of Local Variables. A file is recognised by its stamp without reading it.
+# A file is recognised by its stamp without reading it.
 
 
 class Stamp(NamedTuple):
@@ -705,21 +702,6 @@ class Stamp(NamedTuple):
     mtime_ns: int
     size: int
     inode: int
-
-    @property
-    def mtime(self) -> float:
-        """The modification time in seconds."""
-        return self.mtime_ns / 1e9
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
-    """A document, the file it was read from, and what is wrong with that."""
-
-    document: Document
-    sha256: str  # of the body
-    stamp: Stamp | None  # None: there is no file
-    notes: tuple[str, ...]  # one line each, for people
 
 
 def stamp_of(path: Path) -> Stamp | None:
@@ -739,25 +721,3 @@ def stamp_of(path: Path) -> Stamp | None:
 def stamp_in(status: os.stat_result) -> Stamp:
     """Return the stamp of a file of which this is the status."""
     return Stamp(status.st_mtime_ns, status.st_size, status.st_ino)
-
-
-def inspect(path: Path) -> Condition:
-    """Read the document at ``path``; a missing file is an empty one.
-
-    Raises:
-        StoreError: The disk refused.
-    """
-    stamp = stamp_of(path)  # before reading: what changes meanwhile is read again
-    try:
-        text = regularfile.read_bytes(path, limit=regularfile.DOCUMENT).decode("utf-8", "surrogateescape")
-    except FileNotFoundError:
-        text = ""
-    except OSError as error:
-        raise StoreError(f"cannot read {path}: {error.strerror}") from error
-    doc = parse(text)
-    return Condition(
-        document=doc,
-        sha256=body_sha256(doc.body),
-        stamp=stamp,
-        notes=doc.damage,
-    )
