@@ -5,7 +5,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Literal
@@ -93,9 +93,10 @@ class Group:
         """Send SIGTERM to the group, but not to a monitor, which would kill the others before they could tidy up."""
         if self._leader != "monitor":
             return self._signal(signal.SIGTERM)
-        for pid in _members(self.process.pid):
-            if pid != self.process.pid:
-                with suppress(ProcessLookupError, PermissionError):
+        # The first process of a namespace is deaf to what it does not expect.
+        for pid in (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()):
+            with suppress(OSError):
+                if pid != self.process.pid and os.getpgid(pid) == self.process.pid:
                     os.kill(pid, signal.SIGTERM)
         return self._is_there()
 
@@ -128,15 +129,6 @@ async def worker(module: str, request: bytes) -> AsyncIterator[Group]:
         await group.process.wait()
 
 
-def _members(group: int) -> Iterator[int]:
-    """Yield the processes of a group. The first process of a namespace is deaf to what it does not expect."""
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with suppress(OSError, ValueError):
-                if os.getpgid(int(entry.name)) == group:
-                    yield int(entry.name)
-
-
 # The environment of child processes: an allow-list, and nothing that looks like a secret.
 #
 # Keys of providers are held in the daemon's memory and must never reach a command the model runs.
@@ -154,15 +146,13 @@ _MEANING = re.compile(
 def child_environment(client: Mapping[str, str]) -> dict[str, str]:
     """Return the environment for a command; that of the ``client`` that sent the message wins over the daemon's."""
     inherited = {name: value for name, value in os.environ.items() if _INHERITED.fullmatch(name)}
-    given = {name: value for name, value in client.items() if _is_given(name, value)}
+    possible = {
+        name: value for name, value in client.items() if name and "=" not in name and "\0" not in name + value
+    }
+    given = {each: possible[each] for each in possible if not is_secret(each) and not _MEANING.fullmatch(each)}
     return {"TERM": "dumb", **inherited, **given}
 
 
 def is_secret(name: str) -> bool:
     """Return whether the name of a variable says that it holds a secret."""
     return _SECRET.search(name) is not None
-
-
-def _is_given(name: str, value: str) -> bool:
-    possible = name != "" and "=" not in name and "\0" not in name + value
-    return possible and not is_secret(name) and not _MEANING.fullmatch(name)

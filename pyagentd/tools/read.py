@@ -98,7 +98,8 @@ def _show_lines(path: ResolvedPath, lines: Iterable[str], offset: int, limit: in
             break
         shown.append(entry)
     if not shown:
-        return Output(text=_no_lines_note(path, number))
+        size = f"has only {quantity(number, 'line')}" if number else "is empty"
+        return Output(text=f"[{path.lexical} {size}.]")
     if more:
         shown.append(f"[There is more: read on with offset={offset + len(shown)}.]")
     return Output(text="\n".join([*_buffer_notes(seen), *shown]), truncated=room < 0)
@@ -130,12 +131,6 @@ def _lines(file: TextIO) -> Iterator[str]:
         yield line.removesuffix("\n").removesuffix("\r")
 
 
-def _no_lines_note(path: ResolvedPath, lines: int) -> str:
-    if lines == 0:
-        return f"[{path.lexical} is empty.]"
-    return f"[{path.lexical} has only {quantity(lines, 'line')}.]"
-
-
 def _open_text(path: ResolvedPath, ctx: ToolContext) -> io.TextIOWrapper:
     file = os.fdopen(open_existing(path, ctx), "rb")
     start = file.read(_SNIFFED)
@@ -145,15 +140,11 @@ def _open_text(path: ResolvedPath, ctx: ToolContext) -> io.TextIOWrapper:
         file.close()
         raise ToolError(f"{path.lexical} is a binary file of {size} bytes")
     file.seek(len(mark))
-    return io.TextIOWrapper(file, encoding if _is_decodable(start, encoding) else "latin-1", "replace", newline="\n")
-
-
-def _is_decodable(start: bytes, encoding: str) -> bool:
     try:
         codecs.getincrementaldecoder(encoding)().decode(start)
     except UnicodeDecodeError:
-        return False
-    return True
+        encoding = "latin-1"
+    return io.TextIOWrapper(file, encoding, "replace", newline="\n")
 
 
 def open_existing(path: ResolvedPath, ctx: ToolContext) -> int:

@@ -140,6 +140,10 @@ _GLOB_SCHEMA = object_schema(
 )
 
 
+def _describe(path: ResolvedPath) -> Target:
+    return Target(detail=path.lexical, paths=(directory(path),))
+
+
 def _start_of_walk(args: Args, ctx: ToolContext) -> tuple[ResolvedPath, str]:
     """Return the directory to walk and the pattern below it: ``src/*.py`` walks ``src`` only."""
     segments = args["pattern"].split("/")
@@ -151,11 +155,6 @@ def _start_of_walk(args: Args, ctx: ToolContext) -> tuple[ResolvedPath, str]:
     if start:
         path = resolve("/".join(start) or "/", Path(path.lexical))
     return path, pattern
-
-
-def _glob_describe(args: Args, ctx: ToolContext) -> Target:
-    path, _ = _start_of_walk(args, ctx)
-    return Target(detail=path.lexical, paths=(directory(path),))
 
 
 async def _glob(args: Args, ctx: ToolContext) -> Output:
@@ -188,7 +187,7 @@ GLOB = ToolSpec(
     input_schema=_GLOB_SCHEMA,
     kind="read",
     run=_glob,
-    describe=_glob_describe,
+    describe=lambda args, ctx: _describe(_start_of_walk(args, ctx)[0]),
     parallel_safe=True,
     timeout_s=SECONDS + 10,
 )
@@ -275,11 +274,6 @@ class _Matches:
             self.shown = len(self.lines)
 
 
-def _grep_describe(args: Args, ctx: ToolContext) -> Target:
-    path = resolve(args.get("path", "."), ctx.root)
-    return Target(detail=path.lexical, paths=(directory(path),))
-
-
 def _grep_request(args: Args, base: ResolvedPath, seconds: float) -> Request:
     files: str = args.get("glob", "").removeprefix(f"{base.lexical.rstrip('/')}/").removeprefix("./")
     below = files.lstrip("/") if "/" in files else f"**/{files}"
@@ -321,7 +315,7 @@ def grep_tool(seconds: float = SECONDS) -> ToolSpec:
         input_schema=_GREP_SCHEMA,
         kind="read",
         run=run,
-        describe=_grep_describe,
+        describe=lambda args, ctx: _describe(resolve(args.get("path", "."), ctx.root)),
         parallel_safe=True,
         timeout_s=seconds + 10,
     )

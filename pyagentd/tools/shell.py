@@ -7,7 +7,7 @@ even when a child of it still holds the pipe.
 import asyncio
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -252,27 +252,20 @@ async def _run_watched(started: Enclosure, scope: ShellScope, ctx: ToolContext, 
         text = printed.text_for_model()
     finally:
         pipe.close()
-        changed = await _report_changes(watch, ctx)
+        # What changed while the command ran and should not: the user, the log and the model are told.
+        found = await asyncio.shield(asyncio.to_thread(watch.find_changes))
+        told = [
+            _change_note(names, what, ctx) for names, what in ((found.records, _RECORDS), (found.git, _GIT)) if names
+        ]
     if status:
         text = f"{text}\n[{status}]" if text and not text.endswith("\n") else f"{text}[{status}]"
     return Output(
-        text="\n".join(filter(None, (text, changed))) or "[no output]",
-        ok=not status and not changed,
+        text="\n".join(filter(None, (text, *told))) or "[no output]",
+        ok=not status and not told,
         truncated=printed.path is not None,
         output_path=printed.path,
         brief=f"→ {status.replace('exit code', 'exit')}" if status else "",
     )
-
-
-async def _report_changes(watch: Watch, ctx: ToolContext) -> str:
-    """Tell user and log what changed while the command ran and should not, and return what the model is told."""
-    changed = await asyncio.shield(asyncio.to_thread(watch.find_changes))
-    told = []
-    if changed.records:
-        told.append(_change_note(changed.records, _RECORDS, ctx))
-    if changed.git:
-        told.append(_change_note(changed.git, _GIT, ctx))
-    return "\n".join(told)
 
 
 def _change_note(changed: list[str], what: str, ctx: ToolContext) -> str:
@@ -311,18 +304,13 @@ async def _run_to_end(started: Enclosure, ctx: ToolContext, pipe: Pipe, seconds:
         await asyncio.wait(ends, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if exited.done():
             await pipe.read_rest()
-            return _exit_status(exited.result())
+            code = exited.result()
+            return f"ended by signal {-code}" if code < 0 else f"exit code {code}" if code else ""
         reason = pipe.refused.result() if pipe.refused.done() else f"it did not end within {seconds:g} s"
         return f"the command was stopped: {reason}"
     finally:
         if not exited.done():
             await group.stop()
-
-
-def _exit_status(code: int) -> str:
-    if code < 0:
-        return f"ended by signal {-code}"
-    return f"exit code {code}" if code else ""
 
 
 def describe_command(command: str, root: Path, scope: ShellScope, env: Mapping[str, str]) -> Target:
@@ -350,10 +338,12 @@ def describe_command(command: str, root: Path, scope: ShellScope, env: Mapping[s
     looks: tuple[str, ...] = ()
     if not confined:
         looks = (*reading.looks, *_repositories(reading.repositories, root))
-        own = _own_path_reason((*looks, *reading.reads, *reading.writes), root)
+        # A path that leads through /proc/self is another file for the command than for us.
+        named = ((each, str(root / os.path.expanduser(each))) for each in (*looks, *reading.reads, *reading.writes))  # noqa: PTH111 - as ``resolve``
+        own = next((each for each, whole in named if _is_own(whole)), None)
         reading = replace(
             reading,
-            unreadable=reading.unreadable or own,
+            unreadable=reading.unreadable or (own and f"`{own}` is another file for each program"),
             unlisted=reading.unlisted or _planted_program(reading, scope, root, env),
         )
     return Target(
@@ -364,12 +354,6 @@ def describe_command(command: str, root: Path, scope: ShellScope, env: Mapping[s
         paths=tuple(resolve_as_system(path, root) for path in (*reading.reads, *looks)),
         writes=tuple(resolve_as_system(path, root) for path in reading.writes),
     )
-
-
-def _own_path_reason(named: Iterable[str], root: Path) -> str | None:
-    """Return that a path is another file for the command than for us, which it says by ``/proc/self``."""
-    paths = ((path, str(root / os.path.expanduser(path))) for path in named)  # noqa: PTH111 - as ``resolve``
-    return next((f"`{path}` is another file for each program" for path, whole in paths if _is_own(whole)), None)
 
 
 def _is_own(path: str) -> bool:

@@ -165,8 +165,8 @@ def not_open_error(path: str) -> ToolError:
 
 def replacements(before: str, after: str) -> list[Replacement]:
     """Return what makes ``after`` of ``before``, in order, as small as is cheap: what stays keeps its marks."""
-    head = before.rfind("\n", 0, _common_prefix(before, after)) + 1
-    tail = _common_prefix(before[head:][::-1], after[head:][::-1])
+    head = before.rfind("\n", 0, common_prefix(before, after)) + 1
+    tail = common_prefix(before[head:][::-1], after[head:][::-1])
     line = before.find("\n", len(before) - tail)  # whole lines are compared, or marks in the middle of one move
     tail = 0 if line < 0 else len(before) - line - 1
     old, new = before[head : len(before) - tail], after[head : len(after) - tail]
@@ -184,8 +184,8 @@ def replacements(before: str, after: str) -> list[Replacement]:
 
 
 def _trim(start: int, old: str, new: str) -> Replacement:
-    head = _common_prefix(old, new)
-    tail = _common_prefix(old[head:][::-1], new[head:][::-1])
+    head = common_prefix(old, new)
+    tail = common_prefix(old[head:][::-1], new[head:][::-1])
     text = new[head : len(new) - tail]
     if not old and start and text.endswith("\n"):
         # New lines go to the end of the line before them: so they do not move the marks of the one after them.
@@ -205,8 +205,8 @@ def _offsets(lines: Sequence[str]) -> list[int]:
     return offsets
 
 
-def _common_prefix(one: str, other: str) -> int:
-    """Return how many characters two texts have in common at their beginning."""
+def common_prefix(one: Sequence[str], other: Sequence[str]) -> int:
+    """Return how many characters two texts, or lines two lists, have in common at their beginning."""
     low, high = 0, min(len(one), len(other))
     while low < high:  # comparing slices is a thousand times faster than comparing characters
         middle = (low + high + 1) // 2

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from itertools import islice, takewhile
+from itertools import islice
 from threading import Lock
 
 from pyagentd.errors import ToolError
@@ -25,6 +25,7 @@ from pyagentd.tools.spec import (
     Output,
     ToolContext,
     ToolSpec,
+    common_prefix,
     describe_file,
     file_of,
     is_remote,
@@ -150,8 +151,8 @@ def _lines(text: str) -> list[str]:
 
 
 def _hunks(old: list[str], new: list[str]) -> list[list[_Opcode]]:
-    head = _common_prefix(old, new)
-    tail = _common_prefix(old[head:][::-1], new[head:][::-1])
+    head = common_prefix(old, new)
+    tail = common_prefix(old[head:][::-1], new[head:][::-1])
     old_end, new_end = len(old) - tail, len(new) - tail
     if head == old_end and head == new_end:
         return []
@@ -171,10 +172,6 @@ def _hunks(old: list[str], new: list[str]) -> list[list[_Opcode]]:
         [(tag, i1 + start, i2 + start, j1 + start, j2 + start) for tag, i1, i2, j1, j2 in group]
         for group in matcher.get_grouped_opcodes(_CONTEXT)
     ]
-
-
-def _common_prefix(old: list[str], new: list[str]) -> int:
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
 
 
 def _format(hunk: list[_Opcode], old: list[str], new: list[str]) -> list[str]:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple
 
 from pyagentd import installation, regularfile
@@ -56,26 +56,22 @@ MOST_WORDS = 8_900  # bubblewrap takes 9,000, with those of the command
 
 def arguments(plan: Plan, git_configuration: int | None = None) -> list[str]:
     """Return the options of ``bwrap`` for ``plan``; ``git_configuration`` is a descriptor of that file's content."""
+    home, lacks_home = plan.home, plan.seen.of(plan.home) is None and not is_system(plan.home)
+    capabilities = ["--cap-drop", "ALL", *(word for name in _ROOT_KEEPS for word in ("--cap-add", name))]
     return [
         *("--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
         *(() if plan.network else ("--unshare-net",)),
-        *_capability_options(),
+        *(capabilities if os.geteuid() == 0 else ()),
         *_base_options(plan),
         *(("--ro-bind-data", str(git_configuration), GIT_CONFIGURATION) if git_configuration is not None else ()),
-        *_home_options(plan),
+        # A home for programs that want to write there, where the scope has none; it is gone afterwards.
+        *(("--tmpfs", home) if lacks_home and home.startswith("/") and home != "/" else ()),
         *(word for _, _, words in sorted(_mount_options(plan)) for word in words),
         *("--dir", plan.root),
         *(word for path, is_directory in plan.hidden if is_directory for word in ("--remount-ro", path)),
         *(() if _sees_everything(plan) else ("--remount-ro", "/")),
         *("--chdir", plan.root, "--"),
     ]
-
-
-def _capability_options() -> Iterator[str]:
-    if os.geteuid() == 0:
-        yield from ("--cap-drop", "ALL")
-        for name in _ROOT_KEEPS:
-            yield from ("--cap-add", name)
 
 
 def _sees_everything(plan: Plan) -> bool:
@@ -115,29 +111,16 @@ def _mount_options(plan: Plan) -> Iterator[tuple[list[str], int, list[str]]]:
     for path in plan.pinned:
         yield parts(path), _PIN, ["--bind-try", path, path]
     for path in plan.readonly:
-        yield parts(path), _READONLY, _read_only_options(path)
-    for path, is_directory in plan.hidden:
-        yield parts(path), _HIDDEN, _hide_options(path, is_directory)
-
-
-def _read_only_options(path: str) -> list[str]:
-    if os.path.lexists(path):
-        return ["--ro-bind-try", path, path]
-    return ["--tmpfs", path, "--remount-ro", path]  # nothing can be put where it would be
-
-
-def _hide_options(path: str, is_directory: bool) -> list[str]:
+        there = os.path.lexists(path)  # else nothing can be put where it would be
+        yield (
+            parts(path),
+            _READONLY,
+            ["--ro-bind-try", path, path] if there else ["--tmpfs", path, "--remount-ro", path],
+        )
     # A device on a mount without devices: opening it is refused, which says more than an empty file.
     # A directory is made read-only when all is in place, since trees may be inside it.
-    return ["--tmpfs", path] if is_directory else ["--ro-bind", "/dev/null", path]
-
-
-def _home_options(plan: Plan) -> list[str]:
-    """Return a home for programs that want to write there, where the scope has none; it is gone afterwards."""
-    home = plan.home
-    if not home.startswith("/") or plan.seen.of(home) is not None or is_system(home) or home == "/":
-        return []
-    return ["--tmpfs", home]
+    for path, is_directory in plan.hidden:
+        yield parts(path), _HIDDEN, ["--tmpfs", path] if is_directory else ["--ro-bind", "/dev/null", path]
 
 
 # A plan as rules of Landlock, which only allow: what is closed inside a tree is allowed around, entry by entry.
@@ -194,7 +177,7 @@ class _Descent:
         self._hidden = {path for path, _ in plan.hidden} | set(NEVER)
         self._readonly = set(plan.readonly) - plan.git
         closed = self._hidden | self._readonly | set(self._trees)
-        self._on_the_way = {above for path in closed for above in _directories_above(path)}
+        self._on_the_way = {str(above) for path in closed for above in PurePosixPath(path).parents}
 
     def rules(self) -> Iterator[tuple[str, Rights]]:
         for path, writable in self._trees.items():
@@ -217,12 +200,6 @@ class _Descent:
         for child in below:
             if child not in self._trees:  # that one is walked by itself
                 yield from self._rules(child, writable)
-
-
-def _directories_above(path: str) -> Iterator[str]:
-    while path != "/":
-        path = path.rpartition("/")[0] or "/"
-        yield path
 
 
 # What this machine can confine commands with; tried for real, once.
@@ -465,7 +442,8 @@ class Watch:
     def __init__(self, directories: Iterable[str], decisive: Iterable[str] = ()) -> None:
         decisive = set(decisive)
         self._records = {path: _state(path, None) for path in _record_files(directories)}
-        self._redirections = {path for path in plan.redirections(decisive) if not os.path.lexists(path)}
+        others = {f"{os.path.dirname(path)}/{plan.COMMON}" for path in decisive}  # noqa: PTH120
+        self._redirections = {path for path in others if not os.path.lexists(path)}
         self._git = {path: _state_of_all(path) for path in decisive}
 
     def find_changes(self) -> Changes:
@@ -474,8 +452,9 @@ class Watch:
         for path in added:
             with suppress(OSError):
                 os.unlink(path)  # noqa: PTH108
+        whole = {path: None if Path(path).name in _WHOLE else state.size for path, state in self._records.items()}
         return Changes(
-            [path for path, state in self._records.items() if _state(path, _compared_size(path, state)) != state],
+            [path for path, state in self._records.items() if _state(path, whole[path]) != state],
             sorted([*added, *(path for path, state in self._git.items() if _state_of_all(path) != state)]),
         )
 
@@ -498,10 +477,6 @@ def _record_files(directories: Iterable[str]) -> Iterator[str]:
     for directory in directories:
         for name in (*_WHOLE, paths.JOURNAL_FILE):
             yield f"{directory}/{name}"
-
-
-def _compared_size(path: str, state: _State) -> int | None:
-    return state.size if path.endswith(f"/{paths.JOURNAL_FILE}") else None
 
 
 def _state(path: str, size: int | None) -> _State:

@@ -273,13 +273,6 @@ def _installation(directory: str, home: str) -> Iterator[str]:
         yield rustup
 
 
-def program_secrets(tree: str) -> Iterator[str]:
-    """Yield what of an installation of programs is not shown: the keys of its registry."""
-    for name in ("credentials", "credentials.toml"):
-        if os.path.isfile(path := f"{tree}/{name}"):  # noqa: PTH113
-            yield path
-
-
 def resolver() -> str | None:
     """Return the file with the name servers, where ``/etc/resolv.conf`` is a link out of ``/etc``."""
     path = os.path.realpath("/etc/resolv.conf")
@@ -682,7 +675,8 @@ _PASSED_ON = r"^(user\.(name|email)|init\.defaultbranch|safe\.directory)$"
 _ASKING_S = 5.0
 _PARTS = ("config", "config.worktree")
 _HOOKS = "hooks"
-_COMMON = "commondir"
+COMMON = "commondir"
+"""A file that would lead git to another ``config`` and other hooks; a main repository has none."""
 _MOST_MODULES = 200
 
 
@@ -701,11 +695,6 @@ def _decisive_files(directory: str) -> Iterator[str]:
         if os.path.isfile(path) and not os.path.islink(path):  # noqa: PTH113, PTH114
             yield path
     yield f"{directory}/{_HOOKS}"  # also where there is none: it could be made
-
-
-def redirections(decisive: Iterable[str]) -> set[str]:
-    """Return the files that would lead git to another ``config`` and other hooks; a main repository has none."""
-    return {f"{path.rpartition('/')[0]}/{_COMMON}" for path in decisive}
 
 
 def git_dir_of_worktree(root: Path) -> str | None:
@@ -758,13 +747,12 @@ def _read_configuration(home: str, own: str, stamps: tuple[int | None, ...]) -> 
     except (OSError, subprocess.SubprocessError):
         return ""
     pairs = (entry.split("\n", 1) for entry in said.split("\0") if "\n" in entry)
-    return "".join(_configuration_line(key, value) for key, value in pairs)
-
-
-def _configuration_line(key: str, value: str) -> str:
-    section, _, name = key.partition(".")
-    escaped = re.sub(r'(["\\])', r"\\\1", value).replace("\n", "\\n")
-    return f'[{section}]\n\t{name} = "{escaped}"\n'
+    lines = []
+    for key, value in pairs:
+        section, _, name = key.partition(".")
+        escaped = re.sub(r'(["\\])', r"\\\1", value).replace("\n", "\\n")
+        lines.append(f'[{section}]\n\t{name} = "{escaped}"\n')
+    return "".join(lines)
 
 
 MOST_PLACES = 2_000  # that are hidden or made read-only one by one
@@ -807,7 +795,8 @@ def plan(scope: ShellScope, *, root: Path, spool_dir: Path, env: Mapping[str, st
     writable = set(expand_patterns(scope.write, rules, root))
     readable = set(expand_patterns(scope.read, rules, root))
     programs = {path for path in program_trees(env, str(root), writable) if not is_denied(path, rules)}
-    if (common := _worktree_repository(root, rules)) is not None:
+    common = git_dir_of_worktree(root)  # where git is used and nothing denies it
+    if common is not None and rules.effect(*split(common), True) == "git":
         (writable if any(inside(str(root), tree) for tree in writable) else readable).add(common)
     own = [path for path in scope.own if any(inside(path, tree) for tree in (*readable, *writable))]
     own += [str(spool_dir)]
@@ -820,25 +809,10 @@ def plan(scope: ShellScope, *, root: Path, spool_dir: Path, env: Mapping[str, st
     hidden |= {path: True for path in (*scope.hidden, *scope.closed) if os.path.isdir(path)}  # noqa: PTH112
     secrets = [path for path in _SECRETS if os.access(path, os.R_OK) and os.path.realpath(path) == path]
     hidden |= {path: os.path.isdir(path) for path in secrets}  # noqa: PTH112
-    hidden |= {path: False for tree in programs for path in program_secrets(tree)}
+    registry = [f"{tree}/{name}" for tree in programs for name in ("credentials", "credentials.toml")]
+    hidden |= {path: False for path in registry if os.path.isfile(path)}  # noqa: PTH113
     fixed = {*scope.protected, *scope.hidden, *(entry.path for entry in found if entry.effect == "fixed")}
-    return _build_plan(scope, trees, hidden, git_found, fixed, root, env.get("HOME", ""))
-
-
-def _build_plan(
-    scope: ShellScope,
-    trees: Mapping[str, bool],
-    hidden: Mapping[str, bool],
-    git_found: Collection[str],
-    fixed: Collection[str],
-    root: Path,
-    home: str,
-) -> Plan:
-    """Return the plan of all that, each list without what another makes needless.
-
-    Raises:
-        ToolError: There is too much of it.
-    """
+    # Of each list only what no other makes needless.
     near = Trees(trees)
     _make_missing(path for path in scope.protected if near.writable(path))
     within = ((p, d) for p, d in hidden.items() if near.of(p) is not None or is_system(p))
@@ -861,7 +835,7 @@ def _build_plan(
         )
     return Plan(
         root=str(root),
-        home=home,
+        home=env.get("HOME", ""),
         trees=tuple(trees.items()),
         readonly=tuple(readonly),
         hidden=tuple(gone),
@@ -885,21 +859,12 @@ def _make_missing(protected: Iterable[str]) -> None:
 def _rules(scope: ShellScope) -> Rules:
     """Return what is done with entries inside the scope."""
     hidden = list(CREDENTIALS)
+    programs = {command.split()[0] for command in scope.commands if command.split()}
     used: list[tuple[str, Effect]] = [("**/.git/**", "git")]
     for pattern in scope.deny:
         effect, users = _USED_BY.get(pattern, ("hide", frozenset()))
-        if effect != "hide" and (ANY in scope.commands or users & _program_names(scope.commands)):
+        if effect != "hide" and (ANY in scope.commands or users & programs):
             used.append((pattern, effect))
         else:
             hidden.append(pattern)
     return Rules([*((pattern, "hide" if is_at_any_depth(pattern) else "fixed") for pattern in hidden), *used])
-
-
-def _program_names(commands: Iterable[str]) -> set[str]:
-    return {command.split()[0] for command in commands if command.split()}
-
-
-def _worktree_repository(root: Path, rules: Rules) -> str | None:
-    """Return the git directory of a linked work tree, where git is used and nothing denies it."""
-    common = git_dir_of_worktree(root)
-    return common if common is not None and rules.effect(*split(common), True) == "git" else None
