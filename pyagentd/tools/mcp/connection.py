@@ -347,7 +347,7 @@ class Connection:
             Unavailable: It cannot be asked.
         """
         if self.catalog is None:
-            await self._use(_do_nothing)
+            await self._ready_link()
         assert self.catalog is not None
         return self.catalog
 
@@ -398,7 +398,8 @@ class Connection:
                 link = await self._ready_link()
                 return await work(link)
         except mcp.link.Broken as error:
-            await self._discard_link(link, str(error))
+            self._on_link_ended(link, str(error))
+            await link.close()
             raise Unavailable(
                 f"The MCP server {self.name} is unavailable: {error}. What it was asked to do may have been done or "
                 f"not; look before you ask again."
@@ -408,8 +409,14 @@ class Connection:
             self._used = self.now()
 
     async def _ready_link(self) -> "Link":
-        if self._link is None:
-            await self._wait_for_backoff()
+        wait = self.not_before - self.now() if self._link is None else 0.0
+        if wait > _PATIENCE_S:
+            raise Unavailable(
+                f"The MCP server {self.name} is unavailable: {self.problem}. It is tried again in {wait:.0f} s; "
+                f"go on without it, or do something else first."
+            )
+        if wait > 0:
+            await asyncio.sleep(wait)
         if self._closed:
             raise Unavailable(f"The MCP server {self.name} is unavailable: the daemon stops")
         if self._link is not None:
@@ -419,17 +426,6 @@ class Connection:
             self._opening.add_done_callback(self._on_opened)
         # Whoever waits may be stopped; the server is started all the same, for the next one.
         return await asyncio.shield(self._opening)
-
-    async def _wait_for_backoff(self) -> None:
-        """Wait until the server may be started again; raises ``Unavailable`` where that takes too long."""
-        wait = self.not_before - self.now()
-        if wait > _PATIENCE_S:
-            raise Unavailable(
-                f"The MCP server {self.name} is unavailable: {self.problem}. It is tried again in {wait:.0f} s; "
-                f"go on without it, or do something else first."
-            )
-        if wait > 0:
-            await asyncio.sleep(wait)
 
     async def _open(self) -> "Link":
         try:
@@ -452,16 +448,13 @@ class Connection:
             self._note_failure(str(error))
             raise Unavailable(f"The MCP server {self.name} is unavailable: {error}") from error
         self._link, self._since, self.problem = link, self.now(), ""
+        self._used = self.now()
         return link
 
     def _on_opened(self, opening: "asyncio.Task[Link]") -> None:
         self._opening = None
         if not opening.cancelled():
             opening.exception()  # whoever waited was told
-
-    async def _discard_link(self, link: "Link", why: str) -> None:
-        self._on_link_ended(link, why)
-        await link.close()
 
     def _on_link_ended(self, link: "Link", why: str) -> None:
         """Note that a connection ended by itself."""
@@ -497,7 +490,10 @@ class Connection:
                 self._is_stale, link = False, self._link
                 if link is not None:
                     self._pace.done(self.now())
-                    await self._list(link)
+                    try:
+                        await self._ask(link)
+                    except Exception as error:  # it is asked again when something is wanted of it
+                        log.info("mcp server %s: cannot list what it offers: %s", self.name, error)
         finally:
             self._listing = None
 
@@ -509,12 +505,6 @@ class Connection:
         except TimeoutError:
             raise ToolError(f"The MCP server {self.name} did not answer within {seconds:g} s") from None
 
-    async def _list(self, link: "Link") -> None:
-        try:
-            await self._ask(link)
-        except Exception as error:  # it is asked again when something is wanted of it
-            log.info("mcp server %s: cannot list what it offers: %s", self.name, error)
-
     async def _ask(self, link: "Link") -> None:
         """Learn what it offers; one that cannot say which resources and prompts it has is used all the same."""
         most = self.launch.start_s
@@ -524,21 +514,14 @@ class Connection:
             self.prompts = await self._answer_within(most, link.prompts()) if found.has_prompts else ()
         except ToolError as error:
             log.info("mcp server %s: %s", self.name, error)
-        self._learn(found)  # the last of all: whoever finds it known has the prompts, too
-        self._learned(self)
-
-    def _learn(self, found: Catalog) -> None:
-        before, self.catalog = self.catalog, found
+        before, self.catalog = self.catalog, found  # the last of all: whoever finds it known has the prompts, too
         if before is not None and before.tools != found.tools:
             old, new = ({tool.name for tool in each.tools} for each in (before, found))
             if self.now() - self._logged >= _LOG_S:
                 self._logged = self.now()
                 log.info("mcp server %s: its tools changed", self.name)
             self._tell(self, tuple(sorted(new - old)), tuple(sorted(old - new)))
-
-
-async def _do_nothing(link: "Link") -> None:
-    """Want nothing of a server but that it runs."""
+        self._learned(self)
 
 
 def _load_link_module() -> Any:
@@ -647,23 +630,19 @@ def text_of(answer: CallResult, directory: Path, name: str) -> str:
 
 def result_texts(pieces: Iterable[Piece], directory: Path, name: str) -> list[str]:
     """Return each piece as text; raises as ``text_of``."""
-    return [_piece_text(piece, directory, name) for piece in pieces]
-
-
-def _piece_text(piece: Piece, directory: Path, name: str) -> str:
-    if piece.data is None:
-        return piece.text if not piece.uri else f"[resource {piece.uri}]\n{piece.text}"
-    path = _save(piece, directory, name)
-    what = f"resource {piece.uri}, " if piece.uri else ""
-    return f"[{what}{piece.mime or 'data'}, {len(piece.data)} bytes, kept in {path}]"
-
-
-def _save(piece: Piece, directory: Path, name: str) -> Path:
-    descriptor, path = invoke.create(directory, name)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(piece.data or b"")
-    ending = mimetypes.guess_extension(piece.mime.partition(";")[0].strip()) or ".bin"
-    return path.rename(path.with_suffix(ending))
+    texts = []
+    for piece in pieces:
+        if piece.data is None:
+            texts.append(f"[resource {piece.uri}]\n{piece.text}" if piece.uri else piece.text)
+            continue
+        descriptor, path = invoke.create(directory, name)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(piece.data)
+        ending = mimetypes.guess_extension(piece.mime.partition(";")[0].strip()) or ".bin"
+        path = path.rename(path.with_suffix(ending))
+        what = f"resource {piece.uri}, " if piece.uri else ""
+        texts.append(f"[{what}{piece.mime or 'data'}, {len(piece.data)} bytes, kept in {path}]")
+    return texts
 
 
 def _bytes(text: str) -> bytes:

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 import anyio
@@ -186,18 +186,13 @@ async def program(
     finally:
         read.close()
         write.close()
-        await _end_program(running, tasks)
-
-
-async def _end_program(running: Program, tasks: list[asyncio.Task[None]]) -> None:
-    """End the program whatever happens to the caller meanwhile."""
-    with anyio.CancelScope(shield=True):
-        try:
-            await running.end()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        with anyio.CancelScope(shield=True):  # whatever happens to the caller meanwhile
+            try:
+                await running.end()
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
 
 
 # A server on the web, as the SDK reaches it: what it refuses is kept to be told, and what it sends is bounded.
@@ -225,11 +220,6 @@ class Web:
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
         self.refused = ""
-
-    @property
-    def knows_nothing_of_us(self) -> bool:
-        """Whether it has forgotten the connection."""
-        return self.refused.startswith(_NO_SESSION)
 
     def explain(self) -> str:
         """Return why it is of no use, for people; "" when that is not known."""
@@ -447,7 +437,8 @@ class Link:
             if self._is_forgotten(error):
                 raise Forgotten(self._end_reason()) from error
             if error.code == CONNECTION_CLOSED or self._client is None:
-                await self._wait_for_end()
+                if self._owner is not None:  # a program that ended is known to have in a moment: it is told how
+                    await asyncio.wait([self._owner], timeout=1.0)
                 raise Broken(self._end_reason()) from error
             raise ToolError(f"The MCP server {self._launch.name} refused: {_short(error.message)}") from error
         except ValidationError as error:
@@ -474,14 +465,8 @@ class Link:
 
     def _is_forgotten(self, error: MCPError) -> bool:
         """Return whether a server on the web does not know the connection any more, rather than what it was asked."""
-        if not isinstance(self._peer, Web) or not self._peer.knows_nothing_of_us:
-            return False
-        return error.code in (CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST)
-
-    async def _wait_for_end(self) -> None:
-        """Wait a moment for a program that ended to be known to have, so that it can be told how."""
-        if self._owner is not None:
-            await asyncio.wait([self._owner], timeout=1.0)
+        is_refused = isinstance(self._peer, Web) and self._peer.refused.startswith(_NO_SESSION)
+        return is_refused and error.code in (CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST)
 
     def _end_reason(self) -> str:
         return f"the connection ended{self._last_words()}"
@@ -536,12 +521,12 @@ class Link:
 
     @asynccontextmanager
     async def _transport(self) -> AsyncGenerator[Any, None]:
-        if self._launch.url:
-            self._peer = Web(self._launch)
-            streams: AbstractAsyncContextManager[Any] = self._peer.streams()
-        else:
-            streams = self._over_pipes()
-        async with streams as (read, *rest):
+        async with AsyncExitStack() as stack:
+            if self._launch.url:
+                self._peer = Web(self._launch)
+                read, *rest = await stack.enter_async_context(self._peer.streams())
+            else:
+                self._peer, read, *rest = await stack.enter_async_context(program(self._launch, self._leave.set))
             yield _FilteredStream(read, self._without_refused_tools), *rest
 
     def _without_refused_tools(self, message: Any) -> Any:
@@ -563,12 +548,6 @@ class Link:
                 kept.append({key: value for key, value in tool.items() if key != "outputSchema"})
         answer.result["tools"] = kept
         return message
-
-    @asynccontextmanager
-    async def _over_pipes(self) -> AsyncGenerator[Any, None]:
-        async with program(self._launch, self._leave.set) as (running, read, write):
-            self._peer = running
-            yield read, write
 
     # -- what the server says by itself --------------------------------------------------------------------------
 
