@@ -1,4 +1,12 @@
-"""How counts and amounts are said to people."""
+"""How counts, amounts and what others wrote are said to people."""
+
+import re
+
+# Control characters, and those that reorder, hide or break lines. Joiners stay: scripts and emoji need them.
+_UNSEEN = re.compile(
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    r"\ud800-\udfff\U000e0000-\U000e007f]|\r(?!\n)"
+)
 
 
 def quantity(number: int, noun: str, plural: str = "") -> str:
@@ -29,3 +37,13 @@ def size(count: float) -> str:
         if count < 1000:
             return f"{count:.1f} {unit}"
     return f"{count / 1000:.1f} TB"
+
+
+def printable(text: str) -> str:
+    """Return ``text`` with what a screen would obey, or not show, made visible; line ends and tabs stay."""
+    return _UNSEEN.sub(lambda found: _visible(found[0]), text)
+
+
+def _visible(char: str) -> str:
+    code = ord(char)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

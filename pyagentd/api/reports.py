@@ -39,7 +39,7 @@ from pyagentd.runtime.approvals import agent_words, lines_of
 from pyagentd.store import charts, paths, presetfile
 from pyagentd.store.charts import Chart
 from pyagentd.wire.operations import command_line
-from pyagentd.words import quantity
+from pyagentd.words import printable, quantity
 
 _WIDTH = 76  # columns of a chart
 
@@ -360,12 +360,12 @@ def _ask_lines(ask: Mapping[str, Any], log: Path, state: Path) -> Iterator[Line]
         yield heading("Allowed from now on, exactly this would be remembered")
         for expression, words in zip(remember, ask.get("covers") or remember, strict=False):
             yield body(f"  {words}")
-            yield body("  ", Text(expression.replace("\n", "\\n"), "code"))
+            yield body("  ", Text(printable(expression).replace("\n", "\\n"), "code"))
         yield body(f"in this session and its agents, kept in {log}")
         yield body(f"in every session of {ask.get('project') or 'this project'}, kept in {state}")
     if given := ask.get("input"):
         yield heading("Arguments")
-        yield from text_lines(json.dumps(json.loads(given), ensure_ascii=False, indent=2))
+        yield from text_lines(printable(json.dumps(json.loads(given), ensure_ascii=False, indent=2)))
 
 
 # Missions.

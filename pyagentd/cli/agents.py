@@ -16,10 +16,11 @@ from pyagentd.cli.link import (
     run_environment,
     session_link,
 )
-from pyagentd.cli.output import json_option, note, print_json, print_list, print_reply, print_view, printable
+from pyagentd.cli.output import json_option, note, print_json, print_list, print_reply, print_view
 from pyagentd.cli.sessions import LONG_S
 from pyagentd.clock import span
 from pyagentd.events import one_line
+from pyagentd.words import printable
 
 _PLACES = ("name", "dir", "session_id")
 _KEYS = ("system_prompt", "model", "permissions", "name")

@@ -53,7 +53,7 @@ from pyagentd.cli.follow import (
     question,
 )
 from pyagentd.cli.link import models_known, run_environment
-from pyagentd.cli.output import ExitCode, note, printable
+from pyagentd.cli.output import ExitCode, note
 from pyagentd.cli.send import check_length, mentioned_files, with_files
 from pyagentd.clock import new_id
 from pyagentd.config import sessions_dir
@@ -61,6 +61,7 @@ from pyagentd.errors import PyagentdError, Unreachable
 from pyagentd.events import Event
 from pyagentd.store.metadata import workspace_root
 from pyagentd.wire.client import CALL_TIMEOUT_S
+from pyagentd.words import printable
 
 _COMMAND_S = 300.0  # some slash commands ask a model
 _LEAVE_S = 2.0  # how long a second Ctrl-C leaves

@@ -23,11 +23,11 @@ import click
 from click import ClickException
 
 from pyagentd.cli.output import dim, note, print_json, text_for
-from pyagentd.cli.output import printable as printable_
 from pyagentd.errors import BadRequest, NotFound, StoreError
 from pyagentd.events import Event
 from pyagentd.policy import guard
 from pyagentd.wire.client import DaemonClient
+from pyagentd.words import printable as printable_
 
 if TYPE_CHECKING:
     from rich.status import Status

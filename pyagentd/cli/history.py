@@ -18,7 +18,6 @@ from pyagentd.cli.output import (
     print_json,
     print_list,
     print_reply,
-    printable,
     report,
     stream_options,
     text_for,
@@ -27,7 +26,7 @@ from pyagentd.cli.send import RunFailed, follow_sent, form_of, is_human
 from pyagentd.cli.sessions import LONG_S, can_ask, choose_prompt, prompt_line
 from pyagentd.errors import NotFound
 from pyagentd.store import contexts
-from pyagentd.words import quantity, short_tokens
+from pyagentd.words import printable, quantity, short_tokens
 
 _HISTORY_S = 120.0  # a long document is compared with its log
 

@@ -24,7 +24,6 @@ from pyagentd.cli.output import (
     note,
     print_json,
     print_reply,
-    printable,
     report,
     strict_option,
     text_for,
@@ -44,6 +43,7 @@ from pyagentd.mission.over import Row, Summary, import_tool, read_items, run_ove
 from pyagentd.mission.signature import coerce, parse
 from pyagentd.mission.signature.types import Map
 from pyagentd.wire.client import DaemonClient
+from pyagentd.words import printable
 
 _LONGEST = 900_000  # bytes of prompt and context; what is longer belongs in a file
 _CUT, _LINES = 600, 6  # characters and lines of a result in a trace

@@ -13,13 +13,14 @@ import click
 
 from pyagentd import regularfile
 from pyagentd.cli.link import daemon, run_environment
-from pyagentd.cli.output import ExitCode, json_option, print_json, print_reply, printable
+from pyagentd.cli.output import ExitCode, json_option, print_json, print_reply
 from pyagentd.config import config_file
 from pyagentd.config.loading import read_config_file
 from pyagentd.config.tables import SERVICES
 from pyagentd.errors import ConfigError
 from pyagentd.llm import catalog
 from pyagentd.store import atomic
+from pyagentd.words import printable
 
 DAEMON_NOTE = ". The daemon reads it when it starts: pyagentd stop lets the next command start a new one"
 

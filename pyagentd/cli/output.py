@@ -17,16 +17,9 @@ from typing import Any, TextIO, TypeVar
 import click
 
 from pyagentd.errors import PyagentdError, WireError
-from pyagentd.words import dollars
+from pyagentd.words import dollars, printable
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-# Control characters, and those that reorder, hide or break lines. Joiners stay: scripts and emoji need them.
-_UNSEEN = re.compile(
-    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    r"\ud800-\udfff\U000e0000-\U000e007f]|\r(?!\n)"
-)
-
 
 _LINE_END = re.compile(r"\t|\r?\n")  # or the end of a cell
 
@@ -59,19 +52,9 @@ def dim(text: str, stream: TextIO) -> str:
     return click.style(text, dim=True) if colour(stream) else text
 
 
-def printable(text: str) -> str:
-    """Return ``text`` with what a terminal would obey, or not show, made visible; line ends and tabs stay."""
-    return _UNSEEN.sub(lambda found: _visible(found[0]), text)
-
-
 def text_for(text: str, stream: TextIO) -> str:
     """Return ``text`` as it goes to ``stream``: printable on a terminal, exactly what it is elsewhere."""
     return printable(text) if stream.isatty() else text
-
-
-def _visible(char: str) -> str:
-    code = ord(char)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def local_time(at_ms: int, form: str = "%Y-%m-%d %H:%M") -> str:

@@ -31,7 +31,6 @@ from pyagentd.cli.output import (
     print_list,
     print_reply,
     print_view,
-    printable,
     workplace_option,
 )
 from pyagentd.cli.usage import show_trace
@@ -41,7 +40,7 @@ from pyagentd.store.document.hidden import fold_hidden
 from pyagentd.store.document.text import read
 from pyagentd.store.paths import AGENTS_DIR, BRANCHES_DIR
 from pyagentd.wire.client import DaemonClient
-from pyagentd.words import quantity
+from pyagentd.words import printable, quantity
 
 LIST_TIMEOUT_S = 120.0
 

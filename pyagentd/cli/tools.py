@@ -25,7 +25,6 @@ from pyagentd.cli.output import (
     print_json,
     print_list,
     print_table,
-    printable,
     project_option,
 )
 from pyagentd.config import config_file
@@ -34,6 +33,7 @@ from pyagentd.config.tables import read_server
 from pyagentd.errors import ConfigError, Conflict, NotFound
 from pyagentd.reader import Source
 from pyagentd.store.atomic import make_dirs, rewrite_text
+from pyagentd.words import printable
 
 _PROJECT_FILE = ".mcp.json"
 _TEST_S = 120.0  # a server may be fetched first

@@ -23,6 +23,7 @@ from pyagentd.policy.guard import Decision as Decision_
 from pyagentd.store.db.audit import Decided
 from pyagentd.tools.invoke import Authorise, Denied, EditedCall, validate_arguments
 from pyagentd.tools.spec import ToolContext, ToolSpec
+from pyagentd.words import printable
 
 # What a human is shown of a question, by every client: who asks what, lines and keys.
 
@@ -70,10 +71,18 @@ def agent_words(id: str) -> str:
     return f"{found[1]} ({found[2]})" if found[2] else found[1]
 
 
+_WORDS = ("reason", "warning", "preview", "covers", "allows")
+"""What of an ``ask`` row is for people alone."""
+
+
 def client_fields(ask: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what clients are told of an ``ask`` row besides: ``who``, ``what``, ``lines`` and ``keys``."""
+    """Return what clients are told of an ``ask`` row besides: ``who``, ``what``, ``lines``, ``keys``; and its words.
+
+    All of that can be seen: the model must not reorder or hide what somebody is to agree to.
+    """
     try:
         return {
+            **{key: _seen(ask[key]) for key in _WORDS if key in ask},
             "who": agent_words(ask.get("agent") or ""),
             "what": _what(ask),
             "lines": [line.to_wire() for line in lines_of(ask)],
@@ -83,8 +92,21 @@ def client_fields(ask: Mapping[str, Any]) -> dict[str, Any]:
         return {"who": "", "what": "Question", "lines": [], "keys": []}
 
 
+def _seen(value: Any) -> Any:
+    """Return ``value`` with what would hide or reorder something in its texts made visible."""
+    match value:
+        case str():
+            return printable(value)
+        case Mapping():
+            return {key: _seen(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_seen(each) for each in value]
+    return value
+
+
 def lines_of(ask: Mapping[str, Any], *, width: int | None = _WIDTH) -> Iterator[Line]:
     """Yield the lines that decide about a question, the question first; bounded, unless ``width`` is None."""
+    ask = {key: value if key == "input" else _seen(value) for key, value in ask.items()}
     question = ask.get("kind") == "question"
     what = _what(ask)
     head = [Text(f"{agent_words(ask['agent'])} › ", "strong")] if ask.get("agent") else []
@@ -130,12 +152,12 @@ def _hidden_text(ask: Mapping[str, Any], head: str) -> str:
 def _what(ask: Mapping[str, Any]) -> str:
     """Return in a line what is asked."""
     if ask.get("kind") == "scope":
-        return _cut(f"more scope: {'  '.join(ask.get('patterns') or ())}", _LONGEST)
-    detail = str(ask.get("detail") or ask.get("action") or "")
+        return _cut(f"more scope: {'  '.join(_seen(ask.get('patterns')) or ())}", _LONGEST)
+    detail = printable(str(ask.get("detail") or ask.get("action") or ""))
     if ask.get("kind") == "question":
         return _cut(detail, _LONGEST)
     if ask.get("path") and ask.get("project"):
-        detail = detail.removeprefix(f"{ask['project']}/")
+        detail = detail.removeprefix(printable(f"{ask['project']}/"))
     if ask.get("tool") in ("PersistentAgent", "task"):
         given = _arguments(ask)
         detail = f"{detail}: {given.get('description') or given.get('prompt') or ''}".removesuffix(": ")
@@ -147,7 +169,7 @@ def _arguments(ask: Mapping[str, Any]) -> Mapping[str, Any]:
         given = json.loads(ask.get("input") or "{}")
     except ValueError:  # a log from elsewhere
         return {}
-    return given if isinstance(given, dict) else {}
+    return _seen(given) if isinstance(given, dict) else {}
 
 
 def _is_diff(ask: Mapping[str, Any]) -> bool:

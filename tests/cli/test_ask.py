@@ -49,7 +49,7 @@ def test_a_long_preview_is_cut_and_says_by_how_much() -> None:
 
 def test_escape_sequences_in_what_the_model_wrote_cannot_rewrite_the_question() -> None:
     text = question({**ASK, "detail": "rm -rf ~\x1b[1A\x1b[2K\recho hi"}, "/s/main")
-    assert "rm -rf ~\\x1b[1A\\x1b[2K echo hi" in text
+    assert "rm -rf ~\\x1b[1A\\x1b[2K\\x0decho hi" in text
     assert "\x1b" not in text
 
 

@@ -13,8 +13,9 @@ from click.testing import CliRunner
 
 from pyagentd.cli import asks, sessions
 from pyagentd.cli.follow import TextView
-from pyagentd.cli.output import note, print_table, printable
+from pyagentd.cli.output import note, print_table
 from pyagentd.events import Event
+from pyagentd.words import printable
 
 EVIL = "a\x1b]0;owned\x07b\x9b2Jc\u202etxt\u2066d\re"
 SEEN = "a\\x1b]0;owned\\x07b\\x9b2Jc\\u202etxt\\u2066d\\x0de"

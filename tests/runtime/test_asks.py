@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+
 import pytest
 
 from pyagentd.errors import NotFound, StoreError
@@ -202,6 +205,24 @@ def test_a_long_preview_is_cut_and_says_by_how_much_and_the_details_have_all_of_
     assert printed(ask, None)[-1] == "999"
     wide = {"preview": "x" * 500, "commands": ["y" * 500] * 20}
     assert max(map(len, printed(wide))) <= 168 and "  … 8 more lines" in printed(wide)
+
+
+def test_nothing_in_a_question_hides_or_reorders_what_it_says() -> None:
+    odd, seen = "a\u202etxt\u2066b\u200b\x1b[2K", "a\\u202etxt\\u2066b\\u200b\\x1b[2K"
+    given = json.dumps({"justification": odd, "description": odd}, ensure_ascii=False)
+    words = {"reason": odd, "warning": odd, "covers": [odd], "allows": {"session": odd}, "input": given}
+    for ask in (
+        {**COMMAND, **words, "detail": odd, "commands": [odd, "b"], "preview": f"--- {odd}\n+++ {odd}\n+{odd}"},
+        {**COMMAND, **words, "tool": "Write", "detail": f"/p{odd}/{odd}", "path": odd, "project": f"/p{odd}"},
+        {**COMMAND, **words, "tool": "task"},
+        {**SCOPE, **words, "patterns": [odd, "b"]},
+        {**QUESTIONS, "detail": odd, "questions": [{"question": odd, "options": [{"label": odd}]}]},
+    ):
+        told = client_fields(ask)
+        said = json.dumps(told, ensure_ascii=False) + str([line.to_wire() for line in lines_of(ask, width=None)])
+        assert not re.search("[\u202e\u2066\u200b\x1b]", said) and json.dumps(seen)[1:-1] in said
+        assert told["lines"]
+    assert client_fields({**COMMAND, "detail": "echo 👩\u200d💻 שלום"})["what"].endswith("echo 👩\u200d💻 שלום")
 
 
 def test_a_change_is_told_as_a_diff() -> None:
