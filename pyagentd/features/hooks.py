@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -275,13 +276,11 @@ class HookClients:
         self._events.pop(client, None)
         self._questions.forget(client)
 
-    def have(self, event: str) -> bool:
-        """Return whether any client has functions for ``event``."""
-        return bool(self._events) and any(event in events for events in self._events.values())
-
-    def of(self, event: str, watching: Iterable[Sink]) -> list[Sink]:
+    def of(self, event: str, watching: Callable[[], Iterable[Sink]]) -> list[Sink]:
         """Return those of the clients ``watching`` that have functions for ``event``."""
-        return [client for client in dict.fromkeys(watching) if event in self._events.get(client, ())]
+        if not self._events:
+            return []
+        return [client for client in dict.fromkeys(watching()) if event in self._events.get(client, ())]
 
     async def ask(self, client: Sink, branch: str, event: str, facts: Mapping[str, Any]) -> HookAnswer:
         """Ask one client and return its word.
@@ -453,7 +452,7 @@ class Hooks(Feature):
             name = " ".join(hook.command)[:80]
             self._note(event, moment, name, word)
             yield name, word
-        for client in self.clients.of(event, self.kernel.watchers_of(moment.branch)):
+        for client in self.clients.of(event, partial(self.kernel.watchers_of, moment.branch)):
             word = await self.clients.ask(client, moment.branch.key, event, {**common, **facts()})
             name = f"function of {getattr(client, 'name', 'Emacs')}"
             self._note(event, moment, name, word)
@@ -463,7 +462,7 @@ class Hooks(Feature):
         """Return whether somebody may have something to say about an event."""
         return (
             (bool(self.kernel.config.hooks) and any(hook.event == event for hook in self.kernel.config.hooks))
-            or (self.clients.have(event) and bool(self.clients.of(event, self.kernel.watchers_of(moment.branch))))
+            or bool(self.clients.of(event, partial(self.kernel.watchers_of, moment.branch)))
             or os.path.isdir(f"{moment.root}/.pyagentd")  # noqa: PTH112 - twice for each call of a tool
         )
 

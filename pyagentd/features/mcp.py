@@ -235,7 +235,9 @@ class Servers(Feature):
         await self.pool.close()
 
     def settings_for(self, run: "RunBuilder", settings: RunSettings) -> RunSettings:
-        """Have the tools of servers join those that a run offers."""
+        """Have the tools of servers join those that a run offers, where it may do more than look."""
+        if run.preset.read_only:
+            return settings
         return replace(settings, ready=partial(self._join, run))
 
     async def before_prompt(self, branch: LiveBranch, prompt: Prompt, options: SendOptions, run_id: str) -> Prompt:

@@ -18,7 +18,7 @@ from pyagentd.features.history import History
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.document_sync import DocumentVersion
 from pyagentd.runtime.feature import BranchWritten, Feature
-from pyagentd.runtime.queue import Receipt, Submission
+from pyagentd.runtime.queue import Receipt, Submission, is_persons
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.runtime.turns import Prompt
 from pyagentd.store.document import hidden
@@ -330,7 +330,7 @@ async def run_if_command(
     if (
         commands is None
         or given.command == "never"
-        or not given.is_persons
+        or not is_persons(given.metadata)
         or given.id in branch.conversation.messages  # what became of it is the business of the queue
         or not await _may_be(branch, given)
     ):

@@ -10,14 +10,14 @@ import re
 import shlex
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pyagentd import reader, regularfile
-from pyagentd.clock import Clock, epoch_ms
+from pyagentd.clock import epoch_ms
 from pyagentd.config.loading import read_toml
 from pyagentd.config.tables import HookSettings, ServerSettings, read_hooks, read_server
 from pyagentd.errors import BadRequest, ConfigError, StoreError
@@ -29,7 +29,6 @@ from pyagentd.store.db.audit import Decided, Entry
 from pyagentd.store.db.state import Damaged, State, write_durably
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools.mcp.connection import fill_root
-from pyagentd.tools.sandbox.plan import ShellScope
 
 if TYPE_CHECKING:
     from pyagentd.runtime.kernel import Kernel
@@ -279,11 +278,9 @@ class Ledger:
 class RunWitness:
     """Notes the decisions of one run."""
 
-    ledger: Ledger
-    clock: Clock
+    kernel: "Kernel"
+    ref: BranchRef  # where it runs
     session: str  # id of the session at the root of the tree
-    branch_dir: str  # as in the audit
-    agent: str | None
     run_id: str
     user: str | None = None  # who began the run; None: nobody did, it was due
 
@@ -300,10 +297,10 @@ class RunWitness:
     ) -> None:
         """Note one decision (see ``audit.Entry``); ``change`` is its ``detail``."""
         entry = Entry(
-            at_ms=epoch_ms(self.clock.now()),
+            at_ms=epoch_ms(self.kernel.clock.now()),
             session=self.session,
-            branch_dir=self.branch_dir,
-            agent=self.agent,
+            branch_dir=self.kernel.projection.key(self.ref.branch_dir),
+            agent=self.ref.session_id if self.ref.is_agent else None,
             run_id=self.run_id,
             tool=tool,
             action=action,
@@ -314,7 +311,7 @@ class RunWitness:
             detail=change,
             user=self.user if by is None else local_user(),  # whoever answers is the one whose daemon this is
         )
-        self.ledger.note(entry)
+        self.kernel.ledger.note(entry)
 
 
 @cache
@@ -524,15 +521,10 @@ def project_hooks(root: Path) -> ProjectHooks | None:
     return ProjectHooks(root=root, file=file, hash=hashed.hexdigest(), text=text, hooks=hooks, scripts=shown)
 
 
-def protecting_hooks(scope: Callable[[], ShellScope], root: Path) -> Callable[[], ShellScope]:
-    """Return ``scope`` with the project's hooks where there are any: a command must not put a guard to sleep."""
-
-    def protecting() -> ShellScope:
-        known, place = scope(), os.path.realpath(root)
-        own = [path for name in (FILE, DIRECTORY) if os.path.lexists(path := f"{place}/{name}")]
-        return replace(known, protected=(*known.protected, *own))
-
-    return protecting
+def hooks_in(root: Path) -> list[str]:
+    """Return where the hooks of a project are, where it has any."""
+    place = os.path.realpath(root)
+    return [path for name in (FILE, DIRECTORY) if os.path.lexists(path := f"{place}/{name}")]
 
 
 def scripts_of(root: Path, words: Iterable[str]) -> Iterator[Path]:

@@ -43,11 +43,6 @@ class Submission:
     command: CommandRule = "human"
 
     @property
-    def is_persons(self) -> bool:
-        """Whether a person sent it: only a person goes on after an error."""
-        return is_persons(self.metadata)
-
-    @property
     def payload(self) -> str:
         """What tells it from another submission with the same id."""
         said = [self.text, None if self.text is not None else "document", self.steer]
@@ -82,7 +77,10 @@ class Receipt:
 
 
 def is_persons(metadata: Mapping[str, Any]) -> bool:
-    """Return whether a message with this metadata is a person's: not a trigger's and not an agent's."""
+    """Return whether a message with this metadata is a person's: not a trigger's and not an agent's.
+
+    Only a person goes on after an error.
+    """
     return not metadata.get("trigger") and metadata.get("origin") != "agent"
 
 

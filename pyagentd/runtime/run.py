@@ -777,18 +777,15 @@ class ToolOffer:
         self.tools.clear()  # whoever makes the calls has this very mapping
         self.tools.update(usual if self._all else {**usual, NAME: self._search(servers)})
 
-    def offered(self) -> tuple[ToolSpec, ...]:
-        """Return the tools for the next request, in an order that only ever grows at its end."""
-        if self._all:
-            return tuple(self.tools.values())
-        first = [spec for name, spec in self.tools.items() if name not in self._searched]
-        return (*first, *(self._searched[name] for name in self._found))
-
     def schemas(self) -> tuple[ToolSchema, ...]:
-        """Return what the model is told of them: the same object as long as they are the same, in every run."""
-        number = len(self.tools) if self._all else len(self.tools) - len(self._searched) + len(self._found)
-        if len(self._schemas) != number:
-            self._schemas = _schemas(encode([schema_of(spec) for spec in self.offered()]))
+        """Return what the model is told of the tools for the next request, in an order that only grows at its end.
+
+        It is the same object as long as they are the same, in every run.
+        """
+        names = [name for name in self.tools if self._all or name not in self._searched]
+        names += () if self._all else self._found
+        if len(self._schemas) != len(names):
+            self._schemas = _schemas(encode([schema_of(self.tools[name]) for name in names]))
         return self._schemas
 
     def _search(self, servers: Sequence[str]) -> ToolSpec:

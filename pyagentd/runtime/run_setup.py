@@ -35,7 +35,7 @@ from pyagentd.runtime.document_sync import (
     settings_of,
     to_json,
 )
-from pyagentd.runtime.grants import RunWitness, local_user, protecting_hooks
+from pyagentd.runtime.grants import RunWitness, hooks_in, local_user
 from pyagentd.runtime.opening import DeferredBackend, ResumedRun
 from pyagentd.runtime.presets import docs_section
 from pyagentd.runtime.run import RunSettings, ToolOffer, found_before, limits_of
@@ -179,11 +179,12 @@ def _attachment_note(each: LinkedFile, *, too_large: bool) -> str:
 
 
 def shell_scope(
-    presets: PresetSource, ref: BranchRef, ancestors: tuple[BranchRef, ...], config: Config
+    presets: PresetSource, ref: BranchRef, ancestors: tuple[BranchRef, ...], config: Config, root: Path
 ) -> Callable[[], ShellScope]:
     """Return a function that reads the rules for one command, so a change of ``preset.md`` counts at once.
 
-    What a session above an agent denies stays denied; all else is what the agent's own preset says.
+    What a session above an agent denies stays denied; all else is what the agent's own preset says. Protected are
+    the hooks of the workspace ``root`` too: a command must not put a guard to sleep.
     """
     family = (ref, *ancestors)
     top = paths.session_dir_of(family[-1].branch_dir)
@@ -209,7 +210,7 @@ def shell_scope(
             read=own.paths.read,
             write=own.paths.write,
             deny=tuple(dict.fromkeys(pattern for each in (own, *above) for pattern in each.paths.deny)),
-            protected=protected,
+            protected=(*protected, *hooks_in(root)),
             hidden=hidden,
             closed=closed,
             own=(str(top.resolve()),),
@@ -349,11 +350,9 @@ class RunBuilder:
         self.ancestors = paths.ancestors_of(branch.ref)
         self.top = self.ancestors[-1] if self.ancestors else branch.ref
         self.witness = RunWitness(
-            ledger=kernel.ledger,
-            clock=kernel.clock,
+            kernel=kernel,
+            ref=branch.ref,
             session=self.top.session_id,
-            branch_dir=kernel.projection.key(branch.ref.branch_dir),
-            agent=branch.ref.session_id if branch.ref.is_agent else None,
             run_id=run_id,
             user=None if self.message.get("trigger") else local_user(),
         )
@@ -642,7 +641,7 @@ class RunBuilder:
             spool_dir=paths.files_dir(branch.ref.branch_dir),
             readable=self.authority.readable,
             env={name: value for name, value in self.options.env.items() if name not in kernel.config.key_variables},
-            scope=protecting_hooks(shell_scope(self.rules, branch.ref, self.ancestors, kernel.config), self.root),
+            scope=shell_scope(self.rules, branch.ref, self.ancestors, kernel.config, self.root),
             notify=branch.say,
             **given,
         )

@@ -67,13 +67,14 @@ class Queues:
         branch.require_writable()
         if self._kernel.closing:
             raise Busy("The daemon is stopping", hint="Send it again in a moment")
-        if given.is_persons and (given.options.env or given.options.api_key):
+        by_person = is_persons(given.metadata)
+        if by_person and (given.options.env or given.options.api_key):
             # Environment and key of a person are for messages of nobody's and of a daemon's before, too.
             self._clients[branch.key] = given.options
             if (late := self._kernel.trees.known_late(paths.root_of(branch.ref).key)) is not None:
                 late.take(given.options)
         # It waits for the run in flight, for those before it, or for a person.
-        waits = not given.is_persons if branch.paused else bool(branch.queue.waiting)
+        waits = not by_person if branch.paused else bool(branch.queue.waiting)
         if branch.run is not None or waits:
             return await self.add(branch, given)
         if given.text is None and branch.paused and await branch.prompts.waits_above(given.at):
@@ -95,7 +96,7 @@ class Queues:
         try:
             run_id = await self._start(branch, read, given.options)
         except PyagentdError:
-            if given.is_persons:  # who can correct it
+            if by_person:  # who can correct it
                 raise
             return await self.add(branch, given)
         message_id = str(branch.conversation.runs[run_id].data["message_id"])

@@ -254,7 +254,8 @@ def _estimate(message: Message_) -> int:
 
 
 def _marker_in(message: Message_) -> Part_ | None:
-    return next((part for part in message.parts[:1] if part.type == COMPACTION and not part.hidden), None)
+    first = message.parts[0] if message.parts else None
+    return first if first is not None and first.type == COMPACTION and not first.hidden else None
 
 
 def _is_boundary(marker: Part_) -> bool:

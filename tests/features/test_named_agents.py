@@ -305,7 +305,7 @@ async def test_only_its_workspace_is_its_own(world: World, service: Service) -> 
     for name in ("agent.json", "docs/README.md", "sessions/a.json", "branches/main/preset.md"):
         assert first_match(protected, str(directory / name)), name
     assert first_match(protected, str(directory / "workspace/agent.json")) is None
-    scope = shell_scope(world.kernel.presets, ref, (), world.kernel.config)()
+    scope = shell_scope(world.kernel.presets, ref, (), world.kernel.config, directory)()
     assert f"{directory}/workspace/**" in scope.write
     assert str(directory / "agent.json") in scope.protected and str(directory) not in scope.protected
 

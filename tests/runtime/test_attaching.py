@@ -726,7 +726,7 @@ async def test_a_session_whose_commands_cannot_be_confined_says_so_for_its_heade
     # By default it is what a question before a command says: nothing where there is bubblewrap or Landlock.
     ref = world.session("usual")
     assert await told(ref) == enclosure.confinement_warning(
-        shell_scope(world.kernel.presets, ref, (), world.kernel.config)()
+        shell_scope(world.kernel.presets, ref, (), world.kernel.config, world.project)()
     )
     file.write_text(file.read_text().replace('allow: ["*"]', 'allow: ["*"]\n  confine: false'))
     said = await told(world.session("loose"))

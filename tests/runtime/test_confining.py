@@ -43,7 +43,7 @@ def test_denies_come_from_the_whole_family_and_all_else_from_the_agent_itself(tm
             shell=Commands(allow=("git",), network=True, confine=False),
         ),
     }
-    read = shell_scope(_Given(given), agent, (parent,), config)
+    read = shell_scope(_Given(given), agent, (parent,), config, tmp_path)
     scope = read()
     assert (scope.read, scope.write) == (("/near/**",), ("/near/w/**",))
     assert scope.deny == ("**/.env", "/far/secret/**")

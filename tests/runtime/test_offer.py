@@ -59,9 +59,9 @@ def test_ten_are_found_at_most() -> None:
 
 
 def test_many_small_tools_are_all_offered_and_few_large_ones_are_not() -> None:
-    assert [spec.name for spec in ToolOffer(MANY).offered()] == list(MANY) and NAME not in ToolOffer(MANY).tools
+    assert [told.name for told in ToolOffer(MANY).schemas()] == list(MANY) and NAME not in ToolOffer(MANY).tools
     large = {name: replace(spec, description="word " * 2000) for name, spec in list(MANY.items())[:6]}
-    assert [spec.name for spec in ToolOffer(large).offered()] == [NAME]
+    assert [told.name for told in ToolOffer(large).schemas()] == [NAME]
 
 
 def test_a_small_window_holds_fewer() -> None:
@@ -76,10 +76,10 @@ def test_the_search_names_the_servers_whose_tools_it_finds() -> None:
 
 def test_of_more_the_usual_ones_and_a_search_are_offered() -> None:
     offer = ToolOffer(builtin_tools() | MANY, window=4_000)
-    assert [spec.name for spec in offer.offered()] == ["Read", "Write", "Edit", "Glob", "Grep", "Bash", NAME]
+    assert [told.name for told in offer.schemas()] == ["Read", "Write", "Edit", "Glob", "Grep", "Bash", NAME]
     assert set(CORE) >= set(builtin_tools())
     again = ToolOffer(builtin_tools() | MANY, ["mail_send", "gone"], window=4_000)
-    assert [spec.name for spec in again.offered()][-2:] == [NAME, "mail_send"]
+    assert [told.name for told in again.schemas()][-2:] == [NAME, "mail_send"]
 
 
 async def test_what_is_found_is_offered_from_the_next_request_on_and_in_later_turns(

@@ -44,7 +44,7 @@ def allows(world: World, ref: BranchRef) -> tuple[str | None, bool, bool]:
     """Return the profile that counts for a branch, and whether its commands are confined and without network."""
     kernel, above = world.kernel, paths.ancestors_of(ref)
     context = policy_context(kernel.presets, ref, above, world.options, kernel.config)()
-    scope = shell_scope(kernel.presets, ref, above, kernel.config)()
+    scope = shell_scope(kernel.presets, ref, above, kernel.config, world.project)()
     return context.profile.name if context.profile else None, scope.confine, not scope.network
 
 
