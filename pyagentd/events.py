@@ -17,8 +17,8 @@ prompt       text, {position, insert}: a message sent by another client: ``inser
              1), and its answer behind it
 compacting   {position, behind}: the conversation is compacted because somebody wants it, and what comes goes to that
              position (from 1), where the text ``behind`` ends (seq 0)
-fired        {id, position}: a message that stands in the document is answered now, and the run's marker is behind
-             it, at that position (from 1) (seq 0)
+fired        {id, text, position}: a message that stands in the document is answered now, and the run's marker is
+             behind it, at that position (from 1), which is left out in a replay (seq 0)
 queue        {items: ({id, text, queued_at, steer, origin, …}…), gone: {id, why, run}}: the messages that wait, the
              next one first; ``gone``: one that does not any more, why "fired"|"steered"|"canceled" (seq 0)
 run          {id, phase: "started"|"finished", reason, message}; reason: "done"|"error"|"aborted"|

@@ -544,7 +544,7 @@ class Chat:
             after = int(page["seq"])
             if page["done"]:
                 break
-        start = next((at for at, event in enumerate(events) if event.kind == "prompt"), 0) if first else 0
+        start = next((at for at, event in enumerate(events) if event.kind in ("prompt", "fired")), 0) if first else 0
         return events[start:]
 
     def _lost(self) -> None:
@@ -576,9 +576,8 @@ class Chat:
                     await self._write(piece)
             case "prompt", (str() as text, *_):
                 await self._show_prompt(text)
-            case "fired", ({"id": str(message)},):
-                told = await self._daemon.call("prompt-text", branch=self._branch, message=message)
-                await self._show_prompt(str(told["text"] or ""))
+            case "fired", ({"text": str(text)},):
+                await self._show_prompt(text)
             case "tool", (Mapping() as call,) if call.get("id") not in self._calls:
                 self._calls.add(str(call.get("id")))
                 for piece in self._transcript.tool(str(call.get("summary") or call.get("name"))):

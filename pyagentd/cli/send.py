@@ -623,11 +623,12 @@ class _Text(TextView):
 
     def show(self, event: Event) -> None:
         """Print what ``event`` adds."""
-        if event.kind != "prompt":
-            super().show(event)
-            return
-        self.pause()
-        print(dim(text_for(f"› {event.args[0]}", sys.stdout), sys.stdout), flush=True)
+        match event.kind, event.args:
+            case ("prompt", (str() as text, *_)) | ("fired", ({"text": str() as text},)):
+                self.pause()
+                print(dim(text_for(f"› {text}", sys.stdout), sys.stdout), flush=True)
+            case _:
+                super().show(event)
 
 
 class _AttachedView(JsonView):

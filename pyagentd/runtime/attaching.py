@@ -120,8 +120,8 @@ def _inserts(branch: LiveBranch, known: ClientText) -> list[tuple[int, str, obje
 
 # The events of a branch again, from its log: what a client was told while it happened, and in the same order.
 #
-# What is true only now (``seq`` 0) has no place in it, but for how asks were answered. Text may be cut into events
-# differently: live, what comes quickly is put together.
+# What is true only now (``seq`` 0) has no place in it, but for how asks were answered, and the prompts that stood in
+# the document. Text may be cut into events differently: live, what comes quickly is put together.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,9 +185,11 @@ def events_of_rows(rows: Iterable[Row], key: str, *, over: bool) -> Iterator[tup
                 if end is not None:
                     events.append(_end_event(key, *end))
                     end = None
+                message = str(row.data["message_id"])
                 if row.data.get("prompt"):
-                    text = texts.get(str(row.data["message_id"]), "")
-                    events.append(Event("prompt", key, row.seq - 1, (text, None)))
+                    events.append(Event("prompt", key, row.seq - 1, (texts.get(message, ""), None)))
+                elif message in texts:
+                    events.append(Event("fired", key, 0, ({"id": message, "text": texts[message]},)))
         events += (Event("insert", key, insert.seq, (insert.text, insert.role)) for insert in renderer.feed(row))
         match row.type, row.data:
             case "run", {"state": "started"}:

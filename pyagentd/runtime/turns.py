@@ -184,7 +184,7 @@ def record_start(branch: "LiveBranch", prompt: Prompt, run: Mapping[str, Any]) -
             told = (prompt.text, {**place, "insert": prompt.insert})
             branch.publish(Event("prompt", branch.key, message.seq, told))
         else:
-            branch.publish(Event("fired", branch.key, 0, ({"id": message.message_id, **place},)))
+            branch.publish(Event("fired", branch.key, 0, ({"id": message.message_id, "text": prompt.text, **place},)))
 
     try:
         with recorder.together():

@@ -494,6 +494,8 @@ def test_emacs_has_the_same_session_open(chat: Opener, model_server: ModelServer
     emacs.wait('(string-search "From the terminal." (buffer-string))')
     send(emacs, "And here?")
     screen.shows("› And here?", "From Emacs.")
+    shown = chat(id).shows("› Who is there?", "From Emacs.")  # anew, from the log
+    assert "› And here?" in shown
 
 
 def test_a_picture_that_is_mentioned_is_shown_to_the_model(

@@ -13,8 +13,9 @@ from pyagentd.events import Event
 from pyagentd.runtime import attaching
 from pyagentd.runtime.approvals import Answer
 from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.queue import Submission
 from pyagentd.store.paths import BranchRef
-from tests.runtime.world import Watcher, World, attached
+from tests.runtime.world import Watcher, World, attached, type_
 from tests.server import answer, text, thinking, tool_use
 
 LAPTOP = "If the user closes their laptop mid-turn and reconnects later, can the turn resume without a new message?"
@@ -98,6 +99,20 @@ async def test_replay_equals_live(world: World) -> None:
     assert told(await replayed(world, ref)) == told(live.events)
     kinds = {event.kind for event in live.events if event.seq}
     assert kinds == {"insert", "prompt", "run", "ask"}
+
+
+async def test_a_prompt_that_stood_in_the_document_is_told_again_with_its_text(world: World) -> None:
+    ref, live = world.session(), Watcher()
+    world.server.say("One.", "Two.")
+    async with world.kernel.using(ref) as branch:
+        await attached(branch, live)
+        for words in ("Typed in Emacs.", "And this."):
+            at = await type_(branch, words)
+            await world.kernel.submit(branch, Submission(text=None, at=at, options=world.options))
+            await live.finished(branch)
+            live.events.clear()
+    again = [args[0] for kind, _, *args in await replayed(world, ref) if kind == "fired"]
+    assert [json.loads(fired)["text"] for fired in again] == ["Typed in Emacs.", "And this."]
 
 
 @pytest.mark.spec("002", LAPTOP)
