@@ -91,32 +91,25 @@
   "Return what checkers have found between BEG and END, in the order of lines.
 By default that is in the whole buffer.  Each is a plist (:line :level
 :text)."
-  (sort (append (pyagentd-diagnostics--flymake beg end)
-                (pyagentd-diagnostics--flycheck beg end))
-        (lambda (a b) (< (plist-get a :line) (plist-get b :line)))))
-
-(defun pyagentd-diagnostics--flymake (beg end)
-  "Return what Flymake has found between BEG and END, which may be nil."
-  (when (bound-and-true-p flymake-mode)
-    (mapcar (lambda (found)
-              (list :line (line-number-at-pos (flymake-diagnostic-beg found) t)
-                    :level (string-remove-prefix
-                            ":" (format "%s" (flymake-diagnostic-type found)))
-                    :text (flymake-diagnostic-text found)))
-            (flymake-diagnostics beg end))))
-
-(defun pyagentd-diagnostics--flycheck (beg end)
-  "Return what Flycheck has found between BEG and END, which may be nil."
-  (when (bound-and-true-p flycheck-mode)
-    (let ((first (line-number-at-pos (or beg (point-min)) t))
-          (last (line-number-at-pos (or end (point-max)) t)))
-      (mapcar (lambda (found)
-                (list :line (or (flycheck-error-line found) 1)
-                      :level (format "%s" (flycheck-error-level found))
-                      :text (flycheck-error-message found)))
-              (seq-filter (lambda (found)
-                            (<= first (or (flycheck-error-line found) 1) last))
-                          flycheck-current-errors)))))
+  (let ((first (line-number-at-pos (or beg (point-min)) t))
+        (last (line-number-at-pos (or end (point-max)) t)))
+    (sort
+     (append
+      (when (bound-and-true-p flymake-mode)
+        (mapcar (lambda (found)
+                  (list :line (line-number-at-pos (flymake-diagnostic-beg found) t)
+                        :level (string-remove-prefix
+                                ":" (format "%s" (flymake-diagnostic-type found)))
+                        :text (flymake-diagnostic-text found)))
+                (flymake-diagnostics beg end)))
+      (when (bound-and-true-p flycheck-mode)
+        (cl-loop for found in flycheck-current-errors
+                 for line = (or (flycheck-error-line found) 1)
+                 when (<= first line last)
+                 collect (list :line line
+                               :level (format "%s" (flycheck-error-level found))
+                               :text (flycheck-error-message found)))))
+     (lambda (a b) (< (plist-get a :line) (plist-get b :line))))))
 
 ;;;; Put things into a prompt
 
@@ -597,22 +590,16 @@ be used meanwhile.  The model is that of a new session."
 
 ;;;; Files
 
-(defun pyagentd-media--name (base extension content)
-  "Return the name of a file with CONTENT that was called BASE with EXTENSION.
-The same content has the same name."
-  (concat (let ((slug (string-trim (replace-regexp-in-string
-                                    "[^[:alnum:]._-]+" "-" base)
-                                   "[-.]+" "-+")))
-            (if (string-empty-p slug) "file"
-              (substring slug 0 (min 60 (length slug)))))
-          "-" (substring (secure-hash 'sha1 content) 0 8)
-          (and extension (not (string-empty-p extension))
-               (concat "." extension))))
-
 (defun pyagentd-media--keep (base extension content)
   "Keep CONTENT, bytes, in the session here; return the name of the file.
-It was called BASE with EXTENSION."
-  (let* ((name (pyagentd-media--name base extension content))
+It was called BASE with EXTENSION.  The same content has the same name."
+  (let* ((slug (string-trim (replace-regexp-in-string "[^[:alnum:]._-]+" "-" base)
+                            "[-.]+" "-+"))
+         (name (concat (if (string-empty-p slug) "file"
+                         (substring slug 0 (min 60 (length slug))))
+                       "-" (substring (secure-hash 'sha1 content) 0 8)
+                       (and extension (not (string-empty-p extension))
+                            (concat "." extension))))
          (directory (expand-file-name "files" pyagentd--branch-dir))
          (file (expand-file-name name directory))
          (coding-system-for-write 'binary))
@@ -710,41 +697,35 @@ For `dnd-protocol-alist'; files of the project are only named."
     ("pngpaste" "-"))
   "Programs that print a picture of the clipboard, for use on a terminal.")
 
-(defun pyagentd-media--clipboard ()
-  "Return the picture in the clipboard, (TYPE . BYTES), or nil.
-Only what the window system itself says."
-  (when (display-graphic-p)
-    (seq-some (pcase-lambda (`(,type . ,_))
-                (when-let ((content (ignore-errors
-                                      (gui-get-selection 'CLIPBOARD type))))
-                  (and (stringp content) (> (length content) 0)
-                       (cons type (if (multibyte-string-p content)
-                                      (encode-coding-string content 'raw-text)
-                                    content)))))
-              pyagentd-media--types)))
-
 (defun pyagentd-add--picture ()
-  "Insert the picture in the clipboard into the prompt."
+  "Insert the picture in the clipboard into the prompt.
+Where the window system has none, as on a terminal, a program is asked."
   (interactive nil pyagentd-mode)
   (pyagentd-media--here)
-  (if-let ((found (pyagentd-media--clipboard)))
+  (if-let ((found
+            (and (display-graphic-p)
+                 (seq-some
+                  (pcase-lambda (`(,type . ,_))
+                    (let ((content (ignore-errors
+                                     (gui-get-selection 'CLIPBOARD type))))
+                      (and (stringp content) (> (length content) 0)
+                           (cons type (if (multibyte-string-p content)
+                                          (encode-coding-string content 'raw-text)
+                                        content)))))
+                  pyagentd-media--types))))
       (pyagentd-media--receive (car found) (cdr found))
-    (pyagentd-media--ask-program)))
-
-(defun pyagentd-media--ask-program ()
-  "Have a program print the picture in the clipboard; put it into the prompt."
-  (let ((command (seq-find (lambda (command) (executable-find (car command)))
-                           pyagentd-media--readers))
-        (buffer (current-buffer)))
-    (unless command
-      (user-error "No picture in the clipboard"))
-    (pyagentd-run "pyagentd-clipboard" command
-                  (lambda (_status content)
-                    (if (not (string-prefix-p "\211PNG" content))
-                        (message "No picture in the clipboard")
-                      (pyagentd-with-live-buffer buffer
-                        (pyagentd-media--receive 'image/png content))))
-                  'binary)))
+    (let ((buffer (current-buffer)))
+      (pyagentd-run
+       "pyagentd-clipboard"
+       (or (seq-find (lambda (command) (executable-find (car command)))
+                     pyagentd-media--readers)
+           (user-error "No picture in the clipboard"))
+       (lambda (_status content)
+         (if (not (string-prefix-p "\211PNG" content))
+             (message "No picture in the clipboard")
+           (pyagentd-with-live-buffer buffer
+             (pyagentd-media--receive 'image/png content))))
+       'binary))))
 
 ;;;; Showing them
 
@@ -772,7 +753,14 @@ Only what the user wrote shows one: an answer may link what it likes."
                                (equal file
                                       (overlay-get overlay 'pyagentd-media)))
                              (overlays-in beg end))))
-             (image (ignore-errors (pyagentd-media--image file))))
+             (image (ignore-errors
+                      (let* ((file-name-handler-alist nil)
+                             (content (pyagentd-media--bytes file))
+                             (type (image-type-from-data content)))
+                        (and (assq (intern (format "image/%s" type))
+                                   pyagentd-media--types)
+                             (create-image content type t
+                                           :max-height pyagentd-media-height))))))
     (pyagentd-draw beg end 'pyagentd-media file
                    'modification-hooks
                    (list (lambda (overlay after &rest _)
@@ -801,14 +789,6 @@ reach another machine."
          (<= (file-attribute-size (file-attributes file))
              pyagentd-media--largest)
          file)))
-
-(defun pyagentd-media--image (file)
-  "Return the picture in FILE, or nil if it is none that models see."
-  (let* ((file-name-handler-alist nil)
-         (content (pyagentd-media--bytes file))
-         (type (image-type-from-data content)))
-    (and (assq (intern (format "image/%s" type)) pyagentd-media--types)
-         (create-image content type t :max-height pyagentd-media-height))))
 
 ;;;; Where it is used
 
@@ -857,33 +837,30 @@ reach another machine."
             (add-to-list 'savehist-additional-variables
                          'pyagentd-prompt-history)))
 
-(defun pyagentd-recall--prompts ()
-  "Return the prompts to choose from, those of this buffer first, latest first.
-One that is being written is none of them."
-  (let* ((prompts (pyagentd-turns-prompts))
-         (last (car (last prompts)))
-         (draft (and last (null (next-single-property-change (car last)
-                                                             'gptel)))))
-    (delete-dups
-     (append (nreverse (mapcar (lambda (prompt)
-                                 (buffer-substring-no-properties
-                                  (car prompt) (cdr prompt)))
-                               (butlast prompts (if draft 1 0))))
-             (copy-sequence pyagentd-prompt-history)))))
-
 (defun pyagentd-recall-prompt ()
-  "Insert an earlier prompt, from this or any other session."
+  "Insert an earlier prompt, from this or any other session.
+Those of this buffer come first, but for one that is being written."
   (interactive nil pyagentd-mode)
   (unless (bound-and-true-p pyagentd-mode) (user-error "Not a session"))
   (pyagentd-viewing-check)
-  (let ((prompts (mapcar (lambda (prompt)
-                           (cons (replace-regexp-in-string
-                                  "[ \t]*\n[ \t\n]*" " ⏎ " prompt)
-                                 prompt))
-                         (pyagentd-recall--prompts))))
+  (let* ((here (pyagentd-turns-prompts))
+         (last (car (last here)))
+         (draft (and last (null (next-single-property-change (car last) 'gptel))))
+         (prompts (delete-dups
+                   (append (nreverse (mapcar (lambda (prompt)
+                                               (buffer-substring-no-properties
+                                                (car prompt) (cdr prompt)))
+                                             (butlast here (if draft 1 0))))
+                           (copy-sequence pyagentd-prompt-history)))))
     (unless prompts (user-error "No earlier prompts"))
-    (pyagentd-add-text (pyagentd-choose "Earlier prompt: " prompts
-                                        :category 'pyagentd-prompt))
+    (pyagentd-add-text
+     (pyagentd-choose "Earlier prompt: "
+                      (mapcar (lambda (prompt)
+                                (cons (replace-regexp-in-string
+                                       "[ \t]*\n[ \t\n]*" " ⏎ " prompt)
+                                      prompt))
+                              prompts)
+                      :category 'pyagentd-prompt))
     (skip-chars-backward "\n")))
 
 (provide 'pyagentd-add)

@@ -171,9 +171,8 @@ Its directory, its session's id and its records follow."
       (pyagentd-later 'settings (list :key id :value value)
                       (lambda (_) (pyagentd-list-changed "agents"))))))
 
-(pyagentd-list-define settings
-  "Edit the defaults of named agents."
-  :keys (("RET" pyagentd-settings--edit "change")))
+(pyagentd-list-add-keys "settings"
+  '("RET" pyagentd-settings--edit "change"))
 
 ;;;; Destroying a named agent
 
@@ -231,14 +230,12 @@ KEEP from Lisp, their files stay."
       (pyagentd-destroy (car names) (and keep t)
                         (lambda () (next (cdr names)))))))
 
-(pyagentd-list-define agent-list
-  "List the named agents."
-  :view "named"
-  :keys (("+" pyagentd-agents--init "new")
-         ("r" pyagentd-agents--rename "rename")
-         ("s" pyagentd-context-save "save")
-         ("C" pyagentd-contexts--clear "clear")
-         ("d" pyagentd-agents--destroy "destroy" t)))
+(pyagentd-list-add-keys "named"
+  '("+" pyagentd-agents--init "new")
+  '("r" pyagentd-agents--rename "rename")
+  '("s" pyagentd-context-save "save")
+  '("C" pyagentd-contexts--clear "clear")
+  '("d" pyagentd-agents--destroy "destroy" t))
 
 ;;;; What an agent is
 

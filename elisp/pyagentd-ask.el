@@ -278,20 +278,6 @@ Neither the text nor the mode of its file may do more than colour it."
 
 (add-hook 'pyagentd-status-segment-functions #'pyagentd-ask--segment)
 
-;;;; What a lasting answer allows
-
-;; An answer for longer than once is remembered.  Before one is given the
-;; daemon says in a sentence what it allows from now on.
-
-(defun pyagentd-ask-lasting-question (ask decision)
-  "Return the question whether to answer ASK with DECISION for longer.
-The daemon says in a sentence what that allows from now on."
-  (concat (or (plist-get (plist-get ask :allows)
-                         (intern (format ":%s" decision)))
-              (concat "From now on this is allowed without asking: "
-                      (string-join (plist-get ask :covers) "; ") "."))
-          "\ny allows that, n goes back: "))
-
 ;;;; What an ask looks like
 
 ;; The daemon says which lines decide, and how they look.  Here a change gets
@@ -326,7 +312,11 @@ It has at most ROOM lines, nil for all; of a change the first changed one."
                                         'face 'pyagentd-detail
                                         'wrap-prefix "  "))
                           (split-string text "\n"))))
-         (skipped (if (and diff room) (pyagentd-ask-text--unchanged lines) 0))
+         (first (and diff room      ; what was changed, behind the two file names
+                     (seq-position (nthcdr 2 lines) nil
+                                   (lambda (line _)
+                                     (string-match-p "\\`[-+]" line)))))
+         (skipped (if first (max 2 (1+ first)) 0))
          (shown (seq-take (nthcdr skipped lines) (or room (length lines))))
          (more (+ (or (plist-get part :more) 0)
                   (- (length lines) skipped (length shown)))))
@@ -335,13 +325,6 @@ It has at most ROOM lines, nil for all; of a change the first changed one."
       (concat (string-join shown)
               (propertize (format "  … %s" (pyagentd-count more "more line"))
                           'face 'shadow)))))
-
-(defun pyagentd-ask-text--unchanged (lines)
-  "Return how many LINES of a diff come before its first change but one."
-  (let ((first (seq-position (nthcdr 2 lines) nil
-                             (lambda (line _)
-                               (string-match-p "\\`[-+]" line)))))
-    (if first (max 2 (1+ first)) 0)))
 
 (defun pyagentd-ask-text-others (asks current)
   "Return a line for each of the first five ASKS but CURRENT."
@@ -464,16 +447,6 @@ It turns itself on and off.
     (concat (propertize key 'face 'pyagentd-key) " " label))
    command))
 
-(defun pyagentd-ask-notice--how (ask)
-  "Return the line that says where the keys for ASK work."
-  (cond ((pyagentd-ask-question-p ask) "")
-        (pyagentd-ask-notice--focus
-         (propertize "Press a key, or q to leave the question:\n"
-                     'face 'pyagentd-heading))
-        (t (concat (propertize "C-c C-c" 'face 'pyagentd-key)
-                   (propertize " goes to the question; there:\n"
-                               'face 'shadow)))))
-
 (defun pyagentd-ask-notice-keys (ask several)
   "Return the lines that name the keys for ASK, one of SEVERAL or not."
   (if (pyagentd-ask-question-p ask)
@@ -559,19 +532,15 @@ That is also where another buffer is shown in its window: no hook of the
 question's own buffer runs then."
   (unless (minibufferp (window-buffer)) ; where more is asked
     (dolist (buffer pyagentd-ask-notice--focused)
-      (if (buffer-live-p buffer)
-          (with-current-buffer buffer (pyagentd-ask-notice--stay))
-        (pyagentd-ask-notice--forget buffer)))))
-
-(defun pyagentd-ask-notice--stay ()
-  "Let keys be those of the text again unless point is on the question."
-  (cond ((null pyagentd-ask-notice--focus)
-         (pyagentd-ask-notice--forget (current-buffer)))
-        ((not (eq (current-buffer) (window-buffer)))
-         (pyagentd-ask--leave))
-        ((not (eql (point) (overlay-start pyagentd-ask-notice--focus)))
-         (pyagentd-ask-notice--unfocus)
-         (pyagentd-ask-notice-refresh))))
+      (if (not (and (buffer-live-p buffer)
+                    (buffer-local-value 'pyagentd-ask-notice--focus buffer)))
+          (pyagentd-ask-notice--forget buffer)
+        (with-current-buffer buffer
+          (cond ((not (eq buffer (window-buffer)))
+                 (pyagentd-ask--leave))
+                ((not (eql (point) (overlay-start pyagentd-ask-notice--focus)))
+                 (pyagentd-ask-notice--unfocus)
+                 (pyagentd-ask-notice-refresh))))))))
 
 (defun pyagentd-ask--leave ()
   "Leave the question open and go back to where point was."
@@ -625,7 +594,14 @@ A preview has at most ROOM lines, nil for all."
           (if (pyagentd-ask-answered-p current)
               (propertize "Answered; waiting for the daemon\n"
                           'face 'shadow)
-            (concat (pyagentd-ask-notice--how current)
+            (concat (cond ((pyagentd-ask-question-p current) "")
+                          (pyagentd-ask-notice--focus
+                           (propertize
+                            "Press a key, or q to leave the question:\n"
+                            'face 'pyagentd-heading))
+                          (t (concat (propertize "C-c C-c" 'face 'pyagentd-key)
+                                     (propertize " goes to the question; there:\n"
+                                                 'face 'shadow))))
                     (pyagentd-ask-notice-keys current (cdr asks))))
           pyagentd-rule))
 
@@ -648,21 +624,19 @@ What does not fit below the top of a window cannot be scrolled to."
          (fitted (if (<= excess 0) text
                    (pyagentd-ask-notice--text
                     current asks
-                    (max 3 (- (pyagentd-ask-notice--previewed current)
+                    (max 3 (- (cl-loop
+                               for line in (plist-get current :lines) sum
+                               (cl-loop
+                                for part in (plist-get line :parts)
+                                when (and (consp part)
+                                          (member (plist-get part :face)
+                                                  '("diff" "preview")))
+                                sum (length (split-string (plist-get part :text)
+                                                          "\n"))))
                               excess 1))))))
     (if window
         (pyagentd-ask-notice--wrap fitted (1- (window-body-width window)))
       fitted)))
-
-(defun pyagentd-ask-notice--previewed (ask)
-  "Return how many lines of a preview the daemon shows of ASK."
-  (apply #'+ (mapcar (lambda (part)
-                       (if (and (consp part)
-                                (member (plist-get part :face) '("diff" "preview")))
-                           (length (split-string (plist-get part :text) "\n"))
-                         0))
-                     (seq-mapcat (lambda (line) (plist-get line :parts))
-                                 (plist-get ask :lines)))))
 
 (defun pyagentd-ask-notice--wrap (text width)
   "Return TEXT in lines of at most WIDTH columns, broken at spaces if possible.
@@ -1066,12 +1040,19 @@ Questions of the model's are answered in a form."
 
 (defun pyagentd-answer--lasting (ask decision)
   "Allow ASK with DECISION, which outlives this once, after confirmation.
-The question names what is granted and where; only the letter y grants it."
+The daemon says in a sentence what that allows from now on and where; only
+the letter y grants it."
   (unless (memq decision (or (mapcar #'pyagentd-symbol (plist-get ask :choices))
                              '(allow deny)))
     (user-error "This can be allowed once or denied"))
-  (when (eq ?y (read-char-choice (pyagentd-ask-lasting-question ask decision)
-                                 '(?y ?n)))
+  (when (eq ?y (read-char-choice
+                (concat
+                 (or (plist-get (plist-get ask :allows)
+                                (intern (format ":%s" decision)))
+                     (concat "From now on this is allowed without asking: "
+                             (string-join (plist-get ask :covers) "; ") "."))
+                 "\ny allows that, n goes back: ")
+                '(?y ?n)))
     (pyagentd-answer-with ask decision)))
 
 (defun pyagentd-allow-session ()
@@ -1089,31 +1070,27 @@ the scope in preset.md."
   (interactive)
   (pyagentd-answer--lasting (pyagentd-answer-current) 'always))
 
-(defconst pyagentd-answer--why "Reason for denying (sent to the model): "
-  "How to ask for a reason.")
-
 (defvar pyagentd-deny-reasons nil
   "Reasons for which something was denied, latest first.")
 
-(defun pyagentd-answer--read-reason (prompt)
-  "Read with PROMPT why something is denied; earlier reasons are its history."
-  (read-string prompt nil 'pyagentd-deny-reasons))
+(defun pyagentd-answer--read-reason ()
+  "Read why something is denied; earlier reasons are its history."
+  (read-string "Reason for denying (sent to the model): "
+               nil 'pyagentd-deny-reasons))
 
 (defun pyagentd-deny (reason)
   "Deny what is asked for here, not the run as a whole.
 With a prefix argument read a REASON, which the model is told."
   (interactive
    (progn (pyagentd-answer-current)
-          (list (and current-prefix-arg
-                     (pyagentd-answer--read-reason pyagentd-answer--why)))))
+          (list (and current-prefix-arg (pyagentd-answer--read-reason)))))
   (pyagentd-answer-with (pyagentd-answer-current) 'deny :reason reason))
 
 (defun pyagentd-deny-with-reason (reason)
   "Deny what is asked for here because of REASON, which the model is told."
   (interactive
    (progn (pyagentd-answer-current)
-          (list (pyagentd-answer--read-reason
-                 pyagentd-answer--why))))
+          (list (pyagentd-answer--read-reason))))
   (pyagentd-deny reason))
 
 (defun pyagentd-ask--abort ()
@@ -1179,7 +1156,7 @@ That is the one here if it is a question, else one to choose."
       (pcase (pyagentd-answer--read-decision ask)
         ('why (pyagentd-answer-with
                ask 'deny
-               :reason (pyagentd-answer--read-reason pyagentd-answer--why)))
+               :reason (pyagentd-answer--read-reason)))
         ((and decision (or 'session 'always))
          (pyagentd-answer--lasting ask decision))
         (decision (pyagentd-answer-with ask decision))))))

@@ -168,12 +168,6 @@ To tell more would take longer than Emacs may stand still.")
   "Return the buffer that visits the file PATH, a true name, or nil."
   (pyagentd-visited--buffer (if pyagentd-host (pyagentd-host-name path) path)))
 
-(defun pyagentd-buffers--true-name ()
-  "Return the true name of the file in this buffer, without a look at it."
-  (if (file-remote-p buffer-file-name)
-      (or buffer-file-truename buffer-file-name)
-    (expand-file-name (or buffer-file-truename buffer-file-name))))
-
 (defun pyagentd-buffers--odd ()
   "Return why this buffer is not the text of its file, or nil."
   (cond ((bound-and-true-p pyagentd--session-dir)
@@ -355,38 +349,36 @@ Buffers in `auto-revert-mode' are left to it."
              nil #'pyagentd-visited-update)))))
 
 (defun pyagentd-visited-update ()
-  "Bring the buffers of files that agents have changed up to date."
+  "Bring the buffers of files that agents have changed up to date.
+One that the user has changed is not reverted."
   (when pyagentd-visited--timer
     (cancel-timer pyagentd-visited--timer))
   (let ((paths (nreverse pyagentd-visited--changed)))
     (setq pyagentd-visited--changed nil
           pyagentd-visited--timer nil)
     (dolist (path paths)
-      (when-let ((buffer (pyagentd-visited--buffer path)))
-        (with-current-buffer buffer
-          (pyagentd-guarded (format "Revert %s" path)
-            (pyagentd-visited--update)))))))
+      (pyagentd-with-live-buffer (pyagentd-visited--buffer path)
+        (pyagentd-guarded (format "Revert %s" path)
+          (cond ((or (verify-visited-file-modtime (current-buffer))
+                     (not (file-exists-p buffer-file-name))
+                     (bound-and-true-p auto-revert-mode)
+                     (bound-and-true-p global-auto-revert-mode)))
+                ((buffer-modified-p)
+                 (message "%s: an agent changed the file; your changes are not saved"
+                          (buffer-name)))
+                (t (pyagentd-visited--revert))))))))
 
 (defun pyagentd-visited--buffer (path)
   "Return the buffer that visits PATH, or nil; makes no names true."
   (seq-find (lambda (buffer)
               (with-current-buffer buffer
-                (and buffer-file-name
-                     (or (equal buffer-file-name path)
-                         (equal (pyagentd-buffers--true-name) path)))))
+                (when-let ((name (and buffer-file-name
+                                      (or buffer-file-truename
+                                          buffer-file-name))))
+                  (member path (list buffer-file-name
+                                     (if (file-remote-p buffer-file-name) name
+                                       (expand-file-name name)))))))
             (buffer-list)))
-
-(defun pyagentd-visited--update ()
-  "Revert this buffer unless the user has changed it."
-  (cond ((or (verify-visited-file-modtime (current-buffer))
-             (not (file-exists-p buffer-file-name))
-             (bound-and-true-p auto-revert-mode)
-             (bound-and-true-p global-auto-revert-mode)))
-        ((buffer-modified-p)
-         (message "%s: an agent changed the file; your changes are not saved"
-                  (buffer-name)))
-        (t
-         (pyagentd-visited--revert))))
 
 (defun pyagentd-visited--revert ()
   "Read the file of this buffer again, and flash what is another now."

@@ -269,7 +269,7 @@ nothing can be written from here, or, with IDLE, if a run is in progress."
 While a run is in progress it waits for its turn, and stays where it is."
   (let* ((buffer (current-buffer))
          (busy (pyagentd-status-busy-p))
-         (id (pyagentd-queued-new-id))
+         (id (pyagentd-edit-new-id "msg"))
          (marker (and (not busy) pyagentd-insert--marker
                       (copy-marker pyagentd-insert--marker)))
          (here (copy-marker end)))
@@ -398,7 +398,7 @@ operation, such as :steer or :agent."
   (let ((back (pyagentd-later-back (or unsent #'ignore))))
     (pyagentd-rpc-call-async
      'prompt (append (list :branch pyagentd--branch-dir :text text
-                           :id (pyagentd-queued-new-id)
+                           :id (pyagentd-edit-new-id "msg")
                            :env (pyagentd-env-variables) :key (pyagentd-env-key)
                            :allow nil)
                      plist
@@ -421,7 +421,7 @@ sent."
   (interactive "P")
   (with-current-buffer (or (buffer-base-buffer) (current-buffer))
     (cond (pyagentd-attach-awaited
-           (pyagentd-attached-cancel))
+           (pyagentd-attached--fail (list 'user-error "You stopped it")))
           ((and (pyagentd-ask-here) (not whole))
            (if (plist-get (pyagentd-ask-here) :agent)
                (pyagentd-ask--abort)
@@ -467,11 +467,12 @@ sent."
 (pyagentd-define-event fired `(,fired)
   "Let the run go on behind a prompt that stands in the text."
   :when (pyagentd-attach-new-p seq)
-  (let ((position (plist-get fired :position)))
-    (setq pyagentd-edit--place position)
-    (pyagentd-queued-fired
-     (plist-put (copy-sequence fired)
-                :position (pyagentd-edit-position position t)))))
+  (let* ((overlay (pyagentd-queued-overlay (plist-get fired :id)))
+         (waited (and overlay (overlay-get overlay 'face))))
+    (pyagentd-queued-forget (plist-get fired :id))
+    (pyagentd-sync-begin (plist-get fired :position))
+    (when waited
+      (pyagentd-insert-begun))))
 
 (pyagentd-define-event queue `(,queue)
   "Show what waits."
@@ -483,18 +484,15 @@ sent."
   :when (pyagentd-attach-new-p seq)
   (pcase (pyagentd-symbol (plist-get run :phase))
     ('started (pyagentd-status-set '(:state busy)))
-    ('finished (pyagentd-chat--finished run))))
-
-(defun pyagentd-chat--finished (run)
-  "Note that RUN has finished."
-  (pyagentd-insert-flush)
-  (pyagentd-insert-join)
-  (pyagentd-overlay-clear)
-  (pyagentd-chat--show-status
-   (if (eq (pyagentd-symbol (plist-get run :reason)) 'error)
-       (list :state 'error :message (plist-get run :message))
-     '(:state idle)))
-  (pyagentd-run-functions 'pyagentd-run-finished-functions run))
+    ('finished
+     (pyagentd-insert-flush)
+     (pyagentd-insert-join)
+     (pyagentd-overlay-clear)
+     (pyagentd-chat--show-status
+      (if (eq (pyagentd-symbol (plist-get run :reason)) 'error)
+          (list :state 'error :message (plist-get run :message))
+        '(:state idle)))
+     (pyagentd-run-functions 'pyagentd-run-finished-functions run))))
 
 (pyagentd-define-event status `(,status)
   "Show the status of the branch."
@@ -868,14 +866,6 @@ That is nil unless point is in such a line."
          (not (get-text-property (point) 'gptel))
          (match-end 0))))
 
-(defun pyagentd-prompt--typed-p ()
-  "Return non-nil in the first line of the prompt that is being typed."
-  (and (pyagentd-prompt--words)
-       (save-restriction
-         (widen)
-         (not (text-property-not-all (line-beginning-position) (point-max)
-                                     'gptel nil)))))
-
 (defun pyagentd-chat--prompt-nothing ()
   "Say that there is nothing to complete here."
   (interactive nil pyagentd-mode)
@@ -883,10 +873,17 @@ That is nil unless point is in such a line."
 
 (defun pyagentd-prompt--tab (command)
   "Return what TAB does here, COMMAND where something can be completed.
-That is nil where it does what it does in the major mode."
-  (or (pyagentd-session-completing command)
-      (and (or (pyagentd-prompt--typed-p) (pyagentd-insert-arriving-p))
-           #'pyagentd-chat--prompt-nothing)))
+In the first line of the prompt that is being typed it does nothing else;
+nil is returned where it does what it does in the major mode."
+  (cond ((run-hook-with-args-until-success 'pyagentd-completing-functions)
+         command)
+        ((or (pyagentd-insert-arriving-p)
+             (and (pyagentd-prompt--words)
+                  (save-restriction
+                    (widen)
+                    (not (text-property-not-all (line-beginning-position)
+                                                (point-max) 'gptel nil)))))
+         #'pyagentd-chat--prompt-nothing)))
 
 (defun pyagentd-chat--prompt-beginning (&optional n)
   "Go to the first word of the prompt in this line, or to its beginning.
@@ -1132,22 +1129,19 @@ WHAT is what they are called."
       (prompt . ,prompt)
       (handler . pyagentd-return-jump))))
 
-(defun pyagentd-return--file (bookmark)
-  "Return the file of the session of BOOKMARK, wherever it is now."
-  (let* ((id (bookmark-prop-get bookmark 'session-id))
+;;;###autoload
+(defun pyagentd-return-jump (bookmark)
+  "Go to the place in a session that BOOKMARK is about, wherever that is now."
+  (let* ((prompt (bookmark-prop-get bookmark 'prompt))
+         (id (bookmark-prop-get bookmark 'session-id))
          (moved (expand-file-name
                  (format "%s/branches/%s/session.md" id
                          (bookmark-prop-get bookmark 'branch-name))
                  pyagentd-sessions-directory)))
-    (or (seq-find #'file-exists-p (list (bookmark-get-filename bookmark) moved))
-        (user-error "%s is gone" id))))
-
-;;;###autoload
-(defun pyagentd-return-jump (bookmark)
-  "Go to the place in a session that BOOKMARK is about."
-  (let ((prompt (bookmark-prop-get bookmark 'prompt)))
     (bookmark-default-handler
-     `("" (filename . ,(pyagentd-return--file bookmark))
+     `("" (filename . ,(or (seq-find #'file-exists-p
+                                     (list (bookmark-get-filename bookmark) moved))
+                           (user-error "%s is gone" id)))
        ,@(seq-filter (lambda (pair)
                        (memq (car-safe pair) '(front-context-string
                                                rear-context-string position)))

@@ -141,17 +141,6 @@ looked at, and never another machine."
              (not (member ".." (split-string name "/")))
              (file-exists-p (expand-file-name name pyagentd-attach-root))))))
 
-(defun pyagentd-mention--annotate (root branch name)
-  "Return what NAME is in the project ROOT or in BRANCH, nil for a file."
-  (let ((agent (pyagentd-mention--agent root name)))
-    (when-let ((known (or agent (pyagentd-mention--resource branch name))))
-      (concat (if agent "  agent: " "  ")
-              (truncate-string-to-width
-               (car (split-string (or (plist-get known :description)
-                                      (plist-get known :name) "")
-                                  "\n"))
-               60 nil nil "…")))))
-
 (defun pyagentd-mention--table (root branch)
   "Return a completion table of what can be mentioned in BRANCH, about ROOT."
   (lambda (string predicate action)
@@ -225,7 +214,16 @@ It does so where GOES-ON, a function, returns non-nil for its text."
           (lambda (answer) (funcall keep (plist-get answer :resources))))))
       (list (car bounds) (cdr bounds) (pyagentd-mention--table root branch)
             :annotation-function
-            (lambda (name) (pyagentd-mention--annotate root branch name))
+            (lambda (name)
+              (let ((agent (pyagentd-mention--agent root name)))
+                (when-let ((known (or agent
+                                      (pyagentd-mention--resource branch name))))
+                  (concat (if agent "  agent: " "  ")
+                          (truncate-string-to-width
+                           (car (split-string (or (plist-get known :description)
+                                                  (plist-get known :name) "")
+                                              "\n"))
+                           60 nil nil "…")))))
             :company-kind (lambda (name)
                             (cond ((pyagentd-mention--agent root name) 'event)
                                   ((string-suffix-p "/" name) 'folder)
@@ -419,23 +417,18 @@ That is nil as long as its name is typed."
                         (equal "flag" (plist-get argument :takes)))
                       (plist-get command :arguments))))
 
-(defun pyagentd-commands--argument (command words)
-  "Return the argument of COMMAND that the last of WORDS stands for."
-  (let* ((arguments (seq-remove (lambda (argument)
-                                  (equal "flag" (plist-get argument :takes)))
-                                (plist-get command :arguments)))
-         (number (1- (length (seq-remove (lambda (word)
-                                           (string-prefix-p "--" word))
-                                         words)))))
-    (nth (max 0 number) arguments)))
-
 ;;;; Completion
 
 (defun pyagentd-commands--complete (command text)
   "Return how to complete the last word of TEXT, arguments of COMMAND."
   (let* ((words (pyagentd-commands--words text))
          (word (car (last words)))
-         (argument (pyagentd-commands--argument command words))
+         (number (1- (seq-count (lambda (word) (not (string-prefix-p "--" word)))
+                                words)))
+         (argument (nth (max 0 number)
+                        (seq-remove (lambda (argument)
+                                      (equal "flag" (plist-get argument :takes)))
+                                    (plist-get command :arguments))))
          (kind (plist-get argument :values)))
     (unless (member kind '(nil ""))
       (pyagentd-commands--fetch-values kind))

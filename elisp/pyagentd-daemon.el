@@ -326,9 +326,19 @@ What it says with `user-error' is said in the echo area."
 Else once that is over.  With KEYS, a former value of `num-input-keys',
 also wait for a pause if something was typed since."
   (cond ((pyagentd-later--asked-p)
-         (pyagentd-later--once
-          (lambda ()
-            (apply #'pyagentd-later-when-free function nil args))))
+         (let (once)
+           (setq once
+                 (lambda ()
+                   (remove-hook 'minibuffer-exit-hook once)
+                   (remove-hook 'isearch-mode-end-hook once)
+                   ;; It is over only after the hook.
+                   (run-at-time 0 nil #'pyagentd-later--give
+                                (lambda (args)
+                                  (apply #'pyagentd-later-when-free function
+                                         nil args))
+                                args)))
+           (add-hook 'minibuffer-exit-hook once t)
+           (add-hook 'isearch-mode-end-hook once t)))
         ((member keys (list nil num-input-keys))
          (apply function args))
         (t (run-with-idle-timer
@@ -336,18 +346,6 @@ also wait for a pause if something was typed since."
             (lambda (args)
               (apply #'pyagentd-later-when-free function nil args))
             args))))
-
-(defun pyagentd-later--once (function)
-  "Call FUNCTION once what is being read from the user was read."
-  (let (once)
-    (setq once (lambda ()
-                 (remove-hook 'minibuffer-exit-hook once)
-                 (remove-hook 'isearch-mode-end-hook once)
-                 ;; It is over only after the hook.
-                 (run-at-time 0 nil #'pyagentd-later--give
-                              (lambda (_) (funcall function)) nil)))
-    (add-hook 'minibuffer-exit-hook once t)
-    (add-hook 'isearch-mode-end-hook once t)))
 
 (defun pyagentd-later-ask (prompt)
   "Ask the yes-or-no question PROMPT, unless something is asked already.

@@ -58,12 +58,25 @@ CLEAR removes all that was drawn from the buffer."
                     (+ (window-start window) 20000)))
               (get-buffer-window-list nil nil t))))
 
+(defun pyagentd-display--thinned (overlays most remove)
+  "Return OVERLAYS, latest first, but for those far from what is seen.
+If there are no more than MOST all stay, and the latest half of MOST does
+always.  REMOVE is called with one that is far, and returns non-nil if it
+is gone."
+  (if (<= (length overlays) most) overlays
+    (append (seq-take overlays (/ most 2))
+            (seq-remove (lambda (overlay)
+                          (and (not (pyagentd-display--near-p overlay))
+                               (funcall remove overlay)))
+                        (nthcdr (/ most 2) overlays)))))
+
 (defun pyagentd-display--remove (overlay)
   "Remove OVERLAY; it is made again when its text is displayed."
   (when-let ((beg (overlay-start overlay)))
     (with-silent-modifications
       (put-text-property beg (overlay-end overlay) 'fontified nil)))
-  (delete-overlay overlay))
+  (delete-overlay overlay)
+  t)
 
 ;;;; Progress of agents in their parent
 
@@ -111,21 +124,6 @@ They get the plist of the agent, see `pyagentd-overlay-update'.")
 
 ;;;; Text
 
-(defun pyagentd-overlay--calls (batch)
-  "Return a few lines about BATCH, strings or plists with :name and :detail."
-  (let ((more (- (length batch) pyagentd-overlay--max-calls)))
-    (propertize
-     (concat (mapconcat
-              (lambda (call)
-                (concat "\n  " (pyagentd-one-line
-                                (if (stringp call) call
-                                  (format "%s %s" (or (plist-get call :name) "")
-                                          (or (plist-get call :detail) "")))
-                                70)))
-              (seq-take batch pyagentd-overlay--max-calls) "")
-             (and (> more 0) (format "\n  … %d more" more)))
-     'face 'pyagentd-detail)))
-
 (defun pyagentd-overlay--show (overlay status)
   "Show STATUS below the header of OVERLAY, if its buffer still lives."
   (when (overlay-buffer overlay)
@@ -158,13 +156,27 @@ They get the plist of the agent, see `pyagentd-overlay-update'.")
     (pyagentd-overlay--show overlay pyagentd-overlay--wait-text)))
 
 (defun pyagentd-overlay-indicate-tool-call (overlay agent)
-  "Let OVERLAY list what AGENT does and count what it did so far."
+  "Let OVERLAY list what AGENT does and count what it did so far.
+Its :calls are strings, or plists with :name and :detail."
   (overlay-put overlay 'count (or (plist-get agent :count) 0))
-  (pyagentd-overlay--show
-   overlay
-   (concat (propertize "Calling Tools..." 'face 'mode-line-emphasis)
-           (format " (+%d)" (overlay-get overlay 'count))
-           (pyagentd-overlay--calls (plist-get agent :calls)))))
+  (let* ((calls (plist-get agent :calls))
+         (more (- (length calls) pyagentd-overlay--max-calls)))
+    (pyagentd-overlay--show
+     overlay
+     (concat
+      (propertize "Calling Tools..." 'face 'mode-line-emphasis)
+      (format " (+%d)" (overlay-get overlay 'count))
+      (propertize
+       (concat (mapconcat
+                (lambda (call)
+                  (concat "\n  " (pyagentd-one-line
+                                  (if (stringp call) call
+                                    (format "%s %s" (or (plist-get call :name) "")
+                                            (or (plist-get call :detail) "")))
+                                  70)))
+                (seq-take calls pyagentd-overlay--max-calls) "")
+               (and (> more 0) (format "\n  … %d more" more)))
+       'face 'pyagentd-detail)))))
 
 (defun pyagentd-overlay--keep (overlay agent)
   "Keep OVERLAY at the marker of the run and note the state of AGENT."
@@ -248,11 +260,6 @@ What is known of agents in the background stays."
   (pyagentd-overlay-clear)
   (setq pyagentd-overlay--background nil))
 
-(defun pyagentd-overlay-rebuild (agents)
-  "Show AGENTS, a list of plists, in the current buffer, and no others."
-  (pyagentd-overlay-forget)
-  (mapc #'pyagentd-overlay-note agents))
-
 ;;;; In the background
 
 (defun pyagentd-overlay-note (agent)
@@ -269,30 +276,25 @@ One in the background is named in the header line and has no overlay."
                  (= here (length pyagentd-overlay--table)))
       (pyagentd-status-refresh))))
 
-(defun pyagentd-overlay--background-words ()
-  "Return which agents work in the background, in words."
-  (concat "background: "
-          (mapconcat
-           (pcase-lambda (`(,_ . ,agent))
-             (let ((count (or (plist-get agent :count) 0)))
-               (concat (or (plist-get agent :preset) "agent")
-                       (and (> count 0) (format " (+%d)" count)))))
-           (reverse (seq-take pyagentd-overlay--background 3)) ", ")
-          (when-let ((more (nthcdr 3 pyagentd-overlay--background)))
-            (format " and %d more" (length more)))))
-
 (defun pyagentd-overlay--segment ()
-  "Return which agents work here, or nil."
-  (let ((here (length pyagentd-overlay--table)))
-    (when (or (> here 0) pyagentd-overlay--background)
+  "Return which agents work here, those in the background by name, or nil."
+  (let ((here (length pyagentd-overlay--table))
+        (more (- (length pyagentd-overlay--background) 3)))
+    (when (> (pyagentd-overlay--count) 0)
       (pyagentd-status-button
        (propertize
-        (string-join
-         (delq nil (list (and (> here 0)
-                              (pyagentd-count here "agent"))
-                         (and pyagentd-overlay--background
-                              (pyagentd-overlay--background-words))))
-         ", ")
+        (concat
+         (and (> here 0) (pyagentd-count here "agent"))
+         (and pyagentd-overlay--background
+              (concat
+               (and (> here 0) ", ") "background: "
+               (mapconcat
+                (pcase-lambda (`(,_ . ,agent))
+                  (let ((count (or (plist-get agent :count) 0)))
+                    (concat (or (plist-get agent :preset) "agent")
+                            (and (> count 0) (format " (+%d)" count)))))
+                (reverse (seq-take pyagentd-overlay--background 3)) ", ")
+               (and (> more 0) (format " and %d more" more)))))
         'face 'font-lock-type-face)
        'pyagentd-agents "Running agents"))))
 
@@ -587,18 +589,16 @@ They are made again when the text is displayed."
           (unless (pyagentd-fold--line-at start)
             (when-let ((block (pyagentd-fenced-block start)))
               (apply #'pyagentd-fold--draw block))))))
-    (when (> (length pyagentd-fold--lines) pyagentd-fold--most)
-      (let ((kept (seq-take pyagentd-fold--lines (/ pyagentd-fold--most 2))))
-        (dolist (line (nthcdr (length kept) pyagentd-fold--lines))
-          ;; Nobody misses one that is far, and as it was made.
-          (if (or (null (overlay-start line))
-                  (and (eq (overlay-get line 'pyagentd-folded)
-                           (pyagentd-fold--folds-p
-                            (overlay-get line 'pyagentd-fold-kind)))
-                       (not (pyagentd-display--near-p line))))
-              (pyagentd-fold--forget line)
-            (push line kept)))
-        (setq pyagentd-fold--lines kept)))))
+    (setq pyagentd-fold--lines
+          (pyagentd-display--thinned
+           pyagentd-fold--lines pyagentd-fold--most
+           (lambda (line)
+             ;; Nobody misses one that is as it was made.
+             (and (or (null (overlay-start line))
+                      (eq (overlay-get line 'pyagentd-folded)
+                          (pyagentd-fold--folds-p
+                           (overlay-get line 'pyagentd-fold-kind))))
+                  (pyagentd-fold--forget line)))))))
 
 (defun pyagentd-fold--say-failed ()
   "Have the lines of folded calls say which have failed, as is known now."
@@ -739,12 +739,6 @@ With a prefix argument do so with all blocks of the buffer."
   "^[ \t]*\\(`\\{3,\\}\\|~\\{3,\\}\\)[ \t]*\\([^`\n]*?\\)[ \t]*$"
   "A line that begins or ends a block of code.")
 
-(defun pyagentd-code--closes-p (fence)
-  "Return non-nil if the fence matched last closes one that began with FENCE."
-  (and (string-empty-p (match-string 2))
-       (eq (aref fence 0) (char-after (match-beginning 1)))
-       (>= (- (match-end 1) (match-beginning 1)) (length fence))))
-
 (defun pyagentd-code-blocks (beg end)
   "Return the blocks of code in answers between BEG and END.
 That is a list of (BEG END LANGUAGE), without the fences, first one first."
@@ -757,7 +751,10 @@ That is a list of (BEG END LANGUAGE), without the fences, first one first."
                  (setq open (list (match-string-no-properties 1)
                                   (min end (1+ (match-end 0)))
                                   (match-string-no-properties 2))))
-                ((pyagentd-code--closes-p (car open))
+                ((and (string-empty-p (match-string 2)) ; it closes that one
+                      (eq (aref (car open) 0) (char-after (match-beginning 1)))
+                      (>= (- (match-end 1) (match-beginning 1))
+                          (length (car open))))
                  (push (list (nth 1 open)
                              (max (nth 1 open) (1- (match-beginning 0)))
                              (car (split-string (nth 2 open) "[ {]")))
@@ -817,17 +814,6 @@ says, without what it thought and what its tools said."
                                      language)))
       (_ (user-error "No block of code above")))))
 
-(defun pyagentd-code--parts (pos)
-  "Return the texts of the answer at POS or before it, a list of (BEG . END).
-What is thought, and what tools said, is left out."
-  (let* ((part (pyagentd-code--answer pos))
-         (parts (list part))
-         (before (and part (pyagentd-code--before (car part)))))
-    (while before
-      (push before parts)
-      (setq before (pyagentd-code--before (car before))))
-    (and part parts)))
-
 (defun pyagentd-code--before (pos)
   "Return the text before POS of the same answer, (BEG . END), or nil."
   (let ((end pos) (same t))
@@ -848,8 +834,11 @@ What was thought, and what tools said, is left out."
   (interactive nil pyagentd-mode)
   (save-restriction
     (widen)
-    (let ((parts (or (pyagentd-code--parts (point))
-                     (user-error "No answer above"))))
+    (let ((parts (list (or (pyagentd-code--answer (point))
+                           (user-error "No answer above"))))
+          before)
+      (while (setq before (pyagentd-code--before (caar parts)))
+        (push before parts))
       (kill-new (mapconcat (lambda (part)
                              (string-trim (buffer-substring-no-properties
                                            (car part) (cdr part))))
@@ -958,13 +947,10 @@ one that names a language does."
           (forward-line 0)
           (mapc #'pyagentd-code-button--make
                 (pyagentd-code-button--blocks (point) end)))))
-    (when (> (length pyagentd-code-button--all) pyagentd-code-button--most)
-      (let (kept)
-        (dolist (overlay pyagentd-code-button--all)
-          (if (pyagentd-display--near-p overlay)
-              (push overlay kept)
-            (pyagentd-display--remove overlay)))
-        (setq pyagentd-code-button--all (nreverse kept))))))
+    (setq pyagentd-code-button--all
+          (pyagentd-display--thinned pyagentd-code-button--all
+                                     pyagentd-code-button--most
+                                     #'pyagentd-display--remove))))
 
 (pyagentd-display-add #'pyagentd-code-button--find
                       (lambda ()

@@ -469,6 +469,10 @@ PART inserts `pyagentd-edit--longest' characters at most."
               (push (list at at (substring text now) "") rest))))))
     (cons (nreverse part) (nreverse rest))))
 
+(defun pyagentd-edit-new-id (kind)
+  "Return an id for an edit or a message, which KIND says."
+  (format "%s_%s%08x" kind (format-time-string "%s%3N") (random (ash 1 32))))
+
 (defun pyagentd-edit-take (&optional whole)
   "Return what is to be sent, a plist of :id and :hunks, or nil.
 It is on its way then; there is none while another edit is.  Of a long
@@ -477,8 +481,7 @@ edit that is a part, and the rest is sent next, unless WHOLE is non-nil."
   (when (and pyagentd-edit--pending (null pyagentd-edit--sent))
     (pcase-let ((`(,edit . ,rest) (if whole (list pyagentd-edit--pending)
                                     (pyagentd-edit--part pyagentd-edit--pending)))
-                (id (format "edt_%s%08x" (format-time-string "%s%3N")
-                            (random (ash 1 32)))))
+                (id (pyagentd-edit-new-id "edt")))
       (setq pyagentd-edit--sent (cons id edit)
             pyagentd-edit--pending rest
             pyagentd-edit--back (pyagentd-edit-compose
@@ -814,15 +817,6 @@ that is not possible.  LENGTH may be negative, see
       (mapc #'funcall steps)
       tail)))
 
-(defun pyagentd-insert--extend (pos length)
-  "Extend the run's undo entry by LENGTH characters inserted at POS.
-Later entries, the user's, are adapted as if ours had come before them.
-Return nil, with nothing changed, if that is not possible."
-  (when-let ((cell pyagentd-insert--cell))
-    (when (pyagentd-insert--before
-           pos length (lambda (entry pos) (and (eq entry cell) (= pos (cdr cell)))))
-      (cl-incf (cdr cell) length))))
-
 (defun pyagentd-insert--unwrite (beg end)
   "Delete the text from BEG to END as if it had never been there.
 Undo knows nothing of it, if it knows how it came there."
@@ -836,13 +830,20 @@ Undo knows nothing of it, if it knows how it came there."
         (delete-region beg end)))))
 
 (defun pyagentd-insert--record (pos length)
-  "Record for undo that LENGTH characters were inserted at POS."
-  (unless (or (eq buffer-undo-list t) (= length 0)
-              (pyagentd-insert--extend pos length))
-    (undo-boundary)
-    (setq pyagentd-insert--cell (cons pos (+ pos length)))
-    (push pyagentd-insert--cell buffer-undo-list)
-    (undo-boundary)))
+  "Record for undo that LENGTH characters were inserted at POS.
+They extend the run's entry; later entries, the user's, are adapted as if
+ours had come before them.  Where that is not possible another one begins."
+  (unless (or (eq buffer-undo-list t) (= length 0))
+    (let ((cell pyagentd-insert--cell))
+      (if (and cell
+               (pyagentd-insert--before
+                pos length
+                (lambda (entry pos) (and (eq entry cell) (= pos (cdr cell))))))
+          (cl-incf (cdr cell) length)
+        (undo-boundary)
+        (setq pyagentd-insert--cell (cons pos (+ pos length)))
+        (push pyagentd-insert--cell buffer-undo-list)
+        (undo-boundary)))))
 
 (defun pyagentd-insert--keep (beg end)
   "Signal that undo cannot remove BEG to END if that is an answer in progress.
@@ -971,10 +972,6 @@ Their keys are :id, :text, :queued-at, :steer and :origin.")
 (defvar pyagentd-queued-hook nil
   "Hook run in a session buffer when what waits there has changed.")
 
-(defun pyagentd-queued-new-id ()
-  "Return an id for a message."
-  (format "msg_%s%08x" (format-time-string "%s%3N") (random (ash 1 32))))
-
 ;;;; Where the text is
 
 (defun pyagentd-answered-end (&optional before)
@@ -1023,16 +1020,6 @@ That is below the answer above it and everything that is queued already."
   (when-let ((overlay (alist-get id pyagentd-queued--overlays nil nil #'equal)))
     (and (overlay-buffer overlay) overlay)))
 
-(defun pyagentd-queued--show (id)
-  "Show that the text of the message ID waits."
-  (when-let ((overlay (pyagentd-queued-overlay id)))
-    (overlay-put overlay 'face 'pyagentd-queued)
-    (overlay-put overlay 'help-echo "Queued; C-c C-q lists messages that wait")
-    (overlay-put overlay 'evaporate t)
-    (overlay-put overlay 'modification-hooks '(pyagentd-queued--on-change))
-    (overlay-put overlay 'after-string
-                 (propertize "  [queued]" 'face 'pyagentd-queued 'cursor t))))
-
 (defvar pyagentd-queued-edited-function #'ignore
   "Function called when the text of a queued message was changed.
 It gets the id of the message and what it says now.")
@@ -1063,23 +1050,20 @@ It gets the id of the message and what it says now.")
               (when (search-forward (plist-get item :text) nil t)
                 (pyagentd-queued-note (plist-get item :id) (match-beginning 0)
                                       (match-end 0))))))
-        (pyagentd-queued--show id))))
+        (when-let ((overlay (pyagentd-queued-overlay id)))
+          (overlay-put overlay 'face 'pyagentd-queued)
+          (overlay-put overlay 'help-echo "Queued; C-c C-q lists messages that wait")
+          (overlay-put overlay 'evaporate t)
+          (overlay-put overlay 'modification-hooks '(pyagentd-queued--on-change))
+          (overlay-put overlay 'after-string
+                       (propertize "  [queued]" 'face 'pyagentd-queued
+                                   'cursor t))))))
   (pcase-dolist (`(,id . ,overlay) (copy-sequence pyagentd-queued--overlays))
     (when (and (overlay-get overlay 'face)
                (not (cl-find id items :test #'equal
                              :key (lambda (item) (plist-get item :id)))))
       (pyagentd-queued-forget id)))
   (run-hooks 'pyagentd-queued-hook))
-
-(defun pyagentd-queued-fired (fired)
-  "Let the run go on behind the text of the message in FIRED, a plist.
-Its :position is where that is in this text."
-  (let* ((overlay (pyagentd-queued-overlay (plist-get fired :id)))
-         (waited (and overlay (overlay-get overlay 'face))))
-    (pyagentd-queued-forget (plist-get fired :id))
-    (pyagentd-insert-start (plist-get fired :position))
-    (when waited
-      (pyagentd-insert-begun))))
 
 (provide 'pyagentd-edit)
 ;;; pyagentd-edit.el ends here

@@ -63,27 +63,6 @@ TAB moves between options and lines, RET picks one, \
 
 ;;;; The form
 
-(defun pyagentd-question--insert-options (options several)
-  "Insert OPTIONS, plists with :label and :description, and return the widget.
-SEVERAL says whether more than one may be picked."
-  (apply #'widget-create
-         (if several 'checklist 'radio-button-choice)
-         :indent 2
-         (mapcar (lambda (option)
-                   (let ((about (plist-get option :description)))
-                     (list 'item
-                           :value (plist-get option :label)
-                           :format (if (member about '(nil ""))
-                                       "%v\n"
-                                     (concat "%v  "
-                                             (propertize
-                                              (string-replace
-                                               "%" "%%"
-                                               (pyagentd-one-line about))
-                                              'face 'pyagentd-detail)
-                                             "\n")))))
-                 options)))
-
 (defun pyagentd-question--insert (question number count)
   "Insert QUESTION, which is NUMBER of COUNT; return its widgets."
   (let ((header (plist-get question :header))
@@ -100,8 +79,24 @@ SEVERAL says whether more than one may be picked."
          (propertize "  (several)" 'face 'shadow) "")
      "\n")
     (cons (and options
-               (pyagentd-question--insert-options
-                options (plist-get question :multi-select)))
+               (apply
+                #'widget-create
+                (if (plist-get question :multi-select) 'checklist
+                  'radio-button-choice)
+                :indent 2
+                (mapcar (lambda (option)
+                          (let ((about (plist-get option :description)))
+                            (list 'item
+                                  :value (plist-get option :label)
+                                  :format
+                                  (if (member about '(nil "")) "%v\n"
+                                    (concat "%v  "
+                                            (propertize
+                                             (string-replace
+                                              "%" "%%" (pyagentd-one-line about))
+                                             'face 'pyagentd-detail)
+                                            "\n")))))
+                        options)))
           (widget-create 'editable-field
                          :format (if options "  Other: %v" "  %v")
                          :keymap pyagentd-question-field-map
@@ -135,23 +130,21 @@ SEVERAL says whether more than one may be picked."
     (goto-char (point-min))
     (widget-forward 1)
     (set-buffer-modified-p nil)
-    (pyagentd-question--header ask)))
-
-(defun pyagentd-question--header (ask)
-  "Say in the header line whose questions those of ASK are, and the keys."
-  (let ((who (string-replace "%" "%%" (or (pyagentd-ask-who ask)
-                                          (if (equal "" (plist-get ask :run-id))
-                                              "pyagentd" ; no run waits
-                                            "The model")))))
-    (pyagentd-ask-here-set
-     ask
-     (concat " " who (substitute-command-keys
-                      " asks   \\<pyagentd-question-mode-map>\
+    (let ((who (string-replace
+                "%" "%%" (or (pyagentd-ask-who ask)
+                             (if (equal "" (plist-get ask :run-id))
+                                 "pyagentd" ; no run waits
+                               "The model")))))
+      (pyagentd-ask-here-set
+       ask
+       (concat " " who (substitute-command-keys
+                        " asks   \\<pyagentd-question-mode-map>\
 \\[pyagentd-question--send] send   \\[pyagentd-question--decline] decline   \
 \\[pyagentd-question--cancel] later"))
-     (concat " (answered) " who
-             (substitute-command-keys " asked   \\<pyagentd-question-mode-map>\
-\\[pyagentd-question--cancel] close")))))
+       (concat " (answered) " who
+               (substitute-command-keys
+                " asked   \\<pyagentd-question-mode-map>\
+\\[pyagentd-question--cancel] close"))))))
 
 (defun pyagentd-question-buffer (ask)
   "Return the buffer with the form of ASK; one that was begun stays as it is."
@@ -238,18 +231,6 @@ A question may be left open, if not all of them are."
     ("WebSearch" . "query"))
   "The argument of each tool that is edited as a text of its own.")
 
-;;;; Arguments
-
-(defun pyagentd-ask-edit--parse (text)
-  "Return TEXT, the JSON of arguments, parsed; signal what is wrong with it."
-  (let ((value (condition-case err
-                   (pyagentd-json-table text)
-                 (json-error
-                  (user-error "Not JSON: %s" (error-message-string err))))))
-    (unless (hash-table-p value)
-      (user-error "Arguments are an object: {\"name\": value}"))
-    value))
-
 (defun pyagentd-ask-edit-pretty (text)
   "Return TEXT, JSON, in lines that are read easily."
   (let ((json-object-type 'alist) (json-key-type 'string) (json-array-type 'vector)
@@ -293,9 +274,15 @@ argument, or ALL from Lisp, all of them as JSON."
          (lambda (text close)
            (pyagentd-answer-with
             (pyagentd-answer-current) 'allow :then close
-            :input (if (null field) (progn (pyagentd-ask-edit--parse text) text)
-                     (puthash field text arguments)
-                     (pyagentd-json-of-table arguments))))
+            :input
+            (if field (progn (puthash field text arguments)
+                             (pyagentd-json-of-table arguments))
+              (unless (condition-case err
+                          (hash-table-p (pyagentd-json-table text))
+                        (json-error
+                         (user-error "Not JSON: %s" (error-message-string err))))
+                (user-error "Arguments are an object: {\"name\": value}"))
+              text)))
          :about about :key (list (pyagentd-ask-id ask) field)
          :word "allow with changes")
       (pyagentd-ask-here-set

@@ -54,19 +54,6 @@ session with its own preset, tools and scope, sees nothing of this \
 conversation, and its answer comes back as the result."
   "What the model is told of the tool, before the presets.")
 
-(defun pyagentd-gptel--args (names)
-  "Return the arguments of the tool, with NAMES of presets, if known."
-  `((:name "preset" :type string ,@(and names `(:enum [,@names]))
-           :description "Which kind of agent")
-    (:name "description" :type string
-           :description "The task in three to five words")
-    (:name "prompt" :type string
-           :description "The whole task, for a reader who knows nothing else")
-    (:name "allowed_paths" :type array :items (:type string) :optional t
-           :description "Absolute glob patterns it may read; default: yours")
-    (:name "denied_paths" :type array :items (:type string) :optional t
-           :description "Absolute glob patterns it may never touch")))
-
 (defun pyagentd-gptel--make (presets)
   "Register the tool with gptel, with PRESETS as the daemon describes them."
   (gptel-make-tool
@@ -79,9 +66,20 @@ conversation, and its answer comes back as the result."
                                 (plist-get preset :description)))
                       presets "\n"))
    :function #'jf/gptel-persistent-agent--task
-   :args (pyagentd-gptel--args (mapcar (lambda (preset)
-                                         (plist-get preset :name))
-                                       presets))
+   :args
+   `((:name "preset" :type string
+            ,@(and presets
+                   `(:enum [,@(mapcar (lambda (preset) (plist-get preset :name))
+                                      presets)]))
+            :description "Which kind of agent")
+     (:name "description" :type string
+            :description "The task in three to five words")
+     (:name "prompt" :type string
+            :description "The whole task, for a reader who knows nothing else")
+     (:name "allowed_paths" :type array :items (:type string) :optional t
+            :description "Absolute glob patterns it may read; default: yours")
+     (:name "denied_paths" :type array :items (:type string) :optional t
+            :description "Absolute glob patterns it may never touch"))
    :category "gptel-persistent"
    :async t :confirm t :include t))
 
@@ -157,18 +155,14 @@ That is an alist of variables as gptel saves them, and their values."
           (cons 'gptel-temperature
                 (pyagentd-gptel--value 'gptel-temperature)))))
 
-(defun pyagentd-gptel--system ()
-  "Return the system prompt of a chat in this buffer, or nil."
-  (let ((system (or (pyagentd-gptel--value 'gptel-system-prompt)
-                    (pyagentd-gptel--value 'gptel--system-message))))
-    (cond ((stringp system) system)
-          ((and (consp system) (stringp (car system))) (car system)))))
-
 (defun pyagentd-gptel--chat ()
   "Return the chat in this buffer as gptel would save it in Markdown."
   (let ((source (current-buffer))
         (settings (pyagentd-gptel--settings))
-        (system (pyagentd-gptel--system)))
+        (system (seq-find #'stringp
+                          (ensure-list
+                           (or (pyagentd-gptel--value 'gptel-system-prompt)
+                               (pyagentd-gptel--value 'gptel--system-message))))))
     (with-temp-buffer
       (insert (with-current-buffer source
                 (save-restriction (widen) (buffer-string))))

@@ -256,15 +256,6 @@ Each is a plist with :number, :message-id (or nil), :start, :end and
      :default default :category 'pyagentd-prompt
      :annotate #'pyagentd-branch--annotation)))
 
-(defun pyagentd-branch--read-side ()
-  "Ask whether the chosen prompt goes into the branch."
-  (pcase (car (read-multiple-choice
-               "Shall the prompt be in the branch?"
-               '((?i "include" "The branch ends with this prompt.")
-                 (?e "exclude" "The branch ends before it; write another prompt."))))
-    (?i 'include)
-    (?e 'exclude)))
-
 ;;;; Making one
 
 (defun pyagentd-branch (&optional name side number)
@@ -285,7 +276,14 @@ branch is visited when it is made."
              (pyagentd-branch--at
               (if number (pyagentd-branch-point points number position)
                 (pyagentd-branch--read-point points position))
-              (or side (pyagentd-branch--read-side))
+              (or side
+                  (pcase (car (read-multiple-choice
+                               "Shall the prompt be in the branch?"
+                               '((?i "include" "The branch ends with this prompt.")
+                                 (?e "exclude" "The branch ends before it; \
+write another prompt."))))
+                    (?i 'include)
+                    (?e 'exclude)))
               (or name
                   (read-string (format-prompt "Branch name"
                                               pyagentd-branch-default-name)
@@ -628,21 +626,17 @@ variant: see `pyagentd-history--next-variant'."
        (pyagentd-history--with-points
         (lambda (points)
           (unless points (user-error "No prompt was sent yet"))
-          (pyagentd-history--edit-point
-           (or (pyagentd-history--at points position)
-               (pyagentd-branch--nearest points position)))))))))
-
-(defun pyagentd-history--edit-point (point)
-  "Send the prompt POINT, a plist, as it stands now, or show it to be edited."
-  (let ((message (plist-get point :message-id))
-        (text (pyagentd-history--text point)))
-    (pyagentd-history--call
-     'prompt-text (list :message message)
-     (lambda (answer)
-       (let ((recorded (plist-get answer :text)))
-         (if (equal text (string-trim recorded))
-             (pyagentd-history--edit message text)
-           (pyagentd-history--send-edited point text recorded)))))))
+          (let* ((point (or (pyagentd-history--at points position)
+                            (pyagentd-branch--nearest points position)))
+                 (message (plist-get point :message-id))
+                 (text (pyagentd-history--text point)))
+            (pyagentd-history--call
+             'prompt-text (list :message message)
+             (lambda (answer)
+               (let ((recorded (plist-get answer :text)))
+                 (if (equal text (string-trim recorded))
+                     (pyagentd-history--edit message text)
+                   (pyagentd-history--send-edited point text recorded))))))))))))
 
 (defun pyagentd-history--edit (message text)
   "Show TEXT, the prompt MESSAGE, to be edited.

@@ -71,7 +71,10 @@ Nil before the first call of `pyagentd-gc-postpone'.")
              (< gc-cons-threshold pyagentd-gc-threshold))
     (setq pyagentd-gc--usual gc-cons-threshold
           gc-cons-threshold pyagentd-gc-threshold)
-    (pyagentd-gc--watch)
+    (setq pyagentd-gc--timers
+          ;; The longer the pause, the less likely a key comes just now.
+          (list (run-with-idle-timer 0.01 t #'pyagentd-gc--between-keys 0.01 0.5)
+                (run-with-idle-timer 0.3 t #'pyagentd-gc--between-keys 0.3 0.25)))
     (run-at-time pyagentd-gc--pause nil #'pyagentd-gc--on-timer)))
 
 (defun pyagentd-gc--on-timer ()
@@ -89,13 +92,6 @@ Nil before the first call of `pyagentd-gc-postpone'.")
            (setq pyagentd-gc--usual nil)))))
 
 ;;;; Between two keys
-
-(defun pyagentd-gc--watch ()
-  "Look after each key whether there is much garbage."
-  (setq pyagentd-gc--timers
-        ;; The longer the pause, the less likely a key comes just now.
-        (list (run-with-idle-timer 0.01 t #'pyagentd-gc--between-keys 0.01 0.5)
-              (run-with-idle-timer 0.3 t #'pyagentd-gc--between-keys 0.3 0.25))))
 
 (defun pyagentd-gc--between-keys (delay part)
   "Collect if there is garbage for PART of the threshold and no key waits.
@@ -161,14 +157,6 @@ That is POS, a line further down, or nil if POS marks none."
                   (null (get-text-property (1- (point)) 'gptel))
                   (point)))))))
 
-(defun pyagentd-syntax--line (pos)
-  "Return the beginning of a line at or before POS, of POS if it is far."
-  (save-excursion
-    (goto-char pos)
-    (if (search-backward "\n" (max (point-min) (- pos 2000)) t)
-        (1+ (point))
-      pos)))
-
 (defun pyagentd-syntax--start (pos)
   "Return where the part with POS begins."
   (let ((limit (max (point-min) (- pos pyagentd-syntax--reach)))
@@ -176,7 +164,13 @@ That is POS, a line further down, or nil if POS marks none."
     (while (null start)
       (let ((boundary (pyagentd-syntax--boundary here)))
         (cond ((and boundary (<= boundary pos)) (setq start boundary))
-              ((<= here limit) (setq start (pyagentd-syntax--line limit)))
+              ((<= here limit)          ; a line not far above it
+               (setq start (save-excursion
+                             (goto-char limit)
+                             (if (search-backward
+                                  "\n" (max (point-min) (- limit 2000)) t)
+                                 (1+ (point))
+                               limit))))
               (t (setq here (previous-single-property-change
                              here 'gptel nil limit))))))
     start))
@@ -266,13 +260,6 @@ since it looks at the text behind."
       (funcall function)
       (not (and (= beg font-lock-beg) (= end font-lock-end))))))
 
-(defun pyagentd-syntax--fontify-part (fontify beg end loudly)
-  "Call FONTIFY with BEG, END and LOUDLY where nothing is metadata.
-A part that begins with a line such as \"Look:\" has none."
-  (cl-letf (((symbol-function 'markdown-match-generic-metadata)
-             (lambda (_regexp last) (goto-char last) nil)))
-    (funcall fontify beg end loudly)))
-
 (defun pyagentd-syntax--fontify (fontify beg end &optional loudly)
   "Call FONTIFY for each part between BEG and END.
 LOUDLY is passed on.  The value is for `jit-lock-functions'."
@@ -284,7 +271,11 @@ LOUDLY is passed on.  The value is for `jit-lock-functions'."
       (pyagentd-syntax--in-part pos
         (let ((stop (min end (point-max))))
           (pyagentd-syntax--find stop)
-          (pcase (pyagentd-syntax--fontify-part fontify pos stop loudly)
+          (pcase (cl-letf (((symbol-function 'markdown-match-generic-metadata)
+                            ;; A part that begins with a line such as "Look:"
+                            ;; has none.
+                            (lambda (_regexp last) (goto-char last) nil)))
+                   (funcall fontify pos stop loudly))
             (`(jit-lock-bounds ,from . ,to)
              (setq first (min from (or first from))
                    last (max to (or last to)))))

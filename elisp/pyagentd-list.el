@@ -414,30 +414,33 @@ FAILED with an error; only what was asked last counts."
   (pyagentd-later-tell err))
 
 (defun pyagentd-list--receive (view)
-  "Show VIEW, a list as the daemon tells it, in this buffer."
-  (let ((first (null pyagentd-list--view)))
-    (pyagentd-list--print view)
+  "Show VIEW, a list as the daemon tells it, in this buffer, with its keys."
+  (let ((first (null pyagentd-list--view))
+        (number -1) top)
+    (setq pyagentd-table-rows (plist-get view :rows)
+          pyagentd-list--view view
+          pyagentd-list--follows (plist-get view :follows)
+          mode-name (plist-get view :title)
+          tabulated-list-format (pyagentd-list--format view)
+          pyagentd-list--index (make-hash-table :test #'equal))
+    (unless (assoc (car tabulated-list-sort-key)
+                   (append tabulated-list-format nil))
+      (setq tabulated-list-sort-key nil))
+    (tabulated-list-init-header)
+    (pyagentd-list--define-keys view)
+    (dolist (row pyagentd-table-rows)
+      (let ((place (list row (cl-incf number) nil)))
+        (when (or (null top) (zerop (or (plist-get row :level) 0)))
+          (setq top place))
+        (setcar (cddr place) top)
+        (puthash (plist-get row :id) place pyagentd-list--index)))
+    (pyagentd-list--print-rows)
+    (pyagentd-table-say (plist-get view :note))
     (when-let ((current (and first (plist-get view :current))))
       (pyagentd-table--go (list current 1 0))
       (when-let ((window (get-buffer-window nil t)))
         (set-window-point window (point)))))
   (run-hooks 'pyagentd-list-after-show-hook))
-
-(defun pyagentd-list--print (view)
-  "Print VIEW with its keys."
-  (setq pyagentd-table-rows (plist-get view :rows)
-        pyagentd-list--view view
-        pyagentd-list--follows (plist-get view :follows)
-        mode-name (plist-get view :title)
-        tabulated-list-format (pyagentd-list--format view))
-  (unless (assoc (car tabulated-list-sort-key)
-                 (append tabulated-list-format nil))
-    (setq tabulated-list-sort-key nil))
-  (tabulated-list-init-header)
-  (pyagentd-list--define-keys view)
-  (setq pyagentd-list--index (pyagentd-list--indexed pyagentd-table-rows))
-  (pyagentd-list--print-rows)
-  (pyagentd-table-say (plist-get view :note)))
 
 (defun pyagentd-list--print-rows ()
   "Print the rows there are but for what is folded."
@@ -447,17 +450,6 @@ FAILED with an error; only what was asked last counts."
           pyagentd-table--empty (or (plist-get pyagentd-list--view :empty)
                                     "Nothing."))
     (pyagentd-table-print)))
-
-(defun pyagentd-list--indexed (rows)
-  "Return ROWS as `pyagentd-list--index' has them."
-  (let ((index (make-hash-table :test #'equal)) (number 0) top)
-    (dolist (row rows index)
-      (let ((place (list row number nil)))
-        (when (or (null top) (zerop (or (plist-get row :level) 0)))
-          (setq top place))
-        (setcar (cddr place) top)
-        (puthash (plist-get row :id) place index)
-        (setq number (1+ number))))))
 
 (defun pyagentd-list--format (view)
   "Return the columns of VIEW as `tabulated-list-format' has them.
@@ -681,26 +673,14 @@ command is for all rows that are marked.")
   "Return the facts of all rows of this list."
   (mapcar (lambda (row) (plist-get row :facts)) pyagentd-table-rows))
 
-(defun pyagentd-list--confirmed-p (action rows)
-  "Return non-nil if nobody objects to doing ACTION to ROWS."
-  (let ((question (plist-get action :question)))
-    (or (null question)
-        (and (null (cdr rows)) (equal (plist-get action :asks) "several"))
-        (y-or-n-p
-         (concat (pyagentd-list--named
-                  question
-                  (if (cdr rows)
-                      (pyagentd-count (length rows) (plist-get action :noun))
-                    (plist-get (car rows) :label)))
-                 " ")))))
-
 (defun pyagentd-list--named (text what)
   "Return TEXT with WHAT in the place of %s."
   (string-replace "%s" (or what "") text))
 
 (defun pyagentd-list-act (action)
   "Do ACTION, a plist of this list or page, to the rows it is for."
-  (let ((rows (pyagentd-list--targets action)))
+  (let ((rows (pyagentd-list--targets action))
+        (question (plist-get action :question)))
     (cond ((plist-get action :copies)
            (kill-new (plist-get action :copies))
            (message "Copied"))
@@ -712,7 +692,16 @@ command is for all rows that are marked.")
             (append (pyagentd-list--facts action (car rows))
                     (plist-get action :arguments)
                     (pyagentd-list--read (plist-get action :reads)))))
-          ((pyagentd-list--confirmed-p action rows)
+          ((or (null question)
+               (and (null (cdr rows)) (equal (plist-get action :asks) "several"))
+               (y-or-n-p
+                (concat
+                 (pyagentd-list--named
+                  question
+                  (if (cdr rows)
+                      (pyagentd-count (length rows) (plist-get action :noun))
+                    (plist-get (car rows) :label)))
+                 " ")))
            (pyagentd-table-forget-marks)
            (let* ((left (length rows)) (changed nil)
                   (done (pyagentd-later-back
@@ -864,35 +853,12 @@ be that of ALL, nil if it is always."
     ("trust" . pyagentd-trust-session) ("sessions" . pyagentd-sessions)
     ("search" . pyagentd-search) ("branches" . pyagentd-branches)
     ("contexts" . pyagentd-context--history) ("mcp" . pyagentd-mcp)
-    ("changes" . pyagentd-changes) ("mission" . pyagentd-mission--trace))
+    ("changes" . pyagentd-changes) ("mission" . pyagentd-mission--trace)
+    ("agents" . pyagentd-agents) ("queue" . pyagentd-queue)
+    ("asks" . pyagentd-asks))
   "What shows a list that needs more than its name: (NAME . FUNCTION).
 A function that is no command is called with non-nil for all sessions,
 if it takes an argument.")
-
-(defmacro pyagentd-list-define (name documentation &rest options)
-  "Define the function `pyagentd-NAME', which shows the list NAME.
-DOCUMENTATION is that of the function.  OPTIONS are :session, which is
-`required' or `optional' where the list is that of the session here;
-:view, the name of the list where it is another one; :command, non-nil
-where it is a command; and :keys, lists \(KEY COMMAND WORDS) of what only
-Emacs does there."
-  (declare (indent 1) (doc-string 2))
-  (let ((function (intern (format "pyagentd-%s" name)))
-        (view (or (plist-get options :view) (symbol-name name)))
-        (scope (plist-get options :session)))
-    `(progn
-       ,@(when-let ((keys (plist-get options :keys)))
-           `((apply #'pyagentd-list-add-keys ,view ',keys)))
-       (setf (alist-get ,view pyagentd-list-functions nil nil #'equal)
-             #',function)
-       ,(if (eq scope 'optional)
-            `(defun ,function (&optional all)
-               ,documentation
-               (pyagentd-list-of-session ,view 'optional all))
-          `(defun ,function ()
-             ,documentation
-             ,@(when (plist-get options :command) '((interactive)))
-             (pyagentd-list-of-session ,view ',scope))))))
 
 ;;;###autoload
 (defun pyagentd-list (&optional name all)
@@ -936,31 +902,10 @@ with a prefix argument (ALL from Lisp) that of all."
               :annotate (lambda (each) (concat "  " (cdr each)))))
         (user-error "Name a list"))))
 
-;;;; Lists that need no more
-
-(pyagentd-list-define running
-  "List the running or waiting turns and agents of all sessions.
-The list is kept up to date.")
-
-(pyagentd-list-define agents
+(defun pyagentd-agents ()
   "List the agents of the session here as a tree."
-  :session required
-  :command t)
-
-(pyagentd-list-define grants
-  "List the grants of the session here; they can be revoked.
-These are the answers \"for this session\" and \"always in this project\"."
-  :session required)
-
-(pyagentd-list-define audit
-  "List the decisions about actions of the session here.
-Where there is no session, or with a prefix argument (ALL from Lisp), list
-the decisions of all sessions."
-  :session optional)
-
-(pyagentd-list-define usage
-  "Show what all sessions cost, by day, model, session or preset.
-The table follows what happens.")
+  (interactive)
+  (pyagentd-list-of-session "agents" 'required))
 
 ;;;; Pages that the daemon makes
 

@@ -73,16 +73,6 @@ Their keys are :id, a number, nil as long as the desktop did not tell it;
       (setq pyagentd-desktop--shown (delq shown pyagentd-desktop--shown))
       (funcall (plist-get (cdr shown) :then)))))
 
-(defun pyagentd-desktop--listen ()
-  "Hear of clicks from now on."
-  (unless pyagentd-desktop--listening
-    ;; Only this waits, for the bus itself.
-    (with-timeout (0.1)
-      (setq pyagentd-desktop--listening
-            (dbus-register-signal :session nil pyagentd-desktop--path
-                                  pyagentd-desktop--service "ActionInvoked"
-                                  #'pyagentd-desktop--clicked)))))
-
 ;;;; Showing and hiding
 
 (defun pyagentd-desktop-show (name title text then)
@@ -90,7 +80,13 @@ Their keys are :id, a number, nil as long as the desktop did not tell it;
 THEN is called when it is clicked.  Without a desktop do nothing."
   (when (pyagentd-desktop-p)
     (pyagentd-guarded "Notification"
-      (pyagentd-desktop--listen)
+      (unless pyagentd-desktop--listening
+        ;; Only this waits, for the bus itself.
+        (with-timeout (0.1)
+          (setq pyagentd-desktop--listening
+                (dbus-register-signal :session nil pyagentd-desktop--path
+                                      pyagentd-desktop--service "ActionInvoked"
+                                      #'pyagentd-desktop--clicked))))
       (let ((id (plist-get (alist-get name pyagentd-desktop--shown) :id)))
         (setf (alist-get name pyagentd-desktop--shown)
               (list :id id :then then))

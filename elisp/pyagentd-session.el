@@ -237,11 +237,6 @@ SESSION-ID, SESSION-DIR and BRANCH-DIR are those of the branch."
            pyagentd-place--registry)
   (pyagentd-log 'info "Registered %s/%s" session-id branch-name))
 
-(defun pyagentd-place-unregister ()
-  "Forget that the branch of the current buffer is in it."
-  (when (eq (pyagentd-place-buffer pyagentd--branch-dir) (current-buffer))
-    (remhash pyagentd--branch-dir pyagentd-place--registry)))
-
 (defun pyagentd-place-set-id (session-id)
   "Note that the session in the current buffer is SESSION-ID.
 Its metadata says so where the directory has another name."
@@ -1252,7 +1247,8 @@ M-x pyagentd-connect merges both, M-x revert-buffer reads it, C-x C-s overwrites
   (when (and pyagentd-mode (not (buffer-base-buffer)))
     (pyagentd-autosave-settle)
     (pyagentd-guarded "Leave" (run-hooks 'pyagentd-session-leave-hook))
-    (pyagentd-place-unregister)))
+    (when (eq (pyagentd-place-buffer pyagentd--branch-dir) (current-buffer))
+      (remhash pyagentd--branch-dir pyagentd-place--registry))))
 
 (defun pyagentd-session--after-rename ()
   "Turn the mode off if the buffer now visits a file elsewhere."
@@ -1303,11 +1299,6 @@ The property `pyagentd-session-depth' of FUNCTION is as for `add-hook'.")
 (defvar pyagentd-completing-functions nil
   "Functions that return non-nil where TAB completes in a session buffer.
 Elsewhere it does what it does in the major mode.")
-
-(defun pyagentd-session-completing (command)
-  "Return COMMAND where `pyagentd-completing-functions' say so, else nil."
-  (and (run-hook-with-args-until-success 'pyagentd-completing-functions)
-       command))
 
 (define-minor-mode pyagentd-mode
   "Minor mode of buffers that show the conversation of a session.

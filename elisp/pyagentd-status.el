@@ -244,33 +244,26 @@ A part without any is left out; the model is always whole.")
   "Return TEXT in at most WIDTH columns."
   (truncate-string-to-width text width nil nil t))
 
-(defun pyagentd-status--words (room)
-  "Return what the session is called: the name of an agent and the title.
-ROOM is one of `pyagentd-status--rooms'."
-  (pcase-let ((`(,id ,title)
-               (mapcar (lambda (text)
-                         (pyagentd-status--cut (or text "")
-                                               (plist-get room :name)))
-                       (list pyagentd--session-id pyagentd-status-title))))
-    (cond ((not (pyagentd-status--agent-p))
-           (if (string-empty-p title) id title))
-          ((member title (list "" id)) (propertize id 'face 'bold))
-          (t (concat (propertize id 'face 'bold) ": " title)))))
-
 (defun pyagentd-status--name (room)
   "Return what the session is called, and its branch unless it is the first.
-ROOM is one of `pyagentd-status--rooms'."
-  (concat (pyagentd-status-button
-           (pyagentd-status--words room)
-           (if (pyagentd-status--agent-p) 'pyagentd-agent-config
-             'pyagentd-rename)
-           (format "%s\n%s" (or pyagentd--session-id "")
-                   (abbreviate-file-name (or pyagentd--branch-dir ""))))
-          (unless (member pyagentd--branch-name '(nil "main"))
-            (concat "  "
-                    (pyagentd-status-button
-                     (propertize pyagentd--branch-name 'face 'shadow)
-                     'pyagentd-branches "Branch")))))
+That is the title, after the name of a named agent.  ROOM is one of
+`pyagentd-status--rooms'."
+  (let* ((agent (pyagentd-status--agent-p))
+         (width (plist-get room :name))
+         (id (pyagentd-status--cut (or pyagentd--session-id "") width))
+         (title (pyagentd-status--cut (or pyagentd-status-title "") width)))
+    (concat (pyagentd-status-button
+             (cond ((not agent) (if (string-empty-p title) id title))
+                   ((member title (list "" id)) (propertize id 'face 'bold))
+                   (t (concat (propertize id 'face 'bold) ": " title)))
+             (if agent 'pyagentd-agent-config 'pyagentd-rename)
+             (format "%s\n%s" (or pyagentd--session-id "")
+                     (abbreviate-file-name (or pyagentd--branch-dir ""))))
+            (unless (member pyagentd--branch-name '(nil "main"))
+              (concat "  "
+                      (pyagentd-status-button
+                       (propertize pyagentd--branch-name 'face 'shadow)
+                       'pyagentd-branches "Branch"))))))
 
 (defun pyagentd-status--state (room)
   "Return what the run does; a click shows more of it.
@@ -328,14 +321,6 @@ ROOM is one of `pyagentd-status--rooms'."
                                             "Model"))))
    "  "))
 
-(defun pyagentd-status--trouble ()
-  "Return why the text could not be saved, or the empty string."
-  (if pyagentd-session-trouble
-      (pyagentd-status-button (propertize pyagentd-session-trouble
-                                          'face 'error)
-                              'save-buffer "The file lacks your text: save it")
-    ""))
-
 (defface pyagentd-header '((((type tty)) :inherit default :underline t)
                            (t nil))
   "Base face of the header line of a session.
@@ -355,7 +340,10 @@ could not be read."
                 " " (pyagentd-status--name room) "  "
                 (pyagentd-status--state room) "  "
                 (pyagentd-status--cut segments (plist-get room :segments))
-                (pyagentd-status--trouble)
+                (and pyagentd-session-trouble
+                     (pyagentd-status-button
+                      (propertize pyagentd-session-trouble 'face 'error)
+                      'save-buffer "The file lacks your text: save it"))
                 (propertize " " 'display
                             `(space :align-to
                                     (- right ,(1+ (string-width right)))))

@@ -43,12 +43,25 @@
   "Seconds that are waited at most before it is asked again.")
 
 (defun pyagentd-viewing-set (refusal)
-  "Make the buffer read-only because of REFUSAL, nil for no reason."
+  "Make the buffer read-only because of REFUSAL, nil for no reason.
+The daemon is asked again after a while whether that is still so."
   (setq pyagentd-viewing-refusal refusal)
   (if refusal
       (progn (setq buffer-read-only t
                    pyagentd-viewing--locked t)
-             (pyagentd-viewing--look-later))
+             (unless pyagentd-viewing--timer ; the disk may work by then
+               (setq pyagentd-viewing--pause
+                     (min pyagentd-viewing--longest-pause
+                          (* 2 (or pyagentd-viewing--pause 1)))
+                     pyagentd-viewing--timer
+                     (run-at-time
+                      pyagentd-viewing--pause nil
+                      (pyagentd-later-back
+                       (lambda ()
+                         (setq pyagentd-viewing--timer nil)
+                         (when (and pyagentd-viewing-refusal
+                                    (eq pyagentd-attach-state t))
+                           (pyagentd-attach))))))))
     (setq pyagentd-viewing--pause nil)
     (when pyagentd-viewing--locked
       (setq buffer-read-only nil
@@ -57,20 +70,6 @@
         (pyagentd-autosave-touch))))
   (setq pyagentd-status-hindrance (and refusal (concat "read only: " refusal)))
   (pyagentd-status-refresh))
-
-(defun pyagentd-viewing--look-later ()
-  "Attach this buffer again after a while: the disk may work by then."
-  (unless pyagentd-viewing--timer
-    (setq pyagentd-viewing--pause (min pyagentd-viewing--longest-pause
-                                       (* 2 (or pyagentd-viewing--pause 1)))
-          pyagentd-viewing--timer
-          (run-at-time pyagentd-viewing--pause nil
-                       (pyagentd-later-back
-                        (lambda ()
-                          (setq pyagentd-viewing--timer nil)
-                          (when (and pyagentd-viewing-refusal
-                                     (eq pyagentd-attach-state t))
-                            (pyagentd-attach))))))))
 
 (defun pyagentd-viewing-check (&optional otherwise)
   "Signal a `user-error' that helps if nothing can be written in this buffer.
@@ -421,7 +420,8 @@ TEXT is what was sent as that of this buffer, or nil."
     (pyagentd-context-set (plist-get answer :context))
     (pyagentd-attach--take-edits answer text)
     (pyagentd-queued-receive (plist-get answer :queue))
-    (pyagentd-overlay-rebuild (plist-get answer :agents))
+    (pyagentd-overlay-forget)
+    (mapc #'pyagentd-overlay-note (plist-get answer :agents))
     (pyagentd-ask-receive (plist-get answer :asks) pyagentd--branch-dir)
     (pyagentd-todo-receive (plist-get answer :todo))
     (pyagentd-failed-receive (plist-get answer :failed)
@@ -608,17 +608,13 @@ late, since answers may have come while Emacs was busy."
         ((and (or pyagentd-edit--sent (pyagentd-edit-pending-p))
               (not pyagentd-viewing-refusal))
          (when (equal waiting (list (car pyagentd-edit--sent)))
-           (pyagentd-sync--keep))
+           (let ((kept (pyagentd-session-keep)))
+             (pyagentd-session--set-trouble
+              (format "Not saved yet: the daemon does not answer; %s"
+                      (if kept (concat "kept in " (abbreviate-file-name kept))
+                        "only in this buffer")))))
          (pyagentd-sync-flush)
          (pyagentd-sync-watch (list (car pyagentd-edit--sent))))))
-
-(defun pyagentd-sync--keep ()
-  "Keep the text, which the daemon does not take, and say where."
-  (let ((kept (pyagentd-session-keep)))
-    (pyagentd-session--set-trouble
-     (format "Not saved yet: the daemon does not answer; %s"
-             (if kept (concat "kept in " (abbreviate-file-name kept))
-               "only in this buffer")))))
 
 (defun pyagentd-sync--refused-by-disk (cause)
   "Say that the daemon cannot write the file because of CAUSE, a string."
@@ -983,10 +979,6 @@ used; M-x pyagentd-use-host changes that"))
             (list 'pyagentd-disconnected "try again"))
            (t (list 'pyagentd-timeout 'edit-document))))))
 
-(defun pyagentd-attached-cancel ()
-  "Let nothing wait any longer, since the user does not want it."
-  (pyagentd-attached--fail (list 'user-error "You stopped it")))
-
 (defun pyagentd-attached--take ()
   "Return what waits here, pairs (THEN . FAILED), which waits no longer."
   (when pyagentd-attached--timer
@@ -1052,26 +1044,22 @@ text that the daemon has.  The others follow."
 PARENT is the buffer of the session that waits for the agent ID.")
 
 (defun pyagentd-spawned--begun (agent)
-  "Make a buffer for AGENT, a plist, which the current buffer's session spawned."
+  "Make a buffer for AGENT, a plist, which the current buffer's session spawned.
+It is attached once it is displayed."
   (let ((file (pyagentd-place-conversation (plist-get agent :branch-dir))))
     (when (and (< (length pyagentd-spawned--hidden) pyagentd-spawned--most)
                (file-exists-p file)
                (not (find-buffer-visiting file)))
-      (push (cons (pyagentd-spawned--open file)
-                  (cons (current-buffer) (plist-get agent :id)))
-            pyagentd-spawned--hidden))))
-
-(defun pyagentd-spawned--open (file)
-  "Return a new buffer with FILE that is attached once it is displayed."
-  (let ((buffer (find-file-noselect file t)))
-    (with-current-buffer buffer
-      (setq pyagentd-attach-viewer 'hidden)
-      ;; Else visiting it asks whether to read the file again.
-      (clear-visited-file-modtime)
-      (add-hook 'window-buffer-change-functions #'pyagentd-spawned--displayed
-                nil t)
-      (add-hook 'kill-buffer-hook #'pyagentd-spawned--forget nil t))
-    buffer))
+      (let ((buffer (find-file-noselect file t)))
+        (push (cons buffer (cons (current-buffer) (plist-get agent :id)))
+              pyagentd-spawned--hidden)
+        (with-current-buffer buffer
+          (setq pyagentd-attach-viewer 'hidden)
+          ;; Else visiting it asks whether to read the file again.
+          (clear-visited-file-modtime)
+          (add-hook 'window-buffer-change-functions
+                    #'pyagentd-spawned--displayed nil t)
+          (add-hook 'kill-buffer-hook #'pyagentd-spawned--forget nil t))))))
 
 (defun pyagentd-spawned--displayed (window)
   "Follow the agent in the buffer of WINDOW from now on."

@@ -100,15 +100,6 @@ open it" file))
                        auto-mode-alist)))
       (find-file-noselect file t))))
 
-(defun pyagentd-tools-file-line (position)
-  "Return the place at POSITION of this buffer, with the text of its line."
-  (save-excursion
-    (goto-char position)
-    (list :file buffer-file-name
-          :line (line-number-at-pos nil t)
-          :text (string-trim (buffer-substring-no-properties
-                              (line-beginning-position) (line-end-position))))))
-
 (defun pyagentd-tools-file-places (places none)
   "Return PLACES as the result of a tool, or the text NONE."
   (if (null places) none
@@ -282,25 +273,20 @@ A tool of the same name is replaced.  Return the tool."
     (pyagentd-tools--where
      (plist-get facts :branch) (plist-get facts :root)
      (lambda ()
-       (pyagentd-tools--quittable
-        reply
-        (lambda ()
-          (if (not (pyagentd-tool-async tool))
-              (funcall reply (apply function values))
-            (let ((handle (apply function reply values)))
-              ;; What stops the answer.
-              (when (and (not replied)
-                         (or (processp handle) (timerp handle)
-                             (and (functionp handle) (not (symbolp handle)))))
-                (push (cons id handle) pyagentd-tools--running))))))))))
-
-(defun pyagentd-tools--quittable (reply function)
-  "Call FUNCTION; tell REPLY of a quit, or of an error."
-  (condition-case-unless-debug err
-      (let ((inhibit-quit nil))
-        (funcall function))
-    (quit (funcall reply '(:error t :text "The user quit it.")))
-    (error (funcall reply (list :error t :text (error-message-string err))))))
+       (condition-case-unless-debug err
+           (let* ((inhibit-quit nil)
+                  (value (apply function (if (pyagentd-tool-async tool)
+                                             (cons reply values)
+                                           values))))
+             (cond ((not (pyagentd-tool-async tool)) (funcall reply value))
+                   ;; What stops the answer.
+                   ((and (not replied)
+                         (or (processp value) (timerp value)
+                             (and (functionp value) (not (symbolp value)))))
+                    (push (cons id value) pyagentd-tools--running))))
+         (quit (funcall reply '(:error t :text "The user quit it.")))
+         (error (funcall reply (list :error t
+                                     :text (error-message-string err)))))))))
 
 (defun pyagentd-tools--result (value)
   "Return VALUE, the result of a tool, as an answer."
@@ -385,7 +371,13 @@ A tool of the same name is replaced.  Return the tool."
                                   (xref-item-summary xref))))
       (when-let ((marker (ignore-errors (xref-location-marker location))))
         (with-current-buffer (marker-buffer marker)
-          (and buffer-file-name (pyagentd-tools-file-line marker)))))))
+          (when buffer-file-name
+            (save-excursion
+              (goto-char marker)
+              (list :file buffer-file-name :line (line-number-at-pos nil t)
+                    :text (string-trim (buffer-substring-no-properties
+                                        (line-beginning-position)
+                                        (line-end-position)))))))))))
 
 ;;;; Outline
 
@@ -595,7 +587,12 @@ Return a function that stops it."
   (require 'compile)
   (let* ((name (pyagentd-tools-build--compilation-name))
          (buffer (let (;; It was decided about as bash reads it, here.
-                       (shell-file-name (pyagentd-tools-build--shell))
+                       (shell-file-name
+                        (let ((default-directory "/"))
+                          (or (seq-find #'file-executable-p
+                                        '("/bin/bash" "/usr/bin/bash"))
+                              (executable-find "bash")
+                              "/bin/sh")))
                        (shell-command-switch "-c")
                        (file-name-handler-alist nil))
                    (compilation-start command nil (lambda (_mode) name))))
@@ -609,30 +606,20 @@ Return a function that stops it."
                 nil t))
     (lambda () (when (process-live-p process) (interrupt-process process)))))
 
-(defun pyagentd-tools-build--shell ()
-  "Return the shell that Bash of the daemon has, or one like it."
-  (let ((default-directory "/"))
-    (or (seq-find #'file-executable-p '("/bin/bash" "/usr/bin/bash"))
-        (executable-find "bash")
-        "/bin/sh")))
-
 (defun pyagentd-tools-build--compilation-name ()
   "Return the name of a buffer for a compilation of the session here.
 None runs in it: to begin one would end the other."
   (let ((name (if pyagentd-tools-branch
                   (format "*pyagentd compilation: %s*"
-                          (pyagentd-tools-build--session
-                           pyagentd-tools-branch))
+                          (replace-regexp-in-string
+                           "\\(?:\\`\\|/\\)branches/" "/"
+                           (string-remove-prefix
+                            (expand-file-name
+                             (file-name-as-directory pyagentd-sessions-directory))
+                            (directory-file-name
+                             (expand-file-name pyagentd-tools-branch)))))
                 "*pyagentd compilation*")))
     (if (get-buffer-process name) (generate-new-buffer-name name) name)))
-
-(defun pyagentd-tools-build--session (branch)
-  "Return what BRANCH, a directory, is called beside others."
-  (replace-regexp-in-string
-   "\\(?:\\`\\|/\\)branches/" "/"
-   (string-remove-prefix
-    (expand-file-name (file-name-as-directory pyagentd-sessions-directory))
-    (directory-file-name (expand-file-name branch)))))
 
 (defun pyagentd-tools-build--compiled (buffer how)
   "Return what happened in BUFFER, a compilation that ended as HOW says."

@@ -101,25 +101,21 @@ moves to where the model reads it; without any it is asked for."
 Where this buffer only shows what another client writes, put it into the
 kill ring.  Return words that say where it is."
   (cond ((not buffer-read-only)
-         (pyagentd-queue--append text)
+         (save-excursion
+           (save-restriction
+             (widen)
+             (goto-char (point-max))
+             (let ((prefix pyagentd-prompt-prefix))
+               (insert (if (string-suffix-p
+                            prefix (buffer-substring-no-properties
+                                    (max (point-min) (- (point) (length prefix)))
+                                    (point)))
+                           text
+                         (concat "\n\n" prefix text))))))
          "its text is a draft")
         (t (kill-new text)
            (substitute-command-keys
             "the text is in the kill ring, \\[yank] inserts it"))))
-
-(defun pyagentd-queue--append (text)
-  "Put TEXT at the end of this buffer as a draft."
-  (save-excursion
-    (save-restriction
-      (widen)
-      (goto-char (point-max))
-      (let ((prefix pyagentd-prompt-prefix))
-        (insert (if (string-suffix-p
-                     prefix (buffer-substring-no-properties
-                             (max (point-min) (- (point) (length prefix)))
-                             (point)))
-                    text
-                  (concat "\n\n" prefix text)))))))
 
 (defun pyagentd-queue--edit ()
   "Edit the queued message at point; it keeps its place."
@@ -154,14 +150,16 @@ kill ring.  Return words that say where it is."
    (lambda (answer)
      (unless (plist-get answer :retried) (message "No request is waiting to be retried")))))
 
-(pyagentd-list-define queue
+(pyagentd-list-add-keys "queue"
+  '("k" pyagentd-queue--cancel "remove")
+  '("e" pyagentd-queue--edit "edit")
+  '("!" pyagentd-queue--resume "resume")
+  '("r" pyagentd-queue--retry-now "retry now"))
+
+(defun pyagentd-queue ()
   "List the queued messages of the session here."
-  :session required
-  :command t
-  :keys (("k" pyagentd-queue--cancel "remove")
-         ("e" pyagentd-queue--edit "edit")
-         ("!" pyagentd-queue--resume "resume")
-         ("r" pyagentd-queue--retry-now "retry now")))
+  (interactive)
+  (pyagentd-list-of-session "queue" 'required))
 
 ;;;; Pending approvals
 
@@ -262,9 +260,10 @@ U takes the marks away"))
 (add-hook 'pyagentd-list-after-show-hook #'pyagentd-asks--on-shown)
 (add-hook 'pyagentd-ask-changed-hook (lambda () (pyagentd-list-changed "asks")))
 
-(pyagentd-list-define asks
+(defun pyagentd-asks ()
   "List pending approvals and questions of all sessions."
-  :command t)
+  (interactive)
+  (pyagentd-list-show "asks"))
 
 (apply #'pyagentd-list-add-keys "asks"
        '("RET" pyagentd-ask--show "details")
@@ -405,12 +404,6 @@ may be gone: its conversations are still known."
               "output"
             "tasks"))))
 
-(pyagentd-list-define tasks
-  "List the commands that the agent here runs in the background.
-Where there is none, or with a prefix argument (ALL from Lisp), list those
-of all agents."
-  :session optional)
-
 ;;;; Schedules
 
 ;; Messages that sessions are sent later or repeatedly.  The daemon keeps the
@@ -441,12 +434,8 @@ asked in the run: what would be asked is denied."
      (pyagentd-list-changed "sessions")
      (message "Scheduled: %s" (plist-get schedule :when)))))
 
-(pyagentd-list-define schedules
-  "List the schedules of the session here; add or cancel them.
-Where there is no session, or with a prefix argument (ALL from Lisp), list
-the schedules of all sessions."
-  :session optional
-  :keys (("+" pyagentd-schedules--add "add")))
+(pyagentd-list-add-keys "schedules"
+  '("+" pyagentd-schedules--add "add"))
 
 ;;;; MCP servers
 
@@ -476,13 +465,6 @@ the schedules of all sessions."
   "Id of the restoring that was done here last, or nil.")
 
 ;;;; The list
-
-(defun pyagentd-snapshots--arguments (&rest more)
-  "Return what names the changes listed here, and MORE, a plist."
-  (append (list :branch (plist-get pyagentd-list-arguments :branch))
-          (when-let ((message (plist-get pyagentd-list-arguments :message)))
-            (list :message message))
-          more))
 
 (defun pyagentd-snapshots--diff ()
   "Show what restoring the file at point would change."
@@ -520,7 +502,11 @@ the schedules of all sessions."
       (when (buffer-modified-p buffer)
         (user-error "%s has changes that are not saved" buffer))))
   (pyagentd-later-here
-   'restore (pyagentd-snapshots--arguments :paths paths :conflicts conflicts)
+   'restore (append (list :branch (plist-get pyagentd-list-arguments :branch)
+                          :paths paths :conflicts conflicts)
+                    (when-let ((message (plist-get pyagentd-list-arguments
+                                                   :message)))
+                      (list :message message)))
    #'pyagentd-snapshots--restored pyagentd-snapshots--patience))
 
 (defun pyagentd-snapshots--restore ()

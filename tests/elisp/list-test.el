@@ -33,7 +33,7 @@
   `(pyagentd-test-with-daemon
      (let ((pyagentd-live-pause 0))
        (pyagentd-test-answer 'view ,view)
-       (save-window-excursion (pyagentd-running))
+       (save-window-excursion (pyagentd-list-show "running"))
        (with-current-buffer "*pyagentd running*"
          (unwind-protect
              (progn (pyagentd-test-await pyagentd-list--view)
@@ -323,14 +323,14 @@
     (let ((branch pyagentd--branch-dir))
       (pyagentd-test-answer 'view (list-test--view))
       (save-window-excursion
-        (pyagentd-grants)
+        (pyagentd-list-of-session "grants" 'required)
         (kill-buffer "*pyagentd grants*"))
       (pyagentd-test-await (pyagentd-test-calls 'view))
       (should (equal (pyagentd-test-calls 'view)
                      `((:name "grants" :arguments (:branch ,branch)
                         :watch t))))
       (with-temp-buffer
-        (should-error (pyagentd-grants) :type 'user-error)))))
+        (should-error (pyagentd-list-of-session "grants" 'required) :type 'user-error)))))
 
 (ert-deftest pyagentd-audit-is-that-of-the-session-of-a-decision-or-of-all ()
   (pyagentd-test-with-ask
@@ -347,7 +347,7 @@
       (pyagentd-test-answer 'report '(:title "Decision"
                                       :lines ((:level 0 :parts ("denied")))))
       (save-window-excursion
-        (pyagentd-audit)
+        (pyagentd-list-of-session "audit" 'optional)
         (with-current-buffer "*pyagentd audit*"
           (pyagentd-test-await pyagentd-list--view)
           (goto-char (point-min))
@@ -372,7 +372,7 @@
       (pyagentd-test-answer 'view (list-test--view))
       (pyagentd-test-answer 'schedule-add '(:id "sch_3" :when "every 1h"))
       (save-window-excursion
-        (pyagentd-schedules)
+        (pyagentd-list-of-session "schedules" 'optional)
         (with-current-buffer "*pyagentd schedules*"
           (pyagentd-test-await pyagentd-list--view)
           (should (eq (key-binding "+") #'pyagentd-schedules--add))

@@ -107,7 +107,7 @@ BINDINGS are those of `let*'; `root' is bound to the place of files."
                      (web (named-test--agent root "web"))
                      (api (named-test--agent root "api")))
       'view (named-test--list (list api "busy") (list web "idle"))
-    (named-test--in (pyagentd-agent-list)
+    (named-test--in (pyagentd-list-show "named")
       (should (string-match-p "^ web +idle" (buffer-string)))
       (pyagentd-test-answer
        'view (named-test--list (list api "busy") (list web "waiting")))
@@ -213,7 +213,7 @@ The variable `asked' is bound to them, last one first."
       'view (apply #'named-test--list rows)
     (pyagentd-test-answer 'destroy-warnings '(:name "x" :dir "/nowhere"))
     (pyagentd-test-answer 'agent-destroy '(:text "Destroyed."))
-    (named-test--in (pyagentd-agent-list)
+    (named-test--in (pyagentd-list-show "named")
       (call-interactively (key-binding "m"))
       (call-interactively (key-binding "m"))
       (named-test--answering t
@@ -317,7 +317,7 @@ PERMISSIONS are JSON if CUSTOM is non-nil."
                 :arguments (:reset t) :done "%s: the default again"))
              :follows '("agents"))
     (pyagentd-test-answer 'settings '(:settings nil))
-    (named-test--in (pyagentd-settings)
+    (named-test--in (pyagentd-list-show "settings")
       (named-test--to "idle_timeout")
       (switch-to-buffer (current-buffer))
       (pyagentd-test-type "RET 2h RET")
@@ -425,7 +425,7 @@ PERMISSIONS are JSON if CUSTOM is non-nil."
   "SPEC 003 Viewing Tasks: /tasks"
   (named-test--with ((pyagentd-live-pause 0))
       'view (named-test--tasks (named-test--task "/b"))
-    (named-test--in (pyagentd-tasks t)
+    (named-test--in (pyagentd-list-of-session "tasks" 'optional t)
       (pyagentd-test-answer
        'view (named-test--tasks (named-test--task "/b" :status "failed")))
       (pyagentd-test-push '(task "/b" 0 (:id "task_001" :agent "web"
@@ -436,7 +436,7 @@ PERMISSIONS are JSON if CUSTOM is non-nil."
   (named-test--with ((pyagentd-live-pause 0) (task (named-test--task "/b")))
       'view (named-test--tasks task)
     (named-test--output "one\ntwo")
-    (named-test--in (pyagentd-tasks t)
+    (named-test--in (pyagentd-list-of-session "tasks" 'optional t)
       (call-interactively (key-binding (kbd "RET")))
       (let* ((buffer (get-buffer "*pyagentd task_001 of web*"))
              (window (get-buffer-window buffer))
@@ -467,7 +467,7 @@ PERMISSIONS are JSON if CUSTOM is non-nil."
       'view (named-test--tasks task)
     (named-test--output "one")
     (pyagentd-test-answer 'task-kill (named-test--task "/b" :status "killed"))
-    (named-test--in (pyagentd-tasks t)
+    (named-test--in (pyagentd-list-of-session "tasks" 'optional t)
       (call-interactively (key-binding (kbd "RET")))
       (with-current-buffer "*pyagentd task_001 of web*"
         (pyagentd-test-await (> (buffer-size) 0))

@@ -190,7 +190,7 @@
     (dolist (buffer (buffer-list))      ; lists of other tests
       (unless (equal (buffer-name buffer) "*pyagentd sessions*")
         (with-current-buffer buffer (setq pyagentd-live--listing nil))))
-    (pyagentd-running)
+    (pyagentd-list-show "running")
     (pyagentd-test-await (cdr (pyagentd-test-calls 'view)))
     (kill-buffer "*pyagentd sessions*")
     (pyagentd-live--unwatch)

@@ -23,7 +23,7 @@
             '((:key "m" :label "by model" :arguments (:by "model"))
               (:key "t" :label "how long"
                :reads (:argument "days" :prompt "Days: " :number t)))))
-    (save-window-excursion (pyagentd-usage))
+    (save-window-excursion (pyagentd-list-show "usage"))
     (with-current-buffer "*pyagentd usage*"
       (unwind-protect
           (cl-letf (((symbol-function 'char-displayable-p) #'ignore))
@@ -54,7 +54,7 @@
     (pyagentd-test-answer 'report '(:title "Usage"
                                     :lines ((:level 0 :parts ("drawn")))))
     (save-window-excursion
-      (pyagentd-usage)
+      (pyagentd-list-show "usage")
       (pyagentd-test-await pyagentd-list--view)
       (goto-char (point-min))
       (pyagentd-test-type "c"))
