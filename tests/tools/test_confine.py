@@ -4,6 +4,7 @@ import asyncio
 import os
 import socket
 import subprocess
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from pyagentd import installation
 from pyagentd.errors import ToolError
 from pyagentd.tools.invoke import Envelope
 from pyagentd.tools.sandbox import enclosure
@@ -510,6 +512,57 @@ async def test_what_vanishes_while_a_command_is_prepared_does_not_fail_it(
         await call(BASH, within=within(ctx, scope(root)), command="echo x >>runs; exit 1")
     ).text == "[exit code 1]"
     assert (root / "runs").read_text() == "x\nx\n"
+
+
+@pytest.fixture
+def failing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[float], Path]]:
+    """Have bubblewrap not find a directory for so long from its first command on; a file has a line for each."""
+    tried = tmp_path / "tried"
+
+    def fail(seconds: float) -> Path:
+        real = installation.program("bwrap")
+        (tmp_path / "bin").mkdir()
+        program = tmp_path / "bin/bwrap"
+        program.write_text(
+            f"""#!{sys.executable} -IS
+import os, sys, time
+if "--json-status-fd" in sys.argv:  # a command, and no trial of what works
+    with open({str(tried)!r}, "a+") as file:
+        file.write(f"{{time.time()}}\\n")
+        file.seek(0)
+        if time.time() - float(file.readline()) < {seconds}:
+            sys.exit("bwrap: Can't find source path /tmp/gone: No such file or directory")
+os.execv({real!r}, [{real!r}, *sys.argv[1:]])
+"""
+        )
+        program.chmod(0o700)
+        monkeypatch.setattr(installation, "DIRECTORIES", (str(tmp_path / "bin"),))
+        enclosure._bubblewrap.cache_clear()
+        return tried
+
+    yield fail
+    enclosure._bubblewrap.cache_clear()
+
+
+@needs_bubblewrap
+async def test_a_command_waits_while_what_it_is_to_be_shown_comes_and_goes(
+    call: Call, ctx: ToolContext, root: Path, failing: Callable[[float], Path]
+) -> None:
+    tried = failing(0.8)
+    done = await call(BASH, within=within(ctx, scope(root, wanted="bubblewrap")), command="echo x >>runs; cat runs")
+    assert (done.ok, done.text) == (True, "x\n")
+    assert 2 <= len(tried.read_text().splitlines()) <= 4
+
+
+@needs_bubblewrap
+async def test_a_command_that_cannot_be_confined_for_long_is_not_run(
+    call: Call, ctx: ToolContext, root: Path, failing: Callable[[float], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pyagentd.tools.shell._PAUSE_S", 0.01)
+    tried = failing(1000)
+    done = await call(BASH, within=within(ctx, scope(root, wanted="bubblewrap")), command="echo x >>runs")
+    assert not done.ok and "could not be confined: bwrap: Can't find source path /tmp/gone" in done.text
+    assert len(tried.read_text().splitlines()) == 4 and not (root / "runs").exists()
 
 
 async def test_nothing_is_left_of_a_command_that_is_cancelled_at_any_moment(run: Run) -> None:
