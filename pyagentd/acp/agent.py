@@ -86,21 +86,16 @@ def _with_protocol_errors(method: Callable[P, Awaitable[R]]) -> Callable[P, Coro
         try:
             return await method(*args, **kwargs)
         except PyagentdError as error:
-            raise request_error(error) from error
+            match error:
+                case NotFound() | NotASession():
+                    code = -32002
+                case BadRequest() | UserError():
+                    code = -32602
+                case _:
+                    code = -32603
+            raise RequestError(code, str(error), {"code": error.code, "hint": error.hint or None}) from error
 
     return translated
-
-
-def request_error(error: PyagentdError) -> RequestError:
-    """Return ``error`` as the protocol has it; the message is for people."""
-    match error:
-        case NotFound() | NotASession():
-            code = -32002
-        case BadRequest() | UserError():
-            code = -32602
-        case _:
-            code = -32603
-    return RequestError(code, str(error), {"code": error.code, "hint": error.hint or None})
 
 
 class PyagentdAgent:
@@ -278,7 +273,11 @@ class PyagentdAgent:
 
     def _greet(self, opened: Conversation) -> None:
         # After the answer: before it the editor does not know the session.
-        task = asyncio.create_task(_quietly(opened))
+        async def greet() -> None:
+            with suppress(PyagentdError, ConnectionError):  # it is only beside the conversation
+                await opened.greet()
+
+        task = asyncio.create_task(greet())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -297,11 +296,6 @@ class PyagentdAgent:
         self._files.lost()
         for opened in self._conversations.values():
             opened.lost()
-
-
-async def _quietly(opened: Conversation) -> None:
-    with suppress(PyagentdError, ConnectionError):  # it is only beside the conversation
-        await opened.greet()
 
 
 def _infos(rows: Sequence[Mapping[str, Any]], cwd: str | None) -> list[schema.SessionInfo]:

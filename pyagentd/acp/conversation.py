@@ -164,8 +164,11 @@ class Asker:
 
     async def _ask(self, ask: Mapping[str, Any], branch: str, root: str) -> None:
         try:
-            choose = self._question if ask.get("kind") == "question" else self._approval
-            answer = await choose(ask, branch, root)
+            if ask.get("kind") == "question":
+                answer = await self._question(ask, branch, root)
+            else:
+                chosen = await self._choice(*approval(ask, branch, root))
+                answer = self._dismissal() if chosen is None else {"decision": chosen}
             if answer is not None:
                 await self._daemon.call("answer", ask=ask["id"], **answer)
         except (RequestError, BadRequest, LookupError, ValueError) as error:  # it cannot be asked, or answered so
@@ -177,10 +180,6 @@ class Asker:
         finally:
             if self._open.get(ask["id"]) is asyncio.current_task():
                 del self._open[ask["id"]]
-
-    async def _approval(self, ask: Mapping[str, Any], branch: str, root: str) -> dict[str, Any] | None:
-        chosen = await self._choice(*approval(ask, branch, root))
-        return self._dismissal() if chosen is None else {"decision": chosen}
 
     async def _question(self, ask: Mapping[str, Any], branch: str, root: str) -> dict[str, Any] | None:
         answers: list[list[str]] = []  # the label of an option for each question

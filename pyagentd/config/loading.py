@@ -2,7 +2,7 @@
 
 import os
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -48,23 +48,6 @@ class OwnPlaces:
     instructions: tuple[Path, ...] = ()  # files; the first that exists counts
     skills: tuple[Path, ...] = ()  # directories of the user's skills
     more_skills: tuple[Path, ...] = ()  # those that the configuration names
-
-
-def own_places(directory: Path, skills: Iterable[str], env: Environment) -> OwnPlaces:
-    """Return the places for a process with this environment.
-
-    Args:
-        directory: Where ``config.toml`` is.
-        skills: What ``[skills] paths`` says.
-        env: The environment.
-    """
-    home = env.get("HOME")
-    claude = (Path(home) / ".claude",) if home else ()
-    return OwnPlaces(
-        instructions=(directory / "AGENTS.md", *(each / "CLAUDE.md" for each in claude)),
-        skills=(directory / "skills", *(each / "skills" for each in claude)),
-        more_skills=tuple(absolute(text, directory) for text in skills),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +163,9 @@ class Config:
         Raises:
             ConfigError: No backend has that name; the message lists those that exist.
         """
-        known = self.backends.get(name) or self._backend_in_any_case(name.casefold())
+        folded = {each.casefold(): settings for each, settings in self.backends.items()}
+        alias = _ALIASES.get(name.casefold(), name.casefold())
+        known = self.backends.get(name) or folded.get(name.casefold()) or folded.get(alias) or service(alias)
         if known is None:
             raise ConfigError(
                 f"No backend is called {name!r}; known: {', '.join(sorted(self.backends))}",
@@ -188,24 +173,17 @@ class Config:
             )
         if not env:
             return known
-        if self._is_from_environment(f"backend.{known.name}.base_url"):
+        address = self.settings.get(f"backend.{known.name}.base_url")
+        if address is not None and address.source.startswith("environment "):
             known = replace(known, base_url=None)
         url = env.get("ANTHROPIC_BASE_URL")
         return replace(known, base_url=url) if url and known.takes_address_from_environment else known
-
-    def _backend_in_any_case(self, name: str) -> BackendSettings | None:
-        folded = {known.casefold(): settings for known, settings in self.backends.items()}
-        alias = _ALIASES.get(name, name)
-        return folded.get(name) or folded.get(alias) or service(alias)
 
     @property
     def key_variables(self) -> frozenset[str]:
         """The variables that keys of providers are in."""
         own = (each.key_env for each in self.backends.values())
         return frozenset(each for each in (*own, *(known.key_env for known in SERVICES.values())) if each)
-
-    def _is_from_environment(self, setting: str) -> bool:
-        return setting in self.settings and self.settings[setting].source.startswith("environment ")
 
 
 def load_config(env: Environment | None = None) -> Config:
@@ -218,7 +196,11 @@ def load_config(env: Environment | None = None) -> Config:
     file = read_config_file(config_file(env))
     tables, source, variables = _read_tables(file, env)
     default = tables.default.backend.strip()
-    backends = {name: _with_address(name, each, env) for name, each in tables.backend.items()}
+    backends = {name: replace(each, name=name) for name, each in tables.backend.items()}
+    if address := env.get("ANTHROPIC_BASE_URL"):
+        for name, each in backends.items():
+            if each.takes_address_from_environment:
+                backends[name] = replace(each, base_url=address)
     mcp, mcp_problems = _servers(tables.mcp, source)
     sessions, runtime, base = sessions_setting(env), runtime_setting(env), file.path.parent
     places = {
@@ -227,6 +209,7 @@ def load_config(env: Environment | None = None) -> Config:
         "agents.template": absolute(tables.agents.template, base) if tables.agents.template else None,
     }
     override, extra = env.get("PYAGENTD_BACKEND"), tables.privacy.extra_requests
+    claude = (Path(home) / ".claude",) if (home := env.get("HOME")) else ()
 
     def source_of(path: reader.Path) -> str:
         return variables.get(path) or (file.place(path) if reader.at(file.data, path) is not None else "default")
@@ -267,7 +250,11 @@ def load_config(env: Environment | None = None) -> Config:
         hooks=read_hooks(tables.hooks, source, ("hooks",)),
         mcp=mcp,
         mcp_problems=mcp_problems,
-        own=own_places(base, tables.skills.paths, env),
+        own=OwnPlaces(
+            instructions=(base / "AGENTS.md", *(each / "CLAUDE.md" for each in claude)),
+            skills=(base / "skills", *(each / "skills" for each in claude)),
+            more_skills=tuple(absolute(text, base) for text in tables.skills.paths),
+        ),
         triggers=tables.triggers,
         telemetry=tables.telemetry,
         models=tables.model,
@@ -331,13 +318,6 @@ def service(name: str) -> BackendSettings | None:
     if (known := SERVICES.get(name)) is None:
         return None
     return BackendSettings(name=name, kind=known.kind, base_url=known.base_url, key_env=known.key_env)
-
-
-def _with_address(name: str, backend: BackendSettings, env: Environment) -> BackendSettings:
-    """Return a backend with its name, and the address that the environment has for it."""
-    named = replace(backend, name=name)
-    url = env.get("ANTHROPIC_BASE_URL")
-    return replace(named, base_url=url) if url and named.takes_address_from_environment else named
 
 
 def _servers(tables: Mapping[str, object], source: Source) -> tuple[tuple[ServerSettings, ...], tuple[str, ...]]:

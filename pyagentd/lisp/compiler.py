@@ -52,11 +52,6 @@ LOAD = ast.Load()
 STORE = ast.Store()
 
 
-def python_place(line: int, column: int) -> Place:
-    """Return the position for a line and column, both from 1."""
-    return {"lineno": line, "col_offset": column - 1, "end_lineno": line, "end_col_offset": column}
-
-
 def python_name(of: str, p: Place) -> ast.expr:
     """Return a variable as an expression."""
     return ast.Name(of, LOAD, **p)
@@ -134,11 +129,6 @@ def if_(test: ast.expr, then: list[ast.stmt], otherwise: list[ast.stmt], p: Plac
     return ast.If(test, then or [ast.Pass(**p)], otherwise, **p)
 
 
-def forever(body: list[ast.stmt], p: Place) -> ast.stmt:
-    """Return ``while True: body``."""
-    return ast.While(const(True, p), body, [], **p)
-
-
 def arguments(params: list[str], rest: str | None, p: Place) -> ast.arguments:
     """Return positional-only parameters."""
     return ast.arguments(
@@ -199,7 +189,7 @@ class Writer:
         }
         self.block: list[ast.stmt] = []
         self.chargers: dict[str, int] = {}
-        self.fixed: dict[str, ast.expr] = {}
+        self.fixed: dict[str, ast.expr] = {}  # variables whose value is computed when the program starts
         self.kinds: dict[str, str] = {}  # of variables that can only be of one type
         self.sole: set[str] = set()  # variables whose value nothing else refers to
         self.charged: set[int] = set()  # ids of nodes whose slots another one charges
@@ -212,7 +202,9 @@ class Writer:
         """Return the position of a node."""
         found = self._place_at.get(node.start)
         if found is None:
-            found = self._place_at[node.start] = python_place(*self._places.of(node.start))
+            line, column = self._places.of(node.start)
+            found = {"lineno": line, "col_offset": column - 1, "end_lineno": line, "end_col_offset": column}
+            self._place_at[node.start] = found
         return found
 
     def temporary(self, hint: str = "") -> str:
@@ -241,12 +233,6 @@ class Writer:
         """Return a variable whose value charges ``count`` cells when it is called."""
         name = f"cells·{cells}"
         self.chargers[name] = cells
-        return name
-
-    def startup_variable(self, value: ast.expr) -> str:
-        """Return a variable whose value is computed when the program starts."""
-        name = f"once·{len(self.fixed)}"
-        self.fixed[name] = value
         return name
 
     def truth_of(self, value: ast.expr, p: Place) -> ast.expr:
@@ -1136,7 +1122,9 @@ class Emitter(Operations):
             return self.field(key.value, target, [], p, by_get=True)
         args = self.expressions(node.args)
         if name == "fnil" and all(isinstance(each, Builtin | Const) for each in node.args):
-            return python_name(self.startup_variable(self.call_builtin(name, args, p)), p)
+            once = f"once·{len(self.fixed)}"
+            self.fixed[once] = self.call_builtin(name, args, p)
+            return python_name(once, p)
         if count == 1:
             if name in _SIGNS:
                 return self.sign(name, args[0], p, is_known=is_number(node.args[0]), integer=is_integer(node.args[0]))
@@ -1270,7 +1258,12 @@ class Emitter(Operations):
         inits = self.expressions(node.inits)
         names = [var.python for var in node.vars]
         if node.fresh or self._loops >= MAX_LOOPS:
-            self._loop_of_calls(node, names, inits, goal, p)
+            # The iterations are calls, so that closures capture the variables of their iteration.
+            turn = self.temporary("loop")
+            body = self._function_body(node.body, Goal(leaves=True, loop=node, again=True))
+            self.block.append(function(turn, names, body, p))
+            turns = call(self.runtime("run_loop", p), [python_name("run", p), python_name(turn, p), *inits], p)
+            self.reach(turns, goal, p)
             return
         if names:
             self.block.append(assign_all(names, inits, p))
@@ -1284,17 +1277,9 @@ class Emitter(Operations):
         body = self._block_of(node.body, inner)
         self._loops -= 1
         tick: ast.stmt = ast.Expr(call(python_name("tick", p), [], p), **p)
-        self.block.append(forever([tick, *body], p))
+        self.block.append(ast.While(const(True, p), [tick, *body], [], **p))
         if result is not None:
             self.reach(python_name(result, p), goal, p)
-
-    def _loop_of_calls(self, node: Loop, names: list[str], inits: list[ast.expr], goal: Goal, p: Place) -> None:
-        """Emit a loop whose iterations are calls, so that closures capture the variables of their iteration."""
-        name = self.temporary("loop")
-        body = self._function_body(node.body, Goal(leaves=True, loop=node, again=True))
-        self.block.append(function(name, names, body, p))
-        turns = call(self.runtime("run_loop", p), [python_name("run", p), python_name(name, p), *inits], p)
-        self.reach(turns, goal, p)
 
     def _recur(self, node: Recur, goal: Goal) -> None:
         p = self.place(node)
@@ -1365,9 +1350,10 @@ class Emitter(Operations):
             accumulator = node.vars[0].python
             initial, collection = self.expressions([node.init, node.collection])
             self.block.append(assign(accumulator, initial, p))
-            moved = self._movable_variable(node, goal)
-            if moved:
-                self.block.append(assign(moved, const(None, p), p))
+            read = variables(node.body) | variables(node.collection)
+            if isinstance(node.init, Local) and node.init.var in goal.owned - read:
+                # An inner reduction may modify its value, since the variable is not read afterwards.
+                self.block.append(assign(node.init.var.python, const(None, p), p))
         else:
             collection = self.expression(node.collection)
         over = call(self.runtime("iterate", p), [python_name("run", p), const(node.kind, p), collection], p)
@@ -1390,14 +1376,6 @@ class Emitter(Operations):
         self.reach(python_name(result, p) if result else const(None, p), goal, p)
         if goal.owned and node.kind == "reduce" and goal.variable is not None and goal.loop is None:
             self.block.append(assign(accumulator, const(None, p), p))  # one variable has the value, not two
-
-    def _movable_variable(self, node: Each, goal: Goal) -> str | None:
-        """Return the variable whose value an inner reduction may modify, since it is not read afterwards."""
-        init = node.init
-        if not isinstance(init, Local) or init.var not in goal.owned:
-            return None
-        read = variables(node.body) | variables(node.collection)
-        return None if init.var in read else init.var.python
 
     def _comprehension(self, node: Each, source: str, p: Place) -> ast.expr:
         item = node.vars[-1].python

@@ -41,13 +41,13 @@ from pyagentd.lisp.values import Keyword
 Pairs = list[tuple[Var, Node]]
 
 
-def simple_name(analysis: Analysis, form: Form, what: str = "a name") -> str:
+def simple_name(analysis: Analysis, form: Form) -> str:
     """Return the name that a form binds; it must be a symbol without namespace."""
     if isinstance(form, Symbol):
         if form.name[0] == "%" or ("/" in form.name and form.name != "/"):
             analysis.fail(f"{form.name} cannot be bound", form, "Names with '/' or '%' are taken.")
         return form.name
-    return analysis.fail(f"expected {what}", form, "Write a symbol such as x.")
+    return analysis.fail("expected a name", form, "Write a symbol such as x.")
 
 
 class Bindings:

@@ -321,8 +321,8 @@ class _Timeout:
     def __init__(self, limits: Limits, cancelled: Callable[[], bool] | None) -> None:
         self._limits = limits
         self._cancelled = cancelled
-        self._started = time.monotonic()
-        self._deadline = self._started + _START_S
+        self.started = time.monotonic()
+        self._deadline = self.started + _START_S
         self._lock = threading.Lock()
         self._in_tools = 0
         self._since = 0.0
@@ -330,8 +330,8 @@ class _Timeout:
 
     def start(self) -> None:
         """Start the program's time."""
-        self._started = time.monotonic()
-        self._deadline = self._started + self._limits.timeout_ms / 1000 + _KILL_AFTER_S
+        self.started = time.monotonic()
+        self._deadline = self.started + self._limits.timeout_ms / 1000 + _KILL_AFTER_S
 
     @contextlib.contextmanager
     def in_tool(self) -> Iterator[None]:
@@ -348,7 +348,7 @@ class _Timeout:
                 if self._in_tools == 0 and not self._limits.tool_time_counts:
                     seconds = time.monotonic() - self._since
                     self._deadline += seconds
-                    self._started += seconds
+                    self.started += seconds
 
     def check(self) -> None:
         if self.failure is not None:
@@ -359,10 +359,6 @@ class _Timeout:
             stands_still = self._in_tools > 0 and not self._limits.tool_time_counts
             if not stands_still and time.monotonic() > self._deadline:
                 raise too_long(self._limits)
-
-    def is_over(self) -> bool:
-        """Return whether the program has used its time."""
-        return time.monotonic() - self._started >= self._limits.timeout_ms / 1000
 
 
 def _out_of_memory() -> LispError:
@@ -411,7 +407,8 @@ class _ChildRun:
                     case _:
                         raise BadMessage("neither a call, an error nor a result")
         except Disconnected:  # ended by its clock or, failing that, for want of memory
-            raise (too_long(self._limits) if self._timeout.is_over() else _out_of_memory()) from None
+            used_ms = (time.monotonic() - self._timeout.started) * 1000
+            raise (too_long(self._limits) if used_ms >= self._limits.timeout_ms else _out_of_memory()) from None
         except (BadMessage, TypeError, ValueError, RecursionError) as error:
             raise LispError("memory_exceeded", "the program gave an answer that cannot be read") from error
         finally:

@@ -721,12 +721,7 @@ def merge_maps(
     return result
 
 
-def merge_into(
-    m: dict[Any, Any],
-    entries: dict[Any, Any],
-    budget: Budget,
-    combine: Callable[[Any, Any], Any] | None = None,
-) -> bool:
+def merge_into(m: dict[Any, Any], entries: dict[Any, Any], budget: Budget) -> bool:
     """Add entries to a map that has no other references, as ``merge_maps`` does; return whether it was possible.
 
     It is not when the entries have keywords and strings alike, where it matters what there is already.
@@ -735,8 +730,7 @@ def merge_into(
     if Keyword in kinds and str in kinds:
         return False
     for key in budget.each(list(entries)):
-        there = key if key in m else _other_spelling(m, key)
-        m[there] = combine(m[there], entries[key]) if combine and there in m else entries[key]
+        m[key if key in m else _other_spelling(m, key)] = entries[key]
     return True
 
 

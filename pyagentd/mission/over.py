@@ -41,13 +41,12 @@ from pyagentd.lisp import values
 from pyagentd.mission.delegation import Mission
 from pyagentd.mission.firewall import public
 from pyagentd.mission.runtime import Event, error_text
-from pyagentd.mission.step import Step
 
 ATTEMPTS = 4
 """How often an item is tried that is lost with its worker."""
 THREADS = 8
 _PER_THREAD = 8  # items that a worker of Dask has waiting, so that it never waits itself
-_LOST = ("KilledWorker", "CommClosedError", "LostRunner", "_BegunBefore")
+_LOST = {"BrokenExecutor", "CancelledError", "KilledWorker", "CommClosedError", "LostRunner", "_BegunBefore"}
 _PAUSE_S, _LONGEST_PAUSE_S = 0.5, 60.0
 _MOST_PAUSES = 12  # in a row, in which the rate limit let no item through: six minutes
 
@@ -159,10 +158,6 @@ def run_item(mission: Mission[Any], item: Any) -> _Reply:
         step = mission._for_item(item, {"tools": tools, "telemetry": telemetry}).run()
     except Exception as error:  # a mistake of a tool or a callback is one item's, not the run's
         return _Reply(False, None, {"reason": "error", "message": error_text(error)}, {}, throttled)
-    return _worker_reply(step, throttled)
-
-
-def _worker_reply(step: Step[Any], throttled: int) -> _Reply:
     used = step.usage
     usage = {
         "turns": used.turns,
@@ -510,7 +505,10 @@ class _Loop:
             raise
         except BaseException as error:  # the worker is gone, or item and mission cannot travel
             self._losses[number] += 1
-            if self._losses[number] < ATTEMPTS and _is_lost(error):
+            # Whether a worker was lost, rather than the item at fault.
+            kinds = {each.__name__ for each in type(error).__mro__}
+            is_lost = isinstance(error, OSError | CancelledError) or bool(kinds & _LOST)
+            if self._losses[number] < ATTEMPTS and is_lost:
                 if isinstance(error, BrokenExecutor):
                     self._suspects.add(number)
                 self._todo.appendleft(number)
@@ -534,12 +532,6 @@ class _Loop:
             fail=done.fail,
             usage=usage,
         )
-
-
-def _is_lost(error: BaseException) -> bool:
-    """Return whether a worker was lost, rather than the item at fault."""
-    kinds = {each.__name__ for each in type(error).__mro__}
-    return isinstance(error, OSError | CancelledError) or bool(kinds & {"BrokenExecutor", "CancelledError", *_LOST})
 
 
 class _Writer:

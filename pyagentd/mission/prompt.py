@@ -319,7 +319,10 @@ def value_feedback(value: Any, names: Sequence[str], firewall: Firewall, warning
     """
     text, notes = firewall.render(value)
     type_ = firewall.redact_type(f" {type_text(type_of(value))}") if isinstance(value, dict | list) and value else ""
-    lines = [f"Result{type_}:", text, *notes, _where_kept(names, firewall), *_warning_lines(warnings, firewall)]
+    shown = ", ".join(f"ctx/{HIDDEN if firewall.is_secret(name) else firewall.redact(name)}" for name in names[:12])
+    more = f" and {len(names) - 12} more" if len(names) > 12 else ""
+    kept = f"From now on it is in {shown}{more}." if names else "Nothing of it is kept."
+    lines = [f"Result{type_}:", text, *notes, kept, *_warning_lines(warnings, firewall)]
     return "\n".join(line for line in lines if line)
 
 
@@ -399,14 +402,6 @@ def turns_left(turn: int, of: int, budget_left: int) -> str:
     if left == 1:
         return '⚠️ FINAL TURN: your next program has to end the mission with (call "return" …) or (call "fail" …).'
     return f"Turn {turn} of {turn + left} is done, {left} turns are left."
-
-
-def _where_kept(names: Sequence[str], firewall: Firewall) -> str:
-    if not names:
-        return "Nothing of it is kept."
-    shown = ", ".join(f"ctx/{HIDDEN if firewall.is_secret(name) else firewall.redact(name)}" for name in names[:12])
-    more = f" and {len(names) - 12} more" if len(names) > 12 else ""
-    return f"From now on it is in {shown}{more}."
 
 
 def _warning_lines(warnings: Iterable[str], firewall: Firewall) -> list[str]:

@@ -117,12 +117,6 @@ def delay_s(retry: Retry, failures: int) -> float:
             return seconds(retry.base_s) * failures
 
 
-def _retry_after(error: BaseException) -> float:
-    """Return the seconds of the server's retry-after, at most ``LONGEST_WAIT_S``; 0 without one."""
-    after = getattr(error, "retry_after", None) or getattr(error.__cause__, "retry_after", None)
-    return min(float(after), LONGEST_WAIT_S) if isinstance(after, int | float) else 0.0
-
-
 def with_retries(
     call: Callable[[], _T],
     retry: Retry,
@@ -148,7 +142,9 @@ def with_retries(
             return call()
         except Exception as error:
             reason = reason_of(error)
-            wait = max(delay_s(retry, attempt), _retry_after(error))
+            after = getattr(error, "retry_after", None) or getattr(error.__cause__, "retry_after", None)
+            asked = min(float(after), LONGEST_WAIT_S) if isinstance(after, int | float) else 0.0
+            wait = max(delay_s(retry, attempt), asked)
             listed = retry.retryable_errors is None or reason in retry.retryable_errors
             hopeless = not listed or getattr(error, "final", False)
             if hopeless or attempt >= retry.max_attempts or wait >= seconds_left():

@@ -77,12 +77,10 @@ def _entries(new: list[Any], budget: Budget) -> dict[Any, Any] | None:
     return {as_key(key, budget): value for key, value in new}
 
 
-def _merge_entries(
-    coll: dict[Any, Any], entries: dict[Any, Any], budget: Budget, combine: Callable[[Any, Any], Any] | None = None
-) -> bool:
+def _merge_entries(coll: dict[Any, Any], entries: dict[Any, Any], budget: Budget) -> bool:
     before = len(coll)
     budget.steps(len(entries))
-    if not merge_into(coll, entries, budget, combine):
+    if not merge_into(coll, entries, budget):
         return False
     budget.cells(2 * (len(coll) - before))
     return True

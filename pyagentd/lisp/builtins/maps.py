@@ -195,7 +195,7 @@ def select_keys(budget: Budget, m: Any, keys: Any) -> dict[Any, Any]:
     return selected
 
 
-@define("rename-keys", charges=True)
+@define("rename-keys", "clojure.set/rename-keys", "set/rename-keys", charges=True)
 def rename_keys(budget: Budget, m: Any, names: Any) -> dict[Any, Any]:
     """Return a map with keys renamed by a map from old to new names.
 
@@ -543,18 +543,6 @@ def map_invert(budget: Budget, m: Any) -> dict[Any, Any]:
     return {as_key(found[key], budget): from_key(key) for key in in_order(found, budget)}
 
 
-@sets_define(*_relation("rename-keys"), charges=True)
-def rename_keys_(budget: Budget, m: Any, names: Any) -> dict[Any, Any]:
-    """Return a map with keys renamed, from the old name to the new one.
-
-    (clojure.set/rename-keys {:a 1 :b 2} {:a :c}) => {:b 2 :c 1}
-    """
-    found, names = mapping("rename-keys", m), mapping("rename-keys", names)
-    budget.cells(len(found))
-    kept = {key: item for key, item in found.items() if key not in names}
-    return kept | {as_key(names[key], budget): found[key] for key in names if key in found}
-
-
 @sets_define(*_relation("select"), charges=True)
 def select(budget: Budget, pred: Any, s: Any) -> LispSet:
     """Return the members for which pred is true.
@@ -571,7 +559,7 @@ def project(budget: Budget, rows: Any, keys: Any) -> LispSet:
 
     (clojure.set/project #{{:a 1 :b 2}} [:a]) => #{{:a 1}}
     """
-    return LispSet.of([_select_keys(each, keys, budget) for each in items("project", rows, budget)], budget)
+    return LispSet.of([select_keys(budget, each, keys) for each in items("project", rows, budget)], budget)
 
 
 @sets_define(*_relation("index"), charges=True)
@@ -582,7 +570,7 @@ def index(budget: Budget, rows: Any, keys: Any) -> dict[Any, Any]:
     """
     groups: dict[Any, list[Any]] = {}
     for each in items("index", rows, budget):
-        groups.setdefault(as_key(_select_keys(each, keys, budget), budget), []).append(each)
+        groups.setdefault(as_key(select_keys(budget, each, keys), budget), []).append(each)
     return {key: LispSet.of(group, budget) for key, group in groups.items()}
 
 
@@ -604,13 +592,6 @@ def join(budget: Budget, rows: Any, others: Any) -> LispSet:
             budget.cells(len(each) + len(other))
             found.append({**each, **other})
     return LispSet.of(found, budget)
-
-
-def _select_keys(row: Any, keys: Any, budget: Budget) -> dict[Any, Any]:
-    found = mapping("select-keys", row)
-    wanted = [as_key(each, budget) for each in items("select-keys", keys, budget)]
-    budget.cells(len(wanted))
-    return {key: found[key] for key in wanted if key in found}
 
 
 @sets_define("disj", charges=True)

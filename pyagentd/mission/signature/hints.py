@@ -188,7 +188,13 @@ def type_of_hint(hint: Any, *, strict: bool = False, depth: int = 0) -> Type:
     if not isinstance(hint, type):
         return _fallback_type(hint, strict)
     if is_model(hint):
-        return Primitive("map") if depth >= MAX_DEPTH else _of_model(hint, strict, depth + 1)
+        if depth >= MAX_DEPTH:
+            return Primitive("map")
+        found = []
+        for field in model_fields(hint):
+            inner = with_bounds(type_of_hint(field.hint, strict=strict, depth=depth + 1), field.metadata)
+            found.append(optional_field(field.name, inner, required=field.required))
+        return Map(tuple(found))
     if issubclass(hint, PythonEnum):
         plain = all(isinstance(member.value, str | int | float | bool) for member in hint)
         return _one_of([member.value if plain else member.name for member in hint]) or ANY
@@ -196,14 +202,6 @@ def type_of_hint(hint: Any, *, strict: bool = False, depth: int = 0) -> Type:
         return Primitive("string")
     base = next((base for base in (str, int, float, dict, list) if issubclass(hint, base)), None)
     return of(base) if base else _fallback_type(hint, strict)  # a subclass is written as its base
-
-
-def _of_model(model: type, strict: bool, depth: int) -> Type:
-    found = []
-    for field in model_fields(model):
-        of = with_bounds(type_of_hint(field.hint, strict=strict, depth=depth), field.metadata)
-        found.append(optional_field(field.name, of, required=field.required))
-    return Map(tuple(found))
 
 
 def _one_of(values: Iterable[Any]) -> Type | None:
@@ -226,10 +224,12 @@ def _fallback_type(hint: Any, strict: bool) -> Type:
 def model_fields(model: type) -> tuple[ModelField, ...]:
     """Return the fields of a dataclass, TypedDict or pydantic model."""
     if isinstance(fields := getattr(model, "model_fields", None), dict):
-        return tuple(
-            ModelField(_alias(name, info), info.annotation, info.is_required(), tuple(info.metadata))
-            for name, info in fields.items()
-        )
+        found = []
+        for name, info in fields.items():
+            alias = info.validation_alias or info.alias
+            shown = alias if isinstance(alias, str) else name
+            found.append(ModelField(shown, info.annotation, info.is_required(), tuple(info.metadata)))
+        return tuple(found)
     hints = resolve_hints(model)
     if is_typed_dict(model):
         # A class whose hints are text does not know which of them say Required.
@@ -259,11 +259,6 @@ def resolve_hints(of: Any) -> dict[str, Any]:
 def optional_field(name: str, of: Type, *, required: bool) -> Field:
     """Return a field that, unless ``required``, may be absent or nil: its default is then used."""
     return Field(name, of) if required else Field(name, maybe(of), optional=True)
-
-
-def _alias(name: str, info: Any) -> str:
-    alias = info.validation_alias or info.alias
-    return alias if isinstance(alias, str) else name
 
 
 # Converting values to what a hint requires: dataclasses, pydantic models, enums, dates, and containers of them.
