@@ -113,8 +113,10 @@ def test_a_preset_may_call_anthropic_what_gptel_calls_it(tmp_path: Path) -> None
 
 
 def test_an_unknown_backend_is_an_error_that_lists_the_known_ones(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="'nope'; known: anthropic, offline"):
-        config_of(tmp_path).backend("nope")
+    with pytest.raises(ConfigError, match=r"'olama'; known: anthropic, bedrock, .* mine, .* ollama"):
+        config_of(tmp_path, '[backend.mine]\nkind = "offline"\n').backend("olama")
+    with pytest.raises(ConfigError, match=r"'olama'; known: anthropic, .* ollama"):
+        config_of(tmp_path, '[default]\nbackend = "olama"\n')
 
 
 @pytest.mark.parametrize(

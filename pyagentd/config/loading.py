@@ -168,7 +168,7 @@ class Config:
         known = self.backends.get(name) or folded.get(name.casefold()) or folded.get(alias) or service(alias)
         if known is None:
             raise ConfigError(
-                f"No backend is called {name!r}; known: {', '.join(sorted(self.backends))}",
+                f"No backend is called {name!r}; known: {', '.join(sorted({*self.backends, *SERVICES}))}",
                 hint=f"Add [backend.{name}] to {self.file}, which the daemon reads when it starts (pyagentd stop)",
             )
         if not env:
@@ -276,7 +276,7 @@ def _read_tables(file: TomlFile, env: Environment) -> tuple[Tables, Source, Mapp
     default = tables.default.backend.strip()
     named = _ALIASES.get(default.casefold(), default)
     if default and named not in tables.backend and service(named.casefold()) is None:
-        known = ", ".join(sorted(tables.backend))
+        known = ", ".join(sorted({*tables.backend, *SERVICES}))
         raise source.wrong(("default", "backend"), f"no backend is called {default!r}; known: {known}")
     return tables, source, variables
 

@@ -469,10 +469,8 @@ class Servers(Feature):
         return found
 
     def _goes_without(self, key: str, server: Server) -> None:
-        why = server.connection.problem
-        self.say(
-            key, f"The MCP server {server.name} is unavailable: {why}. Answers go without it (pyagentd mcp test)"
-        )
+        told = f"The MCP server {server.name} is unavailable: {server.connection.problem}"
+        self.say(key, str(ToolError(told, hint="Answers go without it (pyagentd mcp test)")))
 
 
 def _some(names: Sequence[str]) -> str:

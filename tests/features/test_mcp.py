@@ -15,6 +15,7 @@ import pytest
 from pyagentd.errors import ToolError
 from pyagentd.events import Event
 from pyagentd.features.mcp import Servers
+from pyagentd.installation import extra
 from pyagentd.tools.mcp.connection import BACKOFF_S
 from tests.mcp.servers import plain, table
 from tests.runtime.test_approvals import Talk, results, talking
@@ -201,6 +202,20 @@ async def test_a_run_goes_on_without_a_server_that_does_not_start(
             await talk.say("Done.")
             await talk.watcher.finished(talk.branch)
             assert offered(world) == ["Read"] and notices(talk).count(said) == 1
+
+
+async def test_a_run_goes_on_without_the_package_that_servers_need(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load() -> None:
+        with extra("mcp", "It"):
+            raise ModuleNotFoundError(name="anyio")
+
+    monkeypatch.setattr("pyagentd.tools.mcp.connection._load_link_module", load)
+    async with having(world, table("notes", plain())) as talk:
+        await talk.say("Done.")
+        await talk.watcher.finished(talk.branch)
+        assert "M-x pyagentd-install-extra in Emacs. Answers go without it" in notices(talk)
 
 
 async def test_a_server_that_greets_its_user_is_understood(world: World) -> None:

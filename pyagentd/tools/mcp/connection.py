@@ -412,8 +412,8 @@ class Connection:
         wait = self.not_before - self.now() if self._link is None else 0.0
         if wait > _PATIENCE_S:
             raise Unavailable(
-                f"The MCP server {self.name} is unavailable: {self.problem}. It is tried again in {wait:.0f} s; "
-                f"go on without it, or do something else first."
+                f"The MCP server {self.name} is unavailable: {self.problem}",
+                hint=f"It is tried again in {wait:.0f} s; go on without it, or do something else first.",
             )
         if wait > 0:
             await asyncio.sleep(wait)
