@@ -641,9 +641,11 @@ class Background:
     def _run_started(self, started: RunStarted) -> None:
         """Note the run that answers a result, for an agent that is not over before that is."""
         branch = started.branch
+        if branch.key not in self._woken or branch.task is None:
+            return
         run = branch.conversation.last_run
         message = branch.conversation.messages.get(run.data["message_id"]) if run else None
-        if message is not None and agents_in(message.row) and branch.key in self._woken and branch.task is not None:
+        if message is not None and agents_in(message.row):
             self._woken[branch.key].append(branch.task)
             self.moved(branch.key)
 

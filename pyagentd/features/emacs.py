@@ -213,10 +213,11 @@ class EmacsClients(Feature):
         """
         branch = run.branch
         found = self.tools(self.kernel.watchers_of(branch)) if self._offers else {}
-        offered = {name: tool for name, (_, tool) in found.items()} if found else {}
         last = branch.conversation.session.get("metadata_json", {}).get(_TOOLS) or ()
-        if not (known := offered or {tool["name"]: OfferedTool(**tool) for tool in last}):
+        if not found and not last:
             return {}
+        offered = {name: tool for name, (_, tool) in found.items()}
+        known = offered or {tool["name"]: OfferedTool(**tool) for tool in last}
         chosen = chosen_tools(wanted, known, taken)
         if offered:
             branch.note_metadata(**{_TOOLS: [asdict(offered[name]) for name in chosen.values()]})

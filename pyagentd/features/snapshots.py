@@ -514,23 +514,19 @@ class Snapshots(Feature):
 
     def context_for(self, run: "RunBuilder") -> Mapping[str, Any]:
         """Return who keeps the files that calls of a run change."""
-        return {"keeping": self.of_run(run.branch, run.run_id, run.root, commands="Bash" in run.preset.tools)}
+        if not self._begun:
+            self._begun = True
+            self.kernel.spawn(self._recover())
+        root = run.root.resolve()
+        keeper = RunKeeper(snapshots=self, branch=run.branch, top=run.top, run_id=run.run_id, root=root)
+        if "Bash" in run.preset.tools and not self.workspaces.is_known(root, self.denies(run.top)):
+            self.kernel.spawn(keeper.warm())  # a command's workspace is looked at now
+        return {"keeping": keeper}
 
     async def before_prompt(self, branch: LiveBranch, prompt: Prompt, options: SendOptions, run_id: str) -> Prompt:
         """Return ``prompt`` with the id of the last change before it, for the message's metadata."""
         head = "" if prompt.message_id else self.head(branch.ref)
         return replace(prompt, metadata={**prompt.metadata, "snapshot_id": head}) if head else prompt
-
-    def of_run(self, branch: LiveBranch, run_id: str, root: Path, *, commands: bool = False) -> RunKeeper:
-        """Return who keeps files for a run in the workspace ``root``; with ``commands`` it is looked at now."""
-        if not self._begun:
-            self._begun = True
-            self.kernel.spawn(self._recover())
-        top, root = paths.root_of(branch.ref), root.resolve()
-        keeper = RunKeeper(snapshots=self, branch=branch, top=top, run_id=run_id, root=root)
-        if commands and not self.workspaces.is_known(root, self.denies(top)):
-            self.kernel.spawn(keeper.warm())
-        return keeper
 
     def head(self, ref: BranchRef) -> str:
         """Return the id of the last change of a tree of agents: the ``snapshot_id`` of a message of the user's."""

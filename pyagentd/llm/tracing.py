@@ -80,8 +80,11 @@ class WatchedBackend:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[StreamItem], None]:
         """Send ``request`` and yield its answer, see ``Backend``."""
         step = _Step(self._trace, self._clock, request.purpose)
-        watching: list[RequestWatch] = [step, *[watcher(request) for watcher in self._watchers]]
-        inside = next((each.inside for each in watching if each.inside is not None), nullcontext)
+        watching: list[RequestWatch] = [step]
+        inside: Callable[[], AbstractContextManager[object]] = nullcontext
+        for watcher in self._watchers:
+            watching.append(watch := watcher(request))
+            inside = watch.inside or inside
         error: PyagentdError | None = None
         try:
             pending = self._completed(request.messages)

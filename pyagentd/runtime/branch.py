@@ -32,7 +32,7 @@ from pyagentd.runtime.opening import OpenedBranch, open_branch, open_ends, refus
 from pyagentd.runtime.queue import Waitlist
 from pyagentd.runtime.recorder import Recorder
 from pyagentd.runtime.run import Run
-from pyagentd.runtime.status import Outcome, SessionStatus, failed_call, tool_event
+from pyagentd.runtime.status import Outcome, SessionStatus, tool_event
 from pyagentd.runtime.turn_agent import TurnPresets, names_for_turn, opened_with
 from pyagentd.runtime.turns import DocumentNow, Prompt
 from pyagentd.runtime.usage import Meter
@@ -643,9 +643,9 @@ class LiveBranch(Watchers, SessionRow):
         if row.type == "run" and self.announce is not None:
             announce, self.announce = self.announce, None
             announce()
-        if row.type == "part" and (call := failed_call(row.data)) is not None:
-            self.publish(Event("failed", self.key, 0, ({"id": call},)))
         if row.type == "part" and (outcome := tool_event(row.data)) is not None:
+            if outcome["state"] == "failed":
+                self.publish(Event("failed", self.key, 0, ({"id": outcome["id"]},)))
             self.publish(Event("tool", self.key, 0, (outcome,)))
         for insert in inserts:
             self.document.add(insert)

@@ -215,12 +215,6 @@ def told_of(error: Exception) -> tuple[str, str]:
 TOLD_MOST = 100  # calls that are told when a client attaches, the latest
 
 
-def failed_call(row: Mapping[str, Any]) -> str | None:
-    """Return the id of the call in a ``part`` row if it has failed."""
-    data = row.get("data_json", {})
-    return str(data["toolCallId"]) if data.get("state") == "output-error" else None
-
-
 def tool_event(row: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return what a ``tool`` event says of a call in a ``part`` row; None when it has no result yet, or is none."""
     data = row.get("data_json", {})

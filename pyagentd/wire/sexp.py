@@ -343,29 +343,21 @@ def plist_to_dict(plist: Sequence[Any] | None) -> dict[str, Any]:
     Raises:
         SexpError: It is not a plist.
     """
-    if not plist:
-        return {}
-    if not _is_plist(plist):
+    made = plists_to_dicts(plist) if plist else {}
+    if not isinstance(made, dict):
         raise SexpError("Expected a plist: keywords, each followed by a value")
-    return {key[1:].replace("-", "_"): plists_to_dicts(value) for key, value in zip(*[iter(plist)] * 2, strict=True)}
+    return made
 
 
 def plists_to_dicts(value: Any) -> Any:
     """Return ``value`` with every list that is a plist replaced by a dict."""
     if not isinstance(value, list | tuple):
         return value
-    if _is_plist(value):
-        return plist_to_dict(value)
+    keys, values = value[::2], value[1::2]
+    are_keywords = all(isinstance(key, Symbol) and key.startswith(":") for key in keys)
+    if isinstance(value, list) and keys and len(keys) == len(values) and are_keywords:
+        return {key[1:].replace("-", "_"): plists_to_dicts(each) for key, each in zip(keys, values, strict=True)}
     return type(value)(map(plists_to_dicts, value))
-
-
-def _is_plist(value: Sequence[Any]) -> bool:
-    return (
-        isinstance(value, list)
-        and len(value) % 2 == 0
-        and bool(value)
-        and all(isinstance(key, Symbol) and key.startswith(":") for key in value[::2])
-    )
 
 
 # Lisp data as Emacs prints and reads it, as far as session documents need it.

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pyagentd.errors import NotFound
-from pyagentd.features.snapshots import Snapshots
+from pyagentd.features.snapshots import RunKeeper, Snapshots
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.store import paths
 from pyagentd.store import snapshots as store
@@ -315,8 +315,8 @@ async def test_a_daemon_that_is_killed_leaves_whole_objects_and_a_doubt(world: W
     async with talking(world) as talk:
         turn = await talk.turn(bash("true"))
         snapshots = world.kernel.feature(Snapshots)
-        keeper = snapshots.of_run(talk.branch, next(iter(talk.branch.conversation.runs)), world.project)
-        root = world.project.resolve()
+        run_id, root = next(iter(talk.branch.conversation.runs)), world.project.resolve()
+        keeper = RunKeeper(snapshots=snapshots, branch=talk.branch, top=talk.branch.ref, run_id=run_id, root=root)
         before = snapshots.tree_of((), root, ())
         change = Change(
             id="snp_x",
