@@ -1009,23 +1009,25 @@ daemon that was started anew has none."
            (unless (eq decision 'abort)
              (list :env (pyagentd-env-variables) :key (pyagentd-env-key))))
    :timeout pyagentd-call-timeout
-   :success (lambda (answer)
-              (pyagentd-ask-note-answered ask nil)
-              (pyagentd-ask-remove (pyagentd-ask-id ask))
-              ;; Windows that were there only for it.
-              (dolist (buffer (buffer-list))
-                (pcase (buffer-local-value 'pyagentd-ask-here-about buffer)
-                  (`(,(pred (equal (pyagentd-ask-id ask))) ,_ ,_ t)
-                   (dolist (window (get-buffer-window-list buffer nil t))
-                     (quit-window nil window)))))
-              (unless (plist-get answer :accepted)
-                (message "Somebody else answered first"))
-              (when then (funcall then)))
-   :error (lambda (err)
-            (pyagentd-ask-note-answered ask nil)
-            (when (eq 'not-found (pyagentd-symbol (car-safe (cdr-safe err))))
-              (pyagentd-ask-remove (pyagentd-ask-id ask)))
-            (message "%s" (pyagentd-error-text err)))))
+   :success (pyagentd-events-in-turn
+             (lambda (answer)
+               (pyagentd-ask-note-answered ask nil)
+               (pyagentd-ask-remove (pyagentd-ask-id ask))
+               ;; Windows that were there only for it.
+               (dolist (buffer (buffer-list))
+                 (pcase (buffer-local-value 'pyagentd-ask-here-about buffer)
+                   (`(,(pred (equal (pyagentd-ask-id ask))) ,_ ,_ t)
+                    (dolist (window (get-buffer-window-list buffer nil t))
+                      (quit-window nil window)))))
+               (unless (plist-get answer :accepted)
+                 (message "Somebody else answered first"))
+               (when then (funcall then))))
+   :error (pyagentd-events-in-turn
+           (lambda (err)
+             (pyagentd-ask-note-answered ask nil)
+             (when (eq 'not-found (pyagentd-symbol (car-safe (cdr-safe err))))
+               (pyagentd-ask-remove (pyagentd-ask-id ask)))
+             (message "%s" (pyagentd-error-text err))))))
 
 ;;;; Commands
 

@@ -200,6 +200,8 @@ are called without one, too.")
   "Runs that finished since, newest first: a list of (BUFFER . PLIST).")
 (defvar pyagentd-notify--timer nil
   "Timer that tells it, or nil.")
+(defvar pyagentd-notify--said nil
+  "Id of the ask that the echo area told of last, and what it said, or nil.")
 
 ;;;; Who looks at Emacs
 
@@ -292,8 +294,10 @@ are called without one, too.")
 (defun pyagentd-notify (ask)
   "Tell a person who does not see it that ASK waits for an answer."
   (unless (seq-some #'pyagentd-ask-notice-visible-p (pyagentd-ask-buffers ask))
-    (message "Allow %s?  (%s answers)" (pyagentd-ask-title ask)
-             (substitute-command-keys "\\[pyagentd-answer]")))
+    (setq pyagentd-notify--said
+          (cons (pyagentd-ask-id ask)
+                (message "Allow %s?  (%s answers)" (pyagentd-ask-title ask)
+                         (substitute-command-keys "\\[pyagentd-answer]")))))
   (push ask pyagentd-notify--asked)
   (pyagentd-notify--soon))
 
@@ -315,7 +319,12 @@ are called without one, too.")
                by (pyagentd-ask-title ask)))))
 
 (defun pyagentd-notify--withdraw ()
-  "Close the notification about questions when none waits any more."
+  "Tell no longer of questions that do not wait any more."
+  (when (and pyagentd-notify--said
+             (not (pyagentd-ask-find (car pyagentd-notify--said))))
+    (when (equal (current-message) (cdr pyagentd-notify--said))
+      (message nil))
+    (setq pyagentd-notify--said nil))
   (unless (pyagentd-ask-open)
     (pyagentd-desktop-hide 'asks)))
 
@@ -329,8 +338,9 @@ are called without one, too.")
   "Have the daemon tell of all questions, in whatever conversation."
   (pyagentd-rpc-call-async
    'asks '(:watch t)
-   :success (lambda (answer)
-              (pyagentd-ask-receive-all (plist-get answer :asks)))
+   :success (pyagentd-events-in-turn
+             (lambda (answer)
+               (pyagentd-ask-receive-all (plist-get answer :asks))))
    :error #'ignore))
 
 (add-hook 'pyagentd-ask-new-functions #'pyagentd-notify)

@@ -248,6 +248,12 @@ An event is a list (KIND BRANCH SEQ . ARGS)."
     (setq pyagentd-events--timer
           (run-at-time 0 nil #'pyagentd-events--on-timer))))
 
+(defun pyagentd-events-in-turn (function)
+  "Return a function that has FUNCTION called with an answer in its turn.
+That is behind the events that came before it: they are older news."
+  (lambda (answer)
+    (pyagentd-events-enqueue (lambda () (funcall function answer) nil))))
+
 (defun pyagentd-events--pending-p ()
   "Return non-nil if something is queued."
   (or pyagentd-events--next

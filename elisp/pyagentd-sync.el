@@ -384,9 +384,7 @@ know that."
 (defun pyagentd-sync--in-turn (function)
   "Return a function that has FUNCTION called with an answer in this buffer.
 That is in its turn among the events; nothing is shown where it is read."
-  (let ((back (pyagentd-later-back function)))
-    (lambda (answer)
-      (pyagentd-events-enqueue (lambda () (funcall back answer) nil)))))
+  (pyagentd-events-in-turn (pyagentd-later-back function)))
 
 ;;;; Answers
 

@@ -145,6 +145,24 @@ The variable `asked' is bound to the question, or nil."
     (should (string-search "Answered" (pyagentd-test-notice)))
     (should-error (pyagentd-allow-once) :type 'user-error)))
 
+(ert-deftest pyagentd-answer-comes-in-its-turn-among-older-news ()
+  (pyagentd-test-with-ask
+    (answer-test--open)
+    (let ((asks (pyagentd-ask-open)) (branch pyagentd--branch-dir) answered)
+      (cl-letf (((symbol-function 'pyagentd-rpc-call-async)
+                 (lambda (_method _args &rest more)
+                   (setq answered (plist-get more :success)))))
+        (pyagentd-allow-once))
+      (ert-with-message-capture said
+        ;; All of this comes at once: an answer to attach that is older, ...
+        (pyagentd-events-enqueue (lambda () (pyagentd-ask-receive asks branch) nil))
+        (pyagentd-events-enqueue
+         (lambda () `((answered ,branch 4 (:id "q2" :decision "allow" :by "emacs")))))
+        (funcall answered '(:accepted t)) ; ... and this one
+        (pyagentd-events-drain)
+        (should-not (pyagentd-ask-find "q2"))
+        (should-not (string-search "Allow" said))))))
+
 (ert-deftest pyagentd-answer-refused-leaves-the-ask-open ()
   (pyagentd-test-with-ask
     (answer-test--open)

@@ -37,6 +37,22 @@ and `said' what was in Emacs, both latest first."
     (pyagentd-notify--tell)
     (should-not told)))
 
+(ert-deftest pyagentd-notify-says-no-longer-what-does-not-wait ()
+  (let ((pyagentd-ask--pending nil) (pyagentd-notify--asked nil)
+        (pyagentd-notify--timer t) shown)
+    (cl-letf (((symbol-function 'message)
+               (lambda (format &rest args)
+                 (setq shown (and format (apply #'format format args)))))
+              ((symbol-function 'current-message) (lambda () shown)))
+      (pyagentd-ask-add (notify-test--ask))
+      (should (string-prefix-p "Allow Bash ls?  (" shown))
+      (pyagentd-ask-remove "q1")
+      (should-not shown)
+      (pyagentd-ask-add (notify-test--ask))
+      (message "Another")
+      (pyagentd-ask-remove "q1")
+      (should (equal shown "Another")))))
+
 (ert-deftest pyagentd-notify-says-nothing-of-what-is-in-a-window ()
   (pyagentd-test-with-ask
     (goto-char (point-max))
