@@ -536,6 +536,18 @@ _PIECES_S = 4.0  # ... or at the most
 _KEPT = 20  # documents of a crowd that nobody watches
 
 
+class _Write(NamedTuple):
+    """What one write brings into the file."""
+
+    document: Document
+    revision: int
+    marker: int | None
+    edits: int  # how many of ``unsaved``, the first ones
+    has_heading: bool
+    inserts: list[Insert]  # of the run
+    seq: int  # of the last one
+
+
 class DocumentSync:
     """Keeps one branch's document, in memory and as its ``session.md``.
 
@@ -582,6 +594,7 @@ class DocumentSync:
         self._writing: asyncio.Task[None] | None = None
         self._later: asyncio.Task[None] | None = None
         self._last_persist = 0.0
+        self._failed_write: _Write | None = None  # the last one, which may have got into its place
 
     # -- a run begins and goes on ------------------------------------------------------------------------------
 
@@ -789,31 +802,39 @@ class DocumentSync:
                     self.seen = self.settings
                 if not self._is_due:
                     return
-                doc, revision, marker, count = live.document, live.revision, live.marker, len(live.unsaved)
-                heading, inserts = live.heading, self.inserts
-                seq, dirty, live.is_dirty = inserts[-1].seq if inserts else 0, live.is_dirty, False
+                inserts, seq = self.inserts, self.inserts[-1].seq if self.inserts else 0
+                write = _Write(
+                    live.document, live.revision, live.marker, len(live.unsaved), bool(live.heading), inserts, seq
+                )
+                dirty, live.is_dirty = live.is_dirty, False
                 try:
-                    file = await asyncio.to_thread(write_document, self._path, doc, live.file, live.unchanged_prefix)
+                    file = await asyncio.to_thread(
+                        write_document, self._path, write.document, live.file, live.unchanged_prefix
+                    )
                 except DocumentChanged:
                     live.is_dirty |= dirty
                     continue
                 except BaseException as error:
                     live.is_dirty |= dirty
+                    self._failed_write = write
                     self._note_refusal(error)
                     raise
                 self.trouble = self.cause = ""
-                live.file = file
-                if heading:  # the text that was written began with it, unless somebody removed it
-                    live.heading = ""
-                del live.unsaved[:count]
-                live.know(file.sha256, revision)
-                if self.inserts is inserts:  # else another run began meanwhile, with a marker of its own
-                    self._kept = seq
-                    self._versions.append(DocumentVersion(sha256=file.sha256, seq=seq, marker=marker))
-                    if len(_by_and_by) > _KEPT and not self._is_watched() and not live.unsaved and not live.is_dirty:
-                        self._live = None  # it is read again when there is more
-                self._written(revision, file.stamp)
+                self._note_written(live, write, file)
                 return
+
+    def _note_written(self, live: LiveDocument, write: _Write, file: CachedDocument) -> None:
+        live.file = file
+        if write.has_heading:  # the text that was written began with it, unless somebody removed it
+            live.heading = ""
+        del live.unsaved[: write.edits]
+        live.know(file.sha256, write.revision)
+        if self.inserts is write.inserts:  # else another run began meanwhile, with a marker of its own
+            self._kept = write.seq
+            self._versions.append(DocumentVersion(sha256=file.sha256, seq=write.seq, marker=write.marker))
+            if len(_by_and_by) > _KEPT and not self._is_watched() and not live.unsaved and not live.is_dirty:
+                self._live = None  # it is read again when there is more
+        self._written(write.revision, file.stamp)
 
     def _note_refusal(self, error: BaseException) -> None:
         said = error.__cause__
@@ -825,9 +846,14 @@ class DocumentSync:
     async def _look_live(self) -> LiveDocument:
         live = self._live
         if live is None:
+            self._failed_write = None
             return await self._load()
         found = await self._wait_for_writer(live.file)
         if found is live.file:
+            return live
+        failed, self._failed_write = self._failed_write, None
+        if failed is not None and failed.document.body == found.document.body:
+            self._note_written(live, failed, found)  # the disk refused when the file was in its place already
             return live
         if found.stamp is None:  # it was removed, and is written again
             live.file, live.is_dirty = replace(live.file, stamp=None), True

@@ -258,6 +258,26 @@ async def test_a_refused_write_is_told_once_and_tried_again(desk: Desk, monkeypa
     assert desk.body() == "### Tell me.\n\n" + ANSWER[0]
 
 
+async def test_a_write_that_failed_when_the_file_was_in_its_place_is_not_taken_for_another_programs(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.begin()
+    await desk.document.flush()
+    with monkeypatch.context() as patched:
+
+        def refuse(directory: Path) -> None:
+            raise OSError(errno.EIO, "Input/output error")
+
+        patched.setattr(atomic, "_sync_directory", refuse)
+        desk.add(ANSWER[0])
+        with pytest.raises(StoreError):
+            await desk.document.flush()
+    assert ANSWER[0] in desk.body()
+    desk.add(ANSWER[1])
+    await desk.document.flush()
+    assert desk.body() == "### Tell me.\n\n" + ANSWER[0] + ANSWER[1] and desk.edits == []
+
+
 @pytest.mark.parametrize("calls", [1, 2])
 async def test_what_is_written_while_the_daemon_syncs_its_file_is_kept(
     desk: Desk, calls: int, monkeypatch: pytest.MonkeyPatch
