@@ -471,12 +471,13 @@ def _inspector_lines(
         yield heading(filled.title, 2)
         yield drawn(filled)
     yield from _rights(told["permissions"])
-    yield heading("System prompt", 2, folded=True)
-    yield from text_lines(told["system"] or "")
-    yield heading(f"Tools ({len(told['tools'])})", 2, folded=True)
-    for tool in told["tools"]:
-        yield heading(str(tool["name"]), 3)
-        yield from text_lines(str(tool.get("description") or ""))
+    if told["system"] or told["tools"]:  # else no request was sent from here
+        yield heading("System prompt", 2, folded=True)
+        yield from text_lines(told["system"])
+        yield heading(f"Tools ({len(told['tools'])})", 2, folded=True)
+        for tool in told["tools"]:
+            yield heading(str(tool["name"]), 3)
+            yield from text_lines(str(tool.get("description") or ""))
     for run in told["runs"]:
         yield from _run(run, branch, turns.get(str(run["message_id"])))
 

@@ -364,6 +364,8 @@ async def test_the_inspector_is_an_outline_with_requests_to_open(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
     service, ref = world.service(), world.session()
+    page = await service.report(Watcher(), name="inspect", arguments={"branch": ref.key})
+    assert "Tools" not in printed(page), "the model was told of none yet"
     world.server.rule = lambda request: answer("Boil\n* water.")
     async with world.kernel.using(ref) as live:
         await world.kernel.prompt(live, text="How?", options=world.options)
