@@ -51,6 +51,7 @@ from pyagentd.cli.follow import (
     lasting_sentence,
     page_events,
     question,
+    whole,
 )
 from pyagentd.cli.link import models_known, run_environment
 from pyagentd.cli.output import ExitCode, note
@@ -92,7 +93,7 @@ LETTERS: Mapping[str, tuple[str, str]] = {
 
 def letters(ask: Mapping[str, Any]) -> dict[str, str]:
     """Return the letters that ``ask`` can be answered with, each with its word."""
-    offered = {*choices(ask), "deny", *(["diff"] if ask.get("preview") else [])}
+    offered = {*choices(ask), "deny", *(["diff"] if whole(ask) else [])}
     return {letter: word for letter, (decision, word) in LETTERS.items() if decision in offered}
 
 
@@ -390,7 +391,7 @@ class Chat:
                 case "e":
                     self._do(self._edit(ask))
                 case "d":
-                    self._do(self._print(*_diff(str(ask["preview"]))))
+                    self._do(self._print(*_diff(whole(ask))))
                 case _:
                     self._do(self._reply(ask, decision))
 

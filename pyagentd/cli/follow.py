@@ -512,6 +512,13 @@ def question(ask: Mapping[str, Any], branch: str) -> str:
     return "\n".join(map(printable, lines))
 
 
+def whole(ask: Mapping[str, Any]) -> str:
+    """Return what `d` shows: all of a change, or of a call that its question cuts off; "" where nothing is cut."""
+    parts = (part for line in ask.get("lines") or () for part in line["parts"])
+    is_cut = any(not isinstance(part, str) and part.get("more") for part in parts)
+    return str(ask.get("preview") or (is_cut and ask.get("detail")) or "")
+
+
 def _part_lines(parts: Sequence[Any]) -> Iterator[str]:
     """Yield a line of a question; that with a preview is several."""
     for part in parts:
@@ -519,6 +526,8 @@ def _part_lines(parts: Sequence[Any]) -> Iterator[str]:
             yield from (f"  | {line}" for line in part["text"].split("\n"))
             if part["more"]:
                 yield f"  | … {part['more']} more lines; d shows all"
+            elif any(line.endswith("…") for line in part["text"].split("\n")):
+                yield "  | d shows all of the lines that end with …"
             return
     yield "".join(part if isinstance(part, str) else part["text"] for part in parts)
 
@@ -627,9 +636,9 @@ class AskPrompt:
                 return Reply(kind)
             print(self._choices, end="", file=sys.stderr, flush=True)
             return None
-        if line.strip().lower() in ("d", "diff") and self._ask.get("preview"):
-            preview = "\n".join(map(printable, str(self._ask["preview"]).splitlines()))
-            print(f"{preview}\n{self._choices}", end="", file=sys.stderr, flush=True)
+        if line.strip().lower() in ("d", "diff") and (text := whole(self._ask)):
+            shown = "\n".join(map(printable, text.splitlines()))
+            print(f"{shown}\n{self._choices}", end="", file=sys.stderr, flush=True)
             return None
         reply = parse_reply(line, self._offered)
         if reply is None:

@@ -133,16 +133,24 @@ _LINE_CHARS = 500  # one giant line stalls a display
 _Opcode = tuple[str, int, int, int, int]
 
 
-def unified_diff(before: str | None, after: str, path: str) -> str:
-    """Return the diff between two texts, "" when they are equal; ``before`` is None for a new file."""
+def unified_diff(before: str | None, after: str, path: str, *, rest: str = "") -> str:
+    """Return the diff between two texts, "" when they are equal; ``before`` is None for a new file.
+
+    What is cut off says how much it is, and ``rest``: where all of it is.
+    """
     old, new = _lines(before or ""), _lines(after)
     body = [line for hunk in _hunks(old, new) for line in _format(hunk, old, new)]
     if not body:
         return ""
-    shown = [line if len(line) <= _LINE_CHARS else line[:_LINE_CHARS] + "…" for line in islice(body, _SHOWN_LINES)]
+    shown = [_short(line, rest) for line in islice(body, _SHOWN_LINES)]
     if len(body) > _SHOWN_LINES:
-        shown.append(f"… {len(body) - _SHOWN_LINES} more lines")
+        shown.append(f"… {len(body) - _SHOWN_LINES} more lines{rest}")
     return "\n".join([f"--- {'/dev/null' if before is None else path}", f"+++ {path}", *shown])
+
+
+def _short(line: str, rest: str) -> str:
+    more = len(line) - _LINE_CHARS
+    return line if more <= 0 else f"{line[:_LINE_CHARS]}… {quantity(more, 'more character')}{rest}"
 
 
 def _lines(text: str) -> list[str]:
@@ -346,7 +354,7 @@ def _preview(plan: _Planner) -> Callable[[Args, ToolContext], str]:
             raise not_open_error(path.lexical)
         change = plan(path, args, ctx, shown)
         before = None if change.before is None else change.before.text
-        return unified_diff(before, change.after, path.lexical)
+        return unified_diff(before, change.after, path.lexical, rest="; all is in the arguments")
 
     return preview
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from pyagentd.cli import follow
-from pyagentd.cli.follow import AskPrompt, Decision, Reply, choices, command, parse_answer, parse_reply
+from pyagentd.cli.follow import AskPrompt, Decision, Reply, choices, command, parse_answer, parse_reply, whole
 from pyagentd.runtime.approvals import client_fields
 
 ASK = {
@@ -45,6 +45,21 @@ def test_an_agents_question_says_that_it_is_an_agents() -> None:
 def test_a_long_preview_is_cut_and_says_by_how_much() -> None:
     text = question({**ASK, "preview": "\n".join(map(str, range(100)))}, "/s/main")
     assert "  | 23\n  | … 76 more lines; d shows all\n" in text
+
+
+def test_what_a_question_cuts_off_is_all_shown_by_d(keyboard: int, capsys: pytest.CaptureFixture[str]) -> None:
+    change = {**ASK, "preview": f"--- /x\n+++ /x\n@@ -1 +1 @@\n+{'x' * 200}end"}
+    long = {**ASK, "preview": "", "commands": [], "detail": f"echo {'x ' * 3000}; rm -rf end"}
+    for row, says in ((change, "d shows all of the lines that end with …"), (long, "more lines; d shows all")):
+        ask = {**row, **client_fields(row)}
+        prompt = AskPrompt()
+        prompt.put(ask, "/s/main")
+        told = capsys.readouterr().err
+        assert says in told and "end\n" not in told
+        os.write(keyboard, b"d\n")
+        assert prompt.poll(5) is None
+        assert "end\n" in capsys.readouterr().err
+    assert not whole({**ASK, "preview": "", **client_fields({**ASK, "preview": ""})})
 
 
 def test_escape_sequences_in_what_the_model_wrote_cannot_rewrite_the_question() -> None:
