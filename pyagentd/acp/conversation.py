@@ -22,6 +22,7 @@ from pyagentd.errors import BadRequest, NotFound, PyagentdError, Unreachable, Wi
 from pyagentd.events import Event, truncate
 from pyagentd.store import atomic, paths
 from pyagentd.store.journal import Row
+from pyagentd.tools.spec import summary
 from pyagentd.wire.client import CALL_TIMEOUT_S
 
 # A question of the daemon as a request for permission, and what was chosen as an answer to it; pure.
@@ -66,7 +67,7 @@ def approval(ask: Mapping[str, Any], branch: str, root: str) -> Request:
     text = f"```\n{question(ask, branch)}\n```" if not changed else str(ask.get("reason") or "")
     call = schema.ToolCallUpdate(
         tool_call_id=call_id(ask, branch),
-        title=_title(ask, branch, updates.title(tool, arguments, root) if arguments else ""),
+        title=_title(ask, branch, summary(tool, arguments, root=root) if arguments else ""),
         kind=updates.kind(tool),
         status="pending",
         content=[*changed, *([tool_content(text_block(text))] if text else [])],

@@ -22,11 +22,11 @@ from acp import (
     update_user_message_text,
 )
 
-from pyagentd.events import one_line
 from pyagentd.policy.action import canonical_tool
 from pyagentd.store.conversation import COMPACTION
 from pyagentd.store.document.hidden import COMMAND
 from pyagentd.store.journal import Row
+from pyagentd.tools.spec import summary
 from pyagentd.words import quantity
 
 # A tool call as editors show it: title, kind, the files it is about, what it changes; pure.
@@ -38,8 +38,6 @@ KINDS: Final[Mapping[str, schema.ToolKind]] = {
     "WebFetch": "fetch", "WebSearch": "fetch", "PersistentAgent": "think", "task": "think", "mission": "think",
 }  # fmt: skip
 
-_TOLD_BY: Final = ("file_path", "path", "command", "pattern", "url", "query", "description", "prompt", "name")
-_TITLE: Final = 120  # characters
 _LONGEST: Final = 20_000  # characters of a result; the log has all of it
 
 _STATUS: Final[Mapping[str, schema.ToolCallStatus]] = {
@@ -61,7 +59,7 @@ def call_update(
     name, arguments = tool_name(data), arguments_of(data)
     shown: dict[str, Any] = {
         "tool_call_id": str(data["toolCallId"]),
-        "title": title(name, arguments, root),
+        "title": summary(name, arguments, root=root),
         "status": status(data),
         "content": changes(name, arguments, root) + result(data),
         "locations": locations(arguments, root),
@@ -89,13 +87,6 @@ def kind(tool: str) -> schema.ToolKind:
 def status(data: Mapping[str, Any]) -> schema.ToolCallStatus:
     """Return how far a call is."""
     return _STATUS.get(str(data.get("state")), "pending")
-
-
-def title(tool: str, arguments: Mapping[str, Any], root: str) -> str:
-    """Return the line that names a call: the tool, and what it is about."""
-    about = next((str(arguments[key]) for key in _TOLD_BY if isinstance(arguments.get(key), str)), "")
-    line = f"{tool} {_relative(about, root)}" if about else tool
-    return one_line(line, _TITLE)
 
 
 def locations(arguments: Mapping[str, Any], root: str) -> list[schema.ToolCallLocation]:
@@ -139,10 +130,6 @@ def result(data: Mapping[str, Any]) -> list[Content]:
 
 def _absolute(path: str, root: str) -> str:
     return str(Path(root) / path) if root else path
-
-
-def _relative(text: str, root: str) -> str:
-    return text.removeprefix(f"{root.rstrip('/')}/") if root else text
 
 
 Update = (

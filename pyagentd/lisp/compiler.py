@@ -665,10 +665,6 @@ class Goal:
     owned: Owned = NOTHING
 
 
-def _accepts(arity: tuple[int, int | None] | None, count: int) -> bool:
-    return arity is not None and arity[0] <= count and (arity[1] is None or count <= arity[1])
-
-
 def _plain_key(node: Node) -> bool:
     """Return whether a constant is the same as a key."""
     return isinstance(node, Const) and node.value == as_key(node.value) and type(node.value) is not bool
@@ -1082,7 +1078,8 @@ class Emitter(Operations):
         p = self.place(node)
         count = len(node.args)
         function, *args = self.expressions([node.function, *node.args])
-        if isinstance(node.function, Local) and _accepts(node.function.var.arity, count):
+        arity = node.function.var.arity if isinstance(node.function, Local) else None
+        if arity is not None and arity[0] <= count and (arity[1] is None or count <= arity[1]):
             tick = is_(call(python_name("tick", p), [], p), None, p)
             return choose(tick, call(function, args, p), const(None, p), p)
         callee = call(self.runtime("callee", p), [python_name("run", p), function, const(count, p)], p)
@@ -1525,9 +1522,6 @@ class Emitter(Operations):
         final = thunk(node.final, []) if node.final else const(None, p)
         self.reach(call(self.runtime("attempt", p), [python_name("run", p), body, handler, final], p), goal, p)
 
-    def _emit_fn(self, node: Fn, goal: Goal) -> None:
-        self.reach(self.statements(node), goal, self.place(node))
-
 
 _EXPRESSIONS: dict[type[Node], Any] = {
     Const: Emitter._const,
@@ -1556,5 +1550,5 @@ _STATEMENTS: dict[type[Node], Any] = {
     Each: Emitter._each,
     Recur: Emitter._recur,
     Try: Emitter._try,
-    Fn: Emitter._emit_fn,
+    Fn: lambda self, node, goal: self.reach(self.statements(node), goal, self.place(node)),
 }

@@ -202,7 +202,10 @@ class _Reader:
         while offset < length:
             match = match_at(text, offset)
             if match is None:
-                self.fail_unknown(offset)
+                message, hint = _NOT_OURS.get(text[offset], (f"unexpected character {text[offset]!r}", ""))
+                if text.startswith('#"', offset):
+                    message, hint = _NOT_OURS['"']
+                self.fail(message, offset, hint)
             kind, token = match.lastgroup, match.group()
             if kind != "skip":
                 self.token(kind or "", token, offset)
@@ -344,12 +347,6 @@ class _Reader:
         return self.fail(
             f"unknown character {_shorten(token)}", start, f"There are {', '.join(chr(92) + n for n in _CHARACTERS)}."
         )
-
-    def fail_unknown(self, offset: int) -> NoReturn:
-        message, hint = _NOT_OURS.get(self.text[offset], (f"unexpected character {self.text[offset]!r}", ""))
-        if self.text.startswith('#"', offset):
-            message, hint = _NOT_OURS['"']
-        self.fail(message, offset, hint)
 
     def fail_unclosed(self) -> NoReturn:
         opened = self.stack[-1]

@@ -15,7 +15,6 @@ from typing import Any, Final
 from pyagentd.lisp.errors import LispError
 from pyagentd.lisp.limits import Budget, Limits
 from pyagentd.lisp.values import (
-    Key,
     Keyword,
     LispSet,
     Pattern,
@@ -270,10 +269,6 @@ def _encode(value: Value, budget: Budget, depth: int) -> Any:
         return [_encode(item, budget, depth + 1) for item in value]
     if kind is LispSet:
         return {"~#set": [_encode(item, budget, depth + 1) for item in members(value, budget)]}
-    return _encode_map(value, budget, depth)
-
-
-def _encode_map(value: dict[Key, Value], budget: Budget, depth: int) -> Any:
     keys = in_order(value, budget)
     if all(type(key) is str or type(key) is Keyword for key in keys):
         return {_encode(key, budget, depth): _encode(value[key], budget, depth + 1) for key in keys}

@@ -375,7 +375,13 @@ def _compare(one: Value, other: Value, budget: Budget, depth: int) -> int:
         if kind is Keyword:
             one, other = one.name, other.name
         elif kind is list:
-            return _compare_vectors(one, other, budget, depth)
+            if depth >= budget.limits.depth:
+                raise too_deep(budget)
+            if len(one) != len(other):
+                return 1 if len(one) > len(other) else -1
+            budget.steps(1 + len(one))
+            found = (_compare(a, b, budget, depth + 1) for a, b in zip(one, other, strict=True))
+            return next((each for each in found if each), 0)
         elif kind not in _SCALARS:
             raise LispError("eval_error", f"{type_name(one)}s have no order", hint="Sort by a number or a string.")
         return int(one > other) - int(one < other)
@@ -384,19 +390,6 @@ def _compare(one: Value, other: Value, budget: Budget, depth: int) -> int:
         f"cannot compare {type_name(one)} with {type_name(other)}",
         hint="Compare or sort values of one type: numbers with numbers, strings with strings.",
     )
-
-
-def _compare_vectors(one: list[Value], other: list[Value], budget: Budget, depth: int) -> int:
-    """Compare lengths, then item by item."""
-    if depth >= budget.limits.depth:
-        raise too_deep(budget)
-    if len(one) != len(other):
-        return 1 if len(one) > len(other) else -1
-    budget.steps(1 + len(one))
-    for a, b in zip(one, other, strict=True):
-        if found := _compare(a, b, budget, depth + 1):
-            return found
-    return 0
 
 
 def in_order(keys: Iterable[Key], budget: Budget | None = None) -> list[Key]:
@@ -540,7 +533,16 @@ def _from_python(value: Any, path: str, depth: int, made: dict[int, tuple[Any, V
     if depth >= MAX_DEPTH:
         raise TypeError(f"{path[:200]} is nested deeper than {MAX_DEPTH} levels, or contains itself")
     if isinstance(value, Mapping | list | tuple):
-        result = _from_collection(value, path, depth, made)
+        result: Value
+        if isinstance(value, Mapping):
+            result = {
+                as_key(_from_python(key, f"a key of {path}", depth + 1, made)): _from_python(
+                    item, f"{path}.{key}", depth + 1, made
+                )
+                for key, item in value.items()
+            }
+        else:
+            result = [_from_python(item, f"{path}[{index}]", depth + 1, made) for index, item in enumerate(value)]
         made[id(value)] = value, result  # with the object, so that no other gets its id
         return result
     if isinstance(value, Enum):
@@ -551,19 +553,6 @@ def _from_python(value: Any, path: str, depth: int, made: dict[int, tuple[Any, V
         if isinstance(value, plain):
             return plain(value)
     return _from_object(value, path, depth, made)
-
-
-def _from_collection(
-    value: Mapping[Any, Any] | list[Any] | tuple[Any, ...], path: str, depth: int, made: dict[int, tuple[Any, Value]]
-) -> Value:
-    if not isinstance(value, Mapping):
-        return [_from_python(item, f"{path}[{index}]", depth + 1, made) for index, item in enumerate(value)]
-    return {
-        as_key(_from_python(key, f"a key of {path}", depth + 1, made)): _from_python(
-            item, f"{path}.{key}", depth + 1, made
-        )
-        for key, item in value.items()
-    }
 
 
 def _from_object(value: Any, path: str, depth: int, made: dict[int, tuple[Any, Value]]) -> Value:

@@ -202,19 +202,15 @@ class Firewall:
         for known in self._collections.keys() & collections.keys():
             del collections[known]
         if texts or collections:
-            self._collect_public()
+            for seen in self._seen[self._searched :]:
+                for each in _public_parts(seen):
+                    if type(each) in (list, dict):
+                        self._open_collections.add(id(each))
+                    elif text := _secret_text(each):
+                        self._open_texts.add(text)
+            self._searched = len(self._seen)
             self._collections |= {key: each for key, each in collections.items() if key not in self._open_collections}
             self._add(texts - self._open_texts)
-
-    def _collect_public(self) -> None:
-        """Collect the public values of the data that was not searched yet."""
-        for value in self._seen[self._searched :]:
-            for each in _public_parts(value):
-                if type(each) in (list, dict):
-                    self._open_collections.add(id(each))
-                elif text := _secret_text(each):
-                    self._open_texts.add(text)
-        self._searched = len(self._seen)
 
     def adopt(self, child: "Firewall") -> None:
         """Add the secrets of a child mission, whose error messages may contain them."""

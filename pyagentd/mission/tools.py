@@ -429,7 +429,12 @@ class Toolbox:
         """
         tool = self.tools.get(name)
         if tool is None:
-            raise self._not_found(name)
+            names = ", ".join(sorted(self.tools))
+            there = f"Tools you can call: {names}." if names else "This mission has no tools besides return and fail."
+            message, meant = f'There is no tool "{name}"', did_you_mean(name, self.tools)
+            if name in self.catalog:
+                message, meant = f'The tool "{name}" is for planning only and cannot be called', ""
+            raise LispError("tool_not_found", message, hint=f"{meant} {there}".lstrip())
         check_data(args)
         prepared = tool.prepare(args, self.validation)
         for each in prepared.warnings:
@@ -508,16 +513,6 @@ class Toolbox:
                 message = f'The tool "{tool.name}" was cancelled, since the time of the mission is over'
                 raise LispError("timeout", message) from error
             raise LispError("tool_error", _failure(tool, _error_message(error))) from error
-
-    def _not_found(self, name: str) -> LispError:
-        if name in self.catalog:
-            message, meant = f'The tool "{name}" is for planning only and cannot be called', ""
-        else:
-            message = f'There is no tool "{name}"'
-            meant = did_you_mean(name, self.tools)
-        names = ", ".join(sorted(self.tools))
-        there = f"Tools you can call: {names}." if names else "This mission has no tools besides return and fail."
-        return LispError("tool_not_found", message, hint=f"{meant} {there}".lstrip())
 
 
 def _failure(tool: Tool, message: str) -> str:

@@ -295,7 +295,9 @@ async def invoke(
             duration_ms = round((time.monotonic() - started) * 1000)
         if ctx.hooks is not None:
             said = await ctx.hooks.after(spec.name, given, output.text, output.ok, duration_ms, ctx.call_id)
-            output = _with_added(output, said)
+            if said:
+                full = None if output.full is None else f"{output.full}\n{said}"
+                output = replace(output, text=f"{output.text}\n{said}", full=full)
         # What is surely short is not worth a thread.
         if output.full is not None or len(output.text) > SHOWN_BYTES // 4:
             output = await asyncio.to_thread(_truncate, output, spec.name, ctx.spool_dir)
@@ -342,14 +344,6 @@ async def _authorised_call(
         if ctx.hooks is None:
             return given, action
     raise ToolError(f"{spec.name} was not run: the user and a hook kept changing each other's arguments")
-
-
-def _with_added(output: Output, added: str) -> Output:
-    """Return ``output`` with what hooks added at its end."""
-    if not added:
-        return output
-    full = None if output.full is None else f"{output.full}\n{added}"
-    return replace(output, text=f"{output.text}\n{added}", full=full)
 
 
 async def _run(spec: ToolSpec, args: dict[str, object], ctx: ToolContext) -> Output:

@@ -226,8 +226,8 @@ BREAKS_OF_MISSIONS = [
     _of(
         "Error reason tool_not_found",
         f"{_MISSION}/tools.py",
-        "            meant = did_you_mean(name, self.tools)\n",
-        '            meant = ""\n',
+        "', did_you_mean(name, self.tools)\n",
+        "', ''\n",
     ),
     _of(
         "Error reason reserved_tool_name",

@@ -316,13 +316,6 @@ def name_of(form: Form, what: What) -> str:
     raise form.error(f"this is not a {what} name", hint)
 
 
-def missing_type(key: Form, name: str, what: What) -> SignatureError:
-    """Return the error for a name that is not followed by a type."""
-    if key.kind == "keyword" and find_type_name(name.rstrip("?")):
-        return key.error(f"this type has no name of a {what}", f"Write one before it: `value :{name}`")
-    return key.error(f"the {what} `{name}` has no type", f"Write one after it, as in `{name} :any`")
-
-
 def check_duplicates(fields: Iterable[Field], forms: Sequence[Form], what: What) -> None:
     """Raise ``SignatureError`` if two of ``fields``, which were parsed from ``forms``, have the same name."""
     seen: set[str] = set()
@@ -509,16 +502,16 @@ def _bounded_type(form: Form, name: Any) -> Type:
 def _children(form: Form) -> Sequence[Form]:
     children: Sequence[Form] = form.value[1:]
     # A map in shorthand has types as values, properties have literals.
-    if children and children[0].kind == "braces" and any(_is_literal(part) for part in children[0].value[1::2]):
+    literals = (
+        part.kind in ("string", "number", "constant") or (part.kind == "name" and part.value in _LITERALS)
+        for part in (children[0].value[1::2] if children and children[0].kind == "braces" else ())
+    )
+    if any(literals):
         properties_of(children[0], [])
         children = children[1:]
     if not children:
         raise form.error("there are no types in it", "Write types after it: `[:or :int :string]`")
     return children
-
-
-def _is_literal(form: Form) -> bool:
-    return form.kind in ("string", "number", "constant") or (form.kind == "name" and form.value in _LITERALS)
 
 
 def _bounds_and(form: Form, count: int, allowed: Sequence[str]) -> tuple[Properties, Sequence[Form]]:
@@ -616,7 +609,9 @@ def fields_of(forms: Sequence[Form], what: What) -> tuple[Field, ...]:
             or rest[0].after_comma
             or (rest[0].kind == "name" and not find_type_name(rest[0].value.lower().rstrip("?")))
         ):
-            raise missing_type(key, name, what)
+            if key.kind == "keyword" and find_type_name(name.rstrip("?")):
+                raise key.error(f"this type has no name of a {what}", f"Write one before it: `value :{name}`")
+            raise key.error(f"the {what} `{name}` has no type", f"Write one after it, as in `{name} :any`")
         found.append(field_of(name, rest.pop(0)))
     check_duplicates(found, forms, what)
     return tuple(found)

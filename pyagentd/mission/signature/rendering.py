@@ -3,7 +3,6 @@
 The canonical text is shorthand, with Malli where shorthand cannot express a type; it parses to an equal signature.
 """
 
-from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from pyagentd.mission.signature.parsing import is_plain
@@ -228,18 +227,14 @@ def expected_text(of: Type) -> str:
                 named.append(f"{len(values) - _AT_MOST_NAMED} more")
             return named[0] if len(named) == 1 else f"one of {', '.join(named)}"
         case Or(choices):
-            return _alternatives([expected_text(one) for one in choices])
+            *first, last = dict.fromkeys(map(expected_text, choices))
+            return f"{', '.join(first)} or {last}" if first else last
         case And(all_of):
             return " and ".join(dict.fromkeys(expected_text(one) for one in all_of))
         case Constraint(operator, bound):
             return f"number {operator} {bound!r}"
         case _:
             return "value"
-
-
-def _alternatives(names: Sequence[str]) -> str:
-    *first, last = dict.fromkeys(names)
-    return f"{', '.join(first)} or {last}" if first else last
 
 
 def _expected_range(least: Number | None, most: Number | None, unit: str = "") -> str:

@@ -205,21 +205,15 @@ def is_abbreviated(item: Argument, word: Word) -> bool:
 def _read_long_option(words: tuple[Word, ...], at: int, roles: Mapping[str, Role]) -> list[Argument]:
     word = words[at]
     name, equals, attached = word.text.partition("=")
-    role, full, certain = _role_of_long(name, roles)
-    value = None
+    meant = [option for option in roles if option.startswith(name) and option.startswith("--")]
+    meant = [name] if name in roles else sorted(meant, key=lambda option: roles[option] == "takes")
+    full, certain = (meant[0], name in roles) if meant else (name, True)
+    role, value = roles.get(full, "unknown"), None
     if equals:
         value = Word(text=attached, bare=False, varies=word.varies)
     elif role in WITH_ARGUMENT and (certain or role != "takes"):
         value = next_word(words, at)
     return [Argument(role=role, name=full, value=value, at=at)]
-
-
-def _role_of_long(name: str, roles: Mapping[str, Role]) -> tuple[Role, str, bool]:
-    if name in roles:
-        return roles[name], name, True
-    meant = [option for option in roles if option.startswith(name) and option.startswith("--")]
-    meant.sort(key=lambda option: roles[option] == "takes")
-    return (roles[meant[0]], meant[0], False) if meant else ("unknown", name, True)
 
 
 def _read_short_options(words: tuple[Word, ...], at: int, roles: Mapping[str, Role]) -> list[Argument]:

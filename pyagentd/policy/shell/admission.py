@@ -256,19 +256,15 @@ def is_allowed_by_name(reading: ShellReading, allow: Sequence[str]) -> bool:
 def _command_refusal(command: SimpleCommand, entries: list[tuple[str, ...]]) -> str | None:
     if command.words[0] not in _FREE:
         if not any(_is_prefix(entry, command.words) for entry in entries):
-            return f"`{_command_prefix(command, entries)}` is not in `shell_commands.allow`"
+            # As many words as an entry for its program has.
+            length = max((len(entry) for entry in entries if entry[0] == command.words[0]), default=1)
+            return f"`{' '.join(command.words[:length])}` is not in `shell_commands.allow`"
         for effect in command.effects:
             if not _is_effect_allowed(effect, command, entries):
                 *others, last = [f"`{entry}`" for entry in effect.by]
                 needed = f"{', '.join(others)} or {last}" if others else last
                 return f"{effect.what}; that needs {needed} in `shell_commands.allow`"
     return None
-
-
-def _command_prefix(command: SimpleCommand, entries: list[tuple[str, ...]]) -> str:
-    """Return as many words of ``command`` as an entry for its program has."""
-    length = max((len(entry) for entry in entries if entry[0] == command.words[0]), default=1)
-    return " ".join(command.words[:length])
 
 
 def _is_effect_allowed(effect: Effect, command: SimpleCommand, entries: list[tuple[str, ...]]) -> bool:

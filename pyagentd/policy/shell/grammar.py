@@ -147,32 +147,26 @@ class _WordReader:
         text = self._text
         while self.end < len(text) and (char := text[self.end]) not in _ENDS_WORD:
             if char == "\\":
-                self._read_escape()
+                following = text[self.end + 1 : self.end + 2]
+                if not following:
+                    raise Unreadable("it ends in a backslash")
+                self.end += 2
+                if following != "\n":
+                    self._bare = False
+                    self._chars.append((following, True))
             elif char == "'":
-                self._read_single_quotes()
+                close = text.find("'", self.end + 1)
+                if close < 0:
+                    raise Unreadable("its quotes are not balanced")
+                self._bare = False
+                self._chars += [(each, True) for each in text[self.end + 1 : close]]
+                self.end = close + 1
             elif char == '"':
                 self._read_double_quotes()
             else:
                 self._refuse_expansion(char)
                 self._chars.append((char, False))
                 self.end += 1
-
-    def _read_escape(self) -> None:
-        following = self._text[self.end + 1 : self.end + 2]
-        if not following:
-            raise Unreadable("it ends in a backslash")
-        self.end += 2
-        if following != "\n":
-            self._bare = False
-            self._chars.append((following, True))
-
-    def _read_single_quotes(self) -> None:
-        close = self._text.find("'", self.end + 1)
-        if close < 0:
-            raise Unreadable("its quotes are not balanced")
-        self._bare = False
-        self._chars += [(char, True) for char in self._text[self.end + 1 : close]]
-        self.end = close + 1
 
     def _read_double_quotes(self) -> None:
         text, at = self._text, self.end + 1
@@ -393,6 +387,12 @@ def read(command: str) -> ShellReading:
         reader.read_line(command, ("",), 0)
     except Unreadable as reason:
         reader.unreadable = str(reason)
+    climbing = [path for path in (*reader.reads, *reader.writes, *reader.looks) if ".." in path.split("/")[1:]]
+    if reader.writes and climbing:  # the line may replace what ``..`` leads to
+        reader.unlisted = reader.unlisted or f"it changes files, and `{climbing[0]}` goes up again"
+    behind = None
+    if reader.link_makers and reader.naming + len(reader.link_makers) > 1:
+        behind = f"`{reader.link_makers[0]}` may make links behind which another of its paths lies; use two calls"
     return ShellReading(
         commands=tuple(reader.commands),
         reads=tuple(dict.fromkeys(reader.reads)),
@@ -400,8 +400,8 @@ def read(command: str) -> ShellReading:
         unreadable=reader.unreadable,
         looks=tuple(dict.fromkeys(reader.looks)),
         repositories=tuple(dict.fromkeys(reader.repositories)),
-        unlisted=reader.unlisted or reader.climb_reason(),
-        behind_links=reader.behind_links(),
+        unlisted=reader.unlisted,
+        behind_links=behind,
     )
 
 
@@ -415,19 +415,8 @@ class _Reader:
         self.repositories: list[str] = []
         self.unlisted: str | None = None
         self._fed = False  # whether a pipe or a file is the input of what is read now
-        self._link_makers: list[str] = []
-        self._naming = 0  # commands that name a path and make no links
-
-    def behind_links(self) -> str | None:
-        """Return why a path may lead elsewhere when its command runs, None when it cannot."""
-        if self._link_makers and self._naming + len(self._link_makers) > 1:
-            return f"`{self._link_makers[0]}` may make links behind which another of its paths lies; use two calls"
-        return None
-
-    def climb_reason(self) -> str | None:
-        """Return why a path may be another when it is used: the line writes, and may replace what ``..`` leads to."""
-        climbing = [path for path in (*self.reads, *self.writes, *self.looks) if ".." in path.split("/")[1:]]
-        return f"it changes files, and `{climbing[0]}` goes up again" if self.writes and climbing else None
+        self.link_makers: list[str] = []
+        self.naming = 0  # commands that name a path and make no links
 
     def read_line(self, text: str, places: Places, depth: int) -> None:
         """Read ``text``, following where ``cd`` may lead: after ``cd X &&`` to X, after ``cd X;`` perhaps."""
@@ -532,9 +521,9 @@ class _Reader:
         self.writes += [_join(place, path) for path in found.writes for place in places]
         self.looks += [_join(place, path) for path in found.looks for place in places]
         if found.links:
-            self._link_makers.append(found.program)
+            self.link_makers.append(found.program)
         elif found.reads or found.writes or found.looks:
-            self._naming += 1
+            self.naming += 1
         if len(self.reads) + len(self.writes) + len(self.looks) > _MAX_PATHS:
             raise Unreadable("it names too many files")
 

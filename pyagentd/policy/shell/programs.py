@@ -946,11 +946,13 @@ def _git_options(found: Findings, name: str, words: tuple[Word, ...], subcommand
         at, value = item.at + subcommand, item.value
         if (item.role == "operand" or item.name in _GIT_REPOSITORIES) and value is not None:
             operands += 1
+            # Whether it is a path that leaves the current directory: one with a colon is a URL.
+            leaves = value.home or value.text == ".." or ("/" in value.text and ":" not in value.text)
             if name in _GIT_READS or (name == "diff" and any(word.text == "--no-index" for word in words)):
                 found.read(value)
             if _GIT_HELPER.match(value.text):
                 found.runs(value.text, at, "runs a program that fetches from there")
-            elif name in _GIT_PLACES and (name != "clone" or operands > 1) and _git_is_elsewhere(value):
+            elif name in _GIT_PLACES and (name != "clone" or operands > 1) and leaves:
                 found.write_into(value)
             elif name == "push" and value.text.startswith("file:"):
                 found.runs("push file:", at, "writes to another repository")
@@ -964,11 +966,6 @@ def _git_options(found: Findings, name: str, words: tuple[Word, ...], subcommand
             found.write_into(value)
         elif item.role == "reads":
             found.read(value)
-
-
-def _git_is_elsewhere(word: Word) -> bool:
-    """Return whether it is a path that leaves the current directory: one with a colon is a URL."""
-    return word.home or word.text == ".." or ("/" in word.text and ":" not in word.text)
 
 
 # ``sed`` and ``awk``: programs whose first operand is a program itself.

@@ -107,9 +107,11 @@ def launch(settings: ServerSettings, around: ServerVariables) -> Launch:
     base = child_environment({"PATH": around.path} if around.path else {})
     if settings.of_project:
         base["PYTHONSAFEPATH"] = "1"  # modules that merely lie there are no part of what was trusted
+    spelled = map(expand, settings.command)
+    words = tuple(str(Path(word).expanduser()) if word.startswith("~/") else word for word in spelled)
     return Launch(
         name=settings.name,
-        command=settings.command if settings.literal else tuple(_home(expand(word)) for word in settings.command),
+        command=settings.command if settings.literal else words,
         env=tuple((name, expand(value)) for name, value in settings.env),
         cwd=cwd,
         is_apart=is_apart,
@@ -154,10 +156,6 @@ def _value(settings: ServerSettings, around: ServerVariables, found: re.Match[st
         )
     conceal(value)
     return value
-
-
-def _home(word: str) -> str:
-    return str(Path(word).expanduser()) if word.startswith("~/") else word
 
 
 # How often a server is listened to that says again and again that it changed: the less, the longer it goes on.

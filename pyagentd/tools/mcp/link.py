@@ -434,7 +434,9 @@ class Link:
         try:
             return await request
         except MCPError as error:
-            if self._is_forgotten(error):
+            # A server on the web may know the connection no more, rather than what it was asked.
+            is_refused = isinstance(self._peer, Web) and self._peer.refused.startswith(_NO_SESSION)
+            if is_refused and error.code in (CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST):
                 raise Forgotten(self._end_reason()) from error
             if error.code == CONNECTION_CLOSED or self._client is None:
                 if self._owner is not None:  # a program that ended is known to have in a moment: it is told how
@@ -462,11 +464,6 @@ class Link:
             if cursor is None or len(found) >= most:
                 break
         return found[:most]
-
-    def _is_forgotten(self, error: MCPError) -> bool:
-        """Return whether a server on the web does not know the connection any more, rather than what it was asked."""
-        is_refused = isinstance(self._peer, Web) and self._peer.refused.startswith(_NO_SESSION)
-        return is_refused and error.code in (CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST)
 
     def _end_reason(self) -> str:
         return f"the connection ended{self._last_words()}"

@@ -640,11 +640,8 @@ def _bound_sockets() -> Iterator[str]:
     except OSError:
         return
     for path in {line[line.index(" /") + 1 :] for line in lines if " /" in line}:
-        try:
-            if stat.S_ISSOCK(os.lstat(path).st_mode) and os.path.realpath(path) == path:
-                yield path
-        except OSError:
-            continue
+        if _is_socket(path) and os.path.realpath(path) == path:
+            yield path
 
 
 def outermost(hidden: Iterable[tuple[str, bool]], trees: Trees) -> Iterator[tuple[str, bool]]:
@@ -814,7 +811,13 @@ def plan(scope: ShellScope, *, root: Path, spool_dir: Path, env: Mapping[str, st
     fixed = {*scope.protected, *scope.hidden, *(entry.path for entry in found if entry.effect == "fixed")}
     # Of each list only what no other makes needless.
     near = Trees(trees)
-    _make_missing(path for path in scope.protected if near.writable(path))
+    # What is protected and not there yet is made, empty: a command must not be the one who makes it.
+    for path in (Path(each) for each in scope.protected if near.writable(each)):
+        with suppress(OSError):  # where we may not, a command of ours may not either
+            is_file = path.suffix != "" and not path.is_dir()
+            (path.parent if is_file else path).mkdir(mode=0o700, parents=True, exist_ok=True)
+            if is_file:
+                path.touch(mode=0o600)
     within = ((p, d) for p, d in hidden.items() if near.of(p) is not None or is_system(p))
     gone = list(outermost(within, near))
 
@@ -844,16 +847,6 @@ def plan(scope: ShellScope, *, root: Path, spool_dir: Path, env: Mapping[str, st
         temporary=not any(trees.get(path, False) for path in ("/tmp", "/")),
         network=scope.network,
     )
-
-
-def _make_missing(protected: Iterable[str]) -> None:
-    """Make what is protected and not there yet, empty: a command must not be the one who makes it."""
-    for path in map(Path, protected):
-        with suppress(OSError):  # where we may not, a command of ours may not either
-            is_file = path.suffix != "" and not path.is_dir()
-            (path.parent if is_file else path).mkdir(mode=0o700, parents=True, exist_ok=True)
-            if is_file:
-                path.touch(mode=0o600)
 
 
 def _rules(scope: ShellScope) -> Rules:
