@@ -895,8 +895,11 @@ with a prefix argument (ALL from Lisp) that of all."
           (cl-loop for (name . function) in pyagentd-list-functions
                    when (member name '("hooks" "presets" "trust" "mission"
                                        "charts"))
-                   collect (cons name (car (split-string (documentation function)
-                                                         "\n")))))))
+                   collect (cons name (string-remove-suffix
+                                       "." (string-remove-prefix
+                                            "Show " (car (split-string
+                                                          (documentation function)
+                                                          "\n")))))))))
     (or (car (pyagentd-choose
               "List: " (mapcar (lambda (each) (cons (car each) each)) summaries)
               :annotate (lambda (each) (concat "  " (cdr each)))))

@@ -311,6 +311,8 @@
       (should (equal (seq-take seen 2) '(("running" "  what runs")
                                          ("tasks" "  commands behind"))))
       (should (assoc "hooks" seen))
+      (pcase-dolist (`(,_ ,what) seen)  ; nouns
+        (should (string-match-p "\\`  [a-z].*[^.]\\'" what)))
       (pyagentd-test-await (pyagentd-test-calls 'view))
       (should (equal (pyagentd-test-calls 'view)
                      `((:name "tasks" :arguments (:branch ,branch) :watch t))))
