@@ -183,10 +183,11 @@ class Watchers:
         self.sinks.pop(sink, None)
         self._attaching = {attempt: other for attempt, other in self._attaching.items() if other is not sink}
 
-    def publish(self, event: Event) -> None:
-        """Tell everybody."""
+    def publish(self, event: Event, *, but: Sink | None = None) -> None:
+        """Tell everybody, but for one client."""
         for sink in self.sinks:
-            sink.push(event)
+            if sink is not but:
+                sink.push(event)
         if event.kind in _AT_A_GLANCE:
             self.noticed()
 
@@ -198,13 +199,6 @@ class Watchers:
         """Tell one client what is true only now."""
         if sink in self.sinks:
             sink.push(Event(kind, self.key, 0, (facts,)))
-
-    def tell_others(self, sink: Sink | None, kind: Kind, **facts: Any) -> None:
-        """Tell everybody but one client what is true only now."""
-        event = Event(kind, self.key, 0, (facts,))
-        for other in self.sinks:
-            if other is not sink:
-                other.push(event)
 
     @property
     def status(self) -> dict[str, Any]:
@@ -350,7 +344,7 @@ class LiveBranch(Watchers, SessionRow):
             written=self._on_file_written,
             changed=self._on_edit,
             is_watched=lambda: bool(self.sinks),
-            refused=lambda cause: self.tell_others(None, "unsaved", cause=cause),
+            refused=lambda cause: self.publish(Event("unsaved", self.key, 0, ({"cause": cause},))),
         )
         self.document.refusal = opened.refusal
         recorder = Recorder(
@@ -630,8 +624,9 @@ class LiveBranch(Watchers, SessionRow):
         if len(spans := live.document.spans) > _MOST_ROLES:
             self.publish(Event("resync", self.key, self.recorder.last_seq))
             return
-        place = {} if marker is None else {"marker": marker + 1}
-        self.tell_others(None, "roles", revision=live.revision, spans=roles_to_wire(spans), **place)
+        facts: dict[str, Any] = {"revision": live.revision, "spans": roles_to_wire(spans)}
+        facts |= {} if marker is None else {"marker": marker + 1}
+        self.publish(Event("roles", self.key, 0, (facts,)))
 
     def _status_extras(self) -> dict[str, Any]:
         name = names_for_turn(self.conversation).agent or opened_with(self.conversation)
@@ -658,10 +653,11 @@ class LiveBranch(Watchers, SessionRow):
         facts = {"revision": revision, "id": id or None}
         if sink is not None:
             self.tell(sink, "edit", **facts, own=True)
-        self.tell_others(sink, "edit", **facts, hunks=edit_to_wire(edit))
+        self.publish(Event("edit", self.key, 0, ({**facts, "hunks": edit_to_wire(edit)},)), but=sink)
 
     def _on_file_written(self, revision: int, stamp: Stamp | None) -> None:
-        self.tell_others(None, "persisted", revision=revision, mtime=stamp.mtime_ns if stamp else 0)
+        facts = {"revision": revision, "mtime": stamp.mtime_ns if stamp else 0}
+        self.publish(Event("persisted", self.key, 0, (facts,)))
         self.note_complete()
         if self.document.settings is not None:
             self.note_given()

@@ -185,7 +185,10 @@ class AnswerRecorder:
                     self._start(item.index, item.kind)
             case PartDelta():
                 if (part := self._streaming.get(item.index)) is not None:
-                    self._grow(part, item.text)
+                    part.texts.append(item.text)
+                    if part.row["type"] == "text":
+                        self._texts.append(item.text)
+                    self._recorder.delta(part.row["id"], item.text)
             case PartFinished():
                 self._finish(item.index, item.part)
             case _:
@@ -263,12 +266,6 @@ class AnswerRecorder:
         self._put(row)
         return part
 
-    def _grow(self, part: _GrowingPart, text: str) -> None:
-        part.texts.append(text)
-        if part.row["type"] == "text":
-            self._texts.append(text)
-        self._recorder.delta(part.row["id"], text)
-
     def _finish(self, index: int, part: Part) -> None:
         self._parts.append(part)
         match part:
@@ -280,8 +277,9 @@ class AnswerRecorder:
                 self._last_from = len(self._texts)
                 self._put(self._calls[part.id])
             case Text() | Reasoning():
-                streaming = self._streaming.pop(index, None) or self._start(index, _kind(part))
-                self._streaming.pop(index, None)
+                kind = "text" if isinstance(part, Text) else "reasoning"
+                streaming = self._streaming.get(index) or self._start(index, kind)
+                del self._streaming[index]
                 done = streaming.done()
                 self._put({**done, "data_json": done["data_json"] | _provider_metadata(part)})
             case _:
@@ -328,10 +326,6 @@ class AnswerRecorder:
 
 def _usage_of(message: conversation.Message) -> Usage:
     return Usage(**message.row["metadata_json"].get("usage", {}))
-
-
-def _kind(part: Text | Reasoning) -> str:
-    return "text" if isinstance(part, Text) else "reasoning"
 
 
 def _provider_metadata(part: Text | Reasoning) -> dict[str, Any]:
@@ -1060,19 +1054,24 @@ class Run:
         if self._settings.fresh is not None:
             await self._renew(self._settings.fresh)
         self._settings.limits.check(self._turns, self._answer.usage)
-        await self._steer()
-        await self._fit()
-        self._turns += 1
-        self._move(RunPhase.WAIT)
-        self._answer.begin_step()
-        return self._after_answer((await self._send_fitting()).stop_reason)
-
-    async def _steer(self) -> None:
-        """Take what the user steered with into the last message of the view, if that is the user's."""
+        # What the user steered with goes into the last message of the view, if that is the user's.
         last = self._view[-1]
         if self._steering is not None and last.role == "user" and (texts := await self._steering()):
             self._view[-1] = replace(last, parts=(*last.parts, *(Text(text=text) for text in texts)))
             self._answer.begin_message()
+        await self._fit()
+        self._turns += 1
+        self._move(RunPhase.WAIT)
+        self._answer.begin_step()
+        while True:  # while the server finds the request too long, one that is shorter is sent
+            try:
+                stop = await self._send()
+                break
+            except ContextOverflow:
+                if self.state is not RunPhase.WAIT or not await self._fit(overflow=True):
+                    raise
+            self._tell("busy")
+        return self._after_answer(stop.stop_reason)
 
     async def _fit(self, *, overflow: bool = False) -> bool:
         """Have the view made to fit the model, see ``FitToWindow``; return whether it was changed."""
@@ -1082,16 +1081,6 @@ class Run:
         if made is not None:
             self._view = list(made)
         return made is not None
-
-    async def _send_fitting(self) -> StepFinished:
-        """Send the request; while the server finds it too long, one that is shorter."""
-        while True:
-            try:
-                return await self._send()
-            except ContextOverflow:
-                if self.state is not RunPhase.WAIT or not await self._fit(overflow=True):
-                    raise
-            self._tell("busy")
 
     async def _send(self) -> StepFinished:
         stop: StepFinished | None = None

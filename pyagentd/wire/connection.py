@@ -306,8 +306,8 @@ class Outbox:
         for start in range(0, len(text), PIECE):
             piece = text[start : start + PIECE]
             complete = start + PIECE >= len(text)
-            last = self._last.get(branch)
-            if last is not None and last.text is not None and last.role == role and _fits(last.text, piece):
+            last, room = self._last.get(branch), PIECE - len(piece)
+            if last is not None and last.text is not None and last.role == role and len(last.text) <= room:
                 self._merge(last, piece, seq, complete)
             else:
                 rest = b" " + encode(to_symbols(role)) + b")"
@@ -419,10 +419,6 @@ class Outbox:
         self._last_row.clear()
         self._latest.clear()
         self._size = 0
-
-
-def _fits(text: str, piece: str) -> bool:
-    return len(text) + len(piece) <= PIECE
 
 
 def _size(text: str) -> int:

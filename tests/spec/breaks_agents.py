@@ -157,8 +157,8 @@ BREAKS_OF_AGENTS = [
     _of(
         "String responses dual-duty behavior",
         _ANSWER,
-        "            self._texts.append(text)\n",
-        "            self._texts[:] = [text]\n",
+        "                        self._texts.append(item.text)\n",
+        "                        self._texts[:] = [item.text]\n",
     ),
     _of(
         "Completion deletes overlay and invokes callback",
