@@ -5,7 +5,6 @@ import json
 import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 from difflib import unified_diff
 from pathlib import Path
@@ -30,6 +29,7 @@ from pyagentd.errors import (
 from pyagentd.features import named_agents
 from pyagentd.features.models import CheckedModel, Models
 from pyagentd.features.schedules import local_user
+from pyagentd.features.titles import ask_model
 from pyagentd.features.usage import (
     AgentCost,
     By,
@@ -41,9 +41,8 @@ from pyagentd.features.usage import (
     sum_of_lines,
 )
 from pyagentd.llm import catalog
-from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, StepFinished
+from pyagentd.llm.backend import Backend, ModelRequest
 from pyagentd.llm.prompts import accept_rewrite, rewrite_request
-from pyagentd.messages import Text
 from pyagentd.policy.presets import DEFAULT_PRESET, Preset, parse_message_settings
 from pyagentd.reader import Source, keys_of, read
 from pyagentd.runtime import run_setup
@@ -648,18 +647,11 @@ async def write_settings(kernel: Kernel, ref: BranchRef, values: Mapping[str, An
 
 async def _answer_text(backend: Backend, request: ModelRequest) -> str:
     """Return the text of an answer; raises ``ProviderError`` where it is refused or cut off."""
-    texts: list[str] = []
-    async with aclosing(backend.stream(replace(request, purpose="rewrite"))) as batches:
-        async for batch in batches:
-            for item in batch:
-                if isinstance(item, PartFinished) and isinstance(item.part, Text):
-                    texts.append(item.part.text)
-                if isinstance(item, StepFinished) and item.stop_reason in ("refusal", "max_tokens"):
-                    why = "refused" if item.stop_reason == "refusal" else "reached the longest answer"
-                    raise ProviderError(
-                        f"{request.model} {why}", hint="Nothing was changed. Rewrite a shorter text at a time"
-                    )
-    return "".join(texts)
+    said = await ask_model(backend, replace(request, purpose="rewrite"))
+    if said.stop_reason in ("refusal", "max_tokens"):
+        why = "refused" if said.stop_reason == "refusal" else "reached the longest answer"
+        raise ProviderError(f"{request.model} {why}", hint="Nothing was changed. Rewrite a shorter text at a time")
+    return "".join(said.texts)
 
 
 def _switch_tools(on: Sequence[str], value: str) -> list[str]:

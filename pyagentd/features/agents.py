@@ -39,10 +39,11 @@ from pyagentd.runtime.queue import Submission
 from pyagentd.runtime.settings import SendOptions, backend_for, provider_of
 from pyagentd.runtime.status import BY_PARENT, Outcome
 from pyagentd.runtime.turn_agent import answers_next, inherited_metadata
-from pyagentd.store import atomic, paths, presetfile, sessions
+from pyagentd.store import paths, presetfile, sessions
 from pyagentd.store import sessions as trash
 from pyagentd.store.conversation import Conversation, Message, RunState
-from pyagentd.store.journal import read_rows, row_of
+from pyagentd.store.journal import read_rows
+from pyagentd.store.metadata import child_agents, first_row
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.presetfile import DEFAULT_WRITE
 from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec, object_schema
@@ -408,38 +409,10 @@ def agents_in(row: dict[str, object]) -> tuple[str, ...]:
     return tuple(found) if isinstance(found, list) else ()
 
 
-# Which agents live under a branch, and what their logs say of where they come from; reads, blocks.
-
-_HEAD = 64 * 1024  # bytes; the session's row is among the first
-
-
-def child_agents(ref: BranchRef) -> list[BranchRef]:
-    """Return the agents right under a branch, by name."""
-    home = paths.agents_dir(ref.branch_dir)
-    try:
-        places = sorted(place for place in home.iterdir() if not place.is_symlink())
-    except OSError:  # none
-        return []
-    return [paths.agent_ref(place) for place in places if paths.has_conversation(place)]
-
-
 def child_of_call(ref: BranchRef, call_id: str) -> BranchRef | None:
-    """Return the agent that the tool call ``call_id`` of a branch spawned."""
-    return next((child for child in child_agents(ref) if session_row(child).get("parent_call_id") == call_id), None)
-
-
-def session_row(ref: BranchRef) -> Mapping[str, Any]:
-    """Return the first ``session`` row of an agent's log: how it was made; {} when there is none."""
-    log = paths.journal_file(ref.branch_dir)
-    try:
-        fd = atomic.open_read(log)
-    except (FileNotFoundError, StoreError):
-        return {}
-    try:
-        head = atomic.read_fd(fd, _HEAD, 0, log)
-    finally:
-        atomic.close_fd(fd)
-    return next((row.data for row in map(row_of, head.split(b"\n")) if row is not None and row.type == "session"), {})
+    """Return the agent that the tool call ``call_id`` of a branch spawned; reads its log, blocks."""
+    made = ((child, first_row(child.branch_dir)) for child in child_agents(ref))
+    return next((child for child, row in made if row.get("parent_call_id") == call_id), None)
 
 
 # The agents below a branch, at any depth, and what became of each; reads their logs, blocks.

@@ -9,7 +9,6 @@ import contextlib
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
@@ -19,7 +18,8 @@ from pyagentd.clock import new_id
 from pyagentd.config.tables import CompactionSettings
 from pyagentd.errors import BadRequest, Busy, ContextOverflow, ProviderError, StoreError, TransientProviderError
 from pyagentd.events import Event
-from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, RetryNotice, StepFinished
+from pyagentd.features.titles import ask_model, give_up
+from pyagentd.llm.backend import Backend, ModelRequest, RetryNotice
 from pyagentd.llm.catalog import ModelFacts
 from pyagentd.llm.prompts import accept_summary, previous_summary, shorten, summary_request, transcript
 from pyagentd.messages import Message, Text, ToolCall, ToolResult, Usage
@@ -376,24 +376,16 @@ class Summariser:
 
     async def _ask_model(self, request: ModelRequest) -> tuple[str, bool]:
         """Return what the model answered, and whether it was cut off at the most tokens it may have."""
-        texts: list[str] = []
-        cut = False
-        async with aclosing(self._backend.stream(replace(request, purpose="compaction"))) as batches:
-            async for batch in batches:
-                for item in batch:
-                    match item:
-                        case RetryNotice():
-                            if item.attempt > self._settings.retry_on_transient:
-                                raise TransientProviderError(item.message)
-                            self._observe(item)
-                        case PartFinished(part=Text(text=text)):
-                            texts.append(text)
-                        case StepFinished():
-                            self._usage += item.usage
-                            if item.stop_reason == "refusal":
-                                raise ProviderError(f"{request.model} refused to summarise")
-                            cut = item.stop_reason == "max_tokens"
-        return "\n\n".join(texts), cut
+        said = await ask_model(self._backend, replace(request, purpose="compaction"), retrying=self._wait)
+        self._usage += said.usage
+        if said.stop_reason == "refusal":
+            raise ProviderError(f"{request.model} refused to summarise")
+        return "\n\n".join(said.texts), said.stop_reason == "max_tokens"
+
+    def _wait(self, failed: RetryNotice) -> None:
+        if failed.attempt > self._settings.retry_on_transient:
+            give_up(failed)
+        self._observe(failed)
 
 
 def _chunks(text: str, tokens: int) -> Iterator[str]:

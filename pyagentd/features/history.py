@@ -450,19 +450,21 @@ async def fork_of(
     async with branch.starting:
         branch.require_idle()
         await _settle(branch)
-        shown = hidden.visible(branch.conversation)
+        conversation = branch.conversation.snapshot()
+        shown = hidden.visible(conversation)
         if not shown:
             raise NotFound(f"{ref.session_id} has no message yet", hint="Write and send one first")
-        anchor = message_id if message_id is not None else shown[-1].id
-        if all(message.id != anchor for message in shown):
+        while shown and message_id not in (None, shown[-1].id):
+            shown.pop()
+        if not shown:
             raise NotFound(
-                f"Message {anchor} cannot be forked at: only what is shown can", hint=candidates(branch.conversation)
+                f"Message {message_id} cannot be forked at: only what is shown can", hint=candidates(conversation)
             )
         return await asyncio.to_thread(
             branching.fork_session,
             ref,
-            branch.conversation.snapshot(),
-            anchor,
+            conversation,
+            shown,
             root=kernel.config.sessions_dir,
             title=title,
             clock=kernel.clock,
@@ -475,8 +477,8 @@ def forks_of(ref: BranchRef, known: Iterable[BranchRef]) -> list[dict[str, Any]]
     for other in known:
         if other.is_agent or other.session_id in found:
             continue
-        row = branching.forked_from(other.branch_dir, ref.session_id)
-        if row is not None:
+        row = metadata.first_row(other.branch_dir)
+        if row.get("parent_id") == ref.session_id and row.get("parent_message_id"):
             found[other.session_id] = {
                 "session_id": other.session_id,
                 "dir": str(other.session_dir),

@@ -18,9 +18,7 @@ from pyagentd.features.agents import (
     AgentSpawner,
     Assignment,
     ParentSpawner,
-    child_agents,
     result_of,
-    session_row,
     short_title,
 )
 from pyagentd.messages import Usage
@@ -31,6 +29,7 @@ from pyagentd.runtime.run import RunSettings
 from pyagentd.runtime.status import Outcome
 from pyagentd.store import paths
 from pyagentd.store.conversation import Conversation, Part
+from pyagentd.store.metadata import child_agents, first_row
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec, object_schema
 
@@ -378,7 +377,7 @@ def missions(conversation: Conversation, ref: BranchRef) -> list[Report]:
     value as JSON. A turn is ``{number, said, program, result, ok, state, duration_ms, usage, calls}``, a call of it
     ``{id, name, input, result, state, duration_ms, branch}``: ``branch`` is the agent or mission that it started.
     """
-    below = {str(session_row(child).get("parent_call_id")): child.key for child in child_agents(ref)}
+    below = {str(first_row(child.branch_dir).get("parent_call_id")): child.key for child in child_agents(ref)}
     resumable = unfinished_mission(conversation)
     return [
         _mission(conversation, run_id, rows, below) | {"can_resume": run_id == resumable}

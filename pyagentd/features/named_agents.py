@@ -34,10 +34,9 @@ from pyagentd.runtime import system_prompt as instructions
 from pyagentd.runtime.feature import Feature
 from pyagentd.store import atomic, contexts, metadata, named_agents, paths, presetfile
 from pyagentd.store import sessions as trash
-from pyagentd.store.db import agents, schedules
+from pyagentd.store.db import agents, schedules, tasks
 from pyagentd.store.db.agents import AgentRow, ContextRow
 from pyagentd.store.db.audit import Entry
-from pyagentd.store.db.state import State
 from pyagentd.store.db.tasks import Task
 from pyagentd.store.named_agents import AgentFile, Material
 from pyagentd.store.paths import BranchRef
@@ -544,15 +543,15 @@ async def _destroy(kernel: "Kernel", name: str, keep_files: bool, user: str) -> 
     timelines = metadata.branches(place)
     gone = tuple(each for timeline in timelines for each in metadata.with_agents(timeline))
     saved: list[ContextRow] = []
-    archive, tasks = kernel.find(Contexts), kernel.find(Tasks)
+    archive, commands = kernel.find(Contexts), kernel.find(Tasks)
     async with AsyncExitStack() as held:
         branches = [await held.enter_async_context(kernel.using(timeline)) for timeline in timelines]
         async with kernel.removing(place, stop=kernel.abort):
             for branch in branches:
                 if archive is not None and (kept := await archive.keep(branch, "destroy")) is not None:
                     saved.append(kept)
-            if tasks is not None:
-                await tasks.end_within(place)
+            if commands is not None:
+                await commands.end_within(place)
             await held.aclose()
             async with naming:
                 row = await _row(kernel, name, place)
@@ -650,7 +649,7 @@ async def rename(kernel: "Kernel", name: str, new_name: str, *, user: str) -> Br
     new = old.parent / new_name
     if name == new_name:
         return paths.ref_of(old)
-    await asyncio.to_thread(_require_rest, kernel.state, name, old)
+    await asyncio.to_thread(_require_rest, kernel, name, old)
     async with naming, kernel.removing(old, to=new):
         await asyncio.to_thread(require_other_letters, kernel, new_name, besides=name)
         await asyncio.to_thread(_require_free, kernel, new)
@@ -685,18 +684,12 @@ def _require_free(kernel: "Kernel", new: Path) -> None:
         raise Conflict(f"The name {new.name!r} is taken", hint="Choose another name")
 
 
-def _require_rest(state: State, name: str, directory: Path) -> None:
-    with state.reading() as db:
-        running = db.execute("SELECT count(*) FROM tasks WHERE agent_name = ? AND status = 'running'", (name,))
-        tasks = running.fetchone()[0]
-        below = (str(directory), len(str(directory)) + 1, f"{directory}/")
-        due = db.execute("SELECT count(*) FROM schedules WHERE branch_dir = ? OR substr(branch_dir, 1, ?) = ?", below)
-        schedules = due.fetchone()[0]
-    if tasks:
-        raise Busy(f"{name} has {quantity(tasks, 'running task')}", hint="Wait for them, or kill them")
-    if schedules:
+def _require_rest(kernel: "Kernel", name: str, directory: Path) -> None:
+    if running := tasks.find(kernel.state, agent_name=name, status="running"):
+        raise Busy(f"{name} has {quantity(len(running), 'running task')}", hint="Wait for them, or kill them")
+    if due := schedules.within(kernel.state, kernel.projection.key(directory)):
         raise Busy(
-            f"{name} has {quantity(schedules, 'scheduled turn')}",
+            f"{name} has {quantity(len(due), 'scheduled turn')}",
             hint="Remove them first: pyagentd schedule",
         )
 
@@ -943,7 +936,6 @@ async def destroy_warnings(kernel: "Kernel", name: str) -> DestroyWarnings:
     live = {branch.key: branch for branch in kernel.inside(place)}
     asks = len(kernel.asks.within(str(place)))
     began = [] if (running := kernel.find(Tasks)) is None else await running.of(name)
-    tasks = tuple(task for task in began if task.status == "running")
     key = kernel.projection.key(place)
 
     def looked() -> DestroyWarnings:
@@ -958,10 +950,10 @@ async def destroy_warnings(kernel: "Kernel", name: str) -> DestroyWarnings:
             worktree=repository_state(named_agents.workspace_dir(place)),
             contexts=len(list(named_agents.saved_dir(place).glob("*.json"))),
             messages=messages,
-            tasks=tasks,
+            tasks=tuple(task for task in began if task.status == "running"),
             asks=asks,
             runs=sum(branch.run is not None for branch in live.values()),
-            schedules=sum(Path(each.branch_dir).is_relative_to(Path(key)) for each in schedules.find(kernel.state)),
+            schedules=len(schedules.within(kernel.state, key)),
         )
 
     return await asyncio.to_thread(looked)

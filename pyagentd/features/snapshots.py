@@ -23,7 +23,6 @@ from pyagentd.clock import epoch_ms
 from pyagentd.config import Config
 from pyagentd.errors import NotFound, PresetError, PyagentdError, StoreError, ToolError
 from pyagentd.events import Event
-from pyagentd.features import agents as spawning
 from pyagentd.policy.action import Action, first_match_folded
 from pyagentd.policy.guard import CREDENTIALS, SESSION_RECORDS
 from pyagentd.runtime.branch import LiveBranch
@@ -32,6 +31,7 @@ from pyagentd.runtime.settings import SendOptions, protected_paths
 from pyagentd.runtime.turns import Prompt
 from pyagentd.store import atomic, paths
 from pyagentd.store.conversation import Conversation
+from pyagentd.store.metadata import first_row
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.snapshots import (
     DIRECTORY,
@@ -538,7 +538,8 @@ class Snapshots(Feature):
         found = [] if run is None else [str(run.data["message_id"])]
         if (last := last_turn(branch.conversation)) and last not in found:
             found.insert(0, last)  # it was read while the run went on
-        ref, session = branch.ref, branch.conversation.session
+        ref = branch.ref
+        session: Mapping[str, Any] = branch.conversation.session
         while ref.is_agent:
             if above := session.get("parent_message_id"):
                 found.append(str(above))
@@ -546,7 +547,7 @@ class Snapshots(Feature):
             if parent is None:
                 break
             live = self.kernel.opened(parent.key)
-            session = dict(spawning.session_row(parent)) if live is None else live.conversation.session
+            session = first_row(parent.branch_dir) if live is None else live.conversation.session
             ref = parent
         return tuple(reversed(found))
 

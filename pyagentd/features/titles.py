@@ -6,14 +6,16 @@ title that the user gave meanwhile wins.
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import Path
+from typing import NamedTuple
 
-from pyagentd.errors import PyagentdError
+from pyagentd.errors import PyagentdError, TransientProviderError
 from pyagentd.events import Event
-from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, RetryNotice, StepFinished
+from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, RetryNotice, StepFinished, StopReason
 from pyagentd.llm.prompts import sanitise_title, title_request
-from pyagentd.messages import Text
+from pyagentd.messages import Text, Usage
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import BranchWritten, Feature, RunEnded
 from pyagentd.runtime.kernel import Kernel
@@ -21,6 +23,53 @@ from pyagentd.runtime.settings import SendOptions, backend_for, extra_model, pro
 from pyagentd.runtime.turn_agent import answers_next
 from pyagentd.store import metadata
 from pyagentd.store.paths import BranchRef
+
+# One request to a model beside any run: for a title, a summary, a rewritten text.
+
+
+class Answered(NamedTuple):
+    """The texts of an answer, what it took, and why it ended."""
+
+    texts: tuple[str, ...]
+    usage: Usage
+    stop_reason: StopReason | None
+
+
+def give_up(failed: RetryNotice) -> None:
+    """Have a request fail that could be tried again; raises ``TransientProviderError``."""
+    raise TransientProviderError(failed.message)
+
+
+async def ask_model(
+    backend: Backend, request: ModelRequest, *, retrying: Callable[[RetryNotice], None] = lambda failed: None
+) -> Answered:
+    """Return what a model answers.
+
+    Args:
+        backend: Its server.
+        request: What it is asked.
+        retrying: Told of every failure that is tried again; what it raises ends that.
+
+    Raises:
+        ProviderError: The server failed.
+    """
+    texts: list[str] = []
+    usage = Usage()
+    stop_reason: StopReason | None = None
+    async with aclosing(backend.stream(request)) as batches:
+        async for batch in batches:
+            for item in batch:
+                match item:
+                    case RetryNotice():
+                        retrying(item)
+                    case PartFinished(part=Text(text=text)):
+                        texts.append(text)
+                    case StepFinished():
+                        usage, stop_reason = usage + item.usage, item.stop_reason
+    return Answered(tuple(texts), usage, stop_reason)
+
+
+# Naming sessions.
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +128,9 @@ class Titles(Feature):
             preset = answers_next(self.kernel, branch, options)
         backend, model = backend_for(preset, config, options)
         chosen = extra_model(config.titles_model, provider_of(preset, config, options), model, config)
-        return await _answer_text(backend, title_request(chosen, prompt, answer))
+        # A title is not worth a second try.
+        said = await ask_model(backend, title_request(chosen, prompt, answer), retrying=give_up)
+        return "" if said.stop_reason == "refusal" else "".join(said.texts)
 
     async def _note(self, ref: BranchRef, title: str) -> None:
         """Record the title in every branch that has none yet."""
@@ -92,25 +143,6 @@ class Titles(Feature):
                 facts = {"title": title, "archived_at": branch.conversation.session.get("archived_at")}
                 branch.publish(Event("session", branch.key, 0, (facts,)))
             self.kernel.bus.tell(BranchWritten(sibling))
-
-
-async def _answer_text(backend: Backend, request: ModelRequest) -> str:
-    """Return the text of the answer, "" of a refusal.
-
-    Raises:
-        PyagentdError: The server failed; also when it failed only for now, since a title is not worth a second try.
-    """
-    texts: list[str] = []
-    async with aclosing(backend.stream(request)) as batches:
-        async for batch in batches:
-            for item in batch:
-                if isinstance(item, RetryNotice):
-                    raise PyagentdError(item.message)
-                if isinstance(item, StepFinished) and item.stop_reason == "refusal":
-                    return ""
-                if isinstance(item, PartFinished) and isinstance(item.part, Text):
-                    texts.append(item.part.text)
-    return "".join(texts)
 
 
 def _title(branch: LiveBranch) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pyagentd.errors import PyagentdError
 from pyagentd.events import Event
-from pyagentd.features.agents import child_agents, read_conversation
+from pyagentd.features.agents import read_conversation
 from pyagentd.llm.catalog import Prices
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import BranchOpened, Feature
@@ -22,6 +22,7 @@ from pyagentd.store.conversation import Conversation
 from pyagentd.store.db.projection import QUARTER_MS, Place, RequestTotals, places, sums
 from pyagentd.store.db.state import State
 from pyagentd.store.journal import ProviderModel
+from pyagentd.store.metadata import child_agents
 from pyagentd.store.paths import BranchRef
 
 if TYPE_CHECKING:

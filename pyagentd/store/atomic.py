@@ -289,6 +289,21 @@ def append_fd(fd: int, data: bytes, path: Path) -> None:
             raise
 
 
+def append_lines(path: Path, lines: bytes) -> None:
+    """Add whole lines to ``path``, made if need be; what a killed daemon left of a line does not swallow them.
+
+    Raises:
+        StoreError: The disk refused.
+    """
+    fd = open_append(path)
+    try:
+        size = os.fstat(fd).st_size
+        is_torn = size > 0 and read_fd(fd, 1, size - 1, path) != b"\n"
+        append_fd(fd, b"\n" + lines if is_torn else lines, path)
+    finally:
+        close_fd(fd)
+
+
 def sync_fd(fd: int, path: Path) -> None:
     """Return when the file behind ``fd`` survives a loss of power; ``path`` is for the error.
 

@@ -5,7 +5,6 @@ the parent's agents and files. ``session.md`` comes last, since a directory with
 ``current`` is moved when everything is there.
 """
 
-import json
 import logging
 import re
 import unicodedata
@@ -28,7 +27,7 @@ from pyagentd.store.conversation import COMPACTION, Conversation, Message, Part,
 from pyagentd.store.document import hidden, text
 from pyagentd.store.document.reconcile import Piece, recognise
 from pyagentd.store.document.text import BLANK, Document, Span, regions
-from pyagentd.store.journal import Journal, Row, read_rows
+from pyagentd.store.journal import Row, read_rows, write_rows
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.sessions import build_directory
 
@@ -375,16 +374,7 @@ def _write(branch_dir: Path, facts: list[tuple[str, Mapping[str, Any]]]) -> None
     if not facts:
         return
     atomic.write_bytes(file, b"")
-    _append(file, facts)
-
-
-def _append(file: Path, facts: Sequence[Fact]) -> None:
-    journal = Journal.open(file)
-    try:
-        journal.append_many(facts)
-        journal.sync()
-    finally:
-        journal.close()
+    write_rows(file, facts)
 
 
 DEFAULT_NAME = "branch"
@@ -488,7 +478,8 @@ def create_branch(
         with build_directory(paths.branches_dir(parent.session_dir), wanted) as (draft, place):
             _log.info("Creating branch: %s from parent: %s", place.name, parent.branch_name, extra=about)
             _log.info("Created branch directory: %s", place, extra=about)
-            _fill(draft, parent, configuration, before)
+            _fill(draft, parent, configuration, before.facts())
+            _copy_agents(parent, draft)
             metadata.write_branch_metadata(
                 draft, parent_branch=parent.branch_name, created=iso8601(now), position=end + 1
             )
@@ -581,15 +572,14 @@ def _configuration(parent: BranchRef) -> Mapping[str, bytes]:
     return content
 
 
-def _fill(place: Path, parent: BranchRef, configuration: Mapping[str, bytes], before: LogBefore) -> None:
-    """Put everything but the document into the branch."""
+def _fill(place: Path, parent: BranchRef, configuration: Mapping[str, bytes], facts: Sequence[Fact]) -> None:
+    """Put everything but document and agents into the branch."""
     for name, content in configuration.items():
         atomic.write_bytes(place / name, content)
-    _append(paths.journal_file(place), before.facts())
+    write_rows(paths.journal_file(place), facts)
     files = paths.files_dir(parent.branch_dir)
     if files.is_dir() and not files.is_symlink():
         atomic.copy_tree(files, paths.files_dir(place))
-    _copy_agents(parent, place)
 
 
 def _copy_agents(parent: BranchRef, place: Path) -> None:
@@ -605,7 +595,7 @@ def _copy_agents(parent: BranchRef, place: Path) -> None:
 
 def _write_document(place: Path, found: Outline, end: int, about: Mapping[str, Path | None]) -> None:
     kept = cut(found.document, end)
-    atomic.write_bytes(paths.session_file(place), text.format_file(kept).encode("utf-8", "surrogateescape"))
+    text.write(paths.session_file(place), kept)
     _log.info(
         "Copied truncated context: %d -> %d chars, bounds: %d types",
         len(found.document.body),
@@ -622,28 +612,33 @@ def _write_document(place: Path, found: Outline, end: int, about: Mapping[str, P
 # the parent was not done here. Its row names the parent and the message, so both find each other.
 
 _OWN = ("settings", "noted")  # metadata of a session that is about its own document
-_LONGEST_ROW = 64 * 1024  # of a session
 
 
 def fork_session(
-    source: BranchRef, conversation: Conversation, anchor: str, *, root: Path, title: str | None, clock: Clock
+    source: BranchRef,
+    conversation: Conversation,
+    messages: Sequence[Message],
+    *,
+    root: Path,
+    title: str | None,
+    clock: Clock,
 ) -> BranchRef:
-    """Make a session of the visible messages of ``source`` up to ``anchor``.
+    """Make a session of the first visible messages of ``source``.
 
     Args:
         source: A branch of a session.
         conversation: Its record.
-        anchor: The id of the last message that is copied.
+        messages: What is copied of it, see ``hidden.visible``.
         root: The sessions root, where the fork will live.
         title: Its title; None makes one of the parent's.
         clock: For the id and the rows.
 
     Raises:
-        NotFound: There is no such message, or it is hidden.
+        NotFound: ``source`` lacks ``scope-plan.yml`` or ``preset.md``.
         StoreError: The disk refused; nothing is left behind.
     """
-    messages = messages_up_to(conversation, anchor)
-    now = clock.now()
+    configuration = _configuration(source)
+    now, anchor = clock.now(), messages[-1].id
     own = conversation.session.get("title")
     called = title if title is not None else f"{own} (copy)" if own else ""
     wanted = ids.session_id(called or f"{_STAMP.sub('', source.session_id)} copy", stamp(now))
@@ -652,50 +647,16 @@ def fork_session(
         session = _session(conversation, source, place.name, anchor, called, epoch_ms(now))
         facts = [("session", session), *_Copy(place.name, messages).facts()]
         atomic.make_dirs(ref)
-        for name in (paths.SCOPE_PLAN_FILE, paths.PRESET_FILE):
-            _copy_file(source.branch_dir / name, ref / name)
+        _fill(ref, source, configuration, facts)
         times = {"created": iso8601(now), "updated": iso8601(now)}
         metadata.set_scope_plan_values(ref, {"session_id": place.name, **times})
-        files = paths.files_dir(source.branch_dir)
-        if files.is_dir() and not files.is_symlink():
-            atomic.copy_tree(files, paths.files_dir(ref))
-        _append(paths.journal_file(ref), facts)
         atomic.replace_link(paths.current_link(draft), f"{paths.BRANCHES_DIR}/{paths.MAIN_BRANCH}")
         settings = text.read(paths.session_file(source.branch_dir)).settings
         copied = Conversation(Row(number, kind, dict(data)) for number, (kind, data) in enumerate(facts, 1))
-        made = replace(hidden.rebuild(copied), settings=settings)
-        atomic.write_bytes(paths.session_file(ref), text.format_file(made).encode("utf-8", "surrogateescape"))
+        text.write(paths.session_file(ref), replace(hidden.rebuild(copied), settings=settings))
     _log.info("Forked session %s at %s: %s", source.session_id, anchor, place.name, extra=of_session(place))
     main = paths.branch_dir(place, paths.MAIN_BRANCH)
     return BranchRef(session_id=place.name, session_dir=place, branch_name=paths.MAIN_BRANCH, branch_dir=main)
-
-
-def messages_up_to(conversation: Conversation, anchor: str) -> list[Message]:
-    """Return the visible messages up to ``anchor``.
-
-    Raises:
-        NotFound: It is not among them.
-    """
-    shown = hidden.visible(conversation)
-    number = next((number for number, message in enumerate(shown) if message.id == anchor), None)
-    if number is None:
-        known = conversation.messages.get(anchor)
-        what = "is hidden or was never sent" if known else "is not in this branch, or waits in its queue"
-        raise NotFound(f"Message {anchor} {what}", hint="Fork at a message that is shown")
-    return shown[: number + 1]
-
-
-def forked_from(branch_dir: Path, session_id: str) -> dict[str, Any] | None:
-    """Return the first row of a session that was forked from ``session_id``; None for any other."""
-    try:
-        with regularfile.open_binary(paths.journal_file(branch_dir), limit=regularfile.LOG) as file:
-            row = json.loads(file.readline(_LONGEST_ROW))
-    except (OSError, ValueError):
-        return None
-    data = row.get("data") if isinstance(row, dict) and row.get("type") == "session" else None
-    if not isinstance(data, dict) or data.get("parent_id") != session_id or not data.get("parent_message_id"):
-        return None
-    return data
 
 
 class _Copy:
@@ -772,11 +733,3 @@ def _session(
         "created_at": now_ms,
         "updated_at": now_ms,
     }
-
-
-def _copy_file(source: Path, target: Path) -> None:
-    try:
-        content = regularfile.read_bytes(source)
-    except FileNotFoundError:
-        raise NotFound(f"{source.parent} has no {source.name}", hint="Copy it there, then go on") from None
-    atomic.write_bytes(target, content)

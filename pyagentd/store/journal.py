@@ -608,6 +608,20 @@ def read_rows(path: Path) -> list[Row]:
         journal.close()
 
 
+def write_rows(path: Path, facts: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+    """Add rows to the log at ``path``, which nobody has open, and return when they survive a loss of power.
+
+    Raises:
+        StoreError: The disk refused.
+    """
+    journal = Journal.open(path)
+    try:
+        journal.append_many(facts)
+        journal.sync()
+    finally:
+        journal.close()
+
+
 # New ``message`` and ``part`` rows.
 
 

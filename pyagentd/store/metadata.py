@@ -272,6 +272,15 @@ def agents(branch_dir: Path) -> list[Path]:
     return [place for place in _directories(paths.agents_dir(branch_dir)) if place.is_dir()]
 
 
+def child_agents(branch: BranchRef) -> list[BranchRef]:
+    """Return the agents directly under a branch or an agent, by name; none where they cannot be read."""
+    try:
+        places = agents(branch.branch_dir)
+    except StoreError:
+        return []
+    return [paths.agent_ref(each) for each in places if paths.has_conversation(each)]
+
+
 def with_agents(branch: BranchRef) -> Iterator[BranchRef]:
     """Yield a branch or agent and all agents below it.
 
@@ -367,20 +376,27 @@ def _stack_order(names: Iterable[str], depth: int, *, single: bool = False) -> l
     return [(name, depth, single or name == listed[-1]) for name in reversed(listed)]
 
 
-# Where a session works, without reading its conversation: for lists.
+# How a session began, without reading its conversation: for lists.
 
 _BEGINNING = 64 * 1024  # bytes; the session's first row is among the first of its log
 
 
 def workspace_root(branch_dir: Path) -> str:
     """Return the workspace root of a branch, which never changes; "" when nobody recorded it."""
+    return next((str(root) for row in _session_rows(branch_dir) if (root := row.get("workspace_root"))), "")
+
+
+def first_row(branch_dir: Path) -> Mapping[str, Any]:
+    """Return the first ``session`` row of a branch or agent, which says how it was made; {} when there is none."""
+    return next(_session_rows(branch_dir), {})
+
+
+def _session_rows(branch_dir: Path) -> Iterator[Mapping[str, Any]]:
     try:
         with regularfile.open_binary(paths.journal_file(branch_dir), limit=regularfile.LOG) as log:
             beginning = log.read(_BEGINNING)
     except OSError:
-        return ""
-    for line in beginning.split(b"\n"):
-        row = row_of(line)
-        if row is not None and row.type == "session" and (root := row.data.get("workspace_root")):
-            return str(root)
-    return ""
+        return
+    for row in map(row_of, beginning.split(b"\n")):
+        if row is not None and row.type == "session":
+            yield row.data

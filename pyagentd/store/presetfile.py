@@ -183,9 +183,13 @@ def set_body(path: Path, body: str) -> None:
         StoreError: The disk refused; the file is untouched.
     """
     with _changing:
-        preset = read(path)
-        front = preset.text[: len(preset.text) - len(preset.body)]
-        atomic.write_text(path, f"{front.rstrip()}\n{body.strip()}\n")
+        atomic.write_text(path, with_body(read(path), body))
+
+
+def with_body(preset: PresetFile, body: str) -> str:
+    """Return the text of ``preset`` with another system message; its front matter stays byte for byte."""
+    front = preset.text.removesuffix(preset.body)
+    return f"{front.rstrip()}\n{body.strip()}\n"
 
 
 def with_values(preset: PresetFile, values: Mapping[str, Any]) -> str:

@@ -55,24 +55,16 @@ class Registry:
 
     Args:
         root: The sessions root; need not exist.
-        elsewhere: Directories of sessions outside the root.
         agents: The agents root, whose sessions are named agents; need not exist.
         departed: Directories of agents that were destroyed, resolved; their owner may add to them and remove. What is
             in them is not a session.
     """
 
-    def __init__(
-        self,
-        root: Path,
-        elsewhere: Iterable[Path] = (),
-        *,
-        agents: Path | None = None,
-        departed: Collection[Path] = frozenset(),
-    ) -> None:
+    def __init__(self, root: Path, *, agents: Path | None = None, departed: Collection[Path] = frozenset()) -> None:
         self._root = root
         self._departed = departed
         self._homes = (root,) if agents is None else (root, agents)
-        self._elsewhere: frozenset[Path] = frozenset(directory.resolve() for directory in elsewhere)
+        self._elsewhere: frozenset[Path] = frozenset()
         self._entries: tuple[Entry, ...] = ()
         self._by_name: dict[str, dict[str, BranchRef]] = {}  # "ID/BRANCH" -> key -> ref
         self._known: dict[str, Entry] = {}  # what the last scan found, by key

@@ -176,7 +176,6 @@ def create_agent(
     preset_text: str,
     description: str,
     read: Sequence[str],
-    write_default: Sequence[str] = presetfile.DEFAULT_WRITE,
     deny: Sequence[str] = (),
     clock: Clock,
     facts: Mapping[str, Any] | None = None,
@@ -189,7 +188,6 @@ def create_agent(
         preset_text: Becomes ``preset.md``, with its ``paths`` set.
         description: What the agent is for; ends the id.
         read: Becomes the preset's ``paths.read``.
-        write_default: Becomes ``paths.write`` of a preset that has none.
         deny: Patterns to deny beside the standard four and the preset's own.
         clock: For the id and the metadata.
         facts: What its log says of it from the start, beside its parent; None records nothing.
@@ -199,7 +197,7 @@ def create_agent(
         StoreError: The disk refused; nothing is left behind.
     """
     now = clock.now()
-    text = _agent_preset(preset_text, preset_name, tuple(read), tuple(write_default), tuple(deny))
+    text = _agent_preset(preset_text, preset_name, tuple(read), tuple(deny))
     home = paths.agents_dir(parent.branch_dir)
     with build_directory(home, ids.agent_id(preset_name, stamp(now), description)) as (draft, place):
         atomic.write_text(paths.preset_file(draft), text, fsync=False)
@@ -229,11 +227,9 @@ def _record(branch_dir: Path, session: Mapping[str, Any]) -> None:
 
 
 @functools.lru_cache(maxsize=64)
-def _agent_preset(
-    text: str, name: str, read: tuple[str, ...], write_default: tuple[str, ...], deny: tuple[str, ...]
-) -> str:
+def _agent_preset(text: str, name: str, read: tuple[str, ...], deny: tuple[str, ...]) -> str:
     template = presetfile.parse(text, Path(f"{name}.md"))
-    return presetfile.with_paths(template, read=read, write_default=write_default, deny=deny)
+    return presetfile.with_paths(template, read=read, deny=deny)
 
 
 @functools.lru_cache(maxsize=64)

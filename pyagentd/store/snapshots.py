@@ -711,13 +711,7 @@ class Records:
         file = self.file(ref)
         line = json.dumps(asdict(change), separators=(",", ":")).encode() + b"\n"
         atomic.make_dirs(file.parent)
-        descriptor = atomic.open_append(file)
-        try:
-            size = os.fstat(descriptor).st_size
-            torn = size and atomic.read_fd(descriptor, 1, size - 1, file) != b"\n"
-            atomic.append_fd(descriptor, b"\n" + line if torn else line, file)
-        finally:
-            atomic.close_fd(descriptor)
+        atomic.append_lines(file, line)
         self._heads[ref.key] = change.id
         self.forget(change.id)
 
@@ -885,15 +879,7 @@ class Pruned:
     left_bytes: int
 
 
-def prune(
-    records: Records,
-    objects: Objects,
-    *,
-    now_ms: int,
-    gone: Callable[[Change], bool],
-    keep_days: int = KEEP_DAYS,
-    most_bytes: int = KEEP_BYTES,
-) -> Pruned:
+def prune(records: Records, objects: Objects, *, now_ms: int, gone: Callable[[Change], bool]) -> Pruned:
     """Forget what is old or of nobody any more; then the oldest until the rest is small enough.
 
     Args:
@@ -901,13 +887,11 @@ def prune(
         objects: Their contents.
         now_ms: The time, epoch ms.
         gone: Whether the branch that made a change is not there any more.
-        keep_days: How long a change is kept.
-        most_bytes: How large the objects may be together.
 
     Raises:
         StoreError: The disk refused; what was forgotten stays forgotten.
     """
-    oldest, forgotten, removed = now_ms - keep_days * _DAY_MS, 0, 0
+    oldest, forgotten, removed = now_ms - KEEP_DAYS * _DAY_MS, 0, 0
     for _ in range(20):
         kept: list[Change] = []
         for file in records.files():
@@ -919,7 +903,7 @@ def prune(
                 records.rewrite(file, left)
         swept, size = _remove_unneeded(objects, kept)
         removed += swept
-        if size <= most_bytes or not kept:
+        if size <= KEEP_BYTES or not kept:
             break
         oldest = sorted(change.ended for change in kept)[len(kept) // 2] + 1  # half of them, the older ones
     return Pruned(changes=forgotten, objects=removed, left_changes=len(kept), left_bytes=size)

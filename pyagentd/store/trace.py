@@ -100,11 +100,7 @@ def last_prompt(content: str) -> str | None:
 
 def _append(path: Path, text: str) -> None:
     try:
-        descriptor = atomic.open_append(path)
-        try:
-            atomic.append_fd(descriptor, writable(text).encode(), path)
-        finally:
-            os.close(descriptor)
+        atomic.append_lines(path, writable(text).encode())
     except StoreError as error:
         log.warning("cannot write the log of tool calls and system prompts: %s", error)
 
@@ -350,14 +346,7 @@ class TraceWriter:
         self._id, self._digests, self._last, self._known, self._chain = "", (), {}, {}, hashlib.sha256()
 
     def _write(self, lines: Sequence[bytes]) -> None:
-        descriptor = atomic.open_append(self._path)
-        try:
-            # A line that a killed daemon left unfinished must not swallow ours.
-            size = os.fstat(descriptor).st_size
-            torn = size and atomic.read_fd(descriptor, 1, size - 1, self._path) != b"\n"
-            atomic.append_fd(descriptor, b"\n".join([*([b""] if torn else []), *lines, b""]), self._path)
-        finally:
-            os.close(descriptor)
+        atomic.append_lines(self._path, b"".join(line + b"\n" for line in lines))
 
 
 def _last_line(path: Path) -> dict[str, Any] | None:

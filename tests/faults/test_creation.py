@@ -94,8 +94,8 @@ def make_duplicate(root: Path) -> BranchRef:
 def make_fork(root: Path) -> BranchRef:
     source = paths.ref_of(next(root.glob("*/branches/main")))
     conversation = Conversation(read_rows(paths.journal_file(source.branch_dir)))
-    anchor = next(reversed(conversation.messages))
-    return fork_session(source, conversation, anchor, root=root, title=None, clock=StandingClock())
+    messages = list(conversation.messages.values())
+    return fork_session(source, conversation, messages, root=root, title=None, clock=StandingClock())
 
 
 def make_import(root: Path) -> BranchRef:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pyagentd.features.agents import child_agents
 from pyagentd.store import paths, sessions
 from pyagentd.store.journal import Journal
+from pyagentd.store.metadata import child_agents
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.registry import unfinished_agents
 from tests.faults.files import age_everything, branch_problems

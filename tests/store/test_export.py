@@ -94,8 +94,10 @@ def source(made: Talk, **fields: Any) -> Source:
 def demo() -> Source:
     child = Talk([Turn(prompt="Find it.", steps=(Step(texts=("It is in `m.py`.",)),))])
     agent = replace(source(child), session_id="explorer-20260205123053-find-module", agents=(source(Talk()),))
-    agent.conversation.session = {}
-    return source(talk(), agents=(agent,), filled=FILLED)
+    above = talk()
+    call = next(part for part in above.conversation.parts.values() if part.type == "tool-PersistentAgent")
+    agent.conversation.session = {"parent_call_id": call.data["toolCallId"]}
+    return source(above, agents=(agent,), filled=FILLED)
 
 
 def text_of(made: Source, format: str) -> str:

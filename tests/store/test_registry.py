@@ -209,7 +209,7 @@ def test_a_session_elsewhere_is_scanned_once_it_is_known(root, tmp_path):
     registry = Registry(root)
     registry.add(ref)
     assert registry.branches() == [ref]
-    assert Registry(root, [place]).resolve("thing") == ref
+    assert registry.resolve("thing") == ref
 
 
 @pytest.mark.spec("001", "Logging registry initialization")

@@ -90,8 +90,9 @@ def test_copies_in_branches_duplicates_and_forks_count_once_and_where_they_were_
     first = ref
     for _ in range(2):  # a fork of a fork too
         log = Conversation(read_rows(paths.journal_file(first.branch_dir)))
-        answer = list(log.messages)[-1]
-        first = fork_session(first, log, answer, root=shelf.root, title="A fork", clock=StandingClock())
+        first = fork_session(
+            first, log, list(log.messages.values()), root=shelf.root, title="A fork", clock=StandingClock()
+        )
     assert whole(shelf) == {"m-1": (1, Usage(input=4))}
     assert len(spent_by_branch(shelf.state)) == 6, "a branch tells what its own conversation cost"
     ((place, _),) = sums(shelf.state, "branch")

@@ -102,6 +102,11 @@ def find(state: State, *, branch_dir: str | None = None, due_ms: int | None = No
     return [_schedule(row) for row in rows]
 
 
+def within(state: State, directory: str) -> list[Schedule]:
+    """Return the schedules of a branch and of everything below it; raises as ``State.reading``."""
+    return [each for each in find(state) if f"{each.branch_dir}/".startswith(f"{directory}/")]
+
+
 def get(state: State, id: str) -> Schedule | None:
     """Return the schedule with this id; raises as ``State.reading``."""
     with state.reading() as db:

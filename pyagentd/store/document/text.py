@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple
 from pyagentd import regularfile
 from pyagentd.errors import StoreError
 from pyagentd.messages import MOST_TOKENS
+from pyagentd.store import atomic
 from pyagentd.wire.sexp import NIL, ElispSymbol, LispError, print_string, print_symbol, read_call
 from pyagentd.wire.sexp import read as read_
 
@@ -505,6 +506,11 @@ def content(path: Path) -> str:
         return ""
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error.strerror}") from error
+
+
+def write(path: Path, document: Document) -> None:
+    """Put ``document`` into the file at ``path``; raises ``StoreError``."""
+    atomic.write_bytes(path, format_file(document).encode("utf-8", "surrogateescape"))
 
 
 def body_sha256(body: str) -> str:

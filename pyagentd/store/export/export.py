@@ -84,15 +84,8 @@ def read_source(ref: BranchRef) -> Source:
         if found.body.strip()
         else conversation,
         images=dict(_images(found.body, ref.branch_dir)),
-        agents=tuple(sorted(map(read_source, _agents(ref.branch_dir)), key=lambda agent: agent.created)),
+        agents=tuple(sorted(map(read_source, metadata.child_agents(ref)), key=lambda agent: agent.created)),
     )
-
-
-def _agents(branch_dir: Path) -> Iterator[BranchRef]:
-    home = paths.agents_dir(branch_dir)
-    for place in sorted(home.iterdir()) if home.is_dir() else ():
-        if not place.is_symlink() and paths.has_conversation(place):
-            yield paths.agent_ref(place)
 
 
 def _images(body: str, branch_dir: Path) -> Iterator[tuple[str, bytes]]:

@@ -156,6 +156,7 @@ def _arguments(arguments: Mapping[str, Any]) -> str:
 _SCHEMES = frozenset({"http", "https", "mailto"})
 _WRITTEN_OUT = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+\Z")
 _LOWEST_HEADING = 6
+_LOWERED = 2
 
 
 class Prose:
@@ -170,17 +171,16 @@ class Prose:
         self._markdown = _markdown(breaks=False)
         self._typed = _markdown(breaks=True)
 
-    def html(self, text: str, *, typed: bool = False, depth: int = 2) -> str:
+    def html(self, text: str, *, typed: bool = False) -> str:
         """Return ``text`` as HTML.
 
         Args:
             text: Markdown.
             typed: A person typed it: line ends are kept.
-            depth: What headings are lowered by, so that those of the page stay above them.
         """
         markdown = self._typed if typed else self._markdown
         tokens = markdown.parse(text)
-        _lower_headings(tokens, depth)
+        _lower_headings(tokens)
         rendered: str = markdown.renderer.render(tokens, markdown.options, {"images": self._images, "links": []})
         return rendered
 
@@ -229,10 +229,11 @@ def _markdown(*, breaks: bool) -> MarkdownIt:
     return _Markdown("commonmark", options, renderer_cls=_Renderer).enable(["table", "strikethrough"])
 
 
-def _lower_headings(tokens: Sequence[Token], by: int) -> None:
+def _lower_headings(tokens: Sequence[Token]) -> None:
+    """Have the headings of a text stay below those of the page."""
     for token in tokens:
         if token.type in ("heading_open", "heading_close"):
-            token.tag = f"h{min(_LOWEST_HEADING, int(token.tag[1:]) + by)}"
+            token.tag = f"h{min(_LOWEST_HEADING, int(token.tag[1:]) + _LOWERED)}"
 
 
 # How an exported page looks: on light and dark screens, narrow and wide, and on paper.
@@ -540,28 +541,17 @@ class _Timeline:
             arguments,
             text[end:].removeprefix("\n\n").rstrip("\n"),
             part=self._parts.get(call_id),
-            link=self._agent_of(arguments, self._parts.get(call_id)) if name == AGENT_TOOL else "",
+            link=self._agent_of(call_id, arguments),
             renderer=self._prose,
         )
 
-    def _agent_of(self, arguments: Mapping[str, Any], call: Part | None) -> str:
-        """Return the anchor of the agent that a call spawned: the next of its preset, task and time, or ""."""
-        task = str(arguments.get("description", ""))
-        ending = re.compile(rf"-{slugify(task, fallback='task')}(-\d+)?\Z")
+    def _agent_of(self, call_id: str, arguments: Mapping[str, Any]) -> str:
+        """Return the anchor of the agent that a call spawned, or ""."""
         for agent, anchor in self.children:
-            fits = agent.preset == arguments.get("preset") and ending.search(agent.session_id)
-            if fits and _made_during(agent, call) and anchor not in self._tasks:
-                self._tasks[anchor] = task
+            if agent.conversation.session.get("parent_call_id") == call_id:
+                self._tasks[anchor] = str(arguments.get("description", ""))
                 return anchor
         return ""
-
-
-def _made_during(agent: Source, call: Part | None) -> bool:
-    """Return whether an agent was made while a call went on; a call that was refused made none."""
-    made = agent.conversation.session.get("created_at")
-    if call is None or made is None:
-        return True  # nobody knows
-    return bool(call.row["created_at"] <= made <= call.row["updated_at"])
 
 
 def _answer(pieces: Sequence[str], message: Message | None) -> str:

@@ -16,14 +16,14 @@ from typing import Any, TypeVar
 from pyagentd import regularfile
 from pyagentd.errors import BadRequest, NotFound, StoreError
 from pyagentd.messages import MOST_TOKENS
-from pyagentd.store import atomic, paths, presetfile, yamlfile
+from pyagentd.store import paths, presetfile
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import text as document
 from pyagentd.store.document.adopt import Adoption, adopt
 from pyagentd.store.document.reconcile import recognise
-from pyagentd.store.document.text import Document, Settings, find_block, format_file
+from pyagentd.store.document.text import Document, Settings, find_block
 from pyagentd.store.export import foreign
-from pyagentd.store.journal import Journal
+from pyagentd.store.journal import write_rows
 from pyagentd.wire.sexp import NIL, ElispSymbol, LispError, read
 
 _N = TypeVar("_N", int, float)
@@ -103,13 +103,8 @@ def preset_text(template: str, name: str, settings: Settings, system: str | None
         "tools": None if settings.tools is None else list(settings.tools),
     }
     values = {key: value for key, value in said.items() if value is not None}
-    front = preset.front_text
-    if values:
-        loaded = yamlfile.load(front)
-        loaded.update(values)
-        front = yamlfile.dump(loaded)
-    body = preset.body if system is None else f"{system.strip()}\n"
-    return f"---\n{front.rstrip()}\n---\n{body}"
+    text = presetfile.with_values(preset, values)
+    return text if system is None else presetfile.with_body(presetfile.parse(text, preset.path), system)
 
 
 def adopt_chat(chat: Chat, *, session_id: str, now_ms: int) -> Adoption:
@@ -120,14 +115,8 @@ def adopt_chat(chat: Chat, *, session_id: str, now_ms: int) -> Adoption:
 
 def fill(branch_dir: Path, made: Adoption) -> None:
     """Put an adopted chat into a new, empty branch; raises ``StoreError``."""
-    journal = Journal.open(paths.journal_file(branch_dir))
-    try:
-        journal.append_many(made.facts)
-        journal.sync()
-    finally:
-        journal.close()
-    data = format_file(made.document).encode("utf-8", "surrogateescape")
-    atomic.write_bytes(paths.session_file(branch_dir), data)
+    write_rows(paths.journal_file(branch_dir), made.facts)
+    document.write(paths.session_file(branch_dir), made.document)
 
 
 def _content(path: Path) -> bytes:
