@@ -336,6 +336,17 @@ class TestPage:
         assert "\n1\tx = '<&>'\n2\ty" in pre and 'echo "a\nb"' in "".join(pre) and "\nThe server is overloaded" in pre
         assert "\nno␇" in pre, "colours of a terminal are gone, other controls can be seen"
 
+    def test_a_call_leads_to_the_agent_that_it_spawned(self) -> None:
+        calls = (Call(name="task", result="One."), Call(name="mission", result="Two."))
+        above = Talk([Turn(prompt="Go", steps=(Step(calls=calls),))])
+        ids = [part.data["toolCallId"] for part in above.conversation.parts.values() if part.is_tool]
+        agents = [replace(source(Talk()), session_id=f"agent-{number}") for number in (2, 1)]
+        for agent, id in zip(agents, reversed(dict.fromkeys(ids)), strict=True):
+            agent.conversation.session = {"parent_call_id": id}
+        root = assert_harmless(text_of(source(above, agents=tuple(agents)), "html"))
+        links = [link.attrib["href"] for link in root.iter(tag("a")) if words(link) == "Its conversation"]
+        assert links == ["#agent-agent-1", "#agent-agent-2"]
+
     def test_its_charts_are_those_of_reports_each_complete_in_itself(self) -> None:
         again = source(talk(2), filled=FILLED)
         root = assert_harmless(text_of(again, "html"))
