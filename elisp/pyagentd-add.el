@@ -546,7 +546,9 @@ be used meanwhile.  The model is that of a new session."
   "Put TEXT as a prompt above what is being written; leave point behind it."
   (pyagentd-viewing-check)
   (deactivate-mark)
-  (if-let ((draft (pyagentd-turns-draft))
+  (if-let ((draft (save-restriction
+                    (widen)
+                    (pyagentd-turns--trim (pyagentd-answered-end) (point-max))))
            (answered (pyagentd-answered-end)))
       (progn
         (delete-region answered (car draft))

@@ -124,14 +124,6 @@ They get its text.")
 
 ;;;; Sending
 
-(defun pyagentd-chat--prompt-end ()
-  "Return where the prompt ends: region, word at point, or end of text."
-  (cond ((use-region-p) (region-end))
-        ((save-restriction (widen)
-                           (save-excursion (skip-chars-forward " \t\n") (eobp)))
-         (pyagentd-chat--size))
-        (t (save-excursion (skip-syntax-forward "w_") (point)))))
-
 (defun pyagentd-chat--check-writer ()
   "Signal a `user-error' unless this buffer writes a session."
   (unless pyagentd-mode
@@ -160,7 +152,13 @@ With a prefix argument show the MENU instead."
         (setq pyagentd-attach-state nil)
         (pyagentd-viewing-set nil))
       (pyagentd-chat--check))
-    (let ((end (pyagentd-chat--prompt-end)))
+    (let ((end (cond ((use-region-p) (region-end))
+                     ((save-restriction
+                        (widen)
+                        (save-excursion (skip-chars-forward " \t\n") (eobp)))
+                      (pyagentd-chat--size))
+                     ;; Behind the word at point.
+                     (t (save-excursion (skip-syntax-forward "w_") (point))))))
       (when (= end (pyagentd-chat--size))
         (goto-char end))
       (deactivate-mark)
@@ -188,12 +186,19 @@ writes the next prompt."
        (pyagentd-chat--check)
        (save-restriction                ; the user may have narrowed it since
          (widen)
-         (pyagentd-chat--send (pyagentd-chat--sent-end here last))))
+         ;; What the daemon had to add to the file came before the end.
+         (pyagentd-chat--send
+          (if (and last (text-property-not-all here (point-max) 'gptel nil))
+              (point-max)
+            (marker-position here)))
+         (set-marker here nil)))
      (lambda (err)
        (setq waits nil)
        (pyagentd-chat--stop-waiting)
-       (message "Not sent: %s"
-                (pyagentd-cause-with-hint (pyagentd-error-text err)))))
+       (let ((text (pyagentd-error-text err)))
+         (message "Not sent: %s%s" text
+                  (if (pyagentd-cause text) "; M-x pyagentd-visit-cause opens it"
+                    "")))))
     (when waits
       (pyagentd-chat--wait))))
 
@@ -229,15 +234,6 @@ A run may have ended while nobody told this buffer."
 (add-hook 'pyagentd-attached-hook #'pyagentd-chat--attached)
 (add-hook 'pyagentd-rpc-disconnected-hook #'pyagentd-chat--disconnected t)
 (add-hook 'pyagentd-session-leave-hook #'pyagentd-chat--stop-waiting)
-
-(defun pyagentd-chat--sent-end (here last)
-  "Return where the prompt ends that ended at the marker HERE.
-LAST means that the text ended there, too: what the daemon had to add to
-the file came before it.  The buffer is not narrowed."
-  (prog1 (if (and last (text-property-not-all here (point-max) 'gptel nil))
-             (point-max)
-           (marker-position here))
-    (set-marker here nil)))
 
 (defun pyagentd-chat--size ()
   "Return the end of the whole text."
@@ -369,12 +365,18 @@ The next prompt can be written below."
 (defvar-local pyagentd-chat--edits nil
   "Queued messages whose text was changed, an alist (ID . TEXT).")
 
-(defun pyagentd-chat--edited (id text)
-  "Note that the queued message ID says TEXT now; the daemon is told soon."
-  (unless pyagentd-edit--applying
+(defun pyagentd-chat--on-change (overlay after &rest _)
+  "Note a change of the queued text under OVERLAY, if AFTER is non-nil.
+The daemon is told soon."
+  (when-let ((id (and after (not pyagentd-edit--applying)
+                      (car (rassq overlay pyagentd-queued--overlays)))))
     (unless pyagentd-chat--edits
       (run-at-time 0.5 nil #'pyagentd-chat--tell-edits (current-buffer)))
-    (setf (alist-get id pyagentd-chat--edits nil nil #'equal) text)))
+    (setf (alist-get id pyagentd-chat--edits nil nil #'equal)
+          (if (overlay-start overlay)
+              (buffer-substring-no-properties (overlay-start overlay)
+                                              (overlay-end overlay))
+            ""))))
 
 (defun pyagentd-chat--tell-edits (buffer)
   "Tell the daemon which queued texts were changed in BUFFER.
@@ -387,8 +389,6 @@ One that was removed is taken back."
                (unless (string-blank-p text) (list :text text)))
        :error #'ignore))               ; it has been sent meanwhile
     (setq pyagentd-chat--edits nil)))
-
-(setq pyagentd-queued-edited-function #'pyagentd-chat--edited)
 
 (defun pyagentd-chat-submit (text unsent &rest plist)
   "Send TEXT to the session of this buffer, which is put into it by the daemon.
@@ -957,12 +957,6 @@ The value is a list of (BEG . END), first one first."
           (goto-char pos)
           (skip-chars-forward "\n")
           (point))))))
-
-(defun pyagentd-turns-draft ()
-  "Return where the prompt is that is being written, (BEG . END), or nil."
-  (save-restriction
-    (widen)
-    (pyagentd-turns--trim (pyagentd-answered-end) (point-max))))
 
 (defun pyagentd-turns-words (prompt)
   "Return the first line of PROMPT, (BEG . END)."

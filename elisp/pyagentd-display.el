@@ -385,17 +385,6 @@ LINES are lists (ID LINE), with what says what a call was."
                 (equal role (get-text-property pos 'gptel))))
     pos))
 
-(defun pyagentd-fenced--end (pos kind)
-  "Return where the block of KIND that begins at POS ends, nil if it is open."
-  (let ((end (pyagentd-fenced--change pos)))
-    (when (eq kind 'tool)
-      (setq end (and (consp (get-text-property end 'gptel))
-                     (+ 4 (pyagentd-fenced--change end)))))
-    (and end (<= end (point-max))
-         (equal (buffer-substring-no-properties (max pos (- end 4)) end)
-                "\n```")
-         end)))
-
 (defun pyagentd-fenced-block (pos)
   "Return the block whose first line begins at POS, (KIND BEG EOL END), or nil.
 One that is still being written is none."
@@ -406,8 +395,13 @@ One that is still being written is none."
                  (looking-at pyagentd-fenced-open))
         (let* ((kind (intern (or (match-string-no-properties 1)
                                  (match-string-no-properties 2))))
-               (end (pyagentd-fenced--end pos kind)))
-          (when (and end (< (line-end-position) end))
+               (end (pyagentd-fenced--change pos)))
+          (when (eq kind 'tool)         ; its result follows
+            (setq end (and (consp (get-text-property end 'gptel))
+                           (+ 4 (pyagentd-fenced--change end)))))
+          (when (and end (< (line-end-position) end) (<= end (point-max))
+                     (equal "\n```" (buffer-substring-no-properties
+                                     (max pos (- end 4)) end)))
             (list kind pos (line-end-position) end)))))))
 
 (defun pyagentd-fenced--line (beg eol end)

@@ -416,24 +416,19 @@ That is behind what was typed there, or BEFORE it."
    pyagentd-edit--pending before))
 
 (defun pyagentd-edit--to-wire (edit)
-  "Return EDIT as it is sent."
-  (cl-loop for (beg end text) in edit
-           collect (list beg end (pyagentd-write-text
-                                  (substring-no-properties text))
-                         (pyagentd-edit--roles text))))
-
-(defun pyagentd-edit--roles (text)
-  "Return the roles in the string TEXT, lists (BEG END ROLE) from 1."
-  (let ((pos 0) (end (length text)) roles)
-    (while (< pos end)
-      (let ((role (get-text-property pos 'gptel text))
-            (next (next-single-property-change pos 'gptel text end)))
-        (when role
-          (push (list (1+ pos) (1+ next)
-                      (if (consp role) (list 'tool (cdr role)) role))
-                roles))
-        (setq pos next)))
-    (nreverse roles)))
+  "Return EDIT as it is sent: with the roles in each text, (BEG END ROLE) from 1."
+  (cl-loop
+   for (beg end text) in edit
+   collect
+   (list beg end (pyagentd-write-text (substring-no-properties text))
+         (cl-loop for pos = 0 then next while (< pos (length text))
+                  for next = (next-single-property-change
+                              pos 'gptel text (length text))
+                  for role = (get-text-property pos 'gptel text)
+                  when role
+                  collect (list (1+ pos) (1+ next)
+                                (if (consp role) (list 'tool (cdr role))
+                                  role))))))
 
 (defun pyagentd-edit--from-wire (hunks)
   "Return the edit that the daemon tells as HUNKS."
@@ -617,10 +612,6 @@ written in both at one place is written once."
       (setq-local buffer-offer-save t))
     (pyagentd-log 'warn "%s: changed here and elsewhere at once; \
 both stand there, and yours is also in %s" (buffer-name) (buffer-name buffer))))
-
-;;;; Inserting what the daemon sends
-
-;; Inserts answers and messages that wait above what the user types.
 
 ;;;; Show an answer while it streams
 
@@ -1020,20 +1011,6 @@ That is below the answer above it and everything that is queued already."
   (when-let ((overlay (alist-get id pyagentd-queued--overlays nil nil #'equal)))
     (and (overlay-buffer overlay) overlay)))
 
-(defvar pyagentd-queued-edited-function #'ignore
-  "Function called when the text of a queued message was changed.
-It gets the id of the message and what it says now.")
-
-(defun pyagentd-queued--on-change (overlay after &rest _)
-  "Note a change of the text under OVERLAY, which is over if AFTER is non-nil."
-  (when after
-    (when-let ((id (car (rassq overlay pyagentd-queued--overlays))))
-      (funcall pyagentd-queued-edited-function id
-               (if (overlay-start overlay)
-                   (buffer-substring-no-properties (overlay-start overlay)
-                                                   (overlay-end overlay))
-                 "")))))
-
 ;;;; What the daemon says
 
 (defun pyagentd-queued-receive (items)
@@ -1054,7 +1031,7 @@ It gets the id of the message and what it says now.")
           (overlay-put overlay 'face 'pyagentd-queued)
           (overlay-put overlay 'help-echo "Queued; C-c C-q lists messages that wait")
           (overlay-put overlay 'evaporate t)
-          (overlay-put overlay 'modification-hooks '(pyagentd-queued--on-change))
+          (overlay-put overlay 'modification-hooks '(pyagentd-chat--on-change))
           (overlay-put overlay 'after-string
                        (propertize "  [queued]" 'face 'pyagentd-queued
                                    'cursor t))))))

@@ -237,18 +237,6 @@ A question may be left open, if not all of them are."
         (json-null :null) (json-false :false) (json-encoding-pretty-print t))
     (concat (json-encode (json-read-from-string text)) "\n")))
 
-;;;; The buffer
-
-(defun pyagentd-ask-edit--major-mode (tool field path)
-  "Turn on a mode for FIELD, nil for all, of the arguments of TOOL.
-PATH is the file they are about, or nil."
-  (delay-mode-hooks
-    (cond ((null field) (js-mode))
-          ((equal tool "Bash") (sh-mode))
-          (path (let ((buffer-file-name path) (enable-local-variables nil))
-                  (set-auto-mode)))
-          (t (text-mode)))))
-
 (defun pyagentd-ask--edit (&optional all)
   "Edit the arguments of the proposed call, and allow it with them.
 The text itself where one matters, such as a shell command; with a prefix
@@ -270,7 +258,14 @@ argument, or ALL from Lisp, all of them as JSON."
          (pyagentd-one-line (pyagentd-ask-title ask) 40)
          (if field (gethash field arguments)
            (pyagentd-ask-edit-pretty (plist-get ask :input)))
-         (lambda () (pyagentd-ask-edit--major-mode tool field path))
+         (lambda ()
+           (delay-mode-hooks
+             (cond ((null field) (js-mode))
+                   ((equal tool "Bash") (sh-mode))
+                   (path (let ((buffer-file-name path)
+                               (enable-local-variables nil))
+                           (set-auto-mode)))
+                   (t (text-mode)))))
          (lambda (text close)
            (pyagentd-answer-with
             (pyagentd-answer-current) 'allow :then close

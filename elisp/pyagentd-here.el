@@ -19,8 +19,6 @@
 (require 'pyagentd-rpc)
 (require 'pyagentd-daemon)
 
-(declare-function parse-iso8601-time-string "parse-time")
-
 ;;;; Which session a command is about
 
 ;; Commands on sessions act on the session of the current buffer, or on
@@ -101,31 +99,11 @@ in a buffer that was there before it stays where somebody moved it."
         (format "%s" (plist-get session :session-id))
       (format "%s" title))))
 
-(defun pyagentd-time (value)
-  "Return VALUE, a time from the wire or nil, in local time for a column.
-That is ISO 8601 or a number of milliseconds."
-  (if-let ((time (cond ((numberp value) (seconds-to-time (/ value 1000.0)))
-                       ((stringp value)
-                        (ignore-errors (parse-iso8601-time-string value))))))
-      (format-time-string "%F %R" time)
-    ""))
-
 ;;;; Sessions whose files are elsewhere now
 
 ;; An agent that gets another name has its files in another directory.
 ;; What shows them follows, whoever renamed it, and what was typed and not
 ;; saved meanwhile stays in a buffer of its own.
-
-(defun pyagentd-moved-follow (buffer file)
-  "Have what shows BUFFER show FILE, which is where its session is now."
-  (with-current-buffer buffer
-    (let ((modified (buffer-modified-p))
-          (position (point)))
-      (pyagentd-mode -1)
-      (set-visited-file-name nil t)
-      (set-buffer-modified-p modified)
-      ;; Opening a file is no work for who dispatches events.
-      (run-at-time 0 nil #'pyagentd-moved--show buffer file position))))
 
 (defun pyagentd-moved--show (old file position)
   "Have the windows of the buffer OLD show FILE at POSITION.
@@ -327,7 +305,13 @@ Its text stays, also what was typed and not saved."
   "Leave the buffer of a branch that was moved to the trash.
 Where it has another name now, follow it."
   (if-let ((file (plist-get deleted :to)))
-      (pyagentd-moved-follow (current-buffer) file)
+      (let ((modified (buffer-modified-p))
+            (position (point)))
+        (pyagentd-mode -1)
+        (set-visited-file-name nil t)
+        (set-buffer-modified-p modified)
+        ;; Opening a file is no work for who dispatches events.
+        (run-at-time 0 nil #'pyagentd-moved--show (current-buffer) file position))
     (pyagentd-manage-leave)))
 
 (provide 'pyagentd-here)

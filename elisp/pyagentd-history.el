@@ -228,15 +228,6 @@ Each is a plist with :number, :message-id (or nil), :start, :end and
   "Return the candidate for the prompt NUMBER with TEXT."
   (format "%d  %s" number (pyagentd-one-line (or text "") 70)))
 
-(defun pyagentd-branch--annotation (point)
-  "Return what to say beside POINT: its place in the text."
-  (let ((start (plist-get point :start)))
-    (format "  line %d, %d%%"
-            (save-restriction
-              (widen)
-              (line-number-at-pos (min start (point-max))))
-            (/ (* 100 start) (max 1 (1+ (buffer-size)))))))
-
 (defun pyagentd-branch--nearest (points position)
   "Return the one of POINTS in which POSITION is, or the last before it."
   (or (seq-find (lambda (point) (<= (plist-get point :start) position))
@@ -254,7 +245,13 @@ Each is a plist with :number, :message-id (or nil), :start, :end and
     (pyagentd-choose
      (format-prompt "Branch at prompt" (pyagentd-one-line default 40)) alist
      :default default :category 'pyagentd-prompt
-     :annotate #'pyagentd-branch--annotation)))
+     :annotate (lambda (point)          ; where it stands in the text
+                 (let ((start (plist-get point :start)))
+                   (format "  line %d, %d%%"
+                           (save-restriction
+                             (widen)
+                             (line-number-at-pos (min start (point-max))))
+                           (/ (* 100 start) (max 1 (1+ (buffer-size))))))))))
 
 ;;;; Making one
 
@@ -272,34 +269,31 @@ branch is visited when it is made."
     (with-current-buffer buffer
       (pyagentd-branch-with-points
        (lambda (points)
-         (if points
-             (pyagentd-branch--at
-              (if number (pyagentd-branch-point points number position)
-                (pyagentd-branch--read-point points position))
-              (or side
-                  (pcase (car (read-multiple-choice
-                               "Shall the prompt be in the branch?"
-                               '((?i "include" "The branch ends with this prompt.")
-                                 (?e "exclude" "The branch ends before it; \
+         (unless points (user-error "No prompt to branch at yet"))
+         (let* ((point (if number
+                           (pyagentd-branch-point points number position)
+                         (pyagentd-branch--read-point points position)))
+                (side
+                 (or side
+                     (pcase (car (read-multiple-choice
+                                  "Shall the prompt be in the branch?"
+                                  '((?i "include" "The branch ends with this prompt.")
+                                    (?e "exclude" "The branch ends before it; \
 write another prompt."))))
-                    (?i 'include)
-                    (?e 'exclude)))
-              (or name
-                  (read-string (format-prompt "Branch name"
-                                              pyagentd-branch-default-name)
-                               nil nil pyagentd-branch-default-name)))
-           (message "No prompt to branch at yet")))))))
-
-(defun pyagentd-branch--at (point side name)
-  "Begin a branch called NAME at POINT, a prompt, which SIDE in- or excludes.
-If it is made too late, it goes to the trash."
-  (pyagentd-later-asking
-   'branch (pyagentd-branch-request point side name)
-   (lambda (made) (pyagentd-branch-visit made side))
-   nil nil
-   (lambda (made)
-     (pyagentd-later 'delete (list :branch (plist-get made :branch)
-                                   :what "branch")))))
+                       (?i 'include)
+                       (?e 'exclude))))
+                (name
+                 (or name
+                     (read-string (format-prompt "Branch name"
+                                                 pyagentd-branch-default-name)
+                                  nil nil pyagentd-branch-default-name))))
+           (pyagentd-later-asking
+            'branch (pyagentd-branch-request point side name)
+            (lambda (made) (pyagentd-branch-visit made side))
+            nil nil
+            (lambda (made)              ; too late: it goes to the trash
+              (pyagentd-later 'delete (list :branch (plist-get made :branch)
+                                            :what "branch"))))))))))
 
 (defun pyagentd-branch-request (point side name)
   "Return the arguments for a branch called NAME at POINT of this session.
@@ -347,7 +341,9 @@ SIDE is how it was made."
                (concat (and (plist-get branch :current) "  current")
                        (when-let ((parent (plist-get branch :parent)))
                          (concat "  from " parent))
-                       "  " (pyagentd-time (plist-get branch :created))))))
+                       (ignore-errors
+                         (format-time-string
+                          "  %F %R" (date-to-time (plist-get branch :created))))))))
 
 (defun pyagentd-switch-branch (&optional branch)
   "Visit BRANCH of this session, a plist, and make it the current one.
@@ -562,16 +558,6 @@ come and go with it."
 
 ;;;; Editing a prompt
 
-(defun pyagentd-history--text (point)
-  "Return the text of the prompt POINT, a plist, as it stands here."
-  (save-restriction
-    (widen)
-    (string-trim
-     (string-remove-prefix
-      pyagentd-prompt-prefix
-      (buffer-substring-no-properties (plist-get point :start)
-                                      (plist-get point :end))))))
-
 (defun pyagentd-history--replace (start end old new)
   "Replace OLD, the text between START and END or a part of it, by NEW.
 Return the bounds of NEW, markers, or nil if OLD is not there."
@@ -629,7 +615,15 @@ variant: see `pyagentd-history--next-variant'."
           (let* ((point (or (pyagentd-history--at points position)
                             (pyagentd-branch--nearest points position)))
                  (message (plist-get point :message-id))
-                 (text (pyagentd-history--text point)))
+                 ;; As it stands here.
+                 (text (save-restriction
+                         (widen)
+                         (string-trim
+                          (string-remove-prefix
+                           pyagentd-prompt-prefix
+                           (buffer-substring-no-properties
+                            (plist-get point :start)
+                            (plist-get point :end)))))))
             (pyagentd-history--call
              'prompt-text (list :message message)
              (lambda (answer)

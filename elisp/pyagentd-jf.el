@@ -272,7 +272,10 @@ and no others; what a session may do is in its preset.md alone."
                       (jf/gptel--load-preset-from-file pyagentd--branch-dir))))
     (unless settings
       (error "Failed to load preset from %s" pyagentd--branch-dir))
-    (pyagentd-settings-apply settings)))
+    ;; All of them, those without a value too: nothing is inherited.
+    (pcase-dolist (`(,variable . ,value) (pyagentd-settings--alist settings))
+      (pyagentd-block-set variable value))
+    (pyagentd-settings-show (plist-get settings :model))))
 
 (defun jf/gptel-scope--parse-preset-config (file)
   "Return what the preset in FILE says about scope.

@@ -195,8 +195,6 @@ The transient of Emacs 29 quotes a function that has no name."
 ;;;###autoload (autoload 'pyagentd-menu "pyagentd-menu" nil t)
 (pyagentd-menu--define-all)
 
-;;;; Choosing a model and other settings
-
 ;;;; Model, temperature, tools and system prompt
 
 ;; Which model answers in a session, and with which settings.  As with

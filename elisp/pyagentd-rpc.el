@@ -79,20 +79,17 @@ A socket of macOS takes 8192.")
           pyagentd-outbox--written)
     (pyagentd-rpc--write frame)))
 
-(defun pyagentd-outbox--fits-p (frame)
-  "Return non-nil if FRAME can be written without waiting.
-A frame that never fits is written where all before it was read."
-  (let ((bytes (apply #'+ (mapcar #'cdr pyagentd-outbox--written))))
-    (or (= bytes 0)
-        (<= (+ bytes pyagentd-outbox--overhead (length frame))
-            pyagentd-outbox--most))))
-
 (defun pyagentd-outbox--flush ()
   "Write what can be written of the frames held back.
 Where Emacs waits for the socket, timers and filters run, which put more
 or reset all: what is true is looked up again after each frame."
   (while (and pyagentd-outbox--open pyagentd-outbox--held
-              (pyagentd-outbox--fits-p (cdar pyagentd-outbox--held)))
+              (let ((bytes (apply #'+ (mapcar #'cdr pyagentd-outbox--written))))
+                ;; One that never fits is written where all before was read.
+                (or (= bytes 0)
+                    (<= (+ bytes pyagentd-outbox--overhead
+                           (length (cdar pyagentd-outbox--held)))
+                        pyagentd-outbox--most))))
     (pyagentd-outbox--write (pop pyagentd-outbox--held)))
   (when (and pyagentd-outbox--open pyagentd-outbox--held
              (null pyagentd-outbox--fence))

@@ -237,14 +237,6 @@ SESSION-ID, SESSION-DIR and BRANCH-DIR are those of the branch."
            pyagentd-place--registry)
   (pyagentd-log 'info "Registered %s/%s" session-id branch-name))
 
-(defun pyagentd-place-set-id (session-id)
-  "Note that the session in the current buffer is SESSION-ID.
-Its metadata says so where the directory has another name."
-  (unless (equal session-id pyagentd--session-id)
-    (setq pyagentd--session-id session-id)
-    (pyagentd-place-register pyagentd--session-dir (current-buffer) session-id
-                             pyagentd--branch-name pyagentd--branch-dir)))
-
 (defun pyagentd-place-buffer (branch-dir)
   "Return the live buffer with the branch BRANCH-DIR, or nil."
   (when-let ((buffer (plist-get (gethash branch-dir pyagentd-place--registry)

@@ -186,10 +186,6 @@ project around `default-directory', as with `pyagentd-session'."
                  (concat "Imported as " (plist-get session :session-id))
                  (plist-get session :notes))))
 
-;;;; Search in all conversations
-
-;; Searches the index of all sessions, and shows what was found.
-
 ;;;; The index of search
 
 ;; The daemon keeps the index up to date by itself; it is made anew only

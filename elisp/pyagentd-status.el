@@ -17,36 +17,7 @@
 (require 'pyagentd-rpc)
 (require 'pyagentd-edit)
 
-;;;; What a run does, in words
-
-;; What the header line says of a run, from what the daemon says of it.
-
-(defun pyagentd-status-words-busy (status)
-  "Return what a run with STATUS does, in gptel's words."
-  (let ((tools (mapcar (lambda (call) (truncate-string-to-width call 40 nil nil t))
-                       (plist-get status :tools))))
-    (pcase (pyagentd-symbol (plist-get status :phase))
-      ('TYPE (propertize "Typing..." 'face 'success))
-      ('COMPACT (propertize "Compacting..." 'face 'warning))
-      ((guard (null tools)) (propertize "Waiting..." 'face 'warning))
-      (_ (propertize (format (if (cdr tools) "Calling tools (%s)" "Calling tool (%s)")
-                             (string-join tools ", "))
-                     'face 'warning)))))
-
-(defun pyagentd-status-words-retrying (status)
-  "Return which attempt of a request failed, as STATUS says, and what follows."
-  (concat "Retrying"
-          (when-let ((attempt (plist-get status :attempt)))
-            (format " (%s%s failed)" attempt
-                    (if-let ((most (plist-get status :max-attempts)))
-                        (format " of %s" most)
-                      "")))
-          (if-let ((time (plist-get status :retry-at)))
-              (format " in %d s" (max 0 (ceiling (- (/ time 1000.0)
-                                                    (float-time)))))
-            "…")
-          (when-let ((message (plist-get status :message)))
-            (concat ": " message))))
+;;;; What an error says, in few words
 
 (defun pyagentd-status-words-reason (message)
   "Return MESSAGE, of an error, as short as a header line needs it.
@@ -184,10 +155,34 @@ They are called in the session buffer.")
     ((and 'sending (guard pyagentd-status-silent))
      (propertize "The daemon does not answer" 'face 'error))
     ('sending (propertize "Waiting..." 'face 'warning))
-    ('busy (pyagentd-status-words-busy status))
+    ('busy                              ; in gptel's words
+     (let ((tools (mapcar (lambda (call)
+                            (truncate-string-to-width call 40 nil nil t))
+                          (plist-get status :tools))))
+       (pcase (pyagentd-symbol (plist-get status :phase))
+         ('TYPE (propertize "Typing..." 'face 'success))
+         ('COMPACT (propertize "Compacting..." 'face 'warning))
+         ((guard (null tools)) (propertize "Waiting..." 'face 'warning))
+         (_ (propertize (format (if (cdr tools) "Calling tools (%s)"
+                                  "Calling tool (%s)")
+                                (string-join tools ", "))
+                        'face 'warning)))))
     ('waiting (propertize "Waiting for your answer" 'face 'warning))
     ('retrying
-     (propertize (pyagentd-status-words-retrying status) 'face 'warning))
+     (propertize
+      (concat "Retrying"
+              (when-let ((attempt (plist-get status :attempt)))
+                (format " (%s%s failed)" attempt
+                        (if-let ((most (plist-get status :max-attempts)))
+                            (format " of %s" most)
+                          "")))
+              (if-let ((time (plist-get status :retry-at)))
+                  (format " in %d s" (max 0 (ceiling (- (/ time 1000.0)
+                                                        (float-time)))))
+                "…")
+              (when-let ((message (plist-get status :message)))
+                (concat ": " message)))
+      'face 'warning))
     ('error (propertize (concat "Error: " (pyagentd-status-words-reason
                                            (plist-get status :message)))
                         'face 'error))
@@ -400,33 +395,24 @@ characters, and :words, all of it in lines.")
 (defconst pyagentd-context--cells 5
   "How many characters the bar has.")
 
-(defun pyagentd-context--face (context)
-  "Return the face for how full the usable window of CONTEXT is."
-  (let ((used (plist-get context :used))
-        (usable (max 1 (or (plist-get context :usable) 0))))
-    (cond ((>= used (* 0.9 usable)) 'error)
-          ((>= used (* 0.66 usable)) 'warning)
-          (t 'success))))
-
-(defun pyagentd-context--bar (share)
-  "Return a bar for SHARE, a number from 0 to 1."
-  (let ((full (min pyagentd-context--cells
-                   (ceiling (* share pyagentd-context--cells))))
-        (blocks (and (char-displayable-p ?█) (char-displayable-p ?▁))))
-    (concat (make-string full (if blocks ?█ ?#))
-            (make-string (- pyagentd-context--cells full)
-                         (if blocks ?▁ ?.)))))
-
 (defun pyagentd-context--segment ()
   "Return the meter of this buffer, nil before there is anything to say."
   (when-let* ((context pyagentd-context)
               (used (plist-get context :used))
               ((or (> used 0) (> (or (plist-get context :known-usd) 0) 0))))
-    (let ((share (/ (float used) (max 1 (plist-get context :window)))))
+    (let* ((share (/ (float used) (max 1 (plist-get context :window))))
+           (usable (max 1 (or (plist-get context :usable) 0)))
+           (blocks (and (char-displayable-p ?█) (char-displayable-p ?▁)))
+           (full (min pyagentd-context--cells
+                      (ceiling (* share pyagentd-context--cells)))))
       (pyagentd-status-button
        (format "[%s %s%d%% %s]"
-               (propertize (pyagentd-context--bar share)
-                           'face (pyagentd-context--face context))
+               (propertize (concat (make-string full (if blocks ?█ ?#))
+                                   (make-string (- pyagentd-context--cells full)
+                                                (if blocks ?▁ ?.)))
+                           'face (cond ((>= used (* 0.9 usable)) 'error)
+                                       ((>= used (* 0.66 usable)) 'warning)
+                                       (t 'success)))
                (if (plist-get context :estimated) "~" "")
                (round (* 100 share))
                (plist-get context :short))
@@ -682,12 +668,6 @@ that of this buffer does not count."
   (when (cdr cause)
     (goto-char (point-min))
     (forward-line (1- (cdr cause)))))
-
-(defun pyagentd-cause-with-hint (text)
-  "Return TEXT, of an error in this buffer, with how to get to its file."
-  (if (pyagentd-cause text)
-      (concat text "; M-x pyagentd-visit-cause opens it")
-    text))
 
 ;;;; What keeps the daemon from a session
 

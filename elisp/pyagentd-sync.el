@@ -206,14 +206,6 @@ in preset.md; which preset that is says the metadata."
 
 (add-hook 'pyagentd-session-read-hook #'pyagentd-settings--read)
 
-;; All of them are set, those without a value too, so that nothing is
-;; inherited from elsewhere.
-(defun pyagentd-settings-apply (settings)
-  "Let this session use SETTINGS, a plist as on the wire, and nothing else."
-  (pcase-dolist (`(,variable . ,value) (pyagentd-settings--alist settings))
-    (pyagentd-block-set variable value))
-  (pyagentd-settings-show (plist-get settings :model)))
-
 (defun pyagentd-settings-show (&optional model)
   "Show in the header line which MODEL runs here, with a star for an override."
   (setq pyagentd-status-model
@@ -411,7 +403,11 @@ TEXT is what was sent as that of this buffer, or nil."
         pyagentd-status-unconfined (plist-get answer :unconfined))
   (let ((pyagentd-status-held t))
     (when-let ((id (plist-get answer :session-id)))
-      (pyagentd-place-set-id id))
+      ;; Its metadata says so where the directory has another name.
+      (unless (equal id pyagentd--session-id)
+        (setq pyagentd--session-id id)
+        (pyagentd-place-register pyagentd--session-dir (current-buffer) id
+                                 pyagentd--branch-name pyagentd--branch-dir)))
     (pyagentd-viewing-set (plist-get answer :read-only))
     (pyagentd-settings-receive answer)
     (pyagentd-status-set-title (plist-get answer :title))

@@ -416,11 +416,19 @@ A tool of the same name is replaced.  Return the tool."
 FILE is nil for these, or a directory."
   (let* ((file-name-handler-alist nil)
          (root (expand-file-name (or file default-directory)))
-         (found (seq-mapcat #'pyagentd-tools-code--checked
-                            (pyagentd-tools-code--open root))))
+         (open (pyagentd-tools-code--open root)))
     (pyagentd-tools-file-places
-     found
-     (if (pyagentd-tools-code--open root)
+     (seq-mapcat
+      (lambda (buffer)
+        (with-current-buffer buffer
+          (mapcar (lambda (found)
+                    (list :file buffer-file-name
+                          :line (plist-get found :line)
+                          :text (format "%s: %s" (plist-get found :level)
+                                        (plist-get found :text))))
+                  (pyagentd-diagnostics))))
+      open)
+     (if open
          "No diagnostics."
        "No file there is open with flymake or flycheck on; nothing is known."))))
 
@@ -436,16 +444,6 @@ FILE is nil for these, or a directory."
                                                 buffer-file-name))))
                 (or (equal name root) (string-prefix-p below name))))))
      (buffer-list))))
-
-(defun pyagentd-tools-code--checked (buffer)
-  "Return what checkers say about BUFFER, as places."
-  (with-current-buffer buffer
-    (mapcar (lambda (found)
-              (list :file buffer-file-name
-                    :line (plist-get found :line)
-                    :text (format "%s: %s" (plist-get found :level)
-                                  (plist-get found :text))))
-            (pyagentd-diagnostics))))
 
 ;;;; The tools
 
