@@ -958,15 +958,6 @@ The value is a list of (BEG . END), first one first."
           (skip-chars-forward "\n")
           (point))))))
 
-(defun pyagentd-turns-words (prompt)
-  "Return the first line of PROMPT, (BEG . END)."
-  (save-excursion
-    (goto-char (car prompt))
-    (truncate-string-to-width
-     (buffer-substring-no-properties
-      (car prompt) (min (cdr prompt) (line-end-position)))
-     70 nil nil "…")))
-
 ;;;; Going there
 
 (defun pyagentd-turns--nth (positions count)
@@ -1077,8 +1068,14 @@ WHAT is what they are called."
            (headings (pyagentd-turns--headings prompts)))
       (append
        (mapcar (lambda (prompt)
-                 (cons (format "%d  %s" (setq number (1+ number))
-                               (pyagentd-turns-words prompt))
+                 (cons (format "%d  %s" (cl-incf number)
+                               (save-excursion ; its first line
+                                 (goto-char (car prompt))
+                                 (truncate-string-to-width
+                                  (buffer-substring-no-properties
+                                   (car prompt)
+                                   (min (cdr prompt) (line-end-position)))
+                                  70 nil nil "…")))
                        (pyagentd-turns--place (car prompt))))
                prompts)
        (and headings (list (cons "Headings" headings)))))))

@@ -50,14 +50,6 @@ CLEAR removes all that was drawn from the buffer."
 
 (add-hook 'pyagentd-session-look-hook #'pyagentd-display--set-up)
 
-(defun pyagentd-display--near-p (overlay)
-  "Return non-nil if OVERLAY is near to what a window shows."
-  (when-let ((pos (overlay-start overlay)))
-    (seq-some (lambda (window)
-                (<= (- (window-start window) 10000) pos
-                    (+ (window-start window) 20000)))
-              (get-buffer-window-list nil nil t))))
-
 (defun pyagentd-display--thinned (overlays most remove)
   "Return OVERLAYS, latest first, but for those far from what is seen.
 If there are no more than MOST all stay, and the latest half of MOST does
@@ -65,10 +57,15 @@ always.  REMOVE is called with one that is far, and returns non-nil if it
 is gone."
   (if (<= (length overlays) most) overlays
     (append (seq-take overlays (/ most 2))
-            (seq-remove (lambda (overlay)
-                          (and (not (pyagentd-display--near-p overlay))
-                               (funcall remove overlay)))
-                        (nthcdr (/ most 2) overlays)))))
+            (seq-remove
+             (lambda (overlay)
+               (and (not (seq-some (lambda (window)
+                                     (<= (- (window-start window) 10000)
+                                         (or (overlay-start overlay) -1)
+                                         (+ (window-start window) 20000)))
+                                   (get-buffer-window-list nil nil t)))
+                    (funcall remove overlay)))
+             (nthcdr (/ most 2) overlays)))))
 
 (defun pyagentd-display--remove (overlay)
   "Remove OVERLAY; it is made again when its text is displayed."

@@ -195,21 +195,6 @@ The copy has all branches and agents, and nothing in common afterwards."
           (push (pyagentd-count number noun) parts))))
     (if parts (concat " with " (string-join (nreverse parts) " and ")) "")))
 
-(defun pyagentd-manage--read-what (session branches)
-  "Ask what of SESSION, which has BRANCHES, shall be deleted.
-Return `agent', `branch' or `session'."
-  (cond ((plist-get session :agent) 'agent)
-        ((null (cdr branches)) 'session)
-        ((eq ?b (car (read-multiple-choice
-                      "Delete"
-                      `((?b "branch"
-                            ,(format "Only the branch %s."
-                                     (plist-get session :branch-name)))
-                        (?s "session"
-                            ,(format "All %d branches." (length branches)))))))
-         'branch)
-        (t 'session)))
-
 (defun pyagentd-manage--deletion (session what branches)
   "Return in words what deleting WHAT of SESSION, with BRANCHES, takes away."
   (let ((agents (lambda (branch) (or (plist-get branch :agents) 0))))
@@ -243,9 +228,23 @@ must be confirmed."
               (pyagentd-manage--delete here what branches))))))
 
 (defun pyagentd-manage--delete (session what branches)
-  "Move SESSION, which has BRANCHES, or WHAT of it to the trash after asking."
-  (let ((what (or what (plist-get session :what)
-                  (pyagentd-manage--read-what session branches))))
+  "Move SESSION, which has BRANCHES, or WHAT of it to the trash after asking.
+Where WHAT is nil and both may be meant, ask whether the branch alone goes."
+  (let ((what
+         (cond (what)
+               ((plist-get session :what))
+               ((plist-get session :agent) 'agent)
+               ((null (cdr branches)) 'session)
+               ((eq ?b (car (read-multiple-choice
+                             "Delete"
+                             `((?b "branch"
+                                   ,(format "Only the branch %s."
+                                            (plist-get session :branch-name)))
+                               (?s "session"
+                                   ,(format "All %d branches."
+                                            (length branches)))))))
+                'branch)
+               (t 'session))))
     (when (yes-or-no-p (format "Move %s to the trash? "
                                (pyagentd-manage--deletion session what
                                                           branches)))

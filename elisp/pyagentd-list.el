@@ -849,16 +849,21 @@ be that of ALL, nil if it is always."
 
 (defvar pyagentd-list-functions
   '(("charts" . pyagentd-report--usage-charts)
-    ("hooks" . pyagentd-hooks) ("presets" . pyagentd-trust-presets)
-    ("trust" . pyagentd-trust-session) ("sessions" . pyagentd-sessions)
-    ("search" . pyagentd-search) ("branches" . pyagentd-branches)
+    ("sessions" . pyagentd-sessions) ("search" . pyagentd-search) ("branches" . pyagentd-branches)
     ("contexts" . pyagentd-context--history) ("mcp" . pyagentd-mcp)
     ("changes" . pyagentd-changes) ("mission" . pyagentd-mission--trace)
     ("agents" . pyagentd-agents) ("queue" . pyagentd-queue)
     ("asks" . pyagentd-asks))
-  "What shows a list that needs more than its name: (NAME . FUNCTION).
-A function that is no command is called with non-nil for all sessions,
-if it takes an argument.")
+  "What shows a list that needs more than its name: (NAME . FUNCTION).")
+
+(defconst pyagentd-list--pages
+  '(("hooks" . "the hooks, yours and this project's, to trust those")
+    ("presets" . "the presets of this project, to trust them")
+    ("trust" . "the preset.md of a session from elsewhere, to trust it")
+    ("mission" . "the missions of the session here, turn by turn, while they go on")
+    ("charts" . "what all sessions cost, by day, model and session, as charts"))
+  "Pages that are among the lists, and what they are.
+What somebody reads before trusting it is one.")
 
 ;;;###autoload
 (defun pyagentd-list (&optional name all)
@@ -868,42 +873,38 @@ with a prefix argument (ALL from Lisp) that of all."
   (interactive (list nil current-prefix-arg))
   (require 'pyagentd-sessions)
   (require 'pyagentd-views)             ; what they add
-  (if-let ((function (cdr (assoc name pyagentd-list-functions))))
-      (cond ((commandp function) (call-interactively function))
-            ((eql 0 (cdr (func-arity function))) (funcall function))
-            (t (funcall function all)))
-    (pyagentd-later-asking
-     'views nil
-     (lambda (answer)
-       (let* ((views (plist-get answer :views))
-              (chosen (or name (pyagentd-list--read-name views)))
-              (view (seq-find (lambda (view)
-                                (equal chosen (plist-get view :name)))
-                              views)))
-         (if (assoc chosen pyagentd-list-functions)
-             (pyagentd-list chosen all)
-           (pyagentd-list-of-session
-            chosen (pyagentd-symbol (plist-get view :session)) all)))))))
+  (let ((function (cdr (assoc name pyagentd-list-functions))))
+    (cond
+     ((commandp function) (call-interactively function))
+     (function (funcall function))
+     ((assoc name pyagentd-list--pages) (pyagentd-report-show name))
+     (t
+      (pyagentd-later-asking
+       'views nil
+       (lambda (answer)
+         (let* ((views (plist-get answer :views))
+                (chosen (or name (pyagentd-list--read-name views)))
+                (view (seq-find (lambda (view)
+                                  (equal chosen (plist-get view :name)))
+                                views)))
+           (if (or (assoc chosen pyagentd-list-functions)
+                   (assoc chosen pyagentd-list--pages))
+               (pyagentd-list chosen all)
+             (pyagentd-list-of-session
+              chosen (pyagentd-symbol (plist-get view :session)) all)))))))))
 
 (defun pyagentd-list--read-name (views)
-  "Read the name of one of VIEWS, plists."
-  (let ((summaries
-         (append
-          (mapcar (lambda (view) (cons (plist-get view :name)
-                                       (plist-get view :summary)))
-                  views)
-          (cl-loop for (name . function) in pyagentd-list-functions
-                   when (member name '("hooks" "presets" "trust" "mission"
-                                       "charts"))
-                   collect (cons name (string-remove-suffix
-                                       "." (string-remove-prefix
-                                            "Show " (car (split-string
-                                                          (documentation function)
-                                                          "\n")))))))))
-    (or (car (pyagentd-choose
-              "List: " (mapcar (lambda (each) (cons (car each) each)) summaries)
-              :annotate (lambda (each) (concat "  " (cdr each)))))
-        (user-error "Name a list"))))
+  "Read the name of one of VIEWS, plists, or of a page."
+  (or (car (pyagentd-choose
+            "List: "
+            (mapcar (lambda (each) (cons (car each) each))
+                    (append (mapcar (lambda (view)
+                                      (cons (plist-get view :name)
+                                            (plist-get view :summary)))
+                                    views)
+                            pyagentd-list--pages))
+            :annotate (lambda (each) (concat "  " (cdr each)))))
+      (user-error "Name a list")))
 
 (defun pyagentd-agents ()
   "List the agents of the session here as a tree."
@@ -1159,20 +1160,6 @@ RET on a request shows it as it was sent."
   (pop-to-buffer
    (pyagentd-report-buffer
     "inspect" (list :branch (plist-get (pyagentd-here) :branch)))))
-
-;; What somebody reads before trusting it; `pyagentd-list' offers these pages, too.
-
-(defun pyagentd-hooks ()
-  "Show the hooks, yours and this project's, to trust those."
-  (pyagentd-report-show "hooks"))
-
-(defun pyagentd-trust-presets ()
-  "Show the presets of this project, to trust them."
-  (pyagentd-report-show "presets"))
-
-(defun pyagentd-trust-session ()
-  "Show the preset.md of a session from elsewhere, to trust it."
-  (pyagentd-report-show "trust"))
 
 (provide 'pyagentd-list)
 ;;; pyagentd-list.el ends here

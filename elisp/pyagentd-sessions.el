@@ -35,27 +35,24 @@ What belongs to another one of them is left out."
            (push directory directories))))
      (mapcar #'pyagentd-list-session (pyagentd-table-marked)))))
 
-(defun pyagentd-sessions--words (sessions)
-  "Return in words how many sessions, branches and agents SESSIONS are."
-  (string-join
-   (delq nil (mapcar (lambda (what)
-                       (let ((number (seq-count
-                                      (lambda (session)
-                                        (eq what (or (plist-get session :what)
-                                                     'session)))
-                                      sessions)))
-                         (when (> number 0)
-                           (pyagentd-count number (symbol-name what)))))
-                     '(session branch agent)))
-   ", "))
-
 (defun pyagentd-sessions--delete ()
   "Move what is marked to the trash, else what is at point, after a question."
   (interactive nil pyagentd-list-mode)
   (let ((sessions (pyagentd-sessions--marked)))
     (cond ((null sessions) (call-interactively #'pyagentd-delete))
-          ((yes-or-no-p (format "Move %s to the trash? "
-                                (pyagentd-sessions--words sessions)))
+          ((yes-or-no-p
+            (format
+             "Move %s to the trash? "
+             (string-join
+              (cl-loop for what in '(session branch agent)
+                       for number = (seq-count
+                                     (lambda (session)
+                                       (eq what (or (plist-get session :what)
+                                                    'session)))
+                                     sessions)
+                       when (> number 0)
+                       collect (pyagentd-count number (symbol-name what)))
+              ", ")))
            (pyagentd-sessions--delete-these sessions)))))
 
 (defun pyagentd-sessions--delete-these (sessions)
@@ -422,21 +419,18 @@ has said where the message is, unless the user has moved on by then."
 (defconst pyagentd-search--most 50
   "How many messages a search shows at first.")
 
-(defun pyagentd-search--read ()
-  "Read what to search for."
-  (let ((default (if (use-region-p)
-                     (buffer-substring-no-properties (region-beginning)
-                                                     (region-end))
-                   (thing-at-point 'word t))))
-    (read-string (format-prompt "Search sessions" default)
-                 nil 'pyagentd-search-history default t)))
-
 ;;;###autoload
 (defun pyagentd-search (query)
   "Search all sessions and agents for QUERY and list the matches.
 All words must occur, the last one also as the beginning of a word;
 \"…\" is a phrase, and a word after - must not occur."
-  (interactive (list (pyagentd-search--read)))
+  (interactive
+   (let ((default (if (use-region-p)
+                      (buffer-substring-no-properties (region-beginning)
+                                                      (region-end))
+                    (thing-at-point 'word t))))
+     (list (read-string (format-prompt "Search sessions" default)
+                        nil 'pyagentd-search-history default t))))
   (when (string-blank-p query)
     (user-error "The query is empty"))
   (let ((pyagentd-list--most pyagentd-search--most))

@@ -336,15 +336,6 @@ They get the error, a list (SYMBOL . DATA).")
 
 ;;;; Requests
 
-(defun pyagentd-attach--known ()
-  "Return what says which text this buffer has without what is pending."
-  (cond (pyagentd-edit-revision (list :revision pyagentd-edit-revision))
-        ((pyagentd-edit-pending-p)
-         (list :sha256 (secure-hash 'sha256 (encode-coding-string
-                                             (pyagentd-edit-base)
-                                             'utf-8-emacs-unix))))
-        (t (list :sha256 (pyagentd-session-body-sha256)))))
-
 (defun pyagentd-attach (&optional text)
   "Attach the current buffer if there is a daemon; return at once.
 TEXT is what it has without what is pending, where the daemon does not
@@ -359,7 +350,18 @@ know that."
     (let ((number pyagentd-attach--latest))
       (pyagentd-rpc-call-async
        'attach (append (list :branch pyagentd--branch-dir)
-                       (if text (list :text text) (pyagentd-attach--known)))
+                       ;; What says which text it has.
+                       (cond (text (list :text text))
+                             (pyagentd-edit-revision
+                              (list :revision pyagentd-edit-revision))
+                             ((pyagentd-edit-pending-p)
+                              (list :sha256
+                                    (secure-hash 'sha256
+                                                 (encode-coding-string
+                                                  (pyagentd-edit-base)
+                                                  'utf-8-emacs-unix))))
+                             (t (list :sha256
+                                      (pyagentd-session-body-sha256)))))
        :success (pyagentd-sync--in-turn
                  (lambda (answer)
                    (when (= number pyagentd-attach--latest)

@@ -183,7 +183,7 @@
                           :question "Allow agents to be made from theirs?"
                           :arguments (:root "/x" :hashes ("abc"))))))
     (pyagentd-test-answer 'trust-presets '(:trusted ("theirs")))
-    (save-window-excursion (pyagentd-trust-presets))
+    (save-window-excursion (pyagentd-report-show "presets"))
     (with-current-buffer "*pyagentd presets*"
       (pyagentd-test-await (> (buffer-size) 0))
       (should (string-search "tools: [Bash]" (buffer-string)))
