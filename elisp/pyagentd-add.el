@@ -194,11 +194,7 @@ It is the current one by default; point there is moved behind it."
         (delete-region (point) (point-max))
         (insert (pyagentd-add--between) text "\n\n")
         (dolist (window windows)
-          (set-window-point window (point)))))
-    (run-hooks 'pyagentd-added-hook)))
-
-(defvar pyagentd-added-hook nil
-  "Hook run in a session buffer after something was put into its prompt.")
+          (set-window-point window (point)))))))
 
 (defun pyagentd-add--between ()
   "Return what comes between the text before point and what is added."
@@ -663,8 +659,7 @@ It was called BASE with EXTENSION.  The same content has the same name."
                (get-text-property (1- (point)) 'gptel)))
       (pyagentd-add-text link)
     ;; What is dropped behind a word, or behind what was dropped, is apart.
-    (insert (if (or (bobp) (memq (char-before) '(?\s ?\t ?\n))) "" " ") link)
-    (run-hooks 'pyagentd-added-hook)))
+    (insert (if (or (bobp) (memq (char-before) '(?\s ?\t ?\n))) "" " ") link)))
 
 (defun pyagentd-add--attach-file (file)
   "Copy FILE into the session here and put a link to it into the prompt.

@@ -21,6 +21,9 @@
 (require 'pyagentd-edit)
 (require 'pyagentd-daemon)
 
+(declare-function pyagentd-notify-settled "pyagentd-notify")
+(declare-function pyagentd-question-open "pyagentd-form")
+
 ;;;; What the daemon asks
 
 ;; An ask is a question of a run to a human, most often whether a tool may
@@ -175,17 +178,12 @@
 
 (pyagentd-events-register
  'ask (lambda (branch _seq args) (pyagentd-ask-add (car args) branch)))
-(defvar pyagentd-ask-settled-functions nil
-  "Functions called when an ask was answered elsewhere.
-They get the ask and the plist of the event: :decision and :by.")
-
 (pyagentd-events-register
  'answered (lambda (_branch _seq args)
              (let ((answer (car args)))
                (when-let ((ask (pyagentd-ask-find (plist-get answer :id))))
                  (unless (pyagentd-ask-answered-p ask)
-                   (run-hook-with-args 'pyagentd-ask-settled-functions
-                                       ask answer))
+                   (pyagentd-notify-settled ask answer))
                  (pyagentd-ask-remove (pyagentd-ask-id ask))))))
 
 ;;;; A change in the colours of its file
@@ -403,7 +401,6 @@ Which of them an ask offers the daemon says.")
   "Where point is on the question, an overlay; nil while it is not.
 Its property `pyagentd-ask-back' is a marker at where point was before.")
 
-(declare-function pyagentd-question-open "pyagentd-form")
 (declare-function pyagentd-ask--show "pyagentd-views")
 
 (defvar pyagentd-ask-mode-map

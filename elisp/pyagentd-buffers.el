@@ -16,6 +16,7 @@
 (require 'pyagentd-rpc)
 
 (declare-function pyagentd-host-name "pyagentd-host")
+(declare-function pyagentd-tools--definitions "pyagentd-tools")
 
 ;;;; What this Emacs shows and can do
 
@@ -34,9 +35,6 @@ the files on disk only."
          (set-default symbol value)
          (when (fboundp 'pyagentd-offer) (pyagentd-offer)))
   :group 'pyagentd)
-
-(defvar pyagentd-offer-tools-function nil
-  "Function that returns the definitions of the tools, as JSON; or nil.")
 
 (defconst pyagentd-offer--inline 200000
   "Characters that an answer may have before it goes by a file.")
@@ -66,9 +64,7 @@ the files on disk only."
       (pyagentd-rpc-call-async
        'emacs-offer
        (list :buffers (and pyagentd-share-buffers t)
-             :tools (if pyagentd-offer-tools-function
-                        (funcall pyagentd-offer-tools-function)
-                      "[]"))
+             :tools (pyagentd-tools--definitions))
        :success
        (lambda (answer)
          (setq pyagentd-offer--spill (and (not pyagentd-host)

@@ -720,8 +720,6 @@ Return the buffer."
           ((and now (not (equal now pyagentd-status-preset)))
            (propertize (format "[%s]" now) 'face 'pyagentd-plan)))))
 
-(setq pyagentd-status-agent-function #'pyagentd-plan--agent-words)
-
 ;;;; Choosing
 
 (defun pyagentd-plan--read (then)

@@ -19,6 +19,9 @@
 (require 'pyagentd-edit)
 (require 'pyagentd-daemon)
 
+(declare-function pyagentd-spawned--begun "pyagentd-sync")
+(declare-function pyagentd-spawned--tidy "pyagentd-sync")
+
 ;;;; What is drawn where text is displayed
 
 ;; Folds, rules above prompts, buttons, dividers and pictures are overlays
@@ -95,10 +98,6 @@ is gone."
 Both are called with the overlay and the event's plist, in this order.
 The states have the names of gptel's state machine.")
 
-(defvar pyagentd-overlay-begun-functions nil
-  "Functions called in a parent's buffer when an agent has begun.
-They get the plist of the agent, see `pyagentd-overlay-update'.")
-
 (defconst pyagentd-overlay--states
   '((wait . WAIT) (tool . TOOL) (finished . DONE))
   "The states of an agent on the wire and in `pyagentd-overlay-handlers'.")
@@ -115,9 +114,6 @@ They get the plist of the agent, see `pyagentd-overlay-update'.")
 
 (pyagentd-deflocal pyagentd-overlay--background nil
   "Alist of the agents that nobody waits for: id and plist.")
-
-(defvar pyagentd-overlay-changed-hook nil
-  "Hook run when an agent has begun, moved or ended.")
 
 ;;;; Text
 
@@ -322,8 +318,8 @@ One in the background is named in the header line and has no overlay."
   (let ((known (pyagentd-overlay--count)))
     (pyagentd-overlay-note agent)
     (when (> (pyagentd-overlay--count) known)
-      (run-hook-with-args 'pyagentd-overlay-begun-functions agent))
-    (run-hooks 'pyagentd-overlay-changed-hook)))
+      (pyagentd-spawned--begun agent))
+    (pyagentd-spawned--tidy)))
 
 ;;;; Which calls of tools have failed
 
@@ -334,9 +330,6 @@ One in the background is named in the header line and has no overlay."
 (pyagentd-deflocal pyagentd-failed--calls nil
   "Hash table of calls in this buffer: from their ids (FAILED . LINE), or nil.
 LINE says what the call was; nil where that is not known.")
-
-(defvar pyagentd-failed-hook nil
-  "Hook run in a session buffer when it was told how calls came out.")
 
 (defun pyagentd-failed--call (id)
   "Return what is known of the call ID of this buffer, (FAILED . LINE)."
@@ -353,7 +346,7 @@ LINES are lists (ID LINE), with what says what a call was."
       (setcar (pyagentd-failed--call id) t))
     (pcase-dolist (`(,id ,line) lines)
       (setcdr (pyagentd-failed--call id) line))
-    (run-hooks 'pyagentd-failed-hook)))
+    (pyagentd-fold--say-failed)))
 
 (pyagentd-define-event failed `(,call)
   "Note that a call has failed."
@@ -687,7 +680,6 @@ With a prefix argument do so with all blocks of the buffer."
 
 (pyagentd-display-add #'pyagentd-fold--find #'pyagentd-fold--clear)
 (add-hook 'pyagentd-insert-hook #'pyagentd-fold--on-insert)
-(add-hook 'pyagentd-failed-hook #'pyagentd-fold--say-failed)
 
 ;;;; Prompts
 

@@ -846,8 +846,6 @@ The rest of it would be joined to the prompt, and redo would not find its place.
     (user-error "%s" (substitute-command-keys "The answer is still arriving; \
 \\<pyagentd-mode-map>\\[pyagentd-abort] stops it, then it can be undone"))))
 
-(add-hook 'pyagentd-session-undoing-functions #'pyagentd-insert--keep)
-
 ;;;; Point
 
 (defun pyagentd-insert--followers (pos)

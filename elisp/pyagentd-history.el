@@ -170,7 +170,6 @@ NUMBER OF), where NUMBER is 0 if none of them is shown."
 (add-hook 'pyagentd-session-leave-hook #'pyagentd-hidden--clear)
 (add-hook 'pyagentd-session-saved-hook #'pyagentd-hidden--after-save)
 (add-hook 'pyagentd-attached-hook #'pyagentd-hidden-refresh)
-(add-hook 'pyagentd-attach-roles-hook #'pyagentd-hidden-refresh)
 (add-hook 'pyagentd-run-finished-functions #'pyagentd-hidden--after-run)
 
 ;;;; Branches of a session

@@ -344,7 +344,6 @@ are called without one, too.")
    :error #'ignore))
 
 (add-hook 'pyagentd-ask-new-functions #'pyagentd-notify)
-(add-hook 'pyagentd-ask-settled-functions #'pyagentd-notify-settled)
 (add-hook 'pyagentd-ask-changed-hook #'pyagentd-notify--withdraw)
 (add-hook 'pyagentd-run-finished-functions #'pyagentd-notify-run)
 (add-hook 'pyagentd-rpc-connected-hook #'pyagentd-notify--watch)

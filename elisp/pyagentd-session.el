@@ -904,6 +904,7 @@ That is what it does as long as no daemon does.")
   "Hook run in a session buffer when it ceases to be one.")
 (defvar pyagentd-session-look-hook nil
   "Hook run in a buffer after `pyagentd-mode' or its major mode has changed.")
+(declare-function pyagentd-insert--keep "pyagentd-edit")
 (declare-function pyagentd-sync-attached-p "pyagentd-sync")
 (declare-function pyagentd-sync-leave "pyagentd-sync")
 (declare-function pyagentd-sync-flush "pyagentd-sync")
@@ -1038,16 +1039,12 @@ That is a change of it, and one that leaves a fence of it within a line."
                              (max (point-min) (- beg 4)) beg))
              (not (memq (char-after end) (if inserts '(nil) '(nil ?\n))))))))
 
-(defvar pyagentd-session-undoing-functions nil
-  "Hook run before undo changes a session: functions of BEG and END.
-They may signal an error, and nothing is undone.")
-
 (defun pyagentd-session--protect (_guard after beg end &rest _)
   "Signal that BEG to END is recorded and not to be changed by accident.
 What undo, the daemon and whoever binds `inhibit-read-only' do is none.
 AFTER is non-nil after the change.  For hooks of overlays."
   (when (and undo-in-progress (not after))
-    (run-hook-with-args 'pyagentd-session-undoing-functions beg end))
+    (pyagentd-insert--keep beg end))
   (unless (or after undo-in-progress inhibit-read-only
               pyagentd-session-unlocked pyagentd-session--saving
               (bound-and-true-p revert-buffer-in-progress-p))

@@ -17,6 +17,8 @@
 (require 'pyagentd-rpc)
 (require 'pyagentd-edit)
 
+(declare-function pyagentd-plan--agent-words "pyagentd-chat")
+
 ;;;; What an error says, in few words
 
 (defun pyagentd-status-words-reason (message)
@@ -105,10 +107,6 @@ busy one is that of gptel's machine: WAIT, TYPE or TOOL, with :tools.")
 They get the title, a string, or nil if it has none any more.
 `pyagentd-name-buffer' is among them: session buffers are named after
 their titles.")
-
-(defvar pyagentd-status-agent-function #'ignore
-  "Function that returns who answers where that is not the preset.
-It returns a string or nil, and is called in the session buffer.")
 
 (defvar pyagentd-status-segment-functions nil
   "Functions that return more to say in the header line, a string or nil.
@@ -300,16 +298,12 @@ ROOM is one of `pyagentd-status--rooms'."
                                                      'face 'warning)
                                          'pyagentd-doctor
                                          pyagentd-status-unconfined))
-               (and (plist-get room :preset)
-                    (or (funcall pyagentd-status-agent-function)
-                        pyagentd-status-preset)
-                    (pyagentd-status-button
-                     (pyagentd-status--cut
-                      (or (funcall pyagentd-status-agent-function)
-                          pyagentd-status-preset)
-                      (plist-get room :preset))
-                     'pyagentd-choose-agent
-                     "Agent: instructions, tools and permissions"))
+               (when-let ((room (plist-get room :preset))
+                          (agent (or (pyagentd-plan--agent-words)
+                                     pyagentd-status-preset)))
+                 (pyagentd-status-button
+                  (pyagentd-status--cut agent room) 'pyagentd-choose-agent
+                  "Agent: instructions, tools and permissions"))
                (and pyagentd-status-model
                     (pyagentd-status-button pyagentd-status-model
                                             'pyagentd-choose-model

@@ -21,6 +21,7 @@
 (require 'pyagentd-display)
 (require 'pyagentd-ask)
 
+(declare-function pyagentd-hidden-refresh "pyagentd-history")
 (declare-function pyagentd-host-of "pyagentd-host")
 
 ;;;; Why nobody may write here
@@ -330,9 +331,6 @@ That is a list of pairs of functions, (THEN . FAILED), first one first.")
 (defvar pyagentd-attach-failed-functions nil
   "Functions called in a session buffer that could not be attached.
 They get the error, a list (SYMBOL . DATA).")
-
-(defvar pyagentd-attach-roles-hook nil
-  "Hook run in a session buffer after the daemon gave its text other roles.")
 
 ;;;; Requests
 
@@ -748,7 +746,7 @@ confirmed where it has all of that."
     (setq pyagentd-edit-revision (plist-get given :revision)))
   (when-let ((marker (plist-get given :marker)))
     (pyagentd-sync-begin marker))
-  (run-hooks 'pyagentd-attach-roles-hook))
+  (pyagentd-hidden-refresh))
 
 (pyagentd-define-event notice `(,notice)
   "Show a line about the session."
@@ -1083,9 +1081,6 @@ It is attached once it is displayed."
             (assq-delete-all buffer pyagentd-spawned--hidden))
       (when (buffer-live-p buffer)
         (kill-buffer buffer)))))
-
-(add-hook 'pyagentd-overlay-begun-functions #'pyagentd-spawned--begun)
-(add-hook 'pyagentd-overlay-changed-hook #'pyagentd-spawned--tidy)
 
 (provide 'pyagentd-sync)
 ;;; pyagentd-sync.el ends here

@@ -223,8 +223,6 @@ A tool of the same name is replaced.  Return the tool."
         ((consp value) (vconcat (mapcar #'pyagentd-tools--json value)))
         (t value)))
 
-(setq pyagentd-offer-tools-function #'pyagentd-tools--definitions)
-
 ;;;; Calls
 
 (defun pyagentd-tools--get (name)
