@@ -114,17 +114,6 @@ class Fail(Signal):
     name = "fail"
 
 
-# The marker for a missing value, since nil is a value; it is never visible to programs.
-
-
-class _Missing:
-    """The type of `MISSING`."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "MISSING"
-
-
-MISSING: Final[Any] = _Missing()
-"""The default of optional arguments, and the result of looking up a missing key."""
+MISSING: Final[Any] = object()
+"""The default of optional arguments, and the result of looking up a missing key, since nil is a value; no program
+sees it."""

@@ -565,10 +565,14 @@ class _TurnRun:
         self.ctx.mission.firewall.learn_from_program(result.value)
         mistyped = mistyped_names(program, self.before.context)
         self.toolbox.warnings += mistyped
+        # The model is asked about a doubtful return once, and only if that costs no more than a turn.
+        already_asked = any(each in turn.feedback for each in mistyped[:1] for turn in self.before.trace)
+        last = self.number >= self.ctx.mission.options.max_turns or not self.ctx.scope.budget.left
+        may_ask = not (already_asked or last or self.toolbox.calls or self.ctx.mission.single_shot)
         match result.signal:
             case "fail":
                 return replace(outcome, end=End(fail=fail_of(result.value)))
-            case "return" if mistyped and self._may_ask_again(mistyped):
+            case "return" if mistyped and may_ask:
                 fail = Fail(reason="validation_error", message=" ".join(mistyped))
                 feedback = prompt.mistyped_feedback(mistyped, self.ctx.mission.firewall)
                 return self._fail_turn(outcome, fail, feedback)
@@ -591,12 +595,6 @@ class _TurnRun:
             result.value, names, self.ctx.mission.firewall, [*given, *self.toolbox.warnings]
         )
         return replace(outcome, context=context, feedback=feedback)
-
-    def _may_ask_again(self, mistyped: list[str]) -> bool:
-        """Return whether to ask the model, once, about a doubtful return: only if that costs no more than a turn."""
-        already_asked = any(mistyped[0] in turn.feedback for turn in self.before.trace)
-        last = self.number >= self.ctx.mission.options.max_turns or not self.ctx.scope.budget.left
-        return not (already_asked or last or self.toolbox.calls or self.ctx.mission.single_shot)
 
     def _return_outcome(self, outcome: Outcome) -> Outcome:
         mission = self.ctx.mission

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, fields, replace
 from difflib import SequenceMatcher
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
@@ -176,7 +177,7 @@ def replacements(before: str, after: str) -> list[Replacement]:
     if len(lines) + len(others) > _COMPARED_LINES:
         return [_trim(head, old, new)]
     found = []
-    ends, starts = _offsets(lines), _offsets(others)
+    ends, starts = (list(accumulate(map(len, each), initial=0)) for each in (lines, others))
     for tag, i1, i2, j1, j2 in SequenceMatcher(None, lines, others, autojunk=False).get_opcodes():
         if tag != "equal":
             found.append(_trim(head + ends[i1], old[ends[i1] : ends[i2]], new[starts[j1] : starts[j2]]))
@@ -196,13 +197,6 @@ def _trim(start: int, old: str, new: str) -> Replacement:
 def _lines(text: str) -> list[str]:
     """Return the lines of ``text`` with their ends; only a newline ends one."""
     return [f"{line}\n" for line in text.split("\n")[:-1]] + ([last] if (last := text.rpartition("\n")[2]) else [])
-
-
-def _offsets(lines: Sequence[str]) -> list[int]:
-    offsets = [0]
-    for line in lines:
-        offsets.append(offsets[-1] + len(line))
-    return offsets
 
 
 def common_prefix(one: Sequence[str], other: Sequence[str]) -> int:

@@ -11,7 +11,6 @@ import re
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, quote, urlencode, urljoin, urlsplit, urlunsplit
 
@@ -201,7 +200,7 @@ def web_fetch(*, allow_private: bool) -> ToolSpec:
 
 async def _fetch_following_redirects(url: str, *, guarded: bool) -> "tuple[str, WebResponse]":
     """Return what answers in the end, and under which URL."""
-    client = await asyncio.to_thread(_load_client)
+    client = await asyncio.to_thread(lambda: tools.webclient)  # the first time it takes a moment to load
     for _ in range(_MOST_REDIRECTS + 1):
         answered: WebResponse = await client.fetch(url, guarded=guarded, headers={"Accept": _ACCEPT})
         where = answered.headers.get("location")
@@ -225,11 +224,6 @@ async def _text_of_page(body: bytes, kind: str, url: str) -> tuple[str, bool]:
         if await group.process.wait():
             raise ToolError(f"{url} cannot be read: its HTML takes too much memory. Try another address.")
     return text.decode(errors="ignore"), len(text) < tools.page.MOST_TEXT  # it may end within a character
-
-
-def _load_client() -> ModuleType:
-    """Return the module that speaks HTTP; the first time it takes a moment to load."""
-    return tools.webclient
 
 
 # The WebSearch tool: ``{query, max_results?} → {results: [{title, url, snippet}]}``.
@@ -345,7 +339,7 @@ def web_search(settings: WebSettings, *, key: Callable[[], str], used: Callable[
         inquiry = _build_inquiry(settings, args, key())
         under_way += 1
         try:
-            client = await asyncio.to_thread(_load_client)
+            client = await asyncio.to_thread(lambda: tools.webclient)
             answered = await client.fetch(
                 canonical(inquiry.url),
                 guarded=False,  # the user named this address
