@@ -14,7 +14,7 @@ import sys
 import termios
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -311,10 +311,14 @@ class TextView(View):
     """The answer as it comes on stdout; what the wait is for on stderr.
 
     Into a pipe or a file stdout holds the answer alone; what the model does goes to stderr.
+
+    Args:
+        known: Notices that the user has read, which a run may find again.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, known: Collection[str] = ()) -> None:
         super().__init__()
+        self._known = known
         self._calls: set[str] = set()
         self._terminal = sys.stdout.isatty()
         self._transcript = Transcript(apart=not self._terminal)
@@ -335,7 +339,7 @@ class TextView(View):
                 self._progress.todo(todo.get("items") or ())
             case "agent", (Mapping() as agent,):
                 self._progress.agent(agent)
-            case "notice", (Mapping() as notice,):
+            case "notice", (Mapping() as notice,) if notice.get("text") not in self._known:
                 self.pause()
                 note(str(notice.get("text", "")))
 

@@ -11,7 +11,7 @@ import sys
 import termios
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from importlib import import_module
 from itertools import chain, count
@@ -383,7 +383,7 @@ def follow_sent(
     strict: bool = False,
     timeout: float | None = None,
     steer: bool = False,
-    notes: Iterable[str] = (),
+    notes: Collection[str] = (),
 ) -> ExitCode:
     """Follow the run that ``sent``, a daemon's reply, began or will begin; print it and return the exit status.
 
@@ -398,12 +398,12 @@ def follow_sent(
         strict: A denial for want of somebody to ask is a failure.
         timeout: Seconds until it is followed no longer.
         steer: The message goes into the run in flight.
-        notes: Notices that are older than the run, which are events among others.
+        notes: Notices that are older than the run: events among others, or known to the user.
     """
     if not wait:
         print_reply(sent, sent["run"] or sent["message"], as_json=form != "text")
         return ExitCode.DONE
-    view = TextView() if form == "text" else JsonView() if form == "events" else View()
+    view = TextView(notes) if form == "text" else JsonView() if form == "events" else View()
     for line in notes if form == "events" else ():
         view.show(Event("notice", branch, 0, ({"text": line},)))
     queued = sent["message"] if sent.get("queued") else None

@@ -52,6 +52,15 @@ def test_roles_that_were_lost_come_back_in_emacs_and_in_the_file(system: System,
     assert "'tool_use'" in str(model_server.last.messages)
 
 
+def test_what_was_found_in_a_document_is_told_once(system: System, model_server: ModelServer) -> None:
+    _, branch = written(system, model_server)
+    file = branch / "session.md"
+    file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
+    model_server.say("Yes.")
+    done = system.run("send", str(branch), "Really?")
+    assert done.stderr.count("end with CR LF") == 1 and "Yes." in done.stdout, done
+
+
 def test_a_second_emacs_sees_the_recovered_roles_too(system: System, model_server: ModelServer) -> None:
     _, branch = written(system, model_server)
     file = branch / "session.md"
