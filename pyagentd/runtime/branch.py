@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyagentd.clock import Clock, Pulse
 from pyagentd.errors import BadRequest, Busy, NotFound, StoreError
-from pyagentd.events import Event, Kind, Sink
+from pyagentd.events import Event, Sink
 from pyagentd.policy.presets import Preset
 from pyagentd.runtime import document_sync, turns
 from pyagentd.runtime.document_sync import (
@@ -194,11 +194,6 @@ class Watchers:
     def say(self, text: str) -> None:
         """Tell everybody a sentence that is true only now."""
         self.publish(Event("notice", self.key, 0, ({"text": text},)))
-
-    def tell(self, sink: Sink, kind: Kind, **facts: Any) -> None:
-        """Tell one client what is true only now."""
-        if sink in self.sinks:
-            sink.push(Event(kind, self.key, 0, (facts,)))
 
     @property
     def status(self) -> dict[str, Any]:
@@ -651,8 +646,8 @@ class LiveBranch(Watchers, SessionRow):
     def _on_edit(self, revision: int, edit: Edit, sink: Sink | None, id: str) -> None:
         """Tell of an edit; who made it is only told where in the order of all it stands."""
         facts = {"revision": revision, "id": id or None}
-        if sink is not None:
-            self.tell(sink, "edit", **facts, own=True)
+        if sink is not None and sink in self.sinks:
+            sink.push(Event("edit", self.key, 0, ({**facts, "own": True},)))
         self.publish(Event("edit", self.key, 0, ({**facts, "hunks": edit_to_wire(edit)},)), but=sink)
 
     def _on_file_written(self, revision: int, stamp: Stamp | None) -> None:

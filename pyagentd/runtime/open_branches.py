@@ -329,27 +329,28 @@ class OpenBranches:
         if self.departed and any(ref.branch_dir.is_relative_to(directory) for directory in self.departed):
             name = ref.session_dir.name
             raise NotFound(f"The agent {name} was destroyed", hint=f"`pyagentd agent init {name}` makes it anew")
-        if ref.key not in self._branches:
+        key = ref.key
+        if key not in self._branches:
             await self.trees.wake(ref)
-        async with self._opening.setdefault(ref.key, asyncio.Lock()):
-            branch = self._branches.get(ref.key)
+        async with self._opening.setdefault(key, asyncio.Lock()):
+            branch = self._branches.get(key)
             if branch is None:
-                waiting = self.trees.suspended_run(ref.key)
+                waiting = self.trees.suspended_run(key)
                 branch = self._woken(ref) if waiting is None else None
                 if branch is None:
                     await self.branch_opening(ref)
                     branch = await self._read(ref, goes_on=waiting is not None)
                 if not branch.has_open_run:
-                    self._unrecorded.pop(ref.key, None)
-                if (failed := self._failed.pop(ref.key, None)) is not None and waiting is None:
+                    self._unrecorded.pop(key, None)
+                if (failed := self._failed.pop(key, None)) is not None and waiting is None:
                     branch.paused = True
                     branch.state.recall(failed)
-                self._branches[ref.key] = branch
+                self._branches[key] = branch
                 if branch.emptied:
-                    self.emptied.add(ref.key)
+                    self.emptied.add(key)
                 if waiting is not None:
-                    self.trees.took(ref.key)
-                    self._resuming[ref.key] = self.spawn(self._resume(branch, waiting))
+                    self.trees.took(key)
+                    self._resuming[key] = self.spawn(self._resume(branch, waiting))
                 self.branch_opened(branch)
                 self.spawn(self._find_unfinished(branch))
             elif branch.run is None and (
@@ -357,7 +358,7 @@ class OpenBranches:
             ):
                 branch = await self._opened_anew(branch)
             branch.users += 1
-        resuming = self._resuming.get(ref.key)
+        resuming = self._resuming.get(key)
         if resuming is not None and resuming is not asyncio.current_task():  # what it needs it may open itself
             try:
                 await asyncio.shield(resuming)
