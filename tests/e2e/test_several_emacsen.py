@@ -89,6 +89,10 @@ def test_both_may_write_at_once_and_undo_what_is_theirs(system: System) -> None:
     other.eval('(progn (goto-char 1) (search-forward "### ") (insert "Well. ") t)')
     for emacs in (one, other):
         shows(emacs, "### Well. Hello from one")
+    one.eval("(progn (undo-boundary) (setq last-command nil) (undo) t)")
+    for emacs in (one, other):
+        shows(emacs, "### Well. Hello")
+    type_(one, " from one")
     saved(branch, "### Well. Hello from one")
     one.eval('(progn (goto-char 1) (search-forward "Hello") (replace-match "HELLO" t) t)')
     other.eval('(progn (goto-char 1) (search-forward "Hello") (replace-match "hello" t) t)')

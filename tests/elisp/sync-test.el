@@ -219,6 +219,52 @@
     (should (equal (buffer-string) "Above\n### Hi there"))
     (should-not (eq buffer-undo-list t))))
 
+(defun sync-test--undo-all ()
+  "Undo all that undo knows of."
+  (let ((list buffer-undo-list))
+    (while list (setq list (primitive-undo 1 list)))))
+
+(ert-deftest pyagentd-sync-undo-takes-back-what-was-typed-here ()
+  (sync-test--with-session "### Hi"
+    (buffer-enable-undo)
+    (insert " there")
+    (undo-boundary)
+    (pyagentd-test-events '(edit 0 (:revision 11 :hunks ((1 1 "Above\n" nil)
+                                                         (5 7 "Yo" nil)))))
+    (should (equal (buffer-string) "Above\n### Yo there"))
+    (let ((last-command 'other)) (undo))
+    (should (equal (buffer-string) "Above\n### Yo"))
+    (undo-boundary)
+    (let ((last-command 'other)) (undo)) ; redo
+    (should (equal (buffer-string) "Above\n### Yo there"))))
+
+(ert-deftest pyagentd-sync-undo-of-all-leaves-what-others-wrote ()
+  (random "undo")
+  (dotimes (_ 300)
+    (with-temp-buffer
+      ;; Each character that is not typed here is there once.
+      (let ((theirs (number-sequence #x4e00 #x4e10)) (new #x5000))
+        (apply #'insert theirs)
+        (buffer-enable-undo)
+        (dotimes (_ 12)
+          (let* ((beg (1+ (random (1+ (buffer-size)))))
+                 (end (min (point-max) (+ beg (random 4)))))
+            (goto-char beg)
+            (if (= 0 (random 2))
+                (progn (delete-region beg end)
+                       (insert (substring "abcdefgh" 0 (random 8)))
+                       (undo-boundary))
+              (when (pyagentd-edit--earlier beg end 1)
+                (let ((gone (string-to-list (buffer-substring beg end))))
+                  (setq new (1+ new)
+                        theirs (cons new (seq-difference theirs gone)))
+                  (pyagentd-edit--unrecorded beg end 1
+                    (lambda () (goto-char end) (insert new)
+                      (delete-region beg end))))))))
+        (sync-test--undo-all)
+        (should (equal (sort (string-to-list (buffer-string)) #'<)
+                       (sort theirs #'<)))))))
+
 (ert-deftest pyagentd-sync-words-that-met-others-are-kept ()
   (sync-test--with-session "### Hi"
     (pyagentd-test-tell 'fake-answer "(:revision 12 :met (\"Ho\"))" 'edit-document)
