@@ -195,7 +195,8 @@ def main(args: Sequence[str] | None = None) -> int:
         if "_PYAGENTD_COMPLETE" in os.environ:
             import_module("pyagentd.cli.completion")
         status = cli.main(words, prog_name=PROGRAM, standalone_mode=False)
-        sys.stdout.flush()
+        if not sys.stdout.closed:  # as with the link to an editor that is gone
+            sys.stdout.flush()
     except BrokenPipeError:  # the reader (head, less) has enough
         _drop_output(stdout)
         return ExitCode.DONE

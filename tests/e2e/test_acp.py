@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -162,6 +163,19 @@ def test_without_pipes_it_ends_at_the_end_of_input_or_says_who_runs_it(system: S
     with output.open("w") as taken:
         refused = subprocess.run(system.command("acp"), env=system.env, input=b"", stdout=taken, timeout=60)
     assert refused.returncode == 2
+
+
+def test_when_the_editor_closes_both_pipes_it_ends_without_a_word(system: System) -> None:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(system.command("acp"), env=system.env, **pipes) as program:
+        assert program.stdin and program.stdout and program.stderr
+        asked = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}}
+        program.stdin.write(json.dumps(asked).encode() + b"\n")
+        program.stdin.flush()
+        assert b"agentCapabilities" in program.stdout.readline()
+        program.stdout.close()
+        program.stdin.close()
+        assert (program.wait(60), program.stderr.read()) == (0, b"")
 
 
 async def test_an_editor_that_goes_away_leaves_the_run_going_and_another_takes_it_up(
