@@ -196,7 +196,11 @@ Signal a `user-error' unless a branch can begin there."
         (user-error "An agent has no branches; branch the session it works for"))
       (if (pyagentd-sync-attached-p)
           (progn
-            (pyagentd-sync-finish)
+            ;; One edit after the other: others may write in between.
+            (pyagentd-rpc-wait (lambda ()
+                                 (pyagentd-sync-flush)
+                                 (not (pyagentd-edit-pending-p)))
+                               pyagentd-connect--last-wait)
             (when (pyagentd-edit-pending-p)
               (user-error "The daemon does not have the text yet; try again")))
         (pyagentd-session-save)

@@ -9,6 +9,7 @@
 (require 'test-helper)
 (require 'keys)
 (require 'changes)
+(require 'pyagentd-history)
 
 (defconst sync-test--answer
   "(:seq 0 :revision 10 :saved t :status (:state \"idle\") %s)"
@@ -124,6 +125,20 @@
       (sync-test--acknowledge 13)
       (pyagentd-test-await (not (buffer-modified-p)))
       (should (pyagentd-test-calls 'checkpoint)))))
+
+(ert-deftest pyagentd-sync-a-branch-begins-when-the-daemon-has-the-text ()
+  (let ((pyagentd-connect--last-wait 0.1))
+    (sync-test--with-session "### Hi"
+      (insert " there")
+      (pyagentd-session-save)           ; this edit is on its way
+      (insert ", you")
+      (should-error (pyagentd-branch-here) :type 'user-error)
+      (should (= 1 (length (sync-test--sent))))
+      (sync-test--acknowledge 11)
+      (pyagentd-branch-here)
+      (pyagentd-test-await (= 2 (length (sync-test--sent))))
+      (should (equal (cadr (sync-test--sent)) '((13 13 ", you" nil))))
+      (sync-test--acknowledge 12))))
 
 (ert-deftest pyagentd-sync-a-save-of-what-was-refused-is-no-save ()
   (sync-test--with-session "### Hi"
