@@ -344,17 +344,17 @@ It has at most ROOM lines, nil for all; of a change the first changed one."
 ;; text: `C-c C-c' goes to the question first.
 
 (defconst pyagentd-ask-keys
-  '((?y pyagentd-allow-once "once")
-    (?s pyagentd-allow-session "session")
-    (?p pyagentd-allow-always "project")
-    (?n pyagentd-deny "deny")
-    (?r pyagentd-deny-with-reason "deny with a reason")
+  '((?y pyagentd-allow-once "once" allow)
+    (?s pyagentd-allow-session "session" session)
+    (?p pyagentd-allow-always "project" always)
+    (?n pyagentd-deny "deny" deny)
+    (?r pyagentd-deny-with-reason "deny with a reason" why)
     (?e pyagentd-ask--edit "edit")
-    (?d pyagentd-ask--diff "diff")
+    (?d pyagentd-ask--diff "diff" diff)
     (?E pyagentd-ask--ediff "Ediff")
-    (?o pyagentd-ask--show "details")
-    (?k pyagentd-ask--abort "abort"))
-  "Letters with their commands and a word.
+    (?o pyagentd-ask--show "details" show)
+    (?k pyagentd-ask--abort "abort" abort))
+  "Letters with their commands, a word, and what the minibuffer decides by it.
 Which of them an ask offers the daemon says.")
 
 (defun pyagentd-ask-offered (ask)
@@ -401,6 +401,7 @@ Which of them an ask offers the daemon says.")
   "Where point is on the question, an overlay; nil while it is not.
 Its property `pyagentd-ask-back' is a marker at where point was before.")
 
+(declare-function pyagentd-ask--diff "pyagentd-form")
 (declare-function pyagentd-ask--show "pyagentd-views")
 
 (defvar pyagentd-ask-mode-map
@@ -805,10 +806,12 @@ PASSING says that there is nothing to see any more once we have answered."
 (pyagentd-deflocal pyagentd-ask-here--back nil
   "Function that goes back to the question that this was shown from, or nil.")
 
-(defun pyagentd-ask-here-display ()
-  "Show this buffer in a window, and select it: its keys are letters."
-  (setq pyagentd-ask-here--back (pyagentd-ask-notice-aside))
-  (pop-to-buffer (current-buffer)))
+(defun pyagentd-ask-here-display (selected)
+  "Show this buffer, in a window that is SELECTED or not.
+Its keys are letters, so whoever asked for it is there."
+  (setq pyagentd-ask-here--back (and selected (pyagentd-ask-notice-aside)))
+  (if selected (pop-to-buffer (current-buffer))
+    (display-buffer (current-buffer))))
 
 (defun pyagentd-ask--here-quit ()
   "Close this window, and go back to the question that it was shown from."
@@ -1067,18 +1070,24 @@ the scope in preset.md."
 (defvar pyagentd-deny-reasons nil
   "Reasons for which something was denied, latest first.")
 
-(defun pyagentd-deny (&optional reason)
+(defun pyagentd-answer--read-reason ()
+  "Read why something is denied; earlier reasons are its history."
+  (read-string "Reason for denying (sent to the model): "
+               nil 'pyagentd-deny-reasons))
+
+(defun pyagentd-deny (reason)
   "Deny what is asked for here, not the run as a whole.
-From Lisp, REASON is told to the model."
-  (interactive)
+With a prefix argument read a REASON, which the model is told."
+  (interactive
+   (progn (pyagentd-answer-current)
+          (list (and current-prefix-arg (pyagentd-answer--read-reason)))))
   (pyagentd-answer-with (pyagentd-answer-current) 'deny :reason reason))
 
 (defun pyagentd-deny-with-reason (reason)
   "Deny what is asked for here because of REASON, which the model is told."
   (interactive
    (progn (pyagentd-answer-current)
-          (list (read-string "Reason for denying (sent to the model): "
-                             nil 'pyagentd-deny-reasons))))
+          (list (pyagentd-answer--read-reason))))
   (pyagentd-deny reason))
 
 (defun pyagentd-ask--abort ()
@@ -1109,8 +1118,23 @@ From Lisp, REASON is told to the model."
 
 ;;;; Any ask
 
+(defun pyagentd-answer--read-decision (ask)
+  "Read how to answer ASK; return a symbol of `pyagentd-answer--choices'."
+  (let ((offered (cl-loop with letters = (pyagentd-ask-offered ask)
+                          for (letter _ word decision) in pyagentd-ask-keys
+                          when (and decision (assq letter letters))
+                          collect (list letter word decision)))
+        (title (truncate-string-to-width (pyagentd-ask-title ask) 200)))
+    (cl-loop for key = (car (read-multiple-choice
+                             title (mapcar #'butlast offered)))
+             for decision = (nth 2 (assq key offered))
+             while (memq decision '(show diff))
+             do (if (eq decision 'show) (pyagentd-ask--show ask)
+                  (pyagentd-ask--diff ask))
+             finally return decision)))
+
 (defun pyagentd-answer--choose ()
-  "Show one of the open asks, where keys answer it.
+  "Answer one of the open asks as the user wants it.
 That is the one here if it is a question, else one to choose."
   (let* ((here (pyagentd-ask-here))
          (asks (or (pyagentd-ask-open) (user-error "No pending approvals")))
@@ -1126,11 +1150,17 @@ That is the one here if it is a question, else one to choose."
                          asks))))))
     (if (pyagentd-ask-question-p ask)
         (pyagentd-question-open ask)
-      (pyagentd-ask--show ask))))
+      (pcase (pyagentd-answer--read-decision ask)
+        ('why (pyagentd-answer-with
+               ask 'deny
+               :reason (pyagentd-answer--read-reason)))
+        ((and decision (or 'session 'always))
+         (pyagentd-answer--lasting ask decision))
+        (decision (pyagentd-answer-with ask decision))))))
 
 (defun pyagentd-answer (&optional ask decision reason)
   "Answer the open questions here in a form, or choose any pending one.
-Its details are shown, where keys answer it; if none is known here, the
+The ask and how to answer it are chosen; if none is known here, the
 daemon is asked for those elsewhere.  Where nothing is asked and the
 last answer offers options, pick one of them.
 

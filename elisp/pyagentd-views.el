@@ -167,9 +167,11 @@ kill ring.  Return words that say where it is."
 ;; each can be answered; and one of it whole, as a page.
 
 (defun pyagentd-ask--show (&optional ask)
-  "Show the details of ASK, by default the question here."
+  "Show the details of ASK, by default the question here.
+With ASK, from Lisp, its window is not selected."
   (interactive)
-  (let ((ask (or ask (pyagentd-answer-current))))
+  (let ((selected (null ask))
+        (ask (or ask (pyagentd-answer-current))))
     (with-current-buffer
         (pyagentd-report-buffer "ask" (list :id (pyagentd-ask-id ask)))
       (use-local-map
@@ -181,7 +183,7 @@ kill ring.  Return words that say where it is."
       (pyagentd-ask-here-set
        ask (pyagentd-ask-keys-header ask 'pyagentd-ask--show)
        " (answered)   q close" t)
-      (pyagentd-ask-here-display))))
+      (pyagentd-ask-here-display selected))))
 
 (defvar-local pyagentd-asks--seen nil
   "Id of the ask that was at point after the last command here.

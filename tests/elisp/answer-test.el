@@ -390,15 +390,13 @@ The variable `asked' is bound to the question, or nil."
 (ert-deftest pyagentd-answer-any-chooses-and-answers ()
   (pyagentd-test-with-ask
     (answer-test--open)
-    (pyagentd-test-answer 'report '(:title "Question"
-                                    :lines ((:level 0 :parts ("ls")))))
-    (save-window-excursion
-      (cl-letf (((symbol-function 'completing-read)
-                 (lambda (_ table &rest _) (nth 1 (all-completions "" table)))))
-        (call-interactively #'pyagentd-answer))
-      (should (equal "*pyagentd ask*" (buffer-name (window-buffer))))
-      (with-current-buffer (window-buffer)
-        (call-interactively (key-binding "y"))))
+    (cl-letf (((symbol-function 'completing-read)
+               (lambda (_ table &rest _) (nth 1 (all-completions "" table))))
+              ((symbol-function 'read-multiple-choice)
+               (lambda (_ choices)
+                 (should (equal '(?y ?s ?p ?n ?r ?o ?k) (mapcar #'car choices)))
+                 (assq ?y choices))))
+      (call-interactively #'pyagentd-answer))
     (should (equal "q2" (plist-get (answer-test--sent) :ask)))))
 
 (ert-deftest pyagentd-answer-lists-what-the-daemon-asks ()
