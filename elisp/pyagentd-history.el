@@ -185,27 +185,15 @@ NUMBER OF), where NUMBER is 0 if none of them is shown."
 ;;;; Where a branch begins
 
 (defun pyagentd-branch-here ()
-  "Return the buffer of the session here, saved, and point: (BUFFER POSITION).
-Signal a `user-error' unless a branch can begin there."
+  "Return the buffer of the session here, and point: (BUFFER POSITION).
+Signal a `user-error' unless it can have branches."
   (let ((position (point))
         (buffer (or (buffer-base-buffer) (current-buffer))))
     (with-current-buffer buffer
       (unless pyagentd--branch-dir
         (user-error "Not a gptel session buffer"))
       (when (pyagentd-place-agent-p)
-        (user-error "An agent has no branches; branch the session it works for"))
-      (if (pyagentd-sync-attached-p)
-          (progn
-            ;; One edit after the other: others may write in between.
-            (pyagentd-rpc-wait (lambda ()
-                                 (pyagentd-sync-flush)
-                                 (not (pyagentd-edit-pending-p)))
-                               pyagentd-connect--last-wait)
-            (when (pyagentd-edit-pending-p)
-              (user-error "The daemon does not have the text yet; try again")))
-        (pyagentd-session-save)
-        (when (and (buffer-modified-p) (not buffer-read-only))
-          (user-error "Save the session before branching"))))
+        (user-error "An agent has no branches; branch the session it works for")))
     (list buffer position)))
 
 (defun pyagentd-branch-point (points number position)
@@ -222,10 +210,13 @@ The latter if NUMBER is nil."
 (defun pyagentd-branch-with-points (then)
   "Call THEN with the prompts at which a branch can begin, first one first.
 Each is a plist with :number, :message-id (or nil), :start, :end and
-:text.  THEN may ask something; it is called later, in this buffer."
-  (pyagentd-later-asking
-   'branch-points (list :branch pyagentd--branch-dir)
-   (lambda (answer) (funcall then (plist-get answer :points)))))
+:text.  THEN may ask something; it is called later, in this buffer, when
+the daemon has all that was typed."
+  (pyagentd-attached-then
+   (lambda ()
+     (pyagentd-later-asking
+      'branch-points (list :branch pyagentd--branch-dir)
+      (lambda (answer) (funcall then (plist-get answer :points)))))))
 
 (defun pyagentd-prompt-label (number text)
   "Return the candidate for the prompt NUMBER with TEXT."

@@ -152,6 +152,21 @@ ACTIVITY-ORG-FILE.  Return the buffer.  Needs the daemon."
                        session-id session-dir preset projects
                        activity-org-file))))
 
+;; One edit after the other: others may write in between.
+(defun pyagentd-jf--save ()
+  "Wait until the daemon has all of this session's text, or save the file."
+  (if (pyagentd-sync-attached-p)
+      (progn
+        (pyagentd-rpc-wait (lambda ()
+                             (pyagentd-sync-flush)
+                             (not (pyagentd-edit-pending-p)))
+                           pyagentd-connect--last-wait)
+        (when (pyagentd-edit-pending-p)
+          (user-error "The daemon does not have the text yet; try again")))
+    (pyagentd-session-save)
+    (when (and (buffer-modified-p) (not buffer-read-only))
+      (user-error "Save the session before branching"))))
+
 (defun jf/gptel-branch-session (&optional name prompt side person)
   "Make a branch called NAME at a prompt of this session; return its buffer.
 It is \"branch\" without NAME.  PROMPT counts the prompts from 1; without
@@ -163,6 +178,7 @@ asked for, and nothing waits."
   (if person (pyagentd-branch name side prompt)
     (pcase-let ((`(,branch ,position) (pyagentd-branch-here)))
       (with-current-buffer branch
+        (pyagentd-jf--save)
         (pyagentd-branch-visit
          (pyagentd-jf--make
           'branch

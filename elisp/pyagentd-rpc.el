@@ -610,8 +610,8 @@ SUCCESS is called with the answer, FAILURE with an error (SYMBOL . DATA)."
 
 (defun pyagentd-rpc-wait (condition seconds)
   "Wait until the function CONDITION returns non-nil, at most SECONDS.
-Not longer than the connection lasts.  For what is over in a moment: Emacs
-does nothing else meanwhile."
+Not longer than the connection lasts.  For the end of Emacs and for Lisp
+that wants a value: Emacs does nothing else meanwhile."
   (let ((deadline (+ (float-time) seconds)))
     (while (not (or (funcall condition) (not (pyagentd-rpc-connected-p))
                     (> (float-time) deadline)))

@@ -127,18 +127,18 @@
       (should (pyagentd-test-calls 'checkpoint)))))
 
 (ert-deftest pyagentd-sync-a-branch-begins-when-the-daemon-has-the-text ()
-  (let ((pyagentd-connect--last-wait 0.1))
-    (sync-test--with-session "### Hi"
-      (insert " there")
-      (pyagentd-session-save)           ; this edit is on its way
-      (insert ", you")
-      (should-error (pyagentd-branch-here) :type 'user-error)
-      (should (= 1 (length (sync-test--sent))))
-      (sync-test--acknowledge 11)
-      (pyagentd-branch-here)
-      (pyagentd-test-await (= 2 (length (sync-test--sent))))
-      (should (equal (cadr (sync-test--sent)) '((13 13 ", you" nil))))
-      (sync-test--acknowledge 12))))
+  (sync-test--with-session "### Hi"
+    (insert " there")
+    (pyagentd-session-save)             ; this edit is on its way
+    (insert ", you")
+    (pyagentd-branch "x" 'include 1)
+    (should (= 1 (length (sync-test--sent))))
+    (should-not (pyagentd-test-calls 'branch-points))
+    (sync-test--acknowledge 11)
+    (pyagentd-test-await (= 2 (length (sync-test--sent))))
+    (should (equal (cadr (sync-test--sent)) '((13 13 ", you" nil))))
+    (sync-test--acknowledge 12)
+    (pyagentd-test-await (pyagentd-test-calls 'branch-points))))
 
 (ert-deftest pyagentd-sync-a-save-of-what-was-refused-is-no-save ()
   (sync-test--with-session "### Hi"
