@@ -129,6 +129,7 @@ def written_unsaid(text: str, told: shell.ShellReading | None = None) -> list[st
 @example(text="ln -s -b l d/x")
 @example(text="zip ../y a")
 @example(text="zip -lf ../y q a")
+@example(text="zip -lf../y - l/z")
 @example(text="zstd --output-dir-flat=../y a")
 @example(text="openssl rand -writerand ../y 5")
 @example(text="mktemp d/XXXXXX")

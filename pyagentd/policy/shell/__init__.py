@@ -218,12 +218,16 @@ def _read_long_option(words: tuple[Word, ...], at: int, roles: Mapping[str, Role
 
 def _read_short_options(words: tuple[Word, ...], at: int, roles: Mapping[str, Role]) -> list[Argument]:
     word, found = words[at], []
+    for name, role in roles.items():  # such as zip's `-lf`, whose argument may be attached
+        if len(name) > 2 and name[1] != "-" and role in WITH_ARGUMENT and word.text.startswith(name):
+            rest = Word(text=word.text[len(name) :], bare=False, varies=word.varies)
+            found.append(Argument(role=role, name=name, value=rest, at=at))
     for index, letter in enumerate(word.text[1:], start=2):
         role = roles.get(f"-{letter}", "unknown")
         value = None
         if role == "maybe" or role in WITH_ARGUMENT:
-            rest = word.text[index:]
-            attached = Word(text=rest, bare=False, varies=word.varies) if rest else None
+            text = word.text[index:]
+            attached = Word(text=text, bare=False, varies=word.varies) if text else None
             value = attached or (None if role == "maybe" else next_word(words, at))
         found.append(Argument(role=role, name=f"-{letter}", value=value, at=at))
         if role == "maybe" or role in WITH_ARGUMENT:
