@@ -824,7 +824,7 @@ class DocumentSync:
                 return
 
     def _note_written(self, live: LiveDocument, write: _Write, file: CachedDocument) -> None:
-        live.file = file
+        live.file, self._failed_write = file, None
         if write.has_heading:  # the text that was written began with it, unless somebody removed it
             live.heading = ""
         del live.unsaved[: write.edits]
@@ -851,10 +851,11 @@ class DocumentSync:
         found = await self._wait_for_writer(live.file)
         if found is live.file:
             return live
-        failed, self._failed_write = self._failed_write, None
+        failed = self._failed_write
         if failed is not None and failed.document.body == found.document.body:
             self._note_written(live, failed, found)  # the disk refused when the file was in its place already
             return live
+        self._failed_write = None
         if found.stamp is None:  # it was removed, and is written again
             live.file, live.is_dirty = replace(live.file, stamp=None), True
             self._schedule()

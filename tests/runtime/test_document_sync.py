@@ -278,6 +278,28 @@ async def test_a_write_that_failed_when_the_file_was_in_its_place_is_not_taken_f
     assert desk.body() == "### Tell me.\n\n" + ANSWER[0] + ANSWER[1] and desk.edits == []
 
 
+async def test_what_a_failed_write_was_to_write_is_another_programs_text_after_one_that_succeeded(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.begin()
+    await desk.document.flush()
+    with monkeypatch.context() as patched:
+
+        def refuse(*_: object, **__: object) -> None:
+            raise StoreError("it is full")
+
+        patched.setattr(atomic, "write_bytes", refuse)
+        desk.add(ANSWER[0])
+        with pytest.raises(StoreError):
+            await desk.document.flush()
+    desk.add(ANSWER[1])
+    await desk.document.flush()
+    await asyncio.sleep(0.1)
+    desk.file.write_text("### Tell me.\n\n" + ANSWER[0])  # what the first one was to write
+    live = await desk.document.look()
+    assert live.document.body == "### Tell me.\n\n" + ANSWER[0]
+
+
 @pytest.mark.parametrize("calls", [1, 2])
 async def test_what_is_written_while_the_daemon_syncs_its_file_is_kept(
     desk: Desk, calls: int, monkeypatch: pytest.MonkeyPatch
