@@ -17,7 +17,7 @@ from pyagentd.api import Service
 from pyagentd.errors import BadRequest, Busy, NotFound, PyagentdError, StoreError
 from pyagentd.events import Event
 from pyagentd.runtime import branch as branch_module
-from pyagentd.runtime import document_sync as document_sync
+from pyagentd.runtime import document_sync
 from pyagentd.runtime.approvals import Answer
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.document_sync import DocumentVersion
@@ -452,9 +452,11 @@ class TestActivities:
 
 def held(below: Path) -> list[Path]:
     """The files below a directory that this process has open, without the index, which stays open."""
-    links = [link for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
-    files = [file for file in map(Path.readlink, links) if file.is_relative_to(below)]
-    return [file for file in files if not file.name.startswith("state.db")]
+    files = []
+    for link in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # a thread closed it since it was listed
+            files.append(link.readlink())
+    return [file for file in files if file.is_relative_to(below) and not file.name.startswith("state.db")]
 
 
 async def test_sessions_that_were_used_leave_no_file_open(world: World) -> None:
