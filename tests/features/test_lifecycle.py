@@ -17,7 +17,6 @@ from pyagentd.api import Service
 from pyagentd.errors import BadRequest, Busy, NotFound, PyagentdError, StoreError
 from pyagentd.events import Event
 from pyagentd.runtime import branch as branch_module
-from pyagentd.runtime import document_sync
 from pyagentd.runtime.approvals import Answer
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.document_sync import DocumentVersion
