@@ -14,6 +14,7 @@ from tests.bench.world import World
 from tests.e2e.emacs import wait_for
 
 _GROWS_BY = 20  # turns of a run
+_PAIRS = 5  # runs of a long session and of a new one
 AFTER_MS = 40  # how long the model takes, so that short requests and long ones are answered alike
 _NOWHERE = "nothing"  # a word that is searched for
 _QUIET = 6  # halves of a second in which nothing happens
@@ -65,15 +66,17 @@ def _growth(world: World, daemon: int) -> Figure:
             _rest(client, daemon)
             return 1000 * spent.cpu(daemon) / _GROWS_BY
 
-        first = []
-        for number in range(3):
-            branch = world.session(f"turns-growth-{number}")
-            world.view(client, branch)
-            first.append(cost_ms(branch))
-        for _ in range(runs - 3):
-            world.run(client, branch, prompt)
-        size = (branch / "session.md").stat().st_size * (2 * runs - 1) / (2 * runs - 4)  # at turn 390
-        last = [cost_ms(branch) for _ in range(3)]
+        long = world.session("turns-growth")
+        world.view(client, long)
+        for _ in range(runs - (_PAIRS + 1) // 2):
+            world.run(client, long, prompt)
+        first, last = [], []
+        for number in range(_PAIRS):
+            last.append(cost_ms(long))
+            short = world.session(f"turns-growth-{number}")
+            world.view(client, short)
+            first.append(cost_ms(short))
+        size = (long / "session.md").stat().st_size * (2 * runs - 1) / (2 * runs + _PAIRS - 1)  # at turn 390
     few, many = (_post_ms(world, round(each)) for each in (size / (2 * runs - 1), size))
     return Figure(
         name=f"the same, turns {400 - _GROWS_BY} to 400, without sending {size / 1e6:.1f} MB ({many - few:.1f} ms)",
