@@ -3,6 +3,7 @@
 Usage: python scripts/operations.py [--check]
 """
 
+import ast
 import asyncio
 import inspect
 import re
@@ -12,12 +13,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast, get_args, get_type_hints, is_typeddict
 
+import click
+
 from pyagentd.api import GROUPS, methods
 from pyagentd.api.commands import Builtin
+from pyagentd.cli.app import cli
 from pyagentd.reader import words
 from pyagentd.wire.operations import LISP, Operation, Parameter, operation
 
 ROOT = Path(__file__).parents[1]
+CLI = ROOT / "pyagentd" / "cli"
 PAGE = ROOT / "docs" / "operations.md"
 HEAD = """\
 # Operations
@@ -45,11 +50,57 @@ def subject(each: Operation) -> str:
 
 
 def slash_commands() -> Mapping[str, set[str]]:
-    """Return the slash commands that declare each operation."""
+    """Return the slash commands that ask for each operation."""
     found = defaultdict(set)
     for command in asyncio.run(Builtin({}, cast(Any, None)).commands(None)):
-        for each in command.operations:
+        for each in re.findall(r'_ask\(call, "([\w-]+)"', inspect.getsource(command.run)):
             found[each].add(f"/{command.name}")
+    return found
+
+
+def commands(command: click.Command = cli, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
+    """Yield all commands of the command line with their names: what follows ``pyagentd``."""
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            if (found := command.get_command(context, name)) is not None:
+                yield from commands(found, (*path, name))
+    elif command.callback is not None:
+        yield " ".join(path), command
+
+
+def askers() -> Mapping[str, set[str]]:
+    """Return the commands of the command line that ask for each operation, themselves or by what they use in ``cli``.
+
+    What every command does to find its session (``cli/link.py``) is left out.
+    """
+    code: dict[tuple[str, str], ast.AST] = {}  # functions and classes, by module and name
+    meant: dict[tuple[str, str], tuple[str, str]] = {}  # imported names
+    for file in CLI.glob("*.py"):
+        for top in ast.parse(file.read_text("utf-8")).body:
+            if isinstance(top, ast.FunctionDef | ast.ClassDef) and file.stem != "link":
+                code[file.stem, top.name] = top
+            elif isinstance(top, ast.ImportFrom) and (top.module or "").startswith("pyagentd.cli."):
+                meant |= {(file.stem, each.name): (str(top.module)[13:], each.name) for each in top.names}
+    started = {name: inspect.unwrap(cast(Any, each.callback)) for name, each in commands()}
+    places = {name: (each.__module__.rpartition(".")[2], each.__name__) for name, each in started.items()}
+    found = defaultdict(set)
+    for name, place in places.items():
+        todo, seen = [place], {*places.values()} - {place}
+        while todo:
+            if (at := todo.pop()) in seen or at not in code:
+                continue
+            seen.add(at)
+            for node in ast.walk(code[at]):
+                match node:
+                    case ast.Call(func=ast.Attribute(attr="call"), args=[method, *_]):
+                        texts = (each.value for each in ast.walk(method) if isinstance(each, ast.Constant))
+                        for text in texts:
+                            found[str(text)].add(f"pyagentd {name}")
+                    case ast.Name(id):
+                        todo.append(meant.get((at[0], id), (at[0], id)))
+                    case ast.Attribute(attr="Chat"):  # whose module is loaded when a chat begins
+                        todo.append(("chat", "Chat"))
     return found
 
 
@@ -106,13 +157,13 @@ def shown(default: object) -> str:
 def page() -> str:
     """Return the whole page."""
     parts, last = [HEAD], ""
-    slash = slash_commands()
+    slash, typed = slash_commands(), askers()
     for each in operations():
         if (now := subject(each)) != last:
             parts.append(f"## {now.replace('_', ' ').capitalize()}\n")
             last = now
         first, _, rest = each.doc.partition("\n")
-        also = [f"pyagentd {one}" for one in each.commands] + sorted(slash.get(each.name, ()))
+        also = sorted(typed.get(each.name, ())) + sorted(slash.get(each.name, ()))
         parts.append(f"### {each.name}\n\n{markdown(first)}\n")
         if rest.strip():
             parts.append(markdown(rest.strip()) + "\n")

@@ -38,7 +38,6 @@ from pyagentd.store.atomic import write_bytes
 from pyagentd.store.db import agents
 from pyagentd.store.db.agents import AgentRow, Status
 from pyagentd.store.paths import BranchPlaces, BranchRef, describe_branch
-from pyagentd.wire.operations import command_line
 from pyagentd.wire.sexp import encode
 from pyagentd.words import quantity
 
@@ -192,7 +191,6 @@ class Agents(Group):
 
     # The tree below one branch.
 
-    @command_line("agents")
     async def agents(self, client: Client, *, branch: str, form: Form = "sexp") -> AgentsReply:
         """Return the agents of a branch as a tree; a large one as the file ``path``, in the ``form`` sexp or json."""
         ref = self._ref(branch)
@@ -204,7 +202,6 @@ class Agents(Group):
         await asyncio.to_thread(write_bytes, path, data, fsync=False)
         return {"path": str(path)}
 
-    @command_line("agents")
     async def abort_agent(self, client: Client, *, branch: str, agent: str) -> AgentAborted:
         """Stop one agent below a branch, named by its id or the beginning of one, and all below it."""
         ids = {each["id"]: each["branch"] for each in _flat(await agent_tree(self._kernel, self._ref(branch)))}
@@ -349,7 +346,6 @@ class Agents(Group):
 
     # Operations on named agents: making, listing, configuring, renaming and destroying them.
 
-    @command_line("agent init")
     async def agent_init(
         self,
         client: Client,
@@ -388,7 +384,6 @@ class Agents(Group):
             "note": note or None,
         }
 
-    @command_line("agent list")
     async def agent_list(self, client: Client, *, destroyed: bool = False, watch: bool = False) -> AgentList:
         """Return all named agents by name; with ``destroyed`` also destroyed ones.
 
@@ -400,7 +395,6 @@ class Agents(Group):
         rows = await asyncio.to_thread(agents.known, self._kernel.state, destroyed=destroyed)
         return {"agents": [await asyncio.to_thread(self._agent_row, row) for row in rows]}
 
-    @command_line("agent config")
     async def agent_config(
         self,
         client: Client,
@@ -445,7 +439,6 @@ class Agents(Group):
             "note": note or None,
         }
 
-    @command_line("agent rename")
     async def agent_rename(self, client: Client, *, name: str, new_name: str) -> AgentRenamed:
         """Give an agent another name: its directory, its session's id and everything recorded of it follow."""
         old = paths.ref_of(await asyncio.to_thread(named_agents.agent_dir, self._kernel, name))
@@ -457,7 +450,6 @@ class Agents(Group):
         config = await named_agents.agent_settings(self._kernel, new_name)
         return {**describe_branch(ref), "name": new_name, "dir": str(ref.session_dir), "config": config, "note": None}
 
-    @command_line("agent destroy")
     async def destroy_warnings(self, client: Client, *, name: str, keep_files: bool = False) -> DestroyWarningsReply:
         """Return what destroying an agent would lose."""
         found = await named_agents.destroy_warnings(self._kernel, name)
@@ -473,7 +465,6 @@ class Agents(Group):
             tasks=[reply_of(RunningTask, task) for task in found.tasks],
         )
 
-    @command_line("agent destroy")
     async def agent_destroy(
         self, client: Client, *, name: str, keep_files: bool = False, confirmed: bool = False
     ) -> AgentDestroyed:
@@ -539,7 +530,6 @@ class Agents(Group):
 
     # Operations on the defaults of named agents.
 
-    @command_line("settings")
     async def settings(
         self,
         client: Client,

@@ -26,7 +26,7 @@ from pyagentd.tools.read import READ
 from pyagentd.tools.shell import BASH
 from pyagentd.tools.spec import ToolContext, ToolSpec
 from pyagentd.tools.write import WRITE
-from pyagentd.wire.operations import by_person, command_line
+from pyagentd.wire.operations import by_person
 
 MOST_DECISIONS = 1000  # in one answer
 _LARGEST_ID = 2**63 - 1  # that SQLite knows
@@ -167,7 +167,6 @@ class ScopeCheckReply(TypedDict):
 class Approvals(Group):
     """What humans decide, have decided and may take back."""
 
-    @command_line("asks", "chat")
     async def asks(self, client: Client, *, session: str | None = None, watch: bool = False) -> AsksReply:
         """Return the open questions, oldest first; those of a session with all its branches and agents if named.
 
@@ -182,7 +181,6 @@ class Approvals(Group):
             found = [row for row in found if Path(row["branch"]).is_relative_to(inside)]
         return {"asks": cast(list[AskRow], found)}
 
-    @command_line("answer", "chat")
     @by_person
     async def answer(
         self,
@@ -214,7 +212,6 @@ class Approvals(Group):
             await self._answer_covered(client, options)
         return {"accepted": accepted}
 
-    @command_line("grants")
     async def grants(self, client: Client, *, branch: str) -> GrantsReply:
         """Return what humans granted for the session of a branch and for its project."""
         async with self._kernel.using(self._ref(branch)) as live:
@@ -224,7 +221,6 @@ class Approvals(Group):
         grants = [reply_of(GrantRow, grant) for grant in found]
         return {"grants": grants, "root": str(workspace), "session": root.session_id}
 
-    @command_line("grants")
     async def revoke(self, client: Client, *, branch: str, action: str, kind: Kind | None = None) -> RevokeReply:
         """Revoke the grants whose expression is ``action``, of kind "session", "project" or both."""
         async with self._kernel.using(self._ref(branch)) as live:
@@ -235,7 +231,6 @@ class Approvals(Group):
             )
         return {"revoked": revoked}
 
-    @command_line("audit")
     async def audit(
         self, client: Client, *, session: str | None = None, limit: int = 200, before: int | None = None
     ) -> AuditReply:
@@ -260,7 +255,6 @@ class Approvals(Group):
                 break
         return {"decisions": rows, "more": len(rows) < len(found), "problem": problem or None}
 
-    @command_line("scope check")
     async def scope_check(self, client: Client, *, branch: str, kind: Access, resource: str) -> ScopeCheckReply:
         """Return how the guard would decide about an access in a run with a human.
 

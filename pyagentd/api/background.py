@@ -34,7 +34,6 @@ from pyagentd.store.db import agents
 from pyagentd.store.db.schedules import Kind, Schedule, Source
 from pyagentd.store.db.tasks import Status, Task
 from pyagentd.store.document import hidden
-from pyagentd.wire.operations import command_line
 
 _SHOWN_BYTES = 30_000
 
@@ -149,7 +148,6 @@ class Background(Group):
 
     # What runs behind conversations.
 
-    @command_line("tasks")
     async def tasks(self, client: Client, *, branch: str | None = None, watch: bool = False) -> TasksReply:
         """Return the background commands of a session or named agent, or all, in the order in which they began.
 
@@ -175,7 +173,6 @@ class Background(Group):
         task = await self._kernel.feature(Tasks).get_own(self._ref(branch), id)
         return await self._output(await self._kernel.feature(Tasks).kill(task))
 
-    @command_line("status")
     async def agent_status(
         self, client: Client, *, branch: str, env: Env = NOTHING, key: str | None = None
     ) -> AgentStatus:
@@ -235,7 +232,6 @@ class Background(Group):
 
     # Schedules, and triggers that other programs send.
 
-    @command_line("schedule add")
     async def schedule_add(
         self,
         client: Client,
@@ -269,23 +265,19 @@ class Background(Group):
         )
         return self._row(schedule)
 
-    @command_line("schedule list")
     async def schedules(self, client: Client, *, branch: str | None = None) -> SchedulesReply:
         """Return the schedules of a branch, or all, the next one first."""
         found = await self._kernel.feature(Schedules).of(self._ref(branch) if branch else None)
         return {"schedules": [self._row(schedule) for schedule in found]}
 
-    @command_line("schedule cancel")
     async def schedule_cancel(self, client: Client, *, id: str) -> ScheduleRow:
         """Cancel a schedule."""
         return self._row(await self._kernel.feature(Schedules).cancel(id))
 
-    @command_line("schedule run")
     async def schedule_run(self, client: Client, *, id: str) -> DeliveryReply:
         """Deliver a schedule's message now; its next time does not change."""
         return _delivery_reply(await self._kernel.feature(Schedules).run(id))
 
-    @command_line("trigger", "watch", "webhook")
     async def trigger(
         self,
         client: Client,

@@ -18,15 +18,13 @@ Operations = Mapping[str, Callable[..., Awaitable[Any]]]
 Method = TypeVar("Method", bound=Callable[..., Awaitable[Answer]])
 
 
-def slash(
-    name: str, *arguments: Argument, changed_by: tuple[str, ...] | None = None, operations: tuple[str, ...] = ()
-) -> Callable[[Method], Method]:
+def slash(name: str, *arguments: Argument, changed_by: tuple[str, ...] | None = None) -> Callable[[Method], Method]:
     """Declare a method as the command ``name``, see ``Command``; its docstring begins with the summary."""
 
     def declare(method: Method) -> Method:
         summary = (method.__doc__ or "").partition("\n")[0].removesuffix(".")
-        about = {"arguments": arguments, "changed_by": changed_by, "operations": operations}
-        method.declared = {"name": name, "summary": summary, **about}  # type: ignore[attr-defined]  # as any function
+        about = {"name": name, "summary": summary, "arguments": arguments, "changed_by": changed_by}
+        method.declared = about  # type: ignore[attr-defined]  # as any function
         return method
 
     return declare
@@ -87,9 +85,7 @@ class Builtin:
         return self._commands
 
     async def _ask(self, call: Call, operation: str, **arguments: Any) -> Any:
-        """Return the reply of an operation that the command declares, in the name of whoever typed it."""
-        if operation not in call.command.operations:
-            raise LookupError(f"/{call.command.name} does not declare the operation {operation}")
+        """Return the reply of an operation, in the name of whoever typed the command."""
         return await self._operations[operation](call.client, **arguments)
 
     @slash("help", Argument(name="command", summary="a command", takes="rest", values="commands"), changed_by=())
@@ -114,7 +110,6 @@ class Builtin:
         Argument(name="system_prompt", summary='what it is told to be, in "quotation marks"', quoted=True),
         _MODEL,
         Argument(name="permissions", summary="a profile: open, standard, locked, or your own", values="permissions"),
-        operations=("agent-init",),
     )
     async def agent_init(self, call: Call) -> Answer:
         """Make a named agent, with a directory, a workspace and a conversation of its own."""
@@ -124,7 +119,7 @@ class Builtin:
             text=said.text, data={key: made[key] for key in ("name", "dir", "session_id", "branch", "file")}
         )
 
-    @slash("agent list", changed_by=(), operations=("agent-list",))
+    @slash("agent list", changed_by=())
     async def agent_list(self, call: Call) -> Answer:
         """List the named agents."""
         found = (await self._ask(call, "agent-list"))["agents"]
@@ -143,7 +138,6 @@ class Builtin:
         Argument(name="key", choices=KEYS, values="keys"),
         Argument(name="value", summary="its new value", takes="rest"),
         changed_by=("value",),
-        operations=("agent-config",),
     )
     async def agent_config(self, call: Call) -> Answer:
         """Show what an agent is, or set one key of it."""
@@ -158,12 +152,7 @@ class Builtin:
             return Answer(text=f"The {key} of {told['name']} {said}", data=told)
         return answer_with_note(f"The {key} of {told['name']} {said} now", told)
 
-    @slash(
-        "agent rename",
-        _NAME,
-        Argument(name="new_name", summary="its new name", required=True),
-        operations=("agent-rename",),
-    )
+    @slash("agent rename", _NAME, Argument(name="new_name", summary="its new name", required=True))
     async def agent_rename(self, call: Call) -> Answer:
         """Give an agent another name."""
         told = await self._ask(call, "agent-rename", **call.arguments)
@@ -175,7 +164,6 @@ class Builtin:
         Argument(name="keep_files", summary="leave its directory, to be taken up again", takes="flag"),
         Argument(name="yes", summary="do it", takes="flag"),
         changed_by=("yes",),
-        operations=("destroy-warnings", "agent-destroy"),
     )
     async def agent_destroy(self, call: Call) -> Answer:
         """End an agent with all it does; says first what is lost, and does it with --yes."""
@@ -191,17 +179,13 @@ class Builtin:
 
     # The conversation saved, put behind, taken up again.
 
-    @slash(
-        "context save",
-        Argument(name="description", summary="what it is about", takes="rest"),
-        operations=("context-save",),
-    )
+    @slash("context save", Argument(name="description", summary="what it is about", takes="rest"))
     async def context_save(self, call: Call) -> Answer:
         """Save the conversation, which goes on; without a description a model says what it is about."""
         made = await self._ask(call, "context-save", branch=call.ref.key, **call.arguments, **run_options(call))
         return Answer(text=f"Context saved: [{made['id'][:_ID]}] {made['description']}", data=made)
 
-    @slash("context clear", operations=("context-clear",))
+    @slash("context clear")
     async def context_clear(self, call: Call) -> Answer:
         """Begin anew without saving; the text stays in the document."""
         made = await self._ask(call, "context-clear", branch=call.ref.key)
@@ -212,7 +196,6 @@ class Builtin:
         Argument(
             name="id", summary="the id of a saved conversation, or how it begins", required=True, values="contexts"
         ),
-        operations=("context-get", "context-restore"),
     )
     async def context_restore(self, call: Call) -> Answer:
         """Go on with a saved conversation in the place of the present one.
@@ -228,12 +211,7 @@ class Builtin:
         text = f"Restoring the context [{found['id'][:_ID]}] {found['description']} ({messages})"
         return Answer(text=text, data=found, then=restore)
 
-    @slash(
-        "context history",
-        Argument(name="agent", summary="the name of an agent", values="agents"),
-        changed_by=(),
-        operations=("context-history",),
-    )
+    @slash("context history", Argument(name="agent", summary="the name of an agent", values="agents"), changed_by=())
     async def context_history(self, call: Call) -> Answer:
         """List the saved conversations, of this agent or another."""
         agent = call.arguments.get("agent")
@@ -244,32 +222,32 @@ class Builtin:
 
     # The conversation in which they are typed: how it stands, what runs behind it, its length.
 
-    @slash("status", changed_by=(), operations=("agent-status",))
+    @slash("status", changed_by=())
     async def status(self, call: Call) -> Answer:
         """Show how this agent or session stands: model, permissions, conversation, tasks."""
         told = await self._ask(call, "agent-status", branch=call.ref.key, **run_options(call))
         return Answer(text=told["text"], data={key: value for key, value in told.items() if key != "text"})
 
-    @slash("tasks", changed_by=(), operations=("tasks",))
+    @slash("tasks", changed_by=())
     async def tasks(self, call: Call) -> Answer:
         """List the background commands of this agent or session."""
         told = await self._ask(call, "tasks", branch=call.ref.key)
         return Answer(text=told["text"], data={"tasks": told["tasks"]})
 
-    @slash("tasks output", _TASK, changed_by=(), operations=("task-output",))
+    @slash("tasks output", _TASK, changed_by=())
     async def tasks_output(self, call: Call) -> Answer:
         """Show the end of what a background command printed."""
         told = await self._ask(call, "task-output", branch=call.ref.key, id=call.arguments["id"])
         printed = told["output"].rstrip("\n")
         return Answer(text=printed or f"{told['id']} has printed nothing", data=told)
 
-    @slash("tasks kill", _TASK, operations=("task-kill",))
+    @slash("tasks kill", _TASK)
     async def tasks_kill(self, call: Call) -> Answer:
         """End a background command with all it started."""
         told = await self._ask(call, "task-kill", branch=call.ref.key, id=call.arguments["id"])
         return Answer(text=f"{told['id']} {told['status']}", data=told)
 
-    @slash("compact", Argument(name="instructions", summary="what to keep", takes="rest"), operations=("compact",))
+    @slash("compact", Argument(name="instructions", summary="what to keep", takes="rest"))
     async def compact(self, call: Call) -> Answer:
         """Summarise everything said so far, so that there is room again.
 
@@ -284,7 +262,7 @@ class Builtin:
 
     # Which model answers here, which there are, and other settings.
 
-    @slash("model", _MODEL, changed_by=("model",), operations=("model",))
+    @slash("model", _MODEL, changed_by=("model",))
     async def model(self, call: Call) -> Answer:
         """Show which model answers here, or have another one answer from now on."""
         told = await self._ask(call, "model", branch=call.ref.key, **call.arguments, **run_options(call))
@@ -293,12 +271,7 @@ class Builtin:
             return Answer(text=f"{name} answers here (from {told['source']})", data=told)
         return answer_with_note(f"{name} answers from now on", told)
 
-    @slash(
-        "models",
-        Argument(name="refresh", summary="ask the providers anew", takes="flag"),
-        changed_by=(),
-        operations=("models",),
-    )
+    @slash("models", Argument(name="refresh", summary="ask the providers anew", takes="flag"), changed_by=())
     async def models(self, call: Call) -> Answer:
         """List the models that can be had."""
         told = await self._ask(call, "models", **call.arguments, **run_options(call))
@@ -310,7 +283,6 @@ class Builtin:
         Argument(name="value", summary="its new value; tools: NAME…, or +NAME and -NAME", takes="rest"),
         Argument(name="next", summary="for the next message only", takes="flag"),
         changed_by=("value",),
-        operations=("set-setting",),
     )
     async def set(self, call: Call) -> Answer:
         """Show the settings here, or set one for this conversation; with --next for the next message only."""
@@ -334,7 +306,6 @@ class Builtin:
         Argument(name="value", summary="its new value", takes="rest"),
         Argument(name="reset", takes="flag"),
         changed_by=("value", "reset"),
-        operations=("settings",),
     )
     async def settings(self, call: Call) -> Answer:
         """Show the defaults of named agents, or set one of them; with --reset to its default."""

@@ -54,7 +54,6 @@ from pyagentd.store.document.render import writable
 from pyagentd.store.document.text import Settings, Span, merge_spans, stamp_of
 from pyagentd.tools.sandbox import enclosure
 from pyagentd.tools.sandbox.plan import ShellScope
-from pyagentd.wire.operations import command_line
 
 
 class TurnModel(TypedDict):
@@ -374,7 +373,6 @@ class Conversations(Group):
 
     # Operations on the messages that wait for their turn, and on what a session is doing.
 
-    @command_line("queue")
     async def queue(self, client: Client, *, branch: str) -> QueueReply:
         """Return the messages that wait."""
         async with self._kernel.using(self._ref(branch)) as live:
@@ -383,13 +381,11 @@ class Conversations(Group):
                 "paused": live.paused and bool(live.queue.waiting),
             }
 
-    @command_line("queue")
     async def queue_cancel(self, client: Client, *, branch: str, id: str) -> QueueText:
         """Remove a message from the queue and return its text; the document keeps it."""
         async with self._kernel.using(self._ref(branch)) as live:
             return {"text": await self._kernel.queue.cancel(live, id)}
 
-    @command_line("queue")
     async def queue_edit(self, client: Client, *, branch: str, id: str, text: str) -> None:
         """Replace the text of a message; its place in the queue stays."""
         async with self._kernel.using(self._ref(branch)) as live:
@@ -401,7 +397,6 @@ class Conversations(Group):
             self._kernel.queue.pause(live)
             return {"paused": live.paused}
 
-    @command_line("queue")
     async def queue_resume(
         self,
         client: Client,
@@ -431,7 +426,6 @@ class Conversations(Group):
 
     # Operations on slash commands: which there are, and one that is asked for without a prompt.
 
-    @command_line("chat")
     async def commands(self, client: Client, *, branch: str | None = None) -> CommandsReply:
         """Return the commands of a conversation, or without ``branch`` those that work everywhere.
 
@@ -443,7 +437,6 @@ class Conversations(Group):
 
     # The document, its settings, and what is sent.
 
-    @command_line("ask", "attach", "chat", "send")
     async def attach(
         self,
         client: Client,
@@ -652,7 +645,6 @@ class Conversations(Group):
         given = Submission(text=None, at=at, options=options, id=id, metadata=metadata)
         return await self._submit(client, branch, given)
 
-    @command_line("ask", "chat", "send")
     async def prompt(
         self,
         client: Client,
@@ -712,14 +704,12 @@ class Conversations(Group):
             made = await self._kernel.submit(live, given)
         return prompt_receipt(made)
 
-    @command_line("abort", "chat")
     async def abort(self, client: Client, *, branch: str) -> AbortReply:
         """Stop the branch's run."""
         async with self._kernel.using(self._ref(branch)) as live:  # what waits since an earlier daemon goes on first
             aborted = await self._kernel.abort(live)
         return {"aborted": aborted, "note": None if aborted else "Not running"}
 
-    @command_line("show")
     async def show(self, client: Client, *, branch: str) -> ShownConversation:
         """Return the conversation up to row ``seq`` as canonical JSON, when large as a file."""
         async with self._kernel.using(self._ref(branch)) as live:
@@ -755,7 +745,6 @@ class Conversations(Group):
 
     # Operations on the length of a conversation: compacting it when somebody wants it.
 
-    @command_line("compact")
     async def compact(
         self,
         client: Client,
@@ -798,7 +787,6 @@ class Conversations(Group):
             turn = cast(NextTurn, turn_agent.next_turn(self._kernel.presets, live.ref, live.conversation))
             return {**turn, "agents": rows}
 
-    @command_line("approve")
     async def approve(
         self,
         client: Client,
@@ -828,7 +816,6 @@ class Conversations(Group):
             made = await self._kernel.submit(live, given)
         return prompt_receipt(made)
 
-    @command_line("skills")
     async def skills(self, client: Client, *, root: str | None = None) -> SkillsReply:
         """Return the skills for sessions in the project ``root``."""
         found = await asyncio.to_thread(lambda: skills_of(self._kernel.config, directory(root) if root else None))

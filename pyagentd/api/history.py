@@ -19,7 +19,6 @@ from pyagentd.store.conversation import Conversation
 from pyagentd.store.db import agents
 from pyagentd.store.db.agents import ContextRow
 from pyagentd.store.paths import BranchPlaces, BranchRef, describe_branch
-from pyagentd.wire.operations import command_line
 
 _SHOWN = 200  # characters of a variant
 
@@ -192,13 +191,11 @@ class Histories(Group):
 
     # One branch's turns.
 
-    @command_line("rewind")
     async def rewind(self, client: Client, *, branch: str, message: str, files: bool = False) -> HistoryChanged:
         """Hide everything behind the user's message ``message``; with ``files`` restore what the turns changed."""
         async with self._kernel.using(self._ref(branch)) as live:
             return _change_reply(await self._history.rewind(live, message, files=files))
 
-    @command_line("unrewind")
     async def unrewind(self, client: Client, *, branch: str) -> HistoryChanged:
         """Reverse the last rewind."""
         async with self._kernel.using(self._ref(branch)) as live:
@@ -221,7 +218,6 @@ class Histories(Group):
             changed, submitted = await self._history.edit(live, message, text, options)
         return _with_run(changed, submitted)
 
-    @command_line("regenerate")
     async def regenerate(
         self,
         client: Client,
@@ -238,7 +234,6 @@ class Histories(Group):
             changed, submitted = await self._history.regenerate(live, message, options)
         return _with_run(changed, submitted)
 
-    @command_line("variants")
     async def variants(self, client: Client, *, branch: str, message: str | None = None) -> VariantsReply:
         """Return the variants of ``message``, oldest first; without one those of all messages that have some."""
         async with self._kernel.using(self._ref(branch)) as live:
@@ -246,7 +241,6 @@ class Histories(Group):
             asked = [id for id, _, _ in looking.shown_variants(conversation)] if message is None else [message]
             return {"variants": [{"message": id, "of": _variants(conversation, id)} for id in asked]}
 
-    @command_line("variants")
     async def choose_variant(self, client: Client, *, branch: str, message: str, n: int) -> HistoryChanged:
         """Show variant ``n`` (from 1) of ``message``, with the turns that came after it."""
         async with self._kernel.using(self._ref(branch)) as live:
@@ -258,7 +252,6 @@ class Histories(Group):
             prompt = chosen_prompt(live.conversation, message)
             return {"text": prompt.text, "recorded": prompt.recorded_text}
 
-    @command_line("rewind")
     async def history(self, client: Client, *, branch: str) -> HistoryReply:
         """Return which regions of the document are hidden turns, which messages have variants, and the prompts."""
         async with self._kernel.using(self._ref(branch)) as live:
@@ -267,7 +260,6 @@ class Histories(Group):
             found = await asyncio.to_thread(looking.history, now.document, now.revision, conversation)
             return cast(HistoryReply, {**found, "prompts": looking.prompts(conversation)})
 
-    @command_line("fork")
     async def fork(
         self, client: Client, *, branch: str, message: str | None = None, title: str | None = None
     ) -> ForkReply:
@@ -279,7 +271,6 @@ class Histories(Group):
         self._tell_written(made)
         return {**describe_branch(made), "dir": str(made.session_dir)}
 
-    @command_line("fork")
     async def forks(self, client: Client, *, branch: str) -> ForksReply:
         """Return the sessions that were forked from a session, oldest first."""
         ref = self._ref(branch)
@@ -292,7 +283,6 @@ class Histories(Group):
 
     # Operations on what agents did to files: what changed since a turn, and putting it back.
 
-    @command_line("changes", "restore")
     async def changes(
         self, client: Client, *, branch: str, message: str | None = None, paths: Sequence[str] | None = None
     ) -> ChangesReply:
@@ -310,7 +300,6 @@ class Histories(Group):
                 row["diff"] = None
         return {"files": cast(list[ChangeRow], found)}
 
-    @command_line("restore")
     async def restore(
         self,
         client: Client,
@@ -330,7 +319,6 @@ class Histories(Group):
         since = await self._message(ref, message)
         return cast(RestoreReply, await self._kernel.feature(Snapshots).restore(ref, since, paths, conflicts))
 
-    @command_line("restore")
     async def undo_restore(self, client: Client, *, branch: str, id: str) -> RestoreReply:
         """Undo a restore."""
         ref = self._ref(branch)
@@ -353,7 +341,6 @@ class Histories(Group):
 
     # Operations on saved conversations: save, clear, restore and list those of a session or named agent.
 
-    @command_line("context save")
     async def context_save(
         self,
         client: Client,
@@ -368,14 +355,12 @@ class Histories(Group):
         async with self._kernel.using(self._ref(branch)) as live:
             return _saved_conversation(await self._kernel.feature(Contexts).save(live, description, options=options))
 
-    @command_line("context clear")
     async def context_clear(self, client: Client, *, branch: str) -> ClearReply:
         """Begin a new conversation without saving the present one, which the model no longer sees."""
         async with self._kernel.using(self._ref(branch)) as live:
             cleared = await self._kernel.feature(Contexts).clear(live)
         return {"messages": cleared, "note": KEPT}
 
-    @command_line("context restore")
     async def context_restore(self, client: Client, *, branch: str, id: str) -> SavedConversation:
         """Restore the saved conversation whose id is, or begins with, ``id``, in place of the present one."""
         async with self._kernel.using(self._ref(branch)) as live:
@@ -385,7 +370,6 @@ class Histories(Group):
         """Return the saved conversation of a branch's session or agent whose id is, or begins with, ``id``."""
         return _saved_conversation(await self._kernel.feature(Contexts).get(self._ref(branch), id))
 
-    @command_line("context history")
     async def context_history(
         self, client: Client, *, branch: str | None = None, agent: str | None = None
     ) -> ConversationHistory:

@@ -35,7 +35,6 @@ from pyagentd.store.journal import ProviderModel, read_rows, served_by
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.trace import TracedStep, as_json, read_trace
 from pyagentd.tools.sandbox.enclosure import confinement
-from pyagentd.wire.operations import command_line
 from pyagentd.wire.sexp import to_symbols
 
 _MOST_DECISIONS = 5000
@@ -150,7 +149,6 @@ class Inspection(Group):
 
     # What happened, exactly.
 
-    @command_line("attach", "chat")
     async def replay(
         self, client: Client, *, branch: str, after: int | None = None, upto: int | None = None
     ) -> EventsPage:
@@ -186,7 +184,6 @@ class Inspection(Group):
             seq = row.seq
         return {"rows": told, "seq": seq, "done": True}
 
-    @command_line("show")
     async def trace(self, client: Client, *, branch: str) -> JsonReply:
         """Return what happened in a branch as JSON: runs, requests, tokens, tools, decisions; by path when large."""
         async with self._kernel.using(self._ref(branch)) as live:
@@ -203,7 +200,6 @@ class Inspection(Group):
             }
             return await self._json_reply(live.ref, "trace", json.dumps(report, ensure_ascii=False))
 
-    @command_line("show")
     async def traced_request(
         self, client: Client, *, branch: str, run: str, step: int, purpose: str = "step", pretty: bool = False
     ) -> JsonReply:
@@ -265,7 +261,6 @@ class Inspection(Group):
 
     # Full-text search over all sessions, and its index.
 
-    @command_line("search")
     async def search(
         self,
         client: Client,
@@ -295,7 +290,6 @@ class Inspection(Group):
             "problem": found.problem or None,
         }
 
-    @command_line("reindex")
     async def reindex(self, client: Client) -> ReindexReply:
         """Rebuild the index; ``progress`` events ("reindex") tell the caller how far it is."""
         started, told_at = time.monotonic(), 0.0
@@ -333,7 +327,6 @@ class Inspection(Group):
 
     # Operations on the daemon itself.
 
-    @command_line("status")
     async def status(self, client: Client) -> DaemonStatus:
         """Return the state of the daemon."""
         tasks = self._kernel.find(Tasks)
@@ -349,12 +342,10 @@ class Inspection(Group):
             "confinement": await asyncio.to_thread(confinement, self._kernel.config.confinement),
         }
 
-    @command_line("status")
     async def metrics(self, client: Client) -> str:
         """Return what was counted since the daemon began, as text for Prometheus."""
         return self._kernel.feature(Telemetry).prometheus()
 
-    @command_line("stop")
     async def stop(self, client: Client) -> StopReply:
         """Stop the daemon: runs that wait for a human go on in the next one, others are aborted."""
         await self._kernel.trees.awake()

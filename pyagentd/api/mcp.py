@@ -19,7 +19,7 @@ from pyagentd.reader import Source
 from pyagentd.runtime.grants import ProjectHooks, ProjectServers, project_hooks, project_servers
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.tools.mcp.connection import rule_of
-from pyagentd.wire.operations import by_person, command_line
+from pyagentd.wire.operations import by_person
 
 _SHOWN = 100_000  # characters of all files and scripts in one answer
 _LISTED = 500  # resources and prompts in one answer
@@ -196,7 +196,6 @@ class McpOperations(Group):
 
     # Programs and web servers that offer tools.
 
-    @command_line("mcp get", "mcp list", "mcp trust")
     async def mcp(
         self, client: Client, *, root: str | None = None, branch: str | None = None, env: Env = NOTHING
     ) -> McpReply:
@@ -226,7 +225,6 @@ class McpOperations(Group):
             "error": wrong,
         }
 
-    @command_line("mcp test")
     async def mcp_test(self, client: Client, *, name: str, root: str | None = None, env: Env = NOTHING) -> McpTested:
         """Start a server if it does not run, and return what it offers."""
         place, project = await self._servers_of(root)
@@ -289,7 +287,6 @@ class McpOperations(Group):
             _log.info("%s lends MCP servers: %s", client.name, ", ".join(names))
         return {"names": names}
 
-    @command_line("mcp trust")
     @by_person
     async def trust_mcp(self, client: Client, *, root: str, hash: str) -> TrustReply:
         """Trust the servers of the project ``root`` if their hash is still ``hash``."""
@@ -355,7 +352,6 @@ class McpOperations(Group):
 
     # Operations on hooks: which there are, trusting those of a project, and functions of a client as hooks.
 
-    @command_line("hooks")
     async def hooks(self, client: Client, *, root: str | None = None) -> HooksReply:
         """Return the hooks of the user and of the project ``root``."""
         beside = self._kernel.config.file.parent
@@ -374,7 +370,6 @@ class McpOperations(Group):
             "error": project.error,
         }
 
-    @command_line("hooks")
     @by_person
     async def trust_hooks(self, client: Client, *, root: str, hash: str) -> TrustReply:
         """Trust the hooks of the project ``root`` if their hash is still ``hash``."""

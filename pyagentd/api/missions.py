@@ -27,7 +27,6 @@ from pyagentd.runtime.run_setup import NAMES
 from pyagentd.store import presetfile
 from pyagentd.store.paths import BranchPlaces, describe_branch
 from pyagentd.tools.builtin import builtin_tools
-from pyagentd.wire.operations import command_line
 
 _GO_ON = "Continue."
 _COMMANDS = "Bash"
@@ -62,7 +61,6 @@ class MissionTools(TypedDict):
 class Missions(Group):
     """Typed tasks that are answered by programs."""
 
-    @command_line("mission")
     async def mission(
         self,
         client: Client,
@@ -116,7 +114,6 @@ class Missions(Group):
             await live.secure()  # who visits the document now finds the prompt in it
         return {**describe_branch(ref), **prompt_receipt(made)}
 
-    @command_line("mission")
     async def mission_resume(
         self,
         client: Client,
@@ -144,7 +141,6 @@ class Missions(Group):
             made = await self._kernel.submit(live, given)
         return {**describe_branch(live.ref), **prompt_receipt(made)}
 
-    @command_line("mission")
     async def mission_trace(self, client: Client, *, branch: str) -> JsonReply:
         """Return the missions of a session turn by turn, as JSON, in the reply or, when large, as a file.
 

@@ -60,7 +60,7 @@ from pyagentd.store.journal import served_by
 from pyagentd.store.modellists import FILE_NAME
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools.builtin import builtin_tools
-from pyagentd.wire.operations import by_person, command_line
+from pyagentd.wire.operations import by_person
 
 
 class ModelRow(TypedDict):
@@ -307,7 +307,6 @@ class ModelOperations(Group):
 
     # Models and who has them.
 
-    @command_line("models")
     async def models(
         self,
         client: Client,
@@ -341,7 +340,6 @@ class ModelOperations(Group):
             "backend": configured_provider(own, config, options) if own else None,
         }
 
-    @command_line("chat")
     async def model(
         self, client: Client, *, branch: str, model: str | None = None, env: Env = NOTHING, key: str | None = None
     ) -> ModelReply:
@@ -513,7 +511,6 @@ class ModelOperations(Group):
 
     # Operations on the presets that sessions and agents are made from.
 
-    @command_line("presets")
     async def presets(self, client: Client, *, root: str | None = None) -> PresetsReply:
         """Return the presets for sessions in the project ``root``; a broken one with its ``error``."""
         found = await asyncio.to_thread(self._for_project, root)
@@ -530,7 +527,6 @@ class ModelOperations(Group):
         usable = await asyncio.to_thread(lambda: [_preset_row(found, each, config) for each in found.usable.values()])
         return {"presets": usable, "untrusted": untrusted}
 
-    @command_line("presets")
     @by_person
     async def trust_presets(self, client: Client, *, root: str, hashes: Sequence[str]) -> TrustReply:
         """Trust presets of the project ``root`` by their ``hash``.
@@ -557,7 +553,6 @@ class ModelOperations(Group):
 
     # What a session cost and how full its model's window is; what all of them cost together.
 
-    @command_line("usage")
     async def usage(self, client: Client, *, branch: str) -> UsageReply:
         """Return what a branch cost: its own, its agents, both together, and its last messages one by one."""
         async with self._kernel.using(self._ref(branch)) as live:
@@ -576,7 +571,6 @@ class ModelOperations(Group):
                 "messages": list(self._messages(live))[-MOST_MESSAGES:],
             }
 
-    @command_line("usage")
     async def usage_report(self, client: Client, *, by: By = "day", days: int = 30) -> UsageReport:
         """Return what all sessions cost, by day, model, session or preset.
 

@@ -38,7 +38,6 @@ from pyagentd.features.usage import By
 from pyagentd.runtime.approvals import agent_words, lines_of
 from pyagentd.store import charts, paths, presetfile
 from pyagentd.store.charts import Chart
-from pyagentd.wire.operations import command_line
 from pyagentd.words import printable, quantity
 
 _WIDTH = 76  # columns of a chart
@@ -288,7 +287,6 @@ class Reports(Group):
         super().__init__(*parts)
         self._pages = operations_of(Pages(*parts))
 
-    @command_line("report")
     async def report(
         self,
         client: Client,

@@ -52,7 +52,7 @@ from pyagentd.store.named_agents import named_dir
 from pyagentd.store.paths import BranchPlaces, BranchRef, describe_branch
 from pyagentd.store.sessions import move_to_trash
 from pyagentd.tools.builtin import builtin_tools
-from pyagentd.wire.operations import by_person, command_line
+from pyagentd.wire.operations import by_person
 from pyagentd.wire.sexp import encode
 
 INLINE_SESSIONS = 500  # more go by file
@@ -254,7 +254,6 @@ class Sessions(Group):
 
     # All sessions.
 
-    @command_line("ask", "new")
     async def create_session(
         self,
         client: Client,
@@ -296,7 +295,6 @@ class Sessions(Group):
         )
         return {**describe_branch(ref), "title": title or None}
 
-    @command_line("trust")
     @by_person
     async def trust_session(self, client: Client, *, branch: str, sha256: str | None = None) -> SessionTrust:
         """Trust a session that is not from this machine while its ``preset.md`` has the hash ``sha256``.
@@ -328,7 +326,6 @@ class Sessions(Group):
         """Return the branch that an id, a prefix, ID/BRANCH or a directory means."""
         return describe_branch(await asyncio.to_thread(self._registry.resolve, name))
 
-    @command_line("sessions")
     async def sessions(
         self, client: Client, *, archived: bool = False, form: Form = "sexp", watch: bool = False
     ) -> SessionsReply:
@@ -391,7 +388,6 @@ class Sessions(Group):
     # Deleting moves to the system's trash. Title and archive state are facts of the whole session, so they are
     # recorded in each of its branches; an agent has its own.
 
-    @command_line("rename")
     async def rename(self, client: Client, *, branch: str, title: str) -> RenameReply:
         """Give a session, or an agent, another title; ids and directories never change."""
         wanted, ref = typed_title(title), self._ref(branch)
@@ -401,7 +397,6 @@ class Sessions(Group):
         note = f"This is its title; {named} is still its name: `pyagentd agent rename {named} NAME` gives it another"
         return {**describe_branch(ref), "title": wanted, "note": note if named else None}
 
-    @command_line("archive")
     async def archive(self, client: Client, *, branch: str, undo: bool = False) -> ArchiveReply:
         """Hide a session or agent from lists, or with ``undo`` show it again; it is not changed."""
         ref = self._ref(branch)
@@ -409,7 +404,6 @@ class Sessions(Group):
         await self._note(ref, archived_at=archived_at)
         return {**describe_branch(ref), "archived_at": archived_at}
 
-    @command_line("duplicate")
     async def duplicate(self, client: Client, *, branch: str, name: str | None = None) -> DuplicateReply:
         """Copy a session with all its branches, agents and files; the copy has an id of its own.
 
@@ -438,7 +432,6 @@ class Sessions(Group):
         note = f"The copy is a session without a name: prompt, permissions and docs of {named} are not copied"
         return {**describe_branch(made), "note": note if named else None}
 
-    @command_line("ask", "delete")
     async def delete(self, client: Client, *, branch: str, what: What | None = None) -> TrashReply:
         """Move a session, a branch or an agent to the trash.
 
@@ -502,7 +495,6 @@ class Sessions(Group):
 
     # Operations on branches: where one can begin, making, listing and switching them.
 
-    @command_line("branch")
     async def branch_points(self, client: Client, *, branch: str) -> BranchPoints:
         """Return the user's prompts in the saved document, in order."""
         ref = self._ref(branch)
@@ -518,7 +510,6 @@ class Sessions(Group):
             ]
         }
 
-    @command_line("branch")
     async def branch(
         self,
         client: Client,
@@ -552,7 +543,6 @@ class Sessions(Group):
         told = metadata.read_branch_metadata(made.branch_dir) or {}
         return {**describe_branch(made), "parent": parent.branch_name, "position": told["branch_point_position"]}
 
-    @command_line("branches", "delete")
     async def branches(self, client: Client, *, branch: str) -> BranchesReply:
         """Return the branches of a session as a tree: each after its parent, one level deeper."""
         nodes = await asyncio.to_thread(metadata.tree, self._ref(branch).session_dir)
@@ -563,7 +553,6 @@ class Sessions(Group):
         told = await asyncio.to_thread(branching.difference, self._ref(other), self._ref(branch))
         return {"diff": told}
 
-    @command_line("switch")
     async def switch(self, client: Client, *, branch: str) -> BranchPlaces:
         """Make a branch the active one of its session."""
         ref = self._ref(branch)
@@ -573,7 +562,6 @@ class Sessions(Group):
 
     # Export of conversations and import of gptel's.
 
-    @command_line("export")
     async def export(
         self, client: Client, *, branch: str, format: str = "md", file: str | None = None
     ) -> ExportReply:
@@ -599,7 +587,6 @@ class Sessions(Group):
         await asyncio.to_thread(write_bytes, path, data, fsync=place is not None)
         return {"path": str(path), "notes": made.notes}
 
-    @command_line("import")
     async def import_(
         self,
         client: Client,

@@ -31,7 +31,7 @@ from pyagentd.runtime.approvals import agent_words
 from pyagentd.runtime.kernel import Kernel
 from pyagentd.runtime.usage import cost
 from pyagentd.store import paths
-from pyagentd.wire.operations import Operation, command_line
+from pyagentd.wire.operations import Operation
 from pyagentd.words import quantity, short_tokens
 
 LIMIT = 500  # rows, where the client does not say
@@ -1026,7 +1026,6 @@ class Views(Group):
         super().__init__(*parts)
         self._lists = operations_of(Lists(*parts))
 
-    @command_line("agent list", "branches", "grants", "list", "schedule list", "tasks")
     async def view(
         self,
         client: Client,
@@ -1047,7 +1046,6 @@ class Views(Group):
             follow(self._kernel, client, view.follows)
         return view.to_wire(name, limit)
 
-    @command_line("list")
     async def views(self, client: Client) -> ViewsReply:
         """Return what ``view`` can list.
 

@@ -123,7 +123,6 @@ class Command:
         changed_by: The arguments with which it changes something; none when it only looks or sends a message to the
             model, and None when it always changes something.
         origin: Whose it is, for people: "pyagentd", a server's or a file's name.
-        operations: Which operations it asks for.
     """
 
     name: str
@@ -132,7 +131,6 @@ class Command:
     arguments: tuple[Argument, ...] = ()
     changed_by: tuple[str, ...] | None = None
     origin: str = "pyagentd"
-    operations: tuple[str, ...] = ()
 
     def changes(self, arguments: Mapping[str, Any]) -> bool:
         """Return whether it changes something when it is given ``arguments``."""

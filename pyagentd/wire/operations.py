@@ -43,7 +43,6 @@ class Operation:
     parameters: Mapping[str, Parameter]  # by name
     required: tuple[str, ...]  # names of those that must be given
     reply: Any  # the annotation of what it returns
-    commands: tuple[str, ...]  # of the command line that ask for it, such as "agent list"
     doc: str  # the docstring
 
     @property
@@ -119,16 +118,6 @@ def by_person(run: Run) -> Run:
     return run
 
 
-def command_line(*commands: str) -> Callable[[Run], Run]:
-    """Declare the commands of the command line that ask for an operation: what follows ``pyagentd``."""
-
-    def declare(run: Run) -> Run:
-        run.commands = commands  # type: ignore[attr-defined]  # a function takes any attribute
-        return run
-
-    return declare
-
-
 def operation(name: str, run: Callable[..., Awaitable[Any]]) -> Operation:
     """Return ``run`` as an operation; its first parameter is the client, the others are keyword-only."""
     hints = typing.get_type_hints(run)
@@ -143,7 +132,6 @@ def operation(name: str, run: Callable[..., Awaitable[Any]]) -> Operation:
         },
         reply=hints.get("return", Any),
         required=tuple(each.name for each in found if each.default is each.empty),
-        commands=getattr(run, "commands", ()),
         doc=inspect.getdoc(run) or "",
     )
 
