@@ -50,6 +50,7 @@ log = logging.getLogger(__name__)
 BLOCKS = 2  # the exit code
 
 _HOOKPROCESS_MOST_BYTES = 1_000_000  # of what it prints
+_REST_S = 0.5  # for reading what it has printed once it has ended
 _SHOWN = 2000  # characters of a reason
 _NO_REASON = "no reason was given"
 
@@ -81,15 +82,19 @@ async def ask_program(
         if (program := _program(hook.command[0], base)) is None:
             return HookAnswer(problem=problem_of(hook, base))
         group = await Group.start(program, *hook.command[1:], cwd=root, env=own, stdin=pipe, stdout=pipe, stderr=pipe)
+        process, out, err = group.process, bytearray(), bytearray()
+        works = (_read(process.stdout, out), _read(process.stderr, err), _write(process.stdin, facts))
+        pipes = [asyncio.ensure_future(work) for work in works]
         try:
             async with asyncio.timeout(hook.timeout_s):
-                out, err, _ = await asyncio.gather(
-                    _read(group.process.stdout), _read(group.process.stderr), _write(group.process.stdin, facts)
-                )
-                word = parse_answer(await group.process.wait(), out, err)
+                code = await group.exit_code()
+            await asyncio.wait(pipes, timeout=_REST_S)  # what it left in the background may hold them open
+            word = parse_answer(code, bytes(out), bytes(err))
         except TimeoutError:
             word = HookAnswer(problem=f"it did not answer within {hook.timeout_s:g} s and was stopped")
         finally:
+            for task in pipes:
+                task.cancel()
             await group.stop(grace_s=0.2)
     except OSError as error:
         word = HookAnswer(problem=f"it could not be run: {error.strerror or error}")
@@ -165,13 +170,11 @@ def _environment(event: str, root: Path, client: Mapping[str, str]) -> dict[str,
     return {**env, "PATH": ":".join(kept) or installation.PATH, "PYAGENTD_HOOK": event}
 
 
-async def _read(stream: asyncio.StreamReader | None) -> bytes:
-    """Return what a stream has, as far as it is kept; the rest is read and dropped, so that nobody waits."""
+async def _read(stream: asyncio.StreamReader | None, kept: bytearray) -> None:
+    """Keep what a stream has, up to a size; the rest is read and dropped, so that nobody waits."""
     assert stream is not None
-    kept = b""
     while data := await stream.read(65_536):
         kept += data[: _HOOKPROCESS_MOST_BYTES - len(kept)]
-    return kept
 
 
 async def _write(stream: asyncio.StreamWriter | None, facts: Mapping[str, Any]) -> None:

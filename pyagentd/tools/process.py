@@ -70,16 +70,24 @@ class Group:
             pass
         finally:
             self.kill()
-        await self.wait()
-
-    async def wait(self) -> None:
-        """Wait until the process has ended; a launcher that takes too long to kill the others is killed itself."""
         try:
             async with asyncio.timeout(_LAUNCHER_S if self._leader == "launcher" else None):
-                await self.process.wait()
-        except TimeoutError:
+                await self.exit_code()
+        except TimeoutError:  # a launcher that takes too long to kill the others
             self._signal(signal.SIGKILL)
-            await self.process.wait()
+            await self.exit_code()
+        if (transport := getattr(self.process, "_transport", None)) is not None:
+            transport.close()  # a pipe that nobody reads to its end would stay open
+
+    async def exit_code(self) -> int:
+        """Return how the process ended, once it has; asyncio waits for its pipes too, which others may hold open."""
+        ended = asyncio.ensure_future(self.process.wait())
+        try:
+            while self.process.returncode is None:
+                await asyncio.wait([ended], timeout=_POLL_S)
+        finally:
+            ended.cancel()
+        return self.process.returncode
 
     def kill(self) -> None:
         """Kill the group at once."""
@@ -126,7 +134,7 @@ async def worker(module: str, request: bytes) -> AsyncIterator[Group]:
         yield group
     finally:
         group.kill()
-        await group.process.wait()
+        await group.exit_code()
 
 
 # The environment of child processes: an allow-list, and nothing that looks like a secret.

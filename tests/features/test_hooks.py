@@ -99,6 +99,17 @@ async def test_a_hook_before_a_tool_forbids_it_and_says_why(world: World) -> Non
         assert [(row["decision"], row["rule"].split("/")[-1]) for row in found] == [("deny", "deny")]
 
 
+@pytest.mark.parametrize("apart", [False, True], ids=["in its group", "in a session of its own"])
+async def test_a_hook_forbids_though_what_it_left_in_the_background_holds_its_output(
+    world: World, apart: bool
+) -> None:
+    left = f"import subprocess; subprocess.Popen(['sleep', '15'], start_new_session={apart}); {DENIES}"
+    configure(world, "tool.before", script(world.home, "deny", left))
+    async with talking(world) as talk, asyncio.timeout(30):
+        assert "not on a Sunday" in await talk.turn(write("x"), "Well.")
+        assert not (world.project / "a.txt").exists()
+
+
 @pytest.mark.parametrize("said", [{"deny": ""}, {"deny": True}, {"block": "no", "input": 5}])
 async def test_a_hook_denies_by_its_answer_whatever_that_says(world: World, said: dict[str, Any]) -> None:
     configure(world, "tool.before", script(world.home, "deny", f"print(json.dumps({said}))"))

@@ -152,11 +152,8 @@ class Program:
             self._process.stdin.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(_LEAVE_S):
-                await self._process.wait()
+                await self._group.exit_code()
         await self._group.stop()
-        transport = getattr(self._process, "_transport", None)
-        if transport is not None:  # a pipe that nobody reads to its end would stay open
-            transport.close()
 
 
 @asynccontextmanager
