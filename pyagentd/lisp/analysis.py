@@ -379,6 +379,9 @@ _ELSEWHERE: Final = {
 }
 
 
+_NO_JAVA: Final = "There are no Java classes and methods: write (upper-case s), (includes? s part), (:message e)."
+
+
 class AnalysedForm(Form):
     """A node in place of a form: an argument that has been analysed already."""
 
@@ -500,6 +503,8 @@ class Analysis:
         if name.startswith("%"):
             self.fail(f"{name} stands for an argument inside #(…) only", form, "Write (fn [x] …) or #(… %).")
         hint = _ELSEWHERE.get(name.partition("/")[0], "")
+        if name[0] == "." or name[-1] == ".":
+            hint = _NO_JAVA
         if name.startswith("data/"):
             hint = f"Did you mean ctx/{name[5:]}?"
         if not hint:
@@ -508,10 +513,10 @@ class Analysis:
                 hint = meant
             elif "/" in name and (plain := name.rpartition("/")[2]) in BUILTINS:
                 hint = f"Did you mean {plain}?"
+            elif "/" in name:
+                hint = _NO_JAVA if name[0].isupper() else ""
             else:
-                hint = (
-                    f"Bind it with let, or read ctx/{name} if it is given to the program." if "/" not in name else ""
-                )
+                hint = f"Bind it with let, or read ctx/{name} if it is given to the program."
         self.fail(f"undefined variable: {name}", form, hint)
 
     def _list(self, form: List, scope: Scope, tail: Tail) -> Node:

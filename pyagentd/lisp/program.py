@@ -15,7 +15,7 @@ from pyagentd.lisp.compiler import ENTRY, Emitter
 from pyagentd.lisp.errors import LispError, Signal
 from pyagentd.lisp.limits import DEFAULT_LIMITS, Budget, Limits
 from pyagentd.lisp.reader import read
-from pyagentd.lisp.runtime import UNUSABLE, Isolation, Result, Run, ToolCall, Tools, Usage, memory_full
+from pyagentd.lisp.runtime import Isolation, Result, Run, ToolCall, Tools, Usage, memory_full, value_error
 from pyagentd.lisp.serialization import check_extent, size
 from pyagentd.lisp.values import Value
 
@@ -87,7 +87,7 @@ class Program:
             error.undone = running.put
             raise self._locate_error(error, error.__traceback__) from error.__cause__
         except (RecursionError, MemoryError, ArithmeticError, NameError, TypeError, ValueError) as error:
-            explained = _explain_exception(error, budget)
+            explained = _explain_exception(error)
             explained.undone = running.put
             raise self._locate_error(explained, error.__traceback__) from error
         finally:
@@ -119,7 +119,7 @@ class Program:
         return error.at(*found, self.source)
 
 
-def _explain_exception(error: BaseException, budget: Budget) -> LispError:
+def _explain_exception(error: Exception) -> LispError:
     """Return the error of a program for an exception of Python."""
     if isinstance(error, RecursionError):
         return LispError(
@@ -132,11 +132,7 @@ def _explain_exception(error: BaseException, budget: Budget) -> LispError:
     if isinstance(error, NameError):
         name = str(error).partition("'")[2].partition("·")[0]
         return LispError("eval_error", f"{name} is used before it is defined", hint=f"Put (def {name} …) before it.")
-    if isinstance(error, ZeroDivisionError):
-        return LispError("eval_error", "division by zero", hint="Test the divisor with zero? first.")
-    if isinstance(error, ArithmeticError):
-        return LispError("eval_error", "a number is too large for this operation")
-    return LispError("eval_error", UNUSABLE)
+    return value_error(error)
 
 
 def compile(text: str) -> Program:

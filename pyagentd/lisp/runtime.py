@@ -265,7 +265,15 @@ def throw(run: Run, value: Value) -> Value:
     raise LispError("eval_error", shown, data=data)
 
 
-UNUSABLE: Final = "a function cannot use a value that it was given"
+def value_error(error: Exception) -> LispError:
+    """Return the error of a program for an exception of Python that a value has caused."""
+    if isinstance(error, ZeroDivisionError):
+        return LispError("eval_error", "division by zero", hint="Test the divisor with zero? first.")
+    if isinstance(error, ArithmeticError):
+        return LispError("eval_error", "a number is too large for this operation")
+    return LispError("eval_error", "a function cannot use a value that it was given")
+
+
 _CAUGHT: Final = frozenset({"eval_error", "tool_error", "tool_not_found", "validation_error"})
 
 
@@ -288,10 +296,8 @@ def attempt(
             if error.reason not in _CAUGHT:
                 raise
             return handler(_error_map(error.message, error.reason, error.data))
-        except (ZeroDivisionError, OverflowError) as error:
-            return handler(_error_map(str(error), "eval_error", None))
-        except (TypeError, ValueError):
-            return handler(_error_map(UNUSABLE, "eval_error", None))
+        except (ArithmeticError, TypeError, ValueError) as error:
+            return handler(_error_map(value_error(error).message, "eval_error", None))
     finally:
         if final is not None:
             final()

@@ -192,6 +192,10 @@ class TestErrors:
         assert failure("(let [customers 1] customer)").hint == "Did you mean customers?"
         assert failure("(map data/rows)").hint == "Did you mean ctx/rows?"
 
+    @pytest.mark.parametrize("program", ['(.contains "a" "b")', '(Exception. "x")', "(System/currentTimeMillis)"])
+    def test_java_gets_functions_to_write_instead(self, program: str) -> None:
+        assert "There are no Java classes and methods: write (upper-case s)" in failure(program).hint
+
     @pytest.mark.parametrize("program", ["ctx", "memory", "(atom 1)", "(defmacro m [] 1)", "(swap! x inc)"])
     def test_what_is_not_there_is_said_with_what_to_do_instead(self, program: str) -> None:
         assert failure(program).hint

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from pyagentd.lisp.builtins.collections import as_keys, column, value_at_path
-from pyagentd.lisp.builtins.table import Family, collection_set, graphemes, integer, items, mapping, refuse, wrong
+from pyagentd.lisp.builtins.table import Family, collection_set, integer, items, mapping, refuse, slice_text, wrong
 from pyagentd.lisp.errors import MISSING
 from pyagentd.lisp.limits import Budget
 from pyagentd.lisp.values import (
@@ -42,8 +42,11 @@ def get(budget: Budget, coll: Any, key: Any, default: Any = None) -> Any:
     (get [10 20] 1) => 20
     """
     if type(coll) is str:
-        found = graphemes(coll)
-        return found[key] if type(key) is int and 0 <= key < len(found) else default
+        at = int(key) if type(key) is float and key.is_integer() else key
+        if type(at) is not int or at < 0:
+            return default
+        budget.steps(len(coll) >> 4)
+        return slice_text(coll, at, at + 1) or default
     return lookup(coll, key, default, budget)
 
 

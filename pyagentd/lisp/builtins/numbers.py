@@ -352,7 +352,8 @@ def round_(x: Any, digits: Any = MISSING) -> Any:
 def _round_half_away(x: Any) -> int:
     if type(x) is int:
         return x
-    whole = math.floor(abs(x) + 0.5) if abs(x) != 0.49999999999999994 else 0
+    # The remainder is exact; x + 0.5 is not, of very small fractions and very large numbers.
+    whole = int(abs(x)) + int(abs(x) % 1 >= 0.5)
     return whole if x >= 0 else -whole
 
 

@@ -871,13 +871,16 @@ def keyword(x: Any) -> Any:
 searching_define: Final = Family("Searching strings")
 
 
-@searching_define(*string_names("blank?"))
-def is_blank(s: Any) -> bool:
+@searching_define(*string_names("blank?"), charges=True)
+def is_blank(budget: Budget, s: Any) -> bool:
     """Whether a string is empty or only white space; true for nil.
 
     (blank? " ") => true
     """
-    return s is None or not string("blank?", s).strip()
+    if s is None:
+        return True
+    budget.steps(len(string("blank?", s)) >> 6)
+    return not s or s.isspace()
 
 
 @searching_define(*string_names("starts-with?"))
@@ -898,13 +901,15 @@ def ends_with(s: Any, suffix: Any) -> bool:
     return string("ends-with?", s).endswith(string("ends-with?", suffix))
 
 
-@searching_define(*string_names("includes?"))
-def includes(s: Any, part: Any) -> bool:
+@searching_define(*string_names("includes?"), charges=True)
+def includes(budget: Budget, s: Any, part: Any) -> bool:
     """Whether a string contains another one.
 
     (includes? "hello" "ell") => true
     """
     if type(s) is str and type(part) is str:
+        if len(s) >= _SHORT:
+            budget.steps(len(s) >> 6)
         return part in s
     if type(s) is list or type(s) is dict:
         raise wrong("includes?", "a string", s, hint="For collections write (contains? coll x).")

@@ -8,6 +8,7 @@ LIMITS = lisp.Limits(cells=10_000, bytes=10_000, bits=1000, steps=40_000)
 CONTEXT = {
     "xs": list(range(6000)),
     "s": "x" * 6000,
+    "long": "x" * 100_000,
     "ms": [{"a": n, "b": str(n)} for n in range(6000)],
     "m": {str(n): n for n in range(3000)},
 }
@@ -85,6 +86,9 @@ TOO_LONG = [
     "(nth (iterate inc 0) 1000000000000)",
     "(take 12 (iterate (fn [x] (* x x)) 9))",
     "(doseq [x (range 9999)] (every? some? ctx/xs))",
+    "(dotimes [i 9999] (get ctx/long i))",
+    '(dotimes [i 9999] (includes? ctx/long "y"))',
+    "(dotimes [i 9999] (blank? ctx/long))",
 ]
 
 

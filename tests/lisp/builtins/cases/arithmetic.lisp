@@ -98,6 +98,8 @@
 (round 1234 -2) => 1200
 (round 5 2) => 5
 (round 0.49999999999999994) => 0
+(round 4503599627370497.0) => 4503599627370497
+(round -4503599627370497.0) => -4503599627370497
 (round "2") !! round: expects a number
 (round 2.5 400) !! round: expects a number of digits
 (quot ##Inf 2) !! quot: the dividend is not finite

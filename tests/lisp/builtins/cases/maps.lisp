@@ -10,6 +10,9 @@
 (get #{1} 2 :no) => :no
 (get nil :a) => nil
 (get "añ" 1) => "ñ"
+(get "abc" (/ 2 2)) => "b"
+(get "abc" 3 :none) => :none
+(get "abc" -1) => nil
 (get {true 1 1 2} true) => 1
 (get {[1] :v} [1]) => :v
 (get {1 :one} 1.0) => :one

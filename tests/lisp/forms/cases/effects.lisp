@@ -11,6 +11,7 @@ memory/nothing => nil
 ctx/nothing => nil
 (try 1 (catch e 2)) => 1
 (try (/ 1 0) (catch Exception e (:message e))) => "/: division by zero"
+(try (+ 1.5 (pow 10 400)) (catch e (:message e))) => "a number is too large for this operation"
 (try (inc nil) (catch e (:reason e))) => :eval_error
 (try (throw "bad") (catch e (:message e))) => "bad"
 (try (throw (ex-info "bad" {:code 7})) (catch Exception e [(:message e) (:code (:data e))])) => ["bad" 7]
