@@ -106,7 +106,8 @@ def save(directory: str | Path, state: State) -> Path:
     """
     path = Path(directory).expanduser() / f"checkpoint-{state.turn}.json"
     atomic.make_dirs(path.parent)
-    atomic.write_text(path, json.dumps(state.to_json(), ensure_ascii=False, separators=(",", ":")))
+    # In ASCII: a value may have half a surrogate pair, which UTF-8 cannot hold.
+    atomic.write_text(path, json.dumps(state.to_json(), separators=(",", ":")))
     return path
 
 

@@ -196,6 +196,8 @@ def _save(args: Arguments, scope: Scope, signature: str | None, progress: Progre
             args.on_checkpoint(state)
     except PyagentdError as error:
         _log.warning("The checkpoint of turn %d could not be saved: %s", progress.turn, error)
+    except Exception:  # of ``on_checkpoint``
+        _log.exception("What is called with checkpoints failed at turn %d", progress.turn)
 
 
 @overload

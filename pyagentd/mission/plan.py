@@ -176,7 +176,8 @@ class Plan:
         """
         target = Path(path).expanduser()
         atomic.make_dirs(target.parent)
-        atomic.write_text(target, json.dumps(self.to_json(), ensure_ascii=False, indent=2) + "\n")
+        text = json.dumps(self.to_json(), ensure_ascii=False, indent=2) + "\n"
+        atomic.write_bytes(target, text.encode("utf-8", "replace"))  # a result may have half a surrogate pair
         return target
 
     @classmethod

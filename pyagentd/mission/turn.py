@@ -12,9 +12,9 @@ from typing import Any, Final, TypeVar
 
 from pyagentd import lisp
 from pyagentd.errors import TransientProviderError, did_you_mean
-from pyagentd.lisp import values
+from pyagentd.lisp import serialization, values
 from pyagentd.lisp.errors import LispError
-from pyagentd.lisp.values import check_data
+from pyagentd.lisp.values import Keyword, check_data
 from pyagentd.mission import prompt, response
 from pyagentd.mission.budget import Activity, Scope, call_within, may_block
 from pyagentd.mission.checks import ReadyMission, named_entries
@@ -293,26 +293,31 @@ def merge_result(context: Mapping[str, Any], value: Any) -> tuple[Mapping[str, A
 
 def is_function(value: Any) -> bool:
     """Return whether a program ended with a function, which is not data."""
-    return callable(value) and not isinstance(value, lisp.Keyword)
+    return callable(value) and not isinstance(value, Keyword)
 
 
 def fail_of(value: Any) -> Fail:
     """Return the failure that ``(call "fail" value)`` means; a value that is not a map becomes its message."""
+    if type(value) is not dict:
+        return Fail(reason="failed", message="The program gave up" if value is None else _words(value))
+    reason, text, op = (values.find(value, Keyword(name), None) for name in ("reason", "message", "op"))
     plain = values.to_python(value)
-    if not isinstance(plain, dict):
-        message = plain if isinstance(plain, str) else "The program gave up" if plain is None else str(plain)
-        return Fail(reason="failed", message=message)
-    reason, text, op, details = plain.get("reason"), plain.get("message"), plain.get("op"), plain.get("details")
+    details = plain.get("details")
     rest = {key: item for key, item in plain.items() if key not in ("reason", "message", "op", "details")}
     return Fail(
-        reason=str(reason or "failed").removeprefix(":"),
-        message=str(text) if text else "The program gave no message",
-        op=None if op is None else str(op),
+        reason=_words(reason or "failed").removeprefix(":"),
+        message=_words(text) if text else "The program gave no message",
+        op=None if op is None else _words(op),
         details={
             **rest,
             **({} if details is None else details if isinstance(details, dict) else {"details": details}),
         },
     )
+
+
+def _words(value: Any) -> str:
+    """Return the text of a value in a failure: of a keyword its name, of data the notation of programs."""
+    return value.name if type(value) is Keyword else serialization.text(value)
 
 
 # Hints about mistakes in programs that depend on the mission: its tools, its data, earlier programs.

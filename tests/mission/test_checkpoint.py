@@ -52,6 +52,11 @@ def test_the_latest_is_the_one_written_last(tmp_path: Path) -> None:
     assert checkpoint_files(tmp_path / "none") == []
 
 
+def test_half_a_surrogate_pair_comes_back_as_it_was(tmp_path: Path) -> None:
+    state = State(prompt="p", turn=1, memory={"half \ud83d": "\ud83d"}, messages=({"role": "user", "content": "ñ"},))
+    assert load(save(tmp_path, state)) == state
+
+
 def test_functions_are_left_out_and_named(tmp_path: Path) -> None:
     again = load(save(tmp_path, State(prompt="p", turn=1, memory={"f": len, "n": 1}, context={"g": {"h": max}})))
     assert again.memory == {"n": 1} and again.context == {}

@@ -194,6 +194,12 @@ def test_resuming_goes_on_after_the_last_turn(tmp_path):
     assert delegate("Go.", llm=Scripted([]), resume_from=tmp_path / "none").fail.reason == "checkpoint_error"
 
 
+def test_what_fails_at_a_checkpoint_is_logged_and_ends_nothing(caplog):
+    step = delegate("Go.", llm=Scripted([code("1"), code('(call "return" 2)')]), on_checkpoint=lambda state: 1 / 0)
+    assert step.value == 2
+    assert "What is called with checkpoints failed at turn 1" in caplog.text
+
+
 # Missions started from an event loop, and coroutines in missions that were not.
 
 

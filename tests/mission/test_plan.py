@@ -117,6 +117,11 @@ def test_a_step_that_was_interrupted_is_done_again(tmp_path: Path) -> None:
     assert run_plan(running, tools=TOOLS).done
 
 
+def test_a_plan_with_half_a_surrogate_pair_is_saved(tmp_path):
+    plan = Plan(steps=(PlanStep(id="a", program="1", status="done", result="half \ud83d, ñ"),))
+    assert Plan.load(plan.save(tmp_path / "p.json")).results == {"a": "half ?, ñ"}
+
+
 @pytest.mark.parametrize(
     ("step", "reason", "said"),
     [

@@ -135,6 +135,9 @@ def test_fail_ends_the_mission_with_its_own_reason():
         ('{:message "m"}', "failed", "m"),
         ("{:reason :odd}", "odd", "The program gave no message"),
         ('{"reason" "quota" "message" "m"}', "quota", "m"),
+        ("{:reason :odd :message [1 {:a nil}]}", "odd", "[1 {:a nil}]"),
+        ("{:reason {:a true} :message :m}", "{:a true}", "m"),
+        ('["a" true]', "failed", '["a" true]'),
     ],
 )
 def test_fail_takes_less_than_it_asks_for(given, reason, message):

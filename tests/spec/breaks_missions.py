@@ -70,7 +70,7 @@ BREAKS_OF_MISSIONS = [
     _of(
         "fail(params {reason :keyword, message :string, op :string?, details :map?})",
         f"{_MISSION}/turn.py",
-        "        op=None if op is None else str(op),\n",
+        "        op=None if op is None else _words(op),\n",
         "",
     ),
     _of(
@@ -286,7 +286,7 @@ BREAKS_OF_MISSIONS = [
     _of(
         "Error reason of a mission's own",
         f"{_MISSION}/turn.py",
-        '        reason=str(reason or "failed").removeprefix(":"),\n',
+        '        reason=_words(reason or "failed").removeprefix(":"),\n',
         '        reason="failed",\n',
     ),
     _of(
