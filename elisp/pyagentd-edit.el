@@ -538,12 +538,18 @@ What is sent and pending goes after it."
     (setq pyagentd-edit-revision revision)
     (pyagentd-edit--show (pyagentd-edit-around edit))))
 
-(defun pyagentd-edit--earlier (beg end length)
+(defun pyagentd-edit--earlier (beg end length &optional before-p)
   "Return what adapts undo as if LENGTH characters had come for BEG to END first.
-That is a function, or nil where an entry of undo does not allow it."
+That is a function, or nil where an entry of undo does not allow it.  With
+BEFORE-P they came right after the entry for which that returns non-nil; it
+is called with an entry and where they were then, (BEG . END).  The function
+returns the tail of `buffer-undo-list' with that entry; without one, nil is
+returned."
   (let ((tail (and (listp buffer-undo-list) buffer-undo-list))
         (possible t) steps)
-    (while (and tail possible)
+    (while (and tail possible
+                (not (and before-p
+                          (funcall before-p (car tail) (cons beg end)))))
       (let* ((here tail) (entry (car here)) (from beg) (to end)
              (more (- length (- end beg)))
              (moved (lambda (pos)       ; where POS is after the change
@@ -588,7 +594,8 @@ That is a function, or nil where an entry of undo does not allow it."
                  steps))
           (_ (setq possible nil)))
         (setq tail (cdr here))))
-    (and possible (lambda () (mapc #'funcall steps)))))
+    (and possible (or tail (null before-p))
+         (lambda () (mapc #'funcall steps) tail))))
 
 (defun pyagentd-edit--unrecorded (beg end length function)
   "Call FUNCTION, which puts LENGTH characters in the place of BEG to END.
@@ -818,72 +825,15 @@ A heading with nothing below it goes: the run brings one when it ends."
 
 ;;;; Undo
 
-(defun pyagentd-insert--shift (tail pos length)
-  "Find out how inserting before the change in TAIL would have changed it.
-TAIL is a tail of `buffer-undo-list'; LENGTH characters were inserted at
-POS after the change in its car; if it is negative, as many were deleted
-there that had come before.  Return (POS . FUNCTION): where they were
-inserted had they come first, and what adapts the entry, or nil if that
-cannot be said."
-  (let ((entry (car tail))
-        (past (max pos (- pos length))))
-    (pcase entry
-      ('nil (list pos))
-      ((pred integerp)
-       (cons pos (when (>= entry past)
-                   (lambda () (setcar tail (+ entry length))))))
-      (`(t . ,_) (list pos))
-      (`(,(pred markerp) . ,_) (list pos))
-      (`(,(and beg (pred integerp)) . ,(and end (pred integerp)))
-       (cond ((<= past beg)
-              (cons pos (lambda ()
-                          (setcar entry (+ beg length))
-                          (setcdr entry (+ end length)))))
-             ((>= pos end) (list (- pos (- end beg))))))
-      (`(,(and text (pred stringp)) . ,(and at (pred integerp)))
-       (cond ((<= past (abs at))
-              (cons pos (lambda ()
-                          (setcdr entry (if (< at 0) (- at length)
-                                          (+ at length))))))
-             ((>= pos (abs at)) (list (+ pos (length text))))))
-      (`(nil ,_ ,_ ,beg . ,end)
-       (cond ((<= past beg)
-              (cons pos (lambda ()
-                          (let ((range (nthcdr 3 entry)))
-                            (setcar range (+ beg length))
-                            (setcdr range (+ end length))))))
-             ((>= pos end) (list pos)))))))
-
-(defun pyagentd-insert--before (pos length first-p)
-  "Adapt what undo knows, as if LENGTH characters had come to POS earlier.
-That is right after the entry for which FIRST-P, which gets it and where
-they were then, returns non-nil.  Return the tail of `buffer-undo-list'
-that begins with it, or nil, with nothing changed, if there is none or
-that is not possible.  LENGTH may be negative, see
-`pyagentd-insert--shift'."
-  (let ((tail (and (listp buffer-undo-list) buffer-undo-list))
-        (steps nil) found shift)
-    (while (and tail
-                (not (setq found (funcall first-p (car tail) pos)))
-                (setq shift (pyagentd-insert--shift tail pos length)))
-      (setq pos (car shift)
-            tail (cdr tail))
-      (when (cdr shift) (push (cdr shift) steps)))
-    (when found
-      (mapc #'funcall steps)
-      tail)))
-
 (defun pyagentd-insert--unwrite (beg end)
   "Delete the text from BEG to END as if it had never been there.
 Undo knows nothing of it, if it knows how it came there."
-  (let ((tail (pyagentd-insert--before
-               beg (- beg end)
-               (lambda (entry pos) (equal entry (cons pos (+ pos (- end beg))))))))
-    (if (null tail)
-        (delete-region beg end)
-      (setcar tail (caar tail))         ; where point was
-      (let ((buffer-undo-list t))
-        (delete-region beg end)))))
+  (if-let ((adapt (pyagentd-edit--earlier beg end 0 #'equal)))
+      (let ((tail (funcall adapt)))
+        (setcar tail (caar tail))       ; where point was
+        (let ((buffer-undo-list t))
+          (delete-region beg end)))
+    (delete-region beg end)))
 
 (defun pyagentd-insert--record (pos length)
   "Record for undo that LENGTH characters were inserted at POS.
@@ -891,11 +841,14 @@ They extend the run's entry; later entries, the user's, are adapted as if
 ours had come before them.  Where that is not possible another one begins."
   (unless (or (eq buffer-undo-list t) (= length 0))
     (let ((cell pyagentd-insert--cell))
-      (if (and cell
-               (pyagentd-insert--before
-                pos length
-                (lambda (entry pos) (and (eq entry cell) (= pos (cdr cell))))))
-          (cl-incf (cdr cell) length)
+      (if-let ((adapt (and cell
+                           (pyagentd-edit--earlier
+                            pos pos length
+                            (lambda (entry place)
+                              (and (eq entry cell)
+                                   (= (car place) (cdr cell))))))))
+          (progn (funcall adapt)
+                 (cl-incf (cdr cell) length))
         (undo-boundary)
         (setq pyagentd-insert--cell (cons pos (+ pos length)))
         (push pyagentd-insert--cell buffer-undo-list)
