@@ -30,9 +30,6 @@ Keys: :name, :dir, :session-id, :status (\"created\", \"idle\" or
 (defvar pyagentd-named-history nil
   "History of names of agents that were read.")
 
-(defconst pyagentd-named--patience 60
-  "Seconds to wait until an agent is made, renamed or destroyed.")
-
 ;;;; Which agent
 
 (defun pyagentd-named-here ()
@@ -118,7 +115,7 @@ again."
          (pop-to-buffer-same-window buffer))
        (message "%s%s" (plist-get made :welcome)
                 (if-let ((note (plist-get made :note))) (concat "\n" note) "")))
-     pyagentd-named--patience)))
+     pyagentd-later-patience)))
 
 ;;;; Another name
 
@@ -145,7 +142,7 @@ Its directory, its session's id and its records follow."
    (lambda (_)
      (run-hooks 'pyagentd-changed-hook)
      (message "%s is now called %s" name new-name))
-   pyagentd-named--patience))
+   pyagentd-later-patience))
 
 ;;;; Defaults of named agents
 
@@ -211,7 +208,7 @@ use them.\n"
           (message "%s" (plist-get done :text))
           (run-hooks 'pyagentd-changed-hook)
           (when then (funcall then)))
-        60)))))
+        pyagentd-later-patience)))))
 
 ;;;; The named agents
 
@@ -265,7 +262,7 @@ KEEP from Lisp, their files stay."
        (message "%s of %s: %s" key name
                 (or (plist-get answer :note)
                     (if value "set" "the default again"))))
-     60)))
+     pyagentd-later-patience)))
 
 (defun pyagentd-named-config--edit (name key text mode)
   "Edit TEXT, which KEY of the agent NAME is, in a buffer in MODE."

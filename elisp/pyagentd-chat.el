@@ -257,6 +257,9 @@ nothing can be written from here, or, with IDLE, if a run is in progress."
        (funcall check)
        (funcall then)))))
 
+(pyagentd-deflocal pyagentd-plan-next nil
+  "Name of the agent that was chosen for the next message, nil for none.")
+
 (pyagentd-deflocal pyagentd-chat--earlier nil
   "The status that came while a prompt was being sent, of the run before it.")
 
@@ -319,9 +322,7 @@ SUCCESS is called with its answer, FAILURE with an error."
                        :end (marker-position end) :id id
                        :env (pyagentd-env-variables) :key (pyagentd-env-key)
                        :allow nil)
-                 (when-let ((agent (and (boundp 'pyagentd-plan-next)
-                                        (symbol-value 'pyagentd-plan-next))))
-                   (list :agent agent))
+                 (when pyagentd-plan-next (list :agent pyagentd-plan-next))
                  (pyagentd-chat--settings))
    :success (pyagentd-chat--using-settings success)
    :error failure))
@@ -702,9 +703,6 @@ Return the buffer."
 (pyagentd-deflocal pyagentd-plan--agent nil
   "Name of the agent of the next message, as the daemon said last.")
 
-(pyagentd-deflocal pyagentd-plan-next nil
-  "Name of the agent that was chosen for the next message, nil for none.")
-
 (defun pyagentd-plan--agent-words ()
   "Return which agent answers here, nil if it is the session's own."
   (when-let ((agent (plist-get pyagentd-status :agent)))
@@ -821,9 +819,6 @@ out?  y or n: " '(?y ?n)))
 
 ;;;; Summarise a conversation that became long
 
-(defconst pyagentd-compact--patience 60
-  "Seconds until a compaction has begun: a long text is compared with its log.")
-
 (pyagentd-define-event compacting `(,place)
   "Let what the compaction inserts go behind what was said last."
   :when (pyagentd-attach-new-p seq)
@@ -845,7 +840,7 @@ it again.  With a prefix argument ask what the summary should KEEP."
                        :instructions (or keep "")
                        :env (pyagentd-env-variables) :key (pyagentd-env-key))
         (lambda (_) (message "Compacting…"))
-        pyagentd-compact--patience))
+        pyagentd-later-patience))
      t)))
 
 ;;;; Keys where a prompt is typed
@@ -965,48 +960,29 @@ The value is a list of (BEG . END), first one first."
          (if (> count 0) (seq-filter (lambda (pos) (> pos here)) positions)
            (nreverse (seq-filter (lambda (pos) (< pos here)) positions))))))
 
-(defun pyagentd-turns--go (positions count what)
-  "Go to the COUNTth of POSITIONS after point, before it if COUNT is negative.
-WHAT is what they are called."
-  (let ((to (pyagentd-turns--nth positions count)))
-    (unless to
-      (user-error (if (> count 0) "No %s below" "No %s above") what))
-    (unless (memq last-command
-                  '(pyagentd-chat--next-answer pyagentd-chat--previous-answer
-                    pyagentd-chat--next-prompt pyagentd-chat--previous-prompt))
-      (push-mark nil t))
-    (goto-char to)
-    (when (eq (window-buffer) (current-buffer))
-      (recenter (min 2 (/ (window-height) 4))))))
-
 (defun pyagentd-chat--next-answer (&optional count)
   "Go to the beginning of the next answer, or of the COUNTth."
   (interactive "p"
                pyagentd-mode)
   (unless (bound-and-true-p pyagentd-mode) (user-error "Not a session"))
-  (pyagentd-turns--go (delq nil (mapcar #'pyagentd-turns--answer
-                                        (pyagentd-turns-prompts)))
-                      (or count 1) "answer"))
+  (let* ((count (or count 1))
+         (to (pyagentd-turns--nth
+              (delq nil (mapcar #'pyagentd-turns--answer (pyagentd-turns-prompts)))
+              count)))
+    (unless to
+      (user-error (if (> count 0) "No answer below" "No answer above")))
+    (unless (memq last-command '(pyagentd-chat--next-answer
+                                 pyagentd-chat--previous-answer))
+      (push-mark nil t))
+    (goto-char to)
+    (when (eq (window-buffer) (current-buffer))
+      (recenter (min 2 (/ (window-height) 4))))))
 
 (defun pyagentd-chat--previous-answer (&optional count)
   "Go to the beginning of the answer at point or before it, COUNT times."
   (interactive "p"
                pyagentd-mode)
   (pyagentd-chat--next-answer (- (or count 1))))
-
-(defun pyagentd-chat--next-prompt (&optional count)
-  "Go to the next prompt of yours, or to the COUNTth."
-  (interactive "p"
-               pyagentd-mode)
-  (unless (bound-and-true-p pyagentd-mode) (user-error "Not a session"))
-  (pyagentd-turns--go (mapcar #'car (pyagentd-turns-prompts)) (or count 1)
-                      "prompt"))
-
-(defun pyagentd-chat--previous-prompt (&optional count)
-  "Go to the prompt of yours at point or before it, COUNT times."
-  (interactive "p"
-               pyagentd-mode)
-  (pyagentd-chat--next-prompt (- (or count 1))))
 
 (defvar pyagentd-turns-repeat-map
   (pyagentd-keymap

@@ -313,7 +313,10 @@ show in the echo area."
 
 (defconst pyagentd-plain-characters
   '((?… . ?.) (?→ . ?>) (?· . ?-) (?− . ?-) (?– . ?-) (?— . ?-) (?› . ?>)
-    (?└ . ?`) (?├ . ?|) (?─ . ?-) (?⏎ . ?/) (?“ . ?\") (?” . ?\") (?’ . ?'))
+    (?└ . ?`) (?├ . ?|) (?─ . ?-) (?⏎ . ?/) (?“ . ?\") (?” . ?\") (?’ . ?')
+    (?▸ . ?>) (?▾ . ?v) (?✓ . ?+) (?✗ . ?X)
+    (?█ . ?#) (?▓ . ?=) (?▒ . ?%) (?░ . ?.) (?▁ . ?.)
+    (?▏ . ?|) (?▎ . ?|) (?▍ . ?|) (?▌ . ?|) (?▋ . ?|) (?▊ . ?|) (?▉ . ?|))
   "What stands for a character on a terminal that has none of it.
 One column each, so that what is aligned stays so.")
 
@@ -788,9 +791,6 @@ nil, the default, means that the environment and the keys there hold."
   (if (stringp part) part
     (let ((face (cdr (assoc (plist-get part :face) pyagentd-text-faces)))
           (text (or (plist-get part :text) "")))
-      (when (and (string-match-p "\\`[█▏▎▍▌▋▊▉]+\\'" text)
-                 (not (char-displayable-p ?█)))
-        (setq text (make-string (length text) ?#)))
       (when-let ((matches (plist-get part :matches)))
         (setq text (copy-sequence text))
         (pcase-dolist (`(,beg ,end) matches)

@@ -211,6 +211,9 @@ So long is also waited for a pause in typing before something is asked.")
 
 ;;;; Asking the daemon
 
+(defvar pyagentd-later-patience 60
+  "Seconds to wait for what takes long: much text is read, or files compared.")
+
 (defun pyagentd-later (method plist &optional success timeout failure late)
   "Call METHOD of the daemon with PLIST; start the daemon if there is none.
 SUCCESS is called with the answer, in whatever buffer is shown then.

@@ -416,7 +416,7 @@ That is what the daemon says of it, else what stands in the first line."
   "Return the line for a block of KIND from BEG to END; its first ends at EOL.
 FOLDED says whether the rest is; only a compaction has a line else."
   (concat
-   (cond ((not (char-displayable-p ?▸)) "> ") (folded "▸ ") (t "▾ "))
+   (if folded "▸ " "▾ ")
    (pcase-exhaustive kind
      ('reasoning (concat "thought · " (pyagentd-count
                                        (count-lines (1+ eol) (- end 4)) "line")))
@@ -468,8 +468,10 @@ FOLDED says whether the rest is; only a compaction has a line else."
 A list of symbols: `reasoning' for what the model thought, `tool' for
 tool calls with their results.  Nil folds none.
 \\<pyagentd-mode-map>\\[pyagentd-fold-toggle] folds and unfolds."
-  :type '(set (const :tag "What the model thought" reasoning)
-              (const :tag "Calls of tools" tool))
+  :type '(choice (const :tag "Thoughts and tools" (reasoning tool))
+                 (const :tag "Tools" (tool))
+                 (const :tag "Thoughts" (reasoning))
+                 (const :tag "Nothing" nil))
   :group 'pyagentd)
 
 (defface pyagentd-fold '((t :inherit shadow))

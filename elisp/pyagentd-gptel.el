@@ -216,7 +216,7 @@ that is not open use `pyagentd-import'."
            (pyagentd-later
             'import (list :file file :name name :root root)
             (funcall with #'pyagentd-exchange--imported)
-            (* 3 pyagentd-call-timeout)
+            pyagentd-later-patience
             (funcall with #'pyagentd-later-tell)
             #'pyagentd-manage-late)))))))
 

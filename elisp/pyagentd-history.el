@@ -370,9 +370,6 @@ BRANCH it is asked for."
 ;; `pyagentd-history--next-variant' shows the others, each with the turns that came
 ;; after it.
 
-(defconst pyagentd-history--patience 60
-  "Seconds to wait for an operation: a long text is compared with its log.")
-
 ;;;; Asking the daemon
 
 (defun pyagentd-history--prepare (then)
@@ -385,7 +382,7 @@ THEN is called with its answer, in this buffer, and may ask something;
 LATE, if it comes too late; FAILURE with an error, which else is said."
   (pyagentd-later-asking operation
                          (append (list :branch pyagentd--branch-dir) arguments)
-                         then pyagentd-history--patience failure late))
+                         then pyagentd-later-patience failure late))
 
 (defun pyagentd-history--run (operation arguments &optional then failure)
   "Have the daemon do OPERATION, which starts a run, with ARGUMENTS, a plist.

@@ -165,29 +165,6 @@ Each is (WHAT PROGRAM ARGUMENT...).  HOW is a pair (PROGRAM . KIND), see
                       "bin/python")
                     directory))
 
-(defun pyagentd-install--new-directory ()
-  "Return the name of a directory for an environment that is not there yet."
-  (let* ((base (expand-file-name pyagentd-version pyagentd-server-directory))
-         (name base)
-         (number 1))
-    (while (file-exists-p name)
-      (setq number (1+ number)
-            name (format "%s-%d" base number)))
-    name))
-
-(defun pyagentd-install--make-directory ()
-  "Make a directory for an environment and return its name.
-Another Emacs may install at the same moment: it takes another one."
-  (make-directory pyagentd-server-directory t)
-  (let (made)
-    (while (not made)
-      (let ((name (pyagentd-install--new-directory)))
-        (condition-case nil
-            (progn (make-directory name)
-                   (setq made name))
-          (file-already-exists))))
-    made))
-
 ;;;; Doing it
 
 (defun pyagentd-install-run (command then)
@@ -221,7 +198,12 @@ if that worked; else FAILED is, with an error, a list (SYMBOL . DATA)."
     (push (cons then failed) (plist-get pyagentd-install--running :waiting)))
    (t
     (let ((requirement (pyagentd-install-requirement))
-          (directory (pyagentd-install--make-directory)))
+          (directory (progn
+                       (make-directory pyagentd-server-directory t)
+                       (make-temp-file
+                        (expand-file-name (concat pyagentd-version "-")
+                                          pyagentd-server-directory)
+                        t))))
       (pyagentd-install-clear)
       (setq pyagentd-install--declined nil
             pyagentd-install--running
@@ -409,7 +391,7 @@ Without leave, now or earlier, signal an error that says what to do."
 packages with %s. "))
                 (y-or-n-p (format question
                                   (abbreviate-file-name
-                                   (pyagentd-install--new-directory))
+                                   pyagentd-server-directory)
                                   (if (pyagentd-installer-uv-p) "uv" "pip")))))
          (pyagentd-install-server then failed))
         (t (setq pyagentd-install--declined t)
@@ -701,22 +683,18 @@ Emacs only): "))
                         (car entry) nil (error-message-string error))))))))
 
 (defconst pyagentd-doctor--marks
-  '((ok "✓" "ok" "good") (warning "!" "!" "warn") (missing "✗" "NO" "bad")
-    (asked "…" ".." "dim"))
-  "For each level its mark, what to show where that cannot be, its face.")
+  '((ok "✓" "good") (warning "!" "warn") (missing "✗" "bad") (asked "…" "dim"))
+  "For each level its mark and its face.")
 
 (defun pyagentd-doctor--lines (finding)
   "Return FINDING as lines of a page, the last one with its buttons."
-  (pcase-let ((`(,mark ,plain ,face)
+  (pcase-let ((`(,mark ,face)
                (alist-get (plist-get finding :level) pyagentd-doctor--marks))
               (`(,first . ,more) (split-string (plist-get finding :detail) "\n"))
               (space (make-string 23 ?\s)))
     (append
      (list (list :parts
-                 (list (list :text (format "%2s" (if (char-displayable-p
-                                                      (aref mark 0))
-                                                     mark plain))
-                             :face face)
+                 (list (list :text (format "%2s" mark) :face face)
                        (format " %-19s %s" (plist-get finding :name) first))))
      (mapcar (lambda (line) (list :parts (list space line))) more)
      (when-let ((buttons (plist-get finding :buttons)))

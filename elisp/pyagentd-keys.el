@@ -23,6 +23,7 @@
 (require 'pyagentd-display)
 (require 'pyagentd-add)
 (declare-function pyagentd-list "pyagentd-list")
+(declare-function pyagentd-menu-switch "pyagentd-menu")
 (declare-function pyagentd-reindex "pyagentd-sessions")
 
 (defconst pyagentd-menus
@@ -184,12 +185,18 @@ They are set for this session, or for the next message only."
        ("R" "Show recovered roles" pyagentd-sync--show-recovery)
        ("C" "Clean Local Variables" pyagentd-session--clean-local-variables))
       ("This Emacs"
-       ("f" nil pyagentd-menu--in-fold)
-       ("i" nil pyagentd-menu--in-pictures)
-       ("v" nil pyagentd-menu--in-revert)
-       ("n" nil pyagentd-menu--in-notify)
-       ("N" nil pyagentd-menu--in-finished)
-       ("l" nil pyagentd-menu--in-log)
+       ("f" "Fold" (pyagentd-menu-switch 'pyagentd-fold)
+        :value (pyagentd-menu--option 'pyagentd-fold) :stay t)
+       ("i" "Show pictures" (pyagentd-menu-switch 'pyagentd-media-show)
+        :value (pyagentd-menu--option 'pyagentd-media-show) :stay t)
+       ("v" "Revert changed files" (pyagentd-menu-switch 'pyagentd-revert-visited)
+        :value (pyagentd-menu--option 'pyagentd-revert-visited) :stay t)
+       ("n" "Desktop notifications" (pyagentd-menu-switch 'pyagentd-notify-desktop)
+        :value (pyagentd-menu--option 'pyagentd-notify-desktop) :stay t)
+       ("N" "Notify of finished runs" (pyagentd-menu-switch 'pyagentd-notify-finished)
+        :value (pyagentd-menu--option 'pyagentd-notify-finished) :stay t)
+       ("l" "Log" (pyagentd-menu-switch 'pyagentd-log-level)
+        :value (pyagentd-menu--option 'pyagentd-log-level) :stay t)
        ("c" "All options" (customize-group 'pyagentd))
        ("q" "Quit" transient-quit-one)))))
   "The menus: lists (NAME DOCUMENTATION ROW...).
@@ -234,7 +241,7 @@ the present value, which is shown behind the words unless it is nil, \"\" or
   (pcase entry
     ((pred stringp) "---")
     (`(,_ ,words ,command . ,_)
-     (unless (or (null words) (eq command 'transient-quit-one)
+     (unless (or (eq command 'transient-quit-one)
                  (and (symbolp command)
                       (string-prefix-p "pyagentd-menu-" (symbol-name command))))
        (vector words command)))))

@@ -80,8 +80,11 @@ Not while something is being typed."
 
 (defvar-local pyagentd-table-rows nil
   "The rows of this list, plists as the daemon sent them.")
-(defvar-local pyagentd-table-help nil
-  "Keys that the last line names, a list of (KEY WORD).")
+(defconst pyagentd-table--help
+  '(("g" "refresh") ("q" "close") ("?" "help"))
+  "Keys of all lists that the last line names, a list of (KEY WORD).")
+(defvar-local pyagentd-table-help pyagentd-table--help
+  "All keys that the last line names.")
 (defvar-local pyagentd-table--filter nil
   "Words that a line must have to be shown, or nil.")
 (defvar-local pyagentd-table-marks nil
@@ -187,9 +190,7 @@ GO goes there."
                   (pyagentd-table--entries
                    "No matches; / with no words shows all\n\n")
                   (t (concat pyagentd-table--empty "\n\n")))
-            (pyagentd-table-keys
-             (if (assoc "?" pyagentd-table-help) pyagentd-table-help
-               (append pyagentd-table-help '(("?" "help")))))
+            (pyagentd-table-keys pyagentd-table-help)
             "\n"))
   (set-buffer-modified-p nil))
 
@@ -307,10 +308,8 @@ A mark that a filter hides does not count while it does."
 
 (defun pyagentd-table-row ()
   "Return the row at point."
-  (let ((id (tabulated-list-get-id)))
-    (or (seq-find (lambda (row) (equal id (plist-get row :id)))
-                  pyagentd-table-rows)
-        (user-error "Nothing at point"))))
+  (or (pyagentd-list--row (tabulated-list-get-id))
+      (user-error "Nothing at point")))
 
 (defun pyagentd-table-facts ()
   "Return the facts of the row at point, a plist."
@@ -376,7 +375,7 @@ FAILED with an error; only what was asked last counts."
                (list :arguments pyagentd-list-arguments))
              more '(:watch t))
      ;; What thousands of sessions cost takes its time.
-     :timeout (* 6 pyagentd-call-timeout)
+     :timeout pyagentd-later-patience
      :success (funcall with-latest
                        (lambda (answer)
                          (pyagentd-table-say nil)
@@ -629,7 +628,7 @@ command is for all rows that are marked.")
                            (plist-get view :rows))
              '(("TAB" "fold")))
            (when (plist-get view :more) '(("+" "more")))
-           '(("/" "filter") ("g" "refresh") ("q" "close"))))))
+           '(("/" "filter")) pyagentd-table--help))))
 
 (defvar-local pyagentd-list--actions nil
   "What the commands of this list or page do: pairs (COMMAND . ACTION).")
@@ -948,9 +947,7 @@ a screen reader can read."
   (let ((start (point))
         (visit (and (consp part) (plist-get part :visit)))
         (svg (and (consp part) (plist-get part :svg))))
-    (insert (if (and svg (not (char-displayable-p ?█)))
-                (pyagentd-report--ascii (pyagentd-text part))
-              (pyagentd-ask-text-part part)))
+    (insert (pyagentd-ask-text-part part))
     (when (and svg pyagentd-report-pictures
                (display-images-p) (image-type-available-p 'svg))
       (put-text-property start (point) 'display
@@ -961,15 +958,6 @@ a screen reader can read."
                         'follow-link t
                         'face (get-text-property start 'face)
                         'help-echo "RET: open"))))
-
-(defun pyagentd-report--ascii (chart)
-  "Return the text CHART with characters that every terminal has."
-  (mapconcat (lambda (char)
-               (pcase char
-                 (?█ "#") (?▓ "=") (?▒ "%") (?░ ".")
-                 ((or ?▏ ?▎ ?▍ ?▌ ?▋ ?▊ ?▉) "|")
-                 (_ (string char))))
-             chart ""))
 
 (defun pyagentd-report--headings (function)
   "Call FUNCTION at the beginning of each heading, with its id or text."

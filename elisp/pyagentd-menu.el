@@ -84,47 +84,30 @@ Both are at most 26 columns wide, so that the menu fits into 80."
 
 ;;;; Options
 
-(defmacro pyagentd-menu--define-option (name words variable values)
-  "Define the command NAME, which lets VARIABLE have the next of VALUES.
-WORDS says what the option is; VALUES is a list of (WORD . VALUE)."
-  (declare (indent 2) (debug (symbolp stringp symbolp sexp)))
-  `(progn
-     (transient-define-suffix ,name ()
-       ,(format "Switch `%s' to its next value, for this Emacs." variable)
-       :transient t
-       :description
-       (lambda ()
-         (pyagentd-menu--value ,words (or (car (rassoc ,variable ',values))
-                                          (format "%S" ,variable))))
-       (interactive)
-       (setq ,variable (cdar (or (cdr (member (rassoc ,variable ',values)
-                                              ',values))
-                                 ',values))))))
+(defun pyagentd-menu--choices (option)
+  "Return what OPTION can be, by its type: an alist (WORD . VALUE)."
+  (pcase (get option 'custom-type)
+    ('boolean '(("no" . nil) ("yes" . t)))
+    (`(choice . ,types)
+     (mapcar (lambda (type)
+               (let ((value (car (last type))))
+                 (cons (downcase (format "%s" (or (plist-get (cdr type) :tag)
+                                                  value)))
+                       value)))
+             types))))
 
-(pyagentd-menu--define-option pyagentd-menu--in-fold
-    "Fold" pyagentd-fold
-    (("thoughts and tools" . (reasoning tool)) ("tools" . (tool))
-     ("thoughts" . (reasoning)) ("nothing" . nil)))
+(defun pyagentd-menu--option (option)
+  "Return the value of OPTION in words."
+  (or (car (rassoc (symbol-value option) (pyagentd-menu--choices option)))
+      (format "%S" (symbol-value option))))
 
-(pyagentd-menu--define-option pyagentd-menu--in-pictures
-    "Pictures" pyagentd-media-show
-    (("shown" . t) ("links" . nil)))
-
-(pyagentd-menu--define-option pyagentd-menu--in-revert
-    "Buffers of changed files" pyagentd-revert-visited
-    (("revert" . t) ("leave alone" . nil)))
-
-(pyagentd-menu--define-option pyagentd-menu--in-notify
-    "Desktop notifications" pyagentd-notify-desktop
-    (("never" . nil) ("in the background" . background) ("always" . t)))
-
-(pyagentd-menu--define-option pyagentd-menu--in-finished
-    "Notify of finished runs" pyagentd-notify-finished
-    (("no" . nil) ("on the desktop" . t)))
-
-(pyagentd-menu--define-option pyagentd-menu--in-log
-    "Log" pyagentd-log-level
-    (("all" . debug) ("info" . info) ("warnings" . warn) ("errors" . error)))
+(defun pyagentd-menu-switch (option)
+  "Let OPTION have the next value that it can have, in this Emacs."
+  (let ((choices (pyagentd-menu--choices option)))
+    (set option (cdar (or (cdr (member (rassoc (symbol-value option) choices)
+                                       choices))
+                          choices)))
+    (message "%s: %s" option (pyagentd-menu--option option))))
 
 ;;;; Menus
 
@@ -142,8 +125,7 @@ WORDS says what the option is; VALUES is a list of (WORD . VALUE)."
       (`(,key ,words ,_ . ,plist)
        (list
         (append (list key)
-                (unless (or (null words) (plist-get plist :value))
-                  (list words))
+                (unless (plist-get plist :value) (list words))
                 (list (pyagentd-menu--command menu entry))
                 (when-let ((value (plist-get plist :value)))
                   `(:description
@@ -169,7 +151,7 @@ The transient of Emacs 29 quotes a function that has no name."
           (dolist (entry (cddr (pyagentd-menus-group group)))
             (unless (or (stringp entry) (symbolp (nth 2 entry)))
               (push `(defun ,(pyagentd-menu--command menu entry) ()
-                       ,(format "%s." (or (nth 1 entry) "Do this"))
+                       ,(format "%s." (nth 1 entry))
                        (interactive)
                        ,(nth 2 entry))
                     forms)))))

@@ -175,7 +175,7 @@ nil means never, `background' when no frame of Emacs has the focus, and t
 always.  This needs D-Bus; for other desktops see
 `pyagentd-notify-functions'."
   :type '(choice (const :tag "Never" nil)
-                 (const :tag "When Emacs is in the background" background)
+                 (const :tag "In the background" background)
                  (const :tag "Always" t))
   :group 'pyagentd)
 

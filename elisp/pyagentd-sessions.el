@@ -140,7 +140,7 @@ when this has returned; a page is shown in the browser then if you wish."
            (browse-url-of-file file)
          (message "%s" (pyagentd-exchange--told (concat "Wrote " file)
                                                 (plist-get answer :notes)))))
-     (* 3 pyagentd-call-timeout))
+     pyagentd-later-patience)
     file))
 
 (defun pyagentd-exchange--told (what notes)
@@ -172,7 +172,7 @@ project around `default-directory', as with `pyagentd-session'."
   (pyagentd-later-asking
    'import (list :file (expand-file-name file) :name name
                  :root (pyagentd--project-root))
-   #'pyagentd-exchange--imported (* 3 pyagentd-call-timeout) nil
+   #'pyagentd-exchange--imported pyagentd-later-patience nil
    #'pyagentd-manage-late))
 
 (defun pyagentd-exchange--imported (session)

@@ -396,6 +396,7 @@ characters, and :words, all of it in lines.")
               ((or (> used 0) (> (or (plist-get context :known-usd) 0) 0))))
     (let* ((share (/ (float used) (max 1 (plist-get context :window))))
            (usable (max 1 (or (plist-get context :usable) 0)))
+           ;; A header line has no display table of its buffer.
            (blocks (and (char-displayable-p ?█) (char-displayable-p ?▁)))
            (full (min pyagentd-context--cells
                       (ceiling (* share pyagentd-context--cells)))))
@@ -665,20 +666,14 @@ that of this buffer does not count."
 
 ;;;; What keeps the daemon from a session
 
-(defun pyagentd-cause--refused (err)
-  "Show in this session buffer that the daemon does not take it, for ERR."
-  (when (eq (car err) 'pyagentd-remote-error)
-    (pyagentd-cause--set (pyagentd-error-text err))))
-
-(defun pyagentd-cause--forget ()
-  "Show no longer in this buffer that the daemon does not take the session."
-  (pyagentd-cause--set nil))
-
-(defun pyagentd-cause--set (refusal)
-  "Show REFUSAL, a line or nil, as that which keeps the daemon away."
-  (unless (equal refusal pyagentd-status-refusal)
-    (setq pyagentd-status-refusal refusal)
-    (pyagentd-status-refresh)))
+(defun pyagentd-cause--refused (&optional err)
+  "Show in this session buffer that the daemon does not take it, for ERR.
+Without one, show that no longer; what else fails says nothing of it."
+  (unless (and err (not (eq (car err) 'pyagentd-remote-error)))
+    (let ((refusal (and err (pyagentd-error-text err))))
+      (unless (equal refusal pyagentd-status-refusal)
+        (setq pyagentd-status-refusal refusal)
+        (pyagentd-status-refresh)))))
 
 (defun pyagentd-visit-cause ()
   "Visit the file whose error keeps this session from continuing.
@@ -692,8 +687,8 @@ Correct and save it, then send again."
          (user-error "No error here names a file to correct")))))
 
 (add-hook 'pyagentd-attach-failed-functions #'pyagentd-cause--refused)
-(add-hook 'pyagentd-attached-hook #'pyagentd-cause--forget)
-(add-hook 'pyagentd-session-read-hook #'pyagentd-cause--forget)
+(add-hook 'pyagentd-attached-hook #'pyagentd-cause--refused)
+(add-hook 'pyagentd-session-read-hook #'pyagentd-cause--refused)
 
 (provide 'pyagentd-status)
 ;;; pyagentd-status.el ends here

@@ -333,9 +333,6 @@ C-u = chooses one" (plist-get branch :name)))))
 ;; by itself when nobody talks with a named agent for long.  Clearing
 ;; deletes nothing: the text stays where it is.
 
-(defconst pyagentd-contexts--patience 300
-  "Seconds to wait while a conversation is summarised.")
-
 (defun pyagentd-contexts--here ()
   "Return the session here, saved, as a plist."
   (let ((here (pyagentd-here)))
@@ -360,7 +357,7 @@ Without a DESCRIPTION a model writes one."
        (message "Saved [%s] %s (%s)" (substring (plist-get saved :id) 0 8)
                 (plist-get saved :description)
                 (pyagentd-count (plist-get saved :message-count) "message")))
-     pyagentd-contexts--patience)))
+     (* 5 pyagentd-later-patience))))   ; a model may summarise it
 
 (defun pyagentd-contexts--clear ()
   "Clear the conversation here without saving it.
@@ -458,9 +455,6 @@ asked in the run: what would be asked is denied."
 ;; in all, each with how it would change if it went back; and restoring
 ;; them.  What somebody else changed since is kept unless you say otherwise.
 
-(defconst pyagentd-snapshots--patience 60
-  "Seconds to wait for the daemon: it compares all the files there are.")
-
 (defvar-local pyagentd-snapshots--undo-id nil
   "Id of the restoring that was done here last, or nil.")
 
@@ -507,7 +501,7 @@ asked in the run: what would be asked is denied."
                     (when-let ((message (plist-get pyagentd-list-arguments
                                                    :message)))
                       (list :message message)))
-   #'pyagentd-snapshots--restored pyagentd-snapshots--patience))
+   #'pyagentd-snapshots--restored pyagentd-later-patience))
 
 (defun pyagentd-snapshots--restore ()
   "Restore the file at point as it was.
@@ -551,7 +545,7 @@ or it is overwritten."
    (list :branch (plist-get pyagentd-list-arguments :branch)
          :id (or pyagentd-snapshots--undo-id
                  (user-error "No restore to undo")))
-   #'pyagentd-snapshots--restored pyagentd-snapshots--patience))
+   #'pyagentd-snapshots--restored pyagentd-later-patience))
 
 (pyagentd-list-add-keys "changes"
   '("RET" pyagentd-snapshots--diff "difference")

@@ -92,6 +92,7 @@
     (autoload command file nil t)))
 (autoload 'pyagentd-question-open "pyagentd-form")
 (autoload 'pyagentd-list-mode "pyagentd-list")
+(autoload 'pyagentd-menu-switch "pyagentd-menu")
 (autoload 'pyagentd-reindex "pyagentd-sessions")
 (autoload 'pyagentd-gptel-register "pyagentd-gptel")
 

@@ -30,6 +30,14 @@
     (should (equal (substring-no-properties (context-test--with))
                    "[##... 34% 68k $0.42]"))))
 
+(ert-deftest pyagentd-plain-characters-stand-for-those-a-terminal-lacks ()
+  (cl-letf (((symbol-function 'char-displayable-p) #'ignore))
+    (pyagentd-test-with-session "### Hi"
+      (should (equal (mapconcat (lambda (char)
+                                  (string (aref (aref buffer-display-table char) 0)))
+                                "█▌▁▸…" "")
+                     "#|.>.")))))
+
 (ert-deftest pyagentd-context-meter-is-coloured-by-what-is-usable ()
   (pcase-dolist (`(,used . ,face) '((68000 . success) (120000 . warning)
                                     (162000 . error) (500000 . error)))

@@ -126,7 +126,7 @@ The variable `branch' is bound to its directory."
     (pyagentd-test-answer 'prompt-text '(:text "Uno?"))
     (pyagentd-test-tell 'fake-silent "" 'edit)
     (goto-char 3)
-    (let ((pyagentd-history--patience 0.3) kill-ring)
+    (let ((pyagentd-later-patience 0.3) kill-ring)
       (should (string-suffix-p
                "what you wrote is in the kill ring, C-y inserts it"
                (pyagentd-test-said
@@ -138,7 +138,7 @@ The variable `branch' is bound to its directory."
 (ert-deftest pyagentd-fork-that-comes-too-late-is-told ()
   (history-test-with-session
     (pyagentd-test-tell 'fake-silent "" 'fork)
-    (let ((pyagentd-history--patience 0.1) said)
+    (let ((pyagentd-later-patience 0.1) said)
       (cl-letf (((symbol-function 'message)
                  (lambda (format &rest args)
                    (push (apply #'format (or format "") args) said))))

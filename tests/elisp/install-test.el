@@ -95,10 +95,11 @@ The variable `root' is bound to a temporary directory."
 
 (ert-deftest pyagentd-install-keeps-the-new-one-and-the-one-before ()
   (install-test--with-tools pyagentd-version
-    (dotimes (_ 3) (should (install-test--install)))
-    (should (equal (directory-files pyagentd-server-directory nil "\\`[0-9]")
-                   (mapcar (lambda (end) (concat pyagentd-version end))
-                           '("-2" "-3"))))
+    (let ((made (cl-loop repeat 3 do (should (install-test--install))
+                         collect (plist-get (car (pyagentd-server-environments))
+                                            :directory))))
+      (should (equal (sort (cdr made) #'string<)
+                     (directory-files pyagentd-server-directory t "\\`[0-9]"))))
     (let ((other (expand-file-name "0-of-another-Emacs"
                                    pyagentd-server-directory)))
       (make-directory other)
