@@ -205,6 +205,8 @@ def is_abbreviated(item: Argument, word: Word) -> bool:
 def _read_long_option(words: tuple[Word, ...], at: int, roles: Mapping[str, Role]) -> list[Argument]:
     word = words[at]
     name, equals, attached = word.text.partition("=")
+    if len(name) > 3 and name[1:] in roles:  # who writes long options with one dash takes two as well
+        name = name[1:]
     meant = [option for option in roles if option.startswith(name) and option.startswith("--")]
     meant = [name] if name in roles else sorted(meant, key=lambda option: roles[option] == "takes")
     full, certain = (meant[0], name in roles) if meant else (name, True)
@@ -401,6 +403,8 @@ class Program:
     here: bool = False  # it writes files in the current directory, or instead where an ``into`` says
     beside: str = ""  # with one of these, or always with "*", it writes others beside what it writes
     suffix: str = ""  # options whose argument is added to names of files
+    template: str = ""  # a regular expression: a file to write whose name has it is known only when it runs
+    one_dash: bool = False  # a long option may have one dash only
     makes: str = ""  # with one of these every operand is written
     feeds: int = 0  # with fewer operands than this it takes commands from its standard input
     links: bool = False  # it may make links

@@ -26,9 +26,9 @@ from pyagentd.policy.shell import (
 # A command that is not confined reaches whatever its user reaches, so what is not in this list is asked about. In the
 # list is a program of which everything is known: every option, and which of its arguments are paths. It opens no
 # other file than those, runs nothing, follows no links that it finds on its way, and makes none. Before you add one,
-# look for options that name files, for lists of names that it reads from a file, for directories it enters, and at
-# the program of that name on a Mac: an option that has no argument there must have none here. In doubt leave it out.
-# What it writes is what ``programs`` says of it.
+# look for options that name files, for lists of names that it reads from a file (also as ``@FILE``), for directories
+# it enters, and at the program of that name on a Mac: an option that has no argument there must have none here. In
+# doubt leave it out. What it writes is what ``programs`` says of it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ _TESTS = Options(operands="tests")
 
 UNDERSTOOD: dict[str, Options] = {
     **dict.fromkeys(names("pwd echo printf true false : exit basename dirname seq sleep whoami id uname"), _TEXT),
-    **dict.fromkeys(names("arch nproc logname groups tr which type command"), _TEXT),
+    **dict.fromkeys(names("nproc logname groups tr which type command"), _TEXT),
     **dict.fromkeys(names("test ["), _TESTS),
     **dict.fromkeys(names("md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum cksum sum"), _SUMS),
     "date": Options(flags="-u --utc -R", maybe="-I --iso-8601", operands="words"),
@@ -74,7 +74,6 @@ UNDERSTOOD: dict[str, Options] = {
     "od": Options(flags="-b -c -d -o -v -x", takes="-A -j -N -t"),
     "hexdump": Options(flags="-b -c -C -d -o -v -x", takes="-n -s"),
     "base64": Options(flags="-d --decode", takes="-w --wrap"),
-    "strings": Options(flags="-a", takes="-n -t"),
     "stat": Options(takes="-c --format --printf"),
     "file": Options(flags="-b -i -k --brief --mime --mime-type --mime-encoding"),
     "readlink": Options(flags="-e -f -m -n -z"),

@@ -9,7 +9,7 @@ option that is not named is harmless; one that is named and does something needs
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyagentd.policy.shell import (
     HERE,
@@ -32,7 +32,7 @@ from pyagentd.policy.shell import (
 # Whatever arguments they get, these only read and print: a pattern may stand for any of their arguments.
 PLAIN = names(
     """
-    : [ arch b2sum base32 base64 basename cal cat cksum cmp column comm cut df diff dir dirname du echo egrep expand
+    : [ b2sum base32 basename cal cat cksum cmp column comm cut df diff dir dirname du echo egrep expand
     factor false fgrep fold free getconf grep groups head hexdump id join jq kill ls lsblk lscpu md5sum nl nproc
     numfmt od paste printenv printf ps pwd readlink realpath rev seq sha1sum sha224sum sha256sum sha384sum sha512sum
     sleep stat strings sum tac tail test tr true tty type uname unexpand uptime users vdir wc whereis which who
@@ -102,10 +102,16 @@ PROGRAMS: dict[str, Program] = {
         here=True,
         beside="*",
     ),
-    "csplit": Program(takes="-n --digits -b --suffix-format", writes="-f --prefix", here=True, beside="*"),
+    "csplit": Program(takes="-n --digits", suffix="-b --suffix-format", writes="-f --prefix", here=True, beside="*"),
+    "base64": Program(takes="-w --wrap", writes="-o --output"),  # as on a Mac
     "iconv": Program(takes="-f -t --from-code --to-code", writes="-o --output"),
     "xxd": Program(takes="-c -g -l -o -s -n", operands="second"),
-    "tree": Program(takes="-L -P -I --filelimit --charset -H -T", writes="-o --output"),
+    "tree": Program(
+        takes="-L -P -I --filelimit --charset -H -T",
+        writes="-o --output",
+        does="-R",
+        what="writes files into directories that it finds",
+    ),
     "file": Program(takes="-F -P -e", reads="-f --files-from -m --magic-file", does="-C --compile"),
     "rg": Program(
         takes="-A -B -C -E -M -T -d -e -g -j -m -r -t",
@@ -127,7 +133,7 @@ PROGRAMS: dict[str, Program] = {
         takes="-L -m -M -S -s -e -r -E -R",
         runs="-P --pager -H --html -C --config-file -p --preprocessor -X --gxditview",
     ),
-    "yq": Program(does="-i --inplace --in-place"),
+    "yq": Program(does="-i --inplace --in-place -s --split-exp", what="writes files"),
     "date": Program(
         script="-d --date", reads="-f --file -r --reference", runs="-s --set", code=r"^[^+]", what="sets the clock"
     ),
@@ -168,19 +174,19 @@ PROGRAMS: dict[str, Program] = {
     ),
     "cpio": Program(
         takes="-C -H --format -R -M",
-        writes="-O",
-        reads="-E -F -I",
+        writes="-O -F --file",
+        reads="-E -I --pattern-file",
         runs="--rsh-command --to-command",
         does="-i --extract -p --pass-through",
         links=True,
         what="writes wherever the archive says",
     ),
     "rsync": Program(
-        takes="-f --filter --exclude --include -B --block-size -M --remote-option --timeout --bwlimit --port --chmod",
+        takes="-f --filter --exclude --include -B --block-size --timeout --bwlimit --port --chmod",
         reads="--exclude-from --include-from --files-from --password-file --read-batch",
         writes="--log-file --write-batch --only-write-batch",
         into="-T --temp-dir --partial-dir --backup-dir",
-        runs="-e --rsh --rsync-path --config",
+        runs="-e --rsh --rsync-path --config -M --remote-option",
         deletes=(
             "--del --delete --delete-before --delete-during --delete-delay --delete-after --delete-excluded "
             "--delete-missing-args --remove-source-files"
@@ -204,6 +210,7 @@ PROGRAMS: dict[str, Program] = {
         does="--data-urlencode --url-query --variable --unix-socket --abstract-unix-socket --proto-default",
         code="%output|^@|=[@<]|^(?i:file):",
         what="writes or sends files, or talks to programs of this machine",
+        template=r"#\d",  # what stands there in the address
         drops="-O --remote-name --remote-name-all -J --remote-header-name",
     ),
     "wget": Program(
@@ -227,15 +234,17 @@ PROGRAMS: dict[str, Program] = {
         runs="-o -F -I -S",
     ),
     "scp": Program(takes="-c -i -J -l -P", runs="-o -F -S -D", operands="copied", remote=True),
-    "sftp": Program(runs="-o -F -S -D -b"),
+    "sftp": Program(takes="-B -c -i -J -l -P -R -s -X", runs="-o -F -S -D -b", operands="second", feeds=_ALWAYS),
     "nmap": Program(
         writes="-oN -oX -oG -oS -oA --append-output",
         reads="-iL --excludefile",
         runs="--script --script-args --datadir --servicedb --versiondb",
         does="--interactive",
+        one_dash=True,
     ),
-    "nc": Program(runs="-e --exec -c --sh-exec --lua-exec"),
+    "nc": Program(writes="-o --output --hex-dump", runs="-e --exec -c --sh-exec --lua-exec"),
     "socat": Program(code=r"."),
+    "arch": Program(code=r"."),  # on a Mac it runs its operands
     # builders, editors, interpreters: running what a file of theirs says is their plain purpose
     "make": Program(
         takes="-o -W",
@@ -248,7 +257,12 @@ PROGRAMS: dict[str, Program] = {
     "perl": Program(takes="-F", maybe="-0 -l -i", runs="-e -E -x -I -M -m", does="-d", feeds=1),
     "ruby": Program(takes="-E -C", runs="-e -r -I", does="-i", feeds=1),
     "node": Program(runs="-e --eval -p --print -r --require --import --loader --experimental-loader", feeds=1),
-    "php": Program(runs="-r -B -R -E -d -c -z", feeds=1),
+    "php": Program(
+        runs="""
+        -r -B -R -E -d -c -z --run --process-begin --process-code --process-end --define --php-ini --zend-extension
+        """,
+        feeds=1,
+    ),
     "lua": Program(runs="-e -l", feeds=1),
     "vim": Program(runs="-c --cmd -S -s -u -U -i -t -q", writes="-w -W", code=r"^\+", feeds=_ALWAYS),
     "emacs": Program(
@@ -259,14 +273,25 @@ PROGRAMS: dict[str, Program] = {
     ),
     "ed": Program(code="^!", feeds=_ALWAYS),
     "sqlite3": Program(
-        runs="-cmd -init",
-        code=r"(?i)(^|\n)[ \t]*\.|load_extension|writefile|edit[ \t]*\(|attach|vacuum",
+        takes="-escape -heap -lookaside -maxsize -mmap -newline -nullvalue -pagecache -separator -vfs",
+        maybe="-readonly",
+        runs="-cmd -init -A",
+        code=r"(?i)^file:|(^|\n)[ \t]*\.|load_extension|writefile|zipfile|edit[ \t]*\(|attach|vacuum",
+        operands="first",
+        prints="-readonly",
         feeds=2,
     ),
-    "gdb": Program(runs="-ex -x -ix -iex --command --eval-command", feeds=_ALWAYS),
+    "gdb": Program(
+        runs="""
+        -ex -x -ix -iex -eix -eiex --command --eval-command --init-command --init-eval-command --early-init-command
+        --early-init-eval-command
+        """,
+        one_dash=True,
+        feeds=_ALWAYS,
+    ),
     "gcc": Program(
         takes="-x -D -U -l -L -I -include -isystem -MT",
-        writes="-o -MF",
+        writes="-o --output -MF",
         runs="-wrapper -specs -fplugin -B",
         code="^@",
     ),
@@ -501,13 +526,22 @@ _NO_MODES = names("-R -v -c -f -h -H -L -P --from")
 
 def _note_effects(program: Program, found: Findings) -> None:
     """Note in ``found`` the effects of a command's words for ``program``."""
-    items = list(arguments(found.words, roles_of(program)))
+    roles = roles_of(program)
+    words = tuple(_with_two_dashes(word, roles) for word in found.words) if program.one_dash else found.words
+    items = list(arguments(words, roles))
     for item in items:
         _note_option(item, program, found)
     if found.fed and sum(word.text not in _INPUTS for word in operands_of(items)) < program.feeds:
         found.runs("< …", what="takes what it runs from its input")
     if not any(item.certain and item.name in program.prints.split() for item in items):
         _note_operands(program, items, found)
+
+
+def _with_two_dashes(word: Word, roles: Mapping[str, Role]) -> Word:
+    """Return what is, perhaps abbreviated, a long option with one dash as others have it; any other word as it is."""
+    option = f"-{word.text.partition('=')[0]}"
+    is_long = re.match(r"--[^-].", option) and any(name.startswith(option) for name in roles)
+    return replace(word, text=f"-{word.text}") if is_long else word
 
 
 def _note_option(item: Argument, program: Program, found: Findings) -> None:
@@ -523,6 +557,8 @@ def _note_option(item: Argument, program: Program, found: Findings) -> None:
         case "suffix" if item.value is not None and "/" in item.value.text:
             raise Unreadable(f"`{found.program} {item.name}` with a `/` writes elsewhere")
         case "writes":
+            if item.value is not None and program.template and re.search(program.template, item.value.text):
+                item = replace(item, value=replace(item.value, varies=True))
             found.write(item.value)
             if program.beside == "*" and item.value is not None:
                 found.write_beside(item.value)
@@ -970,7 +1006,8 @@ def _git_options(found: Findings, name: str, words: tuple[Word, ...], subcommand
 
 # ``sed`` and ``awk``: programs whose first operand is a program itself.
 
-_SED = Program(takes="-l --line-length", script="-e --expression", maybe="-i --in-place", runs="-f --file")
+_SED = Program(takes="-l --line-length", script="-e --expression", maybe="-i -I --in-place", runs="-f --file")
+_SED_IN_PLACE = names("-i -I --in-place")  # the second on BSD and a Mac
 _AWK = Program(takes="-F -v")
 
 
@@ -984,12 +1021,12 @@ def _read_sed(found: Findings) -> None:
             found.runs(item.name, item.at, "runs a script that is in a file")
     if not scripts and not any(item.role == "runs" for item in items):
         scripts, operands = operands[:1], operands[1:]
-    if any(item.name in ("-i", "--in-place") for item in items):
+    if any(item.name in _SED_IN_PLACE for item in items):
         if not all(word.text for word in (*scripts, *operands)):
             raise Unreadable(
                 f"`{found.program} -i` followed by an empty word means different things on different systems"
             )
-        suffixes = [item.value for item in items if item.name in ("-i", "--in-place") and item.value is not None]
+        suffixes = [item.value for item in items if item.name in _SED_IN_PLACE and item.value is not None]
         if any("/" in suffix.text or "*" in suffix.text for suffix in suffixes):
             raise Unreadable(f"`{found.program} -i` keeps copies in places that its suffix describes")
         for word in operands:

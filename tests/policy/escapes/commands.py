@@ -43,7 +43,10 @@ TOLD = Printed(SECRET)
 
 _LOOK = "ls cat head tail wc grep find sort uniq sed awk git tar echo printf test [ env xargs cd date"
 _WORK = "cp mv ln rm mkdir touch tee truncate install dd"
-_PROGRAMS = "python python3 perl ruby node vim less man make rg rsync ssh curl wget split zip nmap sqlite3 gcc"
+_PROGRAMS = """
+python python3 perl ruby node vim less man make rg rsync ssh curl wget split zip nmap sqlite3 gcc gdb php go yq tree
+csplit arch sed
+"""
 _WRITERS = "curl wget unzip rsync split gzip zip patch chmod"
 
 LOOK = tuple(_LOOK.split())  # what a careful person allows an agent that should only look
@@ -447,8 +450,26 @@ _OPTIONS = (
         "split --filter=./evil a.txt",
         "zip -T -TT ./evil x.zip a.txt",
         "zip x.zip a.txt -T --unzip-command=./evil",
+        "rsync -M--log-file={outside}/x a.txt b.txt",
+        "rsync --remote-opt=--log-file={outside}/x a.txt b.txt",
         "nmap --script ./evil host",
+        "nmap -script ./evil host",
+        "nmap -scrip=./evil host",
+        "gdb -q -command evil",
+        "gdb -q -comm=evil",
+        "gdb --init-eval-command='shell evil'",
+        "php --run 'evil();'",
+        "go test --exec ./evil",
+        "yq -s '\"../x\"' a.txt",
+        "tree -R -L 1 -H . .",
+        "csplit -f d -b '/../../x%d' a.txt 2",
+        "arch -x86_64 ./evil",
+        "sed -I .bak s/a/b/ a.txt",
+        "curl 'http://h/{../x}' -o '#1'",
         "sqlite3 x.db '.shell evil'",
+        "sqlite3 --init evil x.db",
+        "sqlite3 x.db -Ax",
+        "sqlite3 x.db \"create virtual table temp.z using zipfile('../x')\"",
         "gcc -wrapper ./evil x.c",
         "gcc @evil",
         "curl -w '%output{x}' http://h/",

@@ -42,6 +42,7 @@ base32 {outside}/secret | base32 -d
 xxd {outside}/secret | xxd -r
 xxd -p {outside}/secret | xxd -p -r
 strings {outside}/secret
+strings @list.txt
 grep SECRET {outside}/secret
 grep -h . {outside}/secret
 grep -e SECRET -- {outside}/secret
