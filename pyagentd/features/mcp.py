@@ -56,6 +56,7 @@ from pyagentd.tools.mcp.connection import (
 )
 from pyagentd.tools.mcp.connection import allowed_tools as let_through
 from pyagentd.tools.spec import ToolSpec
+from pyagentd.words import quantity
 
 if TYPE_CHECKING:
     from pyagentd.runtime.kernel import Kernel
@@ -430,8 +431,11 @@ class Servers(Feature):
         offered: list[tuple[Server, list[ServerTool]]] = []
         for server in sorted(wanted, key=lambda each: each.settings.of_project):  # the user's own first
             if (catalog := catalogs.get(server.name)) is not None:
-                for name, why in catalog.refused:
+                for name, why in catalog.refused[:_SHOWN]:
                     self.say(ref.key, f"The tool {name} of the MCP server {server.name} is left out: {why}")
+                if (more := len(catalog.refused) - _SHOWN) > 0:
+                    left = f"{quantity(more, 'more tool')} of the MCP server {server.name} are left out"
+                    self.say(ref.key, f"{left}: pyagentd mcp test")
                 through = let_through(server.settings, catalog.tools)
                 offered.append((server, [tool for tool in through if permitted(server.name, tool.name)]))
         pairs = [(server.name, tool.name) for server, tools in offered for tool in tools]

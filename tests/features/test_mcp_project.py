@@ -335,6 +335,19 @@ async def test_a_tool_that_no_client_can_use_is_named_and_the_others_are_offered
         assert "The tool odd_schema of the MCP server notes is left out: its schema is not a JSON Schema" in told
 
 
+async def test_of_a_server_with_thousands_of_tools_that_cannot_be_used_a_few_are_looked_at_and_named(
+    world: World,
+) -> None:
+    async with having(world, table("notes", plain(), env={"WRONG": "5000"})) as talk:
+        await talk.say("Done.")
+        await talk.watcher.finished(talk.branch)
+        (server,) = world.kernel.feature(Servers).pool.all()
+        assert server.catalog is not None
+        assert len(server.catalog.refused) <= 1000
+        assert notices(talk).count("left out") == 11
+        assert "990 more tools of the MCP server notes are left out" in notices(talk)
+
+
 async def test_that_a_server_is_not_trusted_is_said_whatever_else_is_wrong(world: World) -> None:
     write(world, notes=SERVER, old={"type": "sse", "url": "https://x.example/sse"})
     async with having(world) as talk:

@@ -42,6 +42,7 @@ def tools():
     if "WRONG" in os.environ:  # tools that no client can use
         yield {"name": "no_schema", "description": "To fail"}
         yield {"name": "odd_schema", "inputSchema": {"type": "object", "properties": {"a": {"type": "strange"}}}}
+        yield from ({"name": f"no_schema_{number}"} for number in range(int(os.environ["WRONG"]) - 1))
     for name in names:
         schema, looks = TOOLS.get(name, ({"type": "object"}, True))
         yield {

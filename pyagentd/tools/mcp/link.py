@@ -279,6 +279,7 @@ _PAGES = 100
 _LISTEN_AGAIN_S = 30.0
 _CLOSE_S = 5.0  # for taking leave
 _SHOWN = 500  # characters of what a server says about a failure
+_READ = 100_000  # characters of it that are looked at
 
 _T = TypeVar("_T")
 
@@ -534,7 +535,7 @@ class Link:
             return message
         version = self._client.protocol_version if self._client is not None else LATEST_HANDSHAKE_VERSION
         kept = []
-        for tool in answer.result["tools"]:
+        for tool in answer.result["tools"][:MOST_TOOLS]:  # each takes a moment of the loop
             if why := _wrong_tool({**answer.result, "tools": [tool]}, version):
                 name = tool.get("name") if isinstance(tool, dict) else None
                 self._refused[str(name or "without a name")[:LONGEST_NAME]] = why
@@ -585,7 +586,7 @@ def _resource(each: Any, uri: str, *, template: bool = False) -> ServerResource:
 
 def _short(text: str) -> str:
     """Return what a server says about a failure, in one line and without secrets."""
-    line = re.sub(r"\s+", " ", mask_secrets(text)).strip()
+    line = re.sub(r"\s+", " ", mask_secrets(text[:_READ])).strip()
     return line if len(line) <= _SHOWN else line[: _SHOWN - 1] + "…"
 
 
