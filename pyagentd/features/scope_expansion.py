@@ -296,7 +296,7 @@ def _samples(tool: str, widening: Widening, ctx: ToolContext) -> Iterator[Action
     if widening.right not in ("read", "write"):
         return
     for pattern in widening.patterns:
-        path = re.sub(r"\\(.)", r"\1", re.sub(r"(?<!\\)(\*+|\?|\[[^\]]*\])", "x", pattern))
+        path = re.sub(r"\\(.)", r"\1", re.sub(r"(?<!\\)(\*+|\?|\[[^\[\]]*\])", "x", pattern))
         path = path if path.startswith("/") else f"/{path}"
         sample = ResolvedPath(lexical=path, resolved=path)
         yield Action(tool=tool, detail=path, kind=widening.right, paths=(sample,))

@@ -230,13 +230,23 @@ def test_a_denied_text_is_looked_for_in_a_long_command_at_once(text):
     assert time.process_time() - began < 2
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["sed 's/" + "[^a]" * 60 + "' f", "sed '/" + "[]]" * 60 + "' f", "python" + "1." * 14_000 + "x"],
+)
+def test_what_could_be_taken_apart_in_many_ways_is_read_at_once(text):
+    began = time.process_time()
+    read(text)
+    assert time.process_time() - began < 1
+
+
 # -- scripts ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "script",
     [
-        "p", "$p", "1,5p", "/a/,/b/d", "/a\\/b/!p", "s/a/b/", "s|a|b|gI", "s/[a]*x//", "y/ab/cd/", "1~2{s/a/b/;p}",
+        "p", "$p", "1,5p", "/a/,/b/d", "/a\\/b/!p", "s/a/b/", "s|a|b|gI", "s/[a]*x//", "s/[^]b]*[]]//", "y/ab/cd/", "1~2{s/a/b/;p}",
         "$!N;P;D", ":a;N;$!ba;s/\\n/ /g", "a text", "2q5", "s/a\\/b/c\\/d/2p", "", ";", "/x/ { p ; d }",
     ],
 )  # fmt: skip

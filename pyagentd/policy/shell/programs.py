@@ -1061,7 +1061,8 @@ def _refuse_pattern(word: Word, found: Findings) -> None:
 
 # -- sed -----------------------------------------------------------------------------------------------------------
 
-_SED_ADDRESS = r"(?:\d+(?:~\d+)?|\$|/(?:[^/\\\n\[]|\\[^\n]|\[\^?\]?[^\]/\n]*\])*/[IM]*)"
+# Possessive: brackets that could be read in two ways would keep everybody waiting.
+_SED_ADDRESS = r"(?:\d+(?:~\d+)?|\$|/(?:[^/\\\n\[]|\\[^\n]|\[\^?+\]?+[^\]/\n]*+\])*+/[IM]*)"
 _SED_WHERE = re.compile(rf"[\s;]*(?:{_SED_ADDRESS}(?:\s*,\s*(?:{_SED_ADDRESS}|[+~]\d+))?)?\s*!?\s*")
 _SED_PLAIN = re.compile(r"[{}]|[pdqQnNDgGhHxPl=zF][ \t]*\d*|[btT][ \t]*\w*|:[ \t]*\w+|[aic][ \t]+[^\\\n]*(?=\n|$)")
 _SED_SEPARATED = re.compile(r"\s*(?:[;\n]|(?=\})|$)")
@@ -1093,8 +1094,8 @@ def _sed_substitution(script: str, at: int) -> re.Match[str] | None:
     if script[at] not in "sy" or not delimiter or delimiter.isalnum() or delimiter in "\\\n[] \t":
         return None
     end = re.escape(delimiter)
-    text = rf"(?:[^{end}\\\n\[]|\\[^\n]|\[\^?\]?[^\]{end}\n]*\])*"
-    other = rf"(?:[^{end}\\\n]|\\[^\n])*"
+    text = rf"(?:[^{end}\\\n\[]|\\[^\n]|\[\^?+\]?+[^\]{end}\n]*+\])*+"
+    other = rf"(?:[^{end}\\\n]|\\[^\n])*+"
     return re.compile(rf"[sy]{end}{text}{end}{other}{end}[gpIiMm\d]*").match(script, at)
 
 
@@ -1122,7 +1123,7 @@ _READERS: dict[str, Callable[[Findings], None]] = {
     "tar": _read_tar,
     "xargs": _read_xargs,
 }
-_VERSION = re.compile(r"[-.\d]+$")
+_VERSION = "-.0123456789"
 
 
 def examine(found: Findings) -> None:
@@ -1144,7 +1145,7 @@ def examine(found: Findings) -> None:
 def _name_in_tables(program: str) -> str:
     """Return the name that the tables have for a program: ``python`` for ``/usr/bin/python3.12``."""
     name = program.rpartition("/")[2]
-    for each in (name, _VERSION.sub("", name)):
+    for each in (name, name.rstrip(_VERSION)):
         known = _ALIASES.get(each, each)
         if known in PLAIN or known in PROGRAMS or known in _READERS:
             return known
