@@ -246,7 +246,8 @@ def test_what_could_be_taken_apart_in_many_ways_is_read_at_once(text):
 @pytest.mark.parametrize(
     "script",
     [
-        "p", "$p", "1,5p", "/a/,/b/d", "/a\\/b/!p", "s/a/b/", "s|a|b|gI", "s/[a]*x//", "s/[^]b]*[]]//", "y/ab/cd/", "1~2{s/a/b/;p}",
+        "p", "$p", "1,5p", "/a/,/b/d", "/a\\/b/!p", "s/a/b/", "s|a|b|gI", "s/[a]*x//", "y/ab/cd/", "1~2{s/a/b/;p}",
+        "s/[^]b]*[]]//",
         "$!N;P;D", ":a;N;$!ba;s/\\n/ /g", "a text", "2q5", "s/a\\/b/c\\/d/2p", "", ";", "/x/ { p ; d }",
     ],
 )  # fmt: skip
