@@ -85,11 +85,13 @@ def _body(text: str, opening: re.Match[str]) -> tuple[str, int]:
     start, _ = opening.span("rest")
     closing = re.compile(re.escape(fence) + rf"{re.escape(fence[0])}*[ \t]*(?=\n|\Z)|(?<=[)\]}}]){re.escape(fence)}")
     first = end = closing.search(text, start)
-    for kind, at, stop in _tokens(text, start) if end else ():
-        if end is None or end.start() <= at:
-            break
-        if kind == "string" and end.start() < stop:
-            end = closing.search(text, stop)
+    at = start
+    while end and (token := _TOKEN.search(text, at, end.start())):
+        at = token.end()
+        if token["string"] and at == end.start() and (whole := _TOKEN.match(text, token.start())):
+            at = whole.end()  # the string may go on behind the fence
+            if at > end.start():
+                end = closing.search(text, at)
     # A fence inside a string is part of the string, unless the string is not closed.
     end = end or first
     return (text[start : end.start()], end.end()) if end else (text[start:], len(text))

@@ -98,6 +98,7 @@ def test_a_model_that_repeats_itself_is_read_in_linear_time():
     assert blocks.blocks == 5_000
     fences = parse('```clojure\n(f "' + "\n```\n" * 5_000 + '" "x")\n```')
     assert fences.blocks == 1 and fences.program.endswith('"x")')
+    assert parse("```\n" * 100_000).program is None
 
 
 @pytest.mark.parametrize("text", [";; Step 1\n(def x 1)\n\n;; Step 2\n(+ x 1)", "; look\n(+ 1 2)"])
