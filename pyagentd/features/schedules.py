@@ -115,10 +115,9 @@ def at(said: str, *, now: datetime, zone: str = "") -> When:
     else:
         try:
             moment = datetime.fromisoformat(said.strip())
-        except ValueError:
+            moment = (moment if moment.tzinfo else moment.replace(tzinfo=place)).astimezone(UTC)
+        except (ValueError, OverflowError):  # the latter of the years 1 and 9999
             raise BadRequest(f"{said!r} is not a time", hint="It looks like 14:30 or 2026-03-04T14:30") from None
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=place)
     return _at_moment(moment.astimezone(UTC), now, zone)
 
 
@@ -789,9 +788,9 @@ def _when(args: Args, now: datetime) -> When:
     """
     kind, value = args["when"]["kind"], args["when"]["value"]
     if kind == "delay_ms":
-        if not str(value).strip().isdecimal():
+        if not re.fullmatch(r"\s*\d{1,15}\s*", str(value)):
             raise ToolError(f"{value!r} is not a number of milliseconds.")
-        when = after(timedelta(milliseconds=min(int(value), 10**12)), now=now)
+        when = after(timedelta(milliseconds=int(value)), now=now)
     elif kind == "at":
         when = at(str(value), now=now)
     else:

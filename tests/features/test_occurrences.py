@@ -53,6 +53,8 @@ def test_cron_is_read_in_its_zone_also_when_clocks_change(expression: str, start
         ("soon", BERLIN, None),
         ("25:00", BERLIN, None),
         ("2029-01-01", BERLIN, None),
+        ("0001-01-01T00:00+14:00", BERLIN, None),
+        ("9999-12-31T23:59-14:00", BERLIN, None),
         ("14:30", "Mars/Phobos", None),
     ],
 )

@@ -464,13 +464,21 @@ async def test_an_agent_has_itself_woken_and_the_same_conversation_goes_on(world
 
 @pytest.mark.parametrize(
     ("kind", "value"),
-    [("delay_ms", 8 * 24 * 3600 * 1000), ("at", "2026-03-20T09:00"), ("cron", "0 0 1 1 *"), ("delay_ms", "soon")],
+    [
+        ("delay_ms", 8 * 24 * 3600 * 1000),
+        ("at", "2026-03-20T09:00"),
+        ("cron", "0 0 1 1 *"),
+        ("delay_ms", "soon"),
+        ("delay_ms", "9" * 5000),
+        ("at", "0001-01-01T00:00+14:00"),
+    ],
 )
 async def test_an_agent_is_woken_within_a_week_or_not_at_all(
     world: World, clock: ManualClock, kind: str, value: Any
 ) -> None:
     ref, result = await woken(world, kind, value)
     assert result["state"] == "output-error"
+    assert result["errorText"].startswith("Nothing was scheduled"), result
     assert not await world.kernel.feature(Schedules).of(ref)
 
 
