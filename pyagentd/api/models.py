@@ -1,7 +1,6 @@
 """Operations on models: list them, choose one for a conversation, and what was spent."""
 
 import asyncio
-import json
 import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,11 +10,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, NotRequired, TypedDict, cast
 from urllib.parse import urlsplit
 
-from pyagentd import features
+from pyagentd import features, store
 from pyagentd.api.group import NOTHING, Client, Env, Group, expand_home, project_of, reply_of, send_options
 from pyagentd.api.mcp import TrustReply
 from pyagentd.config import Config
-from pyagentd.config.loading import check_config, read_config_file, read_toml
+from pyagentd.config.loading import read_config_file, read_toml
 from pyagentd.config.tables import SERVICES
 from pyagentd.errors import (
     BadRequest,
@@ -54,7 +53,7 @@ from pyagentd.runtime.presets import PresetTemplate, ProjectPresets
 from pyagentd.runtime.settings import DEFAULT_MAX_TOKENS, SendOptions, backend_for, configured_provider, provider_of
 from pyagentd.runtime.turn_agent import answers_next
 from pyagentd.runtime.usage import ContextReply, Cost, Meter, spent_on, tokens_used, total_spent
-from pyagentd.store import atomic, paths, presetfile
+from pyagentd.store import paths, presetfile
 from pyagentd.store.conversation import COMPACTION, message_usage, steps_of
 from pyagentd.store.journal import served_by
 from pyagentd.store.modellists import FILE_NAME
@@ -505,7 +504,9 @@ class ModelOperations(Group):
             ConfigError: It holds something else, or the file would be wrong with it; nothing is written.
         """
         file = self._kernel.config.file
-        await asyncio.to_thread(_append, file, text)
+        if others := read_toml(file, text).data.keys() - set(_TABLES):
+            raise ConfigError(f"Only the tables {', '.join(_TABLES)} can be written, not {', '.join(sorted(others))}")
+        await asyncio.to_thread(store.configfile.append, file, text)
         _log.info("%s wrote to %s", client.name, file)
         return {"file": str(file)}
 
@@ -763,14 +764,14 @@ def configuration_of(
         if backend.name.casefold() in known:
             notes.append(f"{backend.name}: config.toml has a backend of this name already")
             continue
-        tables.append(_toml(("backend", backend.name), made.table))
+        tables.append(store.configfile.table(("backend", backend.name), made.table))
         for model in backend.models or ():
             name = str(model["name"])
             if name not in config.models and not catalog.facts(name, config, backend=backend.name).window_known:
                 facts |= {name: stated} if (stated := _facts_from_gptel(model)) else {}
-    tables += [_toml(("model", name), stated) for name, stated in facts.items()]
+    tables += [store.configfile.table(("model", name), stated) for name, stated in facts.items()]
     if current and config.default_backend is None and tables:
-        default = _toml(("default",), {"backend": current})
+        default = store.configfile.table(("default",), {"backend": current})
         lines = "\n".join(f"# {line}" for line in default.splitlines())
         tables.append(f"# What answers where a shipped preset names Claude:\n{lines}\n")
     return "\n".join(tables), keys, notes
@@ -785,25 +786,6 @@ def _facts_from_gptel(model: Mapping[str, Any]) -> dict[str, Any]:
     if all(isinstance(each, int | float) for each in price):
         stated |= {"input": price[0], "output": price[1]}
     return stated
-
-
-def _toml(path: Sequence[str], values: Mapping[str, Any]) -> str:
-    """Return a table of TOML; texts as JSON writes them are texts of TOML too."""
-    head = ".".join(name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name) for name in path)
-    return "\n".join([f"[{head}]", *(f"{key} = {json.dumps(value)}" for key, value in values.items()), ""])
-
-
-def _append(file: Path, text: str) -> None:
-    if others := read_toml(file, text).data.keys() - set(_TABLES):
-        raise ConfigError(f"Only the tables {', '.join(_TABLES)} can be written, not {', '.join(sorted(others))}")
-    before = read_config_file(file).text
-    after = f"{before.rstrip()}\n\n{text.strip()}\n".lstrip()
-    try:
-        check_config(read_toml(file, after))
-    except ConfigError as error:
-        raise ConfigError(f"Nothing was written: {error.message}", hint=error.hint) from None
-    atomic.make_dirs(file.parent)
-    atomic.rewrite_text(file, after, links=True)
 
 
 def _preset_row(found: ProjectPresets, template: PresetTemplate, config: Config) -> PresetRow:

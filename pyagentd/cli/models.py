@@ -19,7 +19,7 @@ from pyagentd.config.loading import read_config_file
 from pyagentd.config.tables import SERVICES
 from pyagentd.errors import ConfigError
 from pyagentd.llm import catalog
-from pyagentd.store import atomic
+from pyagentd.store import atomic, configfile
 from pyagentd.words import printable
 
 DAEMON_NOTE = ". The daemon reads it when it starts: pyagentd stop lets the next command start a new one"
@@ -146,13 +146,10 @@ def use(server: LocalServer, file: Path) -> str:
     known = read_config_file(file)
     if "default" in known.data or server.name in known.data.get("backend", {}):
         raise ConfigError(f"{file} has [default] or [backend.{server.name}] already", hint="Edit it by hand")
-    name = json.dumps(server.name)
-    table = (
-        f'[backend.{name}]\nkind = {name}\nbase_url = "{server.url}"\nmodel = {json.dumps(server.models[0])}\n\n'
-        f"[default]\nbackend = {name}\n"
-    )
-    atomic.make_dirs(file.parent)
-    atomic.rewrite_text(file, f"{known.text.rstrip()}\n\n{table}" if known.text.strip() else table, links=True)
+    backend = {"kind": server.name, "base_url": server.url, "model": server.models[0]}
+    table = configfile.table(("backend", server.name), backend)
+    table += "\n" + configfile.table(("default",), {"backend": server.name})
+    configfile.append(file, table)
     return table
 
 

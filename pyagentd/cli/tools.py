@@ -32,7 +32,8 @@ from pyagentd.config.loading import read_config_file
 from pyagentd.config.tables import read_server
 from pyagentd.errors import ConfigError, Conflict, NotFound
 from pyagentd.reader import Source
-from pyagentd.store.atomic import make_dirs, rewrite_text
+from pyagentd.store import configfile
+from pyagentd.store.atomic import rewrite_text
 from pyagentd.words import printable
 
 _PROJECT_FILE = ".mcp.json"
@@ -288,23 +289,8 @@ def _add_server(name: str, table: dict[str, Any], scope: str | None, root: Path)
         rewrite_text(project, json.dumps(document, ensure_ascii=False, indent=2) + "\n", mode=0o666)
         note(f"added {name} to {project}; have it started with: pyagentd mcp trust")
         return
-    before = config.read_text("utf-8") if config.exists() else ""
-    lines = [f"[mcp.{name}]", *(f"{key} = {_toml(value)}" for key, value in table.items())]
-    after = "\n".join(filter(None, (before.rstrip("\n"), ""))) + ("\n" if before else "") + "\n".join(lines) + "\n"
-    if _tables_in(after) != {**_tables_in(before), name: table}:
-        raise ConfigError(f"{config}: the server could not be added at its end", hint="Add it with an editor")
-    make_dirs(config.parent)
-    rewrite_text(config, after, links=True)
+    configfile.append(config, configfile.table(("mcp", name), table))
     note(f"added {name} to {config}{DAEMON_NOTE}")
-
-
-def _toml(value: Any) -> str:
-    """Return a value as TOML has it; texts as JSON writes them are texts of TOML too."""
-    if isinstance(value, dict):
-        return f"{{ {', '.join(f'{json.dumps(key)} = {_toml(each)}' for key, each in value.items())} }}"
-    if isinstance(value, list):
-        return f"[{', '.join(map(_toml, value))}]"
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _tables_in(text: str) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from pyagentd.door import door
 
 if TYPE_CHECKING:
-    from pyagentd.store import modellists, named_agents, paths, presetfile, registry
+    from pyagentd.store import configfile, modellists, named_agents, paths, presetfile, registry
 else:  # for the command line, most of whose commands need none of them
-    __getattr__ = door(__name__, "modellists", "named_agents", "paths", "presetfile", "registry")
+    __getattr__ = door(__name__, "configfile", "modellists", "named_agents", "paths", "presetfile", "registry")
 
-__all__ = ["modellists", "named_agents", "paths", "presetfile", "registry"]
+__all__ = ["configfile", "modellists", "named_agents", "paths", "presetfile", "registry"]

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from pyagentd.api.models import GptelBackend, _append, backend_table, configuration_of
+from pyagentd.api.models import GptelBackend, backend_table, configuration_of
 from pyagentd.config import load_config
 from pyagentd.errors import ConfigError
+from pyagentd.store.configfile import append, table
+from tests.runtime.world import Watcher, World
 
 MODELS = ({"name": "one"}, {"name": "two"})
 
@@ -111,7 +113,7 @@ def test_only_what_is_missing_is_written_and_the_result_is_a_configuration(tmp_p
     added = tomllib.loads(text)
     assert set(added) == {"backend", "model"} and '# backend = "Own"' in text
     assert added["model"] == {"new": {"context_window": 1_000_000, "input": 0.5, "output": 2}}
-    _append(file, text.replace("# [default]", "[default]").replace('# backend = "Own"', 'backend = "Own"'))
+    append(file, text.replace("# [default]", "[default]").replace('# backend = "Own"', 'backend = "Own"'))
     made = load_config({"PYAGENTD_CONFIG": str(file)})
     assert made.default_backend == "Own" and made.backend("own").models == ("new", "gpt-5")
     assert file.read_text().startswith("[backend.known]  # mine\n")
@@ -119,11 +121,17 @@ def test_only_what_is_missing_is_written_and_the_result_is_a_configuration(tmp_p
 
 @pytest.mark.parametrize(
     "text",
-    ["[hooks]\n", '[backend.x]\nkind = "what"\n', "[backend.x", '[default]\nbackend = "gone"\n', "[backend.known]\n"],
+    ["[log]\n", '[backend.x]\nkind = "what"\n', "[backend.x", '[default]\nbackend = "gone"\n', "[backend.known]\n"],
 )
-def test_what_would_spoil_the_configuration_is_not_written(tmp_path: Path, text: str) -> None:
-    file = tmp_path / "config.toml"
+async def test_what_would_spoil_the_configuration_is_not_written(world: World, text: str) -> None:
+    file = world.kernel.config.file
     file.write_text(before := '[backend.known]\nkind = "ollama"\n')
     with pytest.raises(ConfigError):
-        _append(file, text)
+        await world.service().add_configuration(Watcher(), text=text)
     assert file.read_text() == before
+
+
+def test_a_name_of_any_characters_can_be_written(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    append(file, table(("backend", 'Mine "😀"'), {"kind": "ollama", "model": "modèle 😀"}))
+    assert tomllib.loads(file.read_text()) == {"backend": {'Mine "😀"': {"kind": "ollama", "model": "modèle 😀"}}}
