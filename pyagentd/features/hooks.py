@@ -251,7 +251,7 @@ class RunHooks:
 # client that goes, or does not answer in time, has said nothing.
 
 TIMEOUT_S = 3.0
-_MOST_BYTES = 200_000  # of what an event carries
+_MOST_BYTES = 2_000_000  # of what an event carries; no command is so long
 
 
 class HookClients:
@@ -292,7 +292,9 @@ class HookClients:
         """
         text = json.dumps(facts, ensure_ascii=False, default=str)
         if len(text.encode(errors="replace")) > _MOST_BYTES:
-            return HookAnswer(problem="what it would have been told is too long for Emacs")
+            why = "what it would have been told is too long for Emacs"
+            # A model makes a call as long as it likes: that must not get it past a guard.
+            return HookAnswer(blocks=why) if event == "tool.before" else HookAnswer(problem=why)
         number = new_id("hok")
         asked = Event("hook", branch, 0, ({"id": number, "event": event, "facts": text},))
         try:

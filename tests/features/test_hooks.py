@@ -454,6 +454,16 @@ async def test_functions_of_an_attached_emacs_are_hooks(world: World) -> None:
         assert "no Write" in await talk.turn(write("x"), "Well.")
 
 
+@pytest.mark.parametrize(("length", "why"), [(400_000, "no Write"), (3_000_000, "too long for Emacs")])
+async def test_no_call_is_too_long_for_a_function_that_forbids_it(world: World, length: int, why: str) -> None:
+    async with talking(world) as talk:
+        emacs = Emacs(world, {"tool.before": lambda facts: {"block": f"no {facts['tool']}"}})
+        await world.service().hook_functions(emacs, events=["tool.before"])
+        await attached(talk.branch, emacs)
+        assert why in await talk.turn(write("x" * length), "Well.")
+        assert not (world.project / "a.txt").exists()
+
+
 async def test_an_emacs_that_dies_or_sleeps_does_not_stop_a_run(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
