@@ -572,7 +572,10 @@ def _window(executor: Executor, todo: list[Mission[Any]], limit: int) -> list[St
                 call = each.run
                 if isinstance(executor, ThreadPoolExecutor):  # so that its threads see the calling mission's budget
                     call = partial(copy_context().run, call)
-                running[executor.submit(call)] = index
+                try:
+                    running[executor.submit(call)] = index
+                except Exception as error:  # a broken pool must not lose the results of the others
+                    steps[index] = _failed_step(error)
             if not running:
                 return [step for step in steps if step is not None]
             for done in wait(running, return_when=FIRST_COMPLETED).done:
@@ -745,10 +748,11 @@ def delegate_discovering(
     if current() is None and "budget" not in options:
         options["budget"] = Budget()
     try:
+        own = normalize(options.pop("tools", None))
         choosing = {"llm": llm, "budget": options.get("budget"), **(discovery_options or {})}
         found = discover(prompt, registry=registry, limit=limit, **choosing)
     except UserError as error:
         return failed_step(getattr(error, "reason", "validation_error"), str(error))
     if not found.step.ok:
         return found.step
-    return delegate(prompt, llm=llm, tools={**options.pop("tools", {}), **found.tools}, **options)
+    return delegate(prompt, llm=llm, tools={**own, **found.tools}, **options)

@@ -1,5 +1,6 @@
 """What ``delegate`` is given: the types of its arguments, its options with their defaults, a model's callback."""
 
+import math
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, fields
 from datetime import timedelta
@@ -228,7 +229,8 @@ class Options(Limits):
         yield from _no_time("timeout_s", self.timeout_s)
         if self.mission_timeout_s is not None:
             yield from _no_time("mission_timeout_s", self.mission_timeout_s)
-        if self.max_cost_usd is not None and not self.max_cost_usd >= 0:
+        cost = self.max_cost_usd
+        if cost is not None and not (isinstance(cost, int | float) and cost >= 0):
             yield f"max_cost_usd is {self.max_cost_usd!r}, not a number from 0"
         for name, value, allowed in (
             ("signature_validation", self.signature_validation, get_args(ValidationMode)),
@@ -358,3 +360,6 @@ def _not_a_number(name: str, value: object, least: int) -> Iterator[str]:
 def _no_time(name: str, value: object) -> Iterator[str]:
     if isinstance(value, bool) or not isinstance(value, timedelta | int | float) or not seconds(value) > 0:
         yield f"{name} is {value!r}, not a time above 0: seconds, or a timedelta"
+    elif seconds(value) == math.inf:
+        unlimited = "; None is no limit" if name == "mission_timeout_s" else ""
+        yield f"{name} is {value!r}: a time has an end{unlimited}"

@@ -22,6 +22,7 @@ from pyagentd.mission import signature
 from pyagentd.mission.budget import Budget, Scope
 from pyagentd.mission.delegation import delegate
 from pyagentd.mission.firewall import Firewall
+from pyagentd.mission.llmtool import ToolsError
 from pyagentd.mission.step import Fail, MissionFailed, Step, failed_step
 from pyagentd.mission.tools import Tool, Toolbox, normalize
 from pyagentd.mission.turn import fail_of
@@ -365,7 +366,7 @@ def _result(step: PlanStep, results: Mapping[str, Any], tools: Mapping[str, Tool
         own = {"signature": step.signature} if step.signature else {}
         more = {**options, **own}
         context = {**(more.pop("context", None) or {}), **results}
-        return delegate(step.prompt, tools=offered, context=context, **more).unwrap()
+        return delegate(step.prompt, **{"llm": None, **more, "tools": offered, "context": context}).unwrap()
     ended = lisp.run(step.program or "", context=results, tools=box.call)
     if ended.signal == "fail":
         raise MissionFailed(Step(ok=False, fail=fail_of(ended.value)))
@@ -447,7 +448,10 @@ def make_plan(prompt: str, *, tool_catalog: Mapping[str, Any], llm: Any, **optio
         llm: The model that writes the plan.
         options: Further options of ``delegate``.
     """
-    tools = {**options.pop("tools", {}), "create_plan": create_plan(tool_catalog)}
+    try:
+        tools = {**normalize(options.pop("tools", None)), "create_plan": create_plan(tool_catalog)}
+    except ToolsError as error:
+        return failed_step(error.reason, str(error))
     arguments = {"signature": SIGNATURE, **options}
     step = delegate(_PROMPT.format(prompt=prompt), llm=llm, tools=tools, tool_catalog=tool_catalog, **arguments)
     if not step.ok:

@@ -37,6 +37,14 @@ def test_a_mission_gets_the_tools_it_chose_and_no_others() -> None:
     assert "get_expenses" in working["tool_names"] and "get_categories" not in working["tool_names"]
 
 
+def test_its_own_tools_may_be_a_list() -> None:
+    llm = Scripted([CHOOSE, '(call "return" (call "get_categories"))'])
+    step = delegate_discovering(PROMPT, registry=REGISTRY, llm=llm, tools=[get_categories])
+    assert step.value == ["travel"] and "get_expenses" in llm.requests[1]["tool_names"]
+    refused = delegate_discovering(PROMPT, registry=REGISTRY, llm=Scripted([]), tools={"fail": len})
+    assert refused.fail and refused.fail.reason == "reserved_tool_name"
+
+
 def test_searching_finds_what_the_prompt_does_not_say() -> None:
     llm = Scripted(['(call "return" {:tools (mapv :name (call "find_tools" {:query "categories" :limit 1}))})'])
     found = discover("Which kinds are there?", registry=REGISTRY, llm=llm)

@@ -88,6 +88,27 @@ class Inline(Executor):
         return future
 
 
+class BreaksAfterOne(Inline):
+    """An executor that is of no use after its first call, as a pool is that lost a process."""
+
+    used = False
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        if self.used:
+            raise RuntimeError("the pool is not usable anymore")
+        self.used = True
+        return super().submit(fn, *args, **kwargs)
+
+
+def test_what_is_done_is_not_lost_with_the_executor() -> None:
+    missions = [mission(str(n), llm=said(n)) for n in range(3)]
+    done, *others = gather_sync(missions, executor=BreaksAfterOne(), max_concurrency=1)
+    assert done.value == 0
+    assert [step.fail and step.fail.message for step in others] == [
+        "The mission could not be run: the pool is not usable anymore"
+    ] * 2
+
+
 def test_any_executor_will_do() -> None:
     missions = [mission("a", llm=said(1)), FAILING, mission("b", llm=said(2))]
     assert values(gather_sync(missions, executor=Inline())) == [1, "broken", 2]

@@ -253,3 +253,21 @@ def test_a_step_ends_as_it_would_in_a_mission(step, status, said):
     ended = plan.steps[0]
     assert ended.status == status
     assert ended.result == said if status == "done" else said in ended.failure["message"]
+
+
+def test_a_prompt_without_a_model_is_a_failed_step() -> None:
+    plan = run_plan(Plan(steps=(PlanStep(id="a", program="1"), PlanStep(id="b", prompt="Say {{a}}"))))
+    assert plan.results == {"a": 1}
+    assert plan.failed and plan.failed.failure and "llm is NoneType" in plan.failed.failure["message"]
+    assert run_plan(plan, llm=Scripted(['(call "return" ctx/a)'])).done
+
+
+def test_the_tools_of_a_planning_mission_may_be_a_list() -> None:
+    def who() -> str:
+        return "Ada"
+
+    program = '(call "return" (call "create_plan" {:steps [{:id "a" :tool "expenses" :args {:who (call "who")}}]}))'
+    step = make_plan("Plan", tool_catalog=TOOLS, llm=Scripted([program]), tools=[who])
+    assert Plan.of(step).steps[0].args == {"who": "Ada"}
+    refused = make_plan("Plan", tool_catalog=TOOLS, llm=Scripted([]), tools={"return": who})
+    assert refused.fail and refused.fail.reason == "reserved_tool_name"
