@@ -186,34 +186,6 @@ The copy has all branches and agents, and nothing in common afterwards."
 
 ;;;; Deletion
 
-(defun pyagentd-manage--with (&rest counts)
-  "Return \" with …\" naming COUNTS, nouns after their numbers, or nothing."
-  (let (parts)
-    (while counts
-      (let ((number (pop counts)) (noun (pop counts)))
-        (when (> number 0)
-          (push (pyagentd-count number noun) parts))))
-    (if parts (concat " with " (string-join (nreverse parts) " and ")) "")))
-
-(defun pyagentd-manage--deletion (session what branches)
-  "Return in words what deleting WHAT of SESSION, with BRANCHES, takes away."
-  (let ((agents (lambda (branch) (or (plist-get branch :agents) 0))))
-    (pcase-exhaustive what
-      ('agent (format "agent %s" (plist-get session :session-id)))
-      ('branch
-       (let ((branch (seq-find (lambda (branch)
-                                 (equal (plist-get branch :name)
-                                        (plist-get session :branch-name)))
-                               branches)))
-         (format "branch %s of “%s”%s" (plist-get session :branch-name)
-                 (pyagentd-title session)
-                 (pyagentd-manage--with (funcall agents branch) "agent"))))
-      ('session
-       (format "session “%s”%s" (pyagentd-title session)
-               (pyagentd-manage--with
-                (if (cdr branches) (length branches) 0) "branch"
-                (apply #'+ (mapcar agents branches)) "agent"))))))
-
 (defun pyagentd-delete (&optional what)
   "Move the session here to the trash, or its branch or agent.
 WHAT is `session', `branch' or `agent'; interactively it is asked for
@@ -221,49 +193,24 @@ where both a session and a branch may be meant.  What goes is named and
 must be confirmed."
   (interactive)
   (let ((here (pyagentd-here)))
-    (if (plist-get here :agent)
-        (pyagentd-manage--delete here what nil)
-      (pyagentd-manage-with-branches
-       here (lambda (branches)
-              (pyagentd-manage--delete here what branches))))))
-
-(defun pyagentd-manage--delete (session what branches)
-  "Move SESSION, which has BRANCHES, or WHAT of it to the trash after asking.
-Where WHAT is nil and both may be meant, ask whether the branch alone goes."
-  (let ((what
-         (cond (what)
-               ((plist-get session :what))
-               ((plist-get session :agent) 'agent)
-               ((null (cdr branches)) 'session)
-               ((eq ?b (car (read-multiple-choice
-                             "Delete"
-                             `((?b "branch"
-                                   ,(format "Only the branch %s."
-                                            (plist-get session :branch-name)))
-                               (?s "session"
-                                   ,(format "All %d branches."
-                                            (length branches)))))))
-                'branch)
-               (t 'session))))
-    (when (yes-or-no-p (format "Move %s to the trash? "
-                               (pyagentd-manage--deletion session what
-                                                          branches)))
-      (pyagentd-manage-trash
-       session what
-       (lambda (trashed)
-         (message "In the trash: %s" (string-join trashed ", "))
-         (run-hooks 'pyagentd-changed-hook))))))
-
-(defun pyagentd-manage-with-branches (session then)
-  "Call THEN with the branches of SESSION, a plist, in the order of the tree.
-They are plists with the keys :name, :branch, :branch-dir, :file, :parent,
-:created, :position, :current, :depth and :agents, the number of agents.
-THEN may ask something; it is called later, in this buffer."
-  (pyagentd-later-asking
-   'branches
-   ;; Not of its branch, which may be gone.
-   (list :branch (plist-get session :session-dir))
-   (lambda (answer) (funcall then (plist-get answer :branches)))))
+    (pyagentd-later-asking
+     'deletions
+     (append (list :branch (plist-get here :branch))
+             (when-let ((what (or what (plist-get here :what))))
+               (list :what (symbol-name what))))
+     (lambda (answer)
+       (let* ((rows (mapcar (lambda (row)
+                              (let ((what (plist-get row :what)))
+                                (list (aref what 0) what (plist-get row :words))))
+                            (plist-get answer :deletions)))
+              (row (if (cdr rows) (read-multiple-choice "Delete" rows)
+                     (car rows))))
+         (when (yes-or-no-p (format "Move %s to the trash? " (nth 2 row)))
+           (pyagentd-manage-trash
+            here (intern (nth 1 row))
+            (lambda (trashed)
+              (message "In the trash: %s" (string-join trashed ", "))
+              (run-hooks 'pyagentd-changed-hook)))))))))
 
 (defun pyagentd-manage-trash (session what &optional then failure)
   "Move WHAT of SESSION, a plist, to the trash without a question.

@@ -347,13 +347,14 @@ BRANCH it is asked for."
   (if branch
       (pyagentd-later-asking 'switch (list :branch (plist-get branch :branch))
                              #'pyagentd-manage-visit)
-    (pyagentd-manage-with-branches
-     (pyagentd-here)
-     (lambda (branches)
+    (pyagentd-later-asking
+     ;; Not of its branch, which may be gone.
+     'branches (list :branch (plist-get (pyagentd-here) :session-dir))
+     (lambda (answer)
        (let ((others (seq-remove (lambda (branch)
                                    (equal (plist-get branch :name)
                                           pyagentd--branch-name))
-                                 branches)))
+                                 (plist-get answer :branches))))
          (unless others
            (user-error "This session has only one branch; %s makes another"
                        (substitute-command-keys "\\[pyagentd-branch]")))

@@ -54,6 +54,7 @@ from pyagentd.store.sessions import move_to_trash
 from pyagentd.tools.builtin import builtin_tools
 from pyagentd.wire.operations import by_person
 from pyagentd.wire.sexp import encode
+from pyagentd.words import quantity
 
 INLINE_SESSIONS = 500  # more go by file
 
@@ -170,6 +171,19 @@ class DuplicateReply(BranchPlaces):
     """The names and places of a copy."""
 
     note: str | None  # what of a named agent is not copied
+
+
+class DeletionRow(TypedDict):
+    """What may be moved to the trash."""
+
+    what: What
+    words: str  # all that goes: session “Tea” with 2 branches and 4 agents
+
+
+class DeletionsReply(TypedDict):
+    """What may be meant where something is to be deleted, the smallest first."""
+
+    deletions: list[DeletionRow]
 
 
 class TrashReply(TypedDict):
@@ -431,6 +445,25 @@ class Sessions(Group):
         named = _agent_name(self._kernel, ref)
         note = f"The copy is a session without a name: prompt, permissions and docs of {named} are not copied"
         return {**describe_branch(made), "note": note if named else None}
+
+    async def deletions(self, client: Client, *, branch: str, what: What | None = None) -> DeletionsReply:
+        """Return in words what ``delete`` would move to the trash: ``what``, or all that may be meant."""
+        ref = self._ref(branch)
+        chosen = _what(ref, what)
+        if chosen == "agent":
+            return {"deletions": [{"what": "agent", "words": f"agent {ref.session_id}"}]}
+        branches = await asyncio.to_thread(metadata.branches, ref.session_dir)
+        title = f"“{ref.session_id}”"
+        with contextlib.suppress(PyagentdError):  # one that cannot be opened can be deleted all the same
+            async with self._kernel.using(ref) as live:
+                title = f"“{live.conversation.session.get('title') or ref.session_id}”"
+        rows: list[DeletionRow] = []
+        if chosen == "branch":
+            rows.append({"what": "branch", "words": f"branch {ref.branch_name} of {title}{_with_agents(ref)}"})
+        if chosen == "session" or what is None:
+            several = [quantity(len(branches), "branch", "branches")] if len(branches) > 1 else []
+            rows.append({"what": "session", "words": f"session {title}{_with_agents(*branches, beside=several)}"})
+        return {"deletions": rows}
 
     async def delete(self, client: Client, *, branch: str, what: What | None = None) -> TrashReply:
         """Move a session, a branch or an agent to the trash.
@@ -709,6 +742,12 @@ def _what(ref: BranchRef, wanted: What | None) -> What:
     if wanted == "branch" and is_only:
         raise BadRequest(f"{ref.name} is the only branch of its session", hint="Delete the session")
     return "session" if wanted == "session" or is_only else "branch"
+
+
+def _with_agents(*branches: BranchRef, beside: Sequence[str] = ()) -> str:
+    agents = sum(len(metadata.agents(ref.branch_dir)) for ref in branches)
+    parts = [*beside, *([quantity(agents, "agent")] if agents else [])]
+    return f" with {' and '.join(parts)}" if parts else ""
 
 
 def _heir(ref: BranchRef) -> str | None:

@@ -232,8 +232,6 @@ def prompt_line(text: str) -> str:
 
 # ``pyagentd rename``, ``archive``, ``duplicate`` and ``delete``: what becomes of a session.
 
-_SHOWN = 8  # branches named in a question
-
 
 @click.command()
 @click.argument("session", shell_complete=complete_session)
@@ -282,8 +280,8 @@ def delete(session: str, yes: bool, as_json: bool) -> None:
         branch_dir = branch_of(link, session)
         what = _meant(session, branch_dir)
         if not yes:
-            found = link.call("branches", branch=str(branch_dir))["branches"]
-            click.confirm(f"Move {_lost(what, branch_dir, found)} to the trash?", abort=True, err=True)
+            lost = link.call("deletions", branch=str(branch_dir), what=what)["deletions"][0]["words"]
+            click.confirm(f"Move {lost} to the trash?", abort=True, err=True)
         trashed = link.call("delete", timeout=LONG_S, branch=str(branch_dir), what=what)["trashed"]
     print_reply({"trashed": trashed}, "\n".join(trashed), as_json=as_json)
 
@@ -302,23 +300,6 @@ def _meant(session: str, branch_dir: Path) -> str:
         place = Path(os.path.expanduser(session)).resolve()  # noqa: PTH111 - Path raises
         return "branch" if BRANCHES_DIR in (place.parent.name, place.parent.parent.name) else "session"
     return "branch" if "/" in session else "session"
-
-
-def _lost(what: str, branch_dir: Path, branches: list[dict[str, Any]]) -> str:
-    """Say what would be gone."""
-    if what == "agent":
-        return f"the agent {branch_dir.name}"
-    if what == "branch":
-        agents = sum(each["agents"] or 0 for each in branches if each["branch_dir"] == str(branch_dir))
-        return f"the branch {branch_dir.name}{_with_agents(agents)}"
-    names = [each["name"] for each in branches]
-    shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
-    agents = sum(each["agents"] or 0 for each in branches)
-    return f"the session {branch_dir.parent.parent.name} ({shown}){_with_agents(agents)}"
-
-
-def _with_agents(count: int) -> str:
-    return f" with {quantity(count, 'agent')}" if count else ""
 
 
 # ``pyagentd export`` and ``pyagentd import``: conversations as files.

@@ -184,7 +184,7 @@ def test_deleting_asks_on_a_terminal_and_names_what_is_lost(
     session, main = told
     made = system.json("branch", session, "--at", prompts(system, session)[0])["branch_name"]
     screen = terminal("delete", session)
-    screen.expect(rf"the session {session} \(main, {made}\)")
+    screen.expect("session “talk” with 2 branches")
     screen.type("n")
     assert screen.exit_code() == 1 and main.is_dir()
     screen = terminal("delete", session)

@@ -223,13 +223,9 @@ The variable `new' is bound to the file of the branch that it makes."
   (branch-test-with-tree
     (pyagentd-test-answer 'delete '(:trashed ("/trash/x")))
     (forward-line 2)
-    (let (asked)
-      (cl-letf (((symbol-function 'yes-or-no-p)
-                 (lambda (prompt) (setq asked prompt) nil)))
-        (pyagentd-delete 'branch)
-        (pyagentd-test-settle))
-      (should (equal asked "Move branch 20260302000000-y of \
-“demo-20260205143052” with 2 agents to the trash? ")))
+    (pyagentd-test-answer 'deletions '(:deletions ((:what "branch" :words "branch y")
+                                                   (:what "session" :words "all"))))
+    (pyagentd-test-type "d b no RET")
     (should-not (pyagentd-test-calls 'delete))
     (pyagentd-test-type "d b yes RET")
     (should (equal (pyagentd-test-calls 'delete)

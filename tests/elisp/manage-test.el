@@ -22,11 +22,13 @@ The variables `file' and `branch' are bound to its names."
        (with-current-buffer (find-file-noselect file)
          ,@body))))
 
-(defun manage-test--branches (&rest names)
-  "Tell the daemon that the session has branches with NAMES, two agents each."
+(defun manage-test--deletions (&rest whats)
+  "Tell the daemon that WHATS, strings, may be deleted."
   (pyagentd-test-answer
-   'branches (list :branches (mapcar (lambda (name) (list :name name :agents 2))
-                                     names))))
+   'deletions (list :deletions
+                    (mapcar (lambda (what)
+                              (list :what what :words (format "%s “x” of two" what)))
+                            whats))))
 
 ;;;; Which session
 
@@ -104,36 +106,27 @@ The variables `file' and `branch' are bound to its names."
 
 (ert-deftest pyagentd-delete-says-exactly-what-goes ()
   (manage-test-with-session
-    (manage-test--branches "main")
+    (manage-test--deletions "session")
     (should (equal (manage-test--asked nil)
-                   "Move session “demo-20260205143052” with 2 agents to the trash? "))
-    (manage-test--branches "main" "20260301000000-x")
-    (should (equal (manage-test--asked 'session)
-                   "Move session “demo-20260205143052” with 2 branches and 4 agents to the trash? "))
+                   "Move session “x” of two to the trash? "))
+    (manage-test--deletions "branch")
     (should (equal (manage-test--asked 'branch)
-                   "Move branch main of “demo-20260205143052” with 2 agents to the trash? "))
+                   "Move branch “x” of two to the trash? "))
+    (should (equal (pyagentd-test-calls 'deletions)
+                   `((:branch ,branch) (:branch ,branch :what "branch"))))
     (should-not (pyagentd-test-calls 'delete))))
 
 (ert-deftest pyagentd-delete-asks-which-where-both-may-be-meant ()
   (manage-test-with-session
-    (manage-test--branches "main" "20260301000000-x")
+    (manage-test--deletions "branch" "session")
     (pyagentd-test-answer 'delete '(:trashed ("/trash/main")))
     (pyagentd-test-type "M-x pyagentd-delete RET s yes RET")
     (should (equal (pyagentd-test-calls 'delete)
                    `((:branch ,branch :what "session"))))))
 
-(ert-deftest pyagentd-delete-of-an-agent ()
-  (pyagentd-test-with-daemon
-    (with-current-buffer
-        (find-file-noselect
-         (pyagentd-test-file
-          root "x" "sessions/s-20260101000000/branches/main/agents/explorer-20260101000001-a/session.md"))
-      (should (equal (manage-test--asked nil)
-                     "Move agent explorer-20260101000001-a to the trash? ")))))
-
 (ert-deftest pyagentd-delete-leaves-the-typed-text-in-a-buffer ()
   (manage-test-with-session
-    (manage-test--branches "main")
+    (manage-test--deletions "session")
     (pyagentd-test-answer 'delete '(:trashed ("/trash/demo")))
     (goto-char (point-max))
     (insert "typed")

@@ -277,11 +277,13 @@
 (ert-deftest pyagentd-sessions-an-agent-is-deleted-as-one ()
   (sessions-test-with-list
     (sessions-test--goto "Looks around")
+    (pyagentd-test-answer 'deletions
+                          '(:deletions ((:what "agent" :words "agent explorer-1"))))
     (pyagentd-test-answer 'delete '(:trashed ("/t")))
     (cl-letf (((symbol-function 'yes-or-no-p)
-               (lambda (prompt) (string-prefix-p "Move agent explorer-" prompt))))
-      (call-interactively (key-binding "d")))
-    (pyagentd-test-await (pyagentd-test-calls 'delete))
+               (lambda (prompt) (equal prompt "Move agent explorer-1 to the trash? "))))
+      (call-interactively (key-binding "d"))
+      (pyagentd-test-await (pyagentd-test-calls 'delete)))
     (should (equal (plist-get (car (pyagentd-test-calls 'delete)) :what) "agent"))))
 
 (ert-deftest pyagentd-sessions-archives-what-is-marked ()

@@ -335,6 +335,20 @@ class TestDelete:
             await service.attach(watcher, branch=ref.key, sha256="")
         assert not ref.session_dir.exists()
 
+    async def test_what_goes_is_said_in_words(self, world: World, service: Service, trash: Path) -> None:
+        async def words(ref: BranchRef, **what: Any) -> list[str]:
+            return [row["words"] for row in (await service.deletions(Watcher(), branch=ref.key, **what))["deletions"]]
+
+        ref = await told(world, "One?")
+        own = agent(ref)
+        assert await words(ref) == [f"session “{ref.session_id}” with 1 agent"]
+        assert await words(own) == [f"agent {own.session_id}"]
+        await service.rename(Watcher(), branch=ref.key, title="Tea")
+        await branch(service, ref, name="a")
+        both = [f"branch {ref.branch_name} of “Tea” with 1 agent", "session “Tea” with 2 branches and 2 agents"]
+        assert await words(ref) == both
+        assert await words(ref, what="branch") == both[:1] and await words(ref, what="session") == both[1:]
+
     async def test_the_active_branch_passes_on_to_its_parent(
         self, world: World, service: Service, trash: Path
     ) -> None:
