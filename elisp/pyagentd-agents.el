@@ -144,33 +144,6 @@ Its directory, its session's id and its records follow."
      (message "%s is now called %s" name new-name))
    pyagentd-later-patience))
 
-;;;; Defaults of named agents
-
-;; What holds for named agents where nobody says otherwise: the model and
-;; the permissions of new ones, and when a conversation is put away.
-
-(defun pyagentd-settings--edit ()
-  "Change the value at point."
-  (interactive nil pyagentd-list-mode)
-  (let* ((row (pyagentd-table-row))
-         (id (plist-get row :id))
-         (now (pyagentd-list-fact row "value"))
-         (prompt (format-prompt id now))
-         (value (pcase id
-                  ("default_permissions"
-                   (completing-read prompt pyagentd-named-profiles
-                                    nil nil nil nil now))
-                  ("idle_timeout"
-                   (completing-read prompt '("10min" "30min" "2h" "never")
-                                    nil nil nil nil now))
-                  (_ (pyagentd-model-read prompt)))))
-    (unless (member value '(nil ""))
-      (pyagentd-later 'settings (list :key id :value value)
-                      (lambda (_) (pyagentd-list-changed "agents"))))))
-
-(pyagentd-list-add-keys "settings"
-  '("RET" pyagentd-settings--edit "change"))
-
 ;;;; Destroying a named agent
 
 ;; What would be lost is shown before anything is done.  The conversation
@@ -236,83 +209,74 @@ KEEP from Lisp, their files stay."
 
 ;;;; What an agent is
 
-;; The keys of an agent with their values, each of which can be changed.
-;; What is changed counts from the agent's next request on.
+;; The keys of an agent with their values, and what holds for agents where
+;; nobody says otherwise.  What is changed counts from the next request on.
 
-(defconst pyagentd-named-config--custom "custom (written as JSON)"
+(defconst pyagentd-named--custom "custom (written as JSON)"
   "The choice of permissions of one's own.")
 
-;;;; Changing
-
-(defun pyagentd-named-config--set (name key value &optional then)
-  "Set KEY of the agent NAME to VALUE, nil for its default; then call THEN."
+(defun pyagentd-named--set (name key value &optional then)
+  "Set KEY of the agent NAME, nil for the default of all, to VALUE; call THEN."
   (let ((buffer (current-buffer)))
     (pyagentd-later
-     'agent-config (if value (append (list :name name :key key :value value)
-                                     (when (equal key "model")
-                                       ;; It is checked with ours.
-                                       (list :env (pyagentd-env-variables)
-                                             :api-key (pyagentd-env-key))))
-                     (list :name name :key key :reset t))
+     (if name 'agent-config 'settings)
+     (append (and name (list :name name)) (list :key key :value value)
+             (when (and name (equal key "model")) ; it is checked with ours
+               (list :env (pyagentd-env-variables)
+                     :api-key (pyagentd-env-key))))
      (lambda (answer)
        (when then (funcall then))
        (pyagentd-with-live-buffer buffer
          (when (derived-mode-p 'pyagentd-list-mode) (revert-buffer)))
        (run-hooks 'pyagentd-changed-hook)
-       (message "%s of %s: %s" key name
-                (or (plist-get answer :note)
-                    (if value "set" "the default again"))))
+       (when name
+         (message "%s of %s: %s" key name (or (plist-get answer :note) "set"))))
      pyagentd-later-patience)))
 
-(defun pyagentd-named-config--edit (name key text mode)
-  "Edit TEXT, which KEY of the agent NAME is, in a buffer in MODE."
-  (let ((buffer (current-buffer)))
-    (pyagentd-edit (format "%s of %s" key name) text mode
-                   (lambda (new close)
-                     (pyagentd-with-live-buffer buffer
-                       (pyagentd-named-config--set name key new close))))))
-
-(defun pyagentd-named-config--permissions (name value custom)
-  "Read other permissions for the agent NAME, which has VALUE.
-CUSTOM says that VALUE is JSON, not the name of a profile."
-  (let* ((now (if custom pyagentd-named-config--custom value))
-         (chosen (completing-read
-                  (format-prompt "Permissions of %s" now name)
-                  (append pyagentd-named-profiles
-                          (list pyagentd-named-config--custom))
-                  nil nil nil nil now)))
-    (if (equal chosen pyagentd-named-config--custom)
-        (pyagentd-named-config--edit
-         name "permissions"
-         (if custom (concat value "\n")
-           "{\"allow\": [], \"ask\": [\"tool:.*\"]}\n")
-         #'js-mode)
-      (pyagentd-named-config--set name "permissions" chosen))))
-
-(defun pyagentd-named--config-edit ()
-  "Change the value at point."
+(defun pyagentd-named--change ()
+  "Change the value at point, of an agent or by default."
   (interactive nil pyagentd-list-mode)
   (let* ((row (pyagentd-table-row))
+         (key (plist-get row :id))
          (name (pyagentd-list-fact row "name"))
-         (value (pyagentd-list-fact row "value")))
-    (pcase-exhaustive (plist-get row :id)
-      ("name" (pyagentd-agents--rename
-               name (string-trim (read-string (format "New name of %s: " name)
-                                              name))))
-      ("system_prompt" (pyagentd-named-config--edit
-                        name "system_prompt" (or value "")
-                        (if (fboundp 'markdown-mode) 'markdown-mode
-                          #'text-mode)))
-      ("model" (pyagentd-named-config--set
-                name "model"
-                (let ((model (pyagentd-model-read
-                              (format-prompt "Model of %s" value name))))
-                  (if (equal model "") value model))))
-      ("permissions" (pyagentd-named-config--permissions
-                      name value (pyagentd-list-fact row "custom"))))))
+         (value (pyagentd-list-fact row "value"))
+         (custom (pyagentd-list-fact row "custom"))
+         (prompt (lambda (now)
+                   (format-prompt (if name (concat key " of " name) key) now)))
+         (choose (lambda (choices now)
+                   (completing-read (funcall prompt now) choices
+                                    nil nil nil nil now)))
+         (edit (lambda (text mode)
+                 (pyagentd-edit (format "%s of %s" key name) text mode
+                                (pyagentd-later-back
+                                 (lambda (new close)
+                                   (pyagentd-named--set name key new close))))))
+         (new (pcase key
+                ("name" (pyagentd-agents--rename
+                         name (string-trim (read-string (funcall prompt name) name)))
+                 nil)
+                ("system_prompt"
+                 (funcall edit (or value "") (if (fboundp 'markdown-mode)
+                                                 'markdown-mode
+                                               #'text-mode))
+                 nil)
+                ("permissions"
+                 (funcall choose (append pyagentd-named-profiles
+                                         (list pyagentd-named--custom))
+                          (if custom pyagentd-named--custom value)))
+                ("default_permissions" (funcall choose pyagentd-named-profiles value))
+                ("idle_timeout"
+                 (funcall choose '("10min" "30min" "2h" "never") value))
+                (_ (pyagentd-model-read (funcall prompt value))))))
+    (cond ((equal new pyagentd-named--custom)
+           (funcall edit (if custom (concat value "\n")
+                           "{\"allow\": [], \"ask\": [\"tool:.*\"]}\n")
+                    #'js-mode))
+          ((not (member new '(nil "")))
+           (pyagentd-named--set name key new)))))
 
-(pyagentd-list-add-keys "agent"
-  '("RET" pyagentd-named--config-edit "change"))
+(dolist (list '("agent" "settings"))
+  (pyagentd-list-add-keys list '("RET" pyagentd-named--change "change")))
 
 (defun pyagentd-agent-config (name)
   "Edit the configuration of the agent NAME in a list."
