@@ -431,7 +431,8 @@ class AskedCall:
         spec, action = self.spec, self.action
         reason, warnings = ask.reason, [] if ask.is_routine else [ask.reason]
         preview = await self.preview()
-        if spec.caution is not None and (caution := await asyncio.to_thread(spec.caution, self.tool_context)):
+        given = dict(self.call.input)
+        if spec.caution is not None and (caution := await asyncio.to_thread(spec.caution, given, self.tool_context)):
             reason, warnings = f"{reason}. {caution}", [*warnings, caution]
         return {
             "tool_call_id": self.call.id,

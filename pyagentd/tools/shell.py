@@ -395,6 +395,14 @@ def _planted_program(
     return None
 
 
+def _caution(args: Args, ctx: ToolContext) -> str:
+    told = [enclosure.confinement_warning(ctx.scope())]
+    if args.get("run_in_background"):
+        wakes = "; its end begins a turn" if args.get("wake") else ""
+        told.append(f"It goes on in the background when the turn, or the daemon, has ended{wakes}.")
+    return " ".join(filter(None, told))
+
+
 BASH = ToolSpec(
     name="Bash",
     description=_DESCRIPTION,
@@ -402,7 +410,7 @@ BASH = ToolSpec(
     kind="command",
     run=_run,
     describe=lambda args, ctx: describe_command(args["command"], ctx.root, ctx.scope(), child_environment(ctx.env)),
-    caution=lambda ctx: enclosure.confinement_warning(ctx.scope()),
+    caution=_caution,
     confirm=True,
     timeout_s=_MAX_MS / 1000 + 30,  # the command's own limit comes first
 )

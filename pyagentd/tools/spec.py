@@ -260,7 +260,7 @@ class ToolSpec:
     run: "Callable[[Args, ToolContext], Awaitable[str | Output]]"
     describe: "Callable[[Args, ToolContext], Target]"
     preview: "Callable[[Args, ToolContext], str] | None" = None  # what a human sees before approving; blocks
-    caution: "Callable[[ToolContext], str] | None" = None  # what a human should know before approving, or ""; blocks
+    caution: "Callable[[Args, ToolContext], str] | None" = None  # what a human should know before, or ""; blocks
     # Raises ``ToolError`` when what they saw holds no more; blocks.
     still: "Callable[[Args, ToolContext], None] | None" = None
     confirm: Confirm = False  # True: ask a human unless a profile or a grant allows it; "always": in any case

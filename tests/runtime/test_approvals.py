@@ -113,6 +113,20 @@ async def test_who_watches_all_questions_is_told_of_those_of_conversations_it_do
     assert not other.events
 
 
+async def test_who_is_asked_about_a_command_is_told_that_it_goes_on_in_the_background(
+    world: World, service: Service
+) -> None:
+    async with talking(world, service) as talk:
+        behind = tool_use("Bash", command="make", run_in_background=True, wake=True)
+        await talk.say(answer(behind), bash("make"), "Done")
+        await talk.answer("deny")
+        first, here = await talk.asks(2)
+        assert "goes on in the background" in first["warning"] and "begins a turn" in first["warning"]
+        assert "background" not in here["warning"]
+        await service.answer(talk.watcher, ask=here["id"], decision="deny")
+        await talk.end()
+
+
 async def test_clients_are_told_which_calls_failed_before_their_text_and_when_they_attach(
     world: World, service: Service
 ) -> None:
