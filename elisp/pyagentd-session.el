@@ -710,12 +710,15 @@ What a model or a tool said about such blocks is left alone."
 That are halves of surrogate pairs, what is not in Unicode, and bytes
 that are UTF-8 together: for the daemon they would be more or fewer
 characters than here, and all positions behind them others."
-  (let ((alien "[\x110000-\x3fff7f]")
+  (let ((case-fold-search nil)          ; else each character of a range is folded
+        (alien "[\x110000-\x3fff7f]")
         (same-p (lambda (text)
                   (string= text (decode-coding-string
                                  (encode-coding-string text 'utf-8-emacs-unix)
                                  'utf-8-unix)))))
-    (if (and (not (string-match-p alien text)) (funcall same-p text)) text
+    (if (or (not (string-match-p "[[:nonascii:]]" text))
+            (and (not (string-match-p alien text)) (funcall same-p text)))
+        text
       (replace-regexp-in-string
        "[\xd800-\xdfff\x110000-\x3fff7f\x3fff80-\x3fffff]+"
        (lambda (part)

@@ -83,10 +83,12 @@ def new_id(prefix: Prefix) -> str:
 #
 # Everything that arrives between two beats is merged by its owner (the recorder merges text of a part, the outbox
 # merges text of a branch), so the cost of a stream depends on time and not on the number of its chunks. The first
-# two beats after a quiet time come at once: the first shows that a run has begun, the second its first word. What
-# somebody waits for (the end of a run, a question) does not wait for the beat; what is queued before it comes along.
+# beats after a quiet time come at once: they show that the document is written, that a run has begun, and its first
+# words. What somebody waits for (the end of a run, a question) does not wait for the beat; what is queued before it
+# comes along.
 
 PERIOD_S = 0.033
+_SAVED_UP = 6  # beats that come at once after a quiet time, beside the one that is due
 
 Phase = Literal["record", "show"]
 
@@ -112,8 +114,7 @@ class Pulse:
             self._timer = self._loop.call_at(max(self._loop.time(), self._due), self._beat)
 
     def _beat(self) -> None:
-        # At most one period is saved up while nothing happens.
-        self._due = max(self._due, self._loop.time() - self._period) + self._period
+        self._due = max(self._due, self._loop.time() - _SAVED_UP * self._period) + self._period
         try:
             # Recording may itself ask to show, so the second set is taken only after the first ran.
             _run(self._record)

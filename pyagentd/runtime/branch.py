@@ -492,6 +492,12 @@ class LiveBranch(Watchers, SessionRow):
         await self.recorder.commit()
         await self.document.flush()
 
+    async def secure_prompt(self) -> None:
+        """Return when what was recorded survives a power failure, and the file has the prompt; raises as ``secure``."""
+        await self.recorder.commit()
+        if self.document.lacks_text:
+            await self.document.flush()
+
     def stop(self, why: str = "") -> None:
         """Have the run end as soon as it can, saying ``why``; its task says when it has."""
         if self.run is not None:

@@ -327,7 +327,7 @@ class Kernel(OpenBranches):
             recorder=branch.recorder,
             view=view,
             settings=settings,
-            prepare=branch.secure,
+            prepare=branch.secure_prompt,
             observe=partial(self.observe, branch),
             steering=partial(self.queue.take_steering, branch, run_id),
             resumed=resumed,
