@@ -716,7 +716,8 @@ characters than here, and all positions behind them others."
                   (string= text (decode-coding-string
                                  (encode-coding-string text 'utf-8-emacs-unix)
                                  'utf-8-unix)))))
-    (if (or (not (string-match-p "[[:nonascii:]]" text))
+    (if (or (and (multibyte-string-p text) ; all ASCII
+                 (= (string-bytes text) (length text)))
             (and (not (string-match-p alien text)) (funcall same-p text)))
         text
       (replace-regexp-in-string

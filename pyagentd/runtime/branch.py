@@ -493,7 +493,7 @@ class LiveBranch(Watchers, SessionRow):
         await self.document.flush()
 
     async def secure_prompt(self) -> None:
-        """Return when what was recorded survives a power failure, and the file has the prompt; raises as ``secure``."""
+        """Return when what was recorded survives a power failure and the file has the prompt; see ``secure``."""
         await self.recorder.commit()
         if self.document.lacks_text:
             await self.document.flush()

@@ -317,7 +317,7 @@ def test_reverting_asks_nothing_and_keeps_what_was_typed(system: System) -> None
     assert asked is None
     wait_for(lambda: body(emacs) == "### typed", "what was typed to come back")
     emacs.wait("(not (buffer-modified-p))")
-    assert (branch / "session.md").read_text().startswith("### typed")
+    wait_for(lambda: (branch / "session.md").read_text().startswith("### typed"), "the daemon to write it")
 
 
 @pytest.mark.cold
