@@ -160,7 +160,7 @@ ACTIVITY-ORG-FILE.  Return the buffer.  Needs the daemon."
         (pyagentd-rpc-wait (lambda ()
                              (pyagentd-sync-flush)
                              (not (pyagentd-edit-pending-p)))
-                           pyagentd-connect--last-wait)
+                           pyagentd-call-timeout)
         (when (pyagentd-edit-pending-p)
           (user-error "The daemon does not have the text yet; try again")))
     (pyagentd-session-save)
