@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict, cast
 
@@ -12,7 +12,7 @@ from pyagentd.errors import BadRequest, NotFound, ToolError
 from pyagentd.events import LineReply
 from pyagentd.features.questions import checked_answers
 from pyagentd.policy.guard import Allow, Deny, decide
-from pyagentd.runtime.approvals import Answer, Ask, Decision, KeyRow
+from pyagentd.runtime.approvals import Answer, Decision, KeyRow
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.grants import Kind
 from pyagentd.runtime.settings import SendOptions, policy_context
@@ -204,11 +204,23 @@ class Approvals(Group):
         """
         options = send_options(client, env, key, ())
         await self._kernel.trees.awake()
-        said = self._answers(ask, decision, answers)
+        row = self._kernel.asks.get(ask).row if self._kernel.asks.has(ask) else None  # else the kernel tells why
+        said = None if row is None else self._check_answer(row, decision, input, answers)
         answer = Answer(decision=decision, reason=reason, input=input, answers=said, by=client.name)
-        async with self._grants_made(ask, answer):
+        kind, live = _REMEMBERED_AS.get(decision), self._kernel.opened(str(row["branch"])) if row else None
+        granted: Sequence[str] = ()  # before the answer, and taken back if it comes too late
+        if kind and row and live and row.get("kind") == "tool":
+            place = paths.root_of(live.ref), _workspace(live)
+            granted = await self._kernel.grants.remember(
+                kind, *place, row.get("remember") or (), ask=ask, by=answer.by
+            )
+        try:
             accepted = await self._kernel.questions.answer(ask, answer, options)
-        if decision in _REMEMBERED_AS:
+        except NotFound:  # somebody else was faster
+            for action in granted:
+                await self._kernel.grants.revoke(*place, action, kind)
+            raise
+        if kind:
             await self._answer_covered(client, options)
         return {"accepted": accepted}
 
@@ -267,70 +279,34 @@ class Approvals(Group):
 
     # -- inside --------------------------------------------------------------------------------------------------
 
-    def _check(self, asked: Ask, decision: Decision, edited: str | None) -> None:
-        """Raise ``BadRequest`` for an answer that the question does not have; it stays open."""
-        choices = asked.row.get("choices") or ["allow", "deny", "abort"]
+    def _check_answer(
+        self, row: Mapping[str, Any], decision: Decision, edited: str | None, answers: str | None
+    ) -> tuple[tuple[str, ...], ...] | None:
+        """Return the ``answers`` to the questions in ``row``, None where it is an approval.
+
+        Raises:
+            BadRequest: The ask has no such answer; it stays open.
+        """
+        is_question, choices = row.get("kind") == "question", row.get("choices") or ["allow", "deny", "abort"]
+        if decision != "answer" and answers is not None:
+            raise BadRequest(
+                f"Answers cannot be given with the decision {decision!r}", hint="Use the decision answer"
+            )
+        if decision == "answer" and not is_question:
+            raise BadRequest("This is not a question but an approval", hint=f"One of {', '.join(choices)}")
         if decision not in (*choices, "abort"):  # an older daemon did not record that every question has it
             raise BadRequest(f"{decision!r} is not an answer to this question", hint=f"One of {', '.join(choices)}")
-        if edited is None:
-            return
-        if asked.row.get("kind") != "tool":
-            raise BadRequest(
-                "A question that is not a tool's approval has no arguments to edit", hint="Leave them out"
-            )
-        if decision != "allow":
-            raise BadRequest("Edited arguments can only be allowed once", hint="Answer allow")
-        live = self._kernel.opened(str(asked.row["branch"]))
-        if live is None or live.run is None:
-            raise BadRequest("The run that asked has ended; nobody waits for the answer")
-        live.run.authority.check_edit(str(asked.row["tool_call_id"]), edited)
-
-    def _answers(self, ask: str, decision: Decision, text: str | None) -> tuple[tuple[str, ...], ...] | None:
-        """Return the answers in ``text``, checked against what is asked; None when the decision has none.
-
-        Raises:
-            BadRequest: They do not go with the decision, or are no answers to these questions.
-        """
-        if decision != "answer":
-            if text is not None:
-                raise BadRequest(
-                    f"Answers cannot be given with the decision {decision!r}", hint="Use the decision answer"
-                )
-            return None
-        if not self._kernel.asks.has(ask):  # said by the kernel, which knows what became of it
-            return ()
-        row = self._kernel.asks.get(ask).row
-        if row.get("kind") != "question":
-            raise BadRequest("This is not a question but an approval", hint=f"One of {', '.join(row['choices'])}")
-        return checked_answers(row["questions"], text or "null")
-
-    @contextlib.asynccontextmanager
-    async def _grants_made(self, ask: str, answer: Answer) -> AsyncIterator[None]:
-        """Make the grants that an answer agrees to before it is given, and take them back if it comes too late.
-
-        Raises:
-            BadRequest: The question has no such answer.
-            StoreError: The disk refused the grants; the question stays open.
-        """
-        try:
-            asked = self._kernel.asks.get(ask)
-        except NotFound:  # said by the kernel, which knows what became of it
-            yield
-            return
-        self._check(asked, answer.decision, answer.input)
-        kind, live = _REMEMBERED_AS.get(answer.decision), self._kernel.opened(str(asked.row["branch"]))
-        if kind is None or live is None or asked.row.get("kind") != "tool":
-            yield
-            return
-        grants, place = self._kernel.grants, (paths.root_of(live.ref), _workspace(live))
-        actions = asked.row.get("remember") or ()
-        added = await grants.remember(kind, *place, actions, ask=ask, by=answer.by)
-        try:
-            yield
-        except NotFound:  # somebody else was faster
-            for action in added:
-                await grants.revoke(*place, action, kind)
-            raise
+        if edited is not None:
+            if row.get("kind") != "tool":
+                hint = "Leave them out"
+                raise BadRequest("A question that is not a tool's approval has no arguments to edit", hint=hint)
+            if decision != "allow":
+                raise BadRequest("Edited arguments can only be allowed once", hint="Answer allow")
+            live = self._kernel.opened(str(row["branch"]))
+            if live is None or live.run is None:
+                raise BadRequest("The run that asked has ended; nobody waits for the answer")
+            live.run.authority.check_edit(str(row["tool_call_id"]), edited)
+        return checked_answers(row["questions"], answers or "null") if decision == "answer" else None
 
     async def _answer_covered(self, client: Client, options: SendOptions) -> None:
         """Allow what waits for a human and needs none any more."""
