@@ -9,7 +9,7 @@ from typing import Any, NotRequired, TypedDict
 
 from pyagentd import clock
 from pyagentd.api.group import INLINE_LIMIT, NOTHING, Client, Env, Form, Group, expand_home, reply_of, send_options
-from pyagentd.api.models import checked_model, model_source
+from pyagentd.api.models import FileWritten, checked_model, model_source
 from pyagentd.clock import stamp
 from pyagentd.errors import Ambiguous, BadRequest, NotFound, PresetError, PyagentdError, StoreError, Unconfirmed
 from pyagentd.events import Event
@@ -80,12 +80,6 @@ class MadeDirectory(TypedDict):
     """A directory that was made."""
 
     directory: str
-
-
-class PresetFile(TypedDict):
-    """The preset.md that was written."""
-
-    file: str
 
 
 class AgentCreated(BranchPlaces):
@@ -300,7 +294,7 @@ class Agents(Group):
         _log.info("Created agent directory: %s", place, extra=of_session(parent.session_dir))
         return {"directory": str(place)}
 
-    async def copy_preset_template(self, client: Client, *, preset: str, directory: str) -> PresetFile:
+    async def copy_preset_template(self, client: Client, *, preset: str, directory: str) -> FileWritten:
         """Make the template ``preset`` the configuration of the branch or agent in ``directory``."""
         place = expand_home(directory).absolute()
         if not place.is_dir():
@@ -330,7 +324,7 @@ class Agents(Group):
 
     async def update_preset_paths(
         self, client: Client, *, file: str, allowed: Sequence[str] = (), denied: Sequence[str] = ()
-    ) -> PresetFile:
+    ) -> FileWritten:
         """Set ``paths`` of the preset in ``file``: what may be read, and what else is denied."""
         place = _preset(file)
         for pattern in (*allowed, *denied):

@@ -103,7 +103,7 @@ class AsksReply(TypedDict):
 class AnswerReply(TypedDict):
     """Whether an answer counted."""
 
-    accepted: bool  # it was the first
+    accepted: bool  # somebody still waited for it
 
 
 class GrantRow(TypedDict):

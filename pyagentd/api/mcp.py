@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
+from pyagentd.api.approvals import AnswerReply
 from pyagentd.api.group import NOTHING, Client, Env, Group, directory, project_of, reply_of, send_options
 from pyagentd.config.tables import HookSettings, ServerSettings, read_server
 from pyagentd.errors import BadRequest, ConfigError, NotFound, ToolError
@@ -175,12 +176,6 @@ class HookEvents(TypedDict):
     """What a client is asked about."""
 
     events: list[str]
-
-
-class AcceptReply(TypedDict):
-    """Whether somebody still waited for an answer."""
-
-    accepted: bool
 
 
 class EmacsOffered(TypedDict):
@@ -390,7 +385,7 @@ class McpOperations(Group):
         self._kernel.feature(Hooks).clients.offer(client, tuple(events or ()))
         return {"events": list(events or ())}
 
-    async def hook_answer(self, client: Client, *, id: str, answer: str) -> AcceptReply:
+    async def hook_answer(self, client: Client, *, id: str, answer: str) -> AnswerReply:
         """Answer a ``hook`` event with a JSON object."""
         return {"accepted": self._kernel.feature(Hooks).clients.answer(client, id, answer)}
 
@@ -416,7 +411,7 @@ class McpOperations(Group):
 
     async def emacs_answer(
         self, client: Client, *, id: str, answer: str | None = None, path: str | None = None
-    ) -> AcceptReply:
+    ) -> AnswerReply:
         """Answer an ``emacs`` event with a JSON object, or the file with it."""
         return {"accepted": await self._kernel.feature(EmacsClients).answer(client, id, answer, path)}
 
@@ -429,22 +424,24 @@ async def _offers(server: Server) -> McpOffer:
         "title": catalog.title,
         "protocol": catalog.protocol,
         "tools": [
-            {
-                "name": each.name,
-                "rule": rule_of(server.name, each.name),
-                "description": each.description[:200],
-                "looks": each.only_looks,
-            }
+            reply_of(
+                ToolOffered,
+                each,
+                rule=rule_of(server.name, each.name),
+                description=each.description[:200],
+                looks=each.only_looks,
+            )
             for each in catalog.tools
         ],
         "refused": [{"name": name, "why": why} for name, why in catalog.refused],
         "resources": [reply_of(ResourceOffered, each) for each in resources[:_LISTED]],
         "prompts": [
-            {
-                "name": each.name,
-                "description": each.description[:200],
-                "arguments": [{"name": name, "required": required} for name, required in each.arguments],
-            }
+            reply_of(
+                PromptOffered,
+                each,
+                description=each.description[:200],
+                arguments=[{"name": name, "required": required} for name, required in each.arguments],
+            )
             for each in prompts[:_LISTED]
         ],
     }

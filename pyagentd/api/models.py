@@ -195,7 +195,7 @@ class GptelConfiguration(TypedDict):
     notes: list[str]
 
 
-class ConfigurationWritten(TypedDict):
+class FileWritten(TypedDict):
     """The file that was written."""
 
     file: str
@@ -497,7 +497,7 @@ class ModelOperations(Group):
         return {"text": text, "file": str(config.file), "keys": keys, "notes": notes}
 
     @by_person
-    async def add_configuration(self, client: Client, *, text: str) -> ConfigurationWritten:
+    async def add_configuration(self, client: Client, *, text: str) -> FileWritten:
         """Append ``text`` to ``config.toml``: backends, models and the default one.
 
         Raises:

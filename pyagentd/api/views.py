@@ -205,17 +205,22 @@ class View:
         )
 
 
-def action(key: str, label: str, operation: str | None = None, *takes: str, **more: Any) -> ActionReply:
+def action(
+    key: str, label: str, operation: str | None = None, *takes: str, verb: tuple[str, str] | None = None, **more: Any
+) -> ActionReply:
     """Return what a key does, ``more`` as in ``ActionReply``.
 
-    Without an operation it shows the list with other arguments; with a noun it is done to marked rows, too.
+    Without an operation it shows the list with other arguments; with a noun it is done to marked rows, too. With a
+    ``verb``, such as ("Stop", "Stopped"), it is confirmed first.
     """
     given = {"key": key, "label": label, "operation": operation, "takes": list(takes), "several": "noun" in more}
+    if verb is not None:
+        given |= {"question": f"{verb[0]} %s?", "done": f"{verb[1]} %s"}
     others = {"arguments": {}, "asks": "always", "env": False, "saves": False}
     return cast(ActionReply, dict.fromkeys(ActionReply.__annotations__) | others | given | more)
 
 
-_STOP = action("k", "stop", "abort", "branch", question="Stop %s?", noun="run", asks="several", done="Stopped %s")
+_STOP = action("k", "stop", "abort", "branch", verb=("Stop", "Stopped"), noun="run", asks="several")
 
 _RESET = "%s: the default again"  # the message after it
 
@@ -240,6 +245,16 @@ def cell(
 def of(key: str, face: Face = "") -> Value:
     """Return what makes the cell of one value of an item."""
     return lambda item: cell(str(item[key] or ""), face)
+
+
+def number_of(key: str) -> Value:
+    """Return what makes the cell of one number of an item, empty for none."""
+    return lambda item: cell(str(item[key] or ""), sort=item[key] or 0)
+
+
+def unless(problem: str, value: Value) -> Value:
+    """Return what makes the cell of ``value``, or where an item has a problem under this key the cell of that."""
+    return lambda item: cell(f"! {item[problem]}", "bad") if item[problem] else value(item)
 
 
 def time_of(key: str, form: str = "%Y-%m-%d %H:%M") -> Value:
@@ -509,9 +524,7 @@ class Lists(Group):
                 Column("Model", 22, lambda row: cell(row["model"] or row["effective_model"] or "")),
                 Column("Permissions", 12, _permissions_cell),
                 Column("Made", 17, time_of("created_at")),
-                Column(
-                    "Directory", 0, lambda row: _problem_cell(row["error"]) or cell(row["dir"], "dim"), sorts=False
-                ),
+                Column("Directory", 0, unless("error", of("dir", "dim")), sorts=False),
             ),
             rows=[_named_row(row) for row in found],
             actions=(
@@ -543,7 +556,7 @@ class Lists(Group):
                 "docs": file_place(Path(answer["dir"]) / "docs"),
             }
 
-        again = {"arguments": {"reset": True}, "needs": "default", "done": _RESET}
+        again: dict[str, Any] = {"arguments": {"reset": True}, "needs": "default", "done": _RESET}
         actions = (
             action("D", "default", "agent-config", "name", "key", **again),
             action("W", "its documents", place="docs"),
@@ -579,7 +592,7 @@ class Lists(Group):
                 Column("When", 18, of("when")),
                 Column("Session", 22, of("session")),
                 Column("By", 9, lambda row: cell("the agent" if row["source"] == "self-schedule" else "you", "dim")),
-                Column("Message", 30, lambda row: _problem_cell(row["last_error"]) or cell(row["text"]), sorts=False),
+                Column("Message", 30, unless("last_error", of("text")), sorts=False),
                 Column(
                     "Until",
                     16,
@@ -598,15 +611,7 @@ class Lists(Group):
                 for row in found
             ],
             actions=(
-                action(
-                    "k",
-                    "cancel",
-                    "schedule-cancel",
-                    "id",
-                    question="Cancel %s?",
-                    noun="schedule",
-                    done="Cancelled %s",
-                ),
+                action("k", "cancel", "schedule-cancel", "id", verb=("Cancel", "Cancelled"), noun="schedule"),
                 action("x", "send now", "schedule-run", "id", done="Sent %s"),
             ),
             empty="Nothing is scheduled.",
@@ -624,18 +629,12 @@ class Lists(Group):
                 Column("Agent", 20, of("agent")),
                 Column("Status", 14, lambda row: cell(*task_status(row))),
                 Column("Since", 6, lambda row: age(row["ended_at"] or row["started_at"], now)),
-                Column(
-                    "PID",
-                    8,
-                    lambda row: (
-                        cell(str(row["pid"]), sort=row["pid"]) if row["status"] == "running" else cell("", sort=0)
-                    ),
-                ),
+                Column("PID", 8, number_of("pid")),
                 Column("Command", 0, of("command"), sorts=False),
             ),
             rows=[
                 Row(
-                    item=row,
+                    item={**row, "pid": row["pid"] if row["status"] == "running" else None},
                     id=f"{row['agent']}/{row['id']}",
                     label=f"{row['id']} ({one_line(row['command'], 40)})",
                     facts={
@@ -652,15 +651,7 @@ class Lists(Group):
             ],
             actions=(
                 action(
-                    "k",
-                    "end it",
-                    "task-kill",
-                    "branch",
-                    "id",
-                    question="End %s?",
-                    noun="task",
-                    needs="running",
-                    done="Ended %s",
+                    "k", "end it", "task-kill", "branch", "id", verb=("End", "Ended"), noun="task", needs="running"
                 ),
                 action("v", "conversation", place="conversation"),
             ),
@@ -733,7 +724,7 @@ class Lists(Group):
             columns=(
                 Column("Branch", 44, _branch_cell),
                 Column("Created", 17, lambda row: cell(local_time(row["created"])["text"], "dim")),
-                Column("Agents", 7, of("agents"), right=True),
+                Column("Agents", 7, number_of("agents"), right=True),
                 Column("Comes from", 0, lambda row: cell(row["parent"] or "", "dim")),
             ),
             rows=rows,
@@ -765,17 +756,7 @@ class Lists(Group):
                 for row in answer["grants"]
             ],
             actions=(
-                action(
-                    "r",
-                    "revoke",
-                    "revoke",
-                    "branch",
-                    "action",
-                    "kind",
-                    question="Revoke %s?",
-                    noun="grant",
-                    done="Revoked %s",
-                ),
+                action("r", "revoke", "revoke", "branch", "action", "kind", verb=("Revoke", "Revoked"), noun="grant"),
             ),
             empty="No grants.",
             follows=("sessions",),
@@ -832,9 +813,7 @@ class Lists(Group):
                 Column("Id", 9, lambda row: cell(row["id"][:8], "dim")),
                 Column("Saved", 17, time_of("saved_at")),
                 Column("Why", 9, lambda row: cell(SAVED_BY.get(row["trigger"], row["trigger"]))),
-                Column(
-                    "Messages", 9, lambda row: cell(str(row["message_count"]), sort=row["message_count"]), right=True
-                ),
+                Column("Messages", 9, number_of("message_count"), right=True),
                 Column(
                     "Description", 0, lambda row: cell(row["description"], "dim" if row["gone"] else ""), sorts=False
                 ),
@@ -934,14 +913,9 @@ class Lists(Group):
             columns=(
                 Column("Server", 18, of("name")),
                 Column("State", 12, _server_state_cell),
-                Column("Tools", 6, lambda row: cell(str(row["tools"] or ""), sort=row["tools"] or 0), right=True),
+                Column("Tools", 6, number_of("tools"), right=True),
                 Column("From", 12, lambda row: cell("you" if row["origin"] == "user" else "the project")),
-                Column(
-                    "Reached by",
-                    0,
-                    lambda row: _problem_cell(row["problem"]) or cell(row["url"] or " ".join(row["command"])),
-                    sorts=False,
-                ),
+                Column("Reached by", 0, unless("problem", _address_cell), sorts=False),
             ),
             rows=[
                 Row(
@@ -1331,10 +1305,6 @@ def _permissions_cell(row: Mapping[str, Any]) -> CellReply:
     return cell("custom" if not isinstance(rights, str) or rights.startswith("{") else rights)
 
 
-def _problem_cell(problem: str | None) -> CellReply | None:
-    return cell(f"! {problem}", "bad") if problem else None
-
-
 # Tasks, agents and branches.
 
 
@@ -1397,6 +1367,10 @@ def _server_state_cell(row: Mapping[str, Any]) -> CellReply:
     if not row["enabled"]:
         return cell("disabled", "dim")
     return cell(row["state"], "bad" if row["state"] == "failed" else "")
+
+
+def _address_cell(row: Mapping[str, Any]) -> CellReply:
+    return cell(row["url"] or " ".join(row["command"]))
 
 
 CHANGES: Mapping[str, tuple[str, Face]] = {
