@@ -908,6 +908,9 @@ class Lists(Group):
         """List the MCP servers of a session or project, and your own."""
         answer = await self._group(McpOperations).mcp(client, branch=branch, root=root, env=env)
         project = report_place("servers", root=answer["root"])
+        notes = [f"of the project's servers cannot be used: {answer['error']}"] if answer["error"] else []
+        if not all(row["trusted"] for row in answer["servers"]):
+            notes.append("the project's servers are not trusted as they are now: read them, then trust them")
         return View(
             title="MCP",
             columns=(
@@ -931,7 +934,7 @@ class Lists(Group):
             ],
             actions=(action("T", "read and trust the project's", place="project"),),
             empty="No MCP servers: add [mcp.NAME] to config.toml.",
-            note=f"of the project's servers cannot be used: {answer['error']}" if answer["error"] else "",
+            note="; ".join(notes),
             follows=("sessions",),
         )
 

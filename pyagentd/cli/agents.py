@@ -2,7 +2,6 @@
 
 import os
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -16,10 +15,9 @@ from pyagentd.cli.link import (
     run_environment,
     session_link,
 )
-from pyagentd.cli.output import json_option, note, print_json, print_list, print_reply, print_view
+from pyagentd.cli.output import json_option, note, print_json, print_reply, print_view
 from pyagentd.cli.sessions import LONG_S
 from pyagentd.clock import span
-from pyagentd.events import one_line
 from pyagentd.words import printable
 
 _PLACES = ("name", "dir", "session_id")
@@ -151,7 +149,6 @@ def destroy(name: str, keep_files: bool, yes: bool, as_json: bool) -> None:
 # ``pyagentd agents``: the agents of a session as a tree, what became of them, and stopping one.
 
 _TIMEOUT_S = 120.0
-_SHOWN = 60  # characters of a result on a terminal
 
 
 @click.command()
@@ -170,19 +167,10 @@ def agents(session: str, agent: str | None, as_json: bool) -> None:
                 print_json(stopped)
             elif not stopped["aborted"]:
                 note(f"{stopped['id']} has no run to abort")
-            return
-        found = rows_of(link.call("agents", timeout=_TIMEOUT_S, branch=branch, form="json"), "agents")
-    headings = ("agent", "state", "tokens", "task", "result")
-    print_list(found, headings, _lines(found), as_json=as_json, empty="This session has no agents.")
-
-
-def _lines(agents: list[dict[str, Any]], depth: int = 0) -> Iterator[tuple[str, ...]]:
-    for agent in agents:
-        name = f"{'  ' * (depth - 1)}└ {agent['id']}" if depth else agent["id"]
-        state = f"{agent['state']} (background)" if agent["background"] else agent["state"]
-        result = one_line(agent["result"], _SHOWN if sys.stdout.isatty() else sys.maxsize)
-        yield name, state, str(agent["tokens"]), agent["description"] or "", result
-        yield from _lines(agent["agents"], depth + 1)
+        elif as_json:
+            print_json(rows_of(link.call("agents", timeout=_TIMEOUT_S, branch=branch, form="json"), "agents"))
+        else:
+            print_view(link.call("view", timeout=_TIMEOUT_S, name="agents", arguments={"branch": branch}))
 
 
 # ``pyagentd settings``: what named agents get where nobody says otherwise.

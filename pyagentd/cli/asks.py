@@ -149,7 +149,6 @@ def _show(row: Mapping[str, Any]) -> None:
 
 
 def _complete_grant(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-
     # What stands before an option that has no value yet was not taken for an argument.
     session = context.params.get("session") or next(iter(context.args), "")
     try:

@@ -105,7 +105,6 @@ class MarkdownBlocks:
     """
 
     def __init__(self) -> None:
-
         self._parser = MarkdownIt("commonmark").enable("table")
         self.rest = ""
 
@@ -227,7 +226,6 @@ class Chat:
     # What is typed
 
     def _session(self) -> PromptSession[str]:
-
         keyboard, self._display = _terminal(lambda: self._is_lent)
         session: PromptSession[str] = PromptSession(
             self._above,
@@ -248,7 +246,6 @@ class Chat:
         return session
 
     def _keys(self) -> KeyBindings:
-
         keys = KeyBindings()
         typing = ~is_searching  # a search, which Ctrl-R begins, has keys of its own
         asked = typing & Condition(lambda: self._is_asked and not self._input.default_buffer.text)
@@ -625,7 +622,6 @@ class Chat:
         )
 
     async def _write(self, piece: Piece) -> None:
-
         text = printable(piece.text)
         if piece.style == "plain":
             await self._end_dim()
@@ -638,7 +634,6 @@ class Chat:
             await self._print(Text(whole, style="dim"))
 
     async def _end_dim(self) -> None:
-
         if self._dim:
             rest, self._dim = self._dim, ""
             await self._print(Text(rest, style="dim"))
@@ -664,13 +659,11 @@ class Chat:
         return self._tail[1]
 
     def _markdown(self, text: str) -> Markdown:
-
         room = self._console.width - 2  # beside a block is a space on both sides
         text = _TABLE.sub(lambda block: wrap_columns(block[0], room), text)
         return Markdown(text, code_theme="ansi_dark", hyperlinks=False)
 
     async def _say(self, text: str) -> None:
-
         if text:
             await self._print(Text(f"· {printable(text)}", style="yellow"))
 

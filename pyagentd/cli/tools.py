@@ -25,6 +25,7 @@ from pyagentd.cli.output import (
     print_json,
     print_list,
     print_table,
+    print_view,
     project_option,
 )
 from pyagentd.config import config_file
@@ -144,7 +145,7 @@ def get(root: Path, name: str, as_json: bool) -> None:
             ("type", "http" if row["url"] else "stdio"),
             ("url", row["url"]),
             ("command", shlex.join(row["command"])),
-            ("state", _state(row)),
+            ("state", "NOT TRUSTED" if not row["trusted"] else row["state"] if row["enabled"] else "disabled"),
             ("tools", "" if row["tools"] is None else str(row["tools"])),
             ("problem", row["problem"]),
         ):
@@ -193,33 +194,15 @@ def remove(scope: str | None, root: Path, name: str) -> None:
 @json_option
 def list_(root: Path, as_json: bool) -> None:
     """List the servers. Starts none."""
+    project: dict[str, Any] = {"root": str(root.resolve()), "env": _environment()}
     with daemon() as link:
-        told = link.call("mcp", root=str(root.resolve()), env=_environment())
-    rows = told["servers"]
-    if as_json:
-        print_json(told)
-        return
-    print_table(
-        ("server", "state", "tools", "reached by", "from"),
-        [
-            (
-                row["name"],
-                _state(row),
-                "" if row["tools"] is None else str(row["tools"]),
-                row["url"] or " ".join(row["command"]),
-                row["source"],
-            )
-            for row in rows
-        ],
-        empty="No MCP servers. Add one: pyagentd mcp add NAME -- COMMAND, or pyagentd mcp add NAME URL",
-    )
-    if told["error"]:
-        note(f"cannot be used: {told['error']}")
-    if any(not row["trusted"] for row in rows):
-        note("the project's servers are not trusted as they are now: read them, then pyagentd mcp trust")
-    for row in rows:
-        if row["problem"]:
-            note(f"{row['name']}: {row['problem']}")
+        if as_json:
+            print_json(link.call("mcp", **project))
+            return
+        view = link.call("view", name="mcp", arguments=project)
+    print_view(view, empty="No MCP servers. Add one: pyagentd mcp add NAME -- COMMAND, or pyagentd mcp add NAME URL")
+    if view["note"]:
+        note(view["note"])
 
 
 @mcp.command()
@@ -335,12 +318,6 @@ def _without_table(text: str, name: str) -> str:
 def _environment() -> dict[str, str]:
     """Return what a server is started with of our variables: where programs are found."""
     return {name: os.environ[name] for name in ("PATH",) if name in os.environ}
-
-
-def _state(row: dict[str, Any]) -> str:
-    if not row["trusted"]:
-        return "NOT TRUSTED"
-    return str(row["state"]) if row["enabled"] else "disabled"
 
 
 def _show(told: dict[str, Any]) -> None:

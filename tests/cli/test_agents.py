@@ -62,8 +62,8 @@ def test_scripts_get_a_tree(system: System, session: str) -> None:
 
 def test_people_get_a_line_for_each(system: System, session: str) -> None:
     _, build, look = (line.split("\t") for line in system.ok("agents", session).splitlines())
-    assert build[1] == "finished" and build[3:] == ["Build it", "built"]
-    assert look[0].startswith("└ explorer-") and look[4] == "seen"
+    assert build[0] == "└ delegate  Build it" and build[1] == "finished" and build[4] == "built"
+    assert look[0] == "  └ explorer  Look it" and look[3].startswith("explorer-") and look[4] == "seen"
 
 
 def test_a_finished_agent_is_prompted_again_and_its_parent_hears_nothing(system: System, session: str) -> None:
