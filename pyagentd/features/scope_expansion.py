@@ -252,6 +252,7 @@ def _told_model(*, success: bool, **facts: Any) -> Output:
 def _fields(ref: BranchRef, tool: str, widening: Widening, args: Args, ctx: ToolContext) -> dict[str, Any]:
     """Return what the ``ask`` row says: exactly what "always" would write, and where."""
     file, listed = paths.preset_file(ref.branch_dir), widening.commands or widening.patterns
+    lasting = f"{tool} {_join_patterns(widening.patterns)}{', with any arguments' if widening.commands else ''}"
     lines = [f"Adds to {file}:"]
     for (section, key), values in widening.lists().items():
         lines += [f"{section}: {key}:", *(f"  - {value}" for value in values)]
@@ -263,9 +264,7 @@ def _fields(ref: BranchRef, tool: str, widening: Widening, args: Args, ctx: Tool
         "reason": args["justification"],
         "preview": "\n".join(lines),
         "choices": ["allow", "always", "deny", "abort"],
-        "allows": {
-            "always": f"From now on this session may, as its preset.md will say: {tool} {_join_patterns(listed)}."
-        },
+        "allows": {"always": f"From now on this session may, as its preset.md will say: {lasting}."},
         "patterns": list(widening.patterns),
         "for_tool": tool,
         "input": json.dumps(dict(args), ensure_ascii=False),

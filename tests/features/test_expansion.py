@@ -210,6 +210,7 @@ async def test_the_audit_says_what_was_asked_for_and_which_list_it_goes_to(world
         preset = talk.branch.ref.branch_dir / "preset.md"
         preset.write_text(preset.read_text().replace('["*"]', "[ls]"))
         await talk.say(answer(request("Bash", "make -v; git log")), "Done")
+        assert (await talk.ask())["allows"]["always"].endswith("say: Bash make, git, with any arguments.")
         await talk.answer("deny")
         await talk.end()
         rows = (await service.audit(talk.watcher, session=talk.branch.key))["decisions"]
