@@ -76,10 +76,14 @@ class Program:
         signal: Literal["return", "fail"] | None = None
         try:
             try:
-                value = self._entry(running, budget, budget.tick)
-            except Signal as ended:
-                value, signal = ended.value, ended.name
-            running.threads.finish()
+                try:
+                    value = self._entry(running, budget, budget.tick)
+                except Signal as ended:
+                    value, signal = ended.value, ended.name
+                running.threads.finish()
+            except Signal as ended:  # of a future that nothing has read
+                if signal is None:
+                    value, signal = ended.value, ended.name
             check_extent(value, limits)  # shared parts count as often as they will be written
             if running.put and size(running.memory, budget, limits.memory_bytes) > limits.memory_bytes:
                 raise memory_full(limits.memory_bytes)

@@ -25,6 +25,7 @@ from weakref import WeakValueDictionary
 
 from pyagentd.lisp.errors import MISSING, LispError
 from pyagentd.lisp.limits import Budget, Limits
+from pyagentd.lisp.parallel import Future
 
 # The kinds of values of the language, and how they become keys.
 #
@@ -306,6 +307,7 @@ _NAMES: dict[type, str] = {
     dict: "map",
     LispSet: "set",
     Pattern: "pattern",
+    Future: "future",
 }
 
 # Equality, order of values, and the order of maps and sets.
@@ -636,15 +638,18 @@ _COLLECTIONS: Final = frozenset({list, dict, LispSet})
 _DATA: Final = _COLLECTIONS | {type(None), bool, int, float, str, Keyword, Pattern}
 
 
+WAIT: Final = "Wait for its value: (deref x), or @x."
+"""The hint where a future stands in place of its value."""
+
+
 def no_data(value: Value) -> LispError:
     """Return the error for a value that is not data: a function or an endless sequence."""
     if type(value) is Endless:
         return LispError(
             "eval_error", "a sequence without an end is not data", hint="Take some of it first: (take 10 …)."
         )
-    return LispError(
-        "eval_error", f"a {type_name(value)} is not data", hint="Call the function and return its result."
-    )
+    hint = WAIT if type(value) is Future else "Call the function and return its result."
+    return LispError("eval_error", f"a {type_name(value)} is not data", hint=hint)
 
 
 def check_data(value: Value) -> None:
@@ -767,8 +772,8 @@ def lookup(value: Value, key: Value, default: Value = None, budget: Budget | Non
 
 def _no_keys(value: Value, key: Value) -> LispError:
     shown = f":{key.name}" if type(key) is Keyword else a_type(key)
-    hint = "Use (map :key items) for every item, or (get-in value [:items 0 :key])." if type(value) is list else ""
-    return LispError("eval_error", f"cannot look up {shown} in {a_type(value)}", hint=hint)
+    hints = {list: "Use (map :key items) for every item, or (get-in value [:items 0 :key]).", Future: WAIT}
+    return LispError("eval_error", f"cannot look up {shown} in {a_type(value)}", hint=hints.get(type(value), ""))
 
 
 def keyword_lookup(keyword: Keyword, value: Value, default: Value = None) -> Value:

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 from pyagentd import lisp
 from pyagentd.errors import TransientProviderError, did_you_mean
 from pyagentd.lisp import serialization, values
+from pyagentd.lisp.builtins.functions import is_function
 from pyagentd.lisp.errors import LispError
 from pyagentd.lisp.values import Keyword, check_data
 from pyagentd.mission import prompt, response
@@ -289,11 +290,6 @@ def merge_result(context: Mapping[str, Any], value: Any) -> tuple[Mapping[str, A
     if not writable or len(writable) < len(value):
         return {**context, "last": value, **writable}, ("last", *(name for name in writable if name != "last"))
     return {**context, **writable}, tuple(writable)
-
-
-def is_function(value: Any) -> bool:
-    """Return whether a program ended with a function, which is not data."""
-    return callable(value) and not isinstance(value, Keyword)
 
 
 def fail_of(value: Any) -> Fail:

@@ -95,6 +95,13 @@ class TestSignals:
         result = lisp.run(program)
         assert (result.signal, result.value) == ("fail", Keyword("why"))
 
+    @pytest.mark.parametrize("isolation", ["none", "process"])
+    def test_a_future_that_nothing_reads_may_end_the_program(self, isolation: Any) -> None:
+        result = lisp.run("(do (future (return 3)) (future (fail 4)) 5)", isolation=isolation)
+        assert (result.signal, result.value) == ("return", 3)
+        result = lisp.run("(do (future (return 3)) (fail 5))", isolation=isolation)
+        assert (result.signal, result.value) == ("fail", 5)
+
     @pytest.mark.parametrize("program", ["(return)", '(call "return")', "(fail)"])
     def test_without_a_value_it_is_nil(self, program: str) -> None:
         assert lisp.run(program).value is None

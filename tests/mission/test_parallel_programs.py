@@ -88,6 +88,13 @@ def test_the_other_forms_overlap_too(how: str, program: str) -> None:
     assert step.value == [1, 4], step.fail
 
 
+@pytest.mark.parametrize("program", ["(future 1)", "{:a (future 1)}", "(return (future 1))"])
+def test_a_future_is_told_to_be_waited_for(program: str) -> None:
+    step = delegate("Go.", llm=Scripted([f"```clojure\n{program}\n```", "(return 1)"]))
+    assert step.value == 1
+    assert "A future is not data." in step.trace[0].feedback and "(deref x), or @x" in step.trace[0].feedback
+
+
 def test_async_tools_run_on_the_loop_of_the_caller() -> None:
     threads, arrived = set(), []
 

@@ -15,7 +15,7 @@ import regex
 
 from pyagentd.lisp.errors import MISSING, LispError
 from pyagentd.lisp.limits import Budget
-from pyagentd.lisp.values import Endless, Keyword, LispSet, find, members, no_end, pairs, type_name
+from pyagentd.lisp.values import WAIT, Endless, Keyword, LispSet, find, members, no_end, pairs, type_name
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -200,7 +200,7 @@ def numeric_hint(value: Any) -> str:
         return "Turn text into a number with (parse-long s) or (parse-double s)."
     if type(value) is list:
         return "To use the items of a vector as arguments write (apply f xs) or (reduce f xs)."
-    return ""
+    return WAIT if type_name(value) == "future" else ""
 
 
 def integer(op: str, value: Any) -> int:
