@@ -371,6 +371,12 @@ _ELSEWHERE: Final = {
     "atom": "There are no atoms: use let, loop or reduce, or (memory/put :key value).",
     "swap!": "There are no atoms: use reduce, or (memory/put :key value).",
     "reset!": "There are no atoms: use (memory/put :key value).",
+    "volatile!": "There are no volatiles: use let, loop or reduce.",
+    "lazy-seq": "Nothing is lazy: use iterate, or loop and recur.",
+    **dict.fromkeys(
+        ("rand", "rand-int", "rand-nth", "shuffle", "random-uuid"),
+        "There is no chance in programs: the same data gives the same result.",
+    ),
     "defmacro": "There are no macros: write a function with defn.",
     "ctx": "Write ctx/name for one value of the context.",
     "memory": "Write memory/name for one value of the memory.",

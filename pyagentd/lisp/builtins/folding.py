@@ -221,20 +221,20 @@ def _extreme_by(op: str, choose: Callable[..., Any], key: Any, coll: Any, budget
 
 @aggregation_define("max-key", charges=True)
 def max_key(budget: Budget, f: Any, x: Any, *xs: Any) -> Any:
-    """Return the argument for which f is greatest.
+    """Return the argument for which f is greatest; of several the last one.
 
     (max-key count "a" "abc" "ab") => "abc"
     """
-    return _extreme_by("max-key", max, getter("max-key", f), [x, *xs], budget)
+    return _extreme_by("max-key", max, getter("max-key", f), [x, *xs][::-1], budget)
 
 
 @aggregation_define("min-key", charges=True)
 def min_key(budget: Budget, f: Any, x: Any, *xs: Any) -> Any:
-    """Return the argument for which f is smallest.
+    """Return the argument for which f is smallest, the last of several.
 
     (min-key count "abc" "a" "ab") => "a"
     """
-    return _extreme_by("min-key", min, getter("min-key", f), [x, *xs], budget)
+    return _extreme_by("min-key", min, getter("min-key", f), [x, *xs][::-1], budget)
 
 
 @aggregation_define("group-by", charges=True)

@@ -58,6 +58,8 @@
 (max-by :a 3) !! max-by: expects a collection
 (max-key count "a" "abc" "ab") => "abc"
 (max-key :a {:a 1}) => {:a 1}
+(max-key :a {:a 5} {:a 1} {:a 5 :b 1}) => {:a 5 :b 1}
+(min-key :a {:a 5} {:a 1} {:a 1 :b 1}) => {:a 1 :b 1}
 (apply max-key :n [{:n 1} {:n 3} {:n 2}]) => {:n 3}
 (max-key name :a :b) => :b
 (max-key identity 1 "a") !! cannot compare
