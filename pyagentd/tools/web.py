@@ -12,7 +12,7 @@ import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import SplitResult, quote, urlencode, urljoin, urlsplit, urlunsplit
+from urllib.parse import SplitResult, quote, unquote, urlencode, urljoin, urlsplit, urlunsplit
 
 from pyagentd import tools
 from pyagentd.config.tables import WebSettings
@@ -91,6 +91,8 @@ def canonical(text: str) -> str:
         raise ToolError(f"{parts.hostname} cannot be fetched with a name or password in its URL. Leave them out.")
     if _UNWANTED.search(text.strip()):
         raise ToolError(f"{text!r} is not a URL: it has a space, a backslash or a control character. Encode it.")
+    if {".", ".."} & {*unquote(parts.path).split("/")}:  # a server may take it for another page than was allowed
+        raise ToolError(f"{text!r} goes up again by .. or has a . in it. Write the address that it means.")
     host = _host(parts)
     place = host if port in (None, _DEFAULT_PORTS[parts.scheme]) else f"{host}:{port}"
     return urlunsplit((parts.scheme, place, quote(parts.path or "/", _PLAIN), quote(parts.query, _PLAIN), ""))

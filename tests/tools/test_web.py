@@ -280,6 +280,10 @@ def test_a_url_has_one_form(text: str, url: str) -> None:
         "http://-a/",
         "http://1.2.3.4.5/",
         "http://example.1/",
+        "https://example.org/public/../admin",
+        "https://example.org/public/%2e%2E/admin",
+        "https://example.org/public/..%2fadmin",
+        "https://example.org/./",
     ],
 )
 def test_what_is_no_url(text: str) -> None:
