@@ -258,6 +258,10 @@ def _fields(ref: BranchRef, tool: str, widening: Widening, args: Args, ctx: Tool
         lines += [f"{section}: {key}:", *(f"  - {value}" for value in values)]
     if widening.commands:
         lines += [*asked_lines(widening.commands), "Allowed once, a command is still asked about before it runs."]
+    if widening.right == "write" and not all(_WILD.search(re.sub(r"\\.", "", each)) for each in widening.patterns):
+        lines.append(
+            "Allowed once, the next change of a file that is named in full here is not shown before it is made."
+        )
     return {
         "tool_call_id": ctx.call_id,
         "detail": f"{tool}: {_join_patterns(listed)}",

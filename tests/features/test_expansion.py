@@ -100,6 +100,7 @@ async def test_a_file_allowed_once_by_its_name_is_written_without_another_questi
     write = tool_use("Write", file_path=str(outside), content="x")
     async with talking(world, service) as talk:
         await talk.say(answer(request("Write", str(outside))), answer(write), "Done")
+        assert "is not shown before it is made" in (await talk.ask())["preview"]
         await talk.answer("allow")
         await talk.end()
         assert outside.read_text() == "x"
@@ -111,6 +112,7 @@ async def test_a_change_inside_a_pattern_that_was_allowed_once_is_shown_first(wo
     write = tool_use("Write", file_path=str(outside), content="x")
     async with talking(world, service) as talk:
         await talk.say(answer(request("Write", f"{world.home}/*.txt")), answer(write), "Done")
+        assert "is not shown" not in (await talk.ask())["preview"]
         await talk.answer("allow")
         ask = (await talk.asks(2))[1]
         assert ask["kind"] == "tool" and "+x" in ask["preview"]
