@@ -812,7 +812,8 @@ def as_function(value: Value, arity: int, name: str = "") -> Callable[..., Value
             return value  # type: ignore[no-any-return]
         raise wrong_arity(function_name(value), least, most, arity)
     where = f"{name}: " if name else ""
-    raise LispError("eval_error", f"{where}not callable: {a_type(value)} is not a function")
+    hint = "" if arity else "A value alone has no parentheses: write x, not (x)."
+    raise LispError("eval_error", f"{where}not callable: {a_type(value)} is not a function", hint=hint)
 
 
 def arity_of(function: Callable[..., Value]) -> tuple[int, int | None]:

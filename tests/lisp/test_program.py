@@ -199,6 +199,10 @@ class TestErrors:
         assert failure("(let [customers 1] customer)").hint == "Did you mean customers?"
         assert failure("(map data/rows)").hint == "Did you mean ctx/rows?"
 
+    @pytest.mark.parametrize(("program", "told"), [("([1])", True), ("([1] 0)", False)])
+    def test_a_value_in_parentheses_is_told_to_stand_without_them(self, program: str, told: bool) -> None:
+        assert ("write x, not (x)" in failure(program).hint) is told
+
     @pytest.mark.parametrize("program", ['(.contains "a" "b")', '(Exception. "x")', "(System/currentTimeMillis)"])
     def test_java_gets_functions_to_write_instead(self, program: str) -> None:
         assert "There are no Java classes and methods: write (upper-case s)" in failure(program).hint

@@ -230,7 +230,7 @@ def max_key(budget: Budget, f: Any, x: Any, *xs: Any) -> Any:
 
 @aggregation_define("min-key", charges=True)
 def min_key(budget: Budget, f: Any, x: Any, *xs: Any) -> Any:
-    """Return the argument for which f is smallest, the last of several.
+    """Return the argument for which f is smallest; of several the last one.
 
     (min-key count "abc" "a" "ab") => "a"
     """

@@ -12,7 +12,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import reduce
 from typing import Any, Final
 
-from pyagentd.lisp.builtins.table import Family, check_numbers, integer, number, numeric_hint, refuse, wrong
+from pyagentd.lisp.builtins.table import Family, check_numbers, integer, number, numeric_hint, refuse, string, wrong
 from pyagentd.lisp.errors import MISSING
 from pyagentd.lisp.limits import Budget
 
@@ -372,7 +372,7 @@ _DOUBLE: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[
 _DIGITS: Final = 4000  # Python refuses to read longer integers
 
 
-@conversion_define("parse-long", "parse-int", "Long/parseLong", "Integer/parseInt", charges=True)
+@conversion_define("parse-long", "parse-int", charges=True)
 def parse_long(budget: Budget, s: Any) -> Any:
     """Return the integer that a string represents, or nil.
 
@@ -386,7 +386,7 @@ def parse_long(budget: Budget, s: Any) -> Any:
     return int(s)
 
 
-@conversion_define("parse-double", "parse-float", "Double/parseDouble", "Float/parseFloat", charges=True)
+@conversion_define("parse-double", "parse-float", charges=True)
 def parse_double(budget: Budget, s: Any) -> Any:
     """Return the number that a string represents, as a float, or nil.
 
@@ -399,6 +399,32 @@ def parse_double(budget: Budget, s: Any) -> Any:
     budget.steps(1)
     found = float(s)
     return found if math.isfinite(found) else None
+
+
+@conversion_define("Integer/parseInt", "Long/parseLong", charges=True)
+def parse_int(budget: Budget, s: Any) -> Any:
+    """Return the integer that a string represents; an error, as in Java, where it represents none.
+
+    (Integer/parseInt "42") => 42
+    (try (Integer/parseInt "x") (catch Exception e 0)) => 0
+    """
+    return _parsed("Integer/parseInt", "integer", parse_long(budget, string("Integer/parseInt", s)))
+
+
+@conversion_define("Double/parseDouble", "Float/parseFloat", charges=True)
+def parse_float(budget: Budget, s: Any) -> Any:
+    """Return the number that a string represents, as a float; an error, as in Java, where it represents none.
+
+    (Double/parseDouble "3.5") => 3.5
+    """
+    return _parsed("Double/parseDouble", "number", parse_double(budget, string("Double/parseDouble", s)))
+
+
+def _parsed(op: str, what: str, found: Any) -> Any:
+    """Return what was read from a string, which must be something."""
+    if found is None:
+        raise refuse(op, f"the string is no {what}", "(parse-long s) and (parse-double s) return nil instead.")
+    return found
 
 
 @conversion_define("parse-boolean")

@@ -38,3 +38,12 @@
 (double 1) => 1.0
 (double 2.5) => 2.5
 (double :a) !! float: expects a number
+(Integer/parseInt "42") => 42
+(Long/parseLong "-7") => -7
+(Integer/parseInt "4.5") !! Integer/parseInt: the string is no integer
+(Integer/parseInt nil) !! Integer/parseInt: expects a string, got nil
+(try (Long/parseLong "x") (catch Exception e -1)) => -1
+(Double/parseDouble "4") => 4.0
+(Double/parseDouble "x") !! Double/parseDouble: the string is no number
+(try (Double/parseDouble "") (catch Exception e 0.5)) => 0.5
+(Float/parseFloat "2.5") => 2.5
