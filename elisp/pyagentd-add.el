@@ -373,7 +373,7 @@ argument, or ASK from Lisp, ask which session."
        (pyagentd-with-live-buffer session
          (save-restriction
            (widen)
-           (pyagentd-add--above (concat question "\n\n" about))
+           (pyagentd-add-above (concat question "\n\n" about))
            (pyagentd-send)))))))
 
 ;;;; Rewriting a region
@@ -538,13 +538,15 @@ be used meanwhile.  The model is that of a new session."
 
 ;;;; Above what is being written
 
-(defun pyagentd-add--above (text)
-  "Put TEXT as a prompt above what is being written; leave point behind it."
+(defun pyagentd-add-above (text &optional behind)
+  "Put TEXT as a prompt above what is being written, or BEHIND that.
+Leave point behind it."
   (pyagentd-viewing-check)
   (deactivate-mark)
-  (if-let ((draft (save-restriction
-                    (widen)
-                    (pyagentd-turns--trim (pyagentd-answered-end) (point-max))))
+  (if-let ((draft (unless behind
+                    (save-restriction
+                      (widen)
+                      (pyagentd-turns--trim (pyagentd-answered-end) (point-max)))))
            (answered (pyagentd-answered-end)))
       (progn
         (delete-region answered (car draft))

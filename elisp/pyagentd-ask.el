@@ -395,8 +395,6 @@ Which of them an ask offers the daemon says.")
 (pyagentd-deflocal pyagentd-ask-notice--current nil
   "Id of the ask that the keys answer, nil for none.")
 
-(defvar pyagentd-ask-notice--focused nil
-  "Session buffers in which point is on a question.")
 (pyagentd-deflocal pyagentd-ask-notice--focus nil
   "Where point is on the question, an overlay; nil while it is not.
 Its property `pyagentd-ask-back' is a marker at where point was before.")
@@ -499,9 +497,6 @@ A model's own questions are shown in a form."
       (overlay-put focus 'pyagentd-ask-id (pyagentd-ask-id ask))
       (overlay-put focus 'pyagentd-ask-back back)
       (setq pyagentd-ask-notice--focus focus))
-    (setq pyagentd-ask-notice--focused
-          (cons (current-buffer)
-                (remq (current-buffer) pyagentd-ask-notice--focused)))
     (add-hook 'post-command-hook #'pyagentd-ask-notice--look)
     (add-hook 'window-selection-change-functions #'pyagentd-ask-notice--look)
     (pyagentd-ask-notice-refresh)))
@@ -510,32 +505,27 @@ A model's own questions are shown in a form."
   "Let keys be those of the text again."
   (when pyagentd-ask-notice--focus
     (delete-overlay pyagentd-ask-notice--focus)
-    (setq pyagentd-ask-notice--focus nil)
-    (pyagentd-ask-notice--forget (current-buffer))))
-
-(defun pyagentd-ask-notice--forget (buffer)
-  "Look no more whether point is still on a question of BUFFER."
-  (unless (setq pyagentd-ask-notice--focused
-                (remq buffer pyagentd-ask-notice--focused))
-    (remove-hook 'post-command-hook #'pyagentd-ask-notice--look)
-    (remove-hook 'window-selection-change-functions
-                 #'pyagentd-ask-notice--look)))
+    (setq pyagentd-ask-notice--focus nil)))
 
 (defun pyagentd-ask-notice--look (&rest _)
   "Let keys be those of the text again wherever point has left a question.
 That is also where another buffer is shown in its window: no hook of the
 question's own buffer runs then."
   (unless (minibufferp (window-buffer)) ; where more is asked
-    (dolist (buffer pyagentd-ask-notice--focused)
-      (if (not (and (buffer-live-p buffer)
-                    (buffer-local-value 'pyagentd-ask-notice--focus buffer)))
-          (pyagentd-ask-notice--forget buffer)
+    (let ((focused nil))
+      (dolist (buffer (pyagentd-place-buffers))
         (with-current-buffer buffer
-          (cond ((not (eq buffer (window-buffer)))
+          (cond ((null pyagentd-ask-notice--focus))
+                ((not (eq buffer (window-buffer)))
                  (pyagentd-ask--leave))
-                ((not (eql (point) (overlay-start pyagentd-ask-notice--focus)))
-                 (pyagentd-ask-notice--unfocus)
-                 (pyagentd-ask-notice-refresh))))))))
+                ((eql (point) (overlay-start pyagentd-ask-notice--focus))
+                 (setq focused t))
+                (t (pyagentd-ask-notice--unfocus)
+                   (pyagentd-ask-notice-refresh)))))
+      (unless focused
+        (remove-hook 'post-command-hook #'pyagentd-ask-notice--look)
+        (remove-hook 'window-selection-change-functions
+                     #'pyagentd-ask-notice--look)))))
 
 (defun pyagentd-ask--leave ()
   "Leave the question open and go back to where point was."
@@ -833,6 +823,7 @@ Its keys are letters, so whoever asked for it is there."
 ;; below already as a follow-up.  Which options there are the daemon says;
 ;; the buttons are no text of the conversation.
 
+(declare-function pyagentd-add-above "pyagentd-add")
 (declare-function pyagentd-send "pyagentd-chat")
 
 (pyagentd-deflocal pyagentd-reply-options nil
@@ -914,27 +905,6 @@ It turns itself on and off.
 
 ;;;; Picking
 
-(defun pyagentd-reply-options--put (text several)
-  "Put TEXT at the beginning of the user's next message.
-What is there already follows it; another option, if SEVERAL, goes after."
-  (widen)
-  (goto-char (pyagentd-answered-end))
-  (skip-chars-forward "\n")
-  (cond ((looking-at (regexp-quote pyagentd-prompt-prefix))
-         (goto-char (match-end 0)))
-        ((eobp)
-         (unless (bolp) (insert "\n"))
-         (insert "\n" (if (pyagentd-place-agent-p) "" pyagentd-prompt-prefix)))
-        (t (goto-char (pyagentd-answered-end))
-           (skip-chars-forward "\n")))
-  (let ((draft (string-trim (buffer-substring-no-properties
-                             (point) (point-max)))))
-    (delete-region (point) (point-max))
-    (insert (if (and several (not (string-empty-p draft)))
-                (concat draft "\n" text)
-              (concat text (if (string-empty-p draft) ""
-                             (concat "\n\n" draft)))))))
-
 (defun pyagentd-reply-options--pick (number &optional only-put)
   "Send option NUMBER of those that the last answer offers.
 What is typed below the answer already is said after it.  With a prefix
@@ -952,7 +922,7 @@ it; so it is with answers of which several options may be picked."
           (several (plist-get pyagentd-reply-options :several)))
       (unless option
         (user-error "There is no option %d" number))
-      (pyagentd-reply-options--put (plist-get option :text) several)
+      (pyagentd-add-above (plist-get option :text) several)
       (goto-char (point-max))
       (unless (or only-put several)
         (pyagentd-reply-options-clear)

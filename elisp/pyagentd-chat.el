@@ -156,10 +156,10 @@ With a prefix argument show the MENU instead."
                      ((save-restriction
                         (widen)
                         (save-excursion (skip-chars-forward " \t\n") (eobp)))
-                      (pyagentd-chat--size))
+                      (1+ (buffer-size)))
                      ;; Behind the word at point.
                      (t (save-excursion (skip-syntax-forward "w_") (point))))))
-      (when (= end (pyagentd-chat--size))
+      (when (= end (1+ (buffer-size)))
         (goto-char end))
       (deactivate-mark)
       (with-current-buffer (or (buffer-base-buffer) (current-buffer))
@@ -177,7 +177,7 @@ With a prefix argument show the MENU instead."
 Until then the status says that it is on its way, and who types below it
 writes the next prompt."
   (let ((here (copy-marker end))
-        (last (= end (pyagentd-chat--size)))
+        (last (= end (1+ (buffer-size))))
         (waits t))
     (pyagentd-attached-then
      (lambda ()
@@ -234,10 +234,6 @@ A run may have ended while nobody told this buffer."
 (add-hook 'pyagentd-attached-hook #'pyagentd-chat--attached)
 (add-hook 'pyagentd-rpc-disconnected-hook #'pyagentd-chat--disconnected t)
 (add-hook 'pyagentd-session-leave-hook #'pyagentd-chat--stop-waiting)
-
-(defun pyagentd-chat--size ()
-  "Return the end of the whole text."
-  (save-restriction (widen) (point-max)))
 
 (defun pyagentd-chat-when-ready (then &optional idle)
   "Attach the session here, then call THEN in this buffer.

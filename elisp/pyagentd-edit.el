@@ -385,16 +385,9 @@ between them at once."
   "Note that this buffer was begun with TEXT, and all else was typed."
   (save-restriction
     (widen)
-    (let* ((size (length text))
-           (same (and (<= size (buffer-size))
-                      (string= text (buffer-substring-no-properties
-                                     1 (1+ size))))))
-      (pyagentd-edit--begin-copy)
-      (setq pyagentd-edit--pending
-            (pyagentd-edit--normal
-             (list (if same (list (1+ size) (1+ size)
-                                  (buffer-substring (1+ size) (point-max)) "")
-                     (list 1 (1+ size) (buffer-string) text))))))))
+    (pyagentd-edit--begin-copy)
+    (setq pyagentd-edit--pending
+          (list (list 1 (1+ (length text)) (buffer-string) text)))))
 
 (defun pyagentd-edit-pending-p ()
   "Return non-nil if something was typed that the daemon was not sent."

@@ -398,16 +398,10 @@ SUCCESS is called with the answer, FAILURE with an error (SYMBOL . DATA).")
             (pyagentd-rpc--give answer)))))))
 
 (defun pyagentd-rpc--called (frame)
-  "Return the events in FRAME; answer it if it is another call by the daemon."
+  "Return the events in FRAME; the daemon calls nothing else."
   (pcase (pyagentd-rpc--read frame)
     (`(call 0 events (,events))
-     (if pyagentd-host (mapcar #'pyagentd-host-event events) events))
-    (`(call 0 . ,_) nil)
-    (`(call ,uid ,name ,_)
-     (pyagentd-rpc--write
-      (pyagentd-rpc--frame
-       (list 'epc-error uid (format "No such method: %s" name))))
-     nil)))
+     (if pyagentd-host (mapcar #'pyagentd-host-event events) events))))
 
 (defun pyagentd-rpc--give (answer)
   "Give ANSWER, a message read from a frame, to the call that waits for it."

@@ -70,7 +70,6 @@ The variable `asked' is bound to the question, or nil."
       (with-current-buffer session
         (pyagentd-test-type "y e s"))
       (should-not (pyagentd-test-calls 'answer))
-      (should-not pyagentd-ask-notice--focused)
       (should-not (memq #'pyagentd-ask-notice--look
                         (default-value 'post-command-hook)))
       (should (string-suffix-p "yes" (buffer-string))))))

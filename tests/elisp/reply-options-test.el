@@ -79,7 +79,7 @@ Nothing is sent; `sent' is the text that would be."
     (pyagentd-reply-options--pick 1)
     (pyagentd-reply-options--pick 2)
     (should-not sent)
-    (should (string-suffix-p "### Postgres\nSQLite in memory"
+    (should (string-suffix-p "### Postgres\n\nSQLite in memory"
                              (buffer-string)))))
 
 (ert-deftest pyagentd-reply-options-are-picked-by-the-key-for-answers ()
