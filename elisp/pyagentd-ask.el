@@ -402,20 +402,6 @@ Its property `pyagentd-ask-back' is a marker at where point was before.")
 (declare-function pyagentd-ask--diff "pyagentd-form")
 (declare-function pyagentd-ask--show "pyagentd-views")
 
-(defvar pyagentd-ask-mode-map
-  (pyagentd-keymap
-   "C-c C-c" #'pyagentd-ask--go)
-  "Keymap that is active where something is asked.")
-
-(define-minor-mode pyagentd-ask-mode
-  "Minor mode of session buffers in which something is asked.
-It turns itself on and off.
-
-\\{pyagentd-ask-mode-map}"
-  :lighter nil
-  :interactive nil)
-
-(put 'pyagentd-ask-mode 'permanent-local t)
 (put 'pyagentd-ask-notice--move 'permanent-local-hook t)
 
 ;;;; Keys
@@ -693,8 +679,7 @@ Emacs would draw the cursor in a line that it has to continue itself."
           pyagentd-ask-notice--current nil)
     (remove-hook 'pyagentd-insert-hook #'pyagentd-ask-notice--move t)
     (remove-hook 'window-size-change-functions
-                 #'pyagentd-ask-notice--resized t)
-    (pyagentd-ask-mode -1)))
+                 #'pyagentd-ask-notice--resized t)))
 
 (defun pyagentd-ask-notice-refresh ()
   "Show in this buffer what is asked, if anything is."
@@ -711,8 +696,7 @@ Emacs would draw the cursor in a line that it has to continue itself."
                 (make-overlay (point-min) (point-min) nil t))
           (add-hook 'pyagentd-insert-hook #'pyagentd-ask-notice--move nil t)
           (add-hook 'window-size-change-functions
-                    #'pyagentd-ask-notice--resized nil t)
-          (pyagentd-ask-mode))
+                    #'pyagentd-ask-notice--resized nil t))
         (overlay-put pyagentd-ask-notice--overlay 'pyagentd-ask
                      pyagentd-ask-notice--current)
         (overlay-put pyagentd-ask-notice--overlay 'before-string
@@ -834,23 +818,11 @@ Each option is a plist with :label and :text, what picking it says.")
 
 (put 'pyagentd-reply-options-clear 'permanent-local-hook t)
 
-(defvar pyagentd-reply-options-mode-map
-  (let ((map (make-sparse-keymap)))
-    (dotimes (index 9)
-      (define-key map (kbd (format "C-c %d" (1+ index)))
-        #'pyagentd-reply-options--pick-by-key))
-    map)
-  "Keymap that is active where an answer offers options.")
-
-(define-minor-mode pyagentd-reply-options-mode
-  "Minor mode of session buffers whose last answer offers options.
-It turns itself on and off.
-
-\\{pyagentd-reply-options-mode-map}"
-  :lighter nil
-  :interactive nil)
-
-(put 'pyagentd-reply-options-mode 'permanent-local t)
+(dotimes (index 9)
+  (define-key pyagentd-mode-map (kbd (format "C-c %d" (1+ index)))
+    `(menu-item "" pyagentd-reply-options--pick-by-key
+                :filter ,(lambda (command)
+                           (and pyagentd-reply-options command)))))
 
 ;;;; The buttons
 
@@ -882,8 +854,7 @@ It turns itself on and off.
   (when pyagentd-reply-options--overlay
     (delete-overlay pyagentd-reply-options--overlay)
     (setq pyagentd-reply-options--overlay nil)
-    (remove-hook 'pyagentd-insert-hook #'pyagentd-reply-options-clear t)
-    (pyagentd-reply-options-mode -1))
+    (remove-hook 'pyagentd-insert-hook #'pyagentd-reply-options-clear t))
   (setq pyagentd-reply-options nil))
 
 (defun pyagentd-reply-options-receive (options)
@@ -895,8 +866,7 @@ It turns itself on and off.
             pyagentd-reply-options--overlay (make-overlay end end nil t))
       (overlay-put pyagentd-reply-options--overlay 'before-string
                    (pyagentd-reply-options--text))
-      (add-hook 'pyagentd-insert-hook #'pyagentd-reply-options-clear nil t)
-      (pyagentd-reply-options-mode))))
+      (add-hook 'pyagentd-insert-hook #'pyagentd-reply-options-clear nil t))))
 
 (pyagentd-define-event reply-options `(,options)
   "Show the options."

@@ -763,7 +763,8 @@ the header line shows the choice.  Without a NAME it is asked for."
 ;;;; Approving
 
 (defun pyagentd-approve (&optional agent)
-  "Approve the plan in this buffer: it is carried out from here on.
+  "Go to the open question here, else approve the plan in this buffer.
+The plan is carried out from here on.
 \"Approved, continue.\" is sent as a message of yours, answered by the
 agent build, or with a prefix argument by the AGENT you choose.  What you
 have written below the plan goes along.  While a run is in flight the
@@ -771,7 +772,8 @@ message waits for its turn.  Its key has to be confirmed."
   (interactive "P"
                pyagentd-mode)
   (cond ((called-interactively-p 'any)
-         (pyagentd-in-session (pyagentd-plan--confirm agent)))
+         (if (pyagentd-ask-notice-current) (pyagentd-ask--go)
+           (pyagentd-in-session (pyagentd-plan--confirm agent))))
         ((and agent (not (stringp agent)))
          (pyagentd-plan--read #'pyagentd-approve))
         (t
@@ -802,7 +804,7 @@ Say so where there is none, or a question has come with the connection."
         (cond ((pyagentd-ask-notice-current)
                (user-error "A question is open here; %s goes to it"
                            (substitute-command-keys
-                            "\\<pyagentd-ask-mode-map>\\[pyagentd-ask--go]")))
+                            "\\<pyagentd-mode-map>\\[pyagentd-approve]")))
               ((plist-get answer :plan))
               ((pyagentd-status-busy-p)
                (user-error "Nothing is asked here yet"))
@@ -1153,9 +1155,8 @@ Whoever else writes now, the daemon says."
 (add-hook 'after-change-major-mode-hook #'pyagentd-return--saved-p)
 (add-hook 'desktop-after-read-hook #'pyagentd-return--writable)
 
-;; Visiting the file has turned these on where they are due.
+;; Visiting the file has turned it on where it is due.
 (add-to-list 'desktop-minor-mode-handlers '(pyagentd-mode . ignore))
-(add-to-list 'desktop-minor-mode-handlers '(pyagentd-reply-options-mode . ignore))
 
 ;;;###autoload
 (progn

@@ -40,7 +40,7 @@
      (lambda (symbol)
        (when (and (commandp symbol) (string-prefix-p "pyagentd-" (symbol-name symbol)))
          (when-let ((keys (seq-remove (lambda (key) (memq (aref key 0) '(menu-bar remap)))
-                                      (where-is-internal symbol (list pyagentd-ask-mode-map pyagentd-mode-map)))))
+                                      (where-is-internal symbol (list pyagentd-mode-map)))))
            (push (cons (mapconcat #'key-description keys ", ") symbol) found)))))
     (seq-sort-by #'car #'string< found)))
 

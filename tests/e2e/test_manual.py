@@ -122,13 +122,11 @@ def test_commands_options_and_keys_that_are_named_exist(tmp_path: Path) -> None:
     keys = sorted(set(re.findall(r"[~`](?:C-u )*(C-c (?:[CM]-[^ ~`]|RET|[][.,0-9]))[~`]", NAMED)))
     assert len(commands) > 30 and options and len(keys) > 25
     names = " ".join(f'"{name}"' for name in commands)
-    form = f"""(progn (require 'pyagentd) (require 'pyagentd-form)
+    form = f"""(progn (require 'pyagentd) (require 'pyagentd-form) (setq pyagentd-reply-options t)
       (princ (list (seq-remove (lambda (name) (commandp (intern name))) '({names}))
                    (seq-remove #'custom-variable-p '({" ".join(options)}))
                    (seq-remove (lambda (key) (seq-some (lambda (map) (commandp (lookup-key map (kbd key))))
-                                                        (list pyagentd-mode-map pyagentd-ask-mode-map
-                                                              pyagentd-reply-options-mode-map
-                                                              pyagentd-question-mode-map)))
+                                                        (list pyagentd-mode-map pyagentd-question-mode-map)))
                                '({" ".join(f'"{key}"' for key in keys)})))))"""
     where = [*load_path(ROOT / "elisp"), "--eval", form]
     said = subprocess.run(["emacs", "-Q", "--batch", *where], capture_output=True, text=True, check=True).stdout

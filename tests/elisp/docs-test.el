@@ -89,7 +89,7 @@ is there, nil at the end."
 
 ;; Keys that begin with C-c are those of one of our keymaps.
 (ert-deftest pyagentd-docs-name-keys-that-are-bound ()
-  (let (maps)
+  (let ((pyagentd-reply-options t) maps)
     (should-not
      (docs-test--missing
       (lambda ()

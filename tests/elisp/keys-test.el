@@ -237,22 +237,19 @@ whatever its key, is none."
 
 (ert-deftest pyagentd-keys-in-a-session-mean-what-they-do-in-markdown ()
   (skip-unless (require 'markdown-mode nil t))
-  (dolist (map (list pyagentd-mode-map pyagentd-ask-mode-map
-                     pyagentd-reply-options-mode-map))
-    (pcase-dolist (`(,key . ,command) (keys-test--bound map))
-      (unless (member (key-description key)
-                      '("C-c RET" "C-c C-k" "C-c C-c" "C-c C-t"))
-        (should-not (and (keys-test--meaning key)
-                         (list (key-description key) command)))))))
+  (pcase-dolist (`(,key . ,command) (keys-test--bound pyagentd-mode-map))
+    (unless (member (key-description key)
+                    '("C-c RET" "C-c C-k" "C-c C-c" "C-c C-t"))
+      (should-not (and (keys-test--meaning key)
+                       (list (key-description key) command))))))
 
 (ert-deftest pyagentd-keys-of-the-text-decide-nothing ()
-  (dolist (map (list pyagentd-mode-map pyagentd-ask-mode-map))
-    (pcase-dolist (`(,_ . ,command) (keys-test--bound map))
-      (should-not (memq command
-                        '(pyagentd-allow-once pyagentd-allow-session
-                          pyagentd-allow-always pyagentd-deny
-                          pyagentd-deny-with-reason pyagentd-edit--finish
-                          pyagentd-ask--abort))))))
+  (pcase-dolist (`(,_ . ,command) (keys-test--bound pyagentd-mode-map))
+    (should-not (memq command
+                      '(pyagentd-allow-once pyagentd-allow-session
+                        pyagentd-allow-always pyagentd-deny
+                        pyagentd-deny-with-reason pyagentd-edit--finish
+                        pyagentd-ask--abort)))))
 
 (ert-deftest pyagentd-menubar-a-right-click-offers-what-is-there ()
   (blocks-with

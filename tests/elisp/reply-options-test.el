@@ -50,7 +50,7 @@ Nothing is sent; `sent' is the text that would be."
     (should (eq (key-binding (kbd "C-c 2")) #'pyagentd-reply-options--pick-by-key))
     (pyagentd-test-stream "More.")      ; another answer begins
     (should-not (reply-options-test--shown))
-    (should-not pyagentd-reply-options-mode)))
+    (should-not (key-binding (kbd "C-c 2")))))
 
 (ert-deftest pyagentd-reply-options-a-pick-is-said ()
   "Options in an answer's prose can be picked."
