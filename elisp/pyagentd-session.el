@@ -363,66 +363,35 @@ none."
                                 (block (pyagentd-locals--read start stop)))
                            (and block (cons start (cdr block)))))))))
 
-(defun pyagentd-locals--end (start)
-  "Return where the last line ends of the block that begins at START, or nil."
-  (save-excursion
-    (goto-char start)
-    (let ((affixes (pyagentd-locals--affixes (pyagentd-locals--line start)))
-          content)
-      (while (and (zerop (forward-line)) (not (eobp))
-                  (setq content (pyagentd-locals--content
-                                 (pyagentd-locals--line (point)) affixes))
-                  (not (equal content "End:"))))
-      (and (equal content "End:") (line-end-position)))))
-
 (defun pyagentd-locals--bounds-of (entries)
   "Return the printed bounds in ENTRIES, nil if there are none."
   (alist-get "gptel--bounds" entries nil nil #'equal))
+
+(defun pyagentd-locals--row ()
+  "Return the blocks that end the buffer, first one first, as (START . ALIST).
+An Emacs that does not see a block writes another one behind it.  An empty
+block ends the row: the text before it ends like a block."
+  (let* ((last (pyagentd-locals--last (point-max)))
+         (row (and last (list last)))
+         earlier)
+    (while (and (cdar row)
+                (setq earlier (pyagentd-locals--last (caar row)))
+                (or (null (cdr earlier))
+                    (pyagentd-locals-ours-p (cdr earlier))))
+      (push earlier row))
+    row))
 
 (defun pyagentd-locals-find ()
   "Return the block that ends the buffer, or nil.
 That is a plist with :start, :end, :entries (an alist of strings), :bounds
 \(printed ones, of several blocks in a row those of the last first; nil
 where a block has none) and :count, the number of blocks that say
-something.
-
-An Emacs that does not see a block writes another one behind it: blocks
-in a row count as one, the later settings hold.  An empty block ends the
-row: the text before it ends like a block."
-  (when-let ((last (pyagentd-locals--last (point-max))))
-    (let* ((start (car last)) (entries (cdr last)) (all entries)
-           (bounds (list (pyagentd-locals--bounds-of entries)))
-           (count 1)
-           earlier)
-      (while (and entries (setq earlier (pyagentd-locals--last start))
-                  (or (null (cdr earlier))
-                      (pyagentd-locals-ours-p (cdr earlier))))
-        (setq start (car earlier)
-              entries (cdr earlier)
-              all (pyagentd-locals--unique (append entries all)))
-        (when entries
-          (cl-incf count)
-          (push (pyagentd-locals--bounds-of entries) bounds)))
-      (list :start start :end (point-max) :entries all :count count
-            :bounds (nreverse bounds)))))
-
-(defun pyagentd-locals-all ()
-  "Return the whole blocks of gptel's in the text.
-Each is a list (START END BOUNDS ENTRIES).  BOUNDS are the printed ones,
-nil if there are none; ENTRIES is an alist of strings."
-  (let (case-fold-search found)
-    (save-excursion
-      (goto-char (point-min))
-      (while (search-forward pyagentd-locals--heading nil t)
-        (let* ((start (line-beginning-position))
-               (end (pyagentd-locals--end start))
-               (block (and end (pyagentd-locals--read start end))))
-          (when (and block (pyagentd-locals-ours-p (cdr block)))
-            (push (list start end (pyagentd-locals--bounds-of (cdr block))
-                        (cdr block))
-                  found)
-            (goto-char end)))))
-    (nreverse found)))
+something.  Blocks in a row count as one, the later settings hold."
+  (when-let ((row (pyagentd-locals--row)))
+    (let ((told (mapcar #'cdr (seq-filter #'cdr row))))
+      (list :start (caar row) :end (point-max) :count (max 1 (length told))
+            :entries (pyagentd-locals--unique (apply #'append told))
+            :bounds (nreverse (mapcar #'pyagentd-locals--bounds-of told))))))
 
 ;;;; Values
 
@@ -663,35 +632,39 @@ end of the text is taken for an older block."
 ;;;; Cleaning
 
 (defun pyagentd-session--clean-local-variables ()
-  "Remove gptel's superfluous blocks of Local Variables from this buffer.
+  "Remove superfluous blocks of Local Variables from the end of this buffer.
 An Emacs that does not see a long block writes another one behind it.
-In a session all are removed that are in the text, since saving writes
-the one there is; elsewhere the last one with roles stays.
-What a model or a tool said about such blocks is left alone."
+In a session all are removed, since saving writes the one there is;
+elsewhere the last one with roles stays.  What a model or a tool said
+about such blocks is left alone."
   (interactive "*")
   (let ((count 0))
     (save-restriction
       (widen)
-      (let* ((all (pyagentd-locals-all))
+      (let* ((row (pyagentd-locals--row))
+             (end (point-max))
              (kept (if (bound-and-true-p pyagentd-mode)
                        (seq-remove (lambda (block) ; said by nobody
                                      (memq (get-text-property (car block) 'gptel)
                                            '(nil ignore)))
-                                   all)
-                     (last (or (seq-remove (lambda (block)
-                                             (member (nth 2 block) '(nil "nil")))
-                                           all)
-                               all)))))
-        (pcase-dolist ((and block `(,start ,end . ,_)) (reverse all))
-          (unless (memq block kept)
+                                   row)
+                     (last (or (seq-remove
+                                (lambda (block)
+                                  (member (pyagentd-locals--bounds-of (cdr block))
+                                          '(nil "nil")))
+                                row)
+                               row)))))
+        (dolist (block (reverse row))
+          (unless (or (memq block kept)
+                      (not (pyagentd-locals-ours-p (cdr block))))
             (cl-incf count)
-            (goto-char end)
-            (skip-chars-forward "\n")
-            (delete-region start (point))
-            (when (eobp)                ; of the empty line before it
+            (delete-region (car block) end)
+            (when (= (car block) (point-max)) ; of the empty line before it
+              (goto-char (point-max))
               (delete-region (point)
                              (progn (skip-chars-backward "\n")
-                                    (min (1+ (point)) (point-max)))))))))
+                                    (min (1+ (point)) (point-max))))))
+          (setq end (car block)))))
     (message (if (= count 1) "Removed 1 block of Local Variables"
                "Removed %d blocks of Local Variables")
              count)))
