@@ -74,6 +74,9 @@ def test_a_command_that_writes_or_does_more_is_not_plain(text):
 def test_a_command_that_is_too_much_to_read_is_unreadable():
     assert "too long" in read("ls " * 50_000).unreadable
     assert "too many files" in read("touch " + " ".join(map(str, range(2_000)))).unreadable
+    far = read("cd " + "a/" * 1_900 + " && cat " + " ".join(f"<{n}" for n in range(480)))
+    assert "names are too long" in far.unreadable and sum(map(len, far.reads)) < 200_000
+    assert not read("touch " + " ".join(f"src/package/module_{n}.py" for n in range(500))).unreadable
     assert "too deeply" in read("xargs -- " * 10 + "ls").unreadable
     assert "longer than the system takes" in read("touch " + "a/../" * 1_000 + "x").unreadable
 

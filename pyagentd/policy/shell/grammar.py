@@ -373,7 +373,8 @@ def check_program(word: Word) -> None:
 _MAX_DEPTH = 6  # commands inside commands
 _MAX_PLACES = 8  # directories a line may be in
 _MAX_LENGTH = 30_000  # characters
-_MAX_PATHS = 1_000
+_MAX_PATHS = 150_000  # characters of all paths, each with as many more as it costs to look where it leads
+_EACH_PATH = 100
 
 Places = tuple[str, ...]  # directories a command may start in; "" is the workspace root
 
@@ -417,6 +418,7 @@ class _Reader:
         self._fed = False  # whether a pipe or a file is the input of what is read now
         self.link_makers: list[str] = []
         self.naming = 0  # commands that name a path and make no links
+        self._room = _MAX_PATHS
 
     def read_line(self, text: str, places: Places, depth: int) -> None:
         """Read ``text``, following where ``cd`` may lead: after ``cd X &&`` to X, after ``cd X;`` perhaps."""
@@ -517,15 +519,16 @@ class _Reader:
         self.commands.append(SimpleCommand(words=plain, text=text, said=said, effects=effects, writes=writes))
 
     def _add_paths(self, found: Findings, places: Places) -> None:
-        self.reads += [_join(place, path) for path in found.reads for place in places]
-        self.writes += [_join(place, path) for path in found.writes for place in places]
-        self.looks += [_join(place, path) for path in found.looks for place in places]
+        for known, named in ((self.reads, found.reads), (self.writes, found.writes), (self.looks, found.looks)):
+            for path in (_join(place, each) for each in named for place in places):
+                known.append(path)
+                self._room -= len(path) + _EACH_PATH
+                if self._room < 0:
+                    raise Unreadable("it names too many files, or their names are too long")
         if found.links:
             self.link_makers.append(found.program)
         elif found.reads or found.writes or found.looks:
             self.naming += 1
-        if len(self.reads) + len(self.writes) + len(self.looks) > _MAX_PATHS:
-            raise Unreadable("it names too many files")
 
 
 def _places_after_cd(to: Word, places: Places) -> Places:
