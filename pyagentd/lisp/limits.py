@@ -163,13 +163,17 @@ class Budget:
 
     def bits(self, count: int) -> None:
         """Check that an integer of ``count`` bits is allowed, and charge its bytes."""
+        self.check_bits(count)
+        self.bytes(count >> 3)
+
+    def check_bits(self, count: int) -> None:
+        """Check that an integer of ``count`` bits is allowed."""
         if count > self.limits.bits:
             raise LispError(
                 "memory_exceeded",
                 f"an integer would have more than {self.limits.bits} bits",
                 hint="Use floating-point numbers for magnitudes like this.",
             )
-        self.bytes(count >> 3)
 
     def too_deep(self) -> LispError:
         """Return the error for a value or a chain of calls that is nested too deeply."""

@@ -220,6 +220,7 @@ def _weight(key: Key) -> int:
 
 
 _KEY_LIMITS = Limits(steps=200_000)
+_MOST_BITS: Final = Limits().bits
 
 
 def as_key(value: Value, budget: Budget | None = None) -> Key:
@@ -528,7 +529,11 @@ def from_python(value: Any) -> Value:
 
 
 def _from_python(value: Any, path: str, depth: int, made: dict[int, tuple[Any, Value]]) -> Value:
-    if value is None or type(value) in {str, int, float, bool, Keyword, LispSet, Pattern}:
+    if value is None or type(value) in {str, float, bool, Keyword, LispSet, Pattern}:
+        return value
+    if type(value) is int:
+        if value.bit_length() > _MOST_BITS:
+            raise TypeError(f"{path} is an integer of {value.bit_length()} bits, and {_MOST_BITS} are the most")
         return value
     if id(value) in made:
         return made[id(value)][1]

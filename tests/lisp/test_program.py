@@ -176,6 +176,9 @@ class TestLimits:
             "(loop [x 2] (recur (* x x)))",
             "(loop [x [1]] (recur (into x x)))",
             '(loop [x "ab"] (recur (str x x)))',
+            "(loop [x 1] (recur (+ x x)))",
+            "(loop [x 1] (recur (- x (- x))))",
+            "(reduce (fn [x _] (+ x x 1)) 1 (range 20000))",
             "(= (reduce (fn [a _] [a]) 1 (range 5000)) (reduce (fn [a _] [a]) 2 (range 5000)))",
         ],
     )

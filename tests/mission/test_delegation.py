@@ -135,6 +135,7 @@ def test_a_tool_says_itself_how_strictly_it_is_checked():
         ({"prompt_limit": {"list": -1}}, "prompt_limit.list is -1"),
         ({"signature": "{count"}, "The signature cannot be read"),
         ({"context": {"x": object()}}, "The context holds something that programs cannot use"),
+        ({"context": {"x": 10**4000}}, "value.x is an integer of 13288 bits, and 13000 are the most"),
         ({"context": 5}, "context"),
         ({"tools": {"t": 5}}, '"t"'),
         ({"llm": 5}, "llm"),
@@ -195,6 +196,13 @@ def test_resuming_goes_on_after_the_last_turn(tmp_path):
     late = delegate("Go {{x}}.", llm=Scripted([]), context={"x": 5}, resume_from=states[2], max_turns=3)
     assert late.fail.reason == "max_turns_exceeded"
     assert delegate("Go.", llm=Scripted([]), resume_from=tmp_path / "none").fail.reason == "checkpoint_error"
+
+
+def test_an_integer_that_could_not_be_written_is_a_failure_of_its_tool():
+    llm = Scripted([code('(call "big")'), code('(call "return" 1)')])
+    step = delegate("Go.", llm=llm, tools={"big": lambda: [10**5000]})
+    assert step.value == 1
+    assert "value[0] is an integer of 16610 bits" in step.trace[0].error.message
 
 
 def test_what_fails_at_a_checkpoint_is_logged_and_ends_nothing(caplog):

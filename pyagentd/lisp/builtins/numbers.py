@@ -21,8 +21,8 @@ define: Final = Family("Numbers")
 _BIG: Final = 1 << 63  # below it a product needs no charge: it fits two machine words
 
 
-@define("+")
-def add(*numbers: Any) -> Any:
+@define("+", charges=True)
+def add(budget: Budget, *numbers: Any) -> Any:
     """Add numbers; 0 without any.
 
     (+ 1 2 3) => 6
@@ -34,11 +34,18 @@ def add(*numbers: Any) -> Any:
         if type(each) is not int and type(each) is not float:
             raise wrong("+", "numbers", each, hint=numeric_hint(each))
         total += each
+    return _checked(total, budget)
+
+
+def _checked(total: Any, budget: Budget) -> Any:
+    """Return a sum or difference whose size is allowed; it grows slowly, so it is looked at afterwards."""
+    if type(total) is int and not -_BIG < total < _BIG:
+        budget.check_bits(total.bit_length())
     return total
 
 
-@define("-")
-def subtract(first: Any, *numbers: Any) -> Any:
+@define("-", charges=True)
+def subtract(budget: Budget, first: Any, *numbers: Any) -> Any:
     """Subtract the other numbers from the first; negate a single one.
 
     (- 10 3 2) => 5
@@ -49,7 +56,7 @@ def subtract(first: Any, *numbers: Any) -> Any:
         return -first
     for each in numbers:
         first -= each
-    return first
+    return _checked(first, budget)
 
 
 @define("*", charges=True)
