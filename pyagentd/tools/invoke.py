@@ -9,10 +9,12 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
 from pyagentd.errors import NotInstalled, ToolError, did_you_mean
+from pyagentd.events import truncate
 from pyagentd.policy.action import Action
 from pyagentd.tools.spec import KeptFiles, Output, ToolContext, ToolSpec
 
@@ -69,12 +71,14 @@ def truncation_notice(shown: str, path: Path) -> str:
 # Checks arguments against the part of JSON Schema that tool schemas use.
 #
 # Known keywords: type (one or a list), properties, required, enum, items, additionalProperties (assumed false for
-# objects with properties), minimum, maximum, minLength, minItems, maxItems. Others describe and do not restrict. All
-# problems are reported at once, in words a model can act on.
+# objects with properties), minimum, maximum, minLength, minItems, maxItems. Others describe and do not restrict. The
+# first problems are reported at once, in words a model can act on.
 
 Schema = Mapping[str, Any]
 
 _SHOWN = 60  # characters of an offending value that are shown
+_MOST_PROBLEMS = 20
+_LONGEST_PROBLEM = 500  # characters
 
 _NAMES = {
     "string": "a string",
@@ -103,9 +107,11 @@ def validate_arguments(tool: str, schema: Schema, args: object) -> dict[str, Any
         for name, value in args.items()
         if value is not None or name in required or _allows_null(properties.get(name, {}))
     }
-    problems = list(_object_problems("", schema, given))
+    problems = list(islice(_object_problems("", schema, given), _MOST_PROBLEMS + 1))
     if problems:
-        raise ToolError(f"{tool}: " + "; ".join(problems), hint=_usage(schema))
+        named = [truncate(each, _LONGEST_PROBLEM) for each in problems[:_MOST_PROBLEMS]]
+        more = ["there is more"] if len(problems) > _MOST_PROBLEMS else []
+        raise ToolError(f"{tool}: " + "; ".join([*named, *more]), hint=_usage(schema))
     return {name: _coerce(properties.get(name, {}), value) for name, value in given.items()}
 
 
@@ -298,11 +304,11 @@ async def invoke(
             if said:
                 full = None if output.full is None else f"{output.full}\n{said}"
                 output = replace(output, text=f"{output.text}\n{said}", full=full)
-        # What is surely short is not worth a thread.
-        if output.full is not None or len(output.text) > SHOWN_BYTES // 4:
-            output = await asyncio.to_thread(_truncate, output, spec.name, ctx.spool_dir)
     except Exception as error:  # the boundary, before and after the tool
         output, denied = _refusal(spec.name, error)
+    # What is surely short is not worth a thread.
+    if output.full is not None or len(output.text) > SHOWN_BYTES // 4:
+        output = await asyncio.to_thread(_truncate, output, spec.name, ctx.spool_dir)
     return Envelope(
         ok=output.ok,
         text="\n".join((*notes, output.text)),

@@ -51,6 +51,20 @@ async def test_arguments_are_checked_before_anybody_is_asked(ctx: ToolContext) -
     assert (envelope.ok, envelope.text.startswith('Tool: "text" must be a string')) == (False, True)
 
 
+async def test_what_is_wrong_with_arguments_is_said_in_few_words(call: Call) -> None:
+    envelope = await call(tool(echo), **{f"{number}{'x' * 100}": 1 for number in range(5_000)})
+    assert len(envelope.text) < 10_000 and '"0x' in envelope.text and "there is more" in envelope.text
+
+
+async def test_a_long_error_is_cut_and_kept_like_a_long_result(call: Call) -> None:
+    def impossible(args: Args, ctx: ToolContext) -> Target:
+        raise ToolError("no\n" * 200_000)
+
+    envelope = await call(tool(echo, describe=impossible), text="x")
+    assert not envelope.ok and envelope.truncated and len(envelope.text) < 201_000
+    assert envelope.output_path is not None and len(envelope.output_path.read_text()) >= 600_000
+
+
 async def test_a_refusal_is_the_text_and_the_tool_does_not_run(call: Call) -> None:
     async def deny(action: Action) -> None:
         raise ToolError(f"no {action}", hint="Ask for it")
