@@ -172,6 +172,9 @@ TextOf: TypeAlias = Callable[[tuple[str, ...], Any], str]
 MAX_PARTS = 200_000
 """The largest number of texts and values in one expansion; nested lists multiply."""
 
+MAX_TEXT = 20_000_000
+"""The largest number of characters of one expansion."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
@@ -228,6 +231,7 @@ class _Expansion:
     def __init__(self, text_of: TextOf) -> None:
         self._text_of = text_of
         self._parts = 0
+        self._room = MAX_TEXT
         self.pieces: list[str] = []
         self.missing: dict[str, None] = {}
 
@@ -238,15 +242,23 @@ class _Expansion:
                 raise TemplateError(f"the text has more than {MAX_PARTS} parts", hint="Give the prompt shorter lists")
             match node:
                 case str():
-                    self.pieces.append(node)
+                    self._add(node)
                 case Variable():
                     found = _find(node.name, frames)
                     if found is None:
                         self.missing[dotted_name(node.name)] = None
                     elif found.value is not None:
-                        self.pieces.append(self._text_of(found.path, found.value))
+                        self._add(self._text_of(found.path, found.value))
                 case Section():
                     self._section(node, frames)
+
+    def _add(self, piece: str) -> None:
+        self.pieces.append(piece)
+        self._room -= len(piece)
+        if self._room < 0:
+            raise TemplateError(
+                f"the text has more than {MAX_TEXT} characters", hint="Give the prompt shorter values"
+            )
 
     def _section(self, node: Section, frames: tuple[_Frame, ...]) -> None:
         found = _find(node.name, frames) or _Frame(None, ())

@@ -153,6 +153,8 @@ def test_lists_inside_lists_cannot_grow_without_end():
     nested = "{{#xs}}" * 5 + "." + "{{/xs}}" * 5
     with pytest.raises(TemplateError, match="200000 parts"):
         expand(nested, {"xs": [1] * 50}, plain)
+    with pytest.raises(TemplateError, match="20000000 characters"):
+        expand("{{#xs}}{{text}}{{/xs}}", {"xs": [1] * 90_000, "text": "x" * 1_000_000}, plain)
 
 
 @pytest.mark.spec("004", "Schema Generation")
