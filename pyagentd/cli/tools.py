@@ -200,7 +200,14 @@ def list_(root: Path, as_json: bool) -> None:
             print_json(link.call("mcp", **project))
             return
         view = link.call("view", name="mcp", arguments=project)
-    print_view(view, empty="No MCP servers. Add one: pyagentd mcp add NAME -- COMMAND, or pyagentd mcp add NAME URL")
+    config, known = config_file(os.environ), [row["cells"][0]["text"] for row in view["rows"]]
+    unread = [name for name in _own_tables(config) if name not in known and name not in (view["note"] or "")]
+    also = f"{config} also has {', '.join(unread)}{DAEMON_NOTE}" if unread else ""
+    print_view(
+        view, empty=also or "No MCP servers. Add one: pyagentd mcp add NAME -- COMMAND, or pyagentd mcp add NAME URL"
+    )
+    if also and known:
+        note(also)
     if view["note"]:
         note(view["note"])
 

@@ -167,6 +167,8 @@ def test_a_command_that_sends_a_message_is_followed_to_its_answer(system: System
 def test_a_server_that_the_daemon_has_not_read_yet_is_told_apart_from_an_unknown_one(system: System) -> None:
     system.new()
     system.ok("mcp", "add", "files", "--", "npx", "some-server")
+    listed = system.run("mcp", "list")
+    assert "also has files. The daemon reads it when it starts" in listed.stderr and "No MCP" not in listed.stderr
     for what in ("get", "test"):
         unread, unknown = system.run("mcp", what, "files"), system.run("mcp", what, "other")
         assert unread.returncode == unknown.returncode == 1
