@@ -910,7 +910,7 @@ class Lists(Group):
         project = report_place("servers", root=answer["root"])
         notes = [f"of the project's servers cannot be used: {answer['error']}"] if answer["error"] else []
         if not all(row["trusted"] for row in answer["servers"]):
-            notes.append("the project's servers are not trusted as they are now: read them, then trust them")
+            notes.append("the project's servers are not trusted: read them, then T or pyagentd mcp trust")
         return View(
             title="MCP",
             columns=(

@@ -211,7 +211,8 @@ def ask(
             raise
         except PyagentdError:
             if not goes_on and not has_messages(branch_dir):
-                link.call("delete", branch=str(branch_dir), what="session")
+                with suppress(PyagentdError):  # the first error is the one to tell
+                    link.call("delete", branch=str(branch_dir), what="session")
             raise
 
 
