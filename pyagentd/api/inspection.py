@@ -28,7 +28,7 @@ from pyagentd.store.charts import Chart
 from pyagentd.store.conversation import Conversation, usage_of
 from pyagentd.store.db import audit
 from pyagentd.store.db.audit import Entry
-from pyagentd.store.db.projection import Finder, Hit, Projection, Scope, parse
+from pyagentd.store.db.projection import Hit, Projection, Scope, parse
 from pyagentd.store.document import text
 from pyagentd.store.document.reconcile import recognise
 from pyagentd.store.journal import ProviderModel, read_rows, served_by
@@ -320,7 +320,8 @@ class Inspection(Group):
         ref = self._ref(branch)
         if message is None:
             finder = parse(query or "").finder()
-            start, end = await asyncio.to_thread(_first, ref, finder)
+            saved = await asyncio.to_thread(text.read, paths.session_file(ref.branch_dir))
+            start, end = await asyncio.to_thread(next, finder.spans(saved.body), (None, None))
         else:
             start, end = await asyncio.to_thread(_place, ref, message, part)
         return {"position": None if start is None else start + 1, "end": None if end is None else end + 1}
@@ -371,10 +372,6 @@ def _place(ref: BranchRef, message: str, part: str | None) -> tuple[int | None, 
     exact = [piece for piece in own if piece.part is not None and piece.part.id == part]
     found = [piece.found for piece in exact or own]
     return (min(piece.start for piece in found), max(piece.end for piece in found)) if found else (None, None)
-
-
-def _first(ref: BranchRef, finder: Finder) -> tuple[int | None, int | None]:
-    return next(finder.spans(text.read(paths.session_file(ref.branch_dir)).body), (None, None))
 
 
 def _hit_row(hit: Hit) -> HitRow:

@@ -85,7 +85,8 @@ class Missions(Group):
         """
         if not prompt.strip():
             raise BadRequest("prompt is empty", hint="Say what the mission is to find out or do")
-        given = _context(context)
+        hint = 'Give it names, as in {"rows": […]}'
+        given = object_in(context, "The context", hint=hint) if context else None
         options = send_options(client, env, key, allow)
         values: dict[str, Any] = {}
         if signature:
@@ -164,10 +165,6 @@ class Missions(Group):
     async def mission_tools(self, client: Client) -> MissionTools:
         """Return the names of the tools that a mission can be given."""
         return {"tools": sorted(_tool_names())}
-
-
-def _context(text: str | None) -> dict[str, Any] | None:
-    return object_in(text, "The context", hint='Give it names, as in {"rows": […]}') if text else None
 
 
 def _known(tools: Sequence[str]) -> list[str]:

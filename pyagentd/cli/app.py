@@ -213,7 +213,9 @@ def main(args: Sequence[str] | None = None) -> int:
         click.echo(error.ctx.get_help() if error.ctx else error.format_message())
         return ExitCode.DONE
     except (PyagentdError, click.ClickException, OSError) as error:
-        report(error, as_json=_wants_json(words))
+        # Read from the words themselves: an error in parsing them must be reported in the wanted form too.
+        options = takewhile(lambda word: word != "--", words)
+        report(error, as_json=any(word in ("--json", "--json-events") for word in options))
         try:
             sys.stdout.flush()
         except OSError:
@@ -228,8 +230,3 @@ def main(args: Sequence[str] | None = None) -> int:
 def _drop_output(stdout: TextIO) -> None:
     """Let what is still buffered not fail when Python exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())
-
-
-def _wants_json(words: Sequence[str]) -> bool:
-    # Read from the words themselves: an error in parsing them must be reported in the wanted form too.
-    return any(word in ("--json", "--json-events") for word in takewhile(lambda word: word != "--", words))

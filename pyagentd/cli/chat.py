@@ -568,6 +568,7 @@ class Chat:
                 self._input.app.invalidate()
 
     async def _show(self, event: Event) -> None:
+        self._progress.take(event)
         match event.kind, event.args:
             case "insert", (str() as text, role):
                 for piece in self._transcript.insert(text, role):
@@ -578,7 +579,7 @@ class Chat:
                 await self._show_prompt(text)
             case "tool", (Mapping() as call,) if call.get("id") not in self._calls:
                 self._calls.add(str(call.get("id")))
-                for piece in self._transcript.tool(str(call.get("summary") or call.get("name"))):
+                for piece in self._transcript.tool(call):
                     await self._write(piece)
             case "run", ({"phase": "started"},):
                 self._began = time.monotonic()
@@ -590,17 +591,13 @@ class Chat:
                 if status.get("state") != self._state and not self._busy:
                     self._began = time.monotonic()
                 self._state, self._queued = str(status.get("state")), int(status.get("queued") or 0)
-                self._progress.state(status)
             case "ask", ({"id": _} as ask,):
                 await self._put(ask)
             case "answered", ({"id": str(id)},):
                 await self._remove_ask(id)
-            case "todo", (Mapping() as todo,):
-                self._progress.todo(todo.get("items") or ())
-            case "agent", (Mapping() as agent,):
-                self._progress.agent(agent)
             case "context", (Mapping() as context,):
-                self._used = _share(context)
+                share = f"{100 * int(context['used']) // int(context['window'])}%" if context.get("window") else ""
+                self._used = share and f"context {share}"
             case "session", ({"title": str(title)},):
                 self._title = title
             case "notice", (Mapping() as notice,):
@@ -768,10 +765,6 @@ class _History(FileHistory):
     def store_string(self, string: str) -> None:
         with suppress(OSError):  # a full disk keeps nobody from sending
             super().store_string(string)
-
-
-def _share(context: Mapping[str, Any]) -> str:
-    return f"context {100 * int(context['used']) // int(context['window'])}%" if context.get("window") else ""
 
 
 def _diff(text: str, mark: str = "") -> Iterator[Any]:

@@ -80,8 +80,25 @@ class Progress:
         self._todo = ""
         self._status: Status | None = None
 
-    def state(self, status: Mapping[str, Any]) -> None:
-        """Take note of a ``status`` event."""
+    def take(self, event: Event) -> None:
+        """Take note of an event; what agents do is said in the words of the overlay in Emacs."""
+        match event.kind, event.args:
+            case "status", (Mapping() as status,):
+                self._take_status(status)
+            case "todo", (Mapping() as todo,):
+                items = todo.get("items") or ()
+                done = sum(item["status"] == "completed" for item in items)
+                doing = next((item["active_form"] for item in items if item["status"] == "in_progress"), "")
+                self._todo = f"todo {done}/{len(items)}{f': {doing}' if doing else ''}" if items else ""
+            case "agent", ({"state": "finished", "id": id},):
+                self._agents.pop(str(id), None)
+            case "agent", (Mapping() as agent,):
+                does = (
+                    f"Calling Tools... (+{agent.get('count') or 0})" if agent.get("state") == "tool" else "Waiting..."
+                )
+                self._agents[str(agent["id"])] = f"{agent.get('preset')}: {agent.get('description')} — {does}"
+
+    def _take_status(self, status: Mapping[str, Any]) -> None:
         state = str(status.get("state"))
         if state == "retrying":
             self._state = retry_status(status)
@@ -91,23 +108,6 @@ class Progress:
             self._state = "Compacting the conversation…"
         else:
             self._state = _TEXTS.get(state, self._state)
-
-    def agent(self, agent: Mapping[str, Any]) -> None:
-        """Take note of an ``agent`` event; the words are those of the overlay in Emacs."""
-        name = f"{agent.get('preset')}: {agent.get('description')}"
-        match agent.get("state"):
-            case "finished":
-                self._agents.pop(str(agent["id"]), None)
-            case "tool":
-                self._agents[str(agent["id"])] = f"{name} — Calling Tools... (+{agent.get('count') or 0})"
-            case _:
-                self._agents[str(agent["id"])] = f"{name} — Waiting..."
-
-    def todo(self, items: Sequence[Mapping[str, Any]]) -> None:
-        """Take note of a ``todo`` event."""
-        done = sum(item["status"] == "completed" for item in items)
-        doing = next((item["active_form"] for item in items if item["status"] == "in_progress"), "")
-        self._todo = f"todo {done}/{len(items)}{f': {doing}' if doing else ''}" if items else ""
 
     @property
     def text(self) -> str:
@@ -168,6 +168,9 @@ class Transcript:
 
     Args:
         apart: The dim pieces, whole lines, go elsewhere than the answer; reasoning is left out.
+
+    Attributes:
+        at_line_start: Whether what was printed so far ends with a newline.
     """
 
     def __init__(self, *, apart: bool = False) -> None:
@@ -176,13 +179,9 @@ class Transcript:
         self._inside: str | None = None  # kind of the fence that is open
         self._closer = ""  # what may have closed it: reasoning can contain fences of its own
         self._told = 0  # calls that were shown, and whose text in the document is still to come
+        self._calls: set[str] = set()  # their ids
         self._anything = False
-        self._at_line_start = True
-
-    @property
-    def at_line_start(self) -> bool:
-        """Whether what was printed so far ends with a newline."""
-        return self._at_line_start
+        self.at_line_start = True
 
     def insert(self, text: str, role: Any) -> Iterator[Piece]:
         """Yield what to print for one insert."""
@@ -196,15 +195,17 @@ class Transcript:
             # Separators and the prompt that follows: the document's, not the reader's.
             self._part_lines = None
 
-    def tool(self, summary: str) -> Iterator[Piece]:
+    def tool(self, call: Mapping[str, Any]) -> Iterator[Piece]:
         """Yield the line of a call that has its result; its text in the document is left out when it comes."""
-        self._told += 1
-        yield from self._line(summary)
+        if (id := str(call.get("id"))) not in self._calls:
+            self._calls.add(id)
+            self._told += 1
+            yield from self._line(str(call.get("summary") or call.get("name")))
 
     def end(self) -> Iterator[Piece]:
         """Yield what ends the output: a newline if the last line has none."""
-        if not self._at_line_start:
-            self._at_line_start = True
+        if not self.at_line_start:
+            self.at_line_start = True
             yield Piece("\n")
 
     def _skip_fences(self, text: str) -> Iterator[Piece]:
@@ -262,7 +263,7 @@ class Transcript:
             self._part_lines = block
         if text:
             self._anything = True
-            self._at_line_start = text.endswith("\n")
+            self.at_line_start = text.endswith("\n")
             yield Piece(text, style)
 
 
@@ -319,7 +320,6 @@ class TextView(View):
     def __init__(self, known: Collection[str] = ()) -> None:
         super().__init__()
         self._known = known
-        self._calls: set[str] = set()
         self._terminal = sys.stdout.isatty()
         self._transcript = Transcript(apart=not self._terminal)
         self._progress = Progress()
@@ -327,18 +327,12 @@ class TextView(View):
     def show(self, event: Event) -> None:
         """Print what ``event`` adds."""
         super().show(event)
+        self._progress.take(event)
         match event.kind, event.args:
             case "insert", (str() as text, role):
                 self._write(self._transcript.insert(text, role))
-            case "tool", (Mapping() as call,) if call.get("id") not in self._calls:
-                self._calls.add(str(call.get("id")))
-                self._write(self._transcript.tool(str(call.get("summary") or call.get("name"))))
-            case "status", (Mapping() as status,):
-                self._progress.state(status)
-            case "todo", (Mapping() as todo,):
-                self._progress.todo(todo.get("items") or ())
-            case "agent", (Mapping() as agent,):
-                self._progress.agent(agent)
+            case "tool", (Mapping() as call,):
+                self._write(self._transcript.tool(call))
             case "notice", (Mapping() as notice,) if notice.get("text") not in self._known:
                 self.pause()
                 note(str(notice.get("text", "")))

@@ -226,7 +226,11 @@ def restore(
                 _show(found, diff=True, as_json=as_json)
                 return
             if found and not yes:
-                _confirm(found)
+                if not sys.stdin.isatty():
+                    why = "Restoring asks first, and there is no terminal to ask on. Use --yes or --preview"
+                    raise click.UsageError(why)
+                _show(found, diff=False, as_json=False, err=True)
+                click.confirm("Put them back?", abort=True, err=True)
             done = link.call(
                 "restore", timeout=LONG_S, branch=branch, message=message, paths=only, conflicts=conflicts
             )
@@ -243,13 +247,6 @@ def restore(
         note(f"the old version is in {path}")
     if done["id"]:
         note(f"pyagentd restore {session} --undo {done['id']} takes this back")
-
-
-def _confirm(found: list[Row]) -> None:
-    if not sys.stdin.isatty():
-        raise click.UsageError("Restoring asks first, and there is no terminal to ask on. Use --yes or --preview")
-    _show(found, diff=False, as_json=False, err=True)
-    click.confirm("Put them back?", abort=True, err=True)
 
 
 def _show(files: list[Row], *, diff: bool, as_json: bool, err: bool = False) -> None:

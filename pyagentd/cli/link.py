@@ -50,8 +50,12 @@ def daemon(*, start: bool = True, human: bool = False, name: str = "") -> Iterat
         config.load_config()  # what is wrong with it is told here, and not only in the daemon's log
         link = start_daemon(command, runtime, human=human, name=name, is_json=True)
     with link:
-        if start:
-            _check_root(link.greeting["sessions_dir"], sessions_dir())
+        served, wanted = link.greeting["sessions_dir"], sessions_dir()
+        if start and Path(served).resolve() != wanted.resolve():
+            raise ConfigError(
+                f"The daemon serves the sessions in {served}, not {wanted}",
+                hint="Give each sessions directory a PYAGENTD_RUNTIME_DIR of its own, or run `pyagentd stop` first",
+            )
         yield link
 
 
@@ -60,14 +64,6 @@ def session_link(session: str, *, start: bool = True, human: bool = False) -> It
     """Connect to the daemon for the time of the block; yield the link and the branch that ``session`` means."""
     with daemon(start=start, human=human) as link:
         yield link, str(branch_of(link, session))
-
-
-def _check_root(served: str, wanted: Path) -> None:
-    if Path(served).resolve() != wanted.resolve():
-        raise ConfigError(
-            f"The daemon serves the sessions in {served}, not {wanted}",
-            hint="Give each sessions directory a PYAGENTD_RUNTIME_DIR of its own, or run `pyagentd stop` first",
-        )
 
 
 def branch_of(link: DaemonClient, session: str) -> Path:

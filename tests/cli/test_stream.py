@@ -109,7 +109,10 @@ def test_an_ask_of_an_agent_says_who_asks_and_where_it_is_shown() -> None:
 
 def test_a_call_whose_outcome_was_told_is_shown_once_and_in_these_words() -> None:
     transcript = Transcript()
-    pieces = [*transcript.insert("Let me look.", "response"), *transcript.tool("Read a.md → failed: gone")]
+    pieces = [
+        *transcript.insert("Let me look.", "response"),
+        *transcript.tool({"id": "call_1", "summary": "Read a.md → failed: gone"}),
+    ]
     pieces += [piece for text, role in [("\n\n", None), *TOOL] for piece in transcript.insert(text, role)]
     pieces += transcript.insert("It is gone.", "response")
     assert "".join(piece.text for piece in pieces) == "Let me look.\n• Read a.md → failed: gone\n\nIt is gone."
