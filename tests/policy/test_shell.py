@@ -120,6 +120,7 @@ def test_a_command_that_is_too_much_to_read_is_unreadable():
         ("base64 a -o /d", (), ("/d",)),
         ("gcc a.c --output /d", (), ("/d",)),
         ("openssl rand --out /d 3", (), ("/d",)),
+        ("openssl s_client -keylogfile /d -connect h:1", (), ("/d",)),
         ("sqlite3 -separator , /d 'select 1'", (), ("/d",)),
         ("sqlite3 -readonly /d 'select 1'", (), ()),
         ("tar cf - d", (), ()),
@@ -205,6 +206,8 @@ def test_a_program_writes_the_same_whatever_digits_end_its_name(program):
         ("emacsclient -e '(f)'", "emacsclient -e"),
         ("make -E 'x:=$(shell f)'", "make -E"),
         ("git archive --remote='ext::f' HEAD", "git ext::f"),
+        ("openssl req -new -config f", "openssl -config"),
+        ("openssl dgst -provider-path . -provider f a", "openssl -provider-path"),
     ],
 )
 def test_an_option_that_runs_or_sends_something_needs_an_entry_of_its_own(text, option):

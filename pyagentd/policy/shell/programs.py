@@ -298,7 +298,12 @@ PROGRAMS: dict[str, Program] = {
     "go": Program(writes="-o", runs="-exec -toolexec -vettool"),
     "hg": Program(runs="--config"),
     "tcpdump": Program(writes="-w", runs="-z"),
-    "openssl": Program(writes="-out -keyout -writerand", reads="-in -inkey", runs="-engine"),
+    "openssl": Program(
+        writes="-out -keyout -writerand -keylogfile -sess_out -msgfile -certsout -respout -reqout -CAserial",
+        reads="-in -inkey",
+        into="-outdir",
+        runs="-engine -config -provider-path",  # a configuration names libraries that are loaded
+    ),
     "zsh": Program(runs="-c", does="-s", feeds=1),
     "fish": Program(runs="-c --command -C --init-command", feeds=1),
     "ksh": Program(runs="-c", does="-s", feeds=1),
