@@ -30,8 +30,8 @@ from pyagentd.mission.step import MissionFailed, Step, ToolCall
 
 # Calling a Python function with arguments under string keys.
 #
-# Each argument is passed to the parameter of its name, converted to the dataclass, model, enum or date of the type
-# hint. A function whose only parameter is called ``args``, or is not in its signature, is passed the whole dict.
+# Each argument is passed to the parameter of its name, converted to the class of its type hint. A function whose only
+# parameter is called ``args``, or is not in its signature, is passed the whole dict.
 
 
 def call_function(function: Callable[..., Any], args: Mapping[str, Any], signature: Signature | None = None) -> Any:

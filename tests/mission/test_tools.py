@@ -6,7 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from decimal import Decimal
+from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal, NamedTuple
+from uuid import UUID
 
 import pytest
 from pydantic import BaseModel
@@ -312,6 +315,10 @@ class Dumped:
         (str | Colour, "red", "red"),
         (date, "2026-01-02", date(2026, 1, 2)),
         (datetime, "2026-01-02T03:04:05", datetime(2026, 1, 2, 3, 4, 5)),
+        (PurePosixPath, "/a/b", PurePosixPath("/a/b")),
+        (list[UUID] | None, [str(UUID(int=7))], [UUID(int=7)]),
+        (Decimal, 1.1, Decimal("1.1")),
+        (Decimal, 3, Decimal(3)),
         (list[Colour], ["red"], [Colour.RED]),
         (Sequence[Colour], ["red"], [Colour.RED]),
         (set[int], [1, 1], {1}),

@@ -261,7 +261,8 @@ def optional_field(name: str, of: Type, *, required: bool) -> Field:
     return Field(name, of) if required else Field(name, maybe(of), optional=True)
 
 
-# Converting values to what a hint requires: dataclasses, pydantic models, enums, dates, and containers of them.
+# Converting values to what a hint requires: dataclasses, pydantic models, enums, dates, paths, ``UUID``, ``Decimal``,
+# and containers of them.
 #
 # A value that needs no conversion is returned unchanged. No third-party module is imported: a pydantic model is
 # recognised by its ``model_validate``.
@@ -342,6 +343,10 @@ def _instance(hint: type, value: Any) -> Any:
             return {name: construct(hints.get(name, Any), item) for name, item in value.items()}
     if isinstance(value, str) and hint in (datetime, date, time):
         return hint.fromisoformat(value)
+    if isinstance(value, str) and issubclass(hint, PurePath | UUID):
+        return hint(value)
+    if hint is Decimal and isinstance(value, int | float) and not isinstance(value, bool):
+        return Decimal(str(value))
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     return value
