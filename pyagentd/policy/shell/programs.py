@@ -782,11 +782,13 @@ def _read_find(found: Findings) -> None:
     """Note the effects of ``find``: commands, writes, deletions."""
     words = found.words
     starts = _find_roots(words)
+    within = tuple(start.path for start in starts)
+    inside = tuple(f"{path.rstrip('/')}/*" for path in within or ("/",))
     at = 1
     while at < len(words):
         text = words[at].text
         if text in _FIND_RUNS:
-            at = _find_exec(found, at, starts)
+            at = _find_exec(found, at, within, inside)
         elif text in _FIND_WRITES and at + 1 < len(words):
             found.write(words[at + 1])
         elif text == "-files0-from" and at + 1 < len(words):
@@ -816,7 +818,7 @@ def _find_roots(words: tuple[Word, ...]) -> list[Word]:
     return [] if any(start.varies for start in starts) else starts or [HERE]
 
 
-def _find_exec(found: Findings, at: int, starts: list[Word]) -> int:
+def _find_exec(found: Findings, at: int, within: tuple[str, ...], inside: tuple[str, ...]) -> int:
     """Add the command after ``-exec``; return the index of its last word."""
     option, words = found.words[at].text, found.words
     end = at + 1
@@ -826,11 +828,9 @@ def _find_exec(found: Findings, at: int, starts: list[Word]) -> int:
         end += 1
     if end == len(words) or end == at + 1:
         raise Unreadable(f"`{found.program} {option}` has no command that ends in `;` or `+`")
-    in_its_directory = option.endswith("dir")
-    within = () if in_its_directory else tuple(start.path for start in starts)
-    inner = tuple(_insert_match(word, "{}", within, leads=in_its_directory) for word in words[at + 1 : end])
-    where = tuple(f"{start.path.rstrip('/')}/*" for start in starts or [Word(text="/")]) if in_its_directory else ()
-    found.inner.append(Inner(words=inner, where=where))
+    there = option.endswith("dir")  # it runs where the match is, whose name it gets
+    inner = tuple(_insert_match(word, "{}", () if there else within, leads=there) for word in words[at + 1 : end])
+    found.inner.append(Inner(words=inner, where=inside if there else ()))
     return end
 
 
