@@ -385,7 +385,7 @@ class Agents(Group):
         "task" of all tasks, as long as it is connected.
         """
         if watch:
-            self._kernel.overseers.add(client)
+            self._follow(client, "agents")
         rows = await asyncio.to_thread(agents.known, self._kernel.state, destroyed=destroyed)
         return {"agents": [await asyncio.to_thread(self._agent_row, row) for row in rows]}
 

@@ -154,7 +154,7 @@ class Background(Group):
         With ``watch`` the client is told of all tasks and named agents from now on, as ``agent_list``.
         """
         if watch:
-            self._kernel.overseers.add(client)
+            self._follow(client, "tasks")
         ref, tasks = paths.root_of(self._ref(branch)) if branch else None, self._kernel.feature(Tasks)
         name, found = (ref.session_id, await tasks.own(ref)) if ref else (None, await tasks.of())
         text = telling.task_lines(name, found, self._kernel.clock.now())

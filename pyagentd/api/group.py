@@ -19,6 +19,7 @@ from typing import Any, Literal, NotRequired, Protocol, TypedDict, TypeVar, cast
 from pyagentd.errors import BadRequest, NotASession, NotFound, StoreError
 from pyagentd.events import Sink
 from pyagentd.features.indexer import Indexer
+from pyagentd.features.overview import Overview
 from pyagentd.policy.action import under
 from pyagentd.policy.presets import Preset, parse_message_settings
 from pyagentd.policy.profiles import compile_action
@@ -38,6 +39,8 @@ from pyagentd.wire.operations import Operation, operation
 INLINE_LIMIT = 512 * 1024
 
 TITLE_LENGTH = 200  # characters
+
+Followed = Literal["sessions", "tasks", "output", "agents", "queue", "asks"]  # output: of tasks
 
 Form = Literal["sexp", "json"]
 """How a large reply is written to its file."""
@@ -155,6 +158,13 @@ class Group:
                 metadata.touch_scope_plan(ref.branch_dir, now)
             except StoreError as error:
                 _log.warning("%s", error)
+
+    def _follow(self, client: Client, *what: Followed) -> None:
+        """Have a client told what changes of what it shows."""
+        if "sessions" in what and (overview := self._kernel.find(Overview)) is not None:
+            overview.watchers.add(client)
+        if {"tasks", "output", "agents"} & set(what):
+            self._kernel.overseers.add(client)
 
     def _tell_written(self, *branches: BranchRef) -> None:
         """Tell those who keep an eye on files."""

@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 
 from pyagentd.api.approvals import Approvals
 from pyagentd.api.background import Background
-from pyagentd.api.group import NOTHING, Client, Env, Group, operations_of, reply_of
+from pyagentd.api.group import NOTHING, Client, Env, Followed, Group, operations_of, reply_of
 from pyagentd.api.inspection import Inspection, context_chart
 from pyagentd.api.mcp import McpOperations
 from pyagentd.api.missions import Missions
@@ -21,11 +21,9 @@ from pyagentd.api.models import ModelOperations
 from pyagentd.api.sessions import Sessions
 from pyagentd.api.views import (
     ActionReply,
-    Followed,
     action,
     decision,
     file_place,
-    follow,
     local_time,
     make,
     report_place,
@@ -305,7 +303,7 @@ class Reports(Group):
         """
         report: Report = await make(self._pages, "page", client, name, arguments)
         if watch:
-            follow(self._kernel, client, report.follows)
+            self._follow(client, *report.follows)
         lines, actions = [line.to_wire() for line in report.lines], list(report.actions)
         return reply_of(ReportReply, report, name=name, lines=lines, actions=actions, follows=list(report.follows))
 

@@ -348,7 +348,7 @@ class Sessions(Group):
         With ``watch`` the client is told what changes, as ``sessions`` events.
         """
         if watch:
-            self._watch(client)
+            self._follow(client, "sessions")
         found = await session_rows(self, archived=archived)
         if len(found) <= INLINE_SESSIONS:
             return {"sessions": found}
@@ -359,7 +359,7 @@ class Sessions(Group):
     async def running(self, client: Client, *, watch: bool = False) -> RunningReply:
         """Return the branches and agents that answer now, or wait for a human to; ``watch`` as of ``sessions``."""
         if watch:
-            self._watch(client)
+            self._follow(client, "sessions")
         return {"running": cast(list[RunningRow], self._kernel.feature(Overview).running())}
 
     async def unwatch(self, client: Client) -> Empty:
@@ -372,10 +372,6 @@ class Sessions(Group):
             overview.watchers.discard(client)
         self._kernel.overseers.discard(client)
         return {}
-
-    def _watch(self, client: Client) -> None:
-        if (overview := self._kernel.find(Overview)) is not None:
-            overview.watchers.add(client)
 
     def _found(self, archived: bool) -> list[dict[str, Any]]:
         facts = {} if self._indexer is None else self._indexer.facts()

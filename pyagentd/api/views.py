@@ -16,7 +16,7 @@ from pyagentd.api.agents import Agents, agent_tree
 from pyagentd.api.approvals import Approvals, AskRow
 from pyagentd.api.background import Background
 from pyagentd.api.conversations import Conversations
-from pyagentd.api.group import NOTHING, Client, Env, Group, operations_of, reply_of
+from pyagentd.api.group import NOTHING, Client, Env, Followed, Group, operations_of, reply_of
 from pyagentd.api.history import Histories
 from pyagentd.api.inspection import MAX_HITS, HitFacts, Inspection
 from pyagentd.api.mcp import McpOperations
@@ -24,11 +24,9 @@ from pyagentd.api.models import ModelOperations
 from pyagentd.api.sessions import Sessions, session_rows
 from pyagentd.errors import BadRequest, NotFound, did_you_mean
 from pyagentd.events import Face, FilePlace, Place, ReportPlace, SessionPlace, ViewPlace, one_line, truncate
-from pyagentd.features.overview import Overview
 from pyagentd.features.usage import By
 from pyagentd.policy.guard import explain_pattern
 from pyagentd.runtime.approvals import agent_words
-from pyagentd.runtime.kernel import Kernel
 from pyagentd.runtime.usage import cost
 from pyagentd.store import paths
 from pyagentd.wire.operations import Operation
@@ -36,8 +34,6 @@ from pyagentd.words import quantity, short_tokens
 
 LIMIT = 500  # rows, where the client does not say
 LONGEST_CELL = 400  # characters
-
-Followed = Literal["sessions", "tasks", "output", "agents", "queue", "asks"]  # output: of tasks
 
 
 class ColumnReply(TypedDict):
@@ -988,14 +984,6 @@ async def make(
     return await maker.run(client, **maker.bind_named({**arguments, **given}))
 
 
-def follow(kernel: Kernel, client: Client, follows: Iterable[Followed]) -> None:
-    """Have a client told what changes of what it shows."""
-    if "sessions" in follows and (overview := kernel.find(Overview)) is not None:
-        overview.watchers.add(client)
-    if {"tasks", "output", "agents"} & set(follows):
-        kernel.overseers.add(client)
-
-
 class Views(Group):
     """What clients ask to show a list."""
 
@@ -1020,7 +1008,7 @@ class Views(Group):
         """
         view: View = await make(self._lists, "list", client, name, arguments, limit=limit)
         if watch:
-            follow(self._kernel, client, view.follows)
+            self._follow(client, *view.follows)
         return view.to_wire(name, limit)
 
     async def views(self, client: Client) -> ViewsReply:

@@ -5,7 +5,6 @@ import os
 import stat
 import time
 from collections import deque
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -105,8 +104,6 @@ def _in_words(name: str, value: object) -> str:
 
 # ``pyagentd logs``: the daemon's log, as a file; the daemon need not run.
 
-_POLL_S = 0.25
-
 
 @click.command()
 @click.option("-n", "--lines", type=click.IntRange(min=0), default=50, show_default=True, help="How many lines.")
@@ -116,32 +113,11 @@ def logs(lines: int, follow: bool) -> None:
     path = runtime_dir() / LOG  # whatever is wrong with the configuration
     if not path.exists():
         raise NotFound(f"There is no log at {path}", hint="The daemon has not run yet: pyagentd serve --detach")
+    if follow:  # into the new file too, when it is rotated
+        os.execvp("tail", ["tail", "-n", str(lines), "-F", str(path)])
     with path.open(encoding="utf-8", errors="replace") as file:
         for line in deque(file, maxlen=lines):
             click.echo(line, nl=False)
-        offset = file.tell()
-    if follow:
-        try:
-            for text in _follow(path, offset):
-                click.echo(text, nl=False)
-        except KeyboardInterrupt:
-            return
-
-
-def _follow(path: Path, offset: int) -> Iterator[str]:
-    """Yield what is appended to ``path`` after ``offset``, going over to the new file when it is rotated."""
-    while True:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            file.seek(offset)
-            number = os.fstat(file.fileno()).st_ino
-            while True:
-                if text := file.read():
-                    yield text
-                elif not path.exists() or path.stat().st_ino == number:
-                    time.sleep(_POLL_S)
-                else:
-                    break
-        offset = 0
 
 
 # ``pyagentd config`` and ``completion``: how this installation is set up.

@@ -400,7 +400,7 @@ async def test_servers_of_a_project_are_listed_as_not_trusted_and_not_started(wo
     (world.project / ".mcp.json").write_text(json.dumps({"mcpServers": {"theirs": {"command": "./serve"}}}))
     view = await service.view(Watcher(), name="mcp", arguments={"root": str(world.project)})
     assert texts(view) == [["theirs", "not trusted", "", "the project", "./serve"]]
-    assert "not trusted as they are now" in view["note"]
+    assert "not trusted: read them" in view["note"]
     with pytest.raises(NotFound, match="not trusted"):
         await service.report(Watcher(), name="server", arguments={"name": "theirs", "root": str(world.project)})
 
