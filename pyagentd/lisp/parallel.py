@@ -59,21 +59,15 @@ class Group:
 class Future:
     """A call that may still be running: the value of ``future``. It is not data, so it cannot leave the program."""
 
-    __slots__ = ("arity", "done", "group", "place", "seen", "thunk", "value")
-    __name__ = "future"
+    __slots__ = ("done", "group", "place", "seen", "thunk", "value")
 
     def __init__(self, thunk: Callable[[], Any], group: Group, place: "Place") -> None:
-        self.arity = (0, 0)
         self.thunk = thunk
         self.group = group
         self.place = place
         self.done = threading.Event()
         self.value: Any = None
         self.seen = False
-
-    def __call__(self) -> Any:
-        """Return the value if there is one yet."""
-        return self.value
 
     def result(self) -> Any:
         """Wait for the value and return it, or raise the failure."""

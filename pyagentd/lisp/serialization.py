@@ -25,6 +25,7 @@ from pyagentd.lisp.values import (
     members,
     no_data,
     too_deep,
+    type_name,
 )
 
 # -- Lisp notation
@@ -103,7 +104,7 @@ def _atom(value: Value, budget: Budget) -> str:
         return str(value)
     if kind is Pattern:
         return f'#"{value.text}"'
-    return "#function"
+    return f"#{type_name(value)}"
 
 
 def number(value: float) -> str:

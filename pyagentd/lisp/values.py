@@ -817,7 +817,7 @@ def as_function(value: Value, arity: int, name: str = "") -> Callable[..., Value
             return value  # type: ignore[no-any-return]
         raise wrong_arity(function_name(value), least, most, arity)
     where = f"{name}: " if name else ""
-    hint = "" if arity else "A value alone has no parentheses: write x, not (x)."
+    hint = WAIT if type(value) is Future else "" if arity else "A value alone has no parentheses: write x, not (x)."
     raise LispError("eval_error", f"{where}not callable: {a_type(value)} is not a function", hint=hint)
 
 

@@ -24,6 +24,8 @@
 (let [a (future 1)] (pmap (fn [x] (+ x @a)) [1 2])) => [2 3]
 (deref 1) !! eval_error 1:1 deref: expects a future, got an integer
 (+ 1 (future 2)) !! eval_error 1:1 +: expects numbers, got a future
+((future 2)) !! eval_error 1:1 not callable: a future is not a function
 (:a (future {:a 1})) !! eval_error 1:1 cannot look up :a in a future
 [(type (future 1)) (fn? (future 1))] => [:future false]
+(str (future 1) inc) => "#future#function"
 (+ 1 @nothing) !! parse_error 1:7 undefined variable: nothing
