@@ -1015,18 +1015,6 @@ The value is a list of (BEG . END), first one first."
 
 ;;;; Imenu
 
-(defun pyagentd-turns--headings (prompts)
-  "Return the headings of the answers between PROMPTS for Imenu."
-  (save-excursion
-    (let (found)
-      (goto-char (point-min))
-      (while (re-search-forward "^#+ +\\(.+\\)$" nil t)
-        (when (eq (get-text-property (match-beginning 0) 'gptel) 'response)
-          (push (cons (match-string-no-properties 1)
-                      (pyagentd-turns--place (match-beginning 0)))
-                found)))
-      (and prompts (nreverse found)))))
-
 (defun pyagentd-turns--place (pos)
   "Return POS as Imenu wants it."
   (if (bound-and-true-p imenu-use-markers) (copy-marker pos) pos))
@@ -1037,7 +1025,14 @@ The value is a list of (BEG . END), first one first."
     (widen)
     (let* ((number 0)
            (prompts (pyagentd-turns-prompts))
-           (headings (pyagentd-turns--headings prompts)))
+           headings)
+      (save-excursion
+        (goto-char (point-min))
+        (while (and prompts (re-search-forward "^#+ +\\(.+\\)$" nil t))
+          (when (eq (get-text-property (match-beginning 0) 'gptel) 'response)
+            (push (cons (match-string-no-properties 1)
+                        (pyagentd-turns--place (match-beginning 0)))
+                  headings))))
       (append
        (mapcar (lambda (prompt)
                  (cons (format "%d  %s" (cl-incf number)
@@ -1050,7 +1045,7 @@ The value is a list of (BEG . END), first one first."
                                   70 nil nil "…")))
                        (pyagentd-turns--place (car prompt))))
                prompts)
-       (and headings (list (cons "Headings" headings)))))))
+       (and headings (list (cons "Headings" (nreverse headings))))))))
 
 ;;;; Where they are used
 

@@ -327,6 +327,9 @@ One in the background is named in the header line and has no overlay."
 ;; in a few words what it was and how it came out.  The daemon does: of those
 ;; there are when a buffer attaches, of others before their text comes.
 
+(pyagentd-deflocal pyagentd-fold--lines nil
+  "The overlays of the first lines of blocks, latest first.")
+
 (pyagentd-deflocal pyagentd-failed--calls nil
   "Hash table of calls in this buffer: from their ids (FAILED . LINE), or nil.
 LINE says what the call was; nil where that is not known.")
@@ -346,7 +349,11 @@ LINES are lists (ID LINE), with what says what a call was."
       (setcar (pyagentd-failed--call id) t))
     (pcase-dolist (`(,id ,line) lines)
       (setcdr (pyagentd-failed--call id) line))
-    (pyagentd-fold--say-failed)))
+    (dolist (line pyagentd-fold--lines) ; which say what is known now
+      (when (and (overlay-buffer line)
+                 (overlay-get line 'pyagentd-folded)
+                 (eq 'tool (overlay-get line 'pyagentd-fold-kind)))
+        (pyagentd-fold--set line t)))))
 
 (pyagentd-define-event failed `(,call)
   "Note that a call has failed."
@@ -486,9 +493,6 @@ tool calls with their results.  Nil folds none.
 
 (pyagentd-deflocal pyagentd-fold--kinds 'default
   "Which blocks are folded in this buffer; `default' is `pyagentd-fold'.")
-(pyagentd-deflocal pyagentd-fold--lines nil
-  "The overlays of the first lines of blocks, latest first.")
-
 (defvar pyagentd-fold-map
   (pyagentd-keymap
    "TAB" #'pyagentd-fold-toggle
@@ -585,14 +589,6 @@ They are made again when the text is displayed."
                           (pyagentd-fold--folds-p
                            (overlay-get line 'pyagentd-fold-kind))))
                   (pyagentd-fold--forget line)))))))
-
-(defun pyagentd-fold--say-failed ()
-  "Have the lines of folded calls say which have failed, as is known now."
-  (dolist (line pyagentd-fold--lines)
-    (when (and (overlay-buffer line)
-               (overlay-get line 'pyagentd-folded)
-               (eq 'tool (overlay-get line 'pyagentd-fold-kind)))
-      (pyagentd-fold--set line t))))
 
 (defun pyagentd-fold--on-insert ()
   "Make the blocks foldable that were just completed.

@@ -796,7 +796,14 @@ A heading with nothing below it goes: the run brings one when it ends."
   (pyagentd-insert--at-draft
     (when (and (pyagentd-insert--ended-p)
                (looking-at (format "\\(?:%s\\)+" pyagentd-insert--heading)))
-      (pyagentd-insert--unwrite (point) (match-end 0)))))
+      (let* ((beg (point)) (end (match-end 0))
+             (adapt (pyagentd-edit--earlier beg end 0 #'equal)))
+        (if (null adapt) (delete-region beg end)
+          ;; As if it had never been there: undo knows how it came there.
+          (let ((tail (funcall adapt)))
+            (setcar tail (caar tail))   ; where point was
+            (let ((buffer-undo-list t))
+              (delete-region beg end))))))))
 
 (defun pyagentd-insert--ended-p ()
   "Return non-nil if point is behind the heading with which a run ends."
@@ -817,16 +824,6 @@ A heading with nothing below it goes: the run brings one when it ends."
       (setq pyagentd-insert--marker (copy-marker position)))))
 
 ;;;; Undo
-
-(defun pyagentd-insert--unwrite (beg end)
-  "Delete the text from BEG to END as if it had never been there.
-Undo knows nothing of it, if it knows how it came there."
-  (if-let ((adapt (pyagentd-edit--earlier beg end 0 #'equal)))
-      (let ((tail (funcall adapt)))
-        (setcar tail (caar tail))       ; where point was
-        (let ((buffer-undo-list t))
-          (delete-region beg end)))
-    (delete-region beg end)))
 
 (defun pyagentd-insert--record (pos length)
   "Record for undo that LENGTH characters were inserted at POS.

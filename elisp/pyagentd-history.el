@@ -46,19 +46,6 @@
    [mouse-1] #'pyagentd-history--show-hidden)
   "Keymap of the line that stands for hidden turns.")
 
-;;;; What is said
-
-(defun pyagentd-hidden--words (count by)
-  "Return how to say that COUNT turns were hidden BY something, a symbol."
-  (format "… %s %s" (pyagentd-count count "turn")
-          (pcase by
-            ('rewind (substitute-command-keys
-                      (format "rewound, \\<pyagentd-mode-map>\
-C-u \\[pyagentd-rewind] brings %s back" (if (= count 1) "it" "them"))))
-            ('edit "of the prompt before it was edited")
-            ('context "of a conversation that was cleared")
-            (_ "of another variant"))))
-
 ;;;; Overlays
 
 (defun pyagentd-hidden--clear ()
@@ -93,7 +80,15 @@ NUMBER OF), where NUMBER is 0 if none of them is shown."
         'priority 1                     ; above the blocks that it folds away
         'pyagentd-line
         (concat (if (= beg 1) "" "\n\n")
-                (propertize (pyagentd-hidden--words count (pyagentd-symbol by))
+                (propertize (format
+                             "… %s %s" (pyagentd-count count "turn")
+                             (pcase (pyagentd-symbol by)
+                               ('rewind (substitute-command-keys
+                                         (format "rewound, \\<pyagentd-mode-map>\
+C-u \\[pyagentd-rewind] brings %s back" (if (= count 1) "it" "them"))))
+                               ('edit "of the prompt before it was edited")
+                               ('context "of a conversation that was cleared")
+                               (_ "of another variant")))
                             'face 'pyagentd-hidden 'mouse-face 'highlight
                             'keymap pyagentd-hidden-map
                             'help-echo "mouse-1: show or hide the text")))))

@@ -293,19 +293,6 @@ begin with :when and a condition.  DOCSTRING says what it does."
 
 ;;;; Lines
 
-(defun pyagentd-locals--line (pos)
-  "Return the text of the line with POS."
-  (save-excursion
-    (goto-char pos)
-    (buffer-substring-no-properties (line-beginning-position)
-                                    (line-end-position))))
-
-(defun pyagentd-locals--affixes (line)
-  "Return (PREFIX . SUFFIX), what surrounds the heading in LINE."
-  (let ((at (string-search pyagentd-locals--heading line)))
-    (cons (string-trim (substring line 0 at))
-          (string-trim (substring line (+ at (length pyagentd-locals--heading)))))))
-
 (defun pyagentd-locals--content (line affixes)
   "Return what stands in LINE between AFFIXES, nil if they are not there."
   ;; No regexps on the line: one of bounds is easily 200 kB long.
@@ -322,7 +309,12 @@ Return (t . ALIST) with names and values as strings, or nil if it is
 none."
   (pcase-let* ((`(,heading . ,lines)
                 (split-string (buffer-substring-no-properties start end) "\n"))
-               (affixes (pyagentd-locals--affixes heading))
+               (at (string-search pyagentd-locals--heading heading))
+               (affixes               ; what surrounds it
+                (cons (string-trim (substring heading 0 at))
+                      (string-trim
+                       (substring heading
+                                  (+ at (length pyagentd-locals--heading))))))
                (entries
                 (mapcar (lambda (line)
                           (let ((content (pyagentd-locals--content line affixes)))
@@ -356,7 +348,8 @@ none."
     (goto-char end)
     (skip-chars-backward " \t\r\n\f\v")
     (let ((stop (point)) (case-fold-search nil))
-      (when (string-search "End:" (pyagentd-locals--line stop))
+      (when (string-search "End:" (buffer-substring-no-properties
+                                   (line-beginning-position) (line-end-position)))
         (cl-loop repeat pyagentd-locals--tries
                  while (search-backward pyagentd-locals--heading nil t)
                  thereis (let* ((start (line-beginning-position))
@@ -991,14 +984,6 @@ that they made fail would lose what was typed.")
                    (get-text-property pos 'gptel))))
     (or (consp role) (eq role 'ignore))))
 
-(defun pyagentd-session--recorded-in-p (beg end)
-  "Return non-nil if any of the text between BEG and END is recorded."
-  (let (found)
-    (while (and (< beg end)
-                (not (setq found (pyagentd-session--recorded-p beg))))
-      (setq beg (next-single-property-change beg 'gptel nil end)))
-    found))
-
 (defun pyagentd-session--tears-p (beg end)
   "Return non-nil if recorded text suffers from a change of BEG to END.
 That is a change of it, and one that leaves a fence of it within a line."
@@ -1006,7 +991,10 @@ That is a change of it, and one that leaves a fence of it within a line."
     (or (if inserts
             (and (pyagentd-session--recorded-p (1- beg))
                  (pyagentd-session--recorded-p beg))
-          (pyagentd-session--recorded-in-p beg end))
+          (cl-loop for pos = beg then (next-single-property-change
+                                       pos 'gptel nil end)
+                   while (< pos end)
+                   thereis (pyagentd-session--recorded-p pos)))
         (and (pyagentd-session--recorded-p end)
              (equal "```" (buffer-substring-no-properties
                            end (min (point-max) (+ end 3))))

@@ -214,14 +214,6 @@ They are called in the session buffer.")
 (defvar-local pyagentd-status--agent nil
   "Whether a named agent is in this buffer, as (DIRECTORY . VALUE), or nil.")
 
-(defun pyagentd-status--agent-p ()
-  "Return non-nil if a named agent is in this buffer, not one that it made."
-  (unless (equal (car pyagentd-status--agent) pyagentd--branch-dir)
-    (setq pyagentd-status--agent
-          (cons pyagentd--branch-dir
-                (pyagentd-place-named-agent pyagentd--session-dir))))
-  (cdr pyagentd-status--agent))
-
 (defconst pyagentd-status--rooms
   '((:name 1000 :state 1000 :preset 1000 :segments 1000)
     (:name 40 :state 100 :preset 1000 :segments 1000)
@@ -241,7 +233,11 @@ A part without any is left out; the model is always whole.")
   "Return what the session is called, and its branch unless it is the first.
 That is the title, after the name of a named agent.  ROOM is one of
 `pyagentd-status--rooms'."
-  (let* ((agent (pyagentd-status--agent-p))
+  (unless (equal (car pyagentd-status--agent) pyagentd--branch-dir)
+    (setq pyagentd-status--agent
+          (cons pyagentd--branch-dir
+                (pyagentd-place-named-agent pyagentd--session-dir))))
+  (let* ((agent (cdr pyagentd-status--agent))
          (width (plist-get room :name))
          (id (pyagentd-status--cut (or pyagentd--session-id "") width))
          (title (pyagentd-status--cut (or pyagentd-status-title "") width)))
@@ -495,15 +491,6 @@ Each is a plist: :content, :status (\"pending\", \"in_progress\" or
 
 (add-hook 'pyagentd-status-segment-functions #'pyagentd-todo--segment)
 
-(defun pyagentd-todo--step (step)
-  "Return the line of STEP."
-  (cond ((pyagentd-todo--is step "completed")
-         (propertize (concat "  [x] " (plist-get step :content)) 'face 'shadow))
-        ((pyagentd-todo--is step "in_progress")
-         (propertize (concat "  [>] " (plist-get step :active-form))
-                     'face 'warning))
-        (t (concat "  [ ] " (plist-get step :content)))))
-
 (defun pyagentd-todo--folded-p ()
   "Return non-nil if the list here is folded."
   (if (eq pyagentd-todo--folded 'unset) pyagentd-todo-folded
@@ -516,8 +503,17 @@ Each is a plist: :content, :status (\"pending\", \"in_progress\" or
     (propertize
      (concat "\n" (propertize head 'face 'pyagentd-detail) "\n"
              (unless (pyagentd-todo--folded-p)
-               (concat (mapconcat #'pyagentd-todo--step pyagentd-todo "\n")
-                       "\n")))
+               (mapconcat
+                (lambda (step)
+                  (cond ((pyagentd-todo--is step "completed")
+                         (propertize (concat "  [x] " (plist-get step :content) "\n")
+                                     'face 'shadow))
+                        ((pyagentd-todo--is step "in_progress")
+                         (propertize (concat "  [>] " (plist-get step :active-form)
+                                             "\n")
+                                     'face 'warning))
+                        (t (concat "  [ ] " (plist-get step :content) "\n"))))
+                pyagentd-todo "")))
      'keymap pyagentd-todo-map 'mouse-face 'highlight
      'help-echo "mouse-1: fold or unfold")))
 

@@ -242,16 +242,6 @@ in preset.md; which preset that is says the metadata."
 
 (add-hook 'pyagentd-session-written-hook #'pyagentd-settings--after-save)
 
-(defun pyagentd-settings--to-wire ()
-  "Return the settings as the Local Variables have them, a plist, or nil.
-That is nil where none was changed since the daemon knows them."
-  (when (pyagentd-settings-unsaved-p)
-    (cl-loop for (variable . key) in pyagentd-settings--keys
-             for value = (pyagentd-block--written variable)
-             append (list key (if (and value (eq variable 'gptel-model))
-                                  (format "%s" value)
-                                value)))))
-
 ;;;; Commands
 
 (defun pyagentd-settings--then (operation then)
@@ -491,7 +481,13 @@ others have 0; so have those that are only true now."
   "Send what was typed here, unless an edit is on its way.
 Return non-nil if the daemon has, or gets, all of it."
   (when (and (pyagentd-attached-p) (not pyagentd-viewing-refusal))
-    (let ((settings (pyagentd-settings--to-wire))
+    (let ((settings
+           (when (pyagentd-settings-unsaved-p)
+             (cl-loop for (variable . key) in pyagentd-settings--keys
+                      for value = (pyagentd-block--written variable)
+                      append (list key (if (and value (eq variable 'gptel-model))
+                                           (format "%s" value)
+                                         value)))))
           (taken (pyagentd-edit-take)))
       (when (or settings taken)
         (pyagentd-sync--send
