@@ -307,60 +307,22 @@ It is what the daemon said last.")
   '(("agents" agent-list :agents (:name . :status))
     ("contexts" context-history :contexts (:id . :description))
     ("tasks" tasks :tasks (:id . :command))
-    ("models" models :providers))
+    ("models" models :offered (:text . :words)))
   "What is asked for to complete a kind of argument: (KIND OPERATION KEY KEYS).
 KEY is that of the rows in the answer, KEYS are those of text and summary.")
 
 (defun pyagentd-commands--fetch-values (kind)
   "Ask for what completes KIND, see :values of `pyagentd-commands'."
   (pcase (assoc kind pyagentd-commands--told)
-    (`(,_ ,operation ,key . ,keys)
+    (`(,_ ,operation ,key (,text . ,summary))
      (pyagentd-later-quietly
       operation (unless (eq operation 'agent-list)
                   (list :branch pyagentd--branch-dir))
       (lambda (answer)
         (setf (alist-get kind pyagentd-commands--values nil nil #'equal)
-              (if (null keys)
-                  (mapcar (pcase-lambda (`(,text . ,model))
-                            (cons text (pyagentd-model-words model)))
-                          (pyagentd-model-offered answer))
-                (mapcar (lambda (row)
-                          (cons (plist-get row (caar keys))
-                                (plist-get row (cdar keys))))
-                        (plist-get answer key)))))))))
-
-(defun pyagentd-model-offered (answer)
-  "Return the models in ANSWER, to the operation `models': (TEXT . PLIST).
-Those of a provider without a key cannot be had.  TEXT, which completes a
-model, is its name, or BACKEND/NAME where several backends have one of that
-name; a stand-in is always named.  PLIST has :backend, :name and :words."
-  (let (models (count (make-hash-table :test #'equal)))
-    (seq-doseq (provider (plist-get answer :providers))
-      (when (plist-get provider :valid)
-        (let ((words (mapcar (lambda (row) (cons (plist-get row :name)
-                                                 (plist-get row :words)))
-                             (plist-get provider :facts)))
-              (stand-in (plist-get provider :stand-in)))
-          (seq-doseq (name (plist-get provider :models))
-            (cl-incf (gethash name count 0) (if stand-in 0 1))
-            (push (list :backend (plist-get provider :name) :name name
-                        :words (alist-get name words nil nil #'equal)
-                        :stand-in stand-in)
-                  models)))))
-    (mapcar (lambda (model)
-              (let ((name (plist-get model :name)))
-                (cons (if (or (plist-get model :stand-in)
-                              (> (gethash name count 0) 1))
-                          (concat (plist-get model :backend) "/" name)
-                        name)
-                      model)))
-            (nreverse models))))
-
-(defun pyagentd-model-words (model)
-  "Return what to say beside MODEL, a plist of `pyagentd-model-offered'."
-  (string-join (delq nil (list (plist-get model :backend)
-                               (plist-get model :words)))
-               "  "))
+              (mapcar (lambda (row)
+                        (cons (plist-get row text) (plist-get row summary)))
+                      (plist-get answer key))))))))
 
 (defun pyagentd-commands--candidates (argument)
   "Return what completes ARGUMENT, a plist, as a list of (TEXT . SUMMARY)."

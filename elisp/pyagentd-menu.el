@@ -189,8 +189,8 @@ The transient of Emacs 29 quotes a function that has no name."
   "Names of models that were chosen.")
 
 (defvar pyagentd-model--known nil
-  "Models that the daemon said there are, an alist by what completes them.
-See `pyagentd-model-offered'.")
+  "Models that the daemon said there are, plists of :text, which completes one,
+:backend, :name and :words.")
 
 (defvar pyagentd-model--backend nil
   "Name of the backend that the daemon said answers in the session here.")
@@ -202,18 +202,17 @@ See `pyagentd-model-offered'.")
                 (list :branch pyagentd--branch-dir))
    :timeout (* 3 pyagentd-call-timeout)
    :success (lambda (answer)
-              (setq pyagentd-model--known (pyagentd-model-offered answer)
+              (setq pyagentd-model--known (plist-get answer :offered)
                     pyagentd-model--backend (plist-get answer :backend)))
    :error #'ignore))
 
 (defun pyagentd-model--rows ()
   "Return the models that are known, and those chosen before: (NAME . WORDS)."
-  (append (mapcar (pcase-lambda (`(,text . ,model))
-                    (cons text (pyagentd-model-words model)))
-                  pyagentd-model--known)
-          (mapcar #'list
-                  (seq-difference pyagentd-model-history
-                                  (mapcar #'car pyagentd-model--known)))))
+  (let ((known (mapcar (lambda (model)
+                         (cons (plist-get model :text) (plist-get model :words)))
+                       pyagentd-model--known)))
+    (append known (mapcar #'list (seq-difference pyagentd-model-history
+                                                 (mapcar #'car known))))))
 
 (defun pyagentd-model-read (prompt)
   "Read the name of a model with PROMPT; it may be empty."
@@ -318,7 +317,8 @@ string stands for the model of the session's preset.md.
    (list (pyagentd-in-session
            (pyagentd-model-read (pyagentd-model--prompt "Model" :model))))
    pyagentd-mode)
-  (let* ((model (cdr (assoc name pyagentd-model--known)))
+  (let* ((model (seq-find (lambda (model) (equal name (plist-get model :text)))
+                          pyagentd-model--known))
          (backend (and (not (equal (plist-get model :backend)
                                    pyagentd-model--backend))
                        (plist-get model :backend)))

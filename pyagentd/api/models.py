@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import unified_diff
@@ -86,10 +87,20 @@ class ProviderRow(TypedDict):
     facts: list[ModelRow]  # of the models of which something is known
 
 
+class OfferedModel(TypedDict):
+    """A model that can be chosen."""
+
+    text: str  # what it is chosen by: its name, or BACKEND/NAME where several backends have one of that name
+    backend: str
+    name: str
+    words: str  # for people: the backend, and what is known of it
+
+
 class ModelsReply(TypedDict):
     """Providers with their models."""
 
     providers: list[ProviderRow]
+    offered: list[OfferedModel]  # of the providers that can be had
     file: str  # where the lists are kept
     backend: str | None  # the provider of the branch
 
@@ -335,6 +346,7 @@ class ModelOperations(Group):
         ]
         return {
             "providers": providers,
+            "offered": offered(providers),
             "file": str(config.sessions_dir / FILE_NAME),
             "backend": configured_provider(own, config, options) if own else None,
         }
@@ -662,6 +674,20 @@ def _switch_tools(on: Sequence[str], value: str) -> list[str]:
     off = {named[word] for word in words if word[0] == "-"}
     added = [named[word] for word in words if word[0] == "+"]
     return [name for name in dict.fromkeys([*on, *added]) if name not in off]
+
+
+def offered(providers: Sequence[ProviderRow]) -> list[OfferedModel]:
+    """Return the models to choose from; those of a stand-in are always named with it."""
+    usable = [each for each in providers if each["valid"]]
+    count = Counter(name for each in usable if not each["stand_in"] for name in each["models"])
+    rows: list[OfferedModel] = []
+    for each in usable:
+        backend, known = each["name"], {row["name"]: row["words"] for row in each["facts"]}
+        for name in each["models"]:
+            text = f"{backend}/{name}" if each["stand_in"] or count[name] > 1 else name
+            words = "  ".join(filter(None, (backend, known.get(name))))
+            rows.append({"text": text, "backend": backend, "name": name, "words": words})
+    return rows
 
 
 def _known(backend: str, model: str, config: Config) -> ModelRow | None:

@@ -22,16 +22,13 @@
   (pyagentd-test-with-daemon
     (let ((pyagentd-model--known nil) (pyagentd-model-history nil))
       (pyagentd-test-answer
-       'models '(:providers
-                 ((:name "a" :valid t :models ("opus" "haiku")
-                   :facts ((:name "opus" :words "200k context, $5 in")))
-                  (:name "b" :valid nil :models ("gone"))
-                  (:name "c" :valid t :models ("haiku" "qwen3:8b"))
-                  (:name "offline" :valid t :stand-in t :models ("opus")))))
+       'models '(:offered ((:text "opus" :backend "a" :name "opus"
+                            :words "a  200k context, $5 in")
+                           (:text "c/haiku" :backend "c" :name "haiku" :words "c"))))
       (pyagentd-model--fetch)
       (pyagentd-test-await pyagentd-model--known)
       (should (equal (mapcar #'car (pyagentd-model--rows))
-                     '("opus" "a/haiku" "c/haiku" "qwen3:8b" "offline/opus")))
+                     '("opus" "c/haiku")))
       (should (string-match-p "a  200k context, \\$5 in"
                               (cdr (assoc "opus" (pyagentd-model--rows))))))))
 
@@ -40,8 +37,8 @@
     (pyagentd-test-attach :settings '(:model "opus" :backend "Claude"))
     (let ((pyagentd-model--backend "anthropic")
           (pyagentd-model--known
-           '(("haiku" :backend "anthropic" :name "haiku")
-             ("ollama/qwen3:8b" :backend "ollama" :name "qwen3:8b"))))
+           '((:text "haiku" :backend "anthropic" :name "haiku")
+             (:text "ollama/qwen3:8b" :backend "ollama" :name "qwen3:8b"))))
       (pyagentd-choose-model "ollama/qwen3:8b")
       (let ((content (pyagentd-test-content file)))
         (should (string-search "gptel-model: qwen3:8b" content))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pyagentd.api.models import ProviderRow, offered
 from pyagentd.errors import BadRequest, PyagentdError, ToolError
 from pyagentd.features.models import Models, model_for_file
 from pyagentd.policy.presets import DEFAULT_PRESET
@@ -183,3 +184,18 @@ async def test_the_model_of_a_conversation_is_shown_and_changed(world: World) ->
     named = (await service.agent_list(Watcher()))["agents"][0]["branch"]
     await service.prompt(Watcher(), branch=named, text="/model model-one", env=env(world))
     assert (await service.agent_config(Watcher(), name="me"))["config"]["model"] == "model-one"
+
+
+def test_models_are_chosen_by_name_and_by_backend_where_several_have_it() -> None:
+    def row(name: str, *models: str, valid: bool = True, stand_in: bool = False) -> ProviderRow:
+        given: dict[str, Any] = {"name": name, "models": list(models), "valid": valid, "stand_in": stand_in}
+        return ProviderRow(**given, checked_at=None, trouble=None, facts=[{"name": "opus", "words": "200k context"}])
+
+    rows = [
+        row("a", "opus", "haiku"),
+        row("b", "gone", valid=False),
+        row("c", "haiku", "qwen"),
+        row("o", "opus", stand_in=True),
+    ]
+    assert [each["text"] for each in offered(rows)] == ["opus", "a/haiku", "c/haiku", "qwen", "o/opus"]
+    assert [each["words"] for each in offered(rows)][:2] == ["a  200k context", "a"]
