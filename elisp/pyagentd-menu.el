@@ -189,8 +189,8 @@ The transient of Emacs 29 quotes a function that has no name."
   "Names of models that were chosen.")
 
 (defvar pyagentd-model--known nil
-  "Models that the daemon said there are, plists of :text, which completes one,
-:backend, :name and :words.")
+  "Models that the daemon said there are.
+Each is a plist of :text, which completes it, :backend, :name and :words.")
 
 (defvar pyagentd-model--backend nil
   "Name of the backend that the daemon said answers in the session here.")
