@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
+from threading import Event
 from typing import TextIO
 
 from pyagentd.errors import ToolError
@@ -57,7 +58,11 @@ async def _run(args: Args, ctx: ToolContext) -> Output:
     offset, limit = args.get("offset", 1), args.get("limit")
     if seen.text is None and (lines := _read_small(path)) is not None:
         return _show_lines(path, lines, offset, limit, seen)
-    return await asyncio.to_thread(_read, path, offset, limit, ctx, seen)
+    stopped = Event()
+    try:
+        return await asyncio.to_thread(_read, path, offset, limit, ctx, seen, stopped)
+    finally:
+        stopped.set()  # a thread ends by itself only, and one file may take it hours
 
 
 def _read_small(path: ResolvedPath) -> list[str] | None:
@@ -80,9 +85,11 @@ def _read_small(path: ResolvedPath) -> list[str] | None:
     return lines if max(map(len, lines), default=0) < _LINE_CHARS and "\r" not in text[-1:] else None
 
 
-def _read(path: ResolvedPath, offset: int, limit: int | None, ctx: ToolContext, seen: EditorView) -> Output:
+def _read(
+    path: ResolvedPath, offset: int, limit: int | None, ctx: ToolContext, seen: EditorView, stopped: Event
+) -> Output:
     with _open_text(path, ctx) if seen.text is None else io.StringIO(seen.text, newline="\n") as file:
-        return _show_lines(path, _lines(file), offset, limit, seen)
+        return _show_lines(path, _lines(file, stopped), offset, limit, seen)
 
 
 def _show_lines(path: ResolvedPath, lines: Iterable[str], offset: int, limit: int | None, seen: EditorView) -> Output:
@@ -119,11 +126,11 @@ def _buffer_notes(seen: EditorView) -> list[str]:
     return []
 
 
-def _lines(file: TextIO) -> Iterator[str]:
-    while line := file.readline(_LINE_CHARS):
+def _lines(file: TextIO, stopped: Event) -> Iterator[str]:
+    while not stopped.is_set() and (line := file.readline(_LINE_CHARS)):
         if len(line) == _LINE_CHARS and not line.endswith("\n"):
             more = 0
-            while piece := file.readline(_LINE_CHARS):
+            while not stopped.is_set() and (piece := file.readline(_LINE_CHARS)):
                 more += len(piece.rstrip("\r\n"))
                 if piece.endswith("\n"):
                     break

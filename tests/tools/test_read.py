@@ -1,3 +1,5 @@
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,6 +37,17 @@ async def test_a_long_file_is_cut_and_can_be_read_to_its_end(root: Path, call: C
         assert envelope.truncated == (len(seen) + len(shown) < len(lines))
         seen += [line.partition("\t")[2] for line in shown]
     assert seen == lines
+
+
+async def test_a_read_that_takes_too_long_keeps_no_thread(root: Path, call: Call) -> None:
+    with (root / "file").open("wb") as file:
+        for _ in range(100):  # a hundred million lines
+            file.write(b"y\n" * 1_000_000)
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(max_workers=1))
+    envelope = await call(replace(READ, timeout_s=0.01), file_path="file", offset=10**10)
+    assert "did not finish" in envelope.text
+    async with asyncio.timeout(1):
+        await asyncio.to_thread(int)
 
 
 async def test_one_giant_line_is_cut_with_a_count(root: Path, call: Call) -> None:
