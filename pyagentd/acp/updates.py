@@ -56,11 +56,12 @@ def call_update(
     data: Mapping[str, Any], root: str, *, is_new: bool
 ) -> schema.ToolCallStart | schema.ToolCallProgress:
     """Return the update that shows a call for the first time, with its result if it has one, or what became of it."""
-    name, arguments = tool_name(data), arguments_of(data)
+    name, given = tool_name(data), data.get("input")
+    arguments = given if isinstance(given, Mapping) else {}
     shown: dict[str, Any] = {
         "tool_call_id": str(data["toolCallId"]),
         "title": summary(name, arguments, root=root),
-        "status": status(data),
+        "status": _STATUS.get(str(data.get("state")), "pending"),
         "content": changes(name, arguments, root) + result(data),
         "locations": locations(arguments, root),
         "raw_input": arguments,
@@ -73,20 +74,9 @@ def tool_name(data: Mapping[str, Any]) -> str:
     return str(data["type"]).removeprefix("tool-")
 
 
-def arguments_of(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the arguments of the call, {} while they are not an object."""
-    given = data.get("input")
-    return given if isinstance(given, Mapping) else {}
-
-
 def kind(tool: str) -> schema.ToolKind:
     """Return what the protocol calls the work of ``tool``."""
     return KINDS.get(canonical_tool(tool), "other")
-
-
-def status(data: Mapping[str, Any]) -> schema.ToolCallStatus:
-    """Return how far a call is."""
-    return _STATUS.get(str(data.get("state")), "pending")
 
 
 def locations(arguments: Mapping[str, Any], root: str) -> list[schema.ToolCallLocation]:
@@ -95,10 +85,8 @@ def locations(arguments: Mapping[str, Any], root: str) -> list[schema.ToolCallLo
     if not isinstance(given, str) or not given:
         return []
     line = arguments.get("offset")
-    place = schema.ToolCallLocation(path=_absolute(given, root))
-    if isinstance(line, int) and line > 0:
-        place = schema.ToolCallLocation(path=place.path, line=line)
-    return [place]
+    known: dict[str, Any] = {"line": line} if isinstance(line, int) and line > 0 else {}
+    return [schema.ToolCallLocation(path=_absolute(given, root), **known)]
 
 
 def changes(tool: str, arguments: Mapping[str, Any], root: str) -> list[Content]:

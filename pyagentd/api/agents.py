@@ -3,7 +3,8 @@
 import asyncio
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
@@ -11,7 +12,7 @@ from pyagentd import clock
 from pyagentd.api.group import INLINE_LIMIT, NOTHING, Client, Env, Form, Group, expand_home, reply_of, send_options
 from pyagentd.api.models import FileWritten, checked_model, model_source
 from pyagentd.clock import stamp
-from pyagentd.errors import Ambiguous, BadRequest, NotFound, PresetError, PyagentdError, StoreError, Unconfirmed
+from pyagentd.errors import Ambiguous, BadRequest, NotFound, PresetError, PyagentdError, Unconfirmed
 from pyagentd.events import Event
 from pyagentd.features import named_agents
 from pyagentd.features.agents import (
@@ -285,12 +286,9 @@ class Agents(Group):
         """Make an empty directory for an agent under the branch, or agent, in ``directory``."""
         parent = paths.ref_of(expand_home(directory))
         name = clock.agent_id(preset, stamp(self._kernel.clock.now()), description)
-        try:
-            with sessions.build_directory(paths.agents_dir(parent.branch_dir), name) as (_, place):
-                pass
-        except StoreError as error:
-            _log.error("%s", error, extra=of_session(parent.session_dir))
-            raise
+        making = sessions.build_directory(paths.agents_dir(parent.branch_dir), name)
+        with _errors_logged(parent.session_dir), making as (_, place):
+            pass
         _log.info("Created agent directory: %s", place, extra=of_session(parent.session_dir))
         return {"directory": str(place)}
 
@@ -299,12 +297,9 @@ class Agents(Group):
         place = expand_home(directory).absolute()
         if not place.is_dir():
             raise NotFound(f"{directory} is not a directory", hint="Make it first")
-        try:
+        with _errors_logged(place):
             _, text = self._kernel.presets.template(preset)
             atomic.write_text(paths.preset_file(place), text)
-        except PyagentdError as error:
-            _log.error("%s", error, extra=of_session(place))
-            raise
         _log.info("Copied preset template %s to %s", preset, place, extra=of_session(place))
         return {"file": str(paths.preset_file(place))}
 
@@ -329,11 +324,8 @@ class Agents(Group):
         place = _preset(file)
         for pattern in (*allowed, *denied):
             validate_pattern(pattern)
-        try:
+        with _errors_logged(place.parent):
             presetfile.set_paths(place, allowed, presetfile.DEFAULT_WRITE, denied)
-        except PyagentdError as error:
-            _log.error("%s", error, extra=of_session(place.parent))
-            raise
         if paths.scope_plan_file(place.parent).exists():
             metadata.touch_scope_plan(place.parent, self._kernel.clock.now())
         return {"file": str(place)}
@@ -567,6 +559,16 @@ async def agent_tree(kernel: Kernel, ref: BranchRef) -> list[AgentNode]:
         for live in kernel.inside(ref.branch_dir)
     }
     return await asyncio.to_thread(agents_below, ref, opened, wanted)
+
+
+@contextmanager
+def _errors_logged(directory: Path) -> Iterator[None]:
+    """Log what goes wrong with a session or agent, too."""
+    try:
+        yield
+    except PyagentdError as error:
+        _log.error("%s", error, extra=of_session(directory))
+        raise
 
 
 def _flat(agents: list[AgentNode]) -> list[AgentNode]:

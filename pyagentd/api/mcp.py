@@ -197,35 +197,29 @@ class McpOperations(Group):
         """Return the servers of the user and of the project ``root``, or of a branch's; none is started."""
         place, project = await self._servers_of(await self._workspace(branch) if branch else root)
         options = send_options(client, env, None, ())
-        own = [
-            self._one_server(each, place, options, origin="user", trusted=True, hidden=False)
-            for each in self._kernel.config.mcp
-        ]
-        wrong = "; ".join(self._kernel.config.mcp_problems)
-        if project is None:
-            return {"root": str(place), "servers": own, "hash": "", "files": [], "scripts": [], "error": wrong}
-        wrong = "; ".join(filter(None, (wrong, project.error)))
-        names, trusted = {each["name"] for each in own}, self._kernel.feature(Servers).trusts(project)
-        own += [
+        own, servers = self._kernel.config.mcp, self._kernel.feature(Servers)
+        rows = [self._one_server(each, place, options, origin="user", trusted=True, hidden=False) for each in own]
+        names, trusted = {each.name for each in own}, bool(project.servers) and servers.trusts(project)
+        rows += [
             self._one_server(each, place, options, origin="project", trusted=trusted, hidden=each.name in names)
             for each in project.servers
         ]
-        files, scripts = _file_texts(project.files), _file_texts(project.scripts)
         return {
             "root": str(place),
-            "servers": own,
+            "servers": rows,
             "hash": project.hash,
-            "files": files,
-            "scripts": scripts,
-            "error": wrong,
+            "files": _file_texts(project.files),
+            "scripts": _file_texts(project.scripts),
+            "error": "; ".join(filter(None, (*self._kernel.config.mcp_problems, project.error))),
         }
 
     async def mcp_test(self, client: Client, *, name: str, root: str | None = None, env: Env = NOTHING) -> McpTested:
         """Start a server if it does not run, and return what it offers."""
         place, project = await self._servers_of(root)
         known, problems = await self._kernel.feature(Servers).known(place)
-        of_project = {each.name for each in project.servers} if project else set()
-        if name in of_project - known.keys():  # they are not among them as long as they are not trusted
+        if (
+            name in {each.name for each in project.servers} - known.keys()
+        ):  # they are not among them as long as they are not trusted
             raise NotFound(
                 f"The MCP server {name} belongs to the project, which you have not trusted in its present form",
                 hint="Read it, then: pyagentd mcp trust",
@@ -286,9 +280,9 @@ class McpOperations(Group):
     async def trust_mcp(self, client: Client, *, root: str, hash: str) -> TrustReply:
         """Trust the servers of the project ``root`` if their hash is still ``hash``."""
         _, project = await self._servers_of(root)
-        if project is None or not project.servers:
+        if not project.servers:
             raise BadRequest(
-                f"{root} has no MCP servers that can be used{': ' + project.error if project else ''}",
+                f"{root} has no MCP servers that can be used{': ' + project.error if project.error else ''}",
                 hint="They are in .mcp.json or .pyagentd/mcp.toml",
             )
         if project.hash != hash:
@@ -303,11 +297,12 @@ class McpOperations(Group):
         async with self._kernel.using(self._ref(branch)) as live:
             return str(live.conversation.session.get("workspace_root") or Path.home())
 
-    async def _servers_of(self, root: str | None) -> tuple[Path, ProjectServers | None]:
-        if root is None:
-            return Path.home(), None
-        place = await asyncio.to_thread(lambda: project_of(root) or directory(root))
-        return place, await asyncio.to_thread(project_servers, place)
+    async def _servers_of(self, root: str | None) -> tuple[Path, ProjectServers]:
+        place, found = Path.home(), None
+        if root is not None:
+            place = await asyncio.to_thread(lambda: project_of(root) or directory(root))
+            found = await asyncio.to_thread(project_servers, place)
+        return place, found or ProjectServers(root=place, hash="")
 
     def _one_server(
         self,
@@ -467,13 +462,13 @@ def _json_list(text: str, what: str, *, of_objects: bool = False) -> list[Any]:
 
 
 def _hook_row(hook: HookSettings, base: Path, origin: Literal["user", "project"], trusted: bool) -> HookRow:
-    return {
-        "event": hook.event,
-        "command": list(hook.command),
-        "timeout": hook.timeout_s,
-        "tools": hook.tools.pattern if hook.tools else None,
-        "source": hook.source,
-        "origin": origin,
-        "trusted": trusted,
-        "problem": problem_of(hook, base),
-    }
+    return reply_of(
+        HookRow,
+        hook,
+        command=list(hook.command),
+        timeout=hook.timeout_s,
+        tools=hook.tools.pattern if hook.tools else None,
+        origin=origin,
+        trusted=trusted,
+        problem=problem_of(hook, base),
+    )
