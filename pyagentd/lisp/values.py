@@ -617,6 +617,9 @@ class Endless:
             yield item
 
 
+_NAMES[Endless] = "endless sequence"
+
+
 def no_end(op: str) -> LispError:
     """Return the error for an endless sequence where all items are needed."""
     return LispError("eval_error", f"{op}: the sequence has no end", hint="Take some of it first: (take 10 …).")

@@ -178,7 +178,7 @@ def type_(x: Any) -> Keyword:
     (type [1]) => :vector
     (type nil) => :nil
     """
-    return Keyword(type_name(x))
+    return Keyword(type_name(x).replace(" ", "-"))
 
 
 define: Final = Family("Functions")

@@ -15,7 +15,7 @@ import regex
 
 from pyagentd.lisp.errors import MISSING, LispError
 from pyagentd.lisp.limits import Budget
-from pyagentd.lisp.values import WAIT, Endless, Keyword, LispSet, find, members, no_end, pairs, type_name
+from pyagentd.lisp.values import WAIT, Endless, Keyword, LispSet, a_type, find, members, no_end, pairs, type_name
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -155,8 +155,6 @@ def _is_simple(text: str) -> bool:
 
 NUMBERS: Final = frozenset({int, float})
 
-_AN: Final = {"integer": "an integer", "nil": "nil"}
-
 
 def refuse(op: str, why: str, hint: str = "") -> LispError:
     """Return the error for arguments of the right types that are not valid."""
@@ -173,9 +171,8 @@ def wrong(op: str, expected: str, got: Any, *, item: int | None = None, hint: st
         item: 0-based index of the value in the collection it came from, or None.
         hint: What to do instead, or "".
     """
-    name = type_name(got)
     place = "" if item is None else f" (item {item})"
-    return LispError("eval_error", f"{op}: expects {expected}, got {_AN.get(name, f'a {name}')}{place}", hint=hint)
+    return LispError("eval_error", f"{op}: expects {expected}, got {a_type(got)}{place}", hint=hint)
 
 
 def number(op: str, value: Any) -> Any:

@@ -31,3 +31,8 @@
 (first (filter (fn [x] (> x 5)) (range))) !! filter: the sequence has no end
 (remove even? (range)) !! remove: the sequence has no end
 (for [x (range)] x) !! the sequence has no end
+(count (range)) !! count: expects a collection or string, got an endless sequence
+(+ 1 (repeat 1)) !! +: expects numbers, got an endless sequence
+(:a (iterate inc 0)) !! cannot look up :a in an endless sequence
+(let [[a b] (range)] a) !! a vector pattern needs a vector, got an endless sequence
+(type (range)) => :endless-sequence
