@@ -335,6 +335,11 @@ async def test_a_tool_that_no_client_can_use_is_named_and_the_others_are_offered
         assert "The tool odd_schema of the MCP server notes is left out: its schema is not a JSON Schema" in told
 
 
+async def test_a_schema_that_is_too_long_to_be_sent_keeps_nobody_waiting(world: World) -> None:
+    async with having(world, table("notes", plain(), env={"WIDE": "1"}, start_timeout=10)) as talk:
+        assert "notes_wide" in await turn(talk, world)
+
+
 async def test_of_a_server_with_thousands_of_tools_that_cannot_be_used_a_few_are_looked_at_and_named(
     world: World,
 ) -> None:

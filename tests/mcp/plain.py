@@ -43,6 +43,9 @@ def tools():
         yield {"name": "no_schema", "description": "To fail"}
         yield {"name": "odd_schema", "inputSchema": {"type": "object", "properties": {"a": {"type": "strange"}}}}
         yield from ({"name": f"no_schema_{number}"} for number in range(int(os.environ["WRONG"]) - 1))
+    if "WIDE" in os.environ:
+        wide = {str(number): {"type": "odd"} for number in range(99_999)}
+        yield {"name": "wide", "inputSchema": {"type": "object", "properties": wide}}
     for name in names:
         schema, looks = TOOLS.get(name, ({"type": "object"}, True))
         yield {

@@ -740,16 +740,20 @@ def _description(server: str, tool: ServerTool) -> str:
     return cut or f"{tool.name} of the MCP server {server}"
 
 
+def is_sent(schema: Mapping[str, Any]) -> bool:
+    """Return whether a schema goes to providers: it is JSON, not long and not deep."""
+    try:
+        return len(json.dumps(schema, allow_nan=False)) <= _LONGEST_SCHEMA and not is_deeper(schema, MAX_DEPTH)
+    except (ValueError, RecursionError, TypeError):  # no JSON: every request with it would be refused
+        return False
+
+
 def _schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return a schema that providers take and that checks no more than the server does.
 
     What has no word about further properties allows them, which is what JSON Schema says.
     """
-    try:
-        sent = json.dumps(schema, allow_nan=False)
-    except (ValueError, RecursionError, TypeError):  # no JSON: every request with it would be refused
-        sent = ""
-    if not 0 < len(sent) <= _LONGEST_SCHEMA or is_deeper(schema, MAX_DEPTH):
+    if not is_sent(schema):
         return {"type": "object", "properties": {}, "additionalProperties": True}
     made = _loosen({key: value for key, value in schema.items() if key not in ("anyOf", "oneOf", "allOf", "$schema")})
     made["type"] = "object"

@@ -7,6 +7,7 @@ connection cannot be used any more, or as ``ToolError`` if only this request fai
 import asyncio
 import logging
 import re
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, TypeVar
@@ -37,7 +38,6 @@ from pydantic import ValidationError
 from pyagentd import __version__
 from pyagentd.errors import ToolError
 from pyagentd.log import mask_secrets
-from pyagentd.reader import MAX_DEPTH, is_deeper
 from pyagentd.tools.mcp.connection import (
     LONGEST_NAME,
     CallResult,
@@ -48,6 +48,7 @@ from pyagentd.tools.mcp.connection import (
     ServerResource,
     ServerTool,
     is_name,
+    is_sent,
     make_server_dir,
     parse_result,
     piece_of,
@@ -280,6 +281,7 @@ _LISTEN_AGAIN_S = 30.0
 _CLOSE_S = 5.0  # for taking leave
 _SHOWN = 500  # characters of what a server says about a failure
 _READ = 100_000  # characters of it that are looked at
+_CHECK_S = 20.0  # for the schemas of one server
 
 _T = TypeVar("_T")
 
@@ -636,10 +638,13 @@ def _wrong_schemas(tools: Sequence[ServerTool]) -> dict[str, str]:
 
     A provider refuses every request that has one of them.
     """
-    wrong = {}
+    wrong, until = {}, time.monotonic() + _CHECK_S
     for tool in tools:
-        if is_deeper(tool.schema, MAX_DEPTH):
+        if not is_sent(tool.schema):
             continue  # it is offered without
+        if time.monotonic() > until:
+            wrong[tool.name] = "the schemas of its server are too long to check all of them"
+            continue
         try:
             Draft202012Validator.check_schema(dict(tool.schema))
         except SchemaError as error:
