@@ -57,6 +57,7 @@ MOST_WORDS = 8_900  # bubblewrap takes 9,000, with those of the command
 def arguments(plan: Plan, git_configuration: int | None = None) -> list[str]:
     """Return the options of ``bwrap`` for ``plan``; ``git_configuration`` is a descriptor of that file's content."""
     home, lacks_home = plan.home, plan.seen.of(plan.home) is None and not is_system(plan.home)
+    hidden = [(path, is_directory) for path, is_directory in plan.hidden if os.path.lexists(path)]  # it may be gone
     capabilities = ["--cap-drop", "ALL", *(word for name in _ROOT_KEEPS for word in ("--cap-add", name))]
     return [
         *("--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
@@ -66,9 +67,9 @@ def arguments(plan: Plan, git_configuration: int | None = None) -> list[str]:
         *(("--ro-bind-data", str(git_configuration), GIT_CONFIGURATION) if git_configuration is not None else ()),
         # A home for programs that want to write there, where the scope has none; it is gone afterwards.
         *(("--tmpfs", home) if lacks_home and home.startswith("/") and home != "/" else ()),
-        *(word for _, _, words in sorted(_mount_options(plan)) for word in words),
+        *(word for _, _, words in sorted(_mount_options(plan, hidden)) for word in words),
         *("--dir", plan.root),
-        *(word for path, is_directory in plan.hidden if is_directory for word in ("--remount-ro", path)),
+        *(word for path, is_directory in hidden if is_directory for word in ("--remount-ro", path)),
         *(() if _sees_everything(plan) else ("--remount-ro", "/")),
         *("--chdir", plan.root, "--"),
     ]
@@ -102,11 +103,11 @@ def _base_options(plan: Plan) -> Iterator[str]:
         yield from ("--ro-bind", servers, servers)
 
 
-def _mount_options(plan: Plan) -> Iterator[tuple[list[str], int, list[str]]]:
+def _mount_options(plan: Plan, hidden: Sequence[tuple[str, bool]]) -> Iterator[tuple[list[str], int, list[str]]]:
     """Yield everything inside the base with what sorts it: by path, parents first."""
-    hidden = {path for path, is_directory in plan.hidden if is_directory}
+    closed = {path for path, is_directory in hidden if is_directory}
     for path, writable in plan.trees:
-        if path != "/" and not (writable and (path in hidden or any(inside(path, kept) for kept in plan.readonly))):
+        if path != "/" and not (writable and (path in closed or any(inside(path, kept) for kept in plan.readonly))):
             yield parts(path), _TREE, ["--bind-try" if writable else "--ro-bind-try", path, path]
     for path in plan.pinned:
         yield parts(path), _PIN, ["--bind-try", path, path]
@@ -119,7 +120,7 @@ def _mount_options(plan: Plan) -> Iterator[tuple[list[str], int, list[str]]]:
         )
     # A device on a mount without devices: opening it is refused, which says more than an empty file.
     # A directory is made read-only when all is in place, since trees may be inside it.
-    for path, is_directory in plan.hidden:
+    for path, is_directory in hidden:
         yield parts(path), _HIDDEN, ["--tmpfs", path] if is_directory else ["--ro-bind", "/dev/null", path]
 
 
