@@ -88,7 +88,7 @@ def new_id(prefix: Prefix) -> str:
 # comes along.
 
 PERIOD_S = 0.033
-_SAVED_UP = 6  # beats that come at once after a quiet time, beside the one that is due
+_SAVED_UP = 12  # beats that come at once after a quiet time, beside the one that is due
 
 Phase = Literal["record", "show"]
 

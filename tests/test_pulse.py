@@ -51,18 +51,18 @@ def beats(requests: list[float], until: float) -> list[float]:
     return shown
 
 
-AT_ONCE = 7  # beats after a quiet time
+AT_ONCE = 13  # beats after a quiet time
 
 
 def test_the_first_beats_after_a_quiet_time_come_at_once() -> None:
-    quick = [number / 10 for number in range(AT_ONCE)]
+    quick = [number / 20 for number in range(AT_ONCE)]
     assert beats([*quick, 0.8], until=5.0) == [*quick, 1.0]
     later = [50.0 + each for each in quick]
     assert beats([*quick, *later], until=60.0) == [*quick, *later]
 
 
 def test_a_steady_stream_has_one_beat_a_period() -> None:
-    shown = beats([number / 10 for number in range(100)], until=20.0)
+    shown = beats([number / 20 for number in range(200)], until=20.0)
     assert len(shown) == 10 + AT_ONCE
     assert all(later - earlier >= 0.999 for earlier, later in itertools.pairwise(shown[AT_ONCE:]))
 

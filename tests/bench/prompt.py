@@ -14,7 +14,7 @@ from tests.bench.world import World
 def send(world: World) -> Iterator[Result]:
     """``C-c RET``, typed in a session of a megabyte, to the first token on the screen."""
     size = 20_000 if world.quick else 1_000_000
-    times = 1 if world.quick else 5
+    times = 1 if world.quick else 11
     world.daemon()
     emacs = world.emacs()
     world.open(emacs, world.filled("big", size))
