@@ -451,14 +451,17 @@ be used meanwhile.  The model is that of a new session."
                   :env (pyagentd-env-variables) :key (pyagentd-env-key))))
       (message "A model rewrites %s…"
                (pyagentd-count (count-lines beg end) "line"))
-      (pyagentd-start
-       (lambda ()
-         (pyagentd-rpc-call-async
-          'rewrite arguments :timeout 600 :error failed
-          :success (lambda (answer)
-                     (run-at-time 0 nil #'pyagentd-rewrite--show
-                                  overlay text instruction answer))))
-       failed))))
+      (condition-case err
+          (pyagentd-start
+           (lambda ()
+             (pyagentd-rpc-call-async
+              'rewrite arguments :timeout 600 :error failed
+              :success (lambda (answer)
+                         (run-at-time 0 nil #'pyagentd-rewrite--show
+                                      overlay text instruction answer))))
+           failed)
+        ;; There is no server, and the user does not want one.
+        ((error quit) (funcall failed err))))))
 
 (defun pyagentd-rewrite--show (overlay old instruction answer)
   "Show ANSWER, what became of OLD under OVERLAY by INSTRUCTION."

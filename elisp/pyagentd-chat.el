@@ -221,6 +221,7 @@ writes the next prompt."
 A run may have ended while nobody told this buffer."
   (unless (pyagentd-status-busy-p)
     (pyagentd-insert-join))
+  (pyagentd-chat--tell-edits (current-buffer))
   (when pyagentd-chat--known
     (pyagentd-chat--wait)))
 
@@ -359,7 +360,7 @@ The next prompt can be written below."
   (message "Queued; %s lists queued messages"
            (substitute-command-keys "\\[pyagentd-queue]")))
 
-(defvar-local pyagentd-chat--edits nil
+(pyagentd-deflocal pyagentd-chat--edits nil
   "Queued messages whose text was changed, an alist (ID . TEXT).")
 
 (defun pyagentd-chat--on-change (overlay after &rest _)
@@ -376,16 +377,17 @@ The daemon is told soon."
             ""))))
 
 (defun pyagentd-chat--tell-edits (buffer)
-  "Tell the daemon which queued texts were changed in BUFFER.
+  "Tell the daemon, if it is there, which queued texts were changed in BUFFER.
 One that was removed is taken back."
   (pyagentd-with-live-buffer buffer
-    (pcase-dolist (`(,id . ,text) pyagentd-chat--edits)
-      (pyagentd-rpc-call-async
-       (if (string-blank-p text) 'queue-cancel 'queue-edit)
-       (append (list :branch pyagentd--branch-dir :id id)
-               (unless (string-blank-p text) (list :text text)))
-       :error #'ignore))               ; it has been sent meanwhile
-    (setq pyagentd-chat--edits nil)))
+    (when (pyagentd-attached-p)
+      (pcase-dolist (`(,id . ,text) pyagentd-chat--edits)
+        (pyagentd-rpc-call-async
+         (if (string-blank-p text) 'queue-cancel 'queue-edit)
+         (append (list :branch pyagentd--branch-dir :id id)
+                 (unless (string-blank-p text) (list :text text)))
+         :error #'ignore))             ; it has been sent meanwhile
+      (setq pyagentd-chat--edits nil))))
 
 (defun pyagentd-chat-submit (text unsent &rest plist)
   "Send TEXT to the session of this buffer, which is put into it by the daemon.

@@ -636,6 +636,7 @@ THEN is called with its exit status and what it printed.  With CODING that
 is decoded so (`binary' leaves bytes), and errors are not part of it.  After
 TIMEOUT seconds it is ended; THEN gets nil and a text that says so."
   (let ((output (generate-new-buffer (format " *%s*" name)))
+        (errors (and coding (generate-new-buffer (format " *%s errors*" name))))
         (late nil)
         process)
     (with-current-buffer output
@@ -644,16 +645,13 @@ TIMEOUT seconds it is ended; THEN gets nil and a text that says so."
     (setq process
           (make-process
            :name name :command command :buffer output :coding coding
-           :noquery t :connection-type 'pipe
-           :stderr (and coding
-                        (make-pipe-process :name (concat name "-errors")
-                                           :noquery t :buffer nil
-                                           :filter #'ignore :sentinel #'ignore))
+           :noquery t :connection-type 'pipe :stderr errors
            :sentinel
            (lambda (process _change)
              (unless (process-live-p process)
                (let ((text (with-current-buffer output (buffer-string))))
                  (kill-buffer output)
+                 (when errors (kill-buffer errors))
                  (pyagentd-guarded name
                    (if late
                        (funcall then nil (format "no answer within %s s" timeout))

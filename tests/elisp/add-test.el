@@ -288,6 +288,14 @@ The variables `session' and `project' are bound."
         (should (equal (buffer-string) "before\n  (bar)\nafter\n"))
         (should-not (overlays-in (point-min) (point-max)))))))
 
+(ert-deftest pyagentd-rewrite-leaves-no-mark-where-no-server-is-wanted ()
+  (pyagentd-test-with-place
+    (with-temp-buffer
+      (insert "before\n  (foo)\nafter\n")
+      (cl-letf (((symbol-function 'pyagentd-server-found) #'ignore))
+        (ignore-errors (pyagentd-rewrite 8 15 "call bar")))
+      (should-not (overlays-in (point-min) (point-max))))))
+
 (ert-deftest pyagentd-rewrite-changes-nothing-when-discarded-or-the-text-is-another ()
   (add-test-rewriting
     (let ((code (get-buffer "some-code")))

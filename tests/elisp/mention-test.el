@@ -59,11 +59,12 @@
   (mention-test--with
     (let ((default-directory (file-name-as-directory project)))
       (call-process "git" nil nil nil "init" "-q"))
-    (let (files)
+    (let ((buffers (buffer-list)) files)
       (pyagentd-mention--list project (lambda (found) (setq files found)))
       (pyagentd-test-await
        (equal (sort (copy-sequence files) #'string<)
-              '("README.md" "src/" "src/tea.py"))))))
+              '("README.md" "src/" "src/tea.py")))
+      (should-not (seq-difference (buffer-list) buffers)))))
 
 (ert-deftest pyagentd-mention-what-servers-offer-is-offered ()
   (mention-test--with

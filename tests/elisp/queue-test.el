@@ -58,6 +58,29 @@
       (should (equal (buffer-string)
                      "### One\n\nHello, you\n\n### Two\n\nAgain")))))
 
+(ert-deftest pyagentd-queue-text-changed-without-a-daemon-is-told-later ()
+  (queue-test--with-session "### One\n\n"
+    (pyagentd-insert-start (point-max))
+    (let* ((id (queue-test--send "Two"))
+           (items `(:items ((:id ,id :text "Two" :queued-at 1000
+                                 :origin "document")))))
+      (queue-test--push 'queue items)
+      (pyagentd-test-await pyagentd-queued-items)
+      (setq pyagentd-attach-state nil)
+      (goto-char (overlay-end (pyagentd-queued-overlay id)))
+      (forward-char -1)
+      (insert "w")
+      (pyagentd-test-await             ; the attempt to tell it is over
+       (not (seq-some (lambda (timer)
+                        (eq #'pyagentd-chat--tell-edits (timer--function timer)))
+                      timer-list)))
+      (should-not (pyagentd-test-calls 'queue-edit))
+      (setq pyagentd-attach-state t)
+      (run-hooks 'pyagentd-attached-hook)
+      (pyagentd-test-await (pyagentd-test-calls 'queue-edit))
+      (should (equal (plist-get (car (pyagentd-test-calls 'queue-edit)) :text)
+                     "Twwo")))))
+
 (ert-deftest pyagentd-queue-text-above-an-answer-is-marked-there ()
   (queue-test--with-session "### One\n\n"
     (pyagentd-insert-start (point-max))
