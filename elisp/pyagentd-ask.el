@@ -82,7 +82,7 @@
   "Note that ASK, told about BRANCH, waits for an answer."
   (unless (pyagentd-ask-find (pyagentd-ask-id ask))
     (let ((branch (or (plist-get ask :branch) branch)))
-      (setq ask (append (list :branch branch
+      (setq ask (append (list :branch branch ; and those above it, the root last
                               :above (and branch (pyagentd-ask--chain branch)))
                         ask)))
     (setq pyagentd-ask--pending (append pyagentd-ask--pending (list ask)))
@@ -108,7 +108,7 @@
   "Note that ASKS, and no others, are those shown on BRANCH."
   (pyagentd-ask--keep asks (seq-filter
                             (lambda (known)
-                              (let ((above (pyagentd-ask--above known)))
+                              (let ((above (plist-get known :above)))
                                 (member branch (list (car above)
                                                      (car (last above))))))
                             pyagentd-ask--pending))
@@ -143,15 +143,9 @@
             chain))
     (nreverse chain)))
 
-(defun pyagentd-ask--above (ask)
-  "Return the branch of ASK and those above it, the root last."
-  (or (plist-get ask :above)
-      (when-let ((branch (plist-get ask :branch)))
-        (pyagentd-ask--chain branch))))
-
 (defun pyagentd-ask-buffers (ask)
   "Return the buffers that show ASK: its own, and the uppermost one above."
-  (pcase-let* ((`(,branch . ,above) (pyagentd-ask--above ask))
+  (pcase-let* ((`(,branch . ,above) (plist-get ask :above))
                (own (and branch (pyagentd-place-buffer branch)))
                (upper nil))
     (dolist (branch above)
@@ -238,14 +232,10 @@ Neither the text nor the mode of its file may do more than colour it."
   (let ((who (plist-get ask :who)))
     (unless (member who '(nil "")) who)))
 
-(defun pyagentd-ask-what (ask)
-  "Return in a line what ASK is about, without who asks."
-  (or (plist-get ask :what) ""))
-
 (defun pyagentd-ask-title (ask)
   "Return one line about ASK."
   (let ((who (pyagentd-ask-who ask)))
-    (concat (and who (concat who ": ")) (pyagentd-ask-what ask))))
+    (concat (and who (concat who ": ")) (or (plist-get ask :what) ""))))
 
 ;;;; Header line
 

@@ -1017,10 +1017,6 @@ The value is a list of (BEG . END), first one first."
 
 ;;;; Imenu
 
-(defun pyagentd-turns--place (pos)
-  "Return POS as Imenu wants it."
-  (if (bound-and-true-p imenu-use-markers) (copy-marker pos) pos))
-
 (defun pyagentd-turns-index ()
   "Return the prompts, and the headings of answers, for Imenu."
   (save-restriction
@@ -1033,7 +1029,7 @@ The value is a list of (BEG . END), first one first."
         (while (and prompts (re-search-forward "^#+ +\\(.+\\)$" nil t))
           (when (eq (get-text-property (match-beginning 0) 'gptel) 'response)
             (push (cons (match-string-no-properties 1)
-                        (pyagentd-turns--place (match-beginning 0)))
+                        (copy-marker (match-beginning 0)))
                   headings))))
       (append
        (mapcar (lambda (prompt)
@@ -1045,7 +1041,7 @@ The value is a list of (BEG . END), first one first."
                                    (car prompt)
                                    (min (cdr prompt) (line-end-position)))
                                   70 nil nil "…")))
-                       (pyagentd-turns--place (car prompt))))
+                       (copy-marker (car prompt))))
                prompts)
        (and headings (list (cons "Headings" (nreverse headings))))))))
 

@@ -273,14 +273,12 @@ it is refused or late nothing is said."
 SUCCESS may read something from the user: it is called once nothing else
 is being asked and nothing typed.  TIMEOUT is in seconds, FAILURE and
 LATE are called as there."
-  (let ((success (pyagentd-later-back success))
+  (let ((back (pyagentd-later-back success))
         (keys num-input-keys))
-    (pyagentd-later method plist
-                    (lambda (answer)
-                      (pyagentd-later-when-free success keys answer))
-                    timeout
-                    (and failure (pyagentd-later-back failure))
-                    (and late (pyagentd-later-back late)))))
+    (pyagentd-later-here method plist
+                         (lambda (answer)
+                           (pyagentd-later-when-free back keys answer))
+                         timeout failure late)))
 
 (defun pyagentd-later-back (function)
   "Return a function that calls FUNCTION in the buffer that is current now.

@@ -149,8 +149,7 @@ The states have the names of gptel's state machine.")
     (pyagentd-overlay--show overlay pyagentd-overlay--wait-text)))
 
 (defun pyagentd-overlay-indicate-tool-call (overlay agent)
-  "Let OVERLAY list what AGENT does and count what it did so far.
-Its :calls are strings, or plists with :name and :detail."
+  "Let OVERLAY list what AGENT does and count what it did so far."
   (overlay-put overlay 'count (or (plist-get agent :count) 0))
   (let* ((calls (plist-get agent :calls))
          (more (- (length calls) pyagentd-overlay--max-calls)))
@@ -161,12 +160,7 @@ Its :calls are strings, or plists with :name and :detail."
       (format " (+%d)" (overlay-get overlay 'count))
       (propertize
        (concat (mapconcat
-                (lambda (call)
-                  (concat "\n  " (pyagentd-one-line
-                                  (if (stringp call) call
-                                    (format "%s %s" (or (plist-get call :name) "")
-                                            (or (plist-get call :detail) "")))
-                                  70)))
+                (lambda (call) (concat "\n  " (pyagentd-one-line call 70)))
                 (seq-take calls pyagentd-overlay--max-calls) "")
                (and (> more 0) (format "\n  … %d more" more)))
        'face 'pyagentd-detail)))))

@@ -179,11 +179,6 @@ TAB moves between options and lines, RET picks one, \
                       (unless (string-empty-p words) (list words)))))
           pyagentd-question--parts))
 
-(defun pyagentd-question--done ()
-  "Return a function that closes this form."
-  (let ((buffer (current-buffer)))
-    (lambda () (pyagentd-close buffer))))
-
 (defun pyagentd-question--send ()
   "Send the answers of this form.
 A question may be left open, if not all of them are."
@@ -196,7 +191,7 @@ A question may be left open, if not all of them are."
     (pyagentd-answer-with ask 'answer
                           :answers (json-serialize
                                     (vconcat (mapcar #'vconcat answers)))
-                          :then (pyagentd-question--done))))
+                          :then (apply-partially #'pyagentd-close (current-buffer)))))
 
 (defun pyagentd-question--next-or-send ()
   "Send the answers once each question has one; move on before."
@@ -211,12 +206,12 @@ A question may be left open, if not all of them are."
                       (list (read-string "Decline because (may be empty): ")))
                pyagentd-question-mode)
   (pyagentd-answer-with (pyagentd-answer-current) 'deny :reason reason
-                        :then (pyagentd-question--done)))
+                        :then (apply-partially #'pyagentd-close (current-buffer))))
 
 (defun pyagentd-question--cancel ()
   "Close this form; the questions stay open."
   (interactive nil pyagentd-question-mode)
-  (funcall (pyagentd-question--done)))
+  (pyagentd-close (current-buffer)))
 
 ;;;; Edit what a tool is to do before allowing it
 

@@ -134,26 +134,22 @@ agents have: see `pyagentd-make-tool'.  Return their names."
 
 ;;;; Chats
 
-(defun pyagentd-gptel--value (variable)
-  "Return the value of VARIABLE in this buffer, or nil."
-  (and (boundp variable) (symbol-value variable)))
-
 (defun pyagentd-gptel--settings ()
   "Return what a chat in this buffer is configured with.
 That is an alist of variables as gptel saves them, and their values."
-  (let ((backend (pyagentd-gptel--value 'gptel-backend))
-        (tools (pyagentd-gptel--value 'gptel-tools)))
-    (list (cons 'gptel-model (pyagentd-gptel--value 'gptel-model))
+  (let ((backend (bound-and-true-p gptel-backend))
+        (tools (bound-and-true-p gptel-tools)))
+    (list (cons 'gptel-model (bound-and-true-p gptel-model))
           (cons 'gptel--backend-name
                 (if (and backend (fboundp 'gptel-backend-name))
                     (gptel-backend-name backend)
-                  (pyagentd-gptel--value 'gptel--backend-name)))
+                  (bound-and-true-p gptel--backend-name)))
           (cons 'gptel--tool-names
                 (if (and tools (fboundp 'gptel-tool-name))
                     (mapcar #'gptel-tool-name tools)
-                  (pyagentd-gptel--value 'gptel--tool-names)))
+                  (bound-and-true-p gptel--tool-names)))
           (cons 'gptel-temperature
-                (pyagentd-gptel--value 'gptel-temperature)))))
+                (bound-and-true-p gptel-temperature)))))
 
 (defun pyagentd-gptel--chat ()
   "Return the chat in this buffer as gptel would save it in Markdown."
@@ -161,8 +157,8 @@ That is an alist of variables as gptel saves them, and their values."
         (settings (pyagentd-gptel--settings))
         (system (seq-find #'stringp
                           (ensure-list
-                           (or (pyagentd-gptel--value 'gptel-system-prompt)
-                               (pyagentd-gptel--value 'gptel--system-message))))))
+                           (or (bound-and-true-p gptel-system-prompt)
+                               (bound-and-true-p gptel--system-message))))))
     (with-temp-buffer
       (insert (with-current-buffer source
                 (save-restriction (widen) (buffer-string))))

@@ -140,7 +140,7 @@ It has what was added to the server before, see `pyagentd-install-extra'."
 Each is (WHAT PROGRAM ARGUMENT...).  HOW is a pair (PROGRAM . KIND), see
 `pyagentd-installer-find'."
   (pcase-let* ((`(,program . ,kind) how)
-               (python (pyagentd-install--python-of directory))
+               (python (expand-file-name "bin/python" directory))
                (venv (list "environment" program "-I" "-m" "venv"))
                (arguments `("install" "--no-input" "--disable-pip-version-check"
                             "--progress-bar=off" "--no-compile"
@@ -158,12 +158,6 @@ Each is (WHAT PROGRAM ARGUMENT...).  HOW is a pair (PROGRAM . KIND), see
        ('venv `((,@venv ,directory)
                 ("packages" ,python "-I" "-m" "pip" ,@arguments))))
      `(("trial" ,(pyagentd-server-program directory) "--version")))))
-
-(defun pyagentd-install--python-of (directory)
-  "Return the name of the Python in the environment DIRECTORY."
-  (expand-file-name (if (eq system-type 'windows-nt) "Scripts/python.exe"
-                      "bin/python")
-                    directory))
 
 ;;;; Doing it
 
@@ -316,11 +310,10 @@ The installation leaves out what few need, such as servers of tools (mcp)."
       ;; time takes longer.  This gives way to the daemon that is just starting.
       (let ((default-directory (file-name-as-directory directory)))
         (make-process :name "pyagentd-compile" :noquery t
-                      :command (list (pyagentd-install--python-of directory)
+                      :command (list (expand-file-name "bin/python" directory)
                                      "-I" "-c" "import compileall, os
-getattr(os, 'nice', int)(19)
-for name in {'lib', 'Lib'} & {*os.listdir()}:
-    compileall.compile_dir(name, quiet=2)")
+os.nice(19)
+compileall.compile_dir('lib', quiet=2)")
                       :connection-type 'pipe
                       :filter #'ignore :sentinel #'ignore))
       (message "pyagentd: server %s is installed (%d s)" version seconds)

@@ -45,15 +45,11 @@
                         (buffer-list)))
     (pyagentd-rpc-call-async 'unwatch nil :error #'ignore)))
 
-(defun pyagentd-live-shown-p (buffer)
-  "Return non-nil if BUFFER is in a window of a frame that can be seen."
-  (get-buffer-window buffer 'visible))
-
 (defun pyagentd-live--wanted-p ()
   "Return non-nil if a list that follows what happens is shown."
   (seq-some (lambda (buffer)
               (and (buffer-local-value 'pyagentd-list--follows buffer)
-                   (pyagentd-live-shown-p buffer)))
+                   (get-buffer-window buffer 'visible)))
             (buffer-list)))
 
 (add-hook 'pyagentd-connect-wanted-functions #'pyagentd-live--wanted-p)
@@ -548,7 +544,7 @@ If WHAT is nil, that is all that follow something."
                ((or (null what) (member what follows))))
       (with-current-buffer buffer
         (setq pyagentd-table--behind t)
-        (when (pyagentd-live-shown-p buffer)
+        (when (get-buffer-window buffer 'visible)
           (pyagentd-live--soon))))))
 
 (defun pyagentd-list--catch-up (&rest _)
@@ -672,10 +668,6 @@ command is for all rows that are marked.")
   "Return the facts of all rows of this list."
   (mapcar (lambda (row) (plist-get row :facts)) pyagentd-table-rows))
 
-(defun pyagentd-list--named (text what)
-  "Return TEXT with WHAT in the place of %s."
-  (string-replace "%s" (or what "") text))
-
 (defun pyagentd-list-act (action)
   "Do ACTION, a plist of this list or page, to the rows it is for."
   (let ((rows (pyagentd-list--targets action))
@@ -695,11 +687,11 @@ command is for all rows that are marked.")
                (and (null (cdr rows)) (equal (plist-get action :asks) "several"))
                (y-or-n-p
                 (concat
-                 (pyagentd-list--named
-                  question
-                  (if (cdr rows)
-                      (pyagentd-count (length rows) (plist-get action :noun))
-                    (plist-get (car rows) :label)))
+                 (string-replace
+                  "%s" (if (cdr rows)
+                           (pyagentd-count (length rows) (plist-get action :noun))
+                         (or (plist-get (car rows) :label) ""))
+                  question)
                  " ")))
            (pyagentd-table-forget-marks)
            (let* ((left (length rows)) (changed nil)
@@ -755,8 +747,8 @@ DONE is called afterwards, with non-nil if it was done."
            (label (plist-get row :label)))
        (cond (note (message "%s" (if label (format "%s: %s" note label) note)))
              ((plist-get action :done)
-              (message "%s" (pyagentd-list--named (plist-get action :done)
-                                                  label)))))
+              (message "%s" (string-replace "%s" (or label "")
+                                            (plist-get action :done))))))
      (funcall done t))
    (plist-get action :patience)
    (lambda (err)
@@ -797,10 +789,6 @@ That is a plist as `pyagentd-here' has it."
                                (intern what)))
               (pyagentd-place-of file)))))
 
-(defun pyagentd-list--here ()
-  "Return the session that the row at point, or this list, is about."
-  (pyagentd-list-session (pyagentd-list--row (tabulated-list-get-id))))
-
 ;;;; The mode
 
 (define-derived-mode pyagentd-list-mode tabulated-list-mode "List"
@@ -810,7 +798,9 @@ That is a plist as `pyagentd-here' has it."
   :interactive nil
   (pyagentd-table-set-up #'pyagentd-list--fetch)
   (setq tabulated-list-padding 1
-        pyagentd-here-function #'pyagentd-list--here))
+        pyagentd-here-function ; of the row at point, or of this list
+        (lambda ()
+          (pyagentd-list-session (pyagentd-list--row (tabulated-list-get-id))))))
 
 (defvar pyagentd-list--most nil
   "How many rows a list that is shown now has at first, nil as the daemon has it.")

@@ -258,7 +258,7 @@ are called without one, too.")
        (format "%s asks" (or (pyagentd-ask-who (car asks)) "The agent")))
      (mapcar (lambda (ask)
                (truncate-string-to-width
-                (if (cdr asks) (pyagentd-ask-title ask) (pyagentd-ask-what ask))
+                (if (cdr asks) (pyagentd-ask-title ask) (or (plist-get ask :what) ""))
                 200 nil nil "…"))
              asks)
      (lambda ()                         ; its conversation, or the list

@@ -144,9 +144,7 @@ That is a plist with :directory, :version, :time (a `float-time'),
 
 (defun pyagentd-server-program (directory)
   "Return the name of the server's program in the environment DIRECTORY."
-  (expand-file-name (if (eq system-type 'windows-nt) "Scripts/pyagentd.exe"
-                      "bin/pyagentd")
-                    directory))
+  (expand-file-name "bin/pyagentd" directory))
 
 (defun pyagentd-server-environments ()
   "Return the complete environments, the best one first.
@@ -483,9 +481,7 @@ Another daemon may remove it at any time."
       (buffer-disable-undo))
     (condition-case nil
         (apply #'make-network-process
-               (append (if (and socket (featurep 'make-network-process
-                                                 '(:family local)))
-                           (list :family 'local :service socket)
+               (append (if socket (list :family 'local :service socket)
                          (list :host (plist-get runtime :host)
                                :service (plist-get runtime :port)))
                        common))

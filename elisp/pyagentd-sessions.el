@@ -138,14 +138,11 @@ when this has returned; a page is shown in the browser then if you wish."
        (if (and show
                 (y-or-n-p (format "Wrote %s; open it in the browser? " file)))
            (browse-url-of-file file)
-         (message "%s" (pyagentd-exchange--told (concat "Wrote " file)
-                                                (plist-get answer :notes)))))
+         (message "%s" (string-join (cons (concat "Wrote " file)
+                                          (plist-get answer :notes))
+                                    "\n"))))
      pyagentd-later-patience)
     file))
-
-(defun pyagentd-exchange--told (what notes)
-  "Return the sentence WHAT with NOTES, strings, on lines of their own."
-  (string-join (cons what notes) "\n"))
 
 (defun pyagentd-exchange--read-import ()
   "Read the arguments of an import."
@@ -179,9 +176,10 @@ project around `default-directory', as with `pyagentd-session'."
   "Visit SESSION, which was made of a chat, and say what it lacks."
   (pyagentd-manage-visit session)
   (goto-char (point-max))
-  (message "%s" (pyagentd-exchange--told
-                 (concat "Imported as " (plist-get session :session-id))
-                 (plist-get session :notes))))
+  (message "%s" (string-join
+                 (cons (concat "Imported as " (plist-get session :session-id))
+                       (plist-get session :notes))
+                 "\n")))
 
 ;;;; The index of search
 

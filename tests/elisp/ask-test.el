@@ -56,10 +56,13 @@
 
 (ert-deftest pyagentd-ask-of-an-agent-shows-in-the-uppermost-open-buffer ()
   (pyagentd-test-with-ask
-    (let ((branch (expand-file-name "agents/x/agents/y" pyagentd--branch-dir)))
-      (should (equal (pyagentd-ask-buffers (list :branch branch))
-                     (list (current-buffer)))))
-    (should-not (pyagentd-ask-buffers '(:branch "/elsewhere/branches/main")))))
+    (dolist (branch (list (expand-file-name "agents/x/agents/y"
+                                            pyagentd--branch-dir)
+                          "/elsewhere/branches/main"))
+      (pyagentd-ask-add (ask-test--plist branch :branch branch)))
+    (pcase-let ((`(,_ ,ours ,other) (pyagentd-ask-open)))
+      (should (equal (pyagentd-ask-buffers ours) (list (current-buffer))))
+      (should-not (pyagentd-ask-buffers other)))))
 
 (ert-deftest pyagentd-ask-of-an-agent-shows-in-its-own-buffer-too ()
   (pyagentd-test-with-ask

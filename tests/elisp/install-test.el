@@ -267,13 +267,6 @@ The variable `root' is bound to a temporary directory."
                      (format "pyagentd[daemon,mcp,acp]~=%s"
                              pyagentd-version))))))
 
-(ert-deftest pyagentd-install-finds-the-programs-of-windows ()
-  (let ((system-type 'windows-nt))
-    (should (equal (pyagentd-server-program "/s/0.1.0")
-                   "/s/0.1.0/Scripts/pyagentd.exe"))
-    (should (equal (pyagentd-install--python-of "/s/0.1.0")
-                   "/s/0.1.0/Scripts/python.exe"))))
-
 (ert-deftest pyagentd-upgrade-installs-and-restarts ()
   (install-test--with-tools pyagentd-version
     (let (restarted)

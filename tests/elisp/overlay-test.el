@@ -36,7 +36,7 @@
     (pyagentd-test-events
      (overlay-test--agent 'wait :count 0)
      (overlay-test--agent 'tool :count 2
-                          :calls '("Read file.py" (:name "Bash" :detail "ls\n-l"))))
+                          :calls '("Read file.py" "Bash ls\n-l")))
     (should (equal (overlay-test--text)
                    (concat "\n\nExplorer Task: analyze patterns\n"
                            "Calling Tools... (+2)\n  Read file.py\n  Bash ls -l\n\n")))))
