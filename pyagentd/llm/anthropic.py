@@ -39,15 +39,18 @@ from pyagentd.llm.http import (
     Answer,
     HttpRefusal,
     HttpServer,
+    Json,
     Server,
     SseEvent,
     api_name,
     arguments,
     check_stream,
+    effort_of,
     given_arguments,
     list_models,
     load_event,
     malformed_event,
+    merge_deltas,
     read_answer,
     refusal,
     taken_ids,
@@ -61,8 +64,6 @@ from pyagentd.messages import Media, Message, Part, Reasoning, Text, ToolCall, T
 #
 # Breakpoints for the provider's prompt cache are set where a conversation stays stable: the system prompt and the
 # tools here, the last messages by ``body``. The API allows four.
-
-Json = dict[str, Any]
 
 _CACHE: Json = {"type": "ephemeral"}
 _UNCACHEABLE = ("thinking", "redacted_thinking")
@@ -208,8 +209,6 @@ class StepDecoder:
         self._blocks: dict[int, _Block | None] = {}  # None: a block of a kind we do not know
         self._usage: Json = {}
         self._stop_reason: str | None = None
-        self._growing = -1  # the block whose deltas are being joined
-        self._grown: list[str] = []
         self._broken: list[PartFinished] = []  # calls whose input was not a JSON object
         self._text_length = self._received = self._calls = 0  # characters of text, of everything; calls
 
@@ -224,8 +223,7 @@ class StepDecoder:
                 self._take(event, items)
         except ProviderError as error:
             self.failure = error
-        self._flush(items)
-        return items
+        return merge_deltas(items)
 
     def end(self) -> list[StreamItem]:
         """Return nothing: the end of the body is not that of the answer."""
@@ -238,7 +236,6 @@ class StepDecoder:
             if kind == "content_block_delta":
                 self._delta(body, items)
             elif (handle := _HANDLERS.get(kind)) is not None:
-                self._flush(items)
                 handle(self, body, items)
         except (KeyError, TypeError, AttributeError) as error:
             raise malformed_event(event) from error
@@ -267,10 +264,8 @@ class StepDecoder:
             raise TypeError("text of a delta")
         self._grow(text=len(text))
         block.pieces.append(text)
-        if index != self._growing:
-            self._flush(items)
-            self._growing = index
-        self._grown.append(text)
+        if text:
+            items.append(PartDelta(index, text))
 
     def _grow(self, *, text: int = 0, arguments: int = 0) -> None:
         """Count what was received; raise ``ProviderError`` when it is more than an answer may have."""
@@ -280,11 +275,6 @@ class StepDecoder:
             raise too_much(f"{MAX_TEXT // 1_000_000} million characters of text")
         if self._received > MAX_ANSWER:
             raise too_much(f"{MAX_ANSWER // 1_000_000} million characters")
-
-    def _flush(self, items: list[StreamItem]) -> None:
-        if text := "".join(self._grown):
-            items.append(PartDelta(self._growing, text))
-        self._grown.clear()
 
     def _message_start(self, body: Json, items: list[StreamItem]) -> None:
         self._count(body["message"].get("usage"))
@@ -328,15 +318,11 @@ class StepDecoder:
                 items.append(PartFinished(index, part))
             case "tool":
                 text = text if text.strip() else given_arguments(block.given)
-                if len(text) > MAX_ARGUMENTS:
-                    call = ToolCall(id=block.call_id, name=block.name, input={}, unreadable=text)
-                    items.append(PartFinished(index, call))
-                    return
-                if (given := arguments(text)) is None:
-                    broken = ToolCall(id=block.call_id, name=block.name, input={}, unreadable=text)
-                    self._broken.append(PartFinished(index, broken))
-                    return
-                items.append(PartFinished(index, ToolCall(id=block.call_id, name=block.name, input=given)))
+                given = arguments(text) if len(text) <= MAX_ARGUMENTS else None
+                unreadable = "" if given is not None else text
+                call = ToolCall(id=block.call_id, name=block.name, input=given or {}, unreadable=unreadable)
+                half = given is None and len(text) <= MAX_ARGUMENTS
+                (self._broken if half else items).append(PartFinished(index, call))
 
     def _message_delta(self, body: Json, items: list[StreamItem]) -> None:
         self._count(body.get("usage"))
@@ -407,7 +393,6 @@ def _stop_reason(given: str) -> StopReason:
 
 Concession = Literal["temperature", "thinking budget", "thinking", "effort"]
 
-_EFFORT = ((4_000, "low"), (12_000, "medium"))  # by the largest budget of thinking, in tokens, that means it
 _UNSUPPORTED = ("not support", "unsupported", "not available")
 
 
@@ -435,7 +420,7 @@ def without_unsupported(body: Json, concessions: Set[Concession]) -> Json:
         return {key: value for key, value in body.items() if key != "thinking"}
     if "thinking budget" in concessions:
         # The model decides how much to think; without `display` newer models think in silence.
-        effort = next((name for most, name in _EFFORT if body["thinking"]["budget_tokens"] <= most), "high")
+        effort = effort_of(body["thinking"]["budget_tokens"])
         body = {
             **body,
             "thinking": {"type": "adaptive", "display": "summarized"},

@@ -17,6 +17,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
+from itertools import groupby
 from typing import Any, NamedTuple, Protocol, cast
 from urllib.parse import quote, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -29,7 +30,7 @@ from aiohttp.abc import AbstractStreamWriter
 from pyagentd import __version__, reader
 from pyagentd.config.tables import is_address
 from pyagentd.errors import ConfigError, ContextOverflow, NoKey, ProviderError, TransientProviderError
-from pyagentd.llm.backend import Body, ModelRequest, StreamItem
+from pyagentd.llm.backend import Body, ModelRequest, PartDelta, StreamItem
 from pyagentd.messages import ToolCall
 
 Json = dict[str, Any]
@@ -147,6 +148,25 @@ def malformed_event(event: SseEvent) -> ProviderError:
         f"The model's server sent a malformed{name} event",
         hint="Check that the base URL is what the backend's kind says",
     )
+
+
+def merge_deltas(items: Iterable[StreamItem]) -> list[StreamItem]:
+    """Return ``items`` with deltas that follow each other as one: a chunk costs its reader as much as a token."""
+    merged: list[StreamItem] = []
+    for index, group in groupby(items, lambda item: item.index if isinstance(item, PartDelta) else None):
+        if index is None:
+            merged += group
+        else:
+            merged.append(PartDelta(index, "".join(each.text for each in group if isinstance(each, PartDelta))))
+    return merged
+
+
+_EFFORT = ((4_000, "low"), (12_000, "medium"))  # by the largest budget of thinking, in tokens, that means it
+
+
+def effort_of(budget: int) -> str:
+    """Return the effort that a budget of thinking means, in tokens."""
+    return next((name for most, name in _EFFORT if budget <= most), "high")
 
 
 def without_surrogates(name: str) -> str:
@@ -581,8 +601,8 @@ async def read_answer(chunks: AsyncIterator[bytes], step: Step) -> AsyncIterator
             return
     if items := step.end():
         yield items
-        return
-    raise ended_early()
+    if step.failure is not None or not step.finished:
+        raise step.failure or ended_early()
 
 
 def ended_early() -> TransientProviderError:

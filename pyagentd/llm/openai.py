@@ -48,11 +48,13 @@ from pyagentd.llm.http import (
     api_name,
     arguments,
     check_stream,
+    effort_of,
     error_of_body,
     given_arguments,
     list_models,
     load_event,
     malformed_event,
+    merge_deltas,
     read_answer,
     refusal,
     taken_ids,
@@ -74,7 +76,6 @@ _LONGEST_ID = 40  # characters of a call's id
 _SHORT_ID = 9  # what Mistral wants: exactly so many letters and digits
 _FIELDS = ("reasoning_content", "reasoning")  # where servers write it, and want it back
 _DOCUMENTS = ("api.openai.com", "openrouter.ai")  # who takes PDF
-_EFFORT = ((4_000, "low"), (12_000, "medium"))  # by the largest budget of thinking, in tokens, that means it
 
 Quirk = Literal[
     "temperature",  # refused
@@ -104,11 +105,6 @@ def settings_body(request: ModelRequest, quirks: Set[Quirk]) -> Json:
     if "stream options" not in quirks:
         body["stream_options"] = {"include_usage": True}
     return body | {"stream": True}
-
-
-def effort_of(budget: int) -> str:
-    """Return the effort that a budget of thinking means, in tokens."""
-    return next((name for most, name in _EFFORT if budget <= most), "high")
 
 
 def _tool(tool: ToolSchema) -> Json:
@@ -228,6 +224,7 @@ _STOPS: dict[str, StopReason] = {
     "function_call": "tool_use",
     "content_filter": "refusal",
 }
+_DONE = SseEvent("", b"[DONE]")
 _FAILED = ("error", "insufficient_system_resource")  # as a reason to stop
 _PASSING = re.compile(
     r"overloaded|rate.?limit|too.many.requests|timeout|unavailable|server_error|try again|\b(408|429|5\d\d)\b",
@@ -278,12 +275,11 @@ class ChatDecoder:
         items: list[StreamItem] = []
         try:
             for event in events:
-                if event.data.strip() == b"[DONE]":
-                    self._end(items)
-                    break
-                body = load_event(event)
                 try:
-                    self._take(body, items)
+                    if event.data.strip() == _DONE.data:
+                        self._end(items)
+                        break
+                    self._take(load_event(event), items)
                 except (KeyError, TypeError, AttributeError, IndexError) as error:
                     raise malformed_event(event) from error
         except ProviderError as error:
@@ -292,10 +288,7 @@ class ChatDecoder:
 
     def end(self) -> list[StreamItem]:
         """Return what the end of the body means: some servers send no mark for the end."""
-        items: list[StreamItem] = []
-        if self._stop is not None:
-            self._end(items)
-        return items
+        return [] if self._stop is None else self.decode([_DONE])
 
     def _take(self, body: Json, items: list[StreamItem]) -> None:
         if body.get("error"):
@@ -413,30 +406,6 @@ class ChatDecoder:
         return PartFinished(call.index, part), readable or len(text) > MAX_ARGUMENTS
 
 
-def merge_deltas(items: list[StreamItem]) -> list[StreamItem]:
-    """Return ``items`` with deltas that follow each other as one: a chunk costs its reader as much as a token."""
-    merge_deltas: list[StreamItem] = []
-    pieces: list[str] = []
-    for item in items:
-        if isinstance(item, PartDelta):
-            last = merge_deltas[-1] if merge_deltas else None
-            if isinstance(last, PartDelta) and last.index == item.index:
-                pieces.append(item.text)
-                continue
-        _put(merge_deltas, pieces)
-        if isinstance(item, PartDelta):
-            pieces.append(item.text)
-        merge_deltas.append(item)
-    _put(merge_deltas, pieces)
-    return merge_deltas
-
-
-def _put(merge_deltas: list[StreamItem], pieces: list[str]) -> None:
-    if len(pieces) > 1 and isinstance(last := merge_deltas[-1], PartDelta):
-        merge_deltas[-1] = PartDelta(last.index, "".join(pieces))
-    pieces.clear()
-
-
 def broke_off(body: Json) -> ProviderError:
     """Return the error that a stream reports in ``error``; transient when it may pass."""
     kind, message = error_of_body(body)
@@ -468,7 +437,7 @@ def tokens(given: Any) -> int:
     """Return a number of tokens, 0 where none is given; raises ``ProviderError`` when it is not a number."""
     if given is None:
         return 0
-    if isinstance(given, bool) or not isinstance(given, int | float) or given != int(given):
+    if isinstance(given, bool) or not isinstance(given, int | float) or given % 1:
         raise ProviderError(f"The model's server counted {given!r} tokens", hint=AGAIN)
     return max(0, int(given))
 

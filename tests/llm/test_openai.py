@@ -294,6 +294,8 @@ def test_a_refusal_is_shown_and_is_the_reason() -> None:
         ({"choices": [{"delta": {"content": 7}}]}, ProviderError),
         ({"choices": [7]}, ProviderError),
         ({"choices": [], "usage": {"prompt_tokens": "many"}}, ProviderError),
+        ({"choices": [], "usage": {"prompt_tokens": float("inf")}}, ProviderError),
+        ({"choices": [], "usage": {"prompt_tokens_details": [1]}}, ProviderError),
     ],
 )
 def test_what_goes_wrong_in_the_middle_is_an_error(broken: dict[str, Any], error: type[Exception]) -> None:

@@ -153,6 +153,13 @@ def test_what_was_held_back_is_shown_when_the_answer_fails() -> None:
     assert isinstance(decoder.failure, ProviderError)
 
 
+def test_what_is_held_back_is_said_where_an_answer_without_a_mark_at_its_end_fails() -> None:
+    decoder = TextCalls(ChatDecoder(GO), GO)
+    broken = b'{"choices": [{"delta": {"content": "<tool_call>{"}, "finish_reason": "error"}]}'
+    assert said([*decoder.decode([SseEvent("", broken)]), *decoder.end()]) == "<tool_call>{"
+    assert isinstance(decoder.failure, ProviderError)
+
+
 # Servers
 
 
