@@ -33,7 +33,6 @@ from pyagentd.messages import MOST_TOKENS
 
 _T = TypeVar("_T")
 _SHOWN = 80  # characters of a value in an error
-_LEFT_OUT: Any = object()
 
 Path = tuple[str | int, ...]
 """How a value is reached: keys of mappings, and places in lists from 0."""

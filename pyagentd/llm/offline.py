@@ -743,7 +743,6 @@ def first_words(text: str) -> str:
 
 PACE_VARIABLE = "PYAGENTD_OFFLINE_PACE"
 
-_EPOCH = "1970-01-01T00:00:00Z"  # since when each of them is there, which it does not know
 _WORD = re.compile(r"\s*\S+\s*|\s+")
 _MEDIA_TOKENS = 1600
 _JSON_PIECE = 24  # characters of a tool's arguments per event

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 from pyagentd.clock import Pulse
 from pyagentd.errors import PyagentdError, WireError
@@ -433,25 +433,6 @@ _CALLS_WAIT: Final = 8 << 20  # ... and beyond which no more calls are read
 _log = logging.getLogger(__name__)
 
 
-class Host(Protocol):
-    """What a connection needs of its server."""
-
-    operations: Mapping[str, Operation] | None  # None: ``offered`` is waited for
-    offered: asyncio.Future[None]
-    greeting: Mapping[str, Any]
-    pulse: Pulse
-    hello_timeout_s: float
-    own_children: bool
-
-    def opened(self, client: "Client") -> None:
-        """Take note of a client that has introduced itself."""
-        ...
-
-    def closed(self, connection: "Connection", client: "Client | None") -> None:
-        """Take note of the end of a connection."""
-        ...
-
-
 class Client:
     """A peer that said hello, as operations see it; a ``Sink`` of events.
 
@@ -515,7 +496,7 @@ class Connection(asyncio.Protocol):
         token: What ``hello`` must bring; None where the kernel vouches for the peer.
     """
 
-    def __init__(self, host: Host, token: str | None) -> None:
+    def __init__(self, host: "Server", token: str | None) -> None:
         self._host = host
         self._token = token
         self._reader = FrameReader(HELLO_LIMIT)
@@ -747,7 +728,7 @@ class Server:
         hello_timeout_s: float = HELLO_TIMEOUT_S,
         own_children: bool = True,
     ) -> None:
-        self.operations: Mapping[str, Operation] | None = None
+        self.operations: Mapping[str, Operation] | None = None  # None: ``offered`` is waited for
         self.offered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.pulse = pulse
         self.greeting: Mapping[str, Any] = greeting or {}
@@ -783,11 +764,11 @@ class Server:
         """Accept connections on a bound socket; on a unix socket from the same user, on TCP with the token."""
         loop = asyncio.get_running_loop()
         if listener.family == socket.AF_UNIX:
-            server = await loop.create_unix_server(self._local, sock=listener)
+            server = await loop.create_unix_server(lambda: self._accept(None), sock=listener)
         else:
             if not self._token:
                 raise ValueError("TCP needs a token")
-            server = await loop.create_server(self._remote, sock=listener)
+            server = await loop.create_server(lambda: self._accept(self._token), sock=listener)
         self._listeners.append(server)
 
     async def close(self, grace_s: float = GRACE_S) -> None:
@@ -797,7 +778,12 @@ class Server:
         """
         for listener in self._listeners:
             listener.close()
-        await self._finish_calls(grace_s)
+        calls = {task for connection in self._connections for task in connection.tasks}
+        if calls:
+            _, late = await asyncio.wait(calls, timeout=grace_s)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
         ended = [connection.ended for connection in self._connections]
         for connection in self._connections:
             connection.close()
@@ -805,15 +791,6 @@ class Server:
             await asyncio.wait(ended, timeout=grace_s)
         for connection in tuple(self._connections):
             connection.abort()
-
-    async def _finish_calls(self, grace_s: float) -> None:
-        calls = {task for connection in self._connections for task in connection.tasks}
-        if not calls:
-            return
-        _, late = await asyncio.wait(calls, timeout=grace_s)
-        for task in late:
-            task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
 
     def opened(self, client: Client) -> None:
         """Take note of a client that has introduced itself."""
@@ -832,12 +809,7 @@ class Server:
         if self._on_disconnect is not None:
             self._on_disconnect(client)
 
-    def _local(self) -> Connection:
-        return self._accept(Connection(self, None))
-
-    def _remote(self) -> Connection:
-        return self._accept(Connection(self, self._token))
-
-    def _accept(self, connection: Connection) -> Connection:
+    def _accept(self, token: str | None) -> Connection:
+        connection = Connection(self, token)
         self._connections.add(connection)
         return connection

@@ -49,7 +49,7 @@ class Symbol(str):
 def to_symbols(value: str | tuple[str, *tuple[object, ...]] | None) -> object:
     """Return a closed-set value as Lisp spells it: a name as a symbol, a tuple as a list headed by one.
 
-    >>> tagged(("tool", "toolu_1"))
+    >>> to_symbols(("tool", "toolu_1"))
     (Symbol('tool'), 'toolu_1')
     """
     if value is None:
@@ -463,7 +463,10 @@ def read_call(text: str) -> tuple[str, dict[str, Any], int]:
         LispError: There is no readable call.
     """
     datum, end = read(text)
-    call = to_json(datum)
+    try:
+        call = to_json(datum)
+    except RecursionError:
+        raise LispError("the call is nested too deeply") from None
     if not isinstance(call, dict) or not isinstance(name := call.get("name"), str):
         raise LispError("no tool call")
     arguments = call.get("args", {})
@@ -568,7 +571,9 @@ def _elisp_unescape(match: re.Match[str]) -> str:
     if code in ("\n", " "):
         return ""
     if code[0] in "uUx" and len(code) > 1:
-        return chr(int(code[1:].removesuffix("\\ "), 16))
+        if (number := int(code[1:].removesuffix("\\ "), 16)) > 0x10FFFF:
+            raise LispError(f"no such character: {number:x}")
+        return chr(number)
     if code[0] in "01234567":
         return chr(int(code, 8))
     return _CONTROL.get(code, code)

@@ -81,7 +81,20 @@ def test_what_is_no_json_is_refused(text: str) -> None:
         to_json(read(text)[0])
 
 
-@pytest.mark.parametrize("text", ["", "(:args nil)", "(:name 3 :args nil)", '(:name "x" :args [1])', "[1]"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "(:args nil)",
+        "(:name 3 :args nil)",
+        '(:name "x" :args [1])',
+        "[1]",
+        r'(:name "a\x110000")',
+        r'(:name "a\xffffffffff")',
+        f'(:name "x" :args (:a {"[" * 3000}{"]" * 3000}))',
+    ],
+    ids=lambda text: text[:30],
+)
 def test_what_is_no_call_is_refused(text: str) -> None:
     with pytest.raises(LispError):
         read_call(text)
