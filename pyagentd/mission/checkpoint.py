@@ -8,13 +8,14 @@ in a program's memory cannot be stored; their names are listed in ``omitted``.
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from pyagentd.errors import StoreError, UserError
 from pyagentd.lisp import serialization
 from pyagentd.lisp.errors import LispError
+from pyagentd.reader import Source, read
 from pyagentd.store import atomic
 
 VERSION = 1
@@ -55,7 +56,7 @@ class State:
     context: Mapping[Any, Any] = field(default_factory=dict)
     messages: tuple[Mapping[str, Any], ...] = ()
     usage: Mapping[str, Any] = field(default_factory=dict)
-    budget: Mapping[str, Any] = field(default_factory=dict)
+    budget: Mapping[str, int | float] = field(default_factory=dict)
     trace: tuple[Mapping[str, Any], ...] = ()
     consecutive_failures: int = 0
     omitted: tuple[str, ...] = ()
@@ -86,16 +87,12 @@ class State:
                 f"The checkpoint has version {data['version']}, and this program knows {VERSION}",
                 hint="Resume it with the version of pyagentd that wrote it",
             )
-        known = {each.name: data[each.name] for each in fields(cls) if each.name in data}
-        if not isinstance(known.get("prompt"), str) or not isinstance(known.get("turn"), int):
-            raise CheckpointError("The checkpoint has no prompt or no turn: it is damaged")
+        written = {each.name: data[each.name] for each in fields(cls) if each.name in data}
+        state = read(written, cls, Source.at("The checkpoint is damaged", CheckpointError))
         try:
-            values = {name: serialization.decode(known.get(name) or {}) for name in _VALUES}
+            return replace(state, **{name: serialization.decode(getattr(state, name)) for name in _VALUES})
         except (LispError, ValueError, TypeError) as error:
             raise CheckpointError(f"The checkpoint holds a value that cannot be read: {error}") from error
-        known.update(values)
-        known.update({name: tuple(known[name]) for name in ("messages", "trace", "omitted") if name in known})
-        return cls(**known)
 
 
 def save(directory: str | Path, state: State) -> Path:

@@ -323,6 +323,8 @@ class Arguments:
 def arguments_of(given: Mapping[str, Any]) -> Arguments:
     """Return the arguments of ``delegate`` that are ``given`` by name, single limits and options among them."""
     limits: Limits | None = given.get("limits")
+    if limits is not None and not isinstance(limits, Limits):
+        raise TypeError("limits is no Limits: write Limits(max_turns=5), or max_turns=5 alone")
     options = {each.name: getattr(limits, each.name) for each in fields(Limits)} if limits else {}
     options |= {each.name: given[each.name] for each in fields(Options) if each.name in given}
     for in_ms, name in IN_MS.items():

@@ -70,7 +70,11 @@ def test_functions_are_left_out_and_named(tmp_path: Path) -> None:
         ({"prompt": "p"}, "not a checkpoint"),
         ({"version": 99, "prompt": "p", "turn": 1}, "version 99"),
         ({"version": 1, "turn": 1}, "damaged"),
-        ({"version": 1, "prompt": "p", "turn": "1"}, "damaged"),
+        ({"version": 1, "prompt": "p", "turn": "1"}, "damaged: `turn`"),
+        ({"version": 1, "prompt": "p", "turn": 1, "messages": 3}, "damaged: `messages`"),
+        ({"version": 1, "prompt": "p", "turn": 1, "trace": ["x"]}, "damaged: `trace"),
+        ({"version": 1, "prompt": "p", "turn": 1, "memory": []}, "damaged: `memory`"),
+        ({"version": 1, "prompt": "p", "turn": 1, "budget": {"turns_used": "many"}}, "damaged: `budget"),
     ],
 )
 def test_what_is_no_checkpoint_is_told(tmp_path: Path, data: Any, said: str) -> None:
@@ -159,3 +163,8 @@ def test_no_key_is_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     delegate("Wait", llm=scripted("(memory/put :a 1)", '(call "return" 1)'), checkpoint_dir=tmp_path)
     texts = [path.read_text("utf-8") for path in tmp_path.iterdir()]
     assert texts and not [text for text in texts if SECRET in text]
+
+
+def test_limits_that_are_none_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"write Limits\(max_turns=5\)"):
+        delegate("p", llm=lambda request: "", limits={"max_turns": 5})
