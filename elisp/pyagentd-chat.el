@@ -278,24 +278,35 @@ While a run is in progress it waits for its turn, and stays where it is."
       (pyagentd-status-set '(:state sending))
       (setq pyagentd-chat--earlier nil)
       (pyagentd-silent-watch))
-    (pyagentd-chat--ask
-     id here
-     (lambda (answer)
-       (pyagentd-with-live-buffer buffer
-         (pyagentd-silent-over)
-         (unless (plist-get answer :queued)
-           (pyagentd-later-soon #'pyagentd-insert-begun))
-         (cond ((plist-get answer :command)
-                (pyagentd-slash-answered (plist-get answer :command) id)
-                (unless (or busy (plist-get answer :run))
-                  (pyagentd-status-set '(:state idle))))
-               ((plist-get answer :queued)
-                (when (eq (plist-get pyagentd-status :state) 'sending)
-                  (pyagentd-status-set (or pyagentd-chat--earlier
-                                           '(:state busy))))
-                ;; What waited before it may have fired meanwhile.
-                (pyagentd-chat--queued
-                 id (and (= (pyagentd-insert-position) here) marker))))))
+    (pyagentd-rpc-call-async
+     'send
+     (append (list :branch pyagentd--branch-dir
+                   :revision pyagentd-edit-revision
+                   :after (car pyagentd-edit--sent)
+                   :end (marker-position here) :id id
+                   :env (pyagentd-env-variables) :key (pyagentd-env-key)
+                   :allow nil)
+             (when pyagentd-plan-next (list :agent pyagentd-plan-next))
+             (pyagentd-chat--settings))
+     :success
+     (pyagentd-chat--using-settings
+      (lambda (answer)
+        (pyagentd-with-live-buffer buffer
+          (pyagentd-silent-over)
+          (unless (plist-get answer :queued)
+            (pyagentd-later-soon #'pyagentd-insert-begun))
+          (cond ((plist-get answer :command)
+                 (pyagentd-slash-answered (plist-get answer :command) id)
+                 (unless (or busy (plist-get answer :run))
+                   (pyagentd-status-set '(:state idle))))
+                ((plist-get answer :queued)
+                 (when (eq (plist-get pyagentd-status :state) 'sending)
+                   (pyagentd-status-set (or pyagentd-chat--earlier
+                                            '(:state busy))))
+                 ;; What waited before it may have fired meanwhile.
+                 (pyagentd-chat--queued
+                  id (and (= (pyagentd-insert-position) here) marker)))))))
+     :error
      (lambda (err)
        (pyagentd-with-live-buffer buffer
          (pyagentd-silent-over)
@@ -308,21 +319,6 @@ While a run is in progress it waits for its turn, and stays where it is."
        (message "%s" (pyagentd-error-text err))))
     (unless busy
       (pyagentd-insert-part))))
-
-(defun pyagentd-chat--ask (id end success failure)
-  "Ask the daemon to answer the text up to the marker END, message ID.
-SUCCESS is called with its answer, FAILURE with an error."
-  (pyagentd-rpc-call-async
-   'send (append (list :branch pyagentd--branch-dir
-                       :revision pyagentd-edit-revision
-                       :after (car pyagentd-edit--sent)
-                       :end (marker-position end) :id id
-                       :env (pyagentd-env-variables) :key (pyagentd-env-key)
-                       :allow nil)
-                 (when pyagentd-plan-next (list :agent pyagentd-plan-next))
-                 (pyagentd-chat--settings))
-   :success (pyagentd-chat--using-settings success)
-   :error failure))
 
 (defun pyagentd-chat--settings ()
   "Return :settings and those of the next message, or nil."

@@ -635,6 +635,9 @@ It goes with its text, and what is inserted at either end is not in it."
 THEN is called with its exit status and what it printed.  With CODING that
 is decoded so (`binary' leaves bytes), and errors are not part of it.  After
 TIMEOUT seconds it is ended; THEN gets nil and a text that says so."
+  (unless (executable-find (car command))
+    (signal 'file-missing (list "Searching for program" "No such file or directory"
+                                (car command))))
   (let ((output (generate-new-buffer (format " *%s*" name)))
         (errors (and coding (generate-new-buffer (format " *%s errors*" name))))
         (late nil)

@@ -225,16 +225,6 @@ that is not open use `pyagentd-import'."
                     (when-let ((value (get model key))) (list key value)))
                   (list :context-window :input-cost :output-cost))))
 
-(defun pyagentd-gptel--backend (backend)
-  "Return BACKEND, one of gptel's, as a plist for the daemon."
-  (list :name (gptel-backend-name backend)
-        :type (symbol-name (type-of backend))
-        :protocol (gptel-backend-protocol backend)
-        :host (gptel-backend-host backend)
-        :endpoint (gptel-backend-endpoint backend)
-        :models (mapcar #'pyagentd-gptel--model (gptel-backend-models backend))
-        :key (and (gptel-backend-key backend) t)))
-
 (defun pyagentd-gptel--import-backends ()
   "Write the backends that gptel has into the configuration of pyagentd.
 What would be written is shown first, to be changed, saved or discarded.
@@ -243,9 +233,17 @@ gptel or auth-source are asked for them."
   (interactive)
   (unless (bound-and-true-p gptel--known-backends)
     (user-error "Load gptel and make its backends first"))
-  (let ((backends (mapcar (lambda (entry)
-                            (pyagentd-gptel--backend (cdr entry)))
-                          (reverse gptel--known-backends)))
+  (let ((backends
+         (mapcar (pcase-lambda (`(,_ . ,backend))
+                   (list :name (gptel-backend-name backend)
+                         :type (symbol-name (type-of backend))
+                         :protocol (gptel-backend-protocol backend)
+                         :host (gptel-backend-host backend)
+                         :endpoint (gptel-backend-endpoint backend)
+                         :models (mapcar #'pyagentd-gptel--model
+                                         (gptel-backend-models backend))
+                         :key (and (gptel-backend-key backend) t)))
+                 (reverse gptel--known-backends)))
         (current (and (bound-and-true-p gptel-backend)
                       (gptel-backend-name gptel-backend))))
     (pyagentd-later

@@ -393,12 +393,6 @@ FAILED with an error; only what was asked last counts."
             (lambda () (run-at-time 0 nil #'pyagentd-live--unwatch)) nil t)
   (add-hook 'window-buffer-change-functions #'pyagentd-list--catch-up nil t))
 
-(defun pyagentd-list--fetch ()
-  "Fetch the list of this buffer; it is shown when it comes."
-  (pyagentd-table-fetch
-   'view (when pyagentd-list--limit (list :limit pyagentd-list--limit))
-   #'pyagentd-list--receive #'pyagentd-list--failed))
-
 (defun pyagentd-list--failed (err)
   "Say that ERR kept the content from this buffer; what there is stays."
   (pyagentd-table-say "failed")
@@ -796,7 +790,11 @@ That is a plist as `pyagentd-here' has it."
 
 \\{pyagentd-list-mode-map}"
   :interactive nil
-  (pyagentd-table-set-up #'pyagentd-list--fetch)
+  (pyagentd-table-set-up
+   (lambda ()
+     (pyagentd-table-fetch
+      'view (when pyagentd-list--limit (list :limit pyagentd-list--limit))
+      #'pyagentd-list--receive #'pyagentd-list--failed)))
   (setq tabulated-list-padding 1
         pyagentd-here-function ; of the row at point, or of this list
         (lambda ()
@@ -1034,12 +1032,7 @@ The end of a page that is shown moves on with what comes."
                                        "%" "%%" (plist-get action :label))))
                         actions " "))))
 
-;;;; Fetching
-
-(defun pyagentd-report--fetch ()
-  "Fetch the page of this buffer; it is shown when it comes."
-  (pyagentd-table-fetch 'report nil #'pyagentd-report-print
-                        #'pyagentd-list--failed))
+;;;; Opening
 
 (defun pyagentd-report--visit ()
   "Open what the button at point, or that of the heading above, names."
@@ -1079,7 +1072,10 @@ The header line names the keys of a page that has some of its own.
 
 \\{pyagentd-report-mode-map}"
   :interactive nil
-  (pyagentd-table-set-up #'pyagentd-report--fetch)
+  (pyagentd-table-set-up
+   (lambda ()
+     (pyagentd-table-fetch 'report nil #'pyagentd-report-print
+                           #'pyagentd-list--failed)))
   (setq buffer-undo-list t)
   (setq-local outline-regexp "\\*+ "
               truncate-lines nil

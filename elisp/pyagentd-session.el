@@ -130,17 +130,6 @@ SESSION/branches/BRANCH/session.md or BRANCH/agents/AGENT/session.md."
       ("agents" (list :session-id name :session-dir branch-dir
                       :branch-name "main" :branch-dir branch-dir :agent t)))))
 
-(defun pyagentd-place-words (id agent title)
-  "Return what a session with the id ID is called.
-AGENT says that it is one that a session has started, TITLE what it is
-about, nil if that is not known."
-  (cond ((not agent)
-         (or title
-             (replace-regexp-in-string "-[0-9]\\{14\\}\\(?:-[0-9]+\\)?\\'" "" id)))
-        ((string-match "\\`\\(.+?\\)-[0-9]\\{14\\}-\\(.+\\)\\'" id)
-         (format "%s: %s" (match-string 1 id) (or title (match-string 2 id))))
-        (t (or title id))))
-
 (defun pyagentd-place-named-agent (session-dir)
   "Return the name of the named agent whose session is SESSION-DIR, or nil."
   (and session-dir (file-exists-p (expand-file-name "agent.json" session-dir))

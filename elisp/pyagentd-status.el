@@ -591,13 +591,18 @@ Each is a plist: :content, :status (\"pending\", \"in_progress\" or
 
 (defun pyagentd-buffer-name--wanted (title)
   "Return what the buffer of a session with TITLE, or nil, is to be called."
-  (let ((name (if-let ((agent (pyagentd-place-named-agent
-                               pyagentd--session-dir)))
-                  (format "agent %s" agent)
-                (truncate-string-to-width
-                 (pyagentd-place-words
-                  pyagentd--session-id (pyagentd-place-agent-p) title)
-                 pyagentd-buffer-name--longest nil nil "…"))))
+  (let* ((id pyagentd--session-id)
+         (agent (pyagentd-place-named-agent pyagentd--session-dir))
+         (words (cond ((not (pyagentd-place-agent-p))
+                       (or title (replace-regexp-in-string
+                                  "-[0-9]\\{14\\}\\(?:-[0-9]+\\)?\\'" "" id)))
+                      ((string-match "\\`\\(.+?\\)-[0-9]\\{14\\}-\\(.+\\)\\'" id)
+                       (format "%s: %s" (match-string 1 id)
+                               (or title (match-string 2 id))))
+                      (t (or title id))))
+         (name (if agent (format "agent %s" agent)
+                 (truncate-string-to-width
+                  words pyagentd-buffer-name--longest nil nil "…"))))
     (if (equal pyagentd--branch-name "main") name
       (format "%s (%s)" name
               (string-trim-left pyagentd--branch-name "[0-9]\\{14\\}-")))))

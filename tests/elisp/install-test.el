@@ -267,6 +267,13 @@ The variable `root' is bound to a temporary directory."
                      (format "pyagentd[daemon,mcp,acp]~=%s"
                              pyagentd-version))))))
 
+(ert-deftest pyagentd-doctor-leaves-no-buffer-where-there-is-no-ssh ()
+  (require 'pyagentd-host)
+  (let ((pyagentd-host-ssh '("pyagentd-no-such-program"))
+        (before (buffer-list)))
+    (should-error (pyagentd-host-probe "box" 1 #'ignore) :type 'file-missing)
+    (should-not (seq-difference (buffer-list) before))))
+
 (ert-deftest pyagentd-upgrade-installs-and-restarts ()
   (install-test--with-tools pyagentd-version
     (let (restarted)
