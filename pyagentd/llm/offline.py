@@ -20,7 +20,7 @@ from pyagentd.events import one_line
 from pyagentd.llm import catalog, prompts
 from pyagentd.llm.anthropic import AnthropicBackend
 from pyagentd.llm.backend import Body
-from pyagentd.llm.http import Answer
+from pyagentd.llm.http import Answer, Json
 from pyagentd.llm.prompts import HEADINGS, SYSTEM, TITLE_SYSTEM, quoted_prompt
 from pyagentd.words import quantity
 
@@ -126,7 +126,7 @@ Shape = Map | Items | str
 """A type: a map, a list, or the name of anything else without its colon."""
 
 
-def shape_of(text: str) -> "Shape":
+def shape_of(text: str) -> Shape:
     """Return the type that a prompt shows, "any" where it is more than is understood here."""
     tokens = [*_TOKEN.finditer(text)]
     try:
@@ -135,7 +135,7 @@ def shape_of(text: str) -> "Shape":
         return "any"
 
 
-def expression(shape: "Shape", name: str = "") -> str:
+def expression(shape: Shape, name: str = "") -> str:
     """Return what a program evaluates for a type, where ``found`` is a list of maps {:path :lines :text}."""
     match shape:
         case Map(fields):
@@ -160,12 +160,12 @@ def expression(shape: "Shape", name: str = "") -> str:
     return "found"
 
 
-def _map(fields: "tuple[tuple[str, Shape], ...]", item: str) -> str:
+def _map(fields: tuple[tuple[str, Shape], ...], item: str) -> str:
     made = (f":{name} {_of_item(shape, name, item) if item else expression(shape, name)}" for name, shape in fields)
     return "{" + " ".join(made) + "}"
 
 
-def _of_item(shape: "Shape", name: str, item: str) -> str:
+def _of_item(shape: Shape, name: str, item: str) -> str:
     """Return what one thing that was found has for a field."""
     match shape:
         case "int":
@@ -187,7 +187,7 @@ def _of_item(shape: "Shape", name: str, item: str) -> str:
     return item
 
 
-def _types_read(tokens: Iterator[str]) -> "Shape":
+def _types_read(tokens: Iterator[str]) -> Shape:
     token = next(tokens)
     if token == "[":
         of = _types_read(tokens)
@@ -231,7 +231,7 @@ class View:
     exchanges: tuple[Exchange, ...]
 
 
-def view_of(body: "Json") -> View:
+def view_of(body: Json) -> View:
     """Return what ``body``, the JSON of a request, says."""
     messages = body.get("messages") or []
     prompts = (number for number, each in reversed([*enumerate(messages)]) if each["role"] == "user" and _text(each))
@@ -244,20 +244,20 @@ def view_of(body: "Json") -> View:
     )
 
 
-def text_of(content: "str | list[Json] | None") -> str:
+def text_of(content: str | list[Json] | None) -> str:
     """Return the text blocks of ``content``, one after the other."""
     if isinstance(content, str):
         return content
     return "\n".join(block["text"] for block in content or [] if block.get("type") == "text")
 
 
-def media_of(messages: "list[Json]") -> list[str]:
+def media_of(messages: list[Json]) -> list[str]:
     """Return the pictures and documents of ``messages``, as base64."""
     blocks = [block for each in messages if isinstance(each["content"], list) for block in each["content"]]
     return [block["source"]["data"] for block in blocks if block.get("type") in ("image", "document")]
 
 
-def _text(message: "Json") -> str:
+def _text(message: Json) -> str:
     """Return the text of a message without the summary of what came before."""
     content = message["content"]
     if isinstance(content, list):
@@ -265,7 +265,7 @@ def _text(message: "Json") -> str:
     return text_of(content).strip()
 
 
-def _exchanges(messages: "list[Json]") -> list[Exchange]:
+def _exchanges(messages: list[Json]) -> list[Exchange]:
     blocks = [block for message in messages if isinstance(message["content"], list) for block in message["content"]]
     results = {block["tool_use_id"]: block for block in blocks if block["type"] == "tool_result"}
     return [
@@ -406,7 +406,6 @@ _TOLD = re.compile(
     r"\b(?:agents?|explorer)\s+((?:find|look|read|search|list|check|report|tell)\b.{4,})", re.IGNORECASE | re.DOTALL
 )
 _ERRAND = re.compile(r"\b(?:to|that|which|who|and have it|should)\s+(.{8,})", re.IGNORECASE | re.DOTALL)
-_PLAN_COMMAND = re.compile(r"\b(?:run|execute)\s+(?:the\s+command\s+)?`([^`\n]+)`", re.IGNORECASE)
 _WRITE = re.compile(r"\bwrite\s+[`\"“]([^`\"”]+)[`\"”]\s+(?:in)?to\s+`?([\w./~-]+[\w/])`?", re.IGNORECASE)
 _SEARCH = re.compile(r"\b(?:grep|search)\b.*?\bfor\s+[`\"“]([^`\"”\n]+)[`\"”]", re.IGNORECASE)
 
@@ -493,7 +492,7 @@ def _errand(prompt: str, targets: Targets) -> str:
 
 def _commands(view: View) -> Iterable[Mapping[str, Any]]:
     behind = {"run_in_background": True, **({"wake": True} if "wake" in view.prompt.lower() else {})}
-    for command in _PLAN_COMMAND.findall(view.prompt):
+    for command in _COMMAND.findall(view.prompt):
         is_behind = f"`{command}` in the background" in view.prompt
         yield {"command": command, **(behind if is_behind else {})}
 
@@ -747,8 +746,6 @@ _WORD = re.compile(r"\s*\S+\s*|\s+")
 _MEDIA_TOKENS = 1600
 _JSON_PIECE = 24  # characters of a tool's arguments per event
 
-Json = dict[str, Any]
-
 
 def offline_backend(pace_s: float | None = None) -> "OfflineBackend":
     """Return a backend that needs neither key nor network.
@@ -802,7 +799,7 @@ class OfflineServer:
     async def close(self) -> None:
         """Do nothing: there are no connections."""
 
-    async def _chunks(self, events: "Iterator[Json]") -> AsyncIterator[bytes]:
+    async def _chunks(self, events: Iterator[Json]) -> AsyncIterator[bytes]:
         """Yield an event at a time; only deltas take time."""
         for event in events:
             if self._pace_s and event["type"] == "content_block_delta":
@@ -810,16 +807,15 @@ class OfflineServer:
             yield f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
 
 
-def _tokens(body: "Json") -> int:
+def _tokens(body: Json) -> int:
     """Return about how many tokens a request has; of a picture what a large one costs."""
     media = media_of(body.get("messages") or [])
     return (len(json.dumps(body)) - sum(map(len, media))) // 4 + _MEDIA_TOKENS * len(media)
 
 
-def _answer(body: "Json", key: str) -> "Iterator[Json]":
+def _answer(body: Json, key: str) -> Iterator[Json]:
     view = view_of(body)
-    special = wants_title(body) or wants_summary(body) or wants_description(body) or wants_mission(body)
-    calls = () if special else plan(view)
+    calls: tuple[Call, ...] = ()
     if wants_title(body):
         text = first_words(view.prompt)
     elif wants_summary(body):
@@ -828,7 +824,7 @@ def _answer(body: "Json", key: str) -> "Iterator[Json]":
         text = description_of(view.prompt)
     elif wants_mission(body):
         text = answer(body)
-    elif calls:
+    elif calls := plan(view):
         text = f"I use {' and '.join(dict.fromkeys(call.name for call in calls))} for this."
     else:
         text = report(view)
@@ -847,7 +843,7 @@ def _answer(body: "Json", key: str) -> "Iterator[Json]":
     yield {"type": "message_stop"}
 
 
-def _call_block(index: int, call_id: str, call: Call) -> "Iterator[Json]":
+def _call_block(index: int, call_id: str, call: Call) -> Iterator[Json]:
     block = {"type": "tool_use", "id": call_id, "name": call.name, "input": {}}
     yield {"type": "content_block_start", "index": index, "content_block": block}
     arguments = json.dumps(call.input)

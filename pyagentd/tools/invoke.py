@@ -47,15 +47,8 @@ def head(text: str, limit: int = SHOWN_BYTES) -> str:
     data = text.encode(errors="replace")
     if len(data) <= limit:
         return text
-    data = data[: data.rfind(b"\n", 0, limit) + 1] or _whole_characters(data[:limit])
-    return data.decode(errors="replace")
-
-
-def _whole_characters(data: bytes) -> bytes:
-    start = len(data) - 1
-    while start > len(data) - 4 and data[start] & 0xC0 == 0x80:
-        start -= 1
-    return data[:start] if data[start] >= 0xC0 else data
+    data = data[: data.rfind(b"\n", 0, limit) + 1] or data[:limit]
+    return data.decode(errors="ignore")  # it may end within a character
 
 
 def truncation_notice(shown: str, path: Path) -> str:
