@@ -34,8 +34,10 @@ class Entry:
     user: str | None = None  # who triggered or approved it, where that is known
 
 
-_COLUMNS = ", ".join(field.name for field in dataclasses.fields(Entry))
-_INSERT = f"INSERT INTO audit ({_COLUMNS}) VALUES ({', '.join('?' * len(dataclasses.fields(Entry)))})"
+_NAMES = tuple(field.name for field in dataclasses.fields(Entry))
+_values = attrgetter(*_NAMES)
+_COLUMNS = ", ".join(_NAMES)
+_INSERT = f"INSERT INTO audit ({_COLUMNS}) VALUES ({', '.join('?' * len(_NAMES))})"
 _SELECT = f"SELECT id, {_COLUMNS} FROM audit"
 
 
@@ -72,7 +74,3 @@ def latest(
     with state.reading() as db:
         rows = db.execute(f"{_SELECT}{where} ORDER BY id DESC LIMIT ?", (*values, limit)).fetchall()
     return [(number, Entry(**dict(zip(_NAMES, row, strict=True)))) for number, *row in rows]
-
-
-_NAMES = tuple(field.name for field in dataclasses.fields(Entry))
-_values = attrgetter(*_NAMES)

@@ -193,11 +193,12 @@ def _in_document_order(
     messages: Mapping[str, dict[str, Any]], new: Sequence[str], order: Sequence[str], first_ms: int
 ) -> dict[str, dict[str, Any]]:
     """Return ``messages`` with the new ones behind what precedes them in the document, and as old."""
-    ids = [id for id in messages if id not in set(new)]
+    added = set(new)
+    ids = [id for id in messages if id not in added]
+    preceding = dict(zip(order, [None, *order], strict=False))
     result = dict(messages)
     for id in new:
-        before = order[: order.index(id)] if id in order else ids
-        previous = before[-1] if before else None
+        previous = preceding[id] if id in preceding else next(reversed(ids), None)
         created = result[previous]["message"]["created_at"] if previous else first_ms
         ids.insert(ids.index(previous) + 1 if previous in ids else 0, id)
         message, parts = result[id]["message"], result[id]["parts"]
