@@ -133,3 +133,5 @@ def _load(yaml: YAML, text: str) -> Any:
         raise Malformed("it is nested too deeply", None) from error
     except ValueError as error:  # a value such as a date that does not exist
         raise Malformed(str(error), None) from error
+    except (LookupError, AttributeError) as error:  # the library's own, for `!!bool maybe` or `!!omap 3`
+        raise Malformed("a value is not of the type that its tag names", None) from error

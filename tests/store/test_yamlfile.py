@@ -85,3 +85,9 @@ def test_what_would_take_long_to_read_is_refused_before(
 ) -> None:
     with pytest.raises(yamlfile.Malformed, match=problem):
         read(text)
+
+
+@pytest.mark.parametrize("value", ["!!bool maybe", "!!omap 3", '!!int ""', "!!int x"])
+def test_a_value_that_is_not_what_its_tag_says_is_malformed(value: str) -> None:
+    with pytest.raises(Malformed):
+        yamlfile.load(f"a: {value}\n")
