@@ -165,7 +165,7 @@ def _environment(event: str, root: Path, client: Mapping[str, str]) -> dict[str,
     kept = [
         each
         for each in env.get("PATH", installation.PATH).split(":")
-        if each.startswith("/") and not (each + "/").startswith(inside + "/")
+        if each.startswith("/") and not f"{os.path.realpath(each)}/".startswith(f"{inside}/")
     ]
     return {**env, "PATH": ":".join(kept) or installation.PATH, "PYAGENTD_HOOK": event}
 

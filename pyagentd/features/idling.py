@@ -102,8 +102,10 @@ class Idling(Feature):
         if not self._last:
             return
         idle_s, now = await asyncio.to_thread(self._idle_s), self.kernel.clock.now()
-        for key, (ref, last) in list(self._last.items()):
-            live = self.kernel.opened(key)
+        for key in list(self._last):
+            if (known := self._last.get(key)) is None:  # meanwhile it was cleared: saving another one takes time
+                continue
+            (ref, last), live = known, self.kernel.opened(key)
             if live is not None and live.run is not None:
                 self._last[key] = ref, now
             elif idle_s and now - last >= timedelta(seconds=idle_s):

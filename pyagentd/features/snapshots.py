@@ -650,8 +650,7 @@ class Snapshots(Feature):
         """
         known = await asyncio.to_thread(self.records.of, paths.root_of(ref))
         if message_id is None:
-            below = ref.key if ref.is_agent else ""
-            return [change for change in known if not below or change.branch.startswith(below)]
+            return [each for each in known if not ref.is_agent or f"{each.branch}/".startswith(f"{ref.key}/")]
         async with self.kernel.using(ref) as branch:
             return since(known, turns_from(branch.conversation, message_id))
 

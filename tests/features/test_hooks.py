@@ -488,9 +488,11 @@ def test_events_that_are_not_there_are_refused() -> None:
         HookClients().offer(Watcher(), ["tool.during"])
 
 
-def test_nothing_of_ours_is_in_a_hooks_environment() -> None:
+def test_nothing_of_ours_is_in_a_hooks_environment(tmp_path: Path) -> None:
     from pyagentd.features.hooks import _environment
 
-    env = _environment("tool.before", Path("/w"), {"PATH": "/w/bin:/opt/x:relative", "MY_TOKEN": "t", "LANG": "C"})
+    (tmp_path / "link").symlink_to("/w")  # another name of the workspace
+    path = f"/w/bin:{tmp_path}/link/bin:/opt/../w/bin:/opt/x:relative"
+    env = _environment("tool.before", Path("/w"), {"PATH": path, "MY_TOKEN": "t", "LANG": "C"})
     assert env["PATH"] == "/opt/x" and "MY_TOKEN" not in env and env["LANG"] == "C"
     assert "ANTHROPIC_API_KEY" not in env and os.environ.get("HOME") == env.get("HOME")

@@ -244,6 +244,19 @@ async def test_what_agents_change_belongs_to_the_turn_that_spawned_them(world: W
         assert [row["change"] for row in await world.kernel.feature(Snapshots).preview(own, None)] == ["delete"]
 
 
+async def test_files_of_another_agent_with_the_same_task_stay(world: World) -> None:
+    async with talking(world) as talk:
+        spawn = tool_use("PersistentAgent", preset="main", description="help", prompt="Work")
+        for name in ("a.txt", "b.txt"):
+            world.server.say(answer(spawn), answer(write(name, "x\n")), "I wrote.", "Done.")
+            await world.kernel.prompt(talk.branch, text="Go.", options=world.granted("tool:.*"))
+            await talk.watcher.finished(talk.branch)
+        first, second = sorted(paths.agents_dir(talk.branch.ref.branch_dir).iterdir())
+        assert second.name == f"{first.name}-2"
+        preview = await world.kernel.feature(Snapshots).preview(paths.ref_of(first), None)
+        assert [row["path"] for row in preview] == [str(world.project / "a.txt")]
+
+
 async def test_clients_are_told_which_files_changed(world: World) -> None:
     async with talking(world) as talk:
         talk.world.server.say(answer(bash("echo x > a; echo y > b")), "Done.")

@@ -12,6 +12,7 @@ from pyagentd.features.contexts import Contexts, left_notice
 from pyagentd.features.idling import IDLE_SETTING, Idling
 from pyagentd.features.named_agents import AgentRequest, create, rename
 from pyagentd.policy.presets import DEFAULT_PRESET
+from pyagentd.runtime.branch import LiveBranch
 from pyagentd.store import paths
 from pyagentd.store.db import agents
 from pyagentd.store.document import hidden
@@ -281,6 +282,28 @@ async def test_the_timer_of_an_agent_that_is_renamed_goes_on(world: World, clock
     clock.forward(minutes=1)
     await world.kernel.feature(Idling).tick()
     assert [file["trigger"] for file in await files(world, other)] == ["idle_timeout"]
+
+
+async def test_an_agent_somebody_talks_to_while_another_one_is_saved_goes_on(
+    world: World, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await say(world, await agent(world), "one")
+    eve = await create(world.kernel, AgentRequest(name="eve"))
+    await say(world, eve, "one")
+    clock.forward(minutes=30)
+    contexts = world.kernel.feature(Contexts)
+    idle_out = contexts.idle_out
+
+    async def slowly(branch: LiveBranch, *, seconds: float) -> bool:
+        if branch.ref != eve:
+            await say(world, eve, "two")
+            world.server.say(answer(text("Counted")))
+        return await idle_out(branch, seconds=seconds)
+
+    monkeypatch.setattr(contexts, "idle_out", slowly)
+    await world.kernel.feature(Idling).tick()
+    assert await files(world, eve) == [] and await status(world) == "idle"
+    assert (await say(world, eve, "three")).seen() == ["one", "Answer to one", "two", "Answer to two", "three"]
 
 
 async def test_sessions_without_a_name_are_left_alone(world: World, clock: ManualClock) -> None:
