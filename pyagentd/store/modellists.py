@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pyagentd import regularfile
 from pyagentd.errors import StoreError
+from pyagentd.reader import parse
 from pyagentd.store import atomic
 
 FILE_NAME = "available_models.json"
@@ -36,7 +37,7 @@ class ModelList:
 def read(directory: Path) -> dict[str, ModelList]:
     """Return what is known, by provider; nothing where the file is missing or malformed."""
     try:
-        data = json.loads(regularfile.read_text(directory / FILE_NAME))
+        data = parse(regularfile.read_text(directory / FILE_NAME))
         return {
             str(name): ModelList(
                 valid=bool(each["valid"]),

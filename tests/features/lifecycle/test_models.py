@@ -47,8 +47,9 @@ async def test_a_list_is_asked_for_again_when_that_is_wanted_or_the_file_is_gone
     world.server.models = ("new",)
     assert (await models(world).look(world.options))["anthropic"].models == ("old",)
     assert (await models(world).look(world.options, refresh=True))["anthropic"].models == ("new",)
-    (world.kernel.config.sessions_dir / "available_models.json").write_text("{")
-    assert (await Models(world.kernel).look(world.options))["anthropic"].models == ("new",)
+    for damaged in ("{", "[" * 20_000 + "]" * 20_000):
+        (world.kernel.config.sessions_dir / "available_models.json").write_text(damaged)
+        assert (await Models(world.kernel).look(world.options))["anthropic"].models == ("new",)
 
 
 async def test_a_key_that_is_refused_makes_a_provider_useless(world: World) -> None:
