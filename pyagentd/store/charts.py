@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 from pyagentd import words
 from pyagentd.events import truncate
 from pyagentd.store.conversation import Conversation, Message
+from pyagentd.store.journal import served_by
 
 Kind = Literal["model", "tool", "agent", "wait", "amount"]
 
@@ -255,7 +256,7 @@ def _steps(asked: Message, answers: Sequence[Message], conversation: Conversatio
     before = float(asked.row.get("created_at") or 0)  # where what came before the next request ends
     waits = {each.get("tool_call_id"): each for each in conversation.asks.values() if each.get("decided_at")}
     for message in answers:
-        model = str(((message.row.get("metadata_json") or {}).get("model") or {}).get("model_id") or "model")
+        model = served_by(message.row).model or "model"
         for part in message.parts:
             begin, end = float(part.row.get("created_at") or 0), float(part.row.get("updated_at") or 0)
             if not begin or not before or part.hidden:

@@ -9,6 +9,7 @@ import re
 import secrets
 import stat
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -95,6 +96,7 @@ def discard(directory: Path) -> None:
 _ID = re.compile(r"[\w][\w.@+-]{0,199}")  # one segment of a path, and one word of `ID/BRANCH`
 
 _DRAFT = ".new-"  # begins the name of what is being made; whoever lists directories passes over it
+_claiming = threading.Lock()
 
 
 def create_session(
@@ -304,7 +306,7 @@ def _reserve(home: Path, wanted: str, *, exactly: bool) -> tuple[Path, Path]:
             for number in itertools.count(1):
                 place = resolved / (wanted if number == 1 else f"{wanted}-{number}")
                 draft = resolved / f"{_DRAFT}{hashlib.sha256(os.fsencode(place.name)).hexdigest()[:24]}"
-                if _is_free(place, empty=exactly) and atomic.make_dir_exclusive(draft):
+                if _is_free(place, empty=exactly) and _claim_draft(draft):
                     if _is_free(place, empty=exactly):
                         return draft, place
                     atomic.discard(draft)  # somebody else was done in between
@@ -313,6 +315,14 @@ def _reserve(home: Path, wanted: str, *, exactly: bool) -> tuple[Path, Path]:
         except StoreError:
             if home.is_dir():
                 raise  # else another agent that could not be made took the empty directory away
+
+
+def _claim_draft(draft: Path) -> bool:
+    with _claiming:  # of two threads one takes it away
+        with suppress(OSError):
+            if atomic.is_abandoned(draft.lstat().st_ctime):  # outside of the root nobody sweeps
+                atomic.discard(draft)
+        return atomic.make_dir_exclusive(draft)
 
 
 def _is_free(place: Path, *, empty: bool) -> bool:

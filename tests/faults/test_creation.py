@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pyagentd.errors import StoreError
+from pyagentd.errors import BadRequest, StoreError
 from pyagentd.store import atomic, metadata, paths, sessions
 from pyagentd.store.branching import create_branch, duplicate_session, fork_session
 from pyagentd.store.conversation import Conversation
@@ -165,3 +165,21 @@ def test_a_daemon_killed_at_any_write_leaves_all_or_nothing_and_the_next_one_cle
         assert make(root).branch_dir.is_dir()
         shutil.rmtree(root.parent)
     assert whole and killed > 10
+
+
+def test_a_session_that_a_killed_daemon_was_making_elsewhere_is_made_by_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make(**more: object) -> BranchRef:
+        place = tmp_path / "activity" / "session"
+        given = {"preset_name": "p", "preset_text": PRESET, "clock": StandingClock(), "session_id": "x"}
+        return sessions.create_session(tmp_path / "sessions", "x", session_dir=place, **given, **more)  # type: ignore[arg-type]
+
+    if (child := os.fork()) == 0:
+        make(fill=lambda id, place: os._exit(KILLED))
+    os.waitpid(child, 0)
+    with pytest.raises(BadRequest, match="in use"):  # by a daemon that is alive, as far as is known
+        make()
+    monkeypatch.setattr(atomic, "_STARTED_S", time.time() + 3600)  # the next daemon
+    assert make().branch_dir.is_dir()
+    assert [entry.name for entry in (tmp_path / "activity").iterdir()] == ["session"]

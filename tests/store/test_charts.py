@@ -90,9 +90,9 @@ def part(id: str, type: str, begin: int, end: int, **data: object) -> tuple[str,
     return "part", {**row, "data_json": {"type": type, **data}, "created_at": begin, "updated_at": end}
 
 
-def message(id: str, role: str, at: int) -> tuple[str, dict[str, object]]:
+def message(id: str, role: str, at: int, model: object = {"model_id": "claude"}) -> tuple[str, dict[str, object]]:
     row = {"id": id, "session_id": "s", "role": role, "created_at": at, "updated_at": at}
-    return "message", {**row, "metadata_json": {"model": {"model_id": "claude"}}}
+    return "message", {**row, "metadata_json": {"model": model}}
 
 
 def test_a_turn_is_its_requests_its_calls_and_what_waited_for_the_user() -> None:
@@ -115,6 +115,12 @@ def test_a_turn_is_its_requests_its_calls_and_what_waited_for_the_user() -> None
         ("claude", ("model", 8000, 10000)),
         ("PersistentAgent", ("agent", 10000, 19000)),
     ]
+
+
+def test_a_step_of_an_older_log_has_the_name_of_its_model() -> None:
+    old = log(message("u", "user", 1000), message("a", "assistant", 2000, "old"), part("0", "step-start", 2000, 3000))
+    ((_, chart),) = charts.turns(old)
+    assert [row.label for row in chart.rows] == ["old"]
 
 
 def test_of_a_turn_with_many_steps_the_longest_are_shown() -> None:
