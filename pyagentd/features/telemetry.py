@@ -354,7 +354,7 @@ class _Spans:
 
         span = self._begin(
             f"chat {request.model}",
-            self.run(branch),
+            self._runs.get(branch.key),  # None of a request beside any run, such as for a description
             {
                 "gen_ai.operation.name": "chat",
                 "gen_ai.provider.name": provider,

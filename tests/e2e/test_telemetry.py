@@ -141,6 +141,20 @@ def test_a_trace_leads_from_the_session_to_the_tools_of_its_agents(
     assert sum(point.count for point in points) == 4
 
 
+def test_a_request_beside_any_run_leaves_no_run_open(
+    sending: System, model_server: ModelServer, collector: Collector
+) -> None:
+    model_server.say("Hi.", "Greeted.", "Bye.")
+    session = ask(sending, "Hello.")
+    sending.ok("context", "save", session)
+    sending.ok("send", session, "Goodbye.")
+    wait_for(lambda: len(collector.named("session")) == 2, "both traces")
+    runs = collector.named("invoke_agent build")
+    chats = [span for span in collector.spans if span.name.startswith("chat ")]
+    assert [sum(is_below(chat, run) for chat in chats) for run in runs] == [1, 1]
+    assert len({attributes(run)["pyagentd.run.id"] for run in runs}) == 2
+
+
 def test_what_was_said_is_not_sent_unless_wanted(
     sending: System, model_server: ModelServer, collector: Collector
 ) -> None:
