@@ -12,6 +12,7 @@ import re
 import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 
@@ -40,7 +41,6 @@ from pyagentd.runtime.settings import SendOptions, backend_for, provider_of
 from pyagentd.runtime.status import BY_PARENT, Outcome
 from pyagentd.runtime.turn_agent import answers_next, inherited_metadata
 from pyagentd.store import paths, presetfile, sessions
-from pyagentd.store import sessions as trash
 from pyagentd.store.conversation import Conversation, Message, RunState
 from pyagentd.store.journal import read_rows
 from pyagentd.store.metadata import child_agents, first_row
@@ -65,7 +65,7 @@ log = logging.getLogger(__name__)
 
 MAX_DEPTH = 5
 _KINDS = {TransientProviderError.code: "Network failure", ProviderError.code: "API failure"}  # by an error's code
-_DAY_S = 24 * 60 * 60.0
+DAY_S = 24 * 60 * 60.0
 
 _LATER = "comes as a message when the agent has finished"
 _WILD = re.compile(r"[*?\[{]")
@@ -119,14 +119,7 @@ def validate(wanted: Assignment, known: Collection[str]) -> None:
                 raise BadRequest(f"{name}: {error.message}", hint=error.hint) from None
 
 
-def persistent_agent(spawner: "ParentSpawner", presets: Mapping[str, Preset], *, depth: int) -> ToolSpec:
-    """Return the tool for a run of a branch that is ``depth`` agents below its root."""
-    return agent_tool(
-        spawner, presets, depth=depth, name="PersistentAgent", schema=_schema, wanted=_assignment, told=result_of
-    )
-
-
-def agent_tool(
+def _agent_tool(
     spawner: "ParentSpawner",
     presets: Mapping[str, Preset],
     *,
@@ -136,7 +129,7 @@ def agent_tool(
     wanted: Callable[[Args, str], Assignment],
     told: Callable[[Outcome], Output],
 ) -> ToolSpec:
-    """Return a tool that spawns agents; PersistentAgent and ``task`` are this with a schema each.
+    """Return a tool that spawns agents, for one run.
 
     Args:
         spawner: What makes and runs them.
@@ -183,7 +176,7 @@ def agent_tool(
         kind="meta",
         confirm=True,
         parallel_safe=True,
-        timeout_s=_DAY_S,
+        timeout_s=DAY_S,
         run=run,
         describe=describe,
         preview=preview,
@@ -251,7 +244,9 @@ def _preview(wanted: Assignment, preset: Preset | None) -> str:
         case patterns:
             lines.append(f"May read: {', '.join(patterns)}")
     if preset is not None:
-        lines += [f"May write: {_writes(preset)}", f"May run: {_runs(preset.shell)}"]
+        # One that does not say gets the default; one that says "nothing" cannot be told from it here.
+        writes = ", ".join(preset.paths.write) or f"{', '.join(DEFAULT_WRITE)} at most"
+        lines += [f"May write: {writes}", f"May run: {_runs(preset.shell)}"]
         lines.append(f"Tools: {', '.join(preset.tools) or 'none'}")
         lines += _servers(preset.mcp)
     return "\n".join([*lines, "", wanted.prompt])
@@ -263,11 +258,6 @@ def _servers(wanted: WantedServers | None) -> list[str]:
         return []
     own = (f"{each.name} ({shlex.join(each.command) or each.url})" for each in wanted.own)
     return [f"MCP servers: {', '.join(('all', *own) if wanted.all else (*wanted.names, *wanted.only, *own))}"]
-
-
-def _writes(preset: Preset) -> str:
-    # One that does not say gets the default; one that says "nothing" cannot be told from it here.
-    return ", ".join(preset.paths.write) or f"{', '.join(DEFAULT_WRITE)} at most"
 
 
 def _runs(shell: Commands) -> str:
@@ -305,13 +295,6 @@ def _schema(names: Sequence[str]) -> dict[str, Any]:
 NAME = "task"
 
 _DESCRIBED = 60  # characters of a prompt that name its task
-
-
-def task(spawner: "ParentSpawner", presets: Mapping[str, Preset], *, depth: int) -> ToolSpec:
-    """Return the tool for a run of a branch that is ``depth`` agents below its root."""
-    return agent_tool(
-        spawner, presets, depth=depth, name=NAME, schema=_task_schema, wanted=_task_assignment, told=as_output
-    )
 
 
 def as_output(outcome: Outcome) -> Output:
@@ -357,6 +340,10 @@ def _task_schema(names: Sequence[str]) -> dict[str, Any]:
             "metadata": {"type": "object", "description": "Kept with the agent's session; nobody acts on it"},
         },
     )
+
+
+persistent_agent = partial(_agent_tool, name="PersistentAgent", schema=_schema, wanted=_assignment, told=result_of)
+task = partial(_agent_tool, name=NAME, schema=_task_schema, wanted=_task_assignment, told=as_output)
 
 
 # What an agent's run came to, read from its log: the same that its parent was or would be told.
@@ -912,7 +899,7 @@ class ParentSpawner:
                 if branch.conversation.runs or branch.conversation.queued:
                     return
             async with self._kernel.removing(ref.branch_dir):
-                await asyncio.to_thread(trash.discard, ref.branch_dir)
+                await asyncio.to_thread(sessions.discard, ref.branch_dir)
 
     def _show(self, stack: contextlib.AsyncExitStack, branch: LiveBranch) -> None:
         self._agents.begin(self.parent, branch)

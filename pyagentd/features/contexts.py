@@ -70,9 +70,6 @@ def row_of(context: Context, path: Path) -> ContextRow:
     )
 
 
-# Saved conversations in words, for people.
-
-
 def left_notice(conversation: Conversation) -> list[str]:
     """Return what whoever opens a branch is told of the conversation that was put behind there, if none goes on."""
     if hidden.is_visible(conversation):
@@ -237,13 +234,16 @@ class Contexts(Feature):
         """
         row = await self.get(branch.ref, id)
         context = await asyncio.to_thread(contexts.read, Path(row.file_path))
-        if not restored_turns(context.messages).turns:
+        found = restored_turns(context.messages)
+        if not found.turns:
             raise BadRequest(f"The context {row.id} is empty", hint="Restore another")
         async with branch.starting:
-            self._require_next(branch)
+            self._history.require_ready(branch)
+            if branch.queue.waiting:
+                raise Busy("Messages are queued", hint="Wait for the answers, or remove the messages from the queue")
             if hidden.continuation(branch.conversation, ""):
                 await self._history.clear_held(branch)
-            await self._append(branch, context)
+            await self._append(branch, context.id, found)
         self.kernel.bus.tell(ConversationRestored(branch))
         self.kernel.bus.tell(BranchWritten(branch.ref))
         branch.say(f"Context restored: {row.description} ({quantity(row.message_count, 'message')})")
@@ -436,12 +436,11 @@ class Contexts(Feature):
 
         await asyncio.to_thread(adopt)
 
-    async def _append(self, branch: LiveBranch, context: Context) -> None:
+    async def _append(self, branch: LiveBranch, id: str, found: RestoredContext) -> None:
         """Record a saved conversation as turns of this one; the caller holds ``branch.starting``."""
         await branch.document.look()
         await branch.look_once()
-        found, run_id = restored_turns(context.messages), new_id("run")
-        metadata = {"context": context.id}
+        run_id, metadata = new_id("run"), {"context": id}
         prompt = await branch.prompts.from_client(found.turns[0].prompt)
         rows = facts_of_turns(
             found,
@@ -451,14 +450,6 @@ class Contexts(Feature):
             now_ms=branch.recorder.now_ms(),
         )
         await branch.record_run(replace(prompt, metadata=metadata), rows, run_id=run_id, interactive=True)
-
-    def _require_next(self, branch: LiveBranch) -> None:
-        branch.require_idle()
-        branch.require_writable()
-        if self.kernel.closing:
-            raise Busy("The daemon is stopping", hint="Try again in a moment")
-        if branch.queue.waiting:
-            raise Busy("Messages are queued", hint="Wait for the answers, or remove the messages from the queue")
 
 
 def _put_away(row: ContextRow, when: str) -> str:

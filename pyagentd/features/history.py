@@ -228,7 +228,7 @@ class History:
             NotFound: There is no such message of the user's.
         """
         async with branch.starting:
-            self._require_ready(branch)
+            self.require_ready(branch)
             prompt = chosen_prompt(branch.conversation, message_id)
             gone = hidden.continuation(branch.conversation, prompt.id)
             restored = await self._kernel.feature(Snapshots).restore(branch.ref, prompt.id) if files else None
@@ -243,7 +243,7 @@ class History:
             BadRequest: There is none, or something was sent since.
         """
         async with branch.starting:
-            self._require_ready(branch)
+            self.require_ready(branch)
             conversation = branch.conversation
             group = hidden.last_rewind(conversation)
             if group is None:
@@ -276,7 +276,7 @@ class History:
             PyagentdError: The run cannot start; nothing is changed then.
         """
         async with branch.starting:
-            self._require_ready(branch)
+            self.require_ready(branch)
             self._require_next(branch)
             prompt = prompt_of(branch.conversation, message_id)
             gone = hidden.continuation(branch.conversation, prompt.id)
@@ -298,7 +298,7 @@ class History:
         if not text.strip():
             raise BadRequest("The prompt is empty", hint="Write something")
         async with branch.starting:
-            self._require_ready(branch)
+            self.require_ready(branch)
             self._require_next(branch)
             prompt = chosen_prompt(branch.conversation, message_id)
             after = hidden.before(branch.conversation, prompt.id)
@@ -315,7 +315,7 @@ class History:
             NotFound: There is no such message, or not so many variants of it.
         """
         async with branch.starting:
-            self._require_ready(branch)
+            self.require_ready(branch)
             conversation = branch.conversation
             found = variants_of(conversation, message_id)
             if not 1 <= number <= len(found):
@@ -340,7 +340,7 @@ class History:
             Busy: A run is in flight.
             BadRequest: There is none.
         """
-        self._require_ready(branch)
+        self.require_ready(branch)
         gone = hidden.continuation(branch.conversation, "")
         if not gone:
             raise BadRequest("No active session to clear")
@@ -362,7 +362,8 @@ class History:
 
     # -- inside ------------------------------------------------------------------------------------------------
 
-    def _require_ready(self, branch: LiveBranch) -> None:
+    def require_ready(self, branch: LiveBranch) -> None:
+        """Raise ``Busy`` or ``StoreError`` if nothing can be changed now."""
         branch.require_idle()
         branch.require_writable()
         if self._kernel.closing:

@@ -61,6 +61,7 @@ class Indexer:
         registry: Which branches there are; learns from the database which are outside the root.
 
     Attributes:
+        problem: Why the index may be out of date, or "".
         unfinished: Told, in the thread, of branches whose last run may have no end, when they are indexed.
     """
 
@@ -76,7 +77,7 @@ class Indexer:
         self._jobs: list[_Job] = []
         self._swept_at = float("-inf")
         self._swept_in = 0.0
-        self._problem = ""
+        self.problem = ""
         self._failed: dict[str, Stamps] = {}  # branches that could not be indexed as they were then
         self._elsewhere: frozenset[Path] | None = None  # as in the database
         self.unfinished: Callable[[BranchRef], None] = lambda ref: None
@@ -120,7 +121,7 @@ class Indexer:
             )
         except StateError as error:
             raise _of_index(error) from error
-        return SearchResult(hits=hits, more=more, indexing=not complete, problem=self._problem)
+        return SearchResult(hits=hits, more=more, indexing=not complete, problem=self.problem)
 
     async def reindex(self, progress: Progress) -> tuple[int, int]:
         """Build the index from nothing; return how many branches and messages there are.
@@ -132,14 +133,14 @@ class Indexer:
             StoreError: The database cannot be used.
         """
         loop = asyncio.get_running_loop()
-        job = _Job(anew=True, progress=lambda done, of: _tell(loop, progress, done, of))
+
+        def tell(done: int, of: int) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(progress, done, of)
+
+        job = _Job(anew=True, progress=tell)
         await asyncio.wrap_future(self._ask(job))
         return await asyncio.to_thread(self.projection.totals)
-
-    @property
-    def problem(self) -> str:
-        """Why the index may be out of date, or ""."""
-        return self._problem
 
     def facts(self) -> Mapping[str, Facts]:
         """Return what the tables know for a list of sessions, by branch directory; blocks, for a thread."""
@@ -225,7 +226,7 @@ class Indexer:
                 if attempt:
                     raise
         self._swept_at = time.monotonic()
-        self._problem = ""
+        self.problem = ""
 
     def _look_at_all(self, jobs: list[_Job]) -> None:
         started = time.monotonic()
@@ -271,7 +272,7 @@ class Indexer:
             return
         try:
             self.projection.update(ref)
-            self._problem = ""
+            self.problem = ""
         except StateError:
             raise
         except Exception:  # one branch that cannot be read must not hide the others
@@ -279,9 +280,9 @@ class Indexer:
             self._failed[self.projection.key(ref.branch_dir)] = stamps
 
     def _note_problem(self, error: Exception) -> None:
-        if str(error) != self._problem:
+        if str(error) != self.problem:
             log.error("the index is not up to date: %s", error)
-        self._problem = str(error)
+        self.problem = str(error)
 
     def _recall_elsewhere(self) -> None:
         known = [Path(directory) for directory in self._state.get(_ELSEWHERE, [])]
@@ -317,8 +318,3 @@ def _report(jobs: Iterable[_Job], done: int, of: int) -> None:
     for job in jobs:
         if job.progress is not None:
             job.progress(done, of)
-
-
-def _tell(loop: asyncio.AbstractEventLoop, progress: Progress, done: int, of: int) -> None:
-    with contextlib.suppress(RuntimeError):  # the loop has ended
-        loop.call_soon_threadsafe(progress, done, of)

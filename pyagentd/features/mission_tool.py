@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyagentd import features
 from pyagentd.errors import PyagentdError, ToolError
 from pyagentd.features.agents import (
+    DAY_S,
     MAX_DEPTH,
     AgentSpawner,
     Assignment,
@@ -80,7 +81,6 @@ _NEVER = frozenset({"question", "TodoWrite", "skill", "tool_search", "request_sc
 
 _CHANGING = frozenset({"Write", "Edit"})
 _MISSIONS_DEEP = 3  # as ``mission.options.MAX_DEPTH``, whose room is not loaded here
-_DAY_S = 24 * 60 * 60.0
 
 DESCRIPTION = """\
 Delegate a task whose answer has a type. A model that sees nothing of this conversation answers it with small \
@@ -210,7 +210,7 @@ def mission_tool(spawner: ParentSpawner, *, depth: int, lending: ToolGrant) -> T
         kind="meta",
         confirm=True,
         parallel_safe=True,
-        timeout_s=_DAY_S,
+        timeout_s=DAY_S,
         run=run,
         describe=describe,
         preview=lambda args, ctx: _preview(args, lending),

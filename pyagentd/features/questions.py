@@ -28,8 +28,8 @@ UNAVAILABLE = (
 )
 """What a headless run is told, word for word."""
 
-# The question waits for a human without limit.
-_FOREVER_S = 10 * 365 * 24 * 3600.0
+FOREVER_S = 10 * 365 * 24 * 3600.0
+"""The limit of a tool that waits for a human."""
 
 _DESCRIPTION = """\
 Ask the user, and wait for the answer. Use it when you cannot go on well without knowing what only the user knows: \
@@ -94,7 +94,7 @@ def question(authority: Authority) -> ToolSpec:
         repeatable=True,
         run=run,
         describe=lambda args, ctx: Target(detail=_detail(args)),
-        timeout_s=_FOREVER_S,
+        timeout_s=FOREVER_S,
     )
 
 

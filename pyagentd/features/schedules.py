@@ -559,7 +559,7 @@ class Schedules(Feature):
         """
         schedule = await self.get(id)
         now = self.kernel.clock.now()
-        async with self.kernel.using(self._ref(schedule)) as branch:
+        async with self.kernel.using(paths.ref_of(self.directory(schedule))) as branch:
             delivered = await self._deliver(branch, schedule, f"now-{epoch_ms(now)}", {})
         await self._update(replace(schedule, fired=schedule.fired + 1, last_at=epoch_ms(now), last_error=""))
         return delivered
@@ -628,13 +628,14 @@ class Schedules(Feature):
 
     async def _fire(self, schedule: Schedule, now: datetime) -> None:
         when = When(kind=schedule.kind, value=schedule.value, zone=schedule.zone)
-        due, expires = _moment(schedule.next_at), _moment(schedule.expires_at)
+        due = datetime.fromtimestamp(schedule.next_at / 1000, UTC)
+        expires = None if schedule.expires_at is None else datetime.fromtimestamp(schedule.expires_at / 1000, UTC)
         last = expires is not None and now >= expires
         after, missed = next_occurrence(when, due, now)
         facts = {**({"missed": missed} if missed else {}), **({"expired": True} if last else {})}
         gone = when.kind == "at" or last or after is None
         try:
-            async with self.kernel.using(self._ref(schedule)) as branch:
+            async with self.kernel.using(paths.ref_of(self.directory(schedule))) as branch:
                 if not _still_queued(branch, schedule.id):
                     await self._deliver(branch, schedule, str(schedule.next_at), facts)
                     schedule = replace(schedule, fired=schedule.fired + 1, last_at=epoch_ms(now), last_error="")
@@ -673,9 +674,6 @@ class Schedules(Feature):
         )
         return await self.kernel.feature(Triggers).deliver(branch, trigger)
 
-    def _ref(self, schedule: Schedule) -> BranchRef:
-        return paths.ref_of(self.directory(schedule))
-
     async def _update(self, schedule: Schedule) -> None:
         """Keep what firing changed, of a schedule that was not cancelled meanwhile."""
         await asyncio.to_thread(schedules.update, self.kernel.state, schedule)
@@ -686,10 +684,6 @@ class Schedules(Feature):
 
     async def _count(self) -> None:
         self._pending = len(await self.of())
-
-
-def _moment(at_ms: int | None) -> Any:
-    return None if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC)
 
 
 def _still_queued(branch: LiveBranch, schedule_id: str) -> bool:

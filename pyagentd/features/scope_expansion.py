@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyagentd.errors import PyagentdError, ToolError, UserError
+from pyagentd.features.questions import FOREVER_S
 from pyagentd.policy import shell
 from pyagentd.policy.action import (
     META_TOOLS,
@@ -151,8 +152,6 @@ def _unique(texts: Iterable[str]) -> tuple[str, ...]:
 
 NAME = "request_scope_expansion"
 
-# The question waits for a human without limit.
-_FOREVER_S = 10 * 365 * 24 * 3600.0
 _BUILTIN = builtin_tools()
 
 _DESCRIPTION = """\
@@ -197,9 +196,9 @@ class ScopeExpansion(Feature):
             repeatable=True,
             run=partial(_request, self.kernel, run.branch.ref, run.authority),
             describe=lambda args, ctx: Target(
-                detail=f"{canonical_tool(args['tool_name'])} {_join_patterns(args['patterns'])}"
+                detail=f"{canonical_tool(args['tool_name'])} {', '.join(args['patterns'])}"
             ),
-            timeout_s=_FOREVER_S,
+            timeout_s=FOREVER_S,
         )
         return (spec,)
 
@@ -208,7 +207,7 @@ async def _request(kernel: "Kernel", ref: BranchRef, authority: Authority, args:
     tool = canonical_tool(args["tool_name"])
     widening = await asyncio.to_thread(widening_for, _BUILTIN, tool, args["patterns"], ctx.root)
     if not authority.interactive:
-        authority.unasked("request_scope_expansion", f"tool:{tool}:{_join_patterns(widening.patterns)}")
+        authority.unasked("request_scope_expansion", f"tool:{tool}:{', '.join(widening.patterns)}")
         raise Denied(
             "The scope cannot be expanded: no human can be asked in this run. Do without it, and say in your answer "
             "what was missing.",
@@ -223,7 +222,7 @@ async def _request(kernel: "Kernel", ref: BranchRef, authority: Authority, args:
         return _told_model(
             success=True,
             patterns_added=[],
-            message=f"Nothing was asked: the scope for {tool} has {_join_patterns(widening.patterns)} already.",
+            message=f"Nothing was asked: the scope for {tool} has {', '.join(widening.patterns)} already.",
         )
     asked = f"tool:{NAME}:{tool} {_audit_text(widening)}"
     answer = await authority.ask_for_scope(NAME, asked, _fields(ref, tool, widening, args, ctx))
@@ -252,7 +251,7 @@ def _told_model(*, success: bool, **facts: Any) -> Output:
 def _fields(ref: BranchRef, tool: str, widening: Widening, args: Args, ctx: ToolContext) -> dict[str, Any]:
     """Return what the ``ask`` row says: exactly what "always" would write, and where."""
     file, listed = paths.preset_file(ref.branch_dir), widening.commands or widening.patterns
-    lasting = f"{tool} {_join_patterns(widening.patterns)}{', with any arguments' if widening.commands else ''}"
+    lasting = f"{tool} {', '.join(widening.patterns)}{', with any arguments' if widening.commands else ''}"
     lines = [f"Adds to {file}:"]
     for (section, key), values in widening.lists().items():
         lines += [f"{section}: {key}:", *(f"  - {value}" for value in values)]
@@ -264,7 +263,7 @@ def _fields(ref: BranchRef, tool: str, widening: Widening, args: Args, ctx: Tool
         )
     return {
         "tool_call_id": ctx.call_id,
-        "detail": f"{tool}: {_join_patterns(listed)}",
+        "detail": f"{tool}: {', '.join(listed)}",
         "reason": args["justification"],
         "preview": "\n".join(lines),
         "choices": ["allow", "always", "deny", "abort"],
@@ -308,9 +307,5 @@ def _samples(tool: str, widening: Widening, ctx: ToolContext) -> Iterator[Action
 def _audit_text(widening: Widening) -> str:
     """Return which lists would get what, and for which command lines, for the audit."""
     lists = widening.lists().items()
-    added = "; ".join(f"{section}.{key}: {_join_patterns(values)}" for (section, key), values in lists)
-    return f"{added} (for {_join_patterns(widening.commands)})" if widening.commands else added
-
-
-def _join_patterns(patterns: Sequence[str]) -> str:
-    return ", ".join(patterns)
+    added = "; ".join(f"{section}.{key}: {', '.join(values)}" for (section, key), values in lists)
+    return f"{added} (for {', '.join(widening.commands)})" if widening.commands else added

@@ -306,8 +306,9 @@ class _Spans:
             return known
         conversation, ref = branch.conversation, branch.ref
         top = next(iter(reversed(paths.ancestors_of(ref))), ref)
-        session, running = self._sessions.get(top.key) or (self._session(top.session_id), set())
-        self._sessions[top.key] = session, running
+        if top.key not in self._sessions:
+            self._sessions[top.key] = self._begin("session", None, {"gen_ai.conversation.id": top.session_id}), set()
+        session, running = self._sessions[top.key]
         running.add(branch.key)
         above = self._api.get_current_span()
         if not ref.is_agent or not above.is_recording():
@@ -339,7 +340,8 @@ class _Spans:
         span.set_attribute("pyagentd.outcome", outcome.reason)
         if outcome.reason == "error":
             self._set_error(span, outcome.code, outcome.message)
-        self._text(span, "gen_ai.output.messages", lambda: _messages([_text_message(outcome.text)], [outcome.reason]))
+        said = Message(role="assistant", parts=(Text(text=outcome.text),))
+        self._text(span, "gen_ai.output.messages", lambda: _messages([said], [outcome.reason]))
         span.end()
         top = next(iter(reversed(paths.ancestors_of(branch.ref))), branch.ref).key
         session, running = self._sessions[top]
@@ -444,9 +446,6 @@ class _Spans:
 
     # -- inside --------------------------------------------------------------------------------------------------
 
-    def _session(self, session_id: str) -> "Span":
-        return self._begin("session", None, {"gen_ai.conversation.id": session_id})
-
     def _begin(self, name: str, above: "Span | None", attributes: Mapping[str, Any], **more: Any) -> "Span":
         around = self._context.Context()  # what is current where a session begins is none of its affair
         if above is not None:
@@ -503,10 +502,6 @@ def _import_function(name: str) -> Callable[[str, str], object]:
         raise NotInstalled(
             f"[telemetry] redact = {name!r} cannot be loaded: {error}", hint="Write MODULE:FUNCTION"
         ) from error
-
-
-def _text_message(text: str) -> Message:
-    return Message(role="assistant", parts=(Text(text=text),))
 
 
 def _messages(messages: Iterable[Message], finish: Sequence[str] = ()) -> list[dict[str, Any]]:

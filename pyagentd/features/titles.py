@@ -101,7 +101,8 @@ class Titles(Feature):
         if ref.session_dir in self._asked or _title(branch):
             return
         self._asked.add(ref.session_dir)
-        task = asyncio.create_task(self._name(ref, _first_prompt(branch), outcome.text, options), name="title")
+        prompts = (m.text for m in branch.conversation.messages.values() if m.role == "user" and not m.is_hidden)
+        task = asyncio.create_task(self._name(ref, next(prompts, ""), outcome.text, options), name="title")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -147,8 +148,3 @@ class Titles(Feature):
 
 def _title(branch: LiveBranch) -> str:
     return str(branch.conversation.session.get("title") or "")
-
-
-def _first_prompt(branch: LiveBranch) -> str:
-    prompts = (m.text for m in branch.conversation.messages.values() if m.role == "user" and not m.is_hidden)
-    return next(prompts, "")
