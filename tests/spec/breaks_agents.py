@@ -247,7 +247,7 @@ BREAKS_OF_AGENTS = [
         "            branch.finish_run(run.id, outcome)\n        except Exception",
         "            branch.finish_run(run.id, outcome)\n"
         "            __import__('pyagentd.store.metadata').store.metadata.touch_scope_plan(\n"
-        "                branch.ref.branch_dir, self._kernel.clock.now()\n            )\n"
+        "                branch.ref.branch_dir, self.clock.now()\n            )\n"
         "        except Exception",
     ),
     _of(
