@@ -1,10 +1,10 @@
 """Writes, moves and deletes files atomically; the only module of the store that changes the disk.
 
 After a crash a file has either its old or its new content: it is written beside its place, synced and moved over it.
-Files are for their owner alone (0600, directories 0700), since a conversation may quote anything the user can read. A
-symbolic link in the place of a file is replaced, never followed, since somebody may have planted it. Every error of
-the disk is raised as ``StoreError`` with the path in it. The operating system is called through ``system`` alone, so
-that a test can make any single call fail.
+Files are for their owner alone (0600, directories 0700; the copy of a program stays one), since a conversation may
+quote anything the user can read. A symbolic link in the place of a file is replaced, never followed, since somebody
+may have planted it. Every error of the disk is raised as ``StoreError`` with the path in it. The operating system is
+called through ``system`` alone, so that a test can make any single call fail.
 """
 
 import errno
@@ -390,7 +390,7 @@ def _copy_file(source: Path, target: Path) -> None:
     given = open_read(source)
     try:
         with _Refusals(target):
-            made = system.open(target, _NEW, FILE_MODE)
+            made = system.open(target, _NEW, FILE_MODE | os.fstat(given).st_mode & stat.S_IXUSR)
             try:
                 offset = 0
                 while data := read_fd(given, _COPIED_AT_ONCE, offset, source):

@@ -637,6 +637,7 @@ class Stats:
 
 _LINES = "changes"
 _BEGUN = "begun"
+_LONGEST_NAME = 249  # characters; with its ending a name has at most 255
 _TAIL = 256 * 1024  # bytes that have the last line
 
 
@@ -680,7 +681,10 @@ class Records:
 
     def file(self, ref: BranchRef) -> Path:
         """Return where the changes of ``ref``, the root of a tree, are."""
-        return self._lines / f"{_name(ref.session_id)}+{_name(ref.branch_name)}.jsonl"
+        name = f"{_name(ref.session_id)}+{_name(ref.branch_name)}"
+        if len(name) > _LONGEST_NAME:  # three characters for each byte that is not ASCII
+            name = f"{name[: _LONGEST_NAME // 2]}+{hashlib.sha256(name.encode()).hexdigest()}"
+        return self._lines / f"{name}.jsonl"
 
     def of(self, ref: BranchRef) -> list[Change]:
         """Return the changes of the tree of agents whose root is ``ref``, in the order in which they ended."""

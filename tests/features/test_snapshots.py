@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -374,6 +375,17 @@ def test_a_torn_line_costs_only_itself(tmp_path: Path, world_free_ref: Any) -> N
     records.append(world_free_ref, Change(**{**{f: getattr(change, f) for f in change.__slots__}, "id": "snp_3"}))
     assert [each.id for each in records.of(world_free_ref)] == ["snp_1", "snp_3"]
     assert records.head(world_free_ref) == "snp_3"
+
+
+def test_changes_of_a_branch_with_a_long_name_of_another_script_are_kept(tmp_path: Path, world_free_ref: Any) -> None:
+    records, change = (
+        Records(tmp_path),
+        Change(id="snp_1", turns=("m",), branch="b", before=EMPTY, after=EMPTY, began=1, ended=2),
+    )
+    refs = [replace(world_free_ref, branch_name="исправить ошибку " * 5 + end) for end in ("один", "два")]
+    for ref in refs:
+        records.append(ref, replace(change, id=ref.branch_name))
+    assert [[each.id for each in records.of(ref)] for ref in refs] == [[ref.branch_name] for ref in refs]
 
 
 @pytest.fixture

@@ -104,3 +104,14 @@ def test_a_link_is_replaced_by_the_new_one(tmp_path):
     atomic.replace_link(tmp_path / "current", "branches/other")
     assert (tmp_path / "current").readlink() == Path("branches/other")
     assert [path.name for path in tmp_path.iterdir()] == ["current"]
+
+
+def test_the_copy_of_a_program_is_one_and_for_its_owner_alone(tmp_path):
+    source = tmp_path / "source"
+    source.mkdir()
+    for name, mode in (("run.sh", 0o755), ("notes", 0o644)):
+        (source / name).write_text(name)
+        (source / name).chmod(mode)
+    atomic.copy_tree(source, tmp_path / "copy")
+    modes = {entry.name: stat.S_IMODE(entry.stat().st_mode) for entry in (tmp_path / "copy").iterdir()}
+    assert modes == {"run.sh": 0o700, "notes": 0o600}
