@@ -528,13 +528,25 @@ def hooks_in(root: Path) -> list[str]:
 
 
 def scripts_of(root: Path, words: Iterable[str]) -> Iterator[Path]:
-    """Yield the files of a project that the words of commands name."""
+    """Yield the files of a project that the words of commands name, and the programs named within a word."""
     resolved, seen = root.resolve(), set[Path]()
-    for word in words:
-        path = (root / os.path.expanduser(word)).resolve()  # noqa: PTH111 - Path raises
-        if path not in seen and path.is_relative_to(resolved) and path.is_file():
-            seen.add(path)
-            yield path
+    for whole in words:
+        for word in (whole, *_parts(whole)):
+            path = (root / os.path.expanduser(word)).resolve()  # noqa: PTH111 - Path raises
+            if path in seen or not path.is_relative_to(resolved) or not path.is_file():
+                continue
+            if word == whole or _is_program(path):
+                seen.add(path)
+                yield path
+
+
+def _parts(word: str) -> list[str]:
+    """Return the words within one: of what a shell is given, and the value of an option (``--require=x.js``)."""
+    try:
+        words = shlex.split(word, comments=True)
+    except ValueError:  # a quote that is never closed
+        words = word.split()
+    return [part for each in words for part in (each, each.partition("=")[2]) if part and part != word]
 
 
 def read_project_file(path: Path) -> bytes:
@@ -666,8 +678,10 @@ def _words(server: ServerSettings, root: Path) -> Iterator[str]:
             yield from map(str, files)
         elif _INTERPRETER.fullmatch(Path(word).name):
             awaited = True
-        elif word in _NO_SCRIPT:
-            awaited = False
+        else:
+            awaited = awaited and word not in _NO_SCRIPT
+            named = (path for part in _parts(word) for path in (root / part, place / part) if path.is_file())
+            yield from map(str, filter(_is_program, named))
 
 
 def _is_program(file: Path) -> bool:

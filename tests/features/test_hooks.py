@@ -392,6 +392,15 @@ async def test_an_agent_cannot_put_a_projects_guard_to_sleep(world: World) -> No
             assert "may not change" in said
 
 
+@pytest.mark.parametrize("words", ["'sh', '-c', './check \"$1\"'", "'node', '--require=./check', '-e', '1'"])
+def test_a_script_within_a_word_of_the_command_counts_too(tmp_path: Path, words: str) -> None:
+    (tmp_path / ".pyagentd").mkdir()
+    (tmp_path / "check").write_text("")
+    (tmp_path / ".pyagentd/hooks.toml").write_text(f"[[tool.before]]\ncommand = [{words}]\n")
+    found = project_hooks(tmp_path)
+    assert found is not None and [path.name for path, _ in found.scripts] == ["check"]
+
+
 def test_the_hash_is_of_the_file_its_scripts_and_its_place(tmp_path: Path) -> None:
     hashes = set()
     for number, change in enumerate(("", "script", "file", "place")):

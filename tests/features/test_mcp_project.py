@@ -68,6 +68,8 @@ async def test_a_script_of_the_project_that_a_server_runs_counts_too(world: Worl
         ("a", "${workspaceFolder}/tools/a.py", ""),
         ("b", "b.py", "tools"),
         ("c", "tools/c.py", ""),
+        ("d", "--require=tools/d.py", ""),
+        ("e", "cd tools && exec ./e.py", "tools"),
     ):
         script = world.project / "tools" / f"{name}.py"
         script.parent.mkdir(exist_ok=True)
