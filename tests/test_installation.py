@@ -39,6 +39,12 @@ def test_a_repository_without_commits_is_one(tmp_path: Path) -> None:
     assert "Git: on branch trunk, without commits" in environment(tmp_path, datetime.now(UTC))
 
 
+def test_a_branch_may_have_a_name_that_is_not_utf_8(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / ".git/HEAD").write_bytes(b"ref: refs/heads/f\xfcr\n")
+    assert "Git: on branch f\ufffdr, without commits" in environment(tmp_path, datetime.now(UTC))
+
+
 def test_a_program_planted_on_the_path_is_not_run(
     planted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -166,7 +166,7 @@ def _what(ask: Mapping[str, Any]) -> str:
 
 def _arguments(ask: Mapping[str, Any]) -> Mapping[str, Any]:
     try:
-        given = json.loads(ask.get("input") or "{}")
+        given = reader.parse(ask.get("input") or "{}")
     except ValueError:  # a log from elsewhere
         return {}
     return _seen(given) if isinstance(given, dict) else {}

@@ -200,7 +200,8 @@ def _compile_grants(kind: Kind, recorded: object) -> tuple[Grant, ...]:
         except BadRequest:
             log.warning("ignored a grant that is not a regular expression: %r", action)
             continue
-        at, ask, by = int(each.get("at") or 0), str(each.get("ask") or ""), str(each.get("by") or "")
+        at, ask, by = each.get("at"), str(each.get("ask") or ""), str(each.get("by") or "")
+        at = at if isinstance(at, int) else 0
         found.append(Grant(kind=kind, action=action, at=at, ask=ask, by=by, pattern=pattern))
     return tuple(found)
 
@@ -532,8 +533,9 @@ def scripts_of(root: Path, words: Iterable[str]) -> Iterator[Path]:
     resolved, seen = root.resolve(), set[Path]()
     for whole in words:
         for word in (whole, *_parts(whole)):
-            path = (root / os.path.expanduser(word)).resolve()  # noqa: PTH111 - Path raises
-            if path in seen or not path.is_relative_to(resolved) or not path.is_file():
+            # A word may be a whole program, or name a link that goes round: ``Path`` raises for both.
+            path = Path(os.path.realpath(root / os.path.expanduser(word)))  # noqa: PTH111
+            if path in seen or not path.is_relative_to(resolved) or not os.path.isfile(path):  # noqa: PTH113
                 continue
             if word == whole or _is_program(path):
                 seen.add(path)
@@ -672,7 +674,7 @@ def _words(server: ServerSettings, root: Path) -> Iterator[str]:
     awaited = False  # the script of an interpreter
     for number, word in enumerate(words):
         from_root = root / os.path.expanduser(word)  # noqa: PTH111 - Path raises
-        files = [path for path in (from_root, place / word) if path.is_file()]
+        files = [path for path in (from_root, place / word) if os.path.isfile(path)]  # noqa: PTH113 - Path raises
         if files and (number == 0 or awaited or any(map(_is_program, files))):
             awaited = False
             yield from map(str, files)
@@ -680,8 +682,8 @@ def _words(server: ServerSettings, root: Path) -> Iterator[str]:
             awaited = True
         else:
             awaited = awaited and word not in _NO_SCRIPT
-            named = (path for part in _parts(word) for path in (root / part, place / part) if path.is_file())
-            yield from map(str, filter(_is_program, named))
+            named = (path for part in _parts(word) for path in (root / part, place / part))
+            yield from map(str, filter(_is_program, filter(os.path.isfile, named)))
 
 
 def _is_program(file: Path) -> bool:

@@ -97,7 +97,8 @@ def _git_output(git: str, root: Path, *words: str) -> str | None:
     found = subprocess.run(
         [git, "-C", str(root), *words],
         capture_output=True,
-        text=True,
+        encoding="utf-8",
+        errors="replace",  # a branch may be named by any bytes
         timeout=2,
         env={**os.environ, "PATH": installation.PATH},
         check=False,

@@ -415,6 +415,15 @@ def test_the_hash_is_of_the_file_its_scripts_and_its_place(tmp_path: Path) -> No
         assert len(hashes) == number + 1
 
 
+@pytest.mark.parametrize("word", ["./round", "echo " + "x" * 300])
+def test_a_hook_may_hold_a_whole_program_and_name_a_link_that_goes_round(tmp_path: Path, word: str) -> None:
+    (tmp_path / ".pyagentd").mkdir()
+    (tmp_path / "round").symlink_to("round")
+    (tmp_path / ".pyagentd/hooks.toml").write_text(f'[[tool.before]]\ncommand = ["bash", "-c", "{word}"]\n')
+    found = project_hooks(tmp_path)
+    assert found is not None and found.hooks and not found.error and not found.scripts
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

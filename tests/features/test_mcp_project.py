@@ -70,6 +70,7 @@ async def test_a_script_of_the_project_that_a_server_runs_counts_too(world: Worl
         ("c", "tools/c.py", ""),
         ("d", "--require=tools/d.py", ""),
         ("e", "cd tools && exec ./e.py", "tools"),
+        ("f", f"cd tools && exec ./f.py {'x' * 300}", "tools"),
     ):
         script = world.project / "tools" / f"{name}.py"
         script.parent.mkdir(exist_ok=True)

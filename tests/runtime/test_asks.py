@@ -272,3 +272,7 @@ def test_agents_have_names_for_people(id: str, words: str) -> None:
 )
 def test_a_row_of_a_log_from_elsewhere_breaks_nothing(row: dict) -> None:
     assert client_fields({**COMMAND, **row})["what"] == "Question"
+
+
+def test_arguments_that_are_nested_too_deeply_are_passed_over() -> None:
+    assert client_fields({**COMMAND, "input": "[" * 100_000})["what"] == client_fields(COMMAND)["what"]

@@ -96,7 +96,8 @@ async def test_grants_in_the_log_of_a_foreign_session_do_not_count(world: World,
     kernel, mine = world.kernel, "tool:Bash:ls"
     async with kernel.using(evil) as live:
         live.record_session(workspace_root=world.project, agent="main")
-        live.note_session(permissions_json=[{"action": "tool:.*", "at": 1, "ask": "a", "by": "me"}])
+        told = {"action": "tool:.*", "ask": "a", "by": "me"}
+        live.note_session(permissions_json=[told | {"at": 1}, told | {"at": "soon"}, told | {"at": [1]}])
         await live.recorder.commit()
         await kernel.grants.load(evil, world.project)
         assert kernel.grants.patterns(evil, world.project) == ()
