@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from pyagentd import installation
 from pyagentd.api import Service
 from pyagentd.clock import SystemClock
 from pyagentd.config import Config
@@ -47,7 +48,7 @@ from pyagentd.runtime.feature import BranchOpened, BranchWritten, Feature
 from pyagentd.runtime.grants import Trust
 from pyagentd.runtime.kernel import Kernel
 from pyagentd.runtime.presets import Presets, configured_default, configured_profiles
-from pyagentd.store import presetfile, sessions
+from pyagentd.store import sessions
 from pyagentd.store.db.state import State
 from pyagentd.store.document.files import document_cache as documents
 from pyagentd.store.paths import BranchRef
@@ -140,7 +141,7 @@ class Daemon:
         self._stop = stop
         state = State(config.sessions_dir)  # the indexer closes it, after the kernel's last decision
         presets = Presets(
-            (presetfile.shipped_dir(), config.presets_dir),
+            (installation.shipped("presets"), config.presets_dir),
             trust=Trust(state),
             profiles=configured_profiles(config),
             default=configured_default(config),

@@ -54,6 +54,14 @@ def _directories(prefix: str, base_prefix: str, home: Path) -> tuple[Path, ...]:
     return tuple(dict.fromkeys((package, *beside, library, *own)))
 
 
+@lru_cache
+def shipped(name: str) -> Path:
+    """Return the directory ``name`` of what comes with the package, installed or in a checkout."""
+    package = Path(__file__).resolve().parent
+    installed = package / name
+    return installed if installed.is_dir() else package.parent / name
+
+
 @contextmanager
 def extra(name: str, feature: str) -> Iterator[None]:
     """Import in the body what the extra ``name`` of our distribution brings.

@@ -287,7 +287,7 @@ def test_the_wheel_is_installed_as_it_was_built(dist: Path, tmp_path: Path) -> N
         if hashed and not name.endswith(".pyc") and not name.startswith("../"):
             found = base64.urlsafe_b64encode(hashlib.sha256((tmp_path / name).read_bytes()).digest())
             assert hashed == f"sha256={found.decode().rstrip('=')}", name
-    ask = "from pyagentd.store.presetfile import *; print(*sorted(path.stem for path in shipped_dir().glob('*.md')))"
+    ask = "from pyagentd.installation import shipped as s; print(*sorted(f.stem for f in s('presets').glob('*.md')))"
     command, env = [sys.executable, "-c", ask], {**os.environ, "PYTHONPATH": str(tmp_path)}
     presets = subprocess.run(
         command, cwd=tmp_path, env=env, capture_output=True, text=True, check=True

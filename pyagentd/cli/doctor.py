@@ -22,10 +22,11 @@ from pyagentd.cli.output import ExitCode, colour, json_option, print_json
 from pyagentd.config import BackendSettings, Config, load_config
 from pyagentd.errors import BadRequest, ConfigError, PyagentdError, Unreachable
 from pyagentd.features.hooks import problem_of
+from pyagentd.installation import shipped
 from pyagentd.policy.presets import parse_preset
 from pyagentd.runtime.presets import configured_profiles
 from pyagentd.runtime.system_prompt import skills_of
-from pyagentd.store.presetfile import find_templates, read, shipped_dir
+from pyagentd.store.presetfile import find_templates, read
 from pyagentd.tools.mcp.connection import ServerVariables, launch
 from pyagentd.tools.sandbox import enclosure
 from pyagentd.wire.frames import PROTOCOL
@@ -312,7 +313,7 @@ def check_skills(config: Config) -> Iterator[Finding]:
 
 def check_presets(config: Config) -> Iterator[Finding]:
     """Check that every preset can be read."""
-    templates = find_templates([shipped_dir(), config.presets_dir])
+    templates = find_templates([shipped("presets"), config.presets_dir])
     source = config.settings["presets.dir"].source
     broken = source != "default" and not config.presets_dir.is_dir()
     if broken:
@@ -326,7 +327,7 @@ def check_presets(config: Config) -> Iterator[Finding]:
             broken = True
             yield Finding(f"preset {name}", "missing", error.message, error.hint or f"$EDITOR {path}")
     if not templates:
-        yield Finding("presets", "missing", f"none in {shipped_dir()}", "Reinstall the package: make setup")
+        yield Finding("presets", "missing", f"none in {shipped('presets')}", "Reinstall the package: make setup")
     elif not broken:
         yield Finding("presets", "ok", ", ".join(sorted(templates)))
 

@@ -16,7 +16,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from pyagentd import config, llm, store
+from pyagentd import config, installation, llm, store
 from pyagentd.config import runtime_dir, sessions_dir
 from pyagentd.errors import ConfigError, Unreachable
 from pyagentd.wire.client import DaemonClient, connect, start_daemon
@@ -168,6 +168,6 @@ def complete_agent(context: click.Context, parameter: click.Parameter, incomplet
         own = []
     return sorted(
         name
-        for name in store.presetfile.find_templates([store.presetfile.shipped_dir(), *own])
+        for name in store.presetfile.find_templates([installation.shipped("presets"), *own])
         if name.startswith(incomplete)
     )

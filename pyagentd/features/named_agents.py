@@ -165,7 +165,7 @@ async def create(kernel: "Kernel", wanted: AgentRequest) -> BranchRef:
         known, before = await _free(kernel, name)
         given = await _overrides(kernel, wanted, adopted=known)
         _, text = kernel.presets.template(DEFAULT_PRESET)
-        template = kernel.config.agent_template or named_agents.shipped_template()
+        template = kernel.config.agent_template or installation.shipped("template")
         if not named_agents.agent_file(template).is_file():
             raise NotFound(f"{template} has no agent.json", hint="Correct [agents] template in the configuration")
         material = Material(template=template, values=given, preset_name=DEFAULT_PRESET, preset_text=text)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from weakref import WeakValueDictionary
 
 from pyagentd import regularfile
-from pyagentd.clock import epoch_ms
+from pyagentd.clock import epoch_ms, new_id
 from pyagentd.config import Config
 from pyagentd.errors import NotFound, PresetError, PyagentdError, StoreError, ToolError
 from pyagentd.events import Event
@@ -50,7 +50,6 @@ from pyagentd.store.snapshots import (
     difference,
     entries_with_parents,
     entry_at,
-    new_change_id,
     plan_undo,
     prune,
     require_content,
@@ -127,7 +126,7 @@ class RunKeeper:
     async def _begin(self, action: Action, call_id: str) -> _Call | None:
         root = self.root if (action.kind == "command" or action.may_change_any_file) and not self._too_much else None
         change = Change(
-            id=new_change_id(),
+            id=new_id("snp"),
             turns=self.snapshots.turns(self.branch, self.run_id),
             branch=self.branch.key,
             tool=action.tool,
@@ -799,7 +798,7 @@ class Snapshots(Feature):
         files = [each.path for each in wanted]
         before = self.tree_of(files, None, ())
         change = Change(
-            id=new_change_id(),
+            id=new_id("snp"),
             turns=tuple(dict.fromkeys(filter(None, turns))),
             branch=ref.key,
             kind="restore",

@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from weakref import WeakKeyDictionary
@@ -289,14 +289,6 @@ class Skills:
         )
 
 
-@cache
-def shipped_skills() -> Path:
-    """Return the directory of the skills that come with the package, installed or in a checkout."""
-    package = Path(__file__).resolve().parents[1]
-    installed = package / "skills"
-    return installed if installed.is_dir() else package.parent / "skills"
-
-
 def find_skills(root: Path | None, *, user: Sequence[Path], shipped: Path, config: Sequence[Path] = ()) -> Skills:
     """Return the skills for sessions that work in ``root``, None for those of no project; blocks."""
     found: dict[str, Skill] = {}
@@ -443,7 +435,7 @@ async def renew_workplace(kernel: "Kernel", branch: LiveBranch) -> None:
 def skills_of(config: Config, root: Path | None) -> Skills:
     """Return the skills that there are now for sessions in ``root``; blocks."""
     own: OwnPlaces = config.own
-    return find_skills(root, user=own.skills, shipped=shipped_skills(), config=own.more_skills)
+    return find_skills(root, user=own.skills, shipped=installation.shipped("skills"), config=own.more_skills)
 
 
 async def _record(kernel: "Kernel", branch: LiveBranch, *, keep: Mapping[str, Any]) -> None:

@@ -111,17 +111,11 @@ def write_bytes(
     """
     with _Refusals(path):
         with _draft(path) as draft:
-            fd = system.open(draft, _NEW, mode)
-            try:
+            with _new_file(draft, mode) as fd:
                 _write_all(fd, data)
                 if fsync:
                     system.fsync(fd)
                 status = system.fstat(fd)
-            except BaseException:
-                with suppress(OSError):
-                    system.close(fd)
-                raise
-            system.close(fd)  # a network file system may refuse only now
             check()
             system.replace(draft, path)
         if fsync:
@@ -342,6 +336,17 @@ def _write_all(fd: int, data: bytes) -> None:
         written += system.write(fd, data[written:])
 
 
+@contextmanager
+def _new_file(path: Path, mode: int) -> Iterator[int]:
+    fd = system.open(path, _NEW, mode)
+    try:
+        yield fd
+    except BaseException:
+        close_fd(fd)
+        raise
+    system.close(fd)  # a network file system may refuse only now
+
+
 def _copy_tree(source: Path, target: Path, last: str) -> None:
     with _Refusals(target):
         system.mkdir(target, DIR_MODE)
@@ -372,35 +377,23 @@ def sync_tree(directory: Path) -> None:
             if entry.is_dir(follow_symlinks=False):
                 sync_tree(Path(entry.path))
             elif entry.is_file(follow_symlinks=False):
-                _sync_file(Path(entry.path))
+                fd = system.open(entry.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+                try:
+                    system.fsync(fd)
+                finally:
+                    close_fd(fd)
         _sync_directory(directory)
-
-
-def _sync_file(path: Path) -> None:
-    fd = system.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    try:
-        system.fsync(fd)
-    finally:
-        with suppress(OSError):
-            system.close(fd)
 
 
 def _copy_file(source: Path, target: Path) -> None:
     """Make the new file ``target`` with the content of ``source``; FileNotFoundError when there is none."""
     given = open_read(source)
     try:
-        with _Refusals(target):
-            made = system.open(target, _NEW, FILE_MODE | os.fstat(given).st_mode & stat.S_IXUSR)
-            try:
-                offset = 0
-                while data := read_fd(given, _COPIED_AT_ONCE, offset, source):
-                    _write_all(made, data)
-                    offset += len(data)
-            except BaseException:
-                with suppress(OSError):
-                    system.close(made)
-                raise
-            system.close(made)
+        with _Refusals(target), _new_file(target, FILE_MODE | os.fstat(given).st_mode & stat.S_IXUSR) as made:
+            offset = 0
+            while data := read_fd(given, _COPIED_AT_ONCE, offset, source):
+                _write_all(made, data)
+                offset += len(data)
     finally:
         close_fd(given)
 
@@ -426,8 +419,7 @@ def _sync_directory(directory: Path) -> None:
         if error.errno not in _CANNOT_SYNC:
             raise
     finally:
-        with suppress(OSError):
-            system.close(fd)
+        close_fd(fd)
 
 
 @contextmanager

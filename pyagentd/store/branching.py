@@ -26,8 +26,8 @@ from pyagentd.store import atomic, metadata, paths
 from pyagentd.store.conversation import COMPACTION, Conversation, Message, Part, RunState
 from pyagentd.store.document import hidden, text
 from pyagentd.store.document.reconcile import Piece, recognise
-from pyagentd.store.document.text import BLANK, Document, Span, regions
-from pyagentd.store.journal import Row, read_rows, write_rows
+from pyagentd.store.document.text import BLANK, Document, regions
+from pyagentd.store.journal import Row, read_rows, session_row, write_rows
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.sessions import build_directory
 
@@ -99,11 +99,6 @@ def cut(document: Document, offset: int) -> Document:
         return Document()
     spans = tuple(span._replace(end=min(span.end, offset)) for span in document.spans if span.start < offset)
     return replace(document, body=document.body[:offset], spans=spans)
-
-
-def count_kinds(spans: Sequence[Span]) -> int:
-    """Return how many types of bounds ``spans`` make in the file."""
-    return len({span.kind for span in spans})
 
 
 class LogBefore:
@@ -479,11 +474,24 @@ def create_branch(
             _log.info("Creating branch: %s from parent: %s", place.name, parent.branch_name, extra=about)
             _log.info("Created branch directory: %s", place, extra=about)
             _fill(draft, parent, configuration, before.facts())
-            _copy_agents(parent, draft)
+            if agents := metadata.agents(parent.branch_dir):
+                atomic.make_dirs(paths.agents_dir(draft))
+            for agent in agents:
+                copy_when_stable(agent, paths.agents_dir(draft) / agent.name)
+                _log.debug("Copied agent directory: %s", agent.name, extra=about)
+            _log.info("Copied %d agent directories to branch", len(agents), extra=about)
             metadata.write_branch_metadata(
                 draft, parent_branch=parent.branch_name, created=iso8601(now), position=end + 1
             )
-            _write_document(draft, found, end, about)
+            kept = cut(found.document, end)
+            text.write(paths.session_file(draft), kept)
+            _log.info(
+                "Copied truncated context: %d -> %d chars, bounds: %d types",
+                len(found.document.body),
+                end + 1,
+                len({span.kind for span in kept.spans}),
+                extra=about,
+            )
         try:
             point_current(parent.session_dir, place.name)
         except BaseException:
@@ -580,29 +588,6 @@ def _fill(place: Path, parent: BranchRef, configuration: Mapping[str, bytes], fa
     files = paths.files_dir(parent.branch_dir)
     if files.is_dir() and not files.is_symlink():
         atomic.copy_tree(files, paths.files_dir(place))
-
-
-def _copy_agents(parent: BranchRef, place: Path) -> None:
-    about = of_session(parent.session_dir)
-    agents = metadata.agents(parent.branch_dir)
-    if agents:
-        atomic.make_dirs(paths.agents_dir(place))
-    for agent in agents:
-        copy_when_stable(agent, paths.agents_dir(place) / agent.name)
-        _log.debug("Copied agent directory: %s", agent.name, extra=about)
-    _log.info("Copied %d agent directories to branch", len(agents), extra=about)
-
-
-def _write_document(place: Path, found: Outline, end: int, about: Mapping[str, Path | None]) -> None:
-    kept = cut(found.document, end)
-    text.write(paths.session_file(place), kept)
-    _log.info(
-        "Copied truncated context: %d -> %d chars, bounds: %d types",
-        len(found.document.body),
-        end + 1,
-        count_kinds(kept.spans),
-        extra=about,
-    )
 
 
 # A session made of the beginning of another one.
@@ -718,18 +703,15 @@ def _session(
 ) -> dict[str, Any]:
     known = conversation.session
     about = {key: value for key, value in known.get("metadata_json", {}).items() if key not in _OWN}
-    return {
-        "agent": known.get("agent", ""),
-        "workspace_root": known.get("workspace_root"),
+    return session_row(
+        id=session_id,
+        now_ms=now_ms,
+        agent=known.get("agent", ""),
+        workspace_root=known.get("workspace_root"),
         **({"model_json": known["model_json"]} if "model_json" in known else {}),
-        "id": session_id,
-        "parent_id": source.session_id,
-        "parent_branch": source.branch_name,
-        "parent_message_id": anchor,
-        "title": title,
-        "archived_at": None,
-        "permissions_json": [],
-        "metadata_json": about,
-        "created_at": now_ms,
-        "updated_at": now_ms,
-    }
+        parent_id=source.session_id,
+        parent_branch=source.branch_name,
+        parent_message_id=anchor,
+        title=title,
+        metadata_json=about,
+    )

@@ -170,7 +170,7 @@ def write(directory: Path, context: Context) -> Path:
     }
     # Halves of surrogate pairs, which a tool may have printed, are written as JSON writes them.
     text = json.dumps(data, indent=_INDENT, ensure_ascii=False)
-    if not _is_text(text):
+    if re.search("[\ud800-\udfff]", text):
         text = json.dumps(data, indent=_INDENT)
     stem = f"{context.saved_at[:10]}_{slug(context.description)}"
     with _naming:  # there is one daemon
@@ -262,14 +262,6 @@ def _without_orphans(entries: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str,
         if entry["role"] != "tool_result" or entry["tool_call_id"] in called:
             kept.append(entry)
     return tuple(kept)
-
-
-def _is_text(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 # Saved conversations in words, for people.

@@ -282,8 +282,6 @@ def _row(value: Any, seq: Any) -> Row:
     return Row(seq, kind, data)
 
 
-__all__ = ["Journal", "Row", "read_rows"]
-
 _MARK_EVERY = 64 * 1024  # bytes between remembered places
 
 

@@ -228,13 +228,6 @@ class Material:
     preset_text: str  # becomes preset.md, with rights for the workspace
 
 
-def shipped_template() -> Path:
-    """Return the template that comes with the package, installed or in a checkout."""
-    package = Path(__file__).resolve().parents[1]
-    installed = package / "template"
-    return installed if installed.is_dir() else package.parent / "template"
-
-
 def make(root: Path, name: str, material: Material, *, prepare: Prepare, clock: Clock) -> BranchRef:
     """Make the directory of the agent ``name`` and return its branch.
 

@@ -390,13 +390,6 @@ def _spelling_of(key: str, values: Iterable[str]) -> str:
 # Which preset templates there are, and where; their content is read by who uses one.
 
 
-def shipped_dir() -> Path:
-    """Return the directory of the presets that come with the package, installed or in a checkout."""
-    package = Path(__file__).resolve().parents[1]
-    installed = package / "presets"
-    return installed if installed.is_dir() else package.parent / "presets"
-
-
 def find_templates(dirs: Sequence[Path]) -> dict[str, Path]:
     """Return every template by name, the file's without ``.md``.
 

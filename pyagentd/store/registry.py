@@ -313,17 +313,15 @@ def unfinished_agents(branch_dir: Path) -> list[BranchRef]:
 
     Drafts that a killed process left beside their files are removed.
     """
-    return list(_find_unfinished(branch_dir))
-
-
-def _find_unfinished(branch_dir: Path) -> Iterator[BranchRef]:
     home = paths.agents_dir(branch_dir)
+    found = []
     for place in map(home.joinpath, _subdirectories(str(home))):
         if paths.has_conversation(place):
             atomic.sweep(place)
             if not is_finished(paths.journal_file(place)):
-                yield paths.agent_ref(place)
-            yield from _find_unfinished(place)
+                found.append(paths.agent_ref(place))
+            found += unfinished_agents(place)
+    return found
 
 
 def is_finished(log: Path) -> bool:

@@ -15,7 +15,6 @@ from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
 
 from pyagentd import regularfile
-from pyagentd.clock import new_id
 from pyagentd.errors import StoreError
 from pyagentd.store import atomic
 from pyagentd.store.gitignore import Rules, ignores, rules_file, with_rules
@@ -317,7 +316,10 @@ def entry_of(path: str, found: os.stat_result, objects: Objects | None, *, conte
     try:
         if stat.S_ISLNK(mode):
             return Entry(stat.S_IFLNK, _store_blob(objects, os.fsencode(os.readlink(path))))  # noqa: PTH115
-        data = _read_content(path)
+        with os.fdopen(os.open(path, _READ), "rb") as file:
+            data = file.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise OSError("grows")
     except OSError:
         return unkept_entry(found.st_size, found.st_mtime_ns, found.st_mode)
     return Entry(stat.S_IFREG | mode & 0o777, _store_blob(objects, data))
@@ -326,15 +328,6 @@ def entry_of(path: str, found: os.stat_result, objects: Objects | None, *, conte
 def directory_mode(mode: int) -> int:
     """Return the mode of a directory in a tree: the usual permissions are left out, as git does."""
     return stat.S_IFDIR | (0 if mode & 0o777 == 0o755 else mode & 0o777)
-
-
-def _read_content(path: str) -> bytes:
-    descriptor = os.open(path, _READ)
-    with os.fdopen(descriptor, "rb") as file:
-        data = file.read(MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
-        raise OSError("grows")
-    return data
 
 
 def _store_blob(objects: Objects | None, data: bytes) -> str:
@@ -662,11 +655,6 @@ class Change:
     doubtful: bool = False  # the daemon ended while it ran: what changed since may be somebody else's
 
 
-def new_change_id() -> str:
-    """Return a fresh id."""
-    return new_id("snp")
-
-
 class Records:
     """The changes of all branches.
 
@@ -692,19 +680,16 @@ class Records:
 
     def head(self, ref: BranchRef) -> str:
         """Return the id of the last change, "" when there is none."""
-        if (head := self._heads.get(ref.key)) is None:
-            head = self._heads.setdefault(ref.key, self._read_head(ref))  # one may be appended meanwhile
-        return head
-
-    def _read_head(self, ref: BranchRef) -> str:
+        if (head := self._heads.get(ref.key)) is not None:
+            return head
         try:
             with regularfile.open_binary(self.file(ref), limit=regularfile.LOG) as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
                 lines = file.read().split(b"\n")
         except OSError:
-            return ""
+            lines = []
         known = read_changes(lines)
-        return known[-1].id if known else ""
+        return self._heads.setdefault(ref.key, known[-1].id if known else "")  # one may be appended meanwhile
 
     def append(self, ref: BranchRef, change: Change) -> None:
         """Add a change; it is no longer one that has only begun.

@@ -170,7 +170,7 @@ LARGEST = 32 << 20
 _TAIL = 64 << 10  # holds an answer line, unless its error is a novel
 _BLOBS = ("system", "instructions", "tools")
 
-_dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # as the bytes that were sent had it
 
 
 class Sent(Protocol):
@@ -249,7 +249,7 @@ class TraceWriter:
         told = {"type": "answer", "id": self._id, "run_id": self._run_id, "step": step, **facts}
         told |= {"count": len(self._digests), "chain": self._chain.hexdigest(), "known": self._known}
         try:
-            self._write([_dumps(told).encode("utf-8", "replace")])
+            self._write([as_json(told).encode("utf-8", "replace")])
         except (StoreError, OSError) as error:
             log.warning("an answer could not be added to the trace: %s", error)
 
@@ -289,7 +289,7 @@ class TraceWriter:
         }
         told = b",".join(b'"%s":%s' % (name.encode(), value) for name, value in head.items())
         messages = b",".join(body.messages[same:])
-        lines.append(b'%s,"head":{%s},"messages":[%s]}' % (_dumps(facts).encode()[:-1], told, messages))
+        lines.append(b'%s,"head":{%s},"messages":[%s]}' % (as_json(facts).encode()[:-1], told, messages))
         return lines
 
     def _digest(self, name: str, data: bytes) -> str:
@@ -473,8 +473,3 @@ def _lines(branch_dir: Path) -> Iterator[dict[str, Any]]:
         for line in content.split(b"\n"):
             if (value := line_of(line)) is not None:
                 yield value
-
-
-def as_json(body: Mapping[str, Any]) -> str:
-    """Return a request as the bytes that were sent had it."""
-    return json.dumps(body, ensure_ascii=False, separators=(",", ":"))

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from pyagentd.installation import shipped
 from pyagentd.runtime.system_prompt import (
     LONGEST,
     find_instructions,
     find_skills,
     project_levels,
     renew_workplace,
-    shipped_skills,
     skill_text,
     skills_index,
     system_prompt,
@@ -120,8 +120,8 @@ def skill(directory: Path, name: str, description: str = "Does it.", body: str =
 
 
 def find(root: Path | None, user: Path | None = None, more: Path | None = None) -> Any:
-    shipped = Path("/nothing") if root is not None else shipped_skills()
-    return find_skills(root, user=[user] if user else [], shipped=shipped, config=[more] if more else [])
+    ours = Path("/nothing") if root is not None else shipped("skills")
+    return find_skills(root, user=[user] if user else [], shipped=ours, config=[more] if more else [])
 
 
 def test_the_nearest_skill_of_a_name_counts_and_the_others_are_told(project: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from pyagentd.api import Service
 from pyagentd.clock import span
 from pyagentd.errors import BadRequest, Conflict, NotFound, PresetError, PyagentdError, StoreError
 from pyagentd.features import named_agents as creating
+from pyagentd.installation import shipped
 from pyagentd.policy.action import first_match
 from pyagentd.runtime.run_setup import shell_scope
 from pyagentd.runtime.settings import protected_paths
@@ -72,7 +73,7 @@ async def test_a_name_that_is_taken_is_taken(world: World, service: Service) -> 
 @pytest.mark.spec("003", "Creation flow 2: the template is copied")
 @pytest.mark.spec("003", "Template Contents")
 async def test_the_template_is_copied(service: Service) -> None:
-    told, template = await made(service), named_agents.shipped_template()
+    told, template = await made(service), shipped("template")
     files = sorted(str(file.relative_to(template)) for file in template.rglob("*") if file.is_file())
     assert files == ["agent.json", "docs/README.md", "workspace/.gitkeep"]
     for name in files[1:]:

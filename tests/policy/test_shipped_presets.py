@@ -2,15 +2,16 @@
 
 import pytest
 
+from pyagentd.installation import shipped
 from pyagentd.policy import shell
 from pyagentd.policy.action import Action, ResolvedPath
 from pyagentd.policy.guard import Allow, Ask, Context, Deny, decide
 from pyagentd.policy.presets import parse_preset
 from pyagentd.policy.profiles import may_pass, resolve_profile, verdict
 from pyagentd.store import presetfile
-from pyagentd.store.presetfile import find_templates, shipped_dir
+from pyagentd.store.presetfile import find_templates
 
-SHIPPED = find_templates([shipped_dir()])
+SHIPPED = find_templates([shipped("presets")])
 EXPANSION, WEB = "request_scope_expansion", ("WebSearch", "WebFetch")
 TOOLS = {
     *(

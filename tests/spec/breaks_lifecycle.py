@@ -69,8 +69,8 @@ BREAKS_OF_LIFECYCLES = [
     ),
     _of(
         "Template Contents",
-        _MAKING,
-        'package.parent / "template"\n',
+        "pyagentd/installation.py",
+        "package.parent / name\n",
         'package.parent / "presets"\n',
     ),
     _of(

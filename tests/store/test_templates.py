@@ -1,9 +1,10 @@
 """Which preset templates there are."""
 
+from pyagentd.installation import shipped
 from pyagentd.policy.presets import DEFAULT_PRESET
-from pyagentd.store.presetfile import find_templates, shipped_dir
+from pyagentd.store.presetfile import find_templates
 
-SHIPPED = find_templates([shipped_dir()])
+SHIPPED = find_templates([shipped("presets")])
 
 
 def test_a_later_directory_wins(tmp_path):
