@@ -11,7 +11,9 @@ from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
+from ruamel.yaml.constructor import ConstructorError, RoundTripConstructor
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import Node
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 _NEVER_WRAP = 1 << 20
@@ -96,8 +98,24 @@ def quoted_text(text: str) -> str:
     return value
 
 
+class _Constructor(RoundTripConstructor):
+    """Makes values, and tells the line of one that is not what its tag says: the library raises its own errors."""
+
+    def construct_object(self, node: Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, LookupError, AttributeError) as error:
+            raise ConstructorError(None, None, _problem(error), node.start_mark) from error
+
+
+def _problem(error: Exception) -> str:
+    """Return what Python says of a date that does not exist; of `!!bool maybe` it says nothing that helps."""
+    return str(error) if isinstance(error, ValueError) else "a value is not of the type that its tag names"
+
+
 def _round_trip() -> YAML:
     yaml = YAML(typ="rt", pure=True, plug_ins=[])
+    yaml.Constructor = _Constructor
     yaml.preserve_quotes = True
     yaml.width = _NEVER_WRAP
     yaml.indent(mapping=2, sequence=4, offset=2)
@@ -131,7 +149,5 @@ def _load(yaml: YAML, text: str) -> Any:
         raise Malformed(str(error).splitlines()[0], None) from error
     except RecursionError as error:
         raise Malformed("it is nested too deeply", None) from error
-    except ValueError as error:  # a value such as a date that does not exist
-        raise Malformed(str(error), None) from error
-    except (LookupError, AttributeError) as error:  # the library's own, for `!!bool maybe` or `!!omap 3`
-        raise Malformed("a value is not of the type that its tag names", None) from error
+    except (ValueError, LookupError, AttributeError) as error:
+        raise Malformed(_problem(error), None) from error

@@ -87,7 +87,8 @@ def test_what_would_take_long_to_read_is_refused_before(
         read(text)
 
 
-@pytest.mark.parametrize("value", ["!!bool maybe", "!!omap 3", '!!int ""', "!!int x"])
-def test_a_value_that_is_not_what_its_tag_says_is_malformed(value: str) -> None:
-    with pytest.raises(Malformed):
-        yamlfile.load(f"a: {value}\n")
+@pytest.mark.parametrize("value", ["!!bool maybe", "!!omap 3", '!!int ""', "!!int x", "2026-13-45"])
+def test_a_value_that_is_not_what_its_tag_says_is_malformed_with_its_line(value: str) -> None:
+    with pytest.raises(Malformed) as caught:
+        yamlfile.load(f"a: 1\nb:\n  c: {value}\n")
+    assert caught.value.line == 3
