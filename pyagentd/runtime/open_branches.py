@@ -17,7 +17,7 @@ from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import BranchWritten, Bus
 from pyagentd.runtime.opening import refusal_of
 from pyagentd.runtime.settings import LateArrival
-from pyagentd.runtime.status import Outcome, Session, SessionStatus
+from pyagentd.runtime.status import Outcome, Session
 from pyagentd.store import paths
 from pyagentd.store.db import tasks
 from pyagentd.store.db.projection import Projection
@@ -294,7 +294,7 @@ class OpenBranches:
         self._removing: set[Path] = set()
         self._unfinished: dict[str, BranchRef] = {}  # agents, by key
         self._resuming: dict[str, asyncio.Task[None]] = {}  # by key
-        self._failed: dict[str, SessionStatus] = {}  # of closed branches in an error, by key
+        self._failed: dict[str, dict[str, str]] = {}  # the errors of closed branches that are in one, by key
         self._unrecorded: dict[str, Outcome] = {}  # how runs ended whose log could not say so, by key
 
     def opened(self, key: str) -> LiveBranch | None:
@@ -305,7 +305,7 @@ class OpenBranches:
         """Return the state of a session, open or not; one that nobody opened since the daemon started is idle."""
         if (branch := self._branches.get(key)) is not None:
             return branch.state.state.value
-        return self._failed[key].state.value if key in self._failed else Session.IDLE.value
+        return (Session.ERROR if key in self._failed else Session.IDLE).value
 
     @contextlib.asynccontextmanager
     async def using(self, ref: BranchRef) -> AsyncIterator[LiveBranch]:
@@ -344,7 +344,7 @@ class OpenBranches:
                     self._unrecorded.pop(key, None)
                 if (failed := self._failed.pop(key, None)) is not None and waiting is None:
                     branch.paused = True
-                    branch.state.recall(failed)
+                    branch.state.on_run_failed(**failed)
                 self._branches[key] = branch
                 if branch.emptied:
                     self.emptied.add(key)
@@ -539,11 +539,10 @@ class OpenBranches:
             await branch.document.flush()
         if branch.idle and self._branches.get(branch.key) is branch:
             del self._branches[branch.key]
-            is_error = branch.state.state is Session.ERROR
-            if is_error:
-                self._failed[branch.key] = branch.state
+            if (failure := branch.state.failure) is not None:
+                self._failed[branch.key] = failure
             with contextlib.suppress(StoreError):
-                if not branch.ref.is_agent and not is_error and branch.rest():
+                if not branch.ref.is_agent and failure is None and branch.rest():
                     self._resting[branch.key] = branch, time.monotonic()
                     self.forget_resting()
                 else:
@@ -554,8 +553,8 @@ class OpenBranches:
         """Let a branch go whose log cannot say how its run ended; it gets its end when it is opened anew."""
         self._branches.pop(branch.key, None)
         self._unrecorded[branch.key] = outcome
-        if branch.state.state is Session.ERROR:
-            self._failed[branch.key] = branch.state
+        if (failure := branch.state.failure) is not None:
+            self._failed[branch.key] = failure
         branch.abandon()
 
     def is_resuming(self, branch: LiveBranch) -> bool:

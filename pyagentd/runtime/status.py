@@ -97,6 +97,11 @@ class SessionStatus:
         """
         return {"state": self._state.value, **self._facts, "queued": self._queued, **self.extra()}
 
+    @property
+    def failure(self) -> dict[str, str] | None:
+        """What ``on_run_failed`` was told, until the error is over."""
+        return self._facts if self._state is Session.ERROR else None
+
     def on_run_started(self, *, run: str, message_id: str, started_at: int) -> None:
         """Note that a run began."""
         self._questions = 0
@@ -149,10 +154,6 @@ class SessionStatus:
     def publish_facts(self) -> None:
         """Tell the facts anew, since one of ``extra`` has changed."""
         self._tell(self.facts)
-
-    def recall(self, other: "SessionStatus") -> None:
-        """Go on from what was known before the branch was closed."""
-        self._state, self._facts = other._state, other._facts
 
     def _move(self, move: Move, facts: dict[str, Any]) -> None:
         try:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import math
 import os
 import re
 import resource
+import weakref
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -91,6 +93,23 @@ async def test_every_run_ends_once_and_leaves_nothing_open(world: World, case: s
     assert body(ref).startswith("### Hi\n\n") and body(ref).endswith("\n\n### ")
     assert ("``` error\n" in body(ref)) == (reason == "error")
     assert not world.kernel.runs and world.kernel.opened(ref.key) is None
+
+
+async def test_a_closed_session_that_failed_is_not_kept_in_memory(world: World) -> None:
+    world.server.say("Hello", refusal(401, "authentication_error", "bad key"))
+    await run(world)  # what is loaded with the first conversation stays
+    ref, watcher = world.session("second"), Watcher()
+    async with world.kernel.using(ref) as branch:
+        await attached(branch, watcher)
+        await world.kernel.prompt(branch, text="Hi", options=world.options)
+        told = await watcher.finished(branch)
+        branch.detach(watcher)
+        conversation = weakref.ref(branch.conversation)
+    del branch
+    gc.collect()
+    assert conversation() is None and world.kernel.state_of(ref.key) == "error"
+    async with world.kernel.using(ref) as branch:
+        assert branch.status["state"] == "error" and branch.status["message"] == told["message"]
 
 
 @pytest.mark.parametrize(
