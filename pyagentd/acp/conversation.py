@@ -15,7 +15,7 @@ from pyagentd.acp import updates
 from pyagentd.acp.files import Prompt
 from pyagentd.acp.updates import Update, Updates, notice_chunk
 from pyagentd.acp.wire import Daemon
-from pyagentd.cli.follow import question, question_lines
+from pyagentd.cli.follow import page_events, question, question_lines
 from pyagentd.cli.link import json_text, run_environment
 from pyagentd.clock import new_id
 from pyagentd.errors import BadRequest, NotFound, PyagentdError, Unreachable, WireError
@@ -555,6 +555,21 @@ class Conversation:
             case "resync", _:
                 self._is_attached = False
                 await self.awaken()
+                await self._take_lost_ends(event.seq)
+
+    async def _take_lost_ends(self, after: int) -> None:
+        """End the turns whose runs ended among the events behind row ``after``, which the daemon dropped."""
+        done = False
+        while not done and self._turns:
+            page = await self._daemon.call("replay", branch=self.key, after=after)
+            for lost in page_events(page, self.key):
+                match lost.kind, lost.args:
+                    case "run", ({"id": run, "message_id": message},) if message in self._turns:
+                        self._runs[run] = message
+                        self._waiting.discard(message)
+                    case "run", ({"id": run, "phase": "finished", "reason": reason, **rest},) if run in self._runs:
+                        await self._end(self._runs.pop(run), reason, str(rest.get("message") or ""))
+            after, done = int(page["seq"]), bool(page["done"])
 
     async def _catch_up(self) -> None:
         """Tell what the log has and the editor was not told."""

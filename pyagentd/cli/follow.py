@@ -382,6 +382,16 @@ def page_events(page: Mapping[str, Any], branch: str) -> Iterator[Event]:
         yield Event(kind, branch, seq, tuple(args))
 
 
+def replay(link: DaemonClient, branch: str, after: int | None, upto: int) -> Iterator[Event]:
+    """Yield the events of the rows behind ``after`` (None: from the run in flight on) up to ``upto``."""
+    while after is None or after < upto:
+        page = link.call("replay", branch=branch, after=after, upto=upto)
+        yield from page_events(page, branch)
+        after = int(page["seq"])
+        if page["done"]:
+            return
+
+
 # A model's questions on the terminal: asked one after the other, answered by numbers or words; pure.
 
 _PICKS = re.compile(r"\d+(?:[\s,]+\d+)*")
@@ -736,6 +746,7 @@ class Follower:
         human: Put asks to the user at this terminal.
         queued: The message whose run is followed, while it waits and there is none.
         asks: Those that wait for the user already.
+        seq: The last row before what is followed.
     """
 
     def __init__(
@@ -748,6 +759,7 @@ class Follower:
         human: bool,
         queued: str | None = None,
         asks: Iterable[Mapping[str, Any]] = (),
+        seq: int = 0,
     ) -> None:
         self._link = link
         self._branch = branch
@@ -758,7 +770,8 @@ class Follower:
         self._asks: deque[Mapping[str, Any]] = deque()  # the first one is on the screen
         self._prompt = AskPrompt()
         self._draft = ""  # the arguments of that one, as they were edited
-        self._seq = 0
+        self._seq = seq
+        self._known = 0  # the row up to which attaching told everything
         for ask in asks if human else ():
             self._put(ask)
 
@@ -794,7 +807,11 @@ class Follower:
         return ending
 
     def _take(self, event: Event) -> FollowEnd | None:
+        if event.kind == "resync":
+            return self._resync()
         if event.branch == self._branch and event.seq:
+            if event.seq <= self._known:
+                return None  # recorded before we attached, and told after
             self._seq = event.seq
         if self._queued is not None:
             return self._wait(event, self._queued)
@@ -806,8 +823,6 @@ class Follower:
                 self._put(ask)
             case "answered", ({"id": ask_id},):
                 self._withdraw(ask_id)
-            case "resync", _:
-                return self._resync()
         return None
 
     def _wait(self, event: Event, queued: str) -> FollowEnd | None:
@@ -822,8 +837,6 @@ class Follower:
                 self._run_id, self._queued = gone.get("run"), None
             case "status", ({"state": "error", **rest},):
                 return FollowEnd("error", str(rest.get("message") or ""))
-            case "resync", _:
-                return self._resync()
         return None
 
     # Asks
@@ -890,10 +903,12 @@ class Follower:
 
     def _resync(self) -> FollowEnd | None:
         """Catch up after the daemon dropped what we were too slow for."""
-        state = self._link.call("attach", branch=self._branch, seq=self._seq)
-        for seq, text, role in state.get("inserts") or ():
-            self._view.show(Event("insert", self._branch, seq, (text, role)))
-            self._seq = seq
+        state = self._link.call("attach", branch=self._branch)
+        upto = int(state["seq"])
+        for event in replay(self._link, self._branch, self._seq, upto):
+            if event.kind != "ask" and (ending := self._take(event)):  # what is still asked comes below
+                return ending
+        self._seq = self._known = upto
         for ask in state.get("asks") or () if self._human else ():
             self._put(ask)
         match state["status"]:

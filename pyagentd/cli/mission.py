@@ -325,7 +325,8 @@ def _follow_run(link: DaemonClient, begun: Mapping[str, Any], *, human: bool, tr
         ending = FollowEnd("error", str(state["status"].get("message") or "")) if failed else FollowEnd("done")
         return ending, False
     view, asks = tracing or _Quiet(), state.get("asks") or ()
-    ending = Follower(link, state["branch"], begun["run"], view, human=human, asks=asks).follow(None)
+    following = Follower(link, state["branch"], begun["run"], view, human=human, asks=asks, seq=int(state["seq"]))
+    ending = following.follow(None)
     if view.denied:
         note(denied_note(view.denied))
     return ending, bool(view.denied)

@@ -30,7 +30,7 @@ from pyagentd.cli.follow import (
     TextView,
     View,
     event_object,
-    page_events,
+    replay,
 )
 from pyagentd.cli.link import (
     branch_of,
@@ -416,7 +416,8 @@ def follow_sent(
                 note(f"it was sent before, and answered: pyagentd show {session}")
             ending = FollowEnd(ended)
         else:
-            ending = Follower(link, branch, sent["run"], view, human=human, queued=queued).follow(timeout)
+            following = Follower(link, branch, sent["run"], view, human=human, queued=queued, seq=sent["seq"])
+            ending = following.follow(timeout)
         view.message_id = sent.get("message") or view.message_id
         status = conclude(ending, session, form != "text")
         if form != "text":
@@ -683,7 +684,6 @@ class _SessionFollower(Follower):
         self._branch_dir = branch_dir
         self._until_idle = until_idle
         self._after = after
-        self._known = 0  # the row up to which attaching told everything
 
     def attach(self) -> FollowEnd:
         """Show what was, and follow until the user leaves, or until it is idle."""
@@ -694,13 +694,17 @@ class _SessionFollower(Follower):
         finally:
             self._view.pause()
 
+    def _resync(self) -> FollowEnd | None:
+        self._after = self._seq
+        return self._catch_up()
+
     def _catch_up(self) -> FollowEnd | None:
         """Attach, and show what came until then."""
         state = watch(self._link, self._branch_dir)
         self._branch, upto = state["branch"], int(state["seq"])
-        for event in self._replay_events(upto):
+        for event in replay(self._link, self._branch, self._after, upto):
             self._view.show(event)
-        self._seq = self._after = self._known = upto
+        self._seq = self._known = upto
         if items := state.get("todo"):
             self._view.show(Event("todo", self._branch, 0, ({"items": items},)))
         for ask in state.get("asks") or ():
@@ -712,20 +716,7 @@ class _SessionFollower(Follower):
         self._view.show(Event("status", self._branch, 0, (status,)))
         return self._idle(status)
 
-    def _replay_events(self, upto: int) -> Iterator[Event]:
-        while self._after is None or self._after < upto:
-            page = self._link.call("replay", branch=self._branch, after=self._after, upto=upto)
-            yield from page_events(page, self._branch)
-            self._after = int(page["seq"])
-            if page["done"]:
-                return
-
     def _take(self, event: Event) -> FollowEnd | None:
-        if event.kind == "resync":
-            self._after = self._seq
-            return self._catch_up()
-        if event.branch == self._branch and 0 < event.seq <= self._known:
-            return None  # recorded before we attached, and told after
         ending = super()._take(event)
         if ending is None and event.kind == "status" and event.branch == self._branch:
             ending = self._idle(event.args[0])

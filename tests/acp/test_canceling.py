@@ -1,4 +1,4 @@
-"""A cancel that comes before the daemon has said what became of a prompt."""
+"""How a turn ends: cancelled before the daemon has answered the prompt, or in events that were lost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyagentd.errors import NotFound
 from pyagentd.events import Event
 
 OPENED = {
-    "attach": {"branch": "/s/main", "settings": {}},
+    "attach": {"branch": "/s/main", "settings": {}, "seq": 9},
     "show": {"json": json.dumps({"messages": []}), "seq": 0},
     "agents-available": {"agents": []},
     "rows": {"rows": [], "done": True},
@@ -31,10 +31,13 @@ class Slow:
         self.may_answer = asyncio.Event()
         self.was_asked = asyncio.Event()
         self.conversation: Any = None
+        self.lost: list[list[Any]] = []  # events that the editor did not get
 
     async def call(self, method: str, timeout: float = 0, **arguments: Any) -> Any:
         if method in OPENED:
             return OPENED[method]
+        if method == "replay":
+            return {"events": [each for each in self.lost if each[1] > arguments["after"]], "seq": 9, "done": True}
         self.asked.append(method)
         if method == "prompt":
             self.message = arguments["id"]
@@ -106,4 +109,19 @@ async def test_a_command_is_stopped_before_it_is_answered(tmp_path: Path) -> Non
     assert daemon.asked == ["prompt", "abort"]
     daemon.may_answer.set()
     assert await turn == "cancelled"
+    await opened.close(detaches=False)
+
+
+async def test_a_turn_ends_whose_end_is_among_the_events_that_were_lost(tmp_path: Path) -> None:
+    daemon = Slow({"run": "run_1", "queued": False})
+    opened = await conversation(daemon, tmp_path)
+    turn = asyncio.create_task(opened.prompt(Prompt("Go.", ())))
+    await daemon.was_asked.wait()
+    daemon.may_answer.set()
+    begun = {"id": "run_1", "phase": "started", "message_id": daemon.message}
+    ended = {"id": "run_1", "phase": "finished", "reason": "aborted", "message": ""}
+    daemon.lost = [["run", 4, json.dumps(begun)], ["run", 9, json.dumps(ended)]]
+    opened.take(Event("resync", "/s/main", 3))
+    async with asyncio.timeout(10):
+        assert await turn == "cancelled"
     await opened.close(detaches=False)

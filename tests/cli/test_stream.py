@@ -1,8 +1,12 @@
 """What a reader on a terminal sees of the inserts that make the document."""
 
+import json
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 
-from pyagentd.cli.follow import Transcript, event_object
+from pyagentd.cli.follow import Follower, TextView, Transcript, event_object
 from pyagentd.events import Event, InsertRole
 
 Insert = tuple[str, InsertRole]
@@ -116,3 +120,31 @@ def test_a_call_whose_outcome_was_told_is_shown_once_and_in_these_words() -> Non
     pieces += [piece for text, role in [("\n\n", None), *TOOL] for piece in transcript.insert(text, role)]
     pieces += transcript.insert("It is gone.", "response")
     assert "".join(piece.text for piece in pieces) == "Let me look.\n• Read a.md → failed: gone\n\nIt is gone."
+
+
+class Lossy:
+    """A daemon that dropped the end of a run, behind which somebody else's goes on."""
+
+    def __init__(self) -> None:
+        self.live = iter([Event("run", "/b", 6, (BEGUN,)), Event("resync", "/b", 6)])
+
+    def events(self, timeout_s: float) -> Iterator[Event]:
+        return self.live
+
+    def call(self, method: str, /, **arguments: Any) -> Any:
+        if method == "replay":
+            assert arguments["after"] == 6
+            lost = [["insert", 7, "The answer.", "response"], ["run", 9, json.dumps(ENDED)], ["run", 12, "{}"]]
+            return {"events": lost, "seq": 12, "done": True}
+        return {"branch": "/b", "seq": 12, "asks": [], "status": {"state": "busy"}}
+
+
+BEGUN = {"id": "r", "phase": "started", "message_id": "m"}
+ENDED = {"id": "r", "phase": "finished", "reason": "aborted", "message": ""}
+
+
+def test_a_run_whose_end_is_among_the_events_that_were_lost_has_ended(capsys: pytest.CaptureFixture[str]) -> None:
+    link: Any = Lossy()
+    ending = Follower(link, "/b", "r", TextView(), human=False).follow(timeout_s=5)
+    assert ending.reason == "aborted"
+    assert capsys.readouterr().out == "The answer.\n"
