@@ -33,30 +33,15 @@ from pyagentd.store.paths import BranchRef
 AGENT_FILE = "agent.json"
 DOCS_DIR = "docs"
 SAVED_DIR = "sessions"
-WORKSPACE_DIR = "workspace"
 
 DECISIVE = (AGENT_FILE, f"{DOCS_DIR}/**", f"{SAVED_DIR}/**", f"{paths.BRANCHES_DIR}/**", paths.CURRENT_LINK)
 """What of a directory decides what the agent may do and knows: everything but its workspace."""
 
 
-def agent_file(directory: Path) -> Path:
-    """Return the configuration of the agent that lives in ``directory``."""
-    return directory.absolute() / AGENT_FILE
-
-
-def docs_dir(directory: Path) -> Path:
-    """Return the directory of an agent's documents."""
-    return directory.absolute() / DOCS_DIR
-
-
-def saved_dir(directory: Path) -> Path:
-    """Return the directory of an agent's saved conversations."""
-    return directory.absolute() / SAVED_DIR
-
-
-def workspace_dir(directory: Path) -> Path:
-    """Return the directory in which an agent works."""
-    return directory.absolute() / WORKSPACE_DIR
+agent_file = paths.place_in(AGENT_FILE)  # of the agent that lives in a directory
+docs_dir = paths.place_in(DOCS_DIR)
+saved_dir = paths.place_in(SAVED_DIR)
+workspace_dir = paths.place_in("workspace")
 
 
 def named_dir(root: Path, ref: BranchRef) -> Path | None:

@@ -15,7 +15,7 @@ and ``parent_of`` look at the disk.
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -34,7 +34,6 @@ BRANCH_METADATA_FILE = "branch-metadata.yml"
 TOOLS_LOG_FILE = "tools.org"
 PROMPTS_LOG_FILE = "system-prompts.org"
 REQUESTS_FILE = "requests.jsonl"
-OLD_REQUESTS_FILE = "requests.1.jsonl"
 BRANCHES_DIR = "branches"
 AGENTS_DIR = "agents"
 FILES_DIR = "files"
@@ -65,74 +64,29 @@ class BranchRef:
         return f"{self.session_id}/{self.branch_name}"
 
 
-def branches_dir(session_dir: Path) -> Path:
-    """Return the directory that holds the branches of a session."""
-    return session_dir.absolute() / BRANCHES_DIR
+def place_in(name: str) -> Callable[[Path], Path]:
+    """Return the function that gives where ``name`` is in a directory."""
+    return lambda directory: directory.absolute() / name
+
+
+branches_dir = place_in(BRANCHES_DIR)  # the branches of a session
+current_link = place_in(CURRENT_LINK)  # the link in a session to its active branch
+session_file = place_in(SESSION_FILE)  # the conversation as the user sees it
+journal_file = place_in(JOURNAL_FILE)  # the log of exact messages
+preset_file = place_in(PRESET_FILE)  # the configuration
+scope_plan_file = place_in(SCOPE_PLAN_FILE)  # the session's metadata
+branch_metadata_file = place_in(BRANCH_METADATA_FILE)  # the branch's lineage, which "main" does not have
+tools_log_file = place_in(TOOLS_LOG_FILE)  # the readable log of tool calls
+prompts_log_file = place_in(PROMPTS_LOG_FILE)  # the readable log of system prompts
+requests_file = place_in(REQUESTS_FILE)  # the trace of requests to the model
+old_requests_file = place_in("requests.1.jsonl")  # the trace that was before
+agents_dir = place_in(AGENTS_DIR)  # the agents of a branch or agent
+files_dir = place_in(FILES_DIR)  # attachments, and tool output too long for the model
 
 
 def branch_dir(session_dir: Path, branch_name: str) -> Path:
     """Return the directory of one branch."""
     return branches_dir(session_dir) / branch_name
-
-
-def current_link(session_dir: Path) -> Path:
-    """Return the link to the active branch."""
-    return session_dir.absolute() / CURRENT_LINK
-
-
-def session_file(branch_dir: Path) -> Path:
-    """Return the conversation as the user sees it."""
-    return branch_dir.absolute() / SESSION_FILE
-
-
-def journal_file(branch_dir: Path) -> Path:
-    """Return the log of exact messages."""
-    return branch_dir.absolute() / JOURNAL_FILE
-
-
-def preset_file(branch_dir: Path) -> Path:
-    """Return the configuration."""
-    return branch_dir.absolute() / PRESET_FILE
-
-
-def scope_plan_file(branch_dir: Path) -> Path:
-    """Return the session's metadata."""
-    return branch_dir.absolute() / SCOPE_PLAN_FILE
-
-
-def branch_metadata_file(branch_dir: Path) -> Path:
-    """Return the branch's lineage, which "main" does not have."""
-    return branch_dir.absolute() / BRANCH_METADATA_FILE
-
-
-def tools_log_file(branch_dir: Path) -> Path:
-    """Return the readable log of tool calls."""
-    return branch_dir.absolute() / TOOLS_LOG_FILE
-
-
-def prompts_log_file(branch_dir: Path) -> Path:
-    """Return the readable log of system prompts."""
-    return branch_dir.absolute() / PROMPTS_LOG_FILE
-
-
-def requests_file(branch_dir: Path) -> Path:
-    """Return the trace of the model's requests of a branch or agent."""
-    return branch_dir.absolute() / REQUESTS_FILE
-
-
-def old_requests_file(branch_dir: Path) -> Path:
-    """Return the trace that was before."""
-    return branch_dir.absolute() / OLD_REQUESTS_FILE
-
-
-def agents_dir(branch_dir: Path) -> Path:
-    """Return the directory that holds the agents of a branch."""
-    return branch_dir.absolute() / AGENTS_DIR
-
-
-def files_dir(branch_dir: Path) -> Path:
-    """Return the directory of attachments and of tool output too long for the model."""
-    return branch_dir.absolute() / FILES_DIR
 
 
 def session_dir_of(branch_dir: Path) -> Path:

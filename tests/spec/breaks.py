@@ -202,14 +202,14 @@ BREAKS = [
     Break(
         "Computing context file path",
         _PATHS,
-        "    return branch_dir.absolute() / SESSION_FILE",
-        "    return branch_dir / PRESET_FILE",
+        "session_file = place_in(SESSION_FILE)",
+        "session_file = place_in(PRESET_FILE)",
     ),
     Break(
         "File name constants",
         _PATHS,
-        "    return branch_dir.absolute() / PRESET_FILE",
-        '    return branch_dir.absolute() / "config.md"',
+        "preset_file = place_in(PRESET_FILE)",
+        'preset_file = place_in("config.md")',
     ),
 ]
 

@@ -433,8 +433,8 @@ BREAKS_OF_AGENTS = [
     _of(
         "Agent directory under parent branch",
         _PATHS,
-        "    return branch_dir.absolute() / AGENTS_DIR",
-        "    return branch_dir.absolute() / BRANCHES_DIR",
+        "agents_dir = place_in(AGENTS_DIR)",
+        "agents_dir = place_in(BRANCHES_DIR)",
     ),
     _of("Agents do not branch", "pyagentd/store/branching.py", "    if parent.is_agent:\n", "    if False:\n"),
 ]

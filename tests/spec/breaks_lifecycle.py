@@ -317,8 +317,8 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "Persistence: Saved sessions",
         "pyagentd/store/named_agents.py",
-        "    return directory.absolute() / SAVED_DIR",
-        "    return directory.absolute() / DOCS_DIR",
+        "saved_dir = paths.place_in(SAVED_DIR)",
+        "saved_dir = paths.place_in(DOCS_DIR)",
     ),
     _of(
         "Persistence: Session metadata",
