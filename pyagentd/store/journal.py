@@ -344,11 +344,6 @@ class Journal:
         return self._size
 
     @property
-    def writable(self) -> bool:
-        """Whether rows can be appended, as far as is known without doing it."""
-        return not self.refusal
-
-    @property
     def torn(self) -> bool:
         """Whether something that is no line follows the last one; the next append cuts it off."""
         return self._torn

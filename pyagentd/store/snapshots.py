@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from pyagentd import regularfile
 from pyagentd.errors import StoreError
+from pyagentd.reader import parse
 from pyagentd.store import atomic
 from pyagentd.store.gitignore import Rules, ignores, rules_file, with_rules
 from pyagentd.store.paths import BranchRef
@@ -599,7 +600,7 @@ class Stats:
         try:
             rows = json.loads(regularfile.read_text(self._file(key), limit=regularfile.DOCUMENT))
             return {path: ((a, b, c, d, e), Entry(mode, name)) for path, a, b, c, d, e, mode, name in rows}
-        except (OSError, ValueError, TypeError):
+        except (OSError, ValueError, TypeError, RecursionError):
             return {}
 
     def save(self, key: str, known: Iterable[tuple[str, Signature, Entry]]) -> None:
@@ -724,9 +725,9 @@ class Records:
         found = []
         for file in sorted(self._begun.glob("*.json")):
             try:
-                told = json.loads(regularfile.read_text(file))
+                told = parse(regularfile.read_text(file))
                 found.append((str(told["session"]), tuple(map(str, told["paths"])), _change(told["change"])))
-            except (OSError, ValueError, KeyError, TypeError):
+            except (OSError, ValueError, KeyError, TypeError, AttributeError):
                 with suppress(OSError):
                     file.unlink()
         return found
@@ -767,8 +768,8 @@ def read_changes(lines: Iterable[bytes]) -> list[Change]:
     """Return the changes that ``lines`` tell; what cannot be read is left out."""
     found = []
     for line in filter(None, lines):
-        with suppress(ValueError, KeyError, TypeError):
-            found.append(_change(json.loads(line)))
+        with suppress(ValueError, TypeError, AttributeError):
+            found.append(_change(parse(line)))
     return found
 
 

@@ -371,10 +371,13 @@ def test_a_torn_line_costs_only_itself(tmp_path: Path, world_free_ref: Any) -> N
     change = Change(id="snp_1", turns=("m",), branch="b", before=EMPTY, after=EMPTY, began=1, ended=2)
     records.append(world_free_ref, change)
     with records.file(world_free_ref).open("ab") as file:
-        file.write(b'{"id": "snp_2", "tur')
+        file.write(b"[" * 20_000 + b'\n[]\n{"id": "snp_2", "tur')
     records.append(world_free_ref, Change(**{**{f: getattr(change, f) for f in change.__slots__}, "id": "snp_3"}))
     assert [each.id for each in records.of(world_free_ref)] == ["snp_1", "snp_3"]
     assert records.head(world_free_ref) == "snp_3"
+    records.begin(world_free_ref, change, ())
+    (tmp_path / "begun" / "snp_4.json").write_text('{"session": "s", "paths": [], "change": []}')
+    assert [each.id for _, _, each in records.unfinished()] == ["snp_1"]
 
 
 def test_changes_of_a_branch_with_a_long_name_of_another_script_are_kept(tmp_path: Path, world_free_ref: Any) -> None:

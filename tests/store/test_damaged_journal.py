@@ -208,13 +208,13 @@ def test_a_log_where_nothing_can_be_written_is_read_and_says_why(tmp_path: Path)
     try:
         journal = Journal.open(path)
         assert [row.data["id"] for row in journal.current()] == ["a"]
-        assert not journal.writable
+        assert journal.refusal
         with pytest.raises(StoreError, match=r"messages\.jsonl: Read-only file system"):
             journal.append("note", {"id": "x"})
     finally:
         del atomic.system.open
     assert journal.append("note", {"id": "x"}).seq == 2  # the disk lets us again
-    assert journal.writable
+    assert not journal.refusal
     assert "".join(row.data["id"] for row in read_rows(path)) == "ax"
 
 
