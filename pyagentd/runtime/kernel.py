@@ -6,24 +6,20 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 from pyagentd.clock import Clock, Pulse
 from pyagentd.config import Config
 from pyagentd.errors import Busy, NotInstalled, PyagentdError, StoreError
-from pyagentd.events import Event, Sink
+from pyagentd.events import Event
 from pyagentd.llm.catalog import ModelFacts, facts
 from pyagentd.messages import Message
 from pyagentd.runtime.asking import Questions
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.document_sync import settings_in_document, settings_of
 from pyagentd.runtime.feature import (
     BranchChanged,
-    BranchesRemoved,
     BranchOpened,
     BranchWritten,
-    ClientGone,
     Feature,
     RunEnded,
     RunStarted,
@@ -42,8 +38,6 @@ from pyagentd.runtime.turns import Prompt, record_start
 from pyagentd.store import paths
 from pyagentd.store.db.projection import Projection
 from pyagentd.store.db.state import State as State_
-from pyagentd.store.document.text import Settings
-from pyagentd.store.paths import BranchRef
 from pyagentd.store.registry import SuspendedRun, answered_questions
 
 log = logging.getLogger(__name__)
@@ -76,7 +70,6 @@ class Kernel(OpenBranches):
 
     Attributes:
         config: What the user configured.
-        presets: Who answers, and with which rights.
         state: The database.
         origins: Which sessions are from elsewhere and not trusted.
         named: What the configuration files of named agents say.
@@ -99,9 +92,8 @@ class Kernel(OpenBranches):
         state: State_ | None = None,
         features: Sequence[type[Feature]] = (),
     ) -> None:
-        super().__init__(clock=clock, pulse=pulse)
+        super().__init__(presets=presets, clock=clock, pulse=pulse)
         self.config = config
-        self.presets = presets
         self.state = state or State_(config.sessions_dir, clock)
         self._closes_state = state is None
         self.origins = presets.origins = Origins(config.sessions_dir, self.state)
@@ -165,33 +157,12 @@ class Kernel(OpenBranches):
         """For how much the daemon stays up though nobody is connected."""
         return len(self.runs) + sum(each.pending for each in self.features)
 
-    def forget(self, sink: Sink) -> None:
-        """Let a client go from every branch it watched."""
-        super().forget(sink)
-        self.bus.tell(ClientGone(sink))
-
-    async def branch_opening(self, ref: BranchRef) -> None:
-        """Read the preset of a branch that is about to be opened, which may take a while."""
-        await asyncio.to_thread(self.presets.warm, ref, None)
-
-    def settings_in(self, ref: BranchRef) -> Settings:
-        """Return what the Local Variables of a branch's document say where nobody changed them: its preset's."""
-        try:
-            return settings_in_document(settings_of(self.presets.of_branch(ref)))
-        except PyagentdError as error:  # whoever sends is told
-            log.warning("%s", error)
-            return Settings()
-
     def branch_opened(self, branch: LiveBranch) -> None:
         """See what was owed to a branch when its daemon ended."""
         branch.noticed = partial(self.bus.tell, BranchChanged(branch))
         branch.conversation.as_sent = not self.origins.foreign(branch.ref)
         self.bus.tell(BranchOpened(branch))
         self.queue.recover(branch)
-
-    def branches_gone(self, directory: Path) -> None:
-        """Tell that branches are not there any more."""
-        self.bus.tell(BranchesRemoved(directory))
 
     async def submit(self, branch: LiveBranch, given: Submission) -> Receipt:
         """Start a run for a message, or queue it behind the run in flight; see ``Queues.submit``."""
@@ -383,7 +354,7 @@ class Kernel(OpenBranches):
         self.bus.tell(RunEnded(branch, outcome, options))
         self.bus.tell(BranchWritten(branch.ref))
         if branch.ref.is_agent and not branch.settled:
-            self.note_unfinished(branch.ref)
+            self._unfinished[branch.key] = branch.ref
         if branch.has_open_run:
             self.drop(branch, outcome)
         elif branch.idle:
@@ -395,7 +366,7 @@ class Kernel(OpenBranches):
         self.trees.on_run_ended(run.id)
         refs = self.trees.below(branch.ref)
         for agent in self.inside(paths.agents_dir(branch.ref.branch_dir)):
-            session, goes_on = agent.conversation.session, agent.run is not None or self.is_resuming(agent)
+            session, goes_on = agent.conversation.session, agent.run is not None or agent.key in self._resuming
             if goes_on and session.get("parent_run_id") == run.id and not session.get("background"):
                 refs.append(agent.ref)
         for ref in refs:

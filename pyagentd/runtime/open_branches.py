@@ -14,8 +14,10 @@ from pyagentd.errors import Busy, NotASession, NotFound, PyagentdError, StoreErr
 from pyagentd.events import Event, Sink
 from pyagentd.runtime.approvals import AskBoard
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.feature import BranchWritten, Bus
+from pyagentd.runtime.document_sync import settings_in_document, settings_of
+from pyagentd.runtime.feature import BranchesRemoved, BranchWritten, Bus, ClientGone
 from pyagentd.runtime.opening import refusal_of
+from pyagentd.runtime.presets import Presets
 from pyagentd.runtime.settings import LateArrival
 from pyagentd.runtime.status import Outcome, Session
 from pyagentd.store import paths
@@ -138,6 +140,9 @@ class SessionTrees:
     Args:
         owner: The kernel.
         knows: Returns whether this daemon asked a question with this id: a copied session must not go on with it.
+
+    Attributes:
+        suspended: The runs that wait, by the key of their branch; whoever opens that goes on with it.
     """
 
     def __init__(self, owner: "OpenBranches", knows: Callable[[str], bool]) -> None:
@@ -145,7 +150,7 @@ class SessionTrees:
         self._knows = knows
         self._looks: dict[str, asyncio.Task[None]] = {}  # going on now, by the root's key
         self._looked: set[str] = set()  # keys of roots; a finished task would keep the client it began for
-        self._suspended: dict[str, SuspendedRun] = {}  # by key, until it is opened
+        self.suspended: dict[str, SuspendedRun] = {}
         self._late: dict[str, LateArrival] = {}  # by the root's key
         self._expected: dict[str, str] = {}  # ids of questions that will be asked again, with their runs
         self._found: set[str] = set()  # ids of all questions that were
@@ -156,7 +161,7 @@ class SessionTrees:
 
     def wake_all(self) -> None:
         """Look at the trees in which something waited, and have what goes on in them go on."""
-        self._waking = self._owner.spawn(self._wake_all(self._owner.hints))
+        self._waking = self._owner.spawn(self._wake_all())
 
     def wake_soon(self, ref: BranchRef) -> None:
         """Look at the tree of a branch whose last run has no end, unless that was done."""
@@ -192,8 +197,8 @@ class SessionTrees:
             log.error("%d questions of an earlier daemon were not asked again", len(self._expected))
             self._expected.clear()
 
-    async def _wake_all(self, hints: PendingHints) -> None:
-        owed = {}
+    async def _wake_all(self) -> None:
+        owed, hints = {}, self._owner.hints
         for ref, kind, id in await asyncio.to_thread(hints.found):
             await self.wake(ref)
             if kind in ("background", "queue"):
@@ -212,7 +217,7 @@ class SessionTrees:
         found = tree.values()
         if not found or any(self._knows(ask) for each in found for ask in (*each.asks, *each.answered)):
             return
-        self._suspended.update(tree)
+        self.suspended.update(tree)
         asks = {ask: each.run_id for each in found for ask in each.asks}
         self._expected.update(asks)
         self._found.update(asks, *(each.answered for each in found))
@@ -223,17 +228,9 @@ class SessionTrees:
 
     # -- going on ----------------------------------------------------------------------------------------------
 
-    def suspended_run(self, key: str) -> SuspendedRun | None:
-        """Return the run that waits in a branch, for whoever opens it to go on with."""
-        return self._suspended.get(key)
-
-    def took(self, key: str) -> None:
-        """Note that the run that waited in a branch is being resumed."""
-        del self._suspended[key]
-
     def below(self, ref: BranchRef) -> list[BranchRef]:
         """Return the agents under a branch that runs wait for and nobody has opened yet, the nearest first."""
-        awaited = (each.ref for each in self._suspended.values() if not each.is_first)
+        awaited = (each.ref for each in self.suspended.values() if not each.is_first)
         return [agent for agent in awaited if agent.branch_dir.is_relative_to(ref.branch_dir)]
 
     def late(self, root: str) -> LateArrival:
@@ -265,6 +262,7 @@ class OpenBranches:
     """Opens and closes branches.
 
     Attributes:
+        presets: Who answers, and with which rights.
         bus: Tells what happened.
         hints: Remembers for the next daemon where something waits.
         asks: Questions to humans that are open.
@@ -277,7 +275,8 @@ class OpenBranches:
 
     hints: PendingHints
 
-    def __init__(self, *, clock: Clock, pulse: Pulse) -> None:
+    def __init__(self, *, presets: Presets, clock: Clock, pulse: Pulse) -> None:
+        self.presets = presets
         self.clock = clock
         self.pulse = pulse
         self.asks = AskBoard(self.publish)
@@ -335,10 +334,10 @@ class OpenBranches:
         async with self._opening.setdefault(key, asyncio.Lock()):
             branch = self._branches.get(key)
             if branch is None:
-                waiting = self.trees.suspended_run(key)
+                waiting = self.trees.suspended.get(key)
                 branch = self._woken(ref) if waiting is None else None
                 if branch is None:
-                    await self.branch_opening(ref)
+                    await asyncio.to_thread(self.presets.warm, ref, None)  # reading it may take a while
                     branch = await self._read(ref, goes_on=waiting is not None)
                 if not branch.has_open_run:
                     self._unrecorded.pop(key, None)
@@ -349,7 +348,7 @@ class OpenBranches:
                 if branch.emptied:
                     self.emptied.add(key)
                 if waiting is not None:
-                    self.trees.took(key)
+                    del self.trees.suspended[key]
                     self._resuming[key] = self.spawn(self._resume(branch, waiting))
                 self.branch_opened(branch)
                 self.spawn(self._find_unfinished(branch))
@@ -373,7 +372,7 @@ class OpenBranches:
             ref,
             pulse=self.pulse,
             clock=self.clock,
-            settings=lambda: self.settings_in(ref),
+            settings=lambda: self._settings_in(ref),
             goes_on=goes_on,
             ended=self._unrecorded.get(ref.key),
         )
@@ -418,18 +417,16 @@ class OpenBranches:
             async with self.using(ref):
                 pass
 
-    async def branch_opening(self, ref: BranchRef) -> None:
-        """Note that a branch is about to be opened that is not open."""
-
-    def settings_in(self, ref: BranchRef) -> Settings:
-        """Return what the Local Variables of a branch's document say where nobody changed them."""
-        return Settings()
+    def _settings_in(self, ref: BranchRef) -> Settings:
+        """Return what the Local Variables of a branch's document say where nobody changed them: its preset's."""
+        try:
+            return settings_in_document(settings_of(self.presets.of_branch(ref)))
+        except PyagentdError as error:  # whoever sends is told
+            log.warning("%s", error)
+            return Settings()
 
     def branch_opened(self, branch: LiveBranch) -> None:
         """Note that a branch was opened that was not open."""
-
-    def branches_gone(self, directory: Path) -> None:
-        """Note that what was in ``directory`` was removed, or moved elsewhere."""
 
     async def _opened_anew(self, branch: LiveBranch) -> LiveBranch:
         """Return a branch that can be written in the place of one that cannot, or that one if nothing changed."""
@@ -481,7 +478,7 @@ class OpenBranches:
                 branch.publish(Event("deleted", branch.key, 0, facts))
                 with contextlib.suppress(StoreError):
                     branch.close_now()
-            self.branches_gone(directory)
+            self.bus.tell(BranchesRemoved(directory))
         finally:
             self._removing.discard(directory)
 
@@ -502,6 +499,7 @@ class OpenBranches:
             branch.detach(sink)
             if branch.idle:
                 self.spawn(self.close_if_idle(branch))
+        self.bus.tell(ClientGone(sink))
 
     def publish(self, event: Event) -> None:
         """Tell whoever watches the event's branch, and of what is overseen, who does that."""
@@ -556,14 +554,6 @@ class OpenBranches:
         if (failure := branch.state.failure) is not None:
             self._failed[branch.key] = failure
         branch.abandon()
-
-    def is_resuming(self, branch: LiveBranch) -> bool:
-        """Return whether a run that an earlier daemon left waiting in ``branch`` is being taken up."""
-        return branch.key in self._resuming
-
-    def note_unfinished(self, ref: BranchRef) -> None:
-        """Note an agent that was left in the middle; see ``_finish_agents``."""
-        self._unfinished[ref.key] = ref
 
     async def _find_unfinished(self, branch: LiveBranch) -> None:
         """End what the agents of a branch were doing when their daemon was killed or their disk refused.

@@ -955,7 +955,7 @@ class Run:
             self._turns = 1 + sum(message.role == "assistant" for message in resumed.standing.done)
             done = (part for message in resumed.standing.done for part in message.parts)
             self._calls = len(self._answer.calls) + sum(isinstance(part, ToolCall) for part in done)
-        self._retry_now: Callable[[], None] = _no_retry
+        self._retry_now: Callable[[], None] = lambda: None
         self.suspended = False
         self._aborted = False
         self._why = ""
@@ -1226,7 +1226,3 @@ class Run:
         except StoreError:  # the outcome is told, and recorded when the branch is opened anew
             self._enter(phase)
             return outcome
-
-
-def _no_retry() -> None:
-    """Do nothing: no request waits to be sent again."""
