@@ -124,7 +124,10 @@ class LogBefore:
                 self._first.setdefault(row.data["id"], row.seq)
         answers = [id for id, message in self._conversation.messages.items() if message.role != "user"]
         told = sorted((self._first[id], id) for id in answers)
-        self._answers = {run_id: _answers_between(told, run) for run_id, run in self._conversation.runs.items()}
+        self._answers: dict[str, list[str]] = {}  # by run, what was told while it went on
+        for run_id, run in self._conversation.runs.items():
+            end = bisect_left(told, (run.last_seq or _NEVER, ""))
+            self._answers[run_id] = [id for _, id in told[bisect_left(told, (run.first_seq, "")) : end]]
         self._prompt_of = {
             answer: self._conversation.runs[run_id].data["message_id"]
             for run_id, answers in self._answers.items()
@@ -206,13 +209,6 @@ def _without_grants(row: Row) -> Mapping[str, Any]:
     if row.type == "session" and row.data.get("permissions_json"):
         return {**row.data, "permissions_json": []}
     return row.data
-
-
-def _answers_between(told: Sequence[tuple[int, str]], run: RunState) -> list[str]:
-    """Return the answers that were told, in rows numbered as given, while a run went on."""
-    start = bisect_left(told, (run.first_seq, ""))
-    end = bisect_left(told, (run.last_seq or _NEVER, ""))
-    return [id for _, id in told[start:end]]
 
 
 def _points(document: Document, pieces: Sequence[Piece]) -> Iterator[BranchPoint]:

@@ -417,7 +417,8 @@ def message_usage(message: Message) -> Usage:
 def requests_of(message: Message) -> Iterator[Request]:
     """Yield each request of an answer, as far as the log says: all of an older one's are one."""
     at_ms = _time(message.row.get("created_at"), 0)
-    steps = [_request(part, at_ms) for part in message.parts if part.type == "step-start"]
+    begun = [part for part in message.parts if part.type == "step-start"]
+    steps = [Request(_time(part.row.get("created_at"), at_ms), usage_of(part.data.get("usage"))) for part in begun]
     yield from (step for step in steps if step.usage.total)
     left = usage_beyond(message_usage(message), sum((step.usage for step in steps), Usage()))
     if left.total:
@@ -427,10 +428,6 @@ def requests_of(message: Message) -> Iterator[Request]:
 def steps_of(message: Message) -> Iterator[Usage]:
     """Yield what each request of an answer cost."""
     return (request.usage for request in requests_of(message))
-
-
-def _request(part: Part, at_ms: int) -> Request:
-    return Request(_time(part.row.get("created_at"), at_ms), usage_of(part.data.get("usage")))
 
 
 def _time(recorded: object, default: int) -> int:

@@ -244,14 +244,16 @@ def _own_name(session_id: str) -> str:
 
 
 def _one_per_session(refs: Iterable[BranchRef]) -> list[BranchRef]:
-    """Keep of every session its active branch, and every agent."""
-    sessions = dict.fromkeys(ref.session_dir for ref in refs)
+    """Keep of every session its active branch, and every agent; of more than can be shown, one branch."""
+    branches: dict[Path, list[BranchRef]] = {}
+    for ref in refs:
+        branches.setdefault(ref.session_dir, []).append(ref)
     kept = []
-    for directory in sessions:
+    for number, (directory, own) in enumerate(branches.items()):
         try:
-            kept.append(paths.ref_of(directory))
+            kept.append(paths.ref_of(directory) if number < _SHOWN else own[0])
         except NotASession:  # its link is broken: any branch is better than none
-            kept += [ref for ref in refs if ref.session_dir == directory]
+            kept += own
     return kept
 
 

@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from pyagentd.errors import Ambiguous, NotASession, NotFound
+from pyagentd.store import paths
 from pyagentd.store.metadata import branches
 from pyagentd.store.paths import ref_of
 from pyagentd.store.registry import Registry
@@ -148,12 +149,17 @@ def test_what_fits_several_lists_them(root):
     assert f"app-two-{STAMP}/main" in error.value.message
 
 
-def test_of_many_that_fit_the_first_are_listed(root):
+def test_of_many_that_fit_the_first_are_listed_and_the_links_of_no_others_are_looked_at(root, monkeypatch):
     for number in range(12):
         new_session(root, f"app {number:02}")
+    looked = []
+    monkeypatch.setattr(paths, "ref_of", lambda place: looked.append(place) or ref_of(place))
     with pytest.raises(Ambiguous) as error:
         Registry(root).resolve("app")
-    assert f"app-07-{STAMP}/main and 4 more" in error.value.message
+    assert (
+        f"app-07-{STAMP}/main and 4 more" in error.value.message
+        and len([place for place in looked if place.parent == root]) == 8
+    )
 
 
 def test_a_session_whose_link_leads_in_a_circle_hides_no_other(root):
