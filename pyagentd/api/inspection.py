@@ -31,7 +31,7 @@ from pyagentd.store.db.audit import Entry
 from pyagentd.store.db.projection import Hit, Projection, Scope, parse
 from pyagentd.store.document import text
 from pyagentd.store.document.reconcile import recognise
-from pyagentd.store.journal import ProviderModel, read_rows, served_by
+from pyagentd.store.journal import ProviderModel, Row, read_rows, served_by
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.trace import TracedStep, as_json, read_trace
 from pyagentd.tools.sandbox.enclosure import confinement
@@ -172,17 +172,7 @@ class Inspection(Group):
         """
         async with self._kernel.using(self._ref(branch)) as live:
             live.recorder.flush()
-            found = await asyncio.to_thread(live.recorder.journal.rows, after)
-        told: list[str] = []
-        size, seq = 0, after
-        for row in found:
-            text = json.dumps({"seq": row.seq, "type": row.type, "data": row.data}, ensure_ascii=False)
-            size += len(text)
-            if told and size > _PAGE:
-                return {"rows": told, "seq": seq, "done": False}
-            told.append(text)
-            seq = row.seq
-        return {"rows": told, "seq": seq, "done": True}
+            return await asyncio.to_thread(_rows_page, live.recorder.journal.rows_after(after), after)
 
     async def trace(self, client: Client, *, branch: str) -> JsonReply:
         """Return what happened in a branch as JSON: runs, requests, tokens, tools, decisions; by path when large."""
@@ -352,6 +342,19 @@ class Inspection(Group):
         await self._kernel.trees.awake()
         self._process.stop()
         return {"asks": len(self._kernel.asks.all())}
+
+
+def _rows_page(rows: Iterable[Row], after: int) -> RowsPage:
+    told: list[str] = []
+    size, seq = 0, after
+    for row in rows:
+        text = json.dumps({"seq": row.seq, "type": row.type, "data": row.data}, ensure_ascii=False)
+        size += len(text)
+        if told and size > _PAGE:
+            return {"rows": told, "seq": seq, "done": False}
+        told.append(text)
+        seq = row.seq
+    return {"rows": told, "seq": seq, "done": True}
 
 
 def _event_to_wire(event: Event) -> list[Any]:

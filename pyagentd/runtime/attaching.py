@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from pyagentd.errors import Stale, StoreError
@@ -142,10 +143,14 @@ async def page(branch: LiveBranch, *, after: int, upto: int, size: int) -> Page:
     runs = branch.conversation.runs.values()
     begin = max((run.first_seq for run in runs if run.first_seq <= after), default=1) - 1
     over = branch.run is None and upto >= branch.recorder.last_seq  # else who attached at ``upto`` was told live
-    rows = await asyncio.to_thread(branch.recorder.journal.rows, begin)
+    rows = takewhile(lambda row: row.seq <= upto, branch.recorder.journal.rows_after(begin))
+    return await asyncio.to_thread(_page, events_of_rows(rows, branch.key, over=over), after, upto, size)
+
+
+def _page(rows: Iterable[tuple[int, list[Event]]], after: int, upto: int, size: int) -> Page:
     found: list[Event] = []
     taken, held = after, 0
-    for row, events in events_of_rows((row for row in rows if row.seq <= upto), branch.key, over=over):
+    for row, events in rows:
         # A prompt is of the row before.
         new = [event for event in events if row > after and (event.kind != "prompt" or event.seq > after)]
         cost = sum(_size(event) for event in new)

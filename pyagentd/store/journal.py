@@ -380,7 +380,11 @@ class Journal:
         return rows
 
     def rows(self, after: int = 0) -> list[Row]:
-        """Return every row numbered higher than ``after``, deltas included, as recorded.
+        """Return every row numbered higher than ``after``, deltas included, as recorded; raises ``StoreError``."""
+        return list(self.rows_after(after))
+
+    def rows_after(self, after: int) -> Iterator[Row]:
+        """Yield what ``rows`` returns; the log is read as far as the rows are taken.
 
         Raises:
             StoreError: The disk refused.
@@ -388,10 +392,8 @@ class Journal:
         # Of a log in disorder the numbers follow only from all that was before.
         seq, offset = (0, 0) if self._disordered else self._marks[bisect_right(self._marks, (after, self._size)) - 1]
         numbering = Numbering(last_seq=seq, once=self._disordered)
-        found: list[Row] = []
         for chunk in chunks(self._read, offset, self._size):
-            found += [row for row in rows_of(numbering.usable_lines(chunk.text))[0] if row.seq > after]
-        return found
+            yield from (row for row in rows_of(numbering.usable_lines(chunk.text))[0] if row.seq > after)
 
     def current(self) -> list[Row]:
         """Return the rows from which the present state is folded: without deltas that a full row superseded.

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 from contextlib import closing
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,18 @@ def test_replay_begins_right_after_any_row(
     with closing(Journal.open(path)) as other:
         assert [row.seq for row in other.rows(after=after)] == expected
     journal.close()
+
+
+def test_what_takes_a_few_rows_does_not_read_the_rest_of_a_long_log(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal.open(path)
+    for _ in range(80):
+        journal.append("note", {"id": "x" * 100_000})
+    read: list[int] = []
+    monkeypatch.setattr(atomic.system, "pread", lambda fd, size, at: (read.append(size), os.pread(fd, size, at))[1])
+    assert [row.seq for row in islice(journal.rows_after(1), 3)] == [2, 3, 4]
+    assert 0 < sum(read) < 5_000_000
 
 
 def test_half_a_surrogate_pair_is_recorded_exactly(path: Path) -> None:
