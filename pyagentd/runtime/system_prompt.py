@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from weakref import WeakKeyDictionary
 
@@ -416,7 +417,7 @@ async def workplace_of(kernel: "Kernel", branch: LiveBranch) -> Workplace:
     """Return where a session works; found and recorded when its first run needs it."""
     metadata = branch.conversation.session.get("metadata_json", {})
     if any(name not in metadata for name in TAKEN_OVER):
-        await _record(kernel, branch, keep=metadata)
+        await renew_workplace(kernel, branch, keep=metadata)
     session = branch.conversation.session
     metadata = session["metadata_json"]
     return Workplace(
@@ -427,19 +428,16 @@ async def workplace_of(kernel: "Kernel", branch: LiveBranch) -> Workplace:
     )
 
 
-async def renew_workplace(kernel: "Kernel", branch: LiveBranch) -> None:
-    """Look again where a session works, and record it: to be called when its conversation is compacted."""
-    await _record(kernel, branch, keep={})
-
-
 def skills_of(config: Config, root: Path | None) -> Skills:
     """Return the skills that there are now for sessions in ``root``; blocks."""
     own: OwnPlaces = config.own
     return find_skills(root, user=own.skills, shipped=installation.shipped("skills"), config=own.more_skills)
 
 
-async def _record(kernel: "Kernel", branch: LiveBranch, *, keep: Mapping[str, Any]) -> None:
-    """Record what is found; of what was recorded before, the facts in ``keep`` stay."""
+async def renew_workplace(
+    kernel: "Kernel", branch: LiveBranch, *, keep: Mapping[str, Any] = MappingProxyType({})
+) -> None:
+    """Look where a session works and record it, anew when its conversation is compacted; facts in ``keep`` stay."""
     root = Path(branch.conversation.session.get("workspace_root") or Path.home())  # one that was made without us
     found, notes = await asyncio.to_thread(_look, kernel, root)
     kept = {name: keep[name] for name in TAKEN_OVER if name in keep}
