@@ -36,6 +36,13 @@ def test_sessions_dir_is_overridden_by_the_environment() -> None:
         sessions_dir({"PYAGENTD_SESSIONS_DIR": "~no-such-user/x"})
 
 
+@pytest.mark.parametrize("table", ['[presets]\ndir = "a\\u0000b"', '[skills]\npaths = [\n"a\\u0000b"]'])
+def test_a_path_with_a_zero_byte_is_told_with_its_line(tmp_path: Path, table: str) -> None:
+    (tmp_path / "config.toml").write_text(table)
+    with pytest.raises(ConfigError, match=r"config\.toml:\d+: .*zero byte"):
+        load_config({"PYAGENTD_CONFIG": str(tmp_path / "config.toml")})
+
+
 def test_agents_of_sessions_elsewhere_are_in_no_directory_that_others_share(tmp_path: Path) -> None:
     assert config_of(tmp_path).agents_dir == Path.home() / ".gptel" / "agents"
     assert config_of(tmp_path, PYAGENTD_SESSIONS_DIR="/tmp/mine").agents_dir == Path("/tmp/mine-agents")

@@ -108,8 +108,10 @@ def absolute(path: str, base: Path | None = None) -> Path:
     """Return ``path`` with ``~`` expanded, from ``base`` (the working directory) on.
 
     Raises:
-        ConfigError: It names the home of nobody.
+        ConfigError: It names the home of nobody, or has a zero byte.
     """
+    if "\0" in path:
+        raise ConfigError(f"{path!r} is not a path: it has a zero byte", hint="Write it without")
     try:
         place = Path(path).expanduser()
     except RuntimeError:

@@ -309,6 +309,9 @@ class TestOrg:
     def test_a_long_line_of_signs_that_nothing_ends_is_read_at_once(self, tmp_path: Path) -> None:
         line = " =a" * 100_000  # the suite's time limit ends what looks from each sign to the end
         assert read_chat(file(tmp_path, f"* Hi\n{line}\n", "x.org")).document.body == f"# Hi\n{line}\n"
+        prompt = f"a{' ' * 1_000_000}b"
+        drawer = f":PROPERTIES:\n:GPTEL_SYSTEM: {prompt} \n:END:\nHi\n"
+        assert read_chat(file(tmp_path, drawer, "y.org")).system == prompt
 
     def test_bounds_that_fit_no_text_are_said(self, tmp_path: Path) -> None:
         text = ":PROPERTIES:\n:GPTEL_BOUNDS: ((response (60 64) (900 999)))\n:END:\n*** Hi\n\nHello.\n"

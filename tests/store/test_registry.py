@@ -1,5 +1,6 @@
 """Which branches exist is what the disk says."""
 
+import json
 import os
 import shutil
 
@@ -7,6 +8,7 @@ import pytest
 
 from pyagentd.errors import Ambiguous, NotASession, NotFound
 from pyagentd.store import paths
+from pyagentd.store.db.listing import single_entry
 from pyagentd.store.metadata import branches
 from pyagentd.store.paths import ref_of
 from pyagentd.store.registry import Registry
@@ -234,3 +236,13 @@ def test_a_sessions_own_name_wins_over_longer_names_and_over_agents(root):
     assert registry.resolve("exp") == longer  # a session before an agent
     assert registry.resolve("explo") == agent
     assert registry.resolve("ex/main") == named
+
+
+def test_the_title_is_found_at_once_above_a_call_with_thousands_of_keys_called_session(tmp_path):
+    ref = new_session(tmp_path, "one")
+    call = {"type": "tool-x", "toolCallId": "c", "input": {"rows": [{"session": 1}] * 50_000}}
+    part = {"id": "p", "message_id": "m", "index": 0, "type": "tool-x", "data_json": call}
+    rows = [{"seq": 1, "type": "session", "data": {"title": "Tea"}}, {"seq": 2, "type": "part", "data": part}]
+    paths.journal_file(ref.branch_dir).write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    entry = single_entry(ref)  # the suite's time limit ends what reads the call for each key
+    assert entry is not None and entry.title == "Tea"

@@ -152,7 +152,7 @@ def _session_row(journal: Path) -> Mapping[str, object]:
         row = row_of(content[start : (content.find(b"\n", found) + 1) or len(content)])
         if row is not None and row.type == "session":
             return row.data
-        end = found
+        end = start  # a call may have thousands of such keys in its one row
     return {}
 
 

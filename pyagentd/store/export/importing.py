@@ -173,7 +173,7 @@ _DRAWER = re.compile(
     r"(?P<drawer>[ \t]*:PROPERTIES:[ \t]*\n(?P<lines>.*?)^[ \t]*:END:[ \t]*(?:\n|\Z))",
     re.DOTALL | re.MULTILINE | re.IGNORECASE,
 )
-_PROPERTY = re.compile(r"^[ \t]*:(GPTEL_\w+):[ \t]*(.*?)[ \t]*$", re.MULTILINE | re.IGNORECASE)
+_PROPERTY = re.compile(r"^[ \t]*:(GPTEL_\w+):(.*)$", re.MULTILINE | re.IGNORECASE)
 _BEGIN = re.compile(r"[ \t]*#\+begin_(src|example|tool|reasoning)\b[ \t]*(.*)", re.IGNORECASE)
 _END = re.compile(r"[ \t]*#\+end_(?:src|example|tool|reasoning)\b[ \t]*", re.IGNORECASE)
 _ESCAPED = re.compile(r"^([ \t]*,*),(?=\*|#\+)")  # what Org would read inside a block has a comma before it
@@ -199,7 +199,7 @@ def read_org(text: str) -> OrgChat:
     drawer = _DRAWER.match(text)
     if drawer is None:
         return OrgChat(Document(body=text), None)
-    said = {name.upper(): value for name, value in _PROPERTY.findall(drawer["lines"])}
+    said = {name.upper(): value.strip(" \t") for name, value in _PROPERTY.findall(drawer["lines"])}
     spans, stale = document.read_bounds(said.get("GPTEL_BOUNDS", ""), len(text))
     start, end = drawer.span("drawer")
 
