@@ -291,5 +291,5 @@ def _line(row: Mapping[str, Any]) -> str:
 def _local_time(saved_at: str) -> str:
     try:
         return datetime.fromisoformat(saved_at).astimezone().strftime("%Y-%m-%d %H:%M")
-    except ValueError:
+    except (ValueError, OverflowError):  # the year 1 is before the first one in another time zone
         return saved_at

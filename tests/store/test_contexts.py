@@ -160,3 +160,9 @@ def test_the_table_lists_the_last_first_and_finds_by_the_beginning_of_an_id(tmp_
         assert table.find_context(state, "def", "me") == []
     finally:
         state.close()
+
+
+@pytest.mark.parametrize("saved_at", ["0001-01-01T00:00:00+14:00", "some day"])
+def test_a_time_that_no_calendar_has_is_shown_as_it_is(saved_at: str) -> None:
+    row = {"id": "x", "agent_name": "a", "description": "d", "saved_at": saved_at, "message_count": 1}
+    assert contexts.listing("a", [row]).endswith(f"[x] {saved_at} - d (1 message)")
