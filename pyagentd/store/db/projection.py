@@ -387,7 +387,8 @@ class Finder:
         """Return about ``length`` characters around the first match on one line, and the matches in them."""
         first, end = next(self.spans(text), (0, 0))
         start = max(0, first - max(0, length - (end - first)) // 3)
-        start = _word_start(text, start, first)
+        if start and (space := re.search(r"\s+", text[start:first])):
+            start += space.end()
         cut = text[start : max(end, start + length)]
         line = " ".join(cut.split())
         shown = ("…" if start else "") + line + ("…" if start + len(cut) < len(text.rstrip()) else "")
@@ -443,12 +444,6 @@ def _pattern(term: Term) -> str:
     for (left, right), each in zip(pairwise(words), patterns[1:], strict=True):
         pattern += (r"[\W_]+" if left and right else r"[\W_]*") + each
     return before + pattern + after
-
-
-def _word_start(text: str, start: int, first: int) -> int:
-    """Return where a word begins between ``start`` and the first match, ``start`` if none does."""
-    space = re.search(r"\s+", text[start:first]) if start else None
-    return start + space.end() if space else start
 
 
 # The rows of one branch in ``state.db``: put, recalled, taken out; what they are made from is told by ``indexed``.
@@ -870,34 +865,6 @@ class ComparisonState(NamedTuple):
         )
 
 
-def index_branch(
-    db: sqlite3.Connection,
-    key: str,
-    ref: BranchRef,
-    known: Mapping[str, Any] | None,
-    stamps: Stamps,
-    seen: dict[str, ComparisonState],
-) -> int:
-    """Bring the rows of a branch up to date, inside a transaction of the caller's.
-
-    Args:
-        db: The database.
-        key: The branch's ``id`` there.
-        ref: The branch.
-        known: Its row of ``chat_sessions``, None for a new branch.
-        stamps: Those of its files, taken before.
-        seen: What was seen of branches, by key; this one's is put there.
-
-    Returns:
-        How many messages were looked at.
-
-    Raises:
-        StoreError: A file cannot be read.
-        sqlite3.Error: The database refused.
-    """
-    return _Indexing(BranchTables(db, key), ref, known, stamps, seen.pop(key, None)).run(key, seen)
-
-
 @dataclass(slots=True)
 class _Log:
     """What is to be written of the record: all of it, or only the messages that something new was said of."""
@@ -908,6 +875,16 @@ class _Log:
 
 
 class _Indexing:
+    """Brings the rows of a branch up to date, inside a transaction of the caller's.
+
+    Args:
+        tables: Its rows.
+        ref: The branch.
+        known: Its row of ``chat_sessions``, None for a new branch.
+        stamps: Those of its files, taken before.
+        seen: What was seen of it the last time.
+    """
+
     def __init__(
         self,
         tables: BranchTables,
@@ -929,6 +906,12 @@ class _Indexing:
         self._edited = False  # the document has edits that the log does not
 
     def run(self, key: str, seen: dict[str, ComparisonState]) -> int:
+        """Write what changed, put into ``seen`` what was seen, and return how many messages were looked at.
+
+        Raises:
+            StoreError: A file cannot be read.
+            sqlite3.Error: The database refused.
+        """
         log = self._read_appended() or self._read_everything()
         lone, lacks = self._compare(log)
         if lacks and not log.is_whole:
@@ -1207,7 +1190,8 @@ class Projection:
             known = _known(db, key)
             if known is not None and _stamps(known) == stamps:
                 return 0
-            return index_branch(db, key, ref, known, stamps, self._seen)
+            seen = self._seen.pop(key, None)
+            return _Indexing(BranchTables(db, key), ref, known, stamps, seen).run(key, self._seen)
 
     def drop(self, keys: Iterable[str]) -> None:
         """Forget branches that are gone."""
@@ -1306,7 +1290,9 @@ def _groups(
     count = _FIRST
     while True:
         groups: dict[str, list[dict[str, Any]]] = {}
-        rows = list(_found_rows(db, query, count))
+        cursor = db.execute(_FOUND, (query.expression, count))
+        names = [column[0] for column in cursor.description]
+        rows = [dict(zip(names, row, strict=True)) for row in cursor]
         for row in rows:
             if (
                 (scope.hidden or not row["hidden"])
@@ -1317,12 +1303,6 @@ def _groups(
         if len(groups) > limit or len(rows) < count:
             return list(groups.values())[:limit], len(groups) > limit
         count *= 8
-
-
-def _found_rows(db: sqlite3.Connection, query: Query, count: int) -> Iterator[dict[str, Any]]:
-    cursor = db.execute(_FOUND, (query.expression, count))
-    names = [column[0] for column in cursor.description]
-    return (dict(zip(names, row, strict=True)) for row in cursor)
 
 
 def _lineage(key: str) -> Iterator[str]:

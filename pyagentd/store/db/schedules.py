@@ -58,7 +58,8 @@ _SELECT = f"SELECT {_COLUMNS} FROM schedules"
 
 def put(state: State, schedule: Schedule) -> None:
     """Keep a new schedule; raises as ``State.writing``."""
-    values = [json.dumps(dict(value)) if isinstance(value, Mapping) else value for value in _values(schedule)]
+    found = (getattr(schedule, name) for name in _NAMES)
+    values = [json.dumps(dict(value)) if isinstance(value, Mapping) else value for value in found]
     with state.writing() as db:
         db.execute(f"INSERT INTO schedules ({_COLUMNS}) VALUES ({', '.join('?' * len(values))})", values)
 
@@ -143,10 +144,6 @@ def deliveries_since(state: State, since_ms: int, *, branch_dir: str | None = No
     with state.reading() as db:
         row = db.execute(f"SELECT count(*) FROM deliveries {where}", (since_ms, branch_dir, source)).fetchone()
     return int(row[0])
-
-
-def _values(schedule: Schedule) -> list[Any]:
-    return [getattr(schedule, name) for name in _NAMES]
 
 
 def _schedule(row: tuple[Any, ...]) -> Schedule:

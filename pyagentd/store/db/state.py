@@ -425,7 +425,10 @@ class State:
         with self._locks["write"], self._locks["read"]:
             for use in self._locks:
                 if use not in self._connections:
-                    self._connections[use] = self._open_and_take_over()
+                    connection = self._open_or_replace()
+                    while self._aside:
+                        _take_over(connection, self._aside.pop())
+                    self._connections[use] = connection
             self._inodes = {each: _inode_of(f"{self.path}{each}") for each in _COMPANIONS}
 
     def _look_outside(self) -> None:
@@ -466,12 +469,6 @@ class State:
             with contextlib.suppress(OSError):
                 draft.unlink(missing_ok=True)
             _log.error("%s could not be written again: %s", self.path, error)
-
-    def _open_and_take_over(self) -> sqlite3.Connection:
-        connection = self._open_or_replace()
-        while self._aside:
-            _take_over(connection, self._aside.pop())
-        return connection
 
     def _open_or_replace(self) -> sqlite3.Connection:
         for _ in range(2):
