@@ -496,6 +496,21 @@ def _state(status: str, conversation: Conversation, outcome: Outcome | None) -> 
 Debt = Literal["running", "delivered", "dropped"]
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Settling:
+    """Somebody who waits until nothing below an agent goes on."""
+
+    woken: list[asyncio.Task[Outcome]]  # runs that answer results, and began meanwhile
+    moved: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+def _answering(branch: LiveBranch) -> list[asyncio.Task[Outcome]]:
+    """Return the run in flight of a branch if it answers the results of agents."""
+    run, task = branch.conversation.last_run, branch.task
+    message = branch.conversation.messages.get(run.data["message_id"]) if run else None
+    return [task] if task is not None and not task.done() and message is not None and agents_in(message.row) else []
+
+
 class Background:
     """The background agents of all branches: those that nobody waits for."""
 
@@ -511,8 +526,7 @@ class Background:
         self._options: dict[str, SendOptions] = {}  # of the run that spawned one last
         # By the agent's key:
         self._dropped: set[str] = set()  # those that are stopped with their parent
-        self._waiters: dict[str, asyncio.Event] = {}  # of those whose result waits for what is below them
-        self._woken: dict[str, list[asyncio.Task[Outcome]]] = {}  # runs of these that began meanwhile
+        self._settling: dict[str, list[_Settling]] = {}  # of those whose result waits for what is below them
 
     def begin(
         self, parent: LiveBranch, child: BranchRef, wanted: Assignment, run_id: str, options: SendOptions
@@ -541,22 +555,21 @@ class Background:
 
     async def settled(self, branch: LiveBranch, outcome: Outcome) -> Outcome:
         """Return what an agent's run came to, once what it left running in the background has come to an end too."""
-        key = branch.key
-        if outcome.reason != "done" or not self.has(branch):
-            return outcome
-        moved = self._waiters[key] = asyncio.Event()
-        woken = self._woken[key] = []
+        own = _Settling(woken=_answering(branch))  # the next run may have begun right behind this one's end
+        self._settling.setdefault(branch.key, []).append(own)
         try:
-            while outcome.reason == "done" and not self._kernel.closing and (woken or self.has(branch)):
-                if woken:
-                    later = await asyncio.shield(woken.pop(0))
+            while outcome.reason == "done" and not self._kernel.closing and (own.woken or self.has(branch)):
+                if own.woken:
+                    later = await asyncio.shield(own.woken.pop(0))
                     outcome = replace(later, text="\n\n".join(filter(None, (outcome.text, later.text))))
                 else:
-                    moved.clear()
-                    await moved.wait()
+                    own.moved.clear()
+                    await own.moved.wait()
             return outcome
         finally:
-            del self._waiters[key], self._woken[key]
+            self._settling[branch.key].remove(own)
+            if not self._settling[branch.key]:
+                del self._settling[branch.key]
 
     async def abort(self, parent: LiveBranch) -> bool:
         """Stop the background agents of a branch and tell it nothing of them; return whether there were any."""
@@ -593,26 +606,21 @@ class Background:
 
     def close(self) -> None:
         """Let nobody wait any more: what goes on is stopped, and found again when the branch is opened."""
-        for key in self._waiters:
+        for key in self._settling:
             self.moved(key)
 
     # -- what the runtime tells -----------------------------------------------------------------------------------
 
     def _run_started(self, started: RunStarted) -> None:
         """Note the run that answers a result, for an agent that is not over before that is."""
-        branch = started.branch
-        if branch.key not in self._woken or branch.task is None:
-            return
-        run = branch.conversation.last_run
-        message = branch.conversation.messages.get(run.data["message_id"]) if run else None
-        if message is not None and agents_in(message.row):
-            self._woken[branch.key].append(branch.task)
-            self.moved(branch.key)
+        for waiter in self._settling.get(started.branch.key, ()):
+            waiter.woken += _answering(started.branch)
+            waiter.moved.set()
 
     def moved(self, key: str) -> None:
         """Have who waits for the results of a branch look again."""
-        if (waiter := self._waiters.get(key)) is not None:
-            waiter.set()
+        for waiter in self._settling.get(key, ()):
+            waiter.moved.set()
 
     def _run_ended(self, ended: RunEnded) -> None:
         """Pass on the end of a background agent, and stop those of a run that was stopped."""

@@ -406,8 +406,6 @@ ALL = "emacs"
 _CONFIRM_S = 3.0
 _LATER_S = 5.0  # for an answer that is on its way when the limit of Emacs' own passes
 
-Watching = Callable[[], Iterable[Sink]]
-
 
 def action_name(tool: str) -> str:
     """Return the name of a tool of Emacs in action strings."""
@@ -432,7 +430,9 @@ def chosen_tools(
     return found
 
 
-def emacs_tool(clients: EmacsClients, watching: Watching, tool: OfferedTool, *, name: str) -> ToolSpec:
+def emacs_tool(
+    clients: EmacsClients, watching: Callable[[], Iterable[Sink]], tool: OfferedTool, *, name: str
+) -> ToolSpec:
     """Return a tool of Emacs for a run.
 
     Args:
@@ -507,7 +507,7 @@ async def _at_hand(tool: OfferedTool, args: Args, ctx: ToolContext) -> None:
 
 async def _ask_client(
     clients: EmacsClients,
-    watching: Watching,
+    watching: Callable[[], Iterable[Sink]],
     tool: OfferedTool,
     args: Args,
     ctx: ToolContext,

@@ -554,7 +554,10 @@ async def _destroy(kernel: "Kernel", name: str, keep_files: bool, user: str) -> 
                 await commands.end_within(place)
             await held.aclose()
             async with naming:
-                row = await _row(kernel, name, place)
+                row = await asyncio.to_thread(agents.find, kernel.state, name)
+                if row is None:  # its directory is older than the database
+                    row = row_of(kernel, named_agents.read(place), paths.ref_of(place), status="idle")
+                    await asyncio.to_thread(agents.put, kernel.state, row)
                 now_ms, intent = epoch_ms(kernel.clock.now()), "leave" if keep_files else "remove"
                 noted = f"{intent} {await asyncio.to_thread(identity, place)}"
                 await asyncio.to_thread(
@@ -597,6 +600,14 @@ async def destroying_complete(kernel: "Kernel", row: AgentRow, intent: str, *, u
     return files
 
 
+def _removed(place: Path) -> Files:
+    """Move a directory to the trash, or delete it where there is none; blocks. Raises ``StoreError``: it is there."""
+    has_trash = trash.has_trash(place.parent)
+    if place.is_dir():  # a daemon that was killed may have come so far
+        (trash.move_to_trash if has_trash else trash.delete)(place)
+    return "trashed" if has_trash else "deleted"
+
+
 def identity(place: Path) -> str:
     """Return what tells a directory from another one there, and from itself once it was moved away and back; blocks.
 
@@ -607,23 +618,6 @@ def identity(place: Path) -> str:
     except OSError:
         return ""
     return f"{found.st_dev}.{found.st_ino}.{found.st_ctime_ns}"
-
-
-def _removed(place: Path) -> Files:
-    """Move a directory to the trash, or delete it where there is none; blocks. Raises ``StoreError``: it is there."""
-    has_trash = trash.has_trash(place.parent)
-    if place.is_dir():  # a daemon that was killed may have come so far
-        (trash.move_to_trash if has_trash else trash.delete)(place)
-    return "trashed" if has_trash else "deleted"
-
-
-async def _row(kernel: "Kernel", name: str, place: Path) -> AgentRow:
-    """Return the row of an agent; one whose directory is older than the database gets it."""
-    row = await asyncio.to_thread(agents.find, kernel.state, name)
-    if row is None:
-        row = row_of(kernel, named_agents.read(place), paths.ref_of(place), status="idle")
-        await asyncio.to_thread(agents.put, kernel.state, row)
-    return row
 
 
 # Giving a named agent another name: its directory, its session's id and what was recorded of it follow.

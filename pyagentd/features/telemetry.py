@@ -171,13 +171,11 @@ class _Request:
         self._stop: StepFinished | None = None
         self._first_s: float | None = None
         self._parts: list[Part] = []
-        self._end_span: Callable[..., None] | None = None  # ends the span
         self._span: Span | None = None
         self.inside: Callable[[], AbstractContextManager[object]] | None = None
         if (spans := telemetry._spans) is not None:
-            self._span = span = spans.step(run.branch, request, self._provider)
-            self._end_span = partial(spans.step_ended, span, request, self._provider)
-            self.inside = partial(spans.current, span)
+            self._span = spans.step(run.branch, request, self._provider)
+            self.inside = partial(spans.current, self._span)
 
     def see(self, batch: Sequence[StreamItem]) -> None:
         """Note what of a batch is counted."""
@@ -198,12 +196,10 @@ class _Request:
         """Count, and end the span."""
         took_s = time.monotonic() - self._began
         code, message = ("aborted", "") if error is None else (error.code, str(error))
-        self._count(took_s, code)
-        if self._end_span is not None:
+        if (spans := self._telemetry._spans) is not None and self._span is not None:
             answer = Message(role="assistant", parts=tuple(self._parts))
-            self._end_span(self._stop, answer, took_s, self._first_s, code, message)
-
-    def _count(self, took_s: float, code: str) -> None:
+            about = {"gen_ai.request.model": self._model, "gen_ai.provider.name": self._provider}
+            spans.step_ended(self._span, about, self._stop, answer, took_s, self._first_s, code, message)
         count, model, stop = self._telemetry.count, self._model, self._stop
         count("pyagentd.requests", model=model, outcome="ok" if stop is not None else code)
         count("pyagentd.request.seconds", took_s, model=model)
@@ -376,8 +372,7 @@ class _Spans:
     def step_ended(
         self,
         span: "Span",
-        request: ModelRequest,
-        provider: str,
+        about: Mapping[str, str],
         stop: StepFinished | None,
         answer: Message,
         took_s: float,
@@ -386,11 +381,7 @@ class _Spans:
         message: str,
     ) -> None:
         """End it; ``error`` and ``message`` are those of a request without a ``stop``."""
-        about = {
-            "gen_ai.operation.name": "chat",
-            "gen_ai.provider.name": provider,
-            "gen_ai.request.model": request.model,
-        }
+        about = {"gen_ai.operation.name": "chat", **about}
         if stop is None:
             self._set_error(span, error, message)
             self._duration.record(took_s, {**about, "error.type": error})

@@ -16,6 +16,7 @@ from pyagentd.runtime.status import Outcome
 from pyagentd.store.paths import BranchRef
 from tests.e2e.valve import Valve
 from tests.features.test_agents import GRANT, agents_of, results, spawn
+from tests.runtime.test_resume import until
 from tests.runtime.world import Watcher, World, assert_closed, attached, body, last_of, rows
 from tests.server import Request, answer, text, tool_use
 
@@ -192,6 +193,63 @@ async def test_an_agents_own_background_agents_belong_to_its_result(helper: Worl
     (agent,) = agents_of(ref)
     assert debts(agent) == ["delivered"] and debts(ref) == []
     assert "from below" in body(agent)
+
+
+@pytest.mark.parametrize("background", [False, True])
+async def test_an_answer_that_begins_right_behind_an_agents_first_run_belongs_to_its_result(
+    helper: World, background: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    helper.preset("deep", model="model-deep", tools="Read")
+    agents, second = helper.kernel.feature(AgentSpawner), Valve(answer("second"))
+    settled = agents.background.settled
+
+    async def late(branch: LiveBranch, outcome: Outcome) -> Outcome:
+        if branch.ref.session_id.startswith("helper"):
+            await until(lambda: len(branch.conversation.runs) == 2)
+            asyncio.get_running_loop().call_later(0.1, second.open)
+        return await settled(branch, outcome)
+
+    def reply(request: Request) -> Any:
+        model, turns = request.body["model"], len(request.messages)
+        if model == "model-deep":
+            return answer("from below")
+        if model == "model-helper":
+            return [answer(spawn("deep", background=True)), answer("first"), second][turns // 2]
+        return answer(spawn(background=background)) if turns == 1 else answer("Done")
+
+    monkeypatch.setattr(agents.background, "settled", late)
+    helper.server.rule = reply
+    ref = helper.session()
+    await run(helper, ref, runs=2 if background else 1)
+    told = json.dumps(helper.server.last.messages)
+    assert "first" in told and "second" in told
+    await until(lambda: not agents.running(ref.key))
+
+
+async def test_a_background_agent_with_one_of_its_own_comes_to_its_end(helper: World) -> None:
+    helper.preset("deep", model="model-deep", tools="Read")
+    agents, below = helper.kernel.feature(AgentSpawner), Valve(answer("from below"))
+
+    def reply(request: Request) -> Any:
+        model, turns = request.body["model"], len(request.messages)
+        if model == "model-deep":
+            return below
+        if model == "model-helper":
+            return [answer(spawn("deep", background=True)), answer("first"), answer("second")][turns // 2]
+        return answer(spawn(background=True)) if turns == 1 else answer("Done")
+
+    async def let_go() -> None:
+        await until(
+            lambda: [row for each in agents_of(ref) for row in rows(each) if row.data.get("reason") == "done"]
+        )
+        below.open()
+
+    helper.server.rule = reply
+    ref = helper.session()
+    async with asyncio.timeout(20):
+        await asyncio.gather(run(helper, ref, runs=2), let_go())
+    await until(lambda: not agents.running(ref.key))
+    assert "second" in json.dumps(helper.server.last.messages)
 
 
 async def test_one_that_cannot_start_is_an_error_of_its_call(helper: World) -> None:
