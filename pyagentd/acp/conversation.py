@@ -23,7 +23,7 @@ from pyagentd.events import Event, truncate
 from pyagentd.store import atomic, paths
 from pyagentd.store.journal import Row
 from pyagentd.tools.spec import summary
-from pyagentd.wire.client import CALL_TIMEOUT_S
+from pyagentd.wire.client import CALL_TIMEOUT_S, COMMAND_TIMEOUT_S
 
 # A question of the daemon as a request for permission, and what was chosen as an answer to it; pure.
 #
@@ -286,9 +286,6 @@ def _command(name: str, rows: list[Mapping[str, Any]]) -> schema.AvailableComman
     return made
 
 
-_COMMAND_S: Final = 300.0  # a slash command may ask a model
-
-
 class Conversation:
     """An attached session.
 
@@ -446,7 +443,7 @@ class Conversation:
         ended = self._turns[message] = asyncio.get_running_loop().create_future()
         try:
             env, key = run_environment(os.environ, str(self._settings.get("backend") or ""))
-            timeout = _COMMAND_S if text.startswith("/") else CALL_TIMEOUT_S
+            timeout = COMMAND_TIMEOUT_S if text.startswith("/") else CALL_TIMEOUT_S
             given = {"branch": self.key, "text": text, "id": message, "agent": self.modes.wanted}
             sent: Mapping[str, Any] = await self._daemon.call("prompt", timeout, **given, env=env, key=key)
             if (command := sent.get("command")) and not command["recorded"]:

@@ -55,23 +55,21 @@ from pyagentd.cli.follow import (
 )
 from pyagentd.cli.link import models_known, run_environment
 from pyagentd.cli.output import ExitCode, note
-from pyagentd.cli.send import check_length, mentioned_files, with_files
+from pyagentd.cli.send import NAME, check_length, mentioned_files, with_files
 from pyagentd.clock import new_id
 from pyagentd.config import sessions_dir
 from pyagentd.errors import PyagentdError, Unreachable
 from pyagentd.events import Event
 from pyagentd.store.metadata import workspace_root
-from pyagentd.wire.client import CALL_TIMEOUT_S
+from pyagentd.wire.client import CALL_TIMEOUT_S, COMMAND_TIMEOUT_S
 from pyagentd.words import printable
 
-_COMMAND_S = 300.0  # some slash commands ask a model
 _LEAVE_S = 2.0  # how long a second Ctrl-C leaves
 _TAKEN_S = 5.0  # until the daemon has what was sent just before one left
 _UNARMED_S = 0.7  # what was typed for something else is not an answer to a question that has just appeared
 _REDRAW_S = 0.05
 _TICK_S = 0.5
 _SHOWN_ROWS = 60  # of the log, when a session is resumed
-_NAME = 60  # characters of the first message that name a new session
 _PICKED = 12  # sessions to choose from
 _FRESH_S = 10.0  # how long the files of the project are not listed again
 _MOST_FILES = 20_000
@@ -484,11 +482,11 @@ class Chat:
         for attempt in (1, 2):
             try:
                 check_length(text, hint="name a file that holds it")
-                await self._attach(" ".join(text.split())[:_NAME])
+                await self._attach(" ".join(text.split())[:NAME])
                 if self._place and attempt == 1 and (shown := mentioned_files(text, self._root_of())):
                     text = with_files(text, shown, self._place)
                 env, key = run_environment(os.environ, str(self._settings.get("backend") or ""))
-                limit = _COMMAND_S if text.startswith("/") else CALL_TIMEOUT_S
+                limit = COMMAND_TIMEOUT_S if text.startswith("/") else CALL_TIMEOUT_S
                 sent = await self._daemon.call(
                     "prompt", limit, branch=self._branch, text=text, id=message, env=env, key=key
                 )

@@ -71,12 +71,11 @@ from pyagentd.store.export.importing import is_org, read_org
 from pyagentd.store.journal import row_of
 from pyagentd.store.metadata import workspace_root
 from pyagentd.store.paths import check_size, files_dir, journal_file, media_type, type_of
-from pyagentd.wire.client import DaemonClient
+from pyagentd.wire.client import COMMAND_TIMEOUT_S, DaemonClient
 
 Form = Literal["text", "json", "events"]
 """What is printed: text for people, one object at the end, or each event as a line."""
 
-_LONGEST_COMMAND_S = 300.0  # a long conversation is summarised in pieces
 _SLASH = re.compile(r"/[A-Za-z][\w:.-]*(?!\S)")
 _LONGEST_PROMPT = 900_000  # bytes; what is longer belongs in a file
 _LARGEST_FILE = 50_000_000  # bytes
@@ -87,7 +86,7 @@ _HEAD = 16  # bytes that tell what a file is
 _PATIENCE_S = 3.0  # until we say that we wait for stdin
 _LATE_S = 5.0  # to read it when the run has taken too long already
 _LONG_S = 120.0  # to read a whole conversation
-_NAME = 60  # characters of the prompt that name a session
+NAME = 60  # characters of the prompt that name a session
 _SHOWN_DENIED = 3
 _LONGEST_ACTION = 80  # characters
 
@@ -200,7 +199,7 @@ def ask(
         if goes_on:
             branch_dir, session = last_session(link, root.resolve())
         else:
-            name = " ".join(message.split())[:_NAME]
+            name = " ".join(message.split())[:NAME]
             made = link.call("create-session", name=name, preset=preset, root=str(root.resolve()))
             branch_dir, session = Path(made["branch_dir"]), str(made["session_id"])
         wishes |= {"steer": False, "message_id": None}
@@ -352,7 +351,7 @@ def _send(
     is_command = is_slash and commanding != "never"  # some of them ask a model
     if is_slash and not is_command and form == "text":
         note("sent as a message: what comes from stdin is a slash command only with --command")
-    limit = {"timeout": _LONGEST_COMMAND_S} if is_command else {}
+    limit = {"timeout": COMMAND_TIMEOUT_S} if is_command else {}
     how: dict[str, Any] = {"human": human, "wait": wait, "strict": given["strict"], "timeout": given["timeout"]}
     # The reply to a message is there at once; that to a command is waited for, and Ctrl-C leaves it.
     with nullcontext() if is_command else Interrupts():
@@ -683,26 +682,25 @@ class _SessionFollower(Follower):
         super().__init__(link, str(branch_dir), "", view, human=human)
         self._branch_dir = branch_dir
         self._until_idle = until_idle
-        self._after = after
+        self._begin = after
 
     def attach(self) -> FollowEnd:
         """Show what was, and follow until the user leaves, or until it is idle."""
         try:
             with Interrupts() as interrupts:
-                ending = self._catch_up()
+                ending = self._catch_up(self._begin)
                 return ending or self._until(None, lambda: interrupts.count > 0) or FollowEnd("detached")
         finally:
             self._view.pause()
 
     def _resync(self) -> FollowEnd | None:
-        self._after = self._seq
-        return self._catch_up()
+        return self._catch_up(self._seq)
 
-    def _catch_up(self) -> FollowEnd | None:
-        """Attach, and show what came until then."""
+    def _catch_up(self, after: int | None) -> FollowEnd | None:
+        """Attach, and show what came until then, from behind row ``after`` on."""
         state = watch(self._link, self._branch_dir)
         self._branch, upto = state["branch"], int(state["seq"])
-        for event in replay(self._link, self._branch, self._after, upto):
+        for event in replay(self._link, self._branch, after, upto):
             self._view.show(event)
         self._seq = self._known = upto
         if items := state.get("todo"):
