@@ -830,5 +830,5 @@ def messages(file: Path, end: int | None, prompt_prefix: str | None, response_pr
         return
     if end is not None:
         raise click.UsageError("--end is for chats in Markdown or plain text")
-    org = read_org(text).document
+    org, _ = read_org(text)
     print_json(gptel_messages(org, prompt_prefix=prompt_prefix or "*** ", response_prefix=response_prefix))

@@ -78,13 +78,14 @@ def single_entry(ref: BranchRef, session: Mapping[str, Any] | None = None) -> Li
 
 
 def _entry(ref: BranchRef, known: Facts, stamps: Stamps, is_current: bool, parent: str | None) -> ListEntry:
+    written = max(mtime_ns(stamps.journal), mtime_ns(stamps.document))
     return ListEntry(
         ref=ref,
         title=known.title,
         archived_at=known.archived_at,
         preset=known.preset,
         created=known.created,
-        updated=_iso(max(mtime_ns(stamps.journal), mtime_ns(stamps.document))),
+        updated=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(written // 1_000_000_000)),
         is_current=is_current,
         parent=parent,
     )
@@ -154,7 +155,3 @@ def _session_row(journal: Path) -> Mapping[str, object]:
             return row.data
         end = start  # a call may have thousands of such keys in its one row
     return {}
-
-
-def _iso(mtime: int) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(mtime // 1_000_000_000))

@@ -67,8 +67,8 @@ def read_chat(path: Path) -> Chat:
     if not text.strip():
         raise BadRequest(f"{path} is empty", hint="Name a saved chat")
     if is_org(path, text):
-        org = read_org(text)
-        found, system = as_markdown(org.document), org.system
+        org, system = read_org(text)
+        found = as_markdown(org)
         notes.append("Headings, blocks, code and links of Org are Markdown now; tables and drawers are as they were")
     else:
         found, system = document.parse(text), _read_system_prompt(text, notes)
@@ -185,20 +185,12 @@ _INLINE = (  # none looks far: a long line may have many signs that nothing ends
 )
 
 
-@dataclass(frozen=True, slots=True)
-class OrgChat:
-    """A chat in Org: text without the properties, roles, settings; its system prompt."""
-
-    document: Document
-    system: str | None
-
-
-def read_org(text: str) -> OrgChat:
-    """Return the chat that the text of an Org file holds."""
+def read_org(text: str) -> tuple[Document, str | None]:
+    """Return the chat that the text of an Org file holds, without the properties, and its system prompt."""
     text = text.replace("\r\n", "\n")
     drawer = _DRAWER.match(text)
     if drawer is None:
-        return OrgChat(Document(body=text), None)
+        return Document(body=text), None
     said = {name.upper(): value.strip(" \t") for name, value in _PROPERTY.findall(drawer["lines"])}
     spans, stale = document.read_bounds(said.get("GPTEL_BOUNDS", ""), len(text))
     start, end = drawer.span("drawer")
@@ -216,7 +208,7 @@ def read_org(text: str) -> OrgChat:
     )
     system = said.get("GPTEL_SYSTEM")
     damage = ("Some of its gptel bounds fit no text",) if stale else ()
-    return OrgChat(
+    return (
         Document(
             body=text[:start] + text[end:],
             spans=tuple(document.merge_spans(kept)),
