@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -44,17 +45,25 @@ class Group:
         files: tuple[int, ...] = (),
     ) -> "Group":
         """Start ``argv``; the streams are what ``subprocess`` takes, ``files`` are inherited as they are numbered."""
-        process = await asyncio.create_subprocess_exec(
-            *argv,
-            cwd=cwd,
-            env=dict(env),
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            start_new_session=True,
-            pass_fds=files,
+        starting = asyncio.ensure_future(
+            asyncio.create_subprocess_exec(
+                *argv,
+                cwd=cwd,
+                env=dict(env),
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
+                pass_fds=files,
+            )
         )
-        return cls(process, leader)
+        try:
+            return cls(await asyncio.shield(starting), leader)
+        except asyncio.CancelledError:
+            # asyncio would kill the first process alone, and what that has started by now would go on.
+            starting.add_done_callback(partial(_kill_started, leader))
+            await asyncio.wait([starting])
+            raise
 
     async def stop(self, grace_s: float = _GRACE_S) -> None:
         """Ask the whole group to end, wait ``grace_s`` at most, then kill what is left of it.
@@ -117,6 +126,11 @@ class Group:
             os.killpg(self.process.pid, number)
             return True
         return False
+
+
+def _kill_started(leader: Leader, starting: asyncio.Future[asyncio.subprocess.Process]) -> None:
+    if not starting.cancelled() and starting.exception() is None:
+        Group(starting.result(), leader).kill()
 
 
 @asynccontextmanager

@@ -160,7 +160,6 @@ async def test_a_disk_that_refuses_an_agent_is_logged_and_told_to_the_parent(
 # -- configuration -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("000", "Preset loaded from file, not memory")
 async def test_one_whose_parent_is_stopped_while_it_is_made_is_gone(
     helper: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,6 +184,7 @@ async def test_one_whose_parent_is_stopped_while_it_is_made_is_gone(
         assert agents_of(ref) == []
 
 
+@pytest.mark.spec("000", "Preset loaded from file, not memory")
 async def test_an_agent_is_what_its_own_file_says_now(helper: World) -> None:
     delegate(helper, "found", call=spawn())
     ref = helper.session()

@@ -158,7 +158,7 @@ BREAKS_OF_AGENTS = [
         "String responses dual-duty behavior",
         _ANSWER,
         "                        self._texts.append(item.text)\n",
-        "                        self._texts[:] = [item.text]\n",
+        "                        self._texts.append(item.text[1:])\n",
     ),
     _of(
         "Completion deletes overlay and invokes callback",
@@ -297,9 +297,9 @@ BREAKS_OF_AGENTS = [
     _of("Preset loaded via metadata module", _PIECES, '{**front, "system": ', '{**front, "body": '),
     _of(
         "Session metadata read from scope-plan.yml",
-        "pyagentd/api/sessions.py",
-        "asyncio.to_thread(metadata.read_session_metadata, _place(directory))",
-        "asyncio.to_thread(metadata.read_branch_metadata, _place(directory))",
+        _JF,
+        "'session-metadata branch-dir (pyagentd-place-scope-plan branch-dir)",
+        "'session-metadata branch-dir (pyagentd-place-preset branch-dir)",
     ),
     _of(
         "Session registered via registry module",

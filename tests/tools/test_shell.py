@@ -1,5 +1,7 @@
 import asyncio
+import json
 import os
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -7,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from pyagentd.policy.action import Action
+from pyagentd.tools.process import Group, Leader
+from pyagentd.tools.sandbox import launcher
 from pyagentd.tools.shell import BASH
 from pyagentd.tools.spec import ToolContext
 from tests.tools.conftest import Call
@@ -113,6 +117,31 @@ async def test_a_second_cancellation_does_not_wait_for_the_grace(root: Path, cal
         await task
     assert time.monotonic() - started < 1
     await until(lambda: not running(pid))
+
+
+@pytest.mark.parametrize("leader", ["command", "launcher"])
+async def test_what_is_cancelled_while_it_starts_leaves_nothing_behind(root: Path, leader: Leader) -> None:
+    argv = ["/bin/bash", "-c", "echo $$ >>pids; sleep 100 & echo $! >>pids; wait"]
+    read, write = os.pipe()
+    told = {"argv": argv, "abi": 0, "rules": [], "network": True, "parent": os.getpid()}
+    os.write(write, json.dumps(told).encode())
+    os.close(write)
+    if leader == "launcher":
+        argv = [sys.executable, launcher.__file__, str(read)]
+    env = {"PATH": "/usr/bin:/bin"}
+    task = asyncio.ensure_future(Group.start(*argv, cwd=root, env=env, leader=leader, files=(read,)))
+    for _ in range(2):
+        await asyncio.sleep(0)
+    end = time.monotonic() + 20
+    while not (root / "pids").exists() or len((root / "pids").read_text().split()) < 2:
+        assert time.monotonic() < end
+        time.sleep(0.01)  # noqa: ASYNC251 - so that asyncio does not take note that it has started
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    pids = await pids_in(root / "pids", 2)
+    await until(lambda: not any(map(running, pids)))
+    os.close(read)
 
 
 @pytest.mark.parametrize("how", ["", "setsid ", "setsid nohup env -i /bin/"])
