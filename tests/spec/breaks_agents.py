@@ -299,7 +299,7 @@ BREAKS_OF_AGENTS = [
         "Session metadata read from scope-plan.yml",
         _JF,
         "'session-metadata branch-dir (pyagentd-place-scope-plan branch-dir)",
-        "'session-metadata branch-dir (pyagentd-place-preset branch-dir)",
+        '\'session-metadata branch-dir (concat branch-dir "/scope.yml")',
     ),
     _of(
         "Session registered via registry module",
