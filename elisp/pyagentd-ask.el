@@ -82,7 +82,8 @@
   "Note that ASK, told about BRANCH, waits for an answer."
   (unless (pyagentd-ask-find (pyagentd-ask-id ask))
     (let ((branch (or (plist-get ask :branch) branch)))
-      (setq ask (append (list :branch branch ; and those above it, the root last
+      (setq ask (append (list :branch branch
+                              ;; Itself and those above it, the root last.
                               :above (and branch (pyagentd-ask--chain branch)))
                         ask)))
     (setq pyagentd-ask--pending (append pyagentd-ask--pending (list ask)))

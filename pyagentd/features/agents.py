@@ -46,7 +46,7 @@ from pyagentd.store.journal import read_rows
 from pyagentd.store.metadata import child_agents, first_row
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.presetfile import DEFAULT_WRITE
-from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec, object_schema
+from pyagentd.tools.spec import DAY_S, Args, Output, ToolContext, ToolSpec, object_schema
 from pyagentd.wire.sexp import encode
 from pyagentd.words import quantity
 
@@ -65,7 +65,6 @@ log = logging.getLogger(__name__)
 
 MAX_DEPTH = 5
 _KINDS = {TransientProviderError.code: "Network failure", ProviderError.code: "API failure"}  # by an error's code
-DAY_S = 24 * 60 * 60.0
 
 _LATER = "comes as a message when the agent has finished"
 _WILD = re.compile(r"[*?\[{]")

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from pyagentd import features
 from pyagentd.errors import PyagentdError, ToolError
 from pyagentd.features.agents import (
-    DAY_S,
     MAX_DEPTH,
     AgentSpawner,
     Assignment,
@@ -32,7 +31,7 @@ from pyagentd.store import paths
 from pyagentd.store.conversation import Conversation, Part
 from pyagentd.store.metadata import child_agents, first_row
 from pyagentd.store.paths import BranchRef
-from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec, object_schema
+from pyagentd.tools.spec import DAY_S, Args, Output, ToolContext, ToolSpec, object_schema
 
 if TYPE_CHECKING:
     from pyagentd.mission.budget import Budget

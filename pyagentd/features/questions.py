@@ -15,7 +15,7 @@ from pyagentd.errors import BadRequest, ToolError
 from pyagentd.policy.action import Target
 from pyagentd.runtime.approvals import Authority
 from pyagentd.runtime.feature import Feature
-from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec, object_schema
+from pyagentd.tools.spec import FOREVER_S, Args, Output, ToolContext, ToolSpec, object_schema
 
 if TYPE_CHECKING:
     from pyagentd.runtime.run_setup import RunBuilder
@@ -27,9 +27,6 @@ UNAVAILABLE = (
     "best assumption and state the assumption you made."
 )
 """What a headless run is told, word for word."""
-
-FOREVER_S = 10 * 365 * 24 * 3600.0
-"""The limit of a tool that waits for a human."""
 
 _DESCRIPTION = """\
 Ask the user, and wait for the answer. Use it when you cannot go on well without knowing what only the user knows: \

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyagentd.errors import PyagentdError, ToolError, UserError
-from pyagentd.features.questions import FOREVER_S
 from pyagentd.policy import shell
 from pyagentd.policy.action import (
     META_TOOLS,
@@ -35,7 +34,7 @@ from pyagentd.store import metadata, paths, presetfile
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools.builtin import builtin_tools
 from pyagentd.tools.invoke import Denied
-from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec, object_schema
+from pyagentd.tools.spec import FOREVER_S, Args, Output, ToolContext, ToolSpec, object_schema
 
 if TYPE_CHECKING:
     from pyagentd.runtime.kernel import Kernel

@@ -28,7 +28,7 @@ from pyagentd.store.journal import Journal
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.registry import RunProgress
 from pyagentd.store.trace import OrgLog
-from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec
+from pyagentd.tools.spec import DAY_S, Args, Output, ToolContext, ToolSpec
 
 RESTARTED = "The daemon ended before this was done"
 
@@ -256,8 +256,6 @@ def _open_notes(ref: BranchRef, journal: Journal, conversation: Conversation) ->
 # What else has begun is closed as aborted. The client that sent the message is gone, and its environment and key
 # with it: whoever answers brings others (``settings.LateArrival``).
 
-_DAY_S = 24 * 60 * 60.0
-
 Rejoin = Callable[[ToolCall], Awaitable[Output | None]]
 """Waits for the agent that a call spawned, and returns the call's result; None if it spawned none."""
 
@@ -290,7 +288,7 @@ class ResumedRun:
             description="",
             input_schema={"type": "object", "properties": {}},
             kind="meta",
-            timeout_s=_DAY_S,
+            timeout_s=DAY_S,
             run=run,
             describe=lambda args, ctx: Target(detail=""),
         )

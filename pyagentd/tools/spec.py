@@ -23,6 +23,12 @@ from pyagentd.tools.sandbox.plan import UNCONFINED, ShellScope
 if TYPE_CHECKING:
     from pyagentd.tools.sandbox.enclosure import Enclosure
 
+DAY_S = 24 * 60 * 60.0
+"""The limit of a tool that waits for an agent."""
+
+FOREVER_S = 10 * 365 * DAY_S
+"""The limit of a tool that waits for a human."""
+
 # What happens around a call besides the decision: files are kept, hooks are asked, a command may outlive the call.
 
 
