@@ -28,7 +28,7 @@ def spawn(preset: str = "helper", description: str = "find it", prompt: str = "F
 
 def agents_of(ref: BranchRef) -> list[BranchRef]:
     home = paths.agents_dir(ref.branch_dir)
-    return [paths.ref_of(place) for place in sorted(home.iterdir())] if home.is_dir() else []
+    return [paths.ref_of(place) for place in sorted(home.glob("[!.]*"))] if home.is_dir() else []
 
 
 @pytest.fixture
