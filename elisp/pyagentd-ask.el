@@ -393,8 +393,6 @@ Its property `pyagentd-ask-back' is a marker at where point was before.")
 (declare-function pyagentd-ask--diff "pyagentd-form")
 (declare-function pyagentd-ask--show "pyagentd-views")
 
-(put 'pyagentd-ask-notice--move 'permanent-local-hook t)
-
 ;;;; Keys
 
 (defvar pyagentd-ask-notice-map
@@ -660,6 +658,8 @@ Emacs would draw the cursor in a line that it has to continue itself."
           (move-overlay pyagentd-ask-notice--focus position position)
           (when here (goto-char position)))))))
 
+(add-hook 'pyagentd-insert-hook #'pyagentd-ask-notice--move)
+
 (defun pyagentd-ask-notice--delete ()
   "Remove the notice from this buffer."
   (when pyagentd-ask-notice--focus
@@ -667,10 +667,7 @@ Emacs would draw the cursor in a line that it has to continue itself."
   (when pyagentd-ask-notice--overlay
     (delete-overlay pyagentd-ask-notice--overlay)
     (setq pyagentd-ask-notice--overlay nil
-          pyagentd-ask-notice--current nil)
-    (remove-hook 'pyagentd-insert-hook #'pyagentd-ask-notice--move t)
-    (remove-hook 'window-size-change-functions
-                 #'pyagentd-ask-notice--resized t)))
+          pyagentd-ask-notice--current nil)))
 
 (defun pyagentd-ask-notice-refresh ()
   "Show in this buffer what is asked, if anything is."
@@ -684,10 +681,7 @@ Emacs would draw the cursor in a line that it has to continue itself."
           (pyagentd-ask--leave))
         (unless pyagentd-ask-notice--overlay
           (setq pyagentd-ask-notice--overlay
-                (make-overlay (point-min) (point-min) nil t))
-          (add-hook 'pyagentd-insert-hook #'pyagentd-ask-notice--move nil t)
-          (add-hook 'window-size-change-functions
-                    #'pyagentd-ask-notice--resized nil t))
+                (make-overlay (point-min) (point-min) nil t)))
         (overlay-put pyagentd-ask-notice--overlay 'pyagentd-ask
                      pyagentd-ask-notice--current)
         (overlay-put pyagentd-ask-notice--overlay 'before-string
@@ -699,14 +693,12 @@ Emacs would draw the cursor in a line that it has to continue itself."
 
 (defun pyagentd-ask-notice--resized (window)
   "Make the notice fit WINDOW, whose size has changed, after redisplay."
-  (run-at-time 0 nil
-               (lambda (buffer)
-                 (pyagentd-with-live-buffer buffer
-                   (when pyagentd-ask-notice--overlay
-                     (pyagentd-ask-notice-refresh))))
-               (window-buffer window)))
+  (with-current-buffer (window-buffer window)
+    (when pyagentd-ask-notice--overlay
+      (pyagentd-later-soon #'pyagentd-ask-notice-refresh))))
 
-(put 'pyagentd-ask-notice--resized 'permanent-local-hook t)
+(add-to-list 'pyagentd-session-hooks
+             '(window-size-change-functions . pyagentd-ask-notice--resized))
 
 (defun pyagentd-ask-notice--refresh-all ()
   "Show in the session buffers what is asked; in others nothing has changed."
@@ -807,8 +799,6 @@ Each option is a plist with :label and :text, what picking it says.")
 (pyagentd-deflocal pyagentd-reply-options--overlay nil
   "Overlay of the buttons in this buffer, nil if there are none.")
 
-(put 'pyagentd-reply-options-clear 'permanent-local-hook t)
-
 (dotimes (index 9)
   (define-key pyagentd-mode-map (kbd (format "C-c %d" (1+ index)))
     `(menu-item "" pyagentd-reply-options--pick-by-key
@@ -844,8 +834,7 @@ Each option is a plist with :label and :text, what picking it says.")
   "Remove the buttons from this buffer."
   (when pyagentd-reply-options--overlay
     (delete-overlay pyagentd-reply-options--overlay)
-    (setq pyagentd-reply-options--overlay nil)
-    (remove-hook 'pyagentd-insert-hook #'pyagentd-reply-options-clear t))
+    (setq pyagentd-reply-options--overlay nil))
   (setq pyagentd-reply-options nil))
 
 (defun pyagentd-reply-options-receive (options)
@@ -856,8 +845,9 @@ Each option is a plist with :label and :text, what picking it says.")
       (setq pyagentd-reply-options options
             pyagentd-reply-options--overlay (make-overlay end end nil t))
       (overlay-put pyagentd-reply-options--overlay 'before-string
-                   (pyagentd-reply-options--text))
-      (add-hook 'pyagentd-insert-hook #'pyagentd-reply-options-clear nil t))))
+                   (pyagentd-reply-options--text)))))
+
+(add-hook 'pyagentd-insert-hook #'pyagentd-reply-options-clear)
 
 (pyagentd-define-event reply-options `(,options)
   "Show the options."

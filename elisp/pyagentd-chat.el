@@ -584,9 +584,8 @@ Return the buffer."
 (defun pyagentd-pending--new (request)
   "Return a new buffer for the session that is to be made as REQUEST says."
   (let* ((name (plist-get request :name))
-         (buffer (get-buffer-create
-                  (pyagentd-buffer-name--free
-                   (if (string-blank-p name) "session" name)))))
+         (buffer (generate-new-buffer
+                  (if (string-blank-p name) "session" name))))
     (with-current-buffer buffer
       (let ((buffer-file-name
              (expand-file-name "new/branches/main/session.md"

@@ -446,10 +446,9 @@ Each is a plist: :content, :status (\"pending\", \"in_progress\" or
 \"completed\") and :active-form, what it is called while it is done.")
 (pyagentd-deflocal pyagentd-todo--overlay nil
   "Overlay of the list in this buffer, nil if there is none.")
-(pyagentd-deflocal pyagentd-todo--folded 'unset
-  "Whether the list is folded here.")
-
-(put 'pyagentd-todo--move 'permanent-local-hook t)
+(pyagentd-deflocal pyagentd-todo--turned nil
+  "Non-nil if the list is folded here where `pyagentd-todo-folded' is nil.
+Where that is non-nil, if it is unfolded.")
 
 (defvar pyagentd-todo-map
   (pyagentd-keymap
@@ -491,18 +490,14 @@ Each is a plist: :content, :status (\"pending\", \"in_progress\" or
 
 (add-hook 'pyagentd-status-segment-functions #'pyagentd-todo--segment)
 
-(defun pyagentd-todo--folded-p ()
-  "Return non-nil if the list here is folded."
-  (if (eq pyagentd-todo--folded 'unset) pyagentd-todo-folded
-    pyagentd-todo--folded))
-
 (defun pyagentd-todo--text ()
   "Return the list as it stands in the conversation."
-  (let ((head (concat (if (pyagentd-todo--folded-p) "▸ " "▾ ")
-                      (pyagentd-todo-line))))
+  (let ((folded (xor pyagentd-todo-folded pyagentd-todo--turned)))
     (propertize
-     (concat "\n" (propertize head 'face 'pyagentd-detail) "\n"
-             (unless (pyagentd-todo--folded-p)
+     (concat "\n" (propertize (concat (if folded "▸ " "▾ ") (pyagentd-todo-line))
+                              'face 'pyagentd-detail)
+             "\n"
+             (unless folded
                (mapconcat
                 (lambda (step)
                   (cond ((pyagentd-todo--is step "completed")
@@ -525,12 +520,13 @@ Each is a plist: :content, :status (\"pending\", \"in_progress\" or
     (let ((position (pyagentd-insert-end)))
       (move-overlay pyagentd-todo--overlay position position))))
 
+(add-hook 'pyagentd-insert-hook #'pyagentd-todo--move)
+
 (defun pyagentd-todo--delete ()
   "Remove the list from this buffer."
   (when pyagentd-todo--overlay
     (delete-overlay pyagentd-todo--overlay)
-    (setq pyagentd-todo--overlay nil)
-    (remove-hook 'pyagentd-insert-hook #'pyagentd-todo--move t)))
+    (setq pyagentd-todo--overlay nil)))
 
 (defun pyagentd-todo--refresh ()
   "Show the steps in this buffer, if there are any that are not completed."
@@ -538,8 +534,7 @@ Each is a plist: :content, :status (\"pending\", \"in_progress\" or
       (pyagentd-todo--delete)
     (unless pyagentd-todo--overlay
       (setq pyagentd-todo--overlay (make-overlay (point-min) (point-min) nil t))
-      (overlay-put pyagentd-todo--overlay 'priority -10)
-      (add-hook 'pyagentd-insert-hook #'pyagentd-todo--move nil t))
+      (overlay-put pyagentd-todo--overlay 'priority -10))
     (overlay-put pyagentd-todo--overlay 'before-string (pyagentd-todo--text))
     (pyagentd-todo--move))
   (pyagentd-status-refresh))
@@ -570,7 +565,7 @@ Each is a plist: :content, :status (\"pending\", \"in_progress\" or
       (message "%s: %s" (pyagentd-todo-line)
                (mapconcat (lambda (step) (plist-get step :content))
                           pyagentd-todo ", "))
-    (setq pyagentd-todo--folded (not (pyagentd-todo--folded-p)))
+    (setq pyagentd-todo--turned (not pyagentd-todo--turned))
     (pyagentd-todo--refresh)))
 
 ;;;; What session buffers are called
@@ -607,20 +602,13 @@ Each is a plist: :content, :status (\"pending\", \"in_progress\" or
       (format "%s (%s)" name
               (string-trim-left pyagentd--branch-name "[0-9]\\{14\\}-")))))
 
-(defun pyagentd-buffer-name--free (name)
-  "Return NAME, or NAME<2> and so on if another buffer is called that."
-  (let ((free name) (number 1))
-    (while (not (memq (get-buffer free) (list nil (current-buffer))))
-      (setq free (format "%s<%d>" name (setq number (1+ number)))))
-    free))
-
 (defun pyagentd-name-buffer (&optional title)
   "Name the current session buffer after its TITLE, or else after its id.
 It keeps a name that the user gave it.  For `pyagentd-title-functions'."
   (when (and pyagentd-mode
              (equal (buffer-name) pyagentd-buffer-name--given))
-    (let ((name (pyagentd-buffer-name--free
-                 (pyagentd-buffer-name--wanted title))))
+    (let ((name (generate-new-buffer-name (pyagentd-buffer-name--wanted title)
+                                          (buffer-name))))
       ;; Not with a second argument: then `uniquify' names others anew.
       (unless (equal name (buffer-name))
         (rename-buffer name))

@@ -36,6 +36,16 @@
       (should (equal (buffer-string) "### Hi there"))
       (should (= 1 (length (pyagentd-test-calls 'create-session)))))))
 
+(ert-deftest pyagentd-pending-a-buffer-of-the-same-name-is-left-alone ()
+  (with-temp-buffer
+    (rename-buffer "Two cups" t)
+    (insert "Mine")
+    (let ((mine (current-buffer)))
+      (pending-test--with-session
+        (should-not (eq mine (current-buffer)))
+        (should (equal (buffer-string) "### ")))
+      (should (equal (buffer-string) "Mine")))))
+
 (ert-deftest pyagentd-pending-text-is-typed-at-once-and-stays ()
   (pending-test--with-session
     (let ((shown (current-buffer)) then)
