@@ -23,7 +23,6 @@ from pyagentd.features.compaction import Compaction
 from pyagentd.features.contexts import Contexts
 from pyagentd.features.emacs import EmacsClients
 from pyagentd.features.hooks import Hooks
-from pyagentd.features.idling import Idling
 from pyagentd.features.indexer import Indexer
 from pyagentd.features.mcp import Servers
 from pyagentd.features.mission_tool import Missions
@@ -77,7 +76,6 @@ FEATURES: tuple[type[Feature], ...] = (
     Models,
     SelfEditing,
     Contexts,
-    Idling,
     Overview,
     Commands,
     Titles,

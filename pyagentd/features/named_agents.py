@@ -21,8 +21,7 @@ from pyagentd import installation, reader
 from pyagentd.clock import epoch_ms, iso8601
 from pyagentd.errors import BadRequest, Busy, Conflict, NotFound, PresetError, PyagentdError, StoreError
 from pyagentd.events import one_line, truncate
-from pyagentd.features.contexts import Contexts, left_notice
-from pyagentd.features.idling import IDLE_S, Idling
+from pyagentd.features.contexts import IDLE_S, Contexts, left_notice
 from pyagentd.features.models import parse_model
 from pyagentd.features.schedules import Schedules, local_user
 from pyagentd.features.slash_commands import record_command
@@ -590,8 +589,8 @@ async def destroying_complete(kernel: "Kernel", row: AgentRow, intent: str, *, u
             if row.status != "destroyed":
                 kernel.departed.discard(place)
             raise
-    if (idling := kernel.find(Idling)) is not None:
-        idling.forget(place)
+    if (saved := kernel.find(Contexts)) is not None:
+        saved.forget(place)
     if (planned := kernel.find(Schedules)) is not None:
         await planned.forget(place)
     audit_change(kernel, row.name, "destroy", old=None, new={"files": files}, user=user)
@@ -663,8 +662,8 @@ async def follow(kernel: "Kernel", old: Path, new: Path, *, user: str) -> Branch
                 moved = f"{new}{root[len(str(old)) :]}" if f"{root}/".startswith(f"{old}/") else root
                 branch.record_session(workspace_root=Path(moved))
                 await instructions.renew_workplace(kernel, branch)
-    if (idling := kernel.find(Idling)) is not None:
-        idling.moved(old, new)
+    if (saved := kernel.find(Contexts)) is not None:
+        saved.moved(old, new)
     audit_change(kernel, new.name, "config:name", old=old.name, new=new.name, user=user)
     await asyncio.to_thread(kernel.ledger.flush)  # a daemon that is killed from here on has it audited
     await asyncio.to_thread(agents.intend, kernel.state, new.name, None)

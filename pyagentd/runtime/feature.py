@@ -74,14 +74,6 @@ class RunEnded(BranchEvent):
     options: SendOptions
 
 
-class ConversationCleared(BranchEvent):
-    """The conversation of a branch was put behind a boundary."""
-
-
-class ConversationRestored(BranchEvent):
-    """A saved conversation goes on in a branch."""
-
-
 class QueueStopped(BranchEvent):
     """A queued message could not be answered; the queue of the branch waits for a person."""
 

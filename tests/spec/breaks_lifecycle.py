@@ -10,7 +10,6 @@ _FEATURES = "pyagentd/features"
 _CREATING = f"{_FEATURES}/named_agents.py"
 _DESTROYING = f"{_FEATURES}/named_agents.py"
 _CONTEXTS = f"{_FEATURES}/contexts.py"
-_IDLING = f"{_FEATURES}/idling.py"
 _SELFEDIT = f"{_FEATURES}/self_edit.py"
 _DOCS = "pyagentd/runtime/presets.py"
 _OVERLAY = "pyagentd/runtime/presets.py"
@@ -100,7 +99,7 @@ BREAKS_OF_LIFECYCLES = [
     _of("Self-Edit Audit Trail", _SELFEDIT, '{"old": _short(self.old), "new"', '{"old": None, "new"'),
     _of(
         "Active Session: none yet",
-        _IDLING,
+        _CONTEXTS,
         "is_new = branch.key not in self._last",
         "is_new = False",
     ),
@@ -112,7 +111,7 @@ BREAKS_OF_LIFECYCLES = [
     ),
     _of(
         "Idle Timer: reset",
-        _IDLING,
+        _CONTEXTS,
         "        self._last[branch.key] = branch.ref, self.kernel.clock.now()\n        if is_new:",
         "        self._last.setdefault(branch.key, (branch.ref, self.kernel.clock.now()))\n        if is_new:",
     ),
@@ -156,8 +155,8 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "Manual Clear",
         _CONTEXTS,
-        "            changed = await self._history.clear_held(branch)\n        self.kernel.bus",
-        "            changed = await self._history.rewind_held(branch)\n        self.kernel.bus",
+        "            changed = await self._history.clear_held(branch)\n        self.cleared",
+        "            changed = await self._history.rewind_held(branch)\n        self.cleared",
     ),
     _of(
         "Context Restore 1: looked up by id",
@@ -268,25 +267,25 @@ BREAKS_OF_LIFECYCLES = [
     ),
     _of(
         "State Diagram: IDLE to ACTIVE by a message",
-        _IDLING,
+        _CONTEXTS,
         "lambda started: self._touch(started.branch)",
         "lambda started: None",
     ),
     _of(
         "State Diagram: IDLE to ACTIVE by a restore",
-        _IDLING,
-        "lambda restored: self._touch(restored.branch)",
-        "lambda restored: None",
+        _CONTEXTS,
+        "        self._touch(branch)\n        self.kernel.bus.tell",
+        "        self.kernel.bus.tell",
     ),
     _of(
         "State Diagram: ACTIVE to IDLE by /context clear",
         _CONTEXTS,
-        "        self.kernel.bus.tell(ConversationCleared(branch))\n",
-        "",
+        "        self.cleared(branch)\n        branch.say",
+        "        branch.say",
     ),
     _of(
         "State Diagram: ACTIVE to IDLE by the idle timeout",
-        _IDLING,
+        _CONTEXTS,
         "idle_out(branch, seconds=idle_s):\n                    self.cleared(branch)\n",
         "idle_out(branch, seconds=idle_s):\n                    pass\n",
     ),
@@ -364,15 +363,15 @@ BREAKS_OF_LIFECYCLES = [
     ),
     _of(
         "Graceful Shutdown 1: active sessions are saved",
-        _IDLING,
-        '                        await self.kernel.feature(Contexts).keep(branch, "shutdown")\n',
+        _CONTEXTS,
+        '                        await self.keep(branch, "shutdown")\n',
         "                        pass\n",
     ),
-    _of("Graceful Shutdown 2: idle timers are cancelled", _IDLING, "            self._task.cancel()\n", ""),
+    _of("Graceful Shutdown 2: idle timers are cancelled", _CONTEXTS, "            self._task.cancel()\n", ""),
     _of("Graceful Shutdown 3: connections are closed", _HOST, "            self.state.close()", "            pass"),
     _of(
         "Restart: agents are loaded idle",
-        _IDLING,
+        _CONTEXTS,
         "                        self.cleared(branch)\n",
         "                        pass\n",
     ),

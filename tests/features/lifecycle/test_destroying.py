@@ -14,7 +14,6 @@ from pyagentd.api import Service
 from pyagentd.errors import NotFound, PyagentdError, StoreError, Unconfirmed
 from pyagentd.features import named_agents
 from pyagentd.features.contexts import Contexts
-from pyagentd.features.idling import Idling
 from pyagentd.features.named_agents import Worktree, repository_state
 from pyagentd.features.schedules import Schedules, every
 from pyagentd.features.tasks import Tasks
@@ -240,7 +239,7 @@ async def test_nobody_reaches_it_any_more(world: World, service: Service, keep_f
     await world.kernel.feature(Schedules).add(ref, every(timedelta(days=2)), "Again.", auth_subject="user:me")
     await destroyed(service, keep_files=keep_files)
     for _ in range(2):
-        assert (await service.agent_list(Watcher()))["agents"] == [] and world.kernel.feature(Idling).pending == 0
+        assert (await service.agent_list(Watcher()))["agents"] == [] and world.kernel.feature(Contexts).pending == 0
         assert await world.kernel.feature(Schedules).of() == []
         with pytest.raises(NotFound):
             await service.resolve(Watcher(), name=NAME)

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from pyagentd.features.contexts import Contexts
-from pyagentd.features.idling import Idling
 from pyagentd.features.named_agents import destroy
 from pyagentd.store import contexts as files
 from pyagentd.store import sessions
@@ -49,13 +48,13 @@ async def clear(world: World, ref: BranchRef, clock: ManualClock) -> None:
 
 async def idle_timeout(world: World, ref: BranchRef, clock: ManualClock) -> None:
     clock.forward(minutes=30)
-    await world.kernel.feature(Idling).tick()
+    await world.kernel.feature(Contexts).tick()
 
 
 async def shutdown(world: World, ref: BranchRef, clock: ManualClock) -> None:
     await world.kernel.shutdown()
     restarted(world, clock)
-    await world.kernel.feature(Idling).load()
+    await world.kernel.feature(Contexts).load()
 
 
 async def end(world: World, ref: BranchRef, clock: ManualClock) -> None:

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from pyagentd.features.contexts import Contexts, left_notice
-from pyagentd.features.idling import IDLE_SETTING, Idling
+from pyagentd.features.contexts import IDLE_SETTING, Contexts, left_notice
 from pyagentd.features.named_agents import AgentRequest, create, rename
 from pyagentd.policy.presets import DEFAULT_PRESET
 from pyagentd.runtime.branch import LiveBranch
@@ -65,16 +64,16 @@ async def files(world: World, ref: BranchRef) -> list[dict[str, Any]]:
 async def test_after_half_an_hour_a_conversation_is_saved_and_put_behind(world: World, clock: ManualClock) -> None:
     ref = await agent(world)
     await say(world, ref, "one")
-    assert await status(world) == "active" and world.kernel.feature(Idling).pending == 1
+    assert await status(world) == "active" and world.kernel.feature(Contexts).pending == 1
     clock.forward(minutes=29)
-    await world.kernel.feature(Idling).tick()
+    await world.kernel.feature(Contexts).tick()
     assert await files(world, ref) == []
     clock.forward(minutes=1)
     world.server.say(answer(text("Counted to one.")))
     before, watcher = body(ref), Watcher()
     async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await world.kernel.feature(Idling).tick()
+        await world.kernel.feature(Contexts).tick()
         branch.detach(watcher)
         assert hidden.visible(branch.conversation) == []
     (file,) = await files(world, ref)
@@ -86,7 +85,7 @@ async def test_after_half_an_hour_a_conversation_is_saved_and_put_behind(world: 
         "Session saved: Counted to one. Context cleared after 30 minutes of inactivity. "
         f"Use /context restore {file['id'][:8]} to resume. In a shell: pyagentd context restore bob {file['id'][:8]}"
     )
-    assert body(ref) == before and await status(world) == "idle" and world.kernel.feature(Idling).pending == 0
+    assert body(ref) == before and await status(world) == "idle" and world.kernel.feature(Contexts).pending == 0
     assert (await say(world, ref, "two")).seen() == ["two"]
     async with world.kernel.using(ref) as branch:
         await world.kernel.feature(Contexts).restore(branch, file["id"])
@@ -103,7 +102,7 @@ async def test_the_notice_says_what_a_model_made_of_the_conversation(world: Worl
     world.server.say(answer(text("Counted; two is pending")))
     async with world.kernel.using(ref) as branch:
         await attached(branch, watcher)
-        await world.kernel.feature(Idling).tick()
+        await world.kernel.feature(Contexts).tick()
         branch.detach(watcher)
     (row,) = await world.kernel.feature(Contexts).history(ref)
     assert "[assistant]\\nAnswer to one" in str(world.server.requests[-1].messages)
@@ -121,7 +120,7 @@ async def test_whoever_opens_it_later_is_told_what_became_of_the_conversation(
     await say(world, ref, "one")
     clock.forward(minutes=30)
     world.server.say(answer(text("Counted")))
-    await world.kernel.feature(Idling).tick()
+    await world.kernel.feature(Contexts).tick()
 
     async def notes() -> list[str]:
         sha256 = body_sha256(body(ref))
@@ -167,10 +166,10 @@ async def test_whatever_is_said_begins_the_timer_anew(world: World, clock: Manua
     for _ in range(3):
         await say(world, ref, "Hi")
         clock.forward(minutes=9)
-        await world.kernel.feature(Idling).tick()
+        await world.kernel.feature(Contexts).tick()
     assert await files(world, ref) == []
     clock.forward(minutes=1)
-    await world.kernel.feature(Idling).tick()
+    await world.kernel.feature(Contexts).tick()
     (file,) = await files(world, ref)
     assert file["message_count"] == 6
 
@@ -186,7 +185,7 @@ async def test_the_end_of_the_daemon_saves_and_the_next_one_begins_idle(world: W
     (file,) = await files(world, ref)
     assert (file["trigger"], file["description"]) == ("shutdown", "one")
     assert len(world.server.requests) == asked, "nobody waits for a model then"
-    await world.kernel.feature(Idling).load()
+    await world.kernel.feature(Contexts).load()
     assert await status(world) == "idle" and len(await files(world, ref)) == 1
     assert (await say(world, ref, "two")).seen() == ["two"]
 
@@ -195,9 +194,9 @@ async def test_the_end_of_the_daemon_saves_and_the_next_one_begins_idle(world: W
 async def test_the_end_of_the_daemon_ends_the_timers(world: World, clock: ManualClock) -> None:
     ref = await agent(world)
     await say(world, ref, "one")
-    await world.kernel.feature(Idling).start()
+    await world.kernel.feature(Contexts).start()
     await world.kernel.shutdown()
-    assert world.kernel.feature(Idling).pending == 0
+    assert world.kernel.feature(Contexts).pending == 0
     assert [task.get_name() for task in asyncio.all_tasks() if task.get_name() == "idling"] == []
 
 
@@ -221,11 +220,11 @@ async def test_an_agent_that_waits_for_a_human_goes_on_in_the_next_daemon(world:
     restarted(world, clock)
     assert await files(world, ref) == []
     await world.kernel.trees.wake(ref)
-    await world.kernel.feature(Idling).load()
-    assert world.kernel.feature(Idling).pending == 1
+    await world.kernel.feature(Contexts).load()
+    assert world.kernel.feature(Contexts).pending == 1
     await until(lambda: world.kernel.asks.all())
     clock.forward(hours=1)
-    await world.kernel.feature(Idling).tick()
+    await world.kernel.feature(Contexts).tick()
     async with world.kernel.using(ref) as branch:
         assert hidden.visible(branch.conversation) and await files(world, ref) == []
         await world.kernel.abort(branch)
@@ -236,10 +235,10 @@ async def test_what_a_killed_daemon_did_not_save_the_next_one_does(world: World,
     ref = await agent(world)
     await say(world, ref, "one")
     assert await status(world) == "active"
-    world.kernel.feature(Idling)._last.clear()  # as if it had been killed
+    world.kernel.feature(Contexts)._last.clear()  # as if it had been killed
     await world.kernel.shutdown()
     restarted(world, clock)
-    await world.kernel.feature(Idling).load()
+    await world.kernel.feature(Contexts).load()
     (file,) = await files(world, ref)
     assert file["trigger"] == "shutdown" and await status(world) == "idle"
 
@@ -253,10 +252,10 @@ async def test_what_another_branch_saved_is_not_taken_for_a_conversation(world: 
     async with world.kernel.using(paths.ref_of(other)) as branch:
         await world.kernel.feature(Contexts).save(branch, "Another branch", options=world.options)
     await world.service().switch(Watcher(), branch=ref.key)
-    world.kernel.feature(Idling)._last.clear()  # as if it had been killed
+    world.kernel.feature(Contexts)._last.clear()  # as if it had been killed
     await world.kernel.shutdown()
     restarted(world, clock)
-    await world.kernel.feature(Idling).load()
+    await world.kernel.feature(Contexts).load()
     assert {file["description"] for file in await files(world, ref)} == {"one", "Another branch"}
     async with world.kernel.using(ref) as branch:
         assert "Session saved: one." in left_notice(branch.conversation)[0]
@@ -268,9 +267,9 @@ async def test_clearing_ends_the_timer(world: World, clock: ManualClock) -> None
     await say(world, ref, "one")
     async with world.kernel.using(ref) as branch:
         await world.kernel.feature(Contexts).clear(branch)
-    assert await status(world) == "idle" and world.kernel.feature(Idling).pending == 0
+    assert await status(world) == "idle" and world.kernel.feature(Contexts).pending == 0
     clock.forward(hours=1)
-    await world.kernel.feature(Idling).tick()
+    await world.kernel.feature(Contexts).tick()
     assert await files(world, ref) == []
 
 
@@ -280,7 +279,7 @@ async def test_the_timer_of_an_agent_that_is_renamed_goes_on(world: World, clock
     clock.forward(minutes=29)
     other = await rename(world.kernel, "bob", "eve", user="user:me")
     clock.forward(minutes=1)
-    await world.kernel.feature(Idling).tick()
+    await world.kernel.feature(Contexts).tick()
     assert [file["trigger"] for file in await files(world, other)] == ["idle_timeout"]
 
 
@@ -301,7 +300,7 @@ async def test_an_agent_somebody_talks_to_while_another_one_is_saved_goes_on(
         return await idle_out(branch, seconds=seconds)
 
     monkeypatch.setattr(contexts, "idle_out", slowly)
-    await world.kernel.feature(Idling).tick()
+    await world.kernel.feature(Contexts).tick()
     assert await files(world, eve) == [] and await status(world) == "idle"
     assert (await say(world, eve, "three")).seen() == ["one", "Answer to one", "two", "Answer to two", "three"]
 
@@ -310,5 +309,5 @@ async def test_sessions_without_a_name_are_left_alone(world: World, clock: Manua
     ref = world.session()
     await say(world, ref, "one")
     clock.forward(days=1)
-    await world.kernel.feature(Idling).tick()
-    assert world.kernel.feature(Idling).pending == 0 and await files(world, ref) == []
+    await world.kernel.feature(Contexts).tick()
+    assert world.kernel.feature(Contexts).pending == 0 and await files(world, ref) == []
