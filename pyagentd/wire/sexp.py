@@ -17,7 +17,6 @@ escape) arrives as ``os.fsdecode`` would give it. Objects without a read syntax 
 client sent a symbol or a string. ``sexpdata.Symbol`` never equals a string, and costs a Python-level ``__eq__``.
 """
 
-import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -62,7 +61,7 @@ def to_symbols(value: str | tuple[str, *tuple[object, ...]] | None) -> object:
 # Encoding ----------------------------------------------------------------------------------------------------------
 
 _PLAIN_SYMBOL: Final = re.compile(r"[A-Za-z_:*/<>=!$%^&~|@{}][-A-Za-z0-9_:*/<>=!$%^&~|@{}+]*")
-_SYMBOL_SPECIAL: Final = re.compile(r"[^-A-Za-z0-9_:*/<>=!$%^&~|@{}+]", re.DOTALL)
+_SYMBOL_SPECIAL: Final = re.compile("[\"'\\\\;#(),.`?\\[\\]\x00-\x20\xa0]")
 
 _Put = Callable[[str], None]
 
@@ -73,16 +72,21 @@ def encode(value: object) -> bytes:
     Raises:
         Unencodable: It holds bytes, an unknown type, a key that is not a string, or is nested too deeply.
     """
+    text = print_lisp(value)
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
+
+
+def print_lisp(value: object) -> str:
+    """Return ``value`` as an s-expression; raises as ``encode``."""
     out: list[str] = []
     try:
         _write(value, out.append)
     except RecursionError:
         raise Unencodable("The value is nested too deeply") from None
-    text = "".join(out)
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
+    return "".join(out)
 
 
 def _write(value: Any, put: _Put) -> None:
@@ -147,6 +151,8 @@ def _write_other(value: object, put: _Put) -> None:
             put(_integer(int(value)))
         case float():
             put(_float(float(value)))
+        case Vector():
+            put(f"[{' '.join(map(print_lisp, value))}]")
         case list() | tuple():
             _write_list(value, put)
         case Mapping():
@@ -172,16 +178,16 @@ def _float(value: float) -> str:
     return "1.0e+INF" if value > 0 else "-1.0e+INF"
 
 
-@lru_cache(maxsize=2048)
 def _symbol(name: str) -> str:
     """Return ``name`` so that Emacs reads it as a symbol, never as a number, a dot or several tokens."""
     if _PLAIN_SYMBOL.fullmatch(name):
         return str(name)
     if not name:
         return "##"
-    # A backslash makes any character a constituent, and a token that has one is never a number.
-    first = name[0] if _PLAIN_SYMBOL.fullmatch(name[0]) else "\\" + name[0]
-    return first + _SYMBOL_SPECIAL.sub(r"\\\g<0>", name[1:])
+    # As `prin1`: a backslash makes any character a constituent, and a token that has one is never a number.
+    printed = _SYMBOL_SPECIAL.sub(r"\\\g<0>", name)
+    is_number = _INTEGER.fullmatch(name) or _FLOAT.fullmatch(name)
+    return "\\" + printed if is_number and printed[0] != "\\" else printed
 
 
 @lru_cache(maxsize=2048)
@@ -204,7 +210,7 @@ _TOKENS: Final = re.compile(
 _UNREADABLE: Final = frozenset("\"'`,?\\#")  # tokens of one character that are none
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+\.?")
-_FLOAT: Final = re.compile(r"[+-]?(?:[0-9]+\.[0-9]+|\.[0-9]+|[0-9]+(?=e))(?:e[+-]?[0-9]+)?")
+_FLOAT: Final = re.compile(r"[+-]?(?:[0-9]+\.[0-9]+|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][+-]?[0-9]+)?")
 _SPECIAL_FLOAT: Final = re.compile(r"([+-]?)[0-9]+\.[0-9]+e\+(INF|NaN)")
 
 _ESCAPE: Final = re.compile(
@@ -220,11 +226,12 @@ _DOT: Final = object()
 _CLOSERS: Final = {"(": ")", "[": "]", "#(": ")"}
 
 
-def decode(source: bytes | str) -> Any:
+def decode(source: bytes | str, *, vector: type[list[Any]] = list) -> Any:
     """Return the one value ``source`` holds.
 
     Args:
         source: Text, or UTF-8; bytes that are not UTF-8 become what ``os.fsdecode`` makes of them.
+        vector: What vectors become.
 
     Raises:
         SexpError: It is unreadable, empty, or holds more than one value. Depth is not limited.
@@ -240,7 +247,7 @@ def decode(source: bytes | str) -> Any:
         elif token == ")" or token == "]":
             if not outer or _CLOSERS[opener] != token:
                 raise SexpError(f"Unexpected {token!r}")
-            value = _closed_list(items, opener)
+            value = _closed_list(items, opener, vector)
             items, opener = outer.pop()
             items.append(value)
         elif token in _UNREADABLE:
@@ -256,16 +263,14 @@ def decode(source: bytes | str) -> Any:
     return items[0]
 
 
-def _closed_list(items: list[Any], opener: str) -> Any:
+def _closed_list(items: list[Any], opener: str, vector: type[list[Any]]) -> Any:
     if opener == "#(":
         if not items or not isinstance(items[0], str) or isinstance(items[0], Symbol):
             raise SexpError("Expected a string with properties after '#('")
         return items[0]
-    if not items:
-        return None if opener == "(" else []
     if _DOT in items:
         return _improper(items, opener)
-    return items
+    return vector(items) if opener == "[" else items or None
 
 
 def _improper(items: list[Any], opener: str) -> Any:
@@ -353,104 +358,50 @@ def plists_to_dicts(value: Any) -> Any:
     """Return ``value`` with every list that is a plist replaced by a dict."""
     if not isinstance(value, list | tuple):
         return value
-    keys, values = value[::2], value[1::2]
-    are_keywords = all(isinstance(key, Symbol) and key.startswith(":") for key in keys)
-    if isinstance(value, list) and keys and len(keys) == len(values) and are_keywords:
-        return {key[1:].replace("-", "_"): plists_to_dicts(each) for key, each in zip(keys, values, strict=True)}
+    if isinstance(value, list) and value and _is_plist(value):
+        pairs = zip(value[::2], value[1::2], strict=True)
+        return {key[1:].replace("-", "_"): plists_to_dicts(each) for key, each in pairs}
     return type(value)(map(plists_to_dicts, value))
 
 
-# Lisp data as Emacs prints and reads it, as far as session documents need it.
-#
-# Knows the printed form of strings, symbols, numbers, lists and vectors, and the mapping between JSON values and the
-# plists in which gptel stores the arguments of a tool call: objects are plists with keyword keys, arrays are
-# vectors, ``true`` is ``t``, ``false`` is ``:json-false``, ``null`` is ``:null`` and ``{}`` is ``nil``. Writing a
-# JSON value and reading it back gives the same value; strings keep their newlines as they are. Never evaluates
-# anything.
-
-_TOKEN = re.compile(
-    r"""[\x00-\x20\xa0]* (?:;[^\n]*\n[\x00-\x20\xa0]*)* (?:
-        (?P<open>[(\[])
-      | (?P<close>[)\]])
-      | "(?P<string>[^"\\]*(?:\\.[^"\\]*)*)"
-      | (?P<atom>(?:\\.|[^\x00-\x20\xa0"'`,;()\[\]\\])+)
-    )""",
-    re.VERBOSE | re.DOTALL,
-)
-_NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?|[0-9]*\.[0-9]+(?:[eE][-+]?[0-9]+)?|[0-9]+(?:\.[0-9]*)?[eE][-+]?[0-9]+)\Z")
-_SPECIAL_IN_SYMBOL = re.compile("[\"'\\\\;#(),.`?\\[\\]\x00-\x20\xa0]")
-_STRING_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|x[0-9a-fA-F]+(?:\\ )?|[0-7]{1,3}|.)", re.DOTALL)
-_CONTROL = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "a": "\a", "b": "\b", "e": "\x1b", "v": "\v", "d": "\x7f"}
+def _is_plist(items: Sequence[Any]) -> bool:
+    keys = items[::2]
+    return 2 * len(keys) == len(items) and all(isinstance(key, Symbol) and key.startswith(":") for key in keys)
 
 
-class LispError(ValueError):
-    """The text is not Lisp data we know."""
-
-
-class ElispSymbol(str):
-    """A symbol, by its name; keywords keep their colon."""
-
-    __slots__ = ()
+# JSON values as gptel stores the arguments of a tool call in a document: objects are plists with keyword keys, arrays
+# are vectors, ``true`` is ``t``, ``false`` is ``:json-false``, ``null`` is ``:null`` and ``{}`` is ``nil``. A value
+# that is written and read back is the same.
 
 
 class Vector(list[Any]):
-    """A vector; lists are plain Python lists."""
+    """A vector, where it is not a list."""
 
     __slots__ = ()
 
 
-NIL = ElispSymbol("nil")
+_FALSE: Final = Symbol(":json-false")
+_NULL: Final = Symbol(":null")
 
 
-def read(text: str, start: int = 0) -> tuple[Any, int]:
-    """Return the datum at ``start`` of ``text`` and the offset right after it.
-
-    Raises:
-        LispError: The datum is incomplete or uses syntax other than strings, symbols, numbers, lists and vectors.
-    """
-    stack: list[list[Any]] = []
-    position = start
-    while True:
-        token = _TOKEN.match(text, position)
-        if token is None:
-            raise LispError(f"unreadable Lisp at offset {position}")
-        position = token.end()
-        kind = token.lastgroup
-        if kind == "open":
-            stack.append([] if token["open"] == "(" else Vector())
-            continue
-        if kind == "close":
-            if not stack or isinstance(stack[-1], Vector) != (token["close"] == "]"):
-                raise LispError(f"unbalanced parenthesis at offset {position - 1}")
-            value: Any = stack.pop()
-        else:
-            value = _read_string(token["string"]) if kind == "string" else _read_atom(token["atom"])
-        if not stack:
-            return value, position
-        stack[-1].append(value)
-
-
-def print_string(text: str) -> str:
-    """Return ``text`` as a Lisp string; newlines and other controls stay as they are."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def print_symbol(name: str) -> str:
-    """Return the symbol called ``name`` the way ``prin1`` escapes it."""
-    printed = _SPECIAL_IN_SYMBOL.sub(r"\\\g<0>", name)
-    return "\\" + printed if _NUMBER.match(name) else printed
+def read(text: str) -> tuple[Any, int]:
+    """Return the value that ``text`` begins with, and the offset right after it; raises ``SexpError``."""
+    depth = 0
+    for token in _TOKENS.finditer(text):
+        depth += (token[1] in _CLOSERS) - (token[1] in (")", "]"))
+        if depth <= 0:
+            return decode(text[: token.end()], vector=Vector), token.end()
+    return decode(text), len(text)
 
 
 def print_json(value: Any) -> str:
     """Return a JSON value (as ``json.loads`` gives it) as Lisp data."""
-    pieces: list[str] = []
-    _print(value, pieces.append)
-    return "".join(pieces)
+    return print_lisp(_as_lisp(value))
 
 
 def print_call(name: str, arguments: Mapping[str, Any]) -> str:
     """Return a tool call as gptel stores it: ``(:name "NAME" :args (:key value …))``."""
-    return f"(:name {print_string(name)} :args {print_json(dict(arguments))})"
+    return print_json({"name": name, "args": dict(arguments)})
 
 
 def read_call(text: str) -> tuple[str, dict[str, Any], int]:
@@ -460,18 +411,18 @@ def read_call(text: str) -> tuple[str, dict[str, Any], int]:
         Its name, its arguments, and the offset right after it.
 
     Raises:
-        LispError: There is no readable call.
+        SexpError: There is no readable call.
     """
     datum, end = read(text)
     try:
         call = to_json(datum)
     except RecursionError:
-        raise LispError("the call is nested too deeply") from None
+        raise SexpError("The call is nested too deeply") from None
     if not isinstance(call, dict) or not isinstance(name := call.get("name"), str):
-        raise LispError("no tool call")
+        raise SexpError("No tool call")
     arguments = call.get("args", {})
     if not isinstance(arguments, dict):
-        raise LispError(f"the arguments of {name} are not a property list")
+        raise SexpError(f"The arguments of {name} are not a property list")
     return name, arguments, end
 
 
@@ -479,101 +430,29 @@ def to_json(datum: Any) -> Any:
     """Return the JSON value that ``datum`` stands for.
 
     Raises:
-        LispError: It stands for none (other symbols, lists that are no plists).
+        SexpError: It stands for none (other symbols, lists that are no plists).
     """
-    match datum:
-        case ElispSymbol():
-            if datum in _CONSTANTS:
-                return {} if datum == "nil" else _CONSTANTS[datum]
-            raise LispError(f"the symbol {datum} stands for no JSON value")
-        case Vector():
-            return [to_json(item) for item in datum]
-        case list():
-            return _plist(datum)
+    if datum is None:
+        return {}
+    if isinstance(datum, Symbol) and datum in (_FALSE, _NULL):
+        return False if datum == _FALSE else None
+    if isinstance(datum, Vector):
+        return [to_json(item) for item in datum]
+    if isinstance(datum, list) and _is_plist(datum):
+        return {key[1:]: to_json(value) for key, value in zip(datum[::2], datum[1::2], strict=True)}
+    if isinstance(datum, Symbol | list | tuple) or (isinstance(datum, float) and not math.isfinite(datum)):
+        raise SexpError("A symbol or a list that stands for no JSON value")
     return datum
 
 
-_CONSTANTS = {"nil": None, "t": True, ":json-false": False, ":null": None}
-
-
-def _plist(items: Sequence[Any]) -> dict[str, Any]:
-    keys = items[::2]
-    if len(items) % 2 or not all(isinstance(key, ElispSymbol) and key.startswith(":") for key in keys):
-        raise LispError("not a property list")
-    return {key[1:]: to_json(value) for key, value in zip(keys, items[1::2], strict=True)}
-
-
-def _print(value: Any, put: Callable[[str], None]) -> None:
+def _as_lisp(value: Any) -> Any:
     match value:
-        case str():
-            put(print_string(value))
-        case True:
-            put("t")
         case False:
-            put(":json-false")
+            return _FALSE
         case None:
-            put(":null")
-        case int() | float():
-            put(json.dumps(value, allow_nan=False))
+            return _NULL
         case dict():
-            _print_plist(value, put)
+            return [each for key, item in value.items() for each in (Symbol(f":{key}"), _as_lisp(item))]
         case list() | tuple():
-            _print_items(value, put)
-        case _:
-            raise TypeError(f"not a JSON value: {value!r}")
-
-
-def _print_plist(mapping: Mapping[str, Any], put: Callable[[str], None]) -> None:
-    if not mapping:
-        put("nil")
-        return
-    opening = "(:"
-    for key, value in mapping.items():
-        put(opening + _SPECIAL_IN_SYMBOL.sub(r"\\\g<0>", key) + " ")
-        _print(value, put)
-        opening = " :"
-    put(")")
-
-
-def _print_items(items: Sequence[Any], put: Callable[[str], None]) -> None:
-    put("[")
-    for index, item in enumerate(items):
-        if index:
-            put(" ")
-        _print(item, put)
-    put("]")
-
-
-def _read_atom(text: str) -> Any:
-    if "\\" not in text:
-        if _NUMBER.match(text):
-            return _read_number(text)
-        if text.startswith(("#", "?")):
-            raise LispError(f"unsupported Lisp syntax {text[:20]}")
-    return ElispSymbol(re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL))
-
-
-def _read_number(text: str) -> int | float:
-    if any(char in text for char in ".eE") and not text.endswith("."):
-        return float(text)
-    try:
-        return int(text.rstrip("."))
-    except ValueError as error:  # thousands of digits
-        raise LispError(f"a number of {len(text)} digits") from error
-
-
-def _read_string(raw: str) -> str:
-    return _STRING_ESCAPE.sub(_elisp_unescape, raw) if "\\" in raw else raw
-
-
-def _elisp_unescape(match: re.Match[str]) -> str:
-    code = match[1]
-    if code in ("\n", " "):
-        return ""
-    if code[0] in "uUx" and len(code) > 1:
-        if (number := int(code[1:].removesuffix("\\ "), 16)) > 0x10FFFF:
-            raise LispError(f"no such character: {number:x}")
-        return chr(number)
-    if code[0] in "01234567":
-        return chr(int(code, 8))
-    return _CONTROL.get(code, code)
+            return Vector(map(_as_lisp, value))
+    return value

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pyagentd.errors import WireError
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document.pieces import DocumentPiece, recorded_pieces
 from pyagentd.store.document.reconcile import Piece, Recognition
@@ -154,7 +155,7 @@ class _Maker:
                 "output": text[end:].removeprefix("\n\n"),
             }
             printed = tool_body(data)
-        except (ValueError, RecursionError) as error:
+        except (WireError, RecursionError) as error:
             self.notes.append(
                 f"The tool call {call_id} cannot be read and stays text: {' '.join(str(error).split())}"
             )

@@ -50,7 +50,7 @@ from pyagentd.store.document.pieces import (
 )
 from pyagentd.store.document.render import RUN_CLOSE, RUN_OPEN, Insert
 from pyagentd.store.document.text import BLANK, PROMPT_PREFIX, Document, Span
-from pyagentd.wire.sexp import LispError, read_call
+from pyagentd.wire.sexp import SexpError, read_call
 
 # The model's view of a document: messages that are always valid, from pieces in the document's order.
 #
@@ -189,7 +189,7 @@ class View:
             call_id = str(part.data["toolCallId"])
         try:
             name, arguments, end = read_call(text)
-        except LispError as error:
+        except SexpError as error:
             self.notes.append(f"The tool call {call_id} is left out: {' '.join(str(error).split())}")
             return []
         result = text[end:].removeprefix("\n\n") if part is not None else text[end:].strip(BLANK)

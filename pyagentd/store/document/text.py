@@ -20,7 +20,7 @@ from pyagentd import regularfile
 from pyagentd.errors import StoreError
 from pyagentd.messages import MOST_TOKENS
 from pyagentd.store import atomic
-from pyagentd.wire.sexp import NIL, ElispSymbol, LispError, print_string, print_symbol, read_call
+from pyagentd.wire.sexp import SexpError, Symbol, print_lisp, read_call
 from pyagentd.wire.sexp import read as read_
 
 # The Local Variables block at the end of a session document.
@@ -236,7 +236,7 @@ def _entry(line: str, prefix: str, suffix: str) -> tuple[str, str] | None:
 def _entries(settings: Settings) -> list[tuple[str, str]]:
     entries: list[tuple[str, str]] = []
     if settings.model is not None:
-        entries.append(("gptel-model", print_symbol(settings.model)))
+        entries.append(("gptel-model", print_lisp(Symbol(settings.model))))
     if settings.backend is not None:
         entries.append(("gptel--backend-name", _one_line(settings.backend)))
     if settings.tools is not None:
@@ -250,7 +250,7 @@ def _entries(settings: Settings) -> list[tuple[str, str]]:
 
 
 def _one_line(text: str) -> str:
-    return print_string(text).replace("\n", "\\n")
+    return print_lisp(text).replace("\n", "\\n")
 
 
 def _settings(entries: dict[str, str]) -> Settings:
@@ -262,42 +262,42 @@ def _settings(entries: dict[str, str]) -> Settings:
         reader = _READERS.get(name)
         try:
             if reader is None:
-                raise LispError(name)
+                raise SexpError(name)
             known[reader[0]] = reader[1](read_(raw)[0])
-        except LispError:
+        except SexpError:
             other.append((name, raw))
     return Settings(**known, other=tuple(other))
 
 
 def _name(datum: Any) -> str | None:
-    if isinstance(datum, ElispSymbol) and datum == NIL:
+    if datum is None:
         return None
     if not isinstance(datum, str):
-        raise LispError("not a name")
+        raise SexpError("not a name")
     return str(datum)
 
 
 def _names(datum: Any) -> tuple[str, ...]:
-    if datum == NIL:
+    if datum is None:
         return ()
     if not isinstance(datum, list) or not all(isinstance(item, str) for item in datum):
-        raise LispError("not a list of names")
+        raise SexpError("not a list of names")
     return tuple(str(item) for item in datum)
 
 
 def _number(datum: Any) -> float | None:
-    if isinstance(datum, ElispSymbol) and datum == NIL:
+    if datum is None:
         return None
-    if not isinstance(datum, int | float):
-        raise LispError("not a number")
+    if not isinstance(datum, int | float) or isinstance(datum, bool):
+        raise SexpError("not a number")
     return datum
 
 
 def _count(datum: Any) -> int | None:
-    if isinstance(datum, ElispSymbol) and datum == NIL:
+    if datum is None:
         return None
     if not isinstance(datum, int) or isinstance(datum, bool) or not 1 <= datum <= MOST_TOKENS:
-        raise LispError("not a number of tokens")
+        raise SexpError("not a number of tokens")
     return datum
 
 
@@ -443,7 +443,7 @@ def _is_repetition(stray: Stray, spans: Sequence[Span], settings: Settings) -> b
     bounds = {span[:2] for span in _read_bounds(stray.entries.get(BOUNDS, ""))}
     if bounds:
         return bounds <= {span[:2] for span in spans}
-    return settings.model is not None and stray.entries.get("gptel-model") == print_symbol(settings.model)
+    return settings.model is not None and stray.entries.get("gptel-model") == print_lisp(Symbol(settings.model))
 
 
 def _without_strays(body: str, spans: Sequence[Span], found: Iterable[Stray]) -> tuple[str, list[Span]]:
@@ -573,7 +573,7 @@ def trim_prefixes(text: str, prompt_prefix: str = PROMPT_PREFIX, response_prefix
 def _tool_messages(text: str, call_id: str) -> list[dict[str, Any]]:
     try:
         name, arguments, end = read_call(text)
-    except LispError:
+    except SexpError:
         return []
     call = {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
     result = {"type": "tool_result", "tool_use_id": call_id, "content": text[end:].strip(BLANK)}
@@ -691,7 +691,7 @@ def _print_bound(start: int, end: int, kind: Kind, call_id: str) -> str:
 
 
 def _print_id(call_id: str) -> str:
-    return print_string(_printable_id(call_id))
+    return print_lisp(_printable_id(call_id))
 
 
 def _printable_id(call_id: str) -> str:

@@ -17,7 +17,7 @@ from pyagentd import reader, regularfile
 from pyagentd.errors import BadRequest
 from pyagentd.store.document import render
 from pyagentd.store.document.text import PROMPT_PREFIX, Document, Span, merge_spans
-from pyagentd.wire.sexp import read_call
+from pyagentd.wire.sexp import SexpError, read_call
 
 _APART = "\n\n"  # between texts that follow each other
 
@@ -390,7 +390,7 @@ def _update(data: Mapping[str, Any], *, user: bool) -> dict[str, Any] | None:
             if "edited" in notes:
                 try:
                     name, input, end = read_call(notes["edited"])
-                except (ValueError, RecursionError):
+                except SexpError:
                     return None  # the model is not shown it either
                 output = notes["edited"][end:].removeprefix("\n\n")
             return {

@@ -30,7 +30,7 @@ from pyagentd.store.document.text import PROMPT_PREFIX, Region, regions
 from pyagentd.store.export.export import Source
 from pyagentd.store.journal import served_by
 from pyagentd.store.paths import media_type
-from pyagentd.wire.sexp import read_call
+from pyagentd.wire.sexp import SexpError, read_call
 from pyagentd.words import quantity
 
 # Pieces of an exported page: tool calls, reasoning, errors, and the short texts around them; pure, escaped.
@@ -534,7 +534,7 @@ class _Timeline:
     def _tool(self, text: str, call_id: str) -> str:
         try:
             name, arguments, end = read_call(text)
-        except (ValueError, RecursionError):
+        except SexpError:
             return details("tool", "<b>Tool call</b>", preformatted(text.strip("\n")))
         return tool_call(
             name,

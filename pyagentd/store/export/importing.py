@@ -24,7 +24,7 @@ from pyagentd.store.document.reconcile import recognise
 from pyagentd.store.document.text import Document, Settings, find_block
 from pyagentd.store.export import foreign
 from pyagentd.store.journal import write_rows
-from pyagentd.wire.sexp import NIL, ElispSymbol, LispError, read
+from pyagentd.wire.sexp import SexpError, Symbol, read
 
 _N = TypeVar("_N", int, float)
 
@@ -281,17 +281,17 @@ def _read_system_prompt(text: str, notes: list[str]) -> str | None:
         return None
     try:
         datum, _ = read(printed[-1])
-    except LispError:
-        datum = None
+    except SexpError:
+        datum = ()
     if isinstance(datum, list) and datum and _is_text(datum[0]):
         notes.append("Of the system prompt only the first text was taken over, not the example messages behind it")
         datum = datum[0]
     if _is_text(datum):
         return str(datum)
-    if datum != NIL:
+    if datum is not None:
         notes.append("The system prompt of the chat is not text; the preset's is used")
     return None
 
 
 def _is_text(datum: object) -> bool:
-    return isinstance(datum, str) and not isinstance(datum, ElispSymbol)
+    return isinstance(datum, str) and not isinstance(datum, Symbol)
