@@ -85,16 +85,6 @@ class Builtin(Node):
         self.name = name
 
 
-class Space(Node):
-    """``ctx/name`` or ``memory/name``."""
-
-    __slots__ = ("name", "space")
-
-    def __init__(self, space: typing.Literal["ctx", "memory"], name: str, start: int) -> None:
-        super().__init__(start)
-        self.space, self.name = space, name
-
-
 class Invoke(Node):
     """A call of a builtin by its name, with a valid number of arguments."""
 
@@ -246,7 +236,7 @@ class Each(Node):
         super().__init__(start, [collection, arity.body, *([init] if init else [])], simple=False)
         if init is not None and is_number(init) and is_number(self.body):
             self.vars[0].number = True
-            self.vars[0].integer = is_integer(init)
+            self.vars[0].integer = is_integer(init)  # the body may read it
             self.vars[0].integer = is_integer(init) and is_integer(self.body)
 
 
@@ -436,8 +426,7 @@ class Analysis:
         Raises:
             LispError: ``analysis_error`` at the form.
         """
-        line, column = self.places.of(form.start)
-        raise LispError("analysis_error", message, hint=hint, line=line, column=column, source=self.places.text)
+        raise self.locate_error(LispError("analysis_error", message, hint=hint), form)
 
     def node(self, form: Form, scope: Scope, tail: Tail = None) -> Node:
         """Return the node for a form."""
@@ -490,9 +479,9 @@ class Analysis:
         if var is not None:
             return Local(var, form.start)
         if name.startswith("ctx/") and len(name) > 4:
-            return Space("ctx", name[4:], form.start)
+            return RuntimeCall("ctx_value", [Const(name[4:], form.start)], form.start)
         if name.startswith("memory/") and len(name) > 7 and name not in FORMS:
-            return Space("memory", name[7:], form.start)
+            return RuntimeCall("memory_value", [Const(name[7:], form.start)], form.start)
         if (builtin := self._full_name(name)) in BUILTINS:
             return Builtin(builtin, form.start)
         if name in FORMS:
@@ -630,15 +619,8 @@ def analyse(forms: list[Form], places: Places) -> Node:
         LispError: ``analysis_error``, or ``eval_error`` and ``validation_error`` for calls that could only fail.
     """
     analysis = Analysis(places)
-    _declare(analysis, forms)
-    nodes = analysis.nodes(forms, {})
-    return nodes[0] if len(nodes) == 1 else Do(nodes, forms[0].start)
-
-
-def _declare(analysis: Analysis, forms: list[Form]) -> None:
-    """Create a variable for each name that the program defines, so that functions can refer to later definitions."""
     waiting = list(forms)
-    while waiting:
+    while waiting:  # a variable for each name that the program defines: functions can refer to later definitions
         form = waiting.pop()
         items: list[Form] = getattr(form, "items", [])
         waiting.extend(items)
@@ -651,3 +633,5 @@ def _declare(analysis: Analysis, forms: list[Form]) -> None:
                 analysis.redefined.add(name)
             else:
                 analysis.defined[name] = analysis.new_variable(name)
+    nodes = analysis.nodes(forms, {})
+    return nodes[0] if len(nodes) == 1 else Do(nodes, forms[0].start)

@@ -33,7 +33,6 @@ from pyagentd.lisp.analysis import (
     Node,
     Recur,
     RuntimeCall,
-    Space,
     Try,
     Var,
     WhereTest,
@@ -122,6 +121,11 @@ def assign_all(targets: list[str], values: list[ast.expr], p: Place) -> ast.stmt
         return assign(targets[0], values[0], p)
     names: list[ast.expr] = [ast.Name(target, STORE, **p) for target in targets]
     return ast.Assign([ast.Tuple(names, STORE, **p)], ast.Tuple(values, LOAD, **p), None, **p)
+
+
+def within_small(value: ast.expr, p: Place) -> ast.expr:
+    """Return a test that an integer needs no charge."""
+    return ast.Compare(const(-SMALL, p), [ast.Lt(), ast.Lt()], [value, const(SMALL, p)], **p)
 
 
 def if_(test: ast.expr, then: list[ast.stmt], otherwise: list[ast.stmt], p: Place) -> ast.stmt:
@@ -264,6 +268,10 @@ class Writer:
         """Return a test of whether a value is of a type that has a name in generated code."""
         return same(call(python_name("type", p), [value], p), python_name(name, p), p)
 
+    def is_one_of(self, value: ast.expr, types: str, p: Place) -> ast.expr:
+        """Return a test of whether a value is of one of the types of that name, ``numbers·`` or ``keys·``."""
+        return compare(call(python_name("type", p), [value], p), ast.In(), python_name(types, p), p)
+
 
 # Inlined operations: lookup in maps, comparison, arithmetic.
 #
@@ -392,12 +400,9 @@ class Operations(Writer):
                 tests.insert(0, is_not(first, None, p))
                 operands.append(again())
                 continue
-            kinds = [
-                same(call(python_name("type", p), [each], p), python_name(kind, p), p)
-                for each, kind in ((first, "int"), (again(), "float"))
-            ]
+            is_number = either([self.is_type(first, "int", p), self.is_type(again(), "float", p)], p)
             # An operand that must be computed comes first, so that it is always evaluated.
-            tests.insert(0 if not isinstance(arg, PLAIN) else len(tests), either(kinds, p))
+            tests.insert(0 if not isinstance(arg, PLAIN) else len(tests), is_number)
             operands.append(again())
         return tests, operands
 
@@ -409,11 +414,7 @@ class Operations(Writer):
         operands: list[ast.expr] = []
         for arg, is_known in zip(args, known, strict=True):
             first, again = self.twice(arg, p)
-            if is_known:
-                tests.append(is_not(first, None, p))
-            else:
-                kind = call(python_name("type", p), [first], p)
-                tests.append(compare(kind, ast.In(), python_name("numbers·", p), p))
+            tests.append(is_not(first, None, p) if is_known else self.is_one_of(first, "numbers·", p))
             operands.append(again())
         return [ast.BinOp(tests[0], ast.BitAnd(), tests[1], **p)], operands
 
@@ -502,19 +503,15 @@ class Operations(Writer):
             return walrus(held, ast.BinOp(python_name(one, p), operator, python_name(other, p), **p), p)
 
         of_float = both([either([is_a(other, "int"), is_a(other, "float")], p), is_not(computed(), None, p)], p)
-        small = ast.Compare(const(-SMALL, p), [ast.Lt(), ast.Lt()], [computed(), const(SMALL, p)], **p)
+        small = within_small(computed(), p)
         of_int = choose(is_a(other, "int"), small, both([is_a(other, "float"), is_not(computed(), None, p)], p), p)
         return choose(is_a(one, "float"), of_float, both([is_a(one, "int"), of_int], p), p)
 
     def is_small(self, computed: ast.expr, held: str, p: Place, *, integer: bool = False) -> ast.expr:
         """Return a test that a result, stored in a variable, needs no charge: it is a float or a small integer."""
-
-        def within(result: ast.expr) -> ast.expr:
-            return ast.Compare(const(-SMALL, p), [ast.Lt(), ast.Lt()], [result, const(SMALL, p)], **p)
-
         if integer:
-            return within(computed)
-        return either([self.is_type(computed, "float", p), within(python_name(held, p))], p)
+            return within_small(computed, p)
+        return either([self.is_type(computed, "float", p), within_small(python_name(held, p), p)], p)
 
 
 # In-place updates: calls that may modify the value of a variable that is not read afterwards.
@@ -883,7 +880,7 @@ class Emitter(Operations):
             return [], again
         if isinstance(key, ast.Name) and type(self.globals.get(key.id)) is Keyword:
             return [], again
-        return [compare(call(python_name("type", p), [first], p), ast.In(), python_name("keys·", p), p)], again
+        return [self.is_one_of(first, "keys·", p)], again
 
     def _update_call(
         self,
@@ -918,8 +915,7 @@ class Emitter(Operations):
         by = const(1, p)
         if more:
             first, number = self.twice(more[0], p)
-            kind = call(python_name("type", p), [first], p)
-            computed.append(compare(kind, ast.In(), python_name("numbers·", p), p))
+            computed.append(self.is_one_of(first, "numbers·", p))
             more, by = [number()], number()
         tests = computed[:1]
         for each in computed[1:]:  # whatever the first one gives, all are computed
@@ -932,14 +928,8 @@ class Emitter(Operations):
         old, new = self.temporary(), self.temporary()
         found = walrus(old, ast.Subscript(inner, keys[-1](), LOAD, **p), p)
         computed_new = walrus(new, ast.BinOp(python_name(old, p), _COUNTING[function.name](), by, **p), p)
-        if more:
-            kind = call(python_name("type", p), [found], p)
-            tests.append(compare(kind, ast.In(), python_name("numbers·", p), p))
-            tests.append(self.is_small(computed_new, new, p))
-        else:
-            tests.append(self.is_type(found, "int", p))
-            low, high = const(-SMALL, p), const(SMALL, p)
-            tests.append(ast.Compare(low, [ast.Lt(), ast.Lt()], [computed_new, high], **p))
+        tests.append(self.is_one_of(found, "numbers·", p) if more else self.is_type(found, "int", p))
+        tests.append(self.is_small(computed_new, new, p, integer=not more))
         put = call(ast.Attribute(inner, "__setitem__", LOAD, **p), [keys[-1](), python_name(new, p)], p)
         where: ast.expr = keys[0]()
         if isinstance(args[0], ast.IfExp):
@@ -1012,10 +1002,6 @@ class Emitter(Operations):
             return call(python_name("partial·", p), [function, python_name("budget", p)], p)
         return function
 
-    def _space(self, node: Space) -> ast.expr:
-        p = self.place(node)
-        return call(self.runtime(f"{node.space}_value", p), [python_name("run", p), const(node.name, p)], p)
-
     def _runtime_call(self, node: RuntimeCall) -> ast.expr:
         p = self.place(node)
         args = self.expressions(node.args)
@@ -1059,12 +1045,8 @@ class Emitter(Operations):
         chosen = self.expression(node.items[-1])
         for item in reversed(node.items[:-1]):
             first, again = self.twice(self.expression(item), p)
-            if node.kind == "and":
-                true = both([is_not(first, None, p), is_not(again(), False, p)], p)
-                chosen = choose(true, chosen, again(), p)
-            else:
-                false = either([is_(first, None, p), is_(again(), False, p)], p)
-                chosen = choose(false, chosen, again(), p)
+            true = both([is_not(first, None, p), is_not(again(), False, p)], p)
+            chosen = choose(true, *((chosen, again()) if node.kind == "and" else (again(), chosen)), p)
         return chosen
 
     def _fn(self, node: Fn) -> ast.expr:
@@ -1126,8 +1108,7 @@ class Emitter(Operations):
             if name in _SIGNS:
                 return self.sign(name, args[0], p, is_known=is_number(node.args[0]), integer=is_integer(node.args[0]))
             if name == "not":
-                first, again = self.twice(args[0], p)
-                return either([is_(first, None, p), is_(again(), False, p)], p)
+                return ast.UnaryOp(ast.Not(), self.truth_of(args[0], p), **p)
             if name in {"nil?", "some?"}:
                 return (is_ if name == "nil?" else is_not)(args[0], None, p)
             if name in {"inc", "dec"}:
@@ -1527,7 +1508,6 @@ _EXPRESSIONS: dict[type[Node], Any] = {
     Const: Emitter._const,
     Local: Emitter._local,
     Builtin: Emitter._builtin,
-    Space: Emitter._space,
     RuntimeCall: Emitter._runtime_call,
     Make: Emitter._make,
     If: Emitter._if,

@@ -1,5 +1,7 @@
 """The special forms; importing this module declares them."""
 
+from collections.abc import Callable
+
 from pyagentd.lisp.analysis import (
     AnalysedForm,
     Analysis,
@@ -102,11 +104,7 @@ class Bindings:
 
     def _as_local(self, value: Node) -> Local:
         """Return a variable for a value that is used more than once."""
-        if isinstance(value, Local):
-            return value
-        var = self.analysis.new_variable()
-        self.pairs.append((var, value))
-        return Local(var, value.start)
+        return value if isinstance(value, Local) else self.hold(value, value.start)
 
     def _vector(self, pattern: Vector, value: Node, *, lenient: bool) -> None:
         items = list(pattern.items)
@@ -183,13 +181,13 @@ class Bindings:
         default = defaults.get(pattern.name) if isinstance(pattern, Symbol) else None
         found: Node
         if default is not None:
-            held = self._as_local(RuntimeCall("look_up_or_missing", [value, Const(key, start)], start))
+            held = self.hold(RuntimeCall("look_up_or_missing", [value, Const(key, start)], start), start)
             instead = self.analysis.node(default, self.names)
             found = If(RuntimeCall("is_missing", [held], start), instead, held, start)
         elif type(key) is Keyword:
             found = KeywordCall(key, [value], start)
         else:
-            found = RuntimeCall("look_up", [value, Const(key, start)], start)
+            found = Invoke("get", [value, Const(key, start)], start)
         self.bind(pattern, found)
 
 
@@ -398,11 +396,11 @@ def logic(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
         return analysis.node(items[0], scope, tail)
     if len(items) == 2 and tail is not None:
         # The last one is in tail position: (and test (recur …)).
-        var = analysis.new_variable()
-        held = Local(var, form.start)
+        bindings = Bindings(analysis, scope)
+        held = bindings.hold(analysis.node(items[0], scope), form.start)
         last = analysis.node(items[1], scope, tail)
         then, otherwise = (last, held) if kind == "and" else (held, last)
-        return Let([(var, analysis.node(items[0], scope))], If(held, then, otherwise, form.start), form.start)
+        return bindings.around(If(held, then, otherwise, form.start), form.start)
     return Logic(kind, analysis.nodes(items, scope), form.start)
 
 
@@ -719,10 +717,7 @@ def loop(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     patterns = bindings.items[::2]
     for pattern, value in zip(patterns, bindings.items[1::2], strict=True):
         # Later bindings refer to the initial value; the loop has a variable of its own.
-        first = Local(analysis.new_variable(), start)
-        initial = analysis.node(value, outer.names)
-        outer.pairs.append((first.var, initial))
-        first.var.number, first.var.integer = is_number(initial), is_integer(initial)
+        first = outer.hold(analysis.node(value, outer.names), start)
         firsts.append(first)
         outer.bind(pattern, first)
         variables.append(analysis.new_variable(pattern.name if isinstance(pattern, Symbol) else ""))
@@ -785,14 +780,13 @@ def for_(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     if len(form.items) < 3:
         analysis.fail("for needs a body", form, "Write (for [x xs] (inc x)).")
     start = form.start
-    out = analysis.new_variable()
-    held = Local(out, start)
+    made = Bindings(analysis, scope)
+    held = made.hold(Make("vector", [], start), start)
 
-    def inner(names: dict[str, Var]) -> Node:
+    def inner(names: Scope) -> Node:
         return RuntimeCall("collect", [held, body(analysis, form.items[2:], names, None, start)], start)
 
-    walk = _each(analysis, form, bindings, 0, dict(scope), inner)
-    return Let([(out, Make("vector", [], start))], Do([walk, held], start), start)
+    return made.around(Do([_loops(analysis, form, bindings, scope, inner), held], start), start)
 
 
 @special("doseq")
@@ -801,62 +795,50 @@ def doseq(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     bindings = binding_vector(analysis, form)
     start = form.start
 
-    def inner(names: dict[str, Var]) -> Node:
+    def inner(names: Scope) -> Node:
         return Do([body(analysis, form.items[2:], names, None, start), Const(None, start)], start)
 
-    walk = _each(analysis, form, bindings, 0, dict(scope), inner)
-    return Do([walk, Const(None, start)], start)
+    return Do([_loops(analysis, form, bindings, scope, inner), Const(None, start)], start)
 
 
-def _each(analysis: Analysis, form: List, bindings: Vector, index: int, names: dict[str, Var], inner: object) -> Node:
-    """Return the nested loops over the bindings from ``index``."""
+def _loops(
+    analysis: Analysis, form: List, bindings: Vector, scope: Scope, inner: Callable[[Scope], Node], index: int = 0
+) -> Node:
+    """Return the nested loops over the bindings from ``index``, around what ``inner`` returns."""
     items, start = bindings.items, form.start
     if index >= len(items):
-        assert callable(inner)
-        return inner(names)  # type: ignore[no-any-return]
+        return inner(scope)
     if index + 1 == len(items):
         analysis.fail("bindings need pairs of name and collection", bindings, "Write (for [x xs] …).")
     pattern, value = items[index], items[index + 1]
+
+    def rest(names: Scope) -> Node:
+        return _loops(analysis, form, bindings, names, inner, index + 2)
+
     if isinstance(pattern, Literal) and type(pattern.value) is Keyword:
+        modifier = pattern.value.name
         if index == 0:
             analysis.fail("the first binding names a collection", pattern, "Write (for [x xs :when (odd? x)] …).")
-        return _apply_modifier(analysis, form, bindings, index, names, inner)
+        if modifier == "let":
+            if not isinstance(value, Vector):
+                analysis.fail(":let needs a vector of bindings", value, "Write :let [y (inc x)].")
+            made = bind_all(analysis, value, scope)
+            return made.around(rest(made.names), start)
+        if modifier not in {"when", "while"}:
+            analysis.fail(f"unknown :{modifier}", pattern, "There are :when, :while and :let.")
+        otherwise = Const(None, start) if modifier == "when" else RuntimeCall("stop", [], start)
+        return If(analysis.node(value, scope), rest(scope), otherwise, start)
     before = analysis.functions
-    collection = analysis.node(value, names)
+    collection = analysis.node(value, scope)
     var = analysis.new_variable()
-    made = Bindings(analysis, names)
+    made = Bindings(analysis, scope)
     made.bind(pattern, Local(var, start))
-    rest = made.around(_each(analysis, form, bindings, index + 2, made.names, inner), start)
-    function = analysis.function([Arity([var], None, rest)], None, form, before)
+    function = analysis.function([Arity([var], None, made.around(rest(made.names), start))], None, form, before)
     may_stop = any(isinstance(each, Literal) and each.value is Keyword("while") for each in items[::2])
     if can_inline(function, 1) and not may_stop:
         analysis.functions = before
         return Each("each", function, collection, start)
     return RuntimeCall("for_each", [collection, function], start)
-
-
-def _apply_modifier(
-    analysis: Analysis, form: List, bindings: Vector, index: int, names: dict[str, Var], inner: object
-) -> Node:
-    """Return the rest of the loop after a modifier: ``:when``, ``:while`` or ``:let``."""
-    modifier, value = bindings.items[index], bindings.items[index + 1]
-    assert isinstance(modifier, Literal)
-    start = form.start
-    match modifier.value.name:
-        case "let":
-            if not isinstance(value, Vector):
-                analysis.fail(":let needs a vector of bindings", value, "Write :let [y (inc x)].")
-            made = bind_all(analysis, value, names)
-            return made.around(_each(analysis, form, bindings, index + 2, made.names, inner), start)
-        case "when":
-            test = analysis.node(value, names)
-            return If(test, _each(analysis, form, bindings, index + 2, names, inner), Const(None, start), start)
-        case "while":
-            test = analysis.node(value, names)
-            stop = RuntimeCall("stop", [], start)
-            return If(test, _each(analysis, form, bindings, index + 2, names, inner), stop, start)
-        case other:
-            return analysis.fail(f"unknown :{other}", modifier, "There are :when, :while and :let.")
 
 
 @special("dotimes")
@@ -896,8 +878,8 @@ def case(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
         analysis.fail("case needs a value and clauses", form, 'Write (case x 1 "one" "other").')
     clauses = form.items[2:]
     start = form.start
-    var = analysis.new_variable()
-    held = Local(var, start)
+    bindings = Bindings(analysis, scope)
+    held = bindings.hold(analysis.node(form.items[1], scope), start)
     found: list[tuple[Node, Node]] = []
     for index in range(0, len(clauses) - 1, 2):
         constants = clauses[index]
@@ -905,11 +887,9 @@ def case(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
         tests: list[Node] = [Invoke("=", [held, analysis.quoted_data(each)], start) for each in group]
         test = tests[0] if len(tests) == 1 else Logic("or", tests, start) if tests else Const(False, start)
         found.append((test, analysis.node(clauses[index + 1], scope, tail)))
-    if len(clauses) % 2:
-        found.append((Const(True, start), analysis.node(clauses[-1], scope, tail)))
-    else:
-        found.append((Const(True, start), RuntimeCall("no_clause", [], start)))
-    return Let([(var, analysis.node(form.items[1], scope))], choose(found, start), start)
+    last = analysis.node(clauses[-1], scope, tail) if len(clauses) % 2 else RuntimeCall("no_clause", [], start)
+    found.append((Const(True, start), last))
+    return bindings.around(choose(found, start), start)
 
 
 @special("condp")
@@ -919,15 +899,15 @@ def condp(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
         analysis.fail("condp needs a predicate, a value and clauses", form, "Write (condp = x 1 :one :other).")
     clauses = form.items[3:]
     start = form.start
-    var = analysis.new_variable()
-    held = AnalysedForm(Local(var, start))
+    bindings = Bindings(analysis, scope)
+    held = AnalysedForm(bindings.hold(analysis.node(form.items[2], scope), start))
     found: list[tuple[Node, Node]] = []
     for index in range(0, len(clauses) - 1, 2):
         test = analysis.node(List([form.items[1], clauses[index], held], clauses[index].start), scope)
         found.append((test, analysis.node(clauses[index + 1], scope, tail)))
     last = analysis.node(clauses[-1], scope, tail) if len(clauses) % 2 else RuntimeCall("no_clause", [], start)
     found.append((Const(True, start), last))
-    return Let([(var, analysis.node(form.items[2], scope))], choose(found, start), start)
+    return bindings.around(choose(found, start), start)
 
 
 @special("where")

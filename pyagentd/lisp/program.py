@@ -62,17 +62,13 @@ class Program:
         Raises:
             LispError: With reason, position and hint.
         """
+        context, memory = context or {}, memory or {}
         if isolation == "process":
             return isolated.run(
-                self.source,
-                context={} if context is None else context,
-                memory={} if memory is None else memory,
-                tools=tools,
-                limits=limits,
-                cancelled=cancelled,
+                self.source, context=context, memory=memory, tools=tools, limits=limits, cancelled=cancelled
             )
         budget = Budget(limits, cancelled=cancelled)
-        running = Run({} if context is None else context, {} if memory is None else memory, tools, budget)
+        running = Run(context, memory, tools, budget)
         signal: Literal["return", "fail"] | None = None
         try:
             try:

@@ -260,9 +260,7 @@ def throw(run: Run, value: Value) -> Value:
     message, data = value, None
     if type(value) is dict:
         message, data = find(value, Keyword("message"), "error"), find(value, Keyword("data"), None)
-    text = BUILTINS["str"]
-    shown = text.function(run.budget, message) if text.charges else text.function(message)
-    raise LispError("eval_error", shown, data=data)
+    raise LispError("eval_error", BUILTINS["str"].function(run.budget, message), data=data)
 
 
 def value_error(error: Exception) -> LispError:
@@ -569,11 +567,6 @@ def as_map(run: Run, value: Value) -> dict[Any, Value]:
     if type(value) is dict:
         return value
     raise LispError("eval_error", f"a map pattern needs a map, got {a_type(value)}")
-
-
-def look_up(run: Run, value: Value, key: Value) -> Value:
-    """Return the value for a map pattern under a key that is not a keyword."""
-    return lookup(value, key, None, run.budget)
 
 
 def look_up_or_missing(run: Run, value: Value, key: Value) -> Value:

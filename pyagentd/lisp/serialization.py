@@ -170,11 +170,7 @@ def check_extent(value: Value, limits: Limits) -> tuple[int, int]:
             raise _too_large(f"{limits.bytes} characters")
         if not level:
             return items, characters
-    raise LispError(
-        "memory_exceeded",
-        f"a value is nested deeper than {limits.depth} levels",
-        hint="Keep data flat: collect into one vector or map instead of wrapping it again and again.",
-    )
+    raise Budget(limits).too_deep()
 
 
 def _all_parts(level: list[Any], shapes: set[type]) -> Iterable[Iterable[Any]]:
@@ -240,8 +236,7 @@ def encode(value: Value, budget: Budget | None = None) -> Any:
 
     Raises:
         LispError: ``eval_error`` for a function, ``memory_exceeded`` for a value that is nested too deeply or, with
-        its
-            shared parts written out, too large.
+            its shared parts written out, too large.
     """
     return _encode(value, budget or Budget(), 0)
 

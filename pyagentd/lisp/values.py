@@ -1,8 +1,4 @@
-"""Values of the language: types, keys, equality, order, lookup, and conversion from and to Python.
-
-nil ``None`` · bool · int · float · str · ``Keyword`` · vector ``list`` (never changed once a program has seen it) ·
-map ``dict`` · set ``LispSet`` · function = a Python callable with positional parameters.
-"""
+"""Values of the language: types, keys, equality, order, lookup, and conversion from and to Python."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,7 +14,6 @@ from itertools import chain
 from operator import attrgetter
 from pathlib import PurePath
 from threading import Lock
-from types import FunctionType
 from typing import Any, Final, final
 from uuid import UUID
 from weakref import WeakValueDictionary
@@ -804,21 +799,16 @@ def as_function(value: Value, arity: int, name: str = "") -> Callable[..., Value
     Raises:
         LispError: ``eval_error`` when it is not a function, or takes another number of arguments.
     """
-    kind = type(value)
-    if kind is FunctionType:
-        least, most = arity_of(value)
-        if least <= arity and (most is None or arity <= most):
-            return value  # type: ignore[no-any-return]
-        raise wrong_arity(function_name(value), least, most, arity)
-    if kind is Keyword or kind is dict or kind is LispSet:
-        if not 1 <= arity <= (1 if kind is LispSet else 2):
-            raise wrong_arity(str(value) if kind is Keyword else f"a {type_name(value)}", 1, 2, arity)
-        return partial(keyword_lookup if kind is Keyword else lookup, value)
     if callable(value):
         least, most = arity_of(value)
         if least <= arity and (most is None or arity <= most):
             return value  # type: ignore[no-any-return]
         raise wrong_arity(function_name(value), least, most, arity)
+    kind = type(value)
+    if kind is Keyword or kind is dict or kind is LispSet:
+        if not 1 <= arity <= (1 if kind is LispSet else 2):
+            raise wrong_arity(str(value) if kind is Keyword else f"a {type_name(value)}", 1, 2, arity)
+        return partial(keyword_lookup if kind is Keyword else lookup, value)
     where = f"{name}: " if name else ""
     hint = WAIT if type(value) is Future else "" if arity else "A value alone has no parentheses: write x, not (x)."
     raise LispError("eval_error", f"{where}not callable: {a_type(value)} is not a function", hint=hint)
@@ -851,14 +841,6 @@ def function_name(function: Callable[..., Value]) -> str:
 
 def wrong_arity(name: str, least: int, most: int | None, got: int) -> LispError:
     """Return the error for a call with the wrong number of arguments."""
-    if most is None:
-        wanted = f"at least {least} {_arguments(least)}"
-    elif least == most:
-        wanted = f"{least} {_arguments(least)}"
-    else:
-        wanted = f"{least} to {most} arguments"
+    counted = f"{least} argument" if least == 1 else f"{least} arguments"
+    wanted = f"at least {counted}" if most is None else counted if least == most else f"{least} to {most} arguments"
     return LispError("eval_error", f"{name} expects {wanted}, got {got}")
-
-
-def _arguments(count: int) -> str:
-    return "argument" if count == 1 else "arguments"
