@@ -214,7 +214,7 @@ The variable `root' is bound to a temporary directory."
 (ert-deftest pyagentd-start-that-fails-says-why-and-calls-nothing ()
   (pyagentd-test-with-place
     (let ((pyagentd-command '("sh" "-c" "echo No room >&2; exit 1"))
-          (called nil) (said "") (debug-on-error nil))
+          (called nil) (said ""))
       (cl-letf (((symbol-function 'pyagentd-log)
                  (lambda (_level format &rest args)
                    (setq said (concat said (apply #'format format args))))))

@@ -58,10 +58,10 @@ The variable `root' is bound to the temporary directory."
           (pyagentd-sessions-directory (expand-file-name "sessions" root))
           (inhibit-message t))
      (unwind-protect (progn ,@body)
-       (pyagentd-rpc-disconnect)
        ;; One that is still starting a daemon here would be waited for by
-       ;; the next test, which has another place.
+       ;; the next test, which has another place, or connect once more.
        (pyagentd-test-stop-starting)
+       (pyagentd-rpc-disconnect)
        (dolist (buffer (buffer-list))
          (when (and (buffer-file-name buffer)
                     (string-prefix-p root (buffer-file-name buffer)))
