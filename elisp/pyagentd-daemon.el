@@ -66,7 +66,7 @@ the same.  Emacs waits: for functions that return values."
           outcome)
       (pyagentd-start--launch (lambda () (setq outcome '(t)))
                               (lambda (err) (setq outcome (list nil err))))
-      ;; Its end, or `pyagentd-start--give-up', tells the outcome.
+      ;; Its end, or `pyagentd-start--look', tells the outcome.
       (while (not (or outcome (> (float-time) deadline)))
         (accept-process-output nil 0.01)) ; timers run between two of these
       (pcase outcome
@@ -90,53 +90,51 @@ FAILED is called with the error if it does not start."
               (set-process-query-on-exit-flag process nil)
               (set-process-sentinel process #'pyagentd-start--ended)
               process)))
-    (run-at-time pyagentd-start-timeout nil #'pyagentd-start--give-up
-                 pyagentd-start--process)
-    (run-at-time 0.01 nil #'pyagentd-start--look pyagentd-start--process)
-    (pyagentd-start--progress pyagentd-start--process (float-time)))
+    (run-at-time 0.01 nil #'pyagentd-start--look
+                 pyagentd-start--process (float-time) -1))
   (push (cons then failed) pyagentd-start--waiting))
-
-(defun pyagentd-start--look (process)
-  "Connect as soon as the daemon that PROCESS starts listens, and go on.
-It greets before it is ready: what it is asked meanwhile waits in the
-daemon, and if it does not start, the connection ends."
-  (when (and (eq process pyagentd-start--process) (process-live-p process))
-    (cond
-     ((and pyagentd-host (pyagentd-host-runtime))
-      ;; The link stays; the daemon there is ready, or unfit.
-      (setq pyagentd-start--process nil)
-      (pyagentd-start--go-on process ""))
-     ((and (not pyagentd-host) (file-exists-p (pyagentd-rpc-runtime-file))
-           (ignore-errors (pyagentd-rpc-connect)))
-      (process-put process 'pyagentd-greeted t)
-      (pyagentd-start--go-on process ""))
-     (t (run-at-time 0.01 nil #'pyagentd-start--look process)))))
-
-(defun pyagentd-start--give-up (process)
-  "End PROCESS, which should have started a daemon by now."
-  (when (and (process-live-p process) (eq process pyagentd-start--process))
-    (process-put process 'pyagentd-late pyagentd-start-timeout)
-    (delete-process process)))
 
 (defconst pyagentd-start--notice "pyagentd: starting the daemon…"
   "What the user is told while it starts.")
 
-(defun pyagentd-start--progress (process begun)
-  "Tell each second how long PROCESS has been starting a daemon since BEGUN.
-Other messages and questions are left alone."
-  (when (process-live-p process)
-    (let ((seconds (round (- (float-time) begun)))
-          (message-log-max (and (< (- (float-time) begun) 1) message-log-max)))
-      (when (and (or (null (current-message)) (pyagentd-start--told-p))
-                 (not (active-minibuffer-window)))
-        (message "%s%s" pyagentd-start--notice
-                 (if (< seconds 1) ""
-                   (format " %d s (at most %s)" seconds pyagentd-start-timeout)))))
-    (run-at-time 1 nil #'pyagentd-start--progress process begun)))
-
 (defun pyagentd-start--told-p ()
   "Return non-nil if the user sees just now that the daemon is starting."
   (string-prefix-p pyagentd-start--notice (or (current-message) "")))
+
+(defun pyagentd-start--look (process begun told)
+  "Connect as soon as the daemon that PROCESS starts listens, and go on.
+It greets before it is ready: what it is asked meanwhile waits in the
+daemon, and if it does not start, the connection ends.  PROCESS, which
+started at the time BEGUN, is ended when it takes too long.  TOLD is the
+second for which the user was told last that it is starting."
+  (when (and (eq process pyagentd-start--process) (process-live-p process))
+    (let ((seconds (- (float-time) begun)))
+      (cond
+       ((> seconds pyagentd-start-timeout)
+        (process-put process 'pyagentd-late t)
+        (delete-process process))
+       ((and pyagentd-host (pyagentd-host-runtime))
+        ;; The link stays; the daemon there is ready, or unfit.
+        (setq pyagentd-start--process nil)
+        (pyagentd-start--go-on process ""))
+       (t
+        (when (and (not pyagentd-host)
+                   (not (process-get process 'pyagentd-greeted))
+                   (file-exists-p (pyagentd-rpc-runtime-file))
+                   (ignore-errors (pyagentd-rpc-connect)))
+          (process-put process 'pyagentd-greeted t)
+          (pyagentd-start--go-on process ""))
+        (when (and (/= told (floor seconds))
+                   ;; Other messages and questions are left alone.
+                   (or (null (current-message)) (pyagentd-start--told-p))
+                   (not (active-minibuffer-window)))
+          (let ((message-log-max (and (= told -1) message-log-max)))
+            (message "%s%s" pyagentd-start--notice
+                     (if (< seconds 1) ""
+                       (format " %d s (at most %s)" seconds
+                               pyagentd-start-timeout)))))
+        (run-at-time 0.01 nil #'pyagentd-start--look
+                     process begun (floor seconds)))))))
 
 (defun pyagentd-start--ended (process _change)
   "Connect to the daemon that PROCESS has started, and go on."
@@ -156,12 +154,12 @@ Other messages and questions are left alone."
     (setq pyagentd-start--waiting nil)
     (condition-case err
         (unless (pyagentd-rpc-connect)
-          (if-let ((late (process-get process 'pyagentd-late)))
+          (if (process-get process 'pyagentd-late)
               (signal 'pyagentd-timeout
                       (list (format "`%s' has started no daemon in %s seconds; \
 `pyagentd-start-timeout' says how many"
                                     (string-join (process-command process) " ")
-                                    late)))
+                                    pyagentd-start-timeout)))
             (signal 'pyagentd-connection-error
                     (if pyagentd-host (pyagentd-host-reason output)
                       (list (if (string-empty-p output)

@@ -32,6 +32,7 @@
 (declare-function pyagentd-install-clear "pyagentd-install")
 (declare-function pyagentd-install-run "pyagentd-install")
 (defvar pyagentd-install-buffer)
+(defvar pyagentd-install-script)
 
 (defcustom pyagentd-host-ssh '("ssh")
   "Program that makes the link to `pyagentd-host', and its first arguments.
@@ -503,32 +504,20 @@ Ask before another daemon is left for it."
 
 ;;;; Installing the server there
 
-(defconst pyagentd-host--install-script "set -e
+(defun pyagentd-host--install-script ()
+  "Return what installs the server on a host; see `pyagentd-host-install'."
+  (concat "set -e
 base=$HOME/.local/share/pyagentd
 mkdir -p \"$base\"
-tmp=$(mktemp -d); trap 'rm -rf \"$tmp\"' EXIT
+new=$base/server-$3-$$
+tmp=$(mktemp -d)
+trap 'status=$?; rm -rf \"$tmp\"; [ $status = 0 ] || rm -rf \"$new\"' EXIT
 case $1 in
 wheel) cat >\"$tmp/$2\"; what=$tmp/$2$4 ;;
 tree) tar xzf - -C \"$tmp\"; what=$tmp$4 ;;
 *) what=$2 ;;
 esac
-new=$base/server-$3-$$
-trap 'status=$?; rm -rf \"$tmp\"; [ $status = 0 ] || rm -rf \"$new\"' EXIT
-if command -v uv >/dev/null 2>&1; then
-  uv venv --no-project --python '>=3.11' \"$new\"
-  uv pip install --python \"$new/bin/python\" \"$what\"
-else
-  for python in python3 python3.14 python3.13 python3.12 python3.11 none; do
-    \"$python\" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break
-  done
-  [ $python != none ] || { echo 'Python 3.11 or newer is missing; install it, or uv'; exit 1; }
-  \"$python\" -m venv \"$new\"
-  \"$new/bin/python\" -m pip install --no-input --disable-pip-version-check --progress-bar=off \"$what\"
-fi
-\"$new/bin/pyagentd\" --version
-ln -sfn \"$new\" \"$base/server\"
-"
-  "What installs the server on a host; see `pyagentd-host-install'.")
+" pyagentd-install-script "ln -sfn \"$new\" \"$base/server\"\n"))
 
 (defun pyagentd-host-install (requirement)
   "Install the server on `pyagentd-host', after asking.
@@ -545,7 +534,8 @@ copied there.  Emacs stays usable meanwhile."
                      ((file-exists-p file) "wheel")
                      (t "index")))
          (remote (concat "exec sh -c "
-                         (shell-quote-argument pyagentd-host--install-script)
+                         (shell-quote-argument
+                          (pyagentd-host--install-script))
                          " sh "
                          (mapconcat #'shell-quote-argument
                                     (list kind

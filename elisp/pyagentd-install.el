@@ -22,66 +22,80 @@
 
 (defvar package-archive-contents)
 
-;;;; What can install the server
+;;;; What installs the server
 
-;; The server is installed by uv, else by a Python that is new enough.
-;; Which of them is good is tried in processes that nobody waits for; they
-;; are isolated, and not where the user works: nothing of a project is
-;; loaded before the user wants an installation.
+;; The server is installed by uv, else by a Python that is new enough, with
+;; a pip that installs for another Python or without one.  Nothing of the
+;; project in which the user works is loaded: Python is isolated, and the
+;; script works elsewhere.  `pyagentd-host' runs it on other machines.
 
-(defconst pyagentd-installer-python "3.11"
-  "Oldest version of Python the server runs on.")
-
-(defconst pyagentd-installer--pythons
-  '("python3" "python3.14" "python3.13" "python3.12" "python3.11" "python")
-  "Programs that may be such a Python, the best first.")
-
-(defconst pyagentd-installer--trial "\
+(defconst pyagentd-install-script "\
+cd /
+run() {
+  echo \"$ $*\"
+  \"$@\" || { echo \"$1 $2 $3 failed\"; exit 1; }
+}
+by=uv kind=uv
+command -v uv >/dev/null 2>&1 ||
+  for by in python3 python3.14 python3.13 python3.12 python3.11 python none; do
+    kind=$(\"$by\" -I -c '
 import sys, venv, ensurepip
 if sys.version_info < (3, 11):
     sys.exit(1)
 try:
     import pip
-    new = tuple(map(int, pip.__version__.split('.')[:2])) >= (22, 3)
+    new = tuple(map(int, pip.__version__.split(\".\")[:2])) >= (22, 3)
 except ImportError:
     new = False
-print('pip' if new else 'venv')"
-  "What a Python that can install the server says: `pip' or `venv'.")
+print(\"pip\" if new else \"venv\")' 2>/dev/null) && break
+  done
+if [ $by = none ]; then
+  echo 'Python 3.11 or newer, with venv, is missing; install it, or uv'
+  exit 1
+fi
+[ -n \"$new\" ] || { echo $by; exit; }
+python=$new/bin/python
+options='--no-input --disable-pip-version-check --progress-bar=off --no-compile'
+case $kind in
+uv)
+  run uv venv --no-project --python '>=3.11' \"$new\"
+  run uv pip install --python \"$python\" \"$what\" ;;
+pip) # a pip of its own takes as long as half of all the rest
+  run $by -I -m venv --without-pip \"$new\"
+  run $by -I -m pip --python \"$python\" install $options \"$what\" ;;
+venv)
+  run $by -I -m venv \"$new\"
+  run \"$python\" -I -m pip install $options \"$what\" ;;
+esac
+run \"$new/bin/pyagentd\" --version
+"
+  "What installs the requirement $what into the directory $new.
+Without that it prints what would do so.  The last line that it prints is
+the version that was installed, or why none was.")
 
-(defun pyagentd-installer-uv-p ()
-  "Return non-nil if there is uv."
-  (let ((default-directory "/")) (executable-find "uv")))
+(defun pyagentd-install--command (new what)
+  "Return what runs `pyagentd-install-script' here for NEW and WHAT, texts."
+  (let ((default-directory "/"))
+    (list "/usr/bin/env" (concat "PATH=" (mapconcat #'expand-file-name
+                                                    (delq nil exec-path) ":"))
+          "PYTHONUNBUFFERED=1" "NO_COLOR=1"
+          "/bin/sh" "-c" (concat "new=$1 what=$2\n" pyagentd-install-script)
+          "sh" new what)))
 
 (defun pyagentd-installer-find (then)
-  "Call THEN with what can install the server, nil if nothing can.
-That is a pair (PROGRAM . KIND).  KIND is `uv', `pip' (a Python with a pip
-that installs for another Python) or `venv' (one without)."
-  (if (pyagentd-installer-uv-p)
-      (funcall then '("uv" . uv))
-    (pyagentd-installer--among pyagentd-installer--pythons then)))
-
-(defun pyagentd-installer--among (pythons then)
-  "Call THEN with the first of PYTHONS that can install the server, or nil."
-  (pcase pythons
-    ('nil (funcall then nil))
-    (`(,python . ,others)
-     (let ((default-directory "/"))
-       (if (not (executable-find python))
-           (pyagentd-installer--among others then)
-         (pyagentd-run
-          "pyagentd-installer" (list python "-I" "-c" pyagentd-installer--trial)
-          (lambda (status text)
-            (if (not (eql 0 status)) (pyagentd-installer--among others then)
-              (funcall then (cons python (intern (string-trim text))))))))))))
+  "Call THEN with the program that can install the server, nil if none can."
+  (let ((default-directory "/"))
+    (pyagentd-run "pyagentd-installer" (pyagentd-install--command "" "")
+                  (lambda (status text)
+                    (funcall then (and (eql 0 status) (string-trim text)))))))
 
 ;;;; Installing the server
 
 ;; Makes a virtual environment with the server of this package's version
-;; below `pyagentd-server-directory': with uv where it is installed, else
-;; with Python's own venv and pip.  Each step is a process; Emacs goes on
-;; meanwhile and the echo area says how far it is.  The environment counts
-;; once its program said the right version; what was there before stays
-;; until then, and one that was good stays after that, too.
+;; below `pyagentd-server-directory'.  Emacs goes on meanwhile and the echo
+;; area says how far it is.  The environment counts once its program said
+;; the right version; what was there before stays until then, and one that
+;; was good stays after that, too.
 
 (defcustom pyagentd-server-requirement nil
   "What to install as the server; nil means the one of this package.
@@ -101,9 +115,9 @@ A string is a requirement for pip: a file, or a package with its version."
 
 (defvar pyagentd-install--running nil
   "Plist of the installation that runs, or nil.
-:directory is where to, :steps is what is still to be done, :waiting are
-pairs (THEN . FAILED) of functions, one of which is called after it, the
-latest first, :begun and :timer are about progress.")
+:directory is where to, :waiting are pairs (THEN . FAILED) of
+functions, one of which is called after it, the latest first, :begun and
+:timer are about progress.")
 
 (defvar pyagentd-install--declined nil
   "Non-nil after the user did not want the server to be installed.")
@@ -134,30 +148,6 @@ It has what was added to the server before, see `pyagentd-install-extra'."
           (format "%s[%s]" came extras))
         ;; Built without it, as MELPA does.
         (format "pyagentd[%s]~=%s" extras pyagentd-version))))
-
-(defun pyagentd-install--steps (how directory requirement)
-  "Return the steps that install REQUIREMENT into DIRECTORY with HOW.
-Each is (WHAT PROGRAM ARGUMENT...).  HOW is a pair (PROGRAM . KIND), see
-`pyagentd-installer-find'."
-  (pcase-let* ((`(,program . ,kind) how)
-               (python (expand-file-name "bin/python" directory))
-               (venv (list "environment" program "-I" "-m" "venv"))
-               (arguments `("install" "--no-input" "--disable-pip-version-check"
-                            "--progress-bar=off" "--no-compile"
-                            ,requirement)))
-    (append
-     (pcase-exhaustive kind
-       ('uv `(("environment" ,program "venv" "--no-project" "--python"
-               ,(concat ">=" pyagentd-installer-python) ,directory)
-              ("packages" ,program "pip" "install" "--python" ,python
-               ,requirement)))
-       ;; A pip of its own takes as long as half of all the rest.
-       ('pip `((,@venv "--without-pip" ,directory)
-               ("packages" ,program "-I" "-m" "pip" "--python" ,python
-                ,@arguments)))
-       ('venv `((,@venv ,directory)
-                ("packages" ,python "-I" "-m" "pip" ,@arguments))))
-     `(("trial" ,(pyagentd-server-program directory) "--version")))))
 
 ;;;; Doing it
 
@@ -202,19 +192,15 @@ if that worked; else FAILED is, with an error, a list (SYMBOL . DATA)."
       (setq pyagentd-install--declined nil
             pyagentd-install--running
             (list :directory directory
-                  :steps '(("search"))
                   :waiting (list (cons then failed))
                   :begun (float-time)
                   :timer (run-at-time 1 1 #'pyagentd-install--say)))
-      (pyagentd-installer-find
-       (lambda (how)
-         (if (null how)
-             (pyagentd-install--fail
-              (format "Python %s or newer, with venv, is missing; install it, or uv"
-                      pyagentd-installer-python))
-           (setf (plist-get pyagentd-install--running :steps)
-                 (pyagentd-install--steps how directory requirement))
-           (pyagentd-install--step))))))))
+      (let ((default-directory "/"))
+        (pyagentd-install-run
+         (pyagentd-install--command directory requirement)
+         (lambda (status)
+           (if (eql 0 status) (pyagentd-install--finish)
+             (pyagentd-install--fail (pyagentd-install--last-line))))))))))
 
 (defun pyagentd-install-extra (name)
   "Install the Python packages of the feature NAME for the server.
@@ -234,27 +220,6 @@ The installation leaves out what few need, such as servers of tools (mcp)."
            (message "pyagentd: %s" (pyagentd-install--last-line))
          (display-buffer pyagentd-install-buffer)
          (message "pyagentd: %s could not be installed" name))))))
-
-(defun pyagentd-install--step ()
-  "Begin the next step, or finish without any."
-  (let ((step (car (plist-get pyagentd-install--running :steps)))
-        (default-directory (file-name-as-directory
-                            (expand-file-name pyagentd-server-directory)))
-        (process-environment (append '("PYTHONUNBUFFERED=1" "NO_COLOR=1")
-                                     process-environment)))
-    (if (null step) (pyagentd-install--finish)
-      (pyagentd-install--print (format "$ %s\n" (string-join (cdr step) " ")))
-      (pyagentd-install--say)
-      (condition-case err
-          (pyagentd-install-run
-           (cdr step)
-           (lambda (status)
-             (if (not (eql 0 status))
-                 (pyagentd-install--fail
-                  (format "%s failed" (string-join (seq-take (cdr step) 3) " ")))
-               (cl-callf cdr (plist-get pyagentd-install--running :steps))
-               (pyagentd-install--step))))
-        (error (pyagentd-install--fail (error-message-string err)))))))
 
 (defun pyagentd-install--print (text)
   "Add TEXT to the buffer of the installation."
@@ -282,8 +247,7 @@ The installation leaves out what few need, such as servers of tools (mcp)."
         (message
          "%s"
          (truncate-string-to-width
-          (format "pyagentd: installing the server (%s, %d s): %s"
-                  (or (caar (plist-get pyagentd-install--running :steps)) "end")
+          (format "pyagentd: installing the server (%d s): %s"
                   (- (float-time) (plist-get pyagentd-install--running :begun))
                   (pyagentd-install--last-line))
           (1- (frame-width)) nil nil "…"))))))
@@ -326,7 +290,6 @@ compileall.compile_dir('lib', quiet=2)")
   (let ((directory (plist-get pyagentd-install--running :directory))
         (waiting (reverse (plist-get pyagentd-install--running :waiting))))
     (pyagentd-install--end)
-    (pyagentd-install--print (concat "\n" reason ".\n"))
     (when directory
       (ignore-errors (delete-directory directory t)))
     (display-buffer pyagentd-install-buffer)
@@ -385,7 +348,8 @@ packages with %s. "))
                 (y-or-n-p (format question
                                   (abbreviate-file-name
                                    pyagentd-server-directory)
-                                  (if (pyagentd-installer-uv-p) "uv" "pip")))))
+                                  (let ((default-directory "/"))
+                                    (if (executable-find "uv") "uv" "pip"))))))
          (pyagentd-install-server then failed))
         (t (setq pyagentd-install--declined t)
            (user-error "The server is not installed; use \
@@ -511,11 +475,10 @@ INSTALLER is that of `pyagentd-doctor-check-examine'."
                     "server" 'missing
                     (pcase installer
                       ('asked "not found; looking for an installer…")
-                      (`(,program . ,_)
-                       (format "not found; %s can install it" program))
-                      (_ (format "not found; to install it, Python %s or newer \
-with venv, or uv, is needed" pyagentd-installer-python)))
-                    (append (when (consp installer)
+                      ('nil "not found; to install it, Python 3.11 or newer \
+with venv, or uv, is needed")
+                      (_ (format "not found; %s can install it" installer)))
+                    (append (when (stringp installer)
                               '(("Install it" . pyagentd-doctor-mend-install)))
                             (list pyagentd-doctor-check--say-where)))))))
 
