@@ -26,8 +26,8 @@
 ;; completed at point, by whatever completes elsewhere:
 ;; `completion-at-point' on its key or TAB, Corfu, Company.
 ;;
-;; Files come from git where the project is a repository, asked in the
-;; background; until it has answered, and elsewhere, they are completed
+;; Files are what the daemon says that git has, where the project is a
+;; repository; until it has answered, and elsewhere, they are completed
 ;; directory by directory.
 
 (defconst pyagentd-mention--fresh 10
@@ -35,9 +35,9 @@
 
 (defvar pyagentd-mention--known (make-hash-table :test #'equal)
   "What was found, (TIME . VALUE), by (KIND PLACE).
-PLACE is the root of a project, whose `files' are names (the symbol `none'
-where git has none) and whose `agents' are plists, or a branch, for which
-servers of tools offer `resources', plists (:mention :name :description).")
+PLACE is the root of a project, whose `files' are names (nil where git has
+none) and whose `agents' are plists, or a branch, for which servers of
+tools offer `resources', plists (:mention :name :description).")
 
 ;; Names are completed by any part of them.
 (add-to-list 'completion-category-defaults
@@ -49,73 +49,31 @@ servers of tools offer `resources', plists (:mention :name :description).")
   "Return what was found of KIND in PLACE, see `pyagentd-mention--known'."
   (cdr (gethash (list kind place) pyagentd-mention--known)))
 
-(defun pyagentd-mention--refresh (kind place find)
-  "Call FIND if what is of KIND in PLACE is to be found again.
-It gets a function that takes what was found."
-  (let* ((key (list kind place))
-         (known (gethash key pyagentd-mention--known))
-         (keep (lambda (found)
-                 (puthash key (cons (float-time) found)
-                          pyagentd-mention--known))))
-    (when (or (null known)
-              (> (- (float-time) (car known)) pyagentd-mention--fresh))
-      (funcall keep (cdr known))
-      (funcall find keep))))
-
-(defun pyagentd-mention--refresh-agents (root)
-  "Find the agents of the project ROOT again if that is due."
-  (pyagentd-mention--refresh
-   'agents root
-   (lambda (keep)
-     (pyagentd-later-quietly
-      'presets (list :root root)
-      (lambda (answer)
-        (funcall keep (seq-filter
-                       (lambda (preset)
-                         (and (not (plist-get preset :error))
-                              (memq (pyagentd-symbol (plist-get preset :mode))
-                                    '(subagent all))))
-                       (plist-get answer :presets))))))))
-
-(defconst pyagentd-mention--git
-  '("git" "-c" "core.fsmonitor=false" "-c" "core.hooksPath=/dev/null"
-    "-c" "core.pager=cat"
-    "ls-files" "-z" "--cached" "--others" "--exclude-standard")
-  "What lists the files of a project, and runs nothing the project names.")
-
-(defun pyagentd-mention--list (root keep)
-  "Have git list the files of the project ROOT; KEEP gets them, or `none'."
-  (let* ((file-name-handler-alist nil)
-         (git (let ((default-directory "/")) (executable-find "git")))
-         (default-directory (file-name-as-directory root))
-         ;; Nothing of the user's directs git.
-         (process-environment
-          (append '("GIT_CONFIG_GLOBAL=/dev/null" "GIT_CONFIG_NOSYSTEM=1"
-                    "GIT_OPTIONAL_LOCKS=0" "GIT_TERMINAL_PROMPT=0"
-                    "GIT_NO_LAZY_FETCH=1" "GIT_ALLOW_PROTOCOL=none" "LC_ALL=C")
-                  (seq-remove (lambda (variable)
-                                (string-prefix-p "GIT_" variable))
-                              process-environment))))
-    (when (and git (file-directory-p root))
-      (pyagentd-run "pyagentd-files" (cons git (cdr pyagentd-mention--git))
-                    (lambda (status text)
-                      (funcall keep (if (zerop status)
-                                        (pyagentd-mention--with-directories
-                                         (split-string text "\0" t))
-                                      'none)))
-                    'utf-8-unix))))
-
-(defun pyagentd-mention--with-directories (files)
-  "Return FILES with the directories they are in."
-  (let ((seen (make-hash-table :test #'equal)) directories)
-    (dolist (file files)
-      (let ((directory (file-name-directory file)))
-        (while (and directory (not (gethash directory seen)))
-          (puthash directory t seen)
-          (push directory directories)
-          (setq directory (file-name-directory
-                           (directory-file-name directory))))))
-    (append (nreverse directories) files)))
+(defun pyagentd-mention--refresh (kind place)
+  "Ask the daemon again for what is of KIND in PLACE, if that is due."
+  (pcase-let ((`(,time . ,known) (gethash (list kind place)
+                                          pyagentd-mention--known))
+              (`(,operation ,argument ,key)
+               (pcase-exhaustive kind
+                 ('files '(project-files :root :files))
+                 ('agents '(presets :root :presets))
+                 ('resources '(mcp-resources :branch :resources))))
+              (keep (lambda (found)
+                      (puthash (list kind place) (cons (float-time) found)
+                               pyagentd-mention--known))))
+    (when (> (- (float-time) (or time 0)) pyagentd-mention--fresh)
+      (funcall keep known)
+      (pyagentd-later-quietly
+       operation (list argument place)
+       (lambda (answer)
+         (funcall keep (seq-remove
+                        (lambda (found) ; a preset that is no agent's
+                          (and (eq kind 'agents)
+                               (or (plist-get found :error)
+                                   (not (memq (pyagentd-symbol
+                                               (plist-get found :mode))
+                                              '(subagent all))))))
+                        (plist-get answer key))))))))
 
 ;;;; Completion
 
@@ -155,7 +113,7 @@ looked at, and never another machine."
       (cond
        ((eq action 'metadata)
         '(metadata (category . pyagentd-mention)))
-       ((consp files)
+       (files
         (complete-with-action action (append agents files) string predicate))
        ((and (string-search "/" string) (not (string-search ":" string)))
         (let ((default-directory (file-name-as-directory root))
@@ -203,15 +161,9 @@ It does so where GOES-ON, a function, returns non-nil for its text."
               (root pyagentd-attach-root)
               (bounds (pyagentd-mention-bounds)))
     (let ((branch pyagentd--branch-dir))
-      (pyagentd-mention--refresh
-       'files root (lambda (keep) (pyagentd-mention--list root keep)))
-      (pyagentd-mention--refresh-agents root)
-      (pyagentd-mention--refresh
-       'resources branch
-       (lambda (keep)
-         (pyagentd-later-quietly
-          'mcp-resources (list :branch branch)
-          (lambda (answer) (funcall keep (plist-get answer :resources))))))
+      (pyagentd-mention--refresh 'files root)
+      (pyagentd-mention--refresh 'agents root)
+      (pyagentd-mention--refresh 'resources branch)
       (list (car bounds) (cdr bounds) (pyagentd-mention--table root branch)
             :annotation-function
             (lambda (name)
@@ -235,7 +187,7 @@ It does so where GOES-ON, a function, returns non-nil for its text."
 (defun pyagentd-mention--at-attach ()
   "Find agents before somebody needs them; no program is run for that."
   (when pyagentd-attach-root
-    (pyagentd-mention--refresh-agents pyagentd-attach-root)))
+    (pyagentd-mention--refresh 'agents pyagentd-attach-root)))
 
 (add-to-list 'pyagentd-session-hooks
              '(completion-at-point-functions . pyagentd-mention-at-point))

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import unified_diff
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple, NotRequired, TypedDict, cast
 from urllib.parse import urlsplit
 
 from pyagentd import features, store
-from pyagentd.api.group import NOTHING, Client, Env, Group, expand_home, project_of, reply_of, send_options
+from pyagentd.api.group import NOTHING, Client, Env, Group, directory, expand_home, project_of, reply_of, send_options
 from pyagentd.api.mcp import TrustReply
 from pyagentd.config import Config
 from pyagentd.config.loading import read_config_file, read_toml
@@ -60,6 +60,7 @@ from pyagentd.store.journal import served_by
 from pyagentd.store.modellists import FILE_NAME
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools.builtin import builtin_tools
+from pyagentd.tools.process import git_files
 from pyagentd.wire.operations import by_person
 
 
@@ -242,6 +243,12 @@ class PresetsReply(TypedDict):
 
     presets: list[PresetRow]
     untrusted: list[PresetRow]  # of the project, which wait for the user's word
+
+
+class FilesReply(TypedDict):
+    """The files of a project."""
+
+    files: list[str]  # names from its root on, those of directories with a slash at the end; none where git has none
 
 
 MOST_MESSAGES = 1000  # in one reply; earlier ones are counted in the sums
@@ -539,6 +546,12 @@ class ModelOperations(Group):
         config = self._kernel.config
         usable = await asyncio.to_thread(lambda: [_preset_row(found, each, config) for each in found.usable.values()])
         return {"presets": usable, "untrusted": untrusted}
+
+    async def project_files(self, client: Client, *, root: str) -> FilesReply:
+        """Return the files and directories of the project ``root`` that git knows or would add."""
+        names = await asyncio.to_thread(git_files, directory(root)) or []
+        parents = {f"{parent}/" for name in names for parent in PurePath(name).parents}
+        return {"files": sorted(parents - {"./"}) + names}
 
     @by_person
     async def trust_presets(self, client: Client, *, root: str, hashes: Sequence[str]) -> TrustReply:

@@ -9,7 +9,6 @@ import asyncio
 import os
 import re
 import signal
-import subprocess
 import sys
 import textwrap
 import time
@@ -61,6 +60,7 @@ from pyagentd.config import sessions_dir
 from pyagentd.errors import PyagentdError, Unreachable
 from pyagentd.events import Event
 from pyagentd.store.metadata import workspace_root
+from pyagentd.tools.process import git_files
 from pyagentd.wire.client import CALL_TIMEOUT_S, COMMAND_TIMEOUT_S
 from pyagentd.words import printable
 
@@ -841,18 +841,9 @@ def _values(argument: Mapping[str, Any], word: str) -> list[tuple[str, str]]:
 
 
 def files(root: Path) -> list[str]:
-    """Return the files of a project by their relative names: what git knows or would add, else all that are there.
-
-    The repository may be an agent's, so git runs nothing that its configuration names.
-    """
-    listing = ("git", "-c", "core.fsmonitor=false", "-C", str(root), "ls-files", "-co", "--exclude-standard", "-z")
-    env = {**os.environ, "GIT_ALLOW_PROTOCOL": "none"}
-    try:
-        done = subprocess.run(listing, capture_output=True, timeout=2, env=env)
-    except (OSError, subprocess.TimeoutExpired):
-        done = None
-    if done is not None and done.returncode == 0:
-        return [os.fsdecode(name) for name in done.stdout.split(b"\0") if name][:_MOST_FILES]
+    """Return the files of a project by their relative names: those of git, else all that are there."""
+    if (known := git_files(root, _MOST_FILES)) is not None:
+        return known
     found: list[str] = []
     for directory, inner, names in os.walk(root):
         inner[:] = sorted(name for name in inner if not name.startswith("."))

@@ -4,6 +4,7 @@ import asyncio
 import os
 import re
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -178,3 +179,19 @@ def child_environment(client: Mapping[str, str]) -> dict[str, str]:
 def is_secret(name: str) -> bool:
     """Return whether the name of a variable says that it holds a secret."""
     return _SECRET.search(name) is not None
+
+
+def git_files(root: Path, most: int = 20_000) -> list[str] | None:
+    """Return the files of a repository by their names from ``root`` on: what git knows or would add.
+
+    None where git has none, or more than ``most``. The repository may be an agent's, so git runs nothing that its
+    configuration names.
+    """
+    listing = ("git", "-c", "core.fsmonitor=false", "-C", str(root), "ls-files", "-co", "--exclude-standard", "-z")
+    env = {**child_environment({}), "GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"}
+    try:
+        done = subprocess.run(listing, capture_output=True, timeout=2, env=env)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    names = done.stdout.decode(errors="surrogateescape").split("\0")[:-1]
+    return names if done.returncode == 0 and len(names) <= most else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import threading
 from pathlib import Path
 from typing import Any
@@ -203,3 +204,21 @@ async def test_a_preset_that_cannot_be_read_is_said_on_attach(world: World) -> N
     with pytest.raises(PresetError, match=r"preset\.md"):
         await service.attach(Watcher(), branch=branch, sha256=body_sha256(""))
     assert world.kernel.opened(branch) is None
+
+
+def repository(root: Path, monitor: str) -> None:
+    """Make ``root`` a repository that names a program."""
+    subprocess.run(["git", "init", "-q", str(root)], check=True)
+    subprocess.run(["git", "-C", str(root), "config", "core.fsmonitor", monitor], check=True)
+
+
+async def test_the_files_of_a_project_are_what_git_has_with_their_directories(world: World, tmp_path: Path) -> None:
+    root = tmp_path / "repository"
+    (root / "src").mkdir(parents=True)
+    for name in ("README.md", "src/tea.py", "left-out.log", ".gitignore"):
+        (root / name).write_text("*.log\n")
+    assert await world.service().project_files(Watcher(), root=str(root)) == {"files": []}
+    repository(root, f"touch {tmp_path}/ran;:")
+    found = (await world.service().project_files(Watcher(), root=str(root)))["files"]
+    assert sorted(found) == [".gitignore", "README.md", "src/", "src/tea.py"]
+    assert not (tmp_path / "ran").exists()

@@ -54,18 +54,6 @@
     (pyagentd-test-type "TAB")
     (should (string-suffix-p "@reviewer " (buffer-string)))))
 
-(ert-deftest pyagentd-mention-git-lists-files-and-directories ()
-  (skip-unless (executable-find "git"))
-  (mention-test--with
-    (let ((default-directory (file-name-as-directory project)))
-      (call-process "git" nil nil nil "init" "-q"))
-    (let ((buffers (buffer-list)) files)
-      (pyagentd-mention--list project (lambda (found) (setq files found)))
-      (pyagentd-test-await
-       (equal (sort (copy-sequence files) #'string<)
-              '("README.md" "src/" "src/tea.py")))
-      (should-not (seq-difference (buffer-list) buffers)))))
-
 (ert-deftest pyagentd-mention-what-servers-offer-is-offered ()
   (mention-test--with
     (puthash (list 'resources pyagentd--branch-dir)
@@ -112,36 +100,12 @@
     (insert " @src")
     (let (asked)
       (cl-letf (((symbol-function 'pyagentd-rpc-call-async)
-                 (lambda (method &rest _) (push method asked)))
-                ((symbol-function 'pyagentd-mention--list)
-                 (lambda (&rest _) (push 'git asked))))
+                 (lambda (method &rest _) (push method asked))))
         (pyagentd-mention--at-attach)
         (pyagentd-mention-look--match (point-max))
         (should (equal asked '(presets)))
         (pyagentd-mention-at-point)
-        (should (equal asked '(mcp-resources git presets)))))))
-
-(ert-deftest pyagentd-mention-git-runs-nothing-of-the-project ()
-  (skip-unless (executable-find "git"))
-  (mention-test--with
-    (let ((default-directory (file-name-as-directory project))
-          (process-environment (cons "GIT_DIR=/nowhere" process-environment))
-          (ran (expand-file-name "ran" root))
-          (monitor (expand-file-name "monitor" root)))
-      (with-temp-file monitor
-        (insert "#!/bin/sh\ntouch " ran "\nprintf '/\\0'\n"))
-      (set-file-modes monitor #o755)
-      (let ((process-environment (cdr process-environment)))
-        (call-process "git" nil nil nil "init" "-q")
-        (call-process "git" nil nil nil "add" "README.md")
-        (call-process "git" nil nil nil "config" "core.fsmonitor" monitor)
-        (call-process "git" nil nil nil "ls-files" "--others"))
-      (should (file-exists-p ran))
-      (delete-file ran)
-      (let (files)
-        (pyagentd-mention--list project (lambda (found) (setq files found)))
-        (pyagentd-test-await (member "src/tea.py" files)))
-      (should-not (file-exists-p ran)))))
+        (should (equal asked '(mcp-resources project-files presets)))))))
 
 (ert-deftest pyagentd-mention-there-is-none-in-an-answer ()
   (mention-test--with
