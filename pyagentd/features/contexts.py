@@ -27,6 +27,7 @@ from pyagentd.features.history import History
 from pyagentd.features.schedules import Triggers
 from pyagentd.llm.prompts import description_request, one_line, previous_summary
 from pyagentd.messages import Message, Text, ToolCall, ToolResult
+from pyagentd.runtime import turns
 from pyagentd.runtime.approvals import Answer
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import BranchWritten, Feature, RunEnded, RunStarted
@@ -618,7 +619,7 @@ class Contexts(Feature):
         await branch.document.look()
         await branch.look_once()
         run_id, metadata = new_id("run"), {"context": id}
-        prompt = await branch.prompts.from_client(found.turns[0].prompt)
+        prompt = await turns.from_client(branch, found.turns[0].prompt)
         rows = facts_of_turns(
             found,
             session_id=branch.ref.session_id,

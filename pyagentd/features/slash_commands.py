@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_ch
 from pyagentd.clock import new_id
 from pyagentd.errors import BadRequest, PyagentdError, UserError, did_you_mean
 from pyagentd.features.history import History
+from pyagentd.runtime import turns
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.document_sync import DocumentVersion
 from pyagentd.runtime.feature import BranchWritten, Feature
@@ -388,10 +389,10 @@ async def _prompt(branch: LiveBranch, given: Submission) -> Prompt:
     if given.text is not None and (branch.run is not None or branch.queue.waiting):
         return _bare(given.text)
     if given.text is not None:
-        return await branch.prompts.from_client(given.text)
+        return await turns.from_client(branch, given.text)
     if branch.run is not None or branch.queue.waiting:
-        return _bare(await branch.prompts.text_to_queue(given.at))
-    return await branch.prompts.from_document(given.at)
+        return _bare(await turns.text_to_queue(branch, given.at))
+    return await turns.from_document(branch, given.at)
 
 
 def _bare(text: str) -> Prompt:
@@ -403,7 +404,7 @@ def _bare(text: str) -> Prompt:
 
 async def record_command(kernel: "Kernel", branch: LiveBranch, line: str, *, name: str, answer: str) -> None:
     """Put a command that was not typed there, with its answer, into a conversation; no model is shown them."""
-    prompt = await branch.prompts.from_client(line)
+    prompt = await turns.from_client(branch, line)
     made = CommandOutcome(name=name, text=answer, data=None)
     await _record_command(kernel, branch, prompt, made, Submission(text=line, options=SendOptions()))
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyagentd.clock import Clock, Pulse
-from pyagentd.errors import BadRequest, Busy, NotFound, StoreError
+from pyagentd.errors import Busy, NotFound, StoreError
 from pyagentd.events import Event, Sink
 from pyagentd.policy.presets import Preset
 from pyagentd.runtime import document_sync, turns
@@ -34,13 +34,12 @@ from pyagentd.runtime.recorder import Recorder
 from pyagentd.runtime.run import Run
 from pyagentd.runtime.status import Outcome, SessionStatus, tool_event
 from pyagentd.runtime.turn_agent import TurnPresets, names_for_turn, opened_with
-from pyagentd.runtime.turns import DocumentNow, Prompt
+from pyagentd.runtime.turns import Prompt
 from pyagentd.runtime.usage import Meter
 from pyagentd.store import paths
-from pyagentd.store.conversation import Message
 from pyagentd.store.document.files import Edit
-from pyagentd.store.document.reconcile import Alignment, align, align_turn
-from pyagentd.store.document.render import Insert, writable
+from pyagentd.store.document.reconcile import align
+from pyagentd.store.document.render import Insert
 from pyagentd.store.document.text import Document, Settings, Stamp
 from pyagentd.store.journal import Row, session_row
 from pyagentd.store.paths import BranchRef
@@ -50,264 +49,32 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-
-# The row of the session in a branch's log: title, workspace, what was said and what was written on its behalf.
-
-
-class SessionRow:
-    """Records facts of the session that one branch belongs to.
-
-    Attributes:
-        ref: The branch.
-        recorder: Its log.
-        conversation: The recorded messages, kept up to date with every row.
-        refusal: Why nothing can be written to the branch, "" when it can.
-        given: The preset's settings as an editor or the daemon was told to write them.
-    """
-
-    def __init__(self, ref: BranchRef, recorder: Recorder, *, refusal: str, lasting: tuple[str, ...]) -> None:
-        self.ref = ref
-        self.recorder = recorder
-        self.conversation = recorder.conversation
-        self.refusal = refusal
-        self.given: Settings | None = None
-        self._noted: Settings | None = None  # that of them which is recorded
-        self._lasting = lasting
-
-    def record_session(
-        self,
-        *,
-        workspace_root: Path,
-        agent: str = "",
-        metadata: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Record the facts of the session itself; what was recorded before and is not named here stays.
-
-        Args:
-            workspace_root: Where it works.
-            agent: The preset it was made from.
-            metadata: To be added.
-        """
-        known = self.conversation.session or self._new_session(agent=agent)
-        self.note_session(
-            **{
-                **known,
-                "workspace_root": str(workspace_root),
-                "metadata_json": {**known["metadata_json"], **(metadata or {})},
-            }
-        )
-
-    def note_session(self, **facts: Any) -> None:
-        """Record facts of the session, such as ``title`` and ``archived_at``; the others stay as they were."""
-        known = self.conversation.session or self._new_session()
-        self.recorder.record("session", {**known, **facts, "updated_at": self.recorder.now_ms()})
-
-    def note_metadata(self, **facts: Any) -> None:
-        """Record further metadata of a session that has a row; a disk that refuses is said elsewhere."""
-        known = self.conversation.session.get("metadata_json")
-        if known is not None and not self.refusal and any(known.get(name) != value for name, value in facts.items()):
-            with contextlib.suppress(StoreError):
-                self.note_session(metadata_json={**known, **facts})
-
-    def note_lasting_notices(self) -> None:
-        """Remember that what stays as it is was said, so that it is not said every time."""
-        if self._lasting:
-            said = self.conversation.session.get("metadata_json", {}).get("noted", [])
-            self.note_metadata(noted=[*said, *self._lasting])
-            self._lasting = ()
-
-    @property
-    def written(self) -> Settings | None:
-        """What we wrote into the Local Variables last, None when we never did."""
-        return document_sync.from_json(self.conversation.session.get("metadata_json", {}).get("settings"))
-
-    @property
-    def has_no_settings(self) -> bool:
-        """Whether the document has been answered in and its Local Variables are none of ours: they set nothing."""
-        metadata = self.conversation.session.get("metadata_json", {})
-        return bool(self.conversation.runs) and metadata.get("settings") is None
-
-    def note_given(self) -> None:
-        """Record what we wrote into the Local Variables, which tells later what the user changed there."""
-        if self.given is not None and self.given is not self._noted:
-            self.note_metadata(settings=document_sync.to_json(self.given))
-            self._noted = self.given if self.written == self.given else None
-
-    def _new_session(self, **facts: Any) -> dict[str, Any]:
-        return session_row(id=self.ref.session_id, now_ms=self.recorder.now_ms(), **facts)
-
-
-# Who watches a branch, and what they are told of it that is true only now.
-
 _T = TypeVar("_T")
 
 _AT_A_GLANCE = frozenset({"status", "context", "session"})
 """Kinds of events about what is seen of a branch among others."""
 
-
-class Watchers:
-    """The clients that watch one branch.
-
-    Attributes:
-        key: The branch's name on the wire.
-        state: What the branch is doing; not recorded.
-        sinks: The clients, in the order they attached.
-        noticed: Called when something is told that is seen of a branch among others.
-    """
-
-    def __init__(self, key: str) -> None:
-        self.key = key
-        self.state = SessionStatus(lambda facts: self.publish(Event("status", key, 0, (facts,))))
-        self.sinks: dict[Sink, None] = {}
-        self.noticed: Callable[[], None] = lambda: None
-        self._attaching: dict[object, Sink] = {}
-
-    async def while_attaching(self, sink: Sink, work: Awaitable[_T]) -> _T:
-        """Return the result of ``work``, done for a client that is about to watch.
-
-        Raises:
-            NotFound: The client left meanwhile.
-        """
-        attempt = object()
-        self._attaching[attempt] = sink
-        try:
-            result = await work
-        finally:
-            left = self._attaching.pop(attempt, None) is None
-        if left:
-            raise NotFound(f"{self.key} was detached meanwhile", hint="Attach it again")
-        return result
-
-    def detach(self, sink: Sink) -> None:
-        """Let a client go, also one that is about to watch; a run goes on."""
-        self.sinks.pop(sink, None)
-        self._attaching = {attempt: other for attempt, other in self._attaching.items() if other is not sink}
-
-    def publish(self, event: Event, *, but: Sink | None = None) -> None:
-        """Tell everybody, but for one client."""
-        for sink in self.sinks:
-            if sink is not but:
-                sink.push(event)
-        if event.kind in _AT_A_GLANCE:
-            self.noticed()
-
-    def say(self, text: str) -> None:
-        """Tell everybody a sentence that is true only now."""
-        self.publish(Event("notice", self.key, 0, ({"text": text},)))
-
-    @property
-    def status(self) -> dict[str, Any]:
-        """What the branch is doing, as clients are told; see ``SessionStatus.facts``."""
-        return self.state.facts
-
-
-# What a run is asked: the prompts of one branch, from its document, from clients and from what waits there.
-
-
-class Prompts:
-    """The prompts of a branch.
-
-    Args:
-        recorder: Its log.
-        document: Its document.
-        queue: The messages that wait.
-        is_agent: Whether it is an agent's.
-    """
-
-    def __init__(self, recorder: Recorder, document: DocumentSync, queue: Waitlist, *, is_agent: bool) -> None:
-        self._recorder = recorder
-        self._document = document
-        self._queue = queue
-        self._is_agent = is_agent
-
-    async def from_document(self, at: DocumentVersion) -> Prompt:
-        """Read the prompt that ends at the marker of a state of the document; see ``turns.standing_at``."""
-        now = await self._document_now(at)
-        return turns.standing_at(now, await self._align(now))
-
-    async def from_client(self, text: str) -> Prompt:
-        """Take the prompt that a client sent as text, which goes above what waits in the document.
-
-        Raises:
-            BadRequest: It is empty.
-        """
-        text = writable(text.strip())
-        if not text:
-            raise BadRequest("The prompt is empty", hint="Write something")
-        now = await self._document_now()
-        now = replace(now, end=await self._above_drafts(now) if self._has_typed_waiting else len(now.document.body))
-        return turns.inserted_at(now, await self._align(now), text, is_agent=self._is_agent)
-
-    async def of_queued(self, message: Message) -> Prompt:
-        """Return the prompt that a queued message is when it fires: where it stands in the document, or is put."""
-        now, text = await self._document_now(), message.text
-        end = turns.place_of(now.document, text) if message.metadata.get("origin") == "document" else None
-        if end is not None:
-            now = replace(now, end=end)
-            prompt = replace(turns.standing_at(now, await self._align(now)), message_id="")
-        else:
-            now = replace(now, end=await self._above_drafts(now))
-            prompt = turns.inserted_at(now, await self._align(now), text, is_agent=self._is_agent)
-        return replace(prompt, queued=message.id)
-
-    async def _align(self, now: DocumentNow) -> Alignment:
-        """Return what a document means up to a place: recognising megabytes blocks, so it is done in a thread."""
-        conversation = self._recorder.conversation
-        if now.seen is not None and now.marker is not None:
-            aligned = align_turn(now.seen, now.document, conversation, now.end, now.marker)
-            if aligned is not None:
-                return aligned
-        if not conversation.messages and len(now.document.body) <= _SHORT:
-            return align(now.document, conversation, now.end)
-        return await asyncio.to_thread(align, now.document, conversation.snapshot(), now.end)
-
-    async def _above_drafts(self, now: DocumentNow) -> int:
-        return await asyncio.to_thread(turns.above_drafts, now, self._recorder.conversation.snapshot())
-
-    async def waits_above(self, at: DocumentVersion) -> bool:
-        """Return whether queued text stands above a place in the document; see ``turns.waits_above``."""
-        if not self._has_typed_waiting:
-            return False
-        return await asyncio.to_thread(turns.waits_above, await self._document_now(at), self._queue.waiting)
-
-    @property
-    def _has_typed_waiting(self) -> bool:
-        return any(message.metadata.get("origin") == "document" for message in self._queue.waiting)
-
-    async def text_to_queue(self, at: DocumentVersion) -> str:
-        """Return the new text that ends at a place in the document; see ``turns.text_to_queue``."""
-        now = await self._document_now(at)
-        given, waiting = self._recorder.conversation.snapshot(), self._queue.waiting
-        return await asyncio.to_thread(turns.text_to_queue, now, given, waiting)
-
-    async def _document_now(self, at: DocumentVersion | None = None) -> DocumentNow:
-        """Return the document as it is now; with the place where the marker of one of its states is by now.
-
-        Raises:
-            Stale: Too much changed since.
-            StoreError: The file cannot be read.
-        """
-        live = await self._document.look()
-        end = 0 if at is None else live.place(at)
-        return DocumentNow(
-            document=live.document, revision=live.revision, marker=live.marker, seen=live.seen, end=end
-        )
-
-
-_SHORT = 2000  # characters of a document without a record: waking a thread takes longer than reading them
 _MOST_ROLES = 4000  # in one event; a client gets more of them when it attaches
 
 
-class LiveBranch(Watchers, SessionRow):
+class LiveBranch:
     """One open branch; use ``LiveBranch.open``.
 
     Attributes:
+        ref: The branch.
+        key: Its name on the wire.
+        recorder: Its log.
+        conversation: The recorded messages, kept up to date with every row.
+        refusal: Why nothing can be written to it, "" when it can.
+        state: What it is doing; not recorded.
+        sinks: The clients that watch it, in the order they attached.
+        noticed: Called when something is told that is seen of it among others.
+        given: The preset's settings as an editor or the daemon was told to write them.
         run: The run in flight, until all of its end is recorded and told.
         task: What supervises it.
         starting: Held while a run is being started, so that of two only one is.
         users: How many operations need the branch to stay open.
         queue: The messages that wait for their turn.
-        prompts: What its next run may be asked.
         paused: Whether they wait for somebody to go on after an error.
         announce: Tells of the turn that is being recorded, before its run's first words.
         last_run: The run that goes on, as it was found when the branch was opened.
@@ -321,7 +88,16 @@ class LiveBranch(Watchers, SessionRow):
     """
 
     def __init__(self, ref: BranchRef, opened: OpenedBranch, *, pulse: Pulse, clock: Clock) -> None:
-        Watchers.__init__(self, ref.key)
+        self.ref = ref
+        self.key = ref.key
+        self.refusal = opened.refusal
+        self.state = SessionStatus(self._tell_status, self._status_extras)
+        self.sinks: dict[Sink, None] = {}
+        self.noticed: Callable[[], None] = lambda: None
+        self._attaching: dict[object, Sink] = {}
+        self.given: Settings | None = None
+        self._noted: Settings | None = None  # that of them which is recorded
+        self._lasting = opened.lasting
         self.run: Run | None = None
         self.task: asyncio.Task[Outcome] | None = None
         self.starting = asyncio.Lock()
@@ -342,7 +118,8 @@ class LiveBranch(Watchers, SessionRow):
             refused=lambda cause: self.publish(Event("unsaved", self.key, 0, ({"cause": cause},))),
         )
         self.document.refusal = opened.refusal
-        recorder = Recorder(
+        self.conversation = opened.conversation
+        self.recorder = Recorder(
             journal=opened.journal,
             conversation=opened.conversation,
             renderer=opened.renderer,
@@ -350,11 +127,8 @@ class LiveBranch(Watchers, SessionRow):
             clock=clock,
             show=self._show_row,
         )
-        SessionRow.__init__(self, ref, recorder, refusal=opened.refusal, lasting=opened.lasting)
-        self.reader = DocumentReader(ref, recorder, self.document, self.tell_roles)
-        self.state.extra = self._status_extras
-        self.queue = Waitlist(recorder, ref.session_id)
-        self.prompts = Prompts(recorder, self.document, self.queue, is_agent=ref.is_agent)
+        self.reader = DocumentReader(ref, self.recorder, self.document, self.tell_roles)
+        self.queue = Waitlist(self.recorder, ref.session_id)
         # After an error, and where a user wanted it, the queue waits until somebody goes on; a restart is none.
         latest = opened.conversation.last_run
         self.paused = latest is not None and (latest.data.get("reason") == "error" or bool(latest.data.get("paused")))
@@ -454,6 +228,64 @@ class LiveBranch(Watchers, SessionRow):
             for edit in edits:
                 self.recorder.record("edit", edit)
         return version, doc
+
+    # -- the row of the session in its log ------------------------------------------------------------------
+
+    def record_session(
+        self,
+        *,
+        workspace_root: Path,
+        agent: str = "",
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Record the facts of the session itself; what was recorded before and is not named here stays.
+
+        Args:
+            workspace_root: Where it works.
+            agent: The preset it was made from.
+            metadata: To be added.
+        """
+        now_ms = self.recorder.now_ms()
+        known = self.conversation.session or session_row(id=self.ref.session_id, now_ms=now_ms, agent=agent)
+        merged = {**known["metadata_json"], **(metadata or {})}
+        self.note_session(**{**known, "workspace_root": str(workspace_root), "metadata_json": merged})
+
+    def note_session(self, **facts: Any) -> None:
+        """Record facts of the session, such as ``title`` and ``archived_at``; the others stay as they were."""
+        now_ms = self.recorder.now_ms()
+        known = self.conversation.session or session_row(id=self.ref.session_id, now_ms=now_ms)
+        self.recorder.record("session", {**known, **facts, "updated_at": now_ms})
+
+    def note_metadata(self, **facts: Any) -> None:
+        """Record further metadata of a session that has a row; a disk that refuses is said elsewhere."""
+        known = self.conversation.session.get("metadata_json")
+        if known is not None and not self.refusal and any(known.get(name) != value for name, value in facts.items()):
+            with contextlib.suppress(StoreError):
+                self.note_session(metadata_json={**known, **facts})
+
+    def note_lasting_notices(self) -> None:
+        """Remember that what stays as it is was said, so that it is not said every time."""
+        if self._lasting:
+            said = self.conversation.session.get("metadata_json", {}).get("noted", [])
+            self.note_metadata(noted=[*said, *self._lasting])
+            self._lasting = ()
+
+    @property
+    def written(self) -> Settings | None:
+        """What we wrote into the Local Variables last, None when we never did."""
+        return document_sync.from_json(self.conversation.session.get("metadata_json", {}).get("settings"))
+
+    @property
+    def has_no_settings(self) -> bool:
+        """Whether the document has been answered in and its Local Variables are none of ours: they set nothing."""
+        metadata = self.conversation.session.get("metadata_json", {})
+        return bool(self.conversation.runs) and metadata.get("settings") is None
+
+    def note_given(self) -> None:
+        """Record what we wrote into the Local Variables, which tells later what the user changed there."""
+        if self.given is not None and self.given is not self._noted:
+            self.note_metadata(settings=document_sync.to_json(self.given))
+            self._noted = self.given if self.written == self.given else None
 
     # -- settings ----------------------------------------------------------------------------------------------
 
@@ -582,6 +414,44 @@ class LiveBranch(Watchers, SessionRow):
 
     # -- clients -----------------------------------------------------------------------------------------------
 
+    async def while_attaching(self, sink: Sink, work: Awaitable[_T]) -> _T:
+        """Return the result of ``work``, done for a client that is about to watch.
+
+        Raises:
+            NotFound: The client left meanwhile.
+        """
+        attempt = object()
+        self._attaching[attempt] = sink
+        try:
+            result = await work
+        finally:
+            left = self._attaching.pop(attempt, None) is None
+        if left:
+            raise NotFound(f"{self.key} was detached meanwhile", hint="Attach it again")
+        return result
+
+    def detach(self, sink: Sink) -> None:
+        """Let a client go, also one that is about to watch; a run goes on."""
+        self.sinks.pop(sink, None)
+        self._attaching = {attempt: other for attempt, other in self._attaching.items() if other is not sink}
+
+    def publish(self, event: Event, *, but: Sink | None = None) -> None:
+        """Tell everybody, but for one client."""
+        for sink in self.sinks:
+            if sink is not but:
+                sink.push(event)
+        if event.kind in _AT_A_GLANCE:
+            self.noticed()
+
+    def say(self, text: str) -> None:
+        """Tell everybody a sentence that is true only now."""
+        self.publish(Event("notice", self.key, 0, ({"text": text},)))
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """What the branch is doing, as clients are told; see ``SessionStatus.facts``."""
+        return self.state.facts
+
     def note_complete(self) -> None:
         """Record once that the last run's text has reached the document, so that nothing puts it there again."""
         run = self.conversation.last_run
@@ -628,6 +498,9 @@ class LiveBranch(Watchers, SessionRow):
         facts: dict[str, Any] = {"revision": live.revision, "spans": roles_to_wire(spans)}
         facts |= {} if marker is None else {"marker": marker + 1}
         self.publish(Event("roles", self.key, 0, (facts,)))
+
+    def _tell_status(self, facts: dict[str, Any]) -> None:
+        self.publish(Event("status", self.key, 0, (facts,)))
 
     def _status_extras(self) -> dict[str, Any]:
         name = names_for_turn(self.conversation).agent or opened_with(self.conversation)

@@ -11,7 +11,7 @@ from pyagentd.errors import PyagentdError
 from pyagentd.store.conversation import Conversation
 from pyagentd.tools.spec import summary
 
-# What a session is doing, as clients see it: five states and a table of what moves it between them.
+# What a session is doing, as clients see it.
 #
 # Authoritative in memory and volatile: after a restart of the daemon everything reads idle. No state is terminal;
 # ``error`` ends with the next turn. Every move is told as a ``status`` event, and so is every fact that changes.
@@ -27,65 +27,25 @@ class Session(StrEnum):
     ERROR = "error"  # a run failed, or could not begin; what is queued waits until somebody goes on
 
 
-class Move(StrEnum):
-    """What happened to a session."""
-
-    START = "start"
-    GO_ON = "go on"
-    RETRY = "retry"
-    ASK = "ask"
-    ANSWER = "answer"
-    END = "end"
-    FAIL = "fail"
-    CLEAR = "clear"  # somebody goes on after an error, with nothing to do
-
-
-_ANSWERING = {
-    Move.GO_ON: Session.BUSY,
-    Move.RETRY: Session.RETRYING,
-    Move.ASK: Session.WAITING,
-    Move.END: Session.IDLE,
-    Move.FAIL: Session.ERROR,
-}
-TRANSITIONS: Mapping[Session, Mapping[Move, Session]] = {
-    Session.IDLE: {Move.START: Session.BUSY, Move.FAIL: Session.ERROR},
-    Session.BUSY: _ANSWERING,
-    Session.RETRYING: _ANSWERING,
-    Session.WAITING: {
-        Move.GO_ON: Session.WAITING,
-        Move.RETRY: Session.WAITING,
-        Move.ASK: Session.WAITING,
-        Move.ANSWER: Session.BUSY,
-        Move.END: Session.IDLE,
-        Move.FAIL: Session.ERROR,
-    },
-    Session.ERROR: {Move.START: Session.BUSY, Move.FAIL: Session.ERROR, Move.CLEAR: Session.IDLE},
-}
-
-
 class SessionStatus:
     """One session's state.
 
     Args:
         tell: Given all facts whenever one changes.
+        extra: Returns further facts to tell.
 
     Attributes:
-        extra: Returns further facts to tell.
+        state: Where the session is.
     """
 
-    def __init__(self, tell: Callable[[dict[str, Any]], None]) -> None:
-        self.extra: Callable[[], Mapping[str, Any]] = dict
+    def __init__(self, tell: Callable[[dict[str, Any]], None], extra: Callable[[], Mapping[str, Any]]) -> None:
         self._tell = tell
-        self._state = Session.IDLE
+        self._extra = extra
+        self.state = Session.IDLE
         self._facts: dict[str, Any] = {}
         self._run: dict[str, Any] = {}  # of them, those of the run
         self._queued = 0
         self._questions = 0
-
-    @property
-    def state(self) -> Session:
-        """Where the session is."""
-        return self._state
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -95,55 +55,56 @@ class SessionStatus:
         ``phase`` and ``tools``; while retrying ``attempt`` (the failed one, from 1), ``max_attempts``, ``retry_at``
         (epoch ms) and ``message``; in an error ``message`` and ``code``.
         """
-        return {"state": self._state.value, **self._facts, "queued": self._queued, **self.extra()}
+        return {"state": self.state.value, **self._facts, "queued": self._queued, **self._extra()}
 
     @property
     def failure(self) -> dict[str, str] | None:
         """What ``on_run_failed`` was told, until the error is over."""
-        return self._facts if self._state is Session.ERROR else None
+        return self._facts if self.state is Session.ERROR else None
 
     def on_run_started(self, *, run: str, message_id: str, started_at: int) -> None:
         """Note that a run began."""
         self._questions = 0
         self._run = {"run": run, "message_id": message_id, "started_at": started_at}
-        self._move(Move.START, self._run)
+        self._move(Session.BUSY, self._run)
 
     def set_phase(self, phase: str, **details: Any) -> None:
         """Note what the run does now; ``details`` hold until it does something else."""
-        if self._state in (Session.IDLE, Session.ERROR):
-            return
-        self._move(Move.GO_ON, {**self._run, "phase": phase, **details})
+        if self.state not in (Session.IDLE, Session.ERROR):
+            now = Session.WAITING if self.state is Session.WAITING else Session.BUSY  # a human is asked all the same
+            self._move(now, {**self._run, "phase": phase, **details})
 
     def set_retry(self, *, attempt: int, max_attempts: int, retry_at: int, message: str) -> None:
         """Note that the request failed and is sent again at ``retry_at`` (epoch ms)."""
         facts = {"attempt": attempt, "max_attempts": max_attempts, "retry_at": retry_at, "message": message}
-        self._move(Move.RETRY, {**self._facts, **facts})
+        now = Session.WAITING if self.state is Session.WAITING else Session.RETRYING
+        self._move(now, {**self._facts, **facts})
 
     @contextlib.contextmanager
     def while_asking(self) -> Iterator[None]:
         """Show that a human is asked, as long as any question of the run is open."""
         self._questions += 1
         if self._questions == 1:
-            self._move(Move.ASK, self._facts)
+            self._move(Session.WAITING, self._facts)
         try:
             yield
         finally:
             self._questions -= 1
-            if not self._questions and self._state is Session.WAITING:
-                self._move(Move.ANSWER, self._facts)
+            if not self._questions and self.state is Session.WAITING:
+                self._move(Session.BUSY, self._facts)
 
     def on_run_ended(self) -> None:
         """Note that the run ended, and not in an error."""
-        self._move(Move.END, {})
+        self._move(Session.IDLE, {})
 
     def on_run_failed(self, *, message: str, code: str) -> None:
         """Note that the run ended in an error, or that a queued message could not begin one."""
-        self._move(Move.FAIL, {"message": message, "code": code})
+        self._move(Session.ERROR, {"message": message, "code": code})
 
     def clear_error(self) -> None:
         """Note that an error is over although nothing runs."""
-        if self._state is Session.ERROR:
-            self._move(Move.CLEAR, {})
+        if self.state is Session.ERROR:
+            self._move(Session.IDLE, {})
 
     def set_queued(self, number: int) -> None:
         """Note how many messages wait."""
@@ -155,12 +116,8 @@ class SessionStatus:
         """Tell the facts anew, since one of ``extra`` has changed."""
         self._tell(self.facts)
 
-    def _move(self, move: Move, facts: dict[str, Any]) -> None:
-        try:
-            self._state = TRANSITIONS[self._state][move]
-        except KeyError:
-            raise ValueError(f"a session that is {self._state} cannot {move}") from None
-        self._facts = facts
+    def _move(self, state: Session, facts: dict[str, Any]) -> None:
+        self.state, self._facts = state, facts
         self._tell(self.facts)
 
 

@@ -10,7 +10,7 @@ from pyagentd.clock import new_id
 from pyagentd.errors import BadRequest, Blocked, Busy, Conflict, PyagentdError
 from pyagentd.events import Event
 from pyagentd.policy.profiles import compile_action
-from pyagentd.runtime import turn_agent
+from pyagentd.runtime import turn_agent, turns
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import QueueStopped
 from pyagentd.runtime.opening import CLEARS, is_emptied
@@ -77,7 +77,7 @@ class Queues:
         waits = not by_person if branch.paused else bool(branch.queue.waiting)
         if branch.run is not None or waits:
             return await self.add(branch, given)
-        if given.text is None and branch.paused and await branch.prompts.waits_above(given.at):
+        if given.text is None and branch.paused and await turns.waits_above(branch, given.at):
             # It stands below text that waits since an error: all of it is answered in order.
             submitted = await self.add(branch, given)
             branch.paused = False
@@ -87,9 +87,9 @@ class Queues:
 
         async def read() -> Prompt:
             if given.text is None:
-                prompt = await branch.prompts.from_document(given.at)
+                prompt = await turns.from_document(branch, given.at)
             else:
-                prompt = await branch.prompts.from_client(given.text)
+                prompt = await turns.from_client(branch, given.text)
             metadata = dict(given.metadata) if given.id is None else {**given.metadata, "payload": given.payload}
             return replace(prompt, metadata=metadata, id=given.id or "")
 
@@ -167,7 +167,7 @@ class Queues:
             PyagentdError: There is no text, or the disk refused.
         """
         if given.text is None:
-            text = await branch.prompts.text_to_queue(given.at)
+            text = await turns.text_to_queue(branch, given.at)
         else:
             text = writable(given.text.strip())
         if not text:
@@ -318,7 +318,7 @@ class Queues:
         """Begin the turn of a queued message; what prevents it leaves the message where it is."""
 
         async def read() -> Prompt:
-            return replace(await branch.prompts.of_queued(message), metadata=message.metadata)
+            return replace(await turns.of_queued(branch, message), metadata=message.metadata)
 
         try:
             await self._start(branch, read, self._wishes(branch, message))

@@ -4,6 +4,7 @@ A prompt is made from an alignment of the document (``reconcile``), which also h
 are recorded when the run starts.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,8 +18,8 @@ from pyagentd.store.conversation import Conversation
 from pyagentd.store.conversation import Message as Message_
 from pyagentd.store.document.files import document_cache
 from pyagentd.store.document.pieces import fragments
-from pyagentd.store.document.reconcile import Alignment, ModelView, align, recognise
-from pyagentd.store.document.render import RUN_CLOSE, RUN_OPEN, Insert, prompt_text
+from pyagentd.store.document.reconcile import Alignment, ModelView, align, align_turn, recognise
+from pyagentd.store.document.render import RUN_CLOSE, RUN_OPEN, Insert, prompt_text, writable
 from pyagentd.store.document.text import PROMPT_PREFIX, Document, Settings
 from pyagentd.store.journal import rows_of_message
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pyagentd.runtime.branch import LiveBranch
 
 _ABOVE = 80  # characters by which a place in the document is known again
+_SHORT = 2000  # characters of a document without a record: waking a thread takes longer than reading them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,19 +69,76 @@ class DocumentNow:
     seen: ModelView | None = None
     end: int = 0
 
-    def version(self, at: int) -> DocumentVersion:
-        """Return this state with a run at that offset."""
-        return DocumentVersion(revision=self.revision, marker=at)
+
+async def _document_now(branch: "LiveBranch", at: DocumentVersion | None = None) -> DocumentNow:
+    """Return the document as it is now; with the place where the marker of one of its states is by now.
+
+    Raises:
+        Stale: Too much changed since.
+        StoreError: The file cannot be read.
+    """
+    live = await branch.document.look()
+    end = 0 if at is None else live.place(at)
+    return DocumentNow(document=live.document, revision=live.revision, marker=live.marker, seen=live.seen, end=end)
 
 
-def standing_at(now: DocumentNow, aligned: Alignment) -> Prompt:
-    """Return the prompt that ends at a place in the document, up to which it was aligned.
-
-    A prompt that was answered before and is as it was is asked again: no second message is made of it.
+async def from_document(branch: "LiveBranch", at: DocumentVersion) -> Prompt:
+    """Return the prompt that ends at the marker of a state of the document.
 
     Raises:
         BadRequest: There is none.
     """
+    return await _standing(branch, await _document_now(branch, at))
+
+
+async def from_client(branch: "LiveBranch", text: str) -> Prompt:
+    """Return the prompt that a client sent as text, which goes above what waits in the document.
+
+    Raises:
+        BadRequest: It is empty.
+    """
+    text = writable(text.strip())
+    if not text:
+        raise BadRequest("The prompt is empty", hint="Write something")
+    now = await _document_now(branch)
+    if any(map(_is_typed, branch.queue.waiting)):
+        return await _put_above_drafts(branch, now, text)
+    return await _put(branch, replace(now, end=len(now.document.body)), text)
+
+
+async def of_queued(branch: "LiveBranch", message: Message_) -> Prompt:
+    """Return the prompt that a queued message is when it fires: where it stands in the document, or is put."""
+    now, text = await _document_now(branch), message.text
+    end = _place_of(now.document, text) if _is_typed(message) else None
+    if end is None:
+        prompt = await _put_above_drafts(branch, now, text)
+    else:
+        prompt = replace(await _standing(branch, replace(now, end=end)), message_id="")
+    return replace(prompt, queued=message.id)
+
+
+def _is_typed(message: Message_) -> bool:
+    return message.metadata.get("origin") == "document"
+
+
+async def _align(branch: "LiveBranch", now: DocumentNow) -> Alignment:
+    """Return what a document means up to a place: recognising megabytes blocks, so it is done in a thread."""
+    conversation = branch.conversation
+    if now.seen is not None and now.marker is not None:
+        aligned = align_turn(now.seen, now.document, conversation, now.end, now.marker)
+        if aligned is not None:
+            return aligned
+    if not conversation.messages and len(now.document.body) <= _SHORT:
+        return align(now.document, conversation, now.end)
+    return await asyncio.to_thread(align, now.document, conversation.snapshot(), now.end)
+
+
+async def _standing(branch: "LiveBranch", now: DocumentNow) -> Prompt:
+    """Return the prompt that ends at a place in the document.
+
+    A prompt that was answered before and is as it was is asked again: no second message is made of it.
+    """
+    aligned = await _align(branch, now)
     doc, end = now.document, now.end
     text = aligned.new_prompt or aligned.last_prompt
     if not text:
@@ -87,7 +146,6 @@ def standing_at(now: DocumentNow, aligned: Alignment) -> Prompt:
     return Prompt(
         text=text,
         view=aligned.view,
-        version=now.version(end),
         seen=aligned.seen,
         message_id="" if aligned.new_prompt else aligned.last_message,
         above=doc.body[max(0, end - _ABOVE) : end] if not aligned.new_prompt else "",
@@ -95,15 +153,20 @@ def standing_at(now: DocumentNow, aligned: Alignment) -> Prompt:
     )
 
 
-def inserted_at(now: DocumentNow, aligned: Alignment, text: str, *, is_agent: bool) -> Prompt:
-    """Return the prompt ``text`` that is to be put into a document at a place, up to which it was aligned."""
+async def _put_above_drafts(branch: "LiveBranch", now: DocumentNow, text: str) -> Prompt:
+    end = await asyncio.to_thread(above_drafts, now, branch.conversation.snapshot())
+    return await _put(branch, replace(now, end=end), text)
+
+
+async def _put(branch: "LiveBranch", now: DocumentNow, text: str) -> Prompt:
+    """Return the prompt ``text`` that is to be put into the document at a place."""
+    aligned = await _align(branch, now)
     doc, at = now.document, now.end
     return Prompt(
         text=text,
         view=_with_prompt(aligned.view, text),
-        version=now.version(at),
         seen=None if aligned.new_prompt else aligned.seen,
-        insert=prompt_text(doc.body[:at], text, is_agent=is_agent),
+        insert=prompt_text(doc.body[:at], text, is_agent=branch.ref.is_agent),
         is_above=at < len(doc.body),
         **_common(now, aligned),
     )
@@ -123,10 +186,11 @@ def of_run(file: Path, conversation: Conversation, last: RunText) -> tuple[tuple
 
 
 def _common(now: DocumentNow, aligned: Alignment) -> dict[str, Any]:
-    roles = aligned.spans
+    roles, version = aligned.spans, DocumentVersion(revision=now.revision, marker=now.end)
     return {
+        "version": version,
         "edits": aligned.edits,
-        "roles": None if roles is None else RecoveredRoles(version=now.version(now.end), spans=roles),
+        "roles": None if roles is None else RecoveredRoles(version=version, spans=roles),
         "settings": now.document.settings,
         "notes": aligned.notes,
     }
@@ -236,25 +300,26 @@ def _record_message(branch: "LiveBranch", prompt: Prompt) -> _RecordedPrompt:
 #
 # Text that the user typed and queued stays where it is, below the run's marker; nothing marks it in the file, so it
 # is found again by what it says. A message of another client goes right behind the last answer: whatever the user
-# has written below is a draft and stays below. Blocks, and runs in a thread; records nothing.
+# has written below is a draft and stays below.
 
 
-def text_to_queue(now: DocumentNow, conversation: Conversation, waiting: Sequence[Message_]) -> str:
-    """Return the new text of the user that ends at a place in the document.
-
-    Args:
-        now: The document; what stands above the run in flight is not new, also before its first word.
-        conversation: The record.
-        waiting: The queued messages; those that stand in the document are not new.
+async def text_to_queue(branch: "LiveBranch", at: DocumentVersion) -> str:
+    """Return the new text of the user that ends at a place in the document; neither queued text nor the run's is new.
 
     Raises:
         BadRequest: There is no new text.
     """
+    now = await _document_now(branch, at)
+    return await asyncio.to_thread(_new_text, now, branch.conversation.snapshot(), branch.queue.waiting)
+
+
+def _new_text(now: DocumentNow, conversation: Conversation, waiting: Sequence[Message_]) -> str:
+    # What stands above the run in flight is not new, also before its first word.
     doc, start, end = now.document, now.marker, now.end
     typed_below = start is not None and start <= end
     text = doc.body[start:end] if typed_below else align(doc, conversation, end).new_prompt
     for message in waiting:
-        if message.metadata.get("origin") == "document" and (at := text.find(message.text)) >= 0:
+        if _is_typed(message) and (at := text.find(message.text)) >= 0:
             text = text[at + len(message.text) :]
     places = list(fragments(text, 0, len(text)))
     if not places:
@@ -262,20 +327,23 @@ def text_to_queue(now: DocumentNow, conversation: Conversation, waiting: Sequenc
     return text[places[0][0] : places[-1][1]]
 
 
-def waits_above(now: DocumentNow, waiting: Sequence[Message_]) -> bool:
+async def waits_above(branch: "LiveBranch", at: DocumentVersion) -> bool:
     """Return whether text that waits stands above a place in the document."""
-    typed = (message.text for message in waiting if message.metadata.get("origin") == "document")
-    return any((place := place_of(now.document, text)) is not None and place <= now.end for text in typed)
+    if not (typed := list(filter(_is_typed, branch.queue.waiting))):
+        return False
+    now = await _document_now(branch, at)
+    places = (_place_of(now.document, message.text) for message in typed)
+    return any(place is not None and place <= now.end for place in places)
 
 
-def place_of(doc: Document, text: str) -> int | None:
+def _place_of(doc: Document, text: str) -> int | None:
     """Return where queued text ends in the document: its first place below all answers; None when it is not there."""
     start = doc.body.find(text, _answers_end(doc))
     return None if start < 0 else start + len(text)
 
 
 def above_drafts(now: DocumentNow, conversation: Conversation) -> int:
-    """Return where a message of another client goes: behind the last run, above what the user has written below."""
+    """Return where a message of another client goes: behind the last run, above what the user has written; blocks."""
     doc, body, at = now.document, now.document.body, now.marker
     if at is None or not _answers_end(doc) <= at <= len(body):
         at = recognise(doc, conversation).record_end  # a run that said nothing ended with its prompt

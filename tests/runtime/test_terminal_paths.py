@@ -19,7 +19,7 @@ from pyagentd.features.agents import AgentSpawner
 from pyagentd.llm.retry import RetryPolicy
 from pyagentd.runtime import run_setup
 from pyagentd.runtime.approvals import Answer as Answered
-from pyagentd.runtime.branch import LiveBranch, Watchers
+from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import RunEnded
 from pyagentd.runtime.recorder import Recorder
 from pyagentd.runtime.run import AnswerRecorder, RunPhase
@@ -79,7 +79,7 @@ def _of_its_run(recorder: Recorder, kind: str, *_: Any) -> bool:
     return _of_agent(recorder) and kind == "part" and bool(recorder.conversation.runs)
 
 
-def _is_typing(branch: Watchers, event: Event) -> bool:
+def _is_typing(branch: LiveBranch, event: Event) -> bool:
     return _is_agent(branch) and event.kind == "status" and _state_of(event) is RunPhase.TYPE
 
 
@@ -91,10 +91,10 @@ def stopped_at(state: RunPhase, who: str) -> Fault:
     """The agent, or its parent, is stopped at the moment the agent gets into ``state``."""
 
     def fault(world: World, patch: pytest.MonkeyPatch) -> None:
-        publish = Watchers.publish
+        publish = LiveBranch.publish
         done: list[bool] = []
 
-        def stopping(self: Watchers, event: Event) -> None:
+        def stopping(self: LiveBranch, event: Event) -> None:
             publish(self, event)
             if not _is_agent(self) or done or _state_of(event) != state:
                 return
@@ -104,7 +104,7 @@ def stopped_at(state: RunPhase, who: str) -> Fault:
             assert stopped is not None
             stopped.stop()
 
-        patch.setattr(Watchers, "publish", stopping)
+        patch.setattr(LiveBranch, "publish", stopping)
 
     return fault
 
@@ -195,7 +195,7 @@ ENDINGS = [
         raising(AnswerRecorder, "take", BUG, _is_helper),
     ),
     Ending(
-        "exception where progress is told", _FAILED, (LOOK, "found"), raising(Watchers, "publish", BUG, _is_typing)
+        "exception where progress is told", _FAILED, (LOOK, "found"), raising(LiveBranch, "publish", BUG, _is_typing)
     ),
     Ending("exception in a listener", r"found\Z", ("found",), listener_raises),
     Ending("the disk refuses the answer", _STORE, (LOOK, "found"), raising(Recorder, "record", DISK, _of_its_run)),
