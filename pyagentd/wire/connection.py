@@ -239,11 +239,11 @@ class Outbox:
         self._silent: set[str] = set()  # branches that lost events and were not attached since
         self._size = 0
         self._paused = False
-        self._closed = False
+        self.closed = False  # nobody listens any more
 
     def push(self, event: Event) -> None:
         """Queue ``event``; never blocks and never raises."""
-        if self._closed or event.branch in self._silent:
+        if self.closed or event.branch in self._silent:
             return
         try:
             if event.kind == "insert":
@@ -283,7 +283,7 @@ class Outbox:
 
     def close(self) -> None:
         """Drop everything, now and later: nobody listens."""
-        self._closed = True
+        self.closed = True
         self._clear()
 
     def flush(self) -> None:
@@ -452,40 +452,15 @@ class Client:
         self.reset = outbox.reset
         self._loop = asyncio.get_running_loop()
         self._outbox = outbox
-        self._on_close: list[Callable[[], None]] = []
-        self._closed = False
 
     def __repr__(self) -> str:
         return f"<Client {self.name!r}{' human' if self.human else ''}>"
 
-    @property
-    def closed(self) -> bool:
-        """Whether the connection has ended."""
-        return self._closed
-
     def tell(self, level: str, text: str, session_dir: str, written: bool) -> None:
         """Show a record of the session log; may be called from any thread."""
-        if self.logs and not self._closed:
+        if self.logs and not self._outbox.closed:
             record = {"level": level, "text": text, "session_dir": session_dir or None, "written": written}
             self._loop.call_soon_threadsafe(self.push, Event("log", "", 0, (record,)))
-
-    def on_close(self, callback: Callable[[], None]) -> None:
-        """Have ``callback`` called when the connection ends, at once if it already has."""
-        if self._closed:
-            callback()
-        else:
-            self._on_close.append(callback)
-
-    def end(self) -> None:
-        """Run the callbacks; the connection says so when it has ended."""
-        self._closed = True
-        self._outbox.close()
-        callbacks, self._on_close = self._on_close, []
-        for callback in callbacks:
-            try:
-                callback()
-            except Exception:  # one subscriber must not keep the others from hearing it
-                _log.exception("A callback at the end of %r failed", self)
 
 
 class Connection(asyncio.Protocol):
@@ -537,8 +512,6 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: D102
         self._deadline.cancel()
         self._outbox.close()
-        if self._client is not None:
-            self._client.end()
         self._host.closed(self, self._client)
         self.ended.set_result(None)
 
@@ -706,25 +679,19 @@ class Server:
     """Offers operations to clients.
 
     Args:
-        operations: Name → ``async def (client, *, …)``; None: they come later, see ``offer``.
         pulse: The heartbeat events leave at.
         greeting: What ``hello`` is answered beside the protocol's number.
         token: What a peer on TCP must present.
-        on_connect: Called with each client that has introduced itself.
-        on_disconnect: Called with each of them when its connection has ended.
         hello_timeout_s: How long a peer may take to introduce itself.
         own_children: Whether a process that this one started may be a client.
     """
 
     def __init__(
         self,
-        operations: Mapping[str, Callable[..., Awaitable[Any]]] | None = None,
         *,
         pulse: Pulse,
         greeting: Mapping[str, Any] | None = None,
         token: str = "",
-        on_connect: Callable[[Client], None] | None = None,
-        on_disconnect: Callable[[Client], None] | None = None,
         hello_timeout_s: float = HELLO_TIMEOUT_S,
         own_children: bool = True,
     ) -> None:
@@ -736,12 +703,9 @@ class Server:
         self.own_children = own_children  # whether a process that this one started may be a client
         self.clients: set[Client] = set()
         self._token = token
-        self._on_connect = on_connect
-        self._on_disconnect = on_disconnect
+        self._on_disconnect: Callable[[Client], None] | None = None
         self._listeners: list[asyncio.Server] = []
         self._connections: set[Connection] = set()
-        if operations is not None:
-            self.offer(operations, on_disconnect=on_disconnect)
 
     def offer(
         self,
@@ -749,7 +713,12 @@ class Server:
         *,
         on_disconnect: Callable[[Client], None] | None = None,
     ) -> None:
-        """Begin to answer calls; those that came before are answered in their order."""
+        """Begin to answer calls; those that came before are answered in their order.
+
+        Args:
+            operations: Name → ``async def (client, *, …)``.
+            on_disconnect: Called with each client when its connection has ended.
+        """
         offered = [operation(name, run) for name, run in operations.items()]
         self.operations = {each.name: each for each in offered}
         self._on_disconnect = on_disconnect
@@ -796,8 +765,6 @@ class Server:
         """Take note of a client that has introduced itself."""
         self.clients.add(client)
         _log.info("%r connected", client)
-        if self._on_connect is not None:
-            self._on_connect(client)
 
     def closed(self, connection: Connection, client: Client | None) -> None:
         """Take note of the end of a connection."""

@@ -32,11 +32,10 @@ async def runtime(world: World) -> AsyncIterator[Path]:
     """The runtime directory of a server in front of the world's kernel."""
     kernel, config = world.kernel, world.kernel.config
     server = Server(
-        world.service().operations(),
         pulse=kernel.pulse,
         greeting={"pid": os.getpid(), "version": "test", "sessions_dir": str(config.sessions_dir)},
-        on_disconnect=kernel.forget,
     )
+    server.offer(world.service().operations(), on_disconnect=kernel.forget)
     config.runtime_dir.chmod(0o700)
     with Instance(config.runtime_dir, config.sessions_dir) as instance:
         await server.listen(instance.bind_unix())

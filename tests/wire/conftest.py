@@ -88,19 +88,29 @@ class Daemon:
         return client
 
 
+class Recording(Server):
+    """Notes who comes and goes."""
+
+    def opened(self, client: Client) -> None:
+        super().opened(client)
+        self.log.append(f"+{client.name}")
+
+    def offer_and_note(self, operations: Operations, log: list[str]) -> None:
+        self.log = log
+        self.offer(operations.table(), on_disconnect=lambda client: log.append(f"-{client.name}"))
+
+
 @asynccontextmanager
 async def serving(base: Path, *, hello_timeout_s: float = 5.0) -> AsyncIterator[Daemon]:
     operations = Operations()
     log: list[str] = []
-    server = Server(
-        operations.table(),
+    server = Recording(
         pulse=Pulse(asyncio.get_running_loop(), 0.005),
         greeting={"pid": os.getpid(), "version": "test", "sessions_dir": base / "sessions"},
         token=TOKEN,
-        on_connect=lambda client: log.append(f"+{client.name}"),
-        on_disconnect=lambda client: log.append(f"-{client.name}"),
         hello_timeout_s=hello_timeout_s,
     )
+    server.offer_and_note(operations, log)
     with Instance(base / "run", base / "sessions") as instance:
         await server.listen(instance.bind_unix())
         listener = instance.bind_tcp()

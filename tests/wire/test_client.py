@@ -169,7 +169,8 @@ from pyagentd.wire.connection import Server
 async def main(base):
     async def session(client):
         return {"sid": os.getsid(0), "pid": os.getpid()}
-    server = Server({"session": session}, pulse=Pulse(asyncio.get_running_loop()))
+    server = Server(pulse=Pulse(asyncio.get_running_loop()))
+    server.offer({"session": session})
     with Instance(base / "run", base / "sessions") as instance:
         await server.listen(instance.bind_unix())
         instance.publish(version="test")
