@@ -19,7 +19,7 @@ from pyagentd.config.tables import Kind, is_address
 from pyagentd.errors import ConfigError, NoKey
 from pyagentd.installation import extra
 from pyagentd.llm.backend import Backend
-from pyagentd.llm.retry import RetryPolicy, with_retry
+from pyagentd.llm.retry import RetryingBackend, RetryPolicy
 
 # Load the HTTP client once, off the event loop.
 #
@@ -94,7 +94,7 @@ def make_backend(name: str, settings: BackendSettings) -> Backend:
     backends = _backends.setdefault(asyncio.get_running_loop(), {})
     if (known := backends.get(settings)) is None:
         policy = RetryPolicy(max_attempts=settings.max_retries + 1)
-        known = backends[settings] = with_retry(partial(_open, settings), policy)
+        known = backends[settings] = RetryingBackend(partial(_open, settings), policy)
     return known
 
 

@@ -36,25 +36,23 @@ class RetryingBackend:
     """A backend that repeats the transient failures of another one, which is opened with the first request.
 
     Args:
-        backend: What sends one request per call, None until it is opened.
-        opening: Opens it.
-        policy: How often and how patiently.
+        opening: Opens what sends one request per call.
+        policy: How often and how patiently; the default is five attempts.
         sleep: Waits the given seconds.
         jitter: A number in [0, 1), drawn per wait.
     """
 
     def __init__(
         self,
-        backend: Backend | None,
-        opening: Callable[[], Coroutine[Any, Any, Backend]] | None,
-        policy: RetryPolicy,
-        sleep: Callable[[float], Awaitable[None]],
-        jitter: Callable[[], float],
+        opening: Callable[[], Coroutine[Any, Any, Backend]],
+        policy: RetryPolicy | None = None,
+        *,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        jitter: Callable[[], float] = random.random,
     ) -> None:
-        self._backend = backend
         self._open = opening
         self._opening: asyncio.Task[Backend] | None = None
-        self._policy = policy
+        self._policy = policy or RetryPolicy()
         self._sleep = sleep
         self._jitter = jitter
 
@@ -64,7 +62,7 @@ class RetryingBackend:
         while True:
             seen = False
             try:
-                backend = self._backend or await self._opened_backend()
+                backend = await self._opened_backend()
                 async with aclosing(backend.stream(request)) as batches:
                     async for batch in batches:
                         seen = True
@@ -91,39 +89,17 @@ class RetryingBackend:
                 wait.cancel()
 
     async def _opened_backend(self) -> Backend:
-        assert self._open is not None
-        if self._opening is None or (
-            self._opening.done() and (self._opening.cancelled() or self._opening.exception() is not None)
-        ):
+        if self._opening is None or _has_failed(self._opening):
             self._opening = asyncio.create_task(self._open())
         # Shielded: aborting one run must not fail the others that wait for the same client.
-        self._backend = backend = await asyncio.shield(self._opening)
-        return backend
+        return await asyncio.shield(self._opening)
 
     async def close(self) -> None:
-        """Close the other backend, if it was opened."""
+        """Close the other backend, if it was opened; the next request opens it anew."""
         opening, self._opening = self._opening, None
-        if opening is not None:
-            self._backend = None  # the next request opens it anew
+        if opening is not None and not _has_failed(opening):
             await (await opening).close()
-        elif self._backend is not None:
-            await self._backend.close()
 
 
-def with_retry(
-    backend: Backend | Callable[[], Coroutine[Any, Any, Backend]],
-    policy: RetryPolicy | None = None,
-    *,
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    jitter: Callable[[], float] = random.random,
-) -> Backend:
-    """Return ``backend`` with its transient failures repeated.
-
-    Args:
-        backend: What sends one request per call, or how it is opened when the first request comes.
-        policy: How often and how patiently; the default is five attempts.
-        sleep: Waits the given seconds.
-        jitter: A number in [0, 1), drawn per wait.
-    """
-    opened, opening = (None, backend) if callable(backend) else (backend, None)
-    return RetryingBackend(opened, opening, policy or RetryPolicy(), sleep, jitter)
+def _has_failed(task: asyncio.Task[Backend]) -> bool:
+    return task.done() and (task.cancelled() or task.exception() is not None)

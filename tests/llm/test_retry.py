@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import aclosing
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from pyagentd.errors import ProviderError, TransientProviderError
+from pyagentd.errors import NotInstalled, ProviderError, TransientProviderError
 from pyagentd.llm.anthropic import AnthropicBackend, server
 from pyagentd.llm.backend import Backend, RetryNotice, StepFinished, StreamItem
-from pyagentd.llm.retry import RetryPolicy, with_retry
+from pyagentd.llm.retry import RetryingBackend, RetryPolicy
 from tests.llm.requests import collect, end, flatten, request, said
 from tests.server import ModelServer, answer, error_event, refusal, text
 
@@ -36,9 +37,17 @@ def waits() -> Waits:
 
 @pytest_asyncio.fixture
 async def backend(model_server: ModelServer, waits: Waits) -> AsyncIterator[Backend]:
-    inner = AnthropicBackend(server(api_key="k", base_url=model_server.url, timeout_s=10))
-    yield with_retry(inner, RetryPolicy(max_attempts=4, base_s=1.0, cap_s=3.0), sleep=waits, jitter=lambda: 1.0)
-    await inner.close()
+    policy = RetryPolicy(max_attempts=4, base_s=1.0, cap_s=3.0)
+    made = RetryingBackend(opening(model_server), policy, sleep=waits, jitter=lambda: 1.0)
+    yield made
+    await made.close()
+
+
+def opening(model_server: ModelServer) -> Callable[[], Coroutine[Any, Any, Backend]]:
+    async def opened() -> Backend:
+        return AnthropicBackend(server(api_key="k", base_url=model_server.url, timeout_s=10))
+
+    return opened
 
 
 async def test_a_failure_that_passes_is_shown_as_retrying(model_server: ModelServer, backend: Backend) -> None:
@@ -107,8 +116,7 @@ async def test_a_stream_that_fails_before_its_first_part_is_sent_again(
 
 
 async def test_aborting_while_waiting_ends_at_once(model_server: ModelServer) -> None:
-    inner = AnthropicBackend(server(api_key="k", base_url=model_server.url, timeout_s=10))
-    patient = with_retry(inner, RetryPolicy(base_s=3600, cap_s=3600))
+    patient = RetryingBackend(opening(model_server), RetryPolicy(base_s=3600, cap_s=3600))
     model_server.say(BUSY)
     seen = asyncio.Event()
 
@@ -130,6 +138,16 @@ async def test_aborting_an_answer_ends_its_request(model_server: ModelServer, ba
         async for _ in batches:
             break
     await asyncio.to_thread(model_server.wait_until, lambda: model_server.hangups == 1)
+
+
+async def test_a_backend_that_could_not_be_opened_keeps_nobody_from_closing_the_others() -> None:
+    async def opened() -> Backend:
+        raise NotInstalled("This backend needs a Python package")
+
+    backend = RetryingBackend(opened)
+    with pytest.raises(NotInstalled):
+        await collect(backend, request())
+    await backend.close()
 
 
 def test_jitter_takes_at_most_half_of_a_wait_away() -> None:

@@ -16,7 +16,7 @@ from pyagentd.config import load_config
 from pyagentd.daemon import FEATURES
 from pyagentd.features.titles import Titles
 from pyagentd.llm.backend import Backend, ModelRequest
-from pyagentd.llm.retry import with_retry
+from pyagentd.llm.retry import RetryingBackend
 from pyagentd.messages import Message, Part, Role
 from pyagentd.runtime.kernel import Kernel
 from pyagentd.runtime.presets import Presets
@@ -145,7 +145,10 @@ class World:
         kept.rename(self.root)
 
     def _backend(self, name: str, settings: object) -> Backend:
-        return with_retry(self.model, jitter=self.random.random)
+        async def opened() -> Backend:
+            return self.model
+
+        return RetryingBackend(opened, jitter=self.random.random)
 
     def _requested(self, request: ModelRequest) -> None:
         """Compare what the model is sent with what the log says it should be."""
