@@ -377,12 +377,12 @@ class McpOperations(Group):
 
     async def hook_functions(self, client: Client, *, events: Sequence[str] | None = None) -> HookEvents:
         """Register this client for hooks: ``hook`` events ask it about ``events`` of branches that it watches."""
-        self._kernel.feature(Hooks).clients.offer(client, tuple(events or ()))
+        self._kernel.feature(Hooks).offer(client, tuple(events or ()))
         return {"events": list(events or ())}
 
     async def hook_answer(self, client: Client, *, id: str, answer: str) -> AnswerReply:
         """Answer a ``hook`` event with a JSON object."""
-        return {"accepted": self._kernel.feature(Hooks).clients.answer(client, id, answer)}
+        return {"accepted": self._kernel.feature(Hooks).answer(client, id, answer)}
 
     async def _project(self, root: str | None) -> ProjectHooks | None:
         return None if root is None else await asyncio.to_thread(lambda: project_hooks(directory(root)))

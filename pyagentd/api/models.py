@@ -834,7 +834,7 @@ def _preset_row(found: ProjectPresets, template: PresetTemplate, config: Config)
     try:
         preset = found.read(template)
         if preset.signature:
-            features.missions.contract_of(preset)
+            features.missions.promised_signature(preset)
         data = presetfile.content(template.file, links=True) if template.data is None else template.data
         misspelt = _misspelt(presetfile.decode(data, template.file).front)
     except PyagentdError as error:

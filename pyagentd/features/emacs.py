@@ -21,6 +21,7 @@ from pyagentd.events import Event, Sink
 from pyagentd.policy.action import Kind, Target
 from pyagentd.policy.guard import Confirm
 from pyagentd.reader import FullText, Rule, Source, object_in, read
+from pyagentd.runtime.asking import ClientQuestions, NoAnswer
 from pyagentd.runtime.feature import ClientGone, Feature, Permitted
 from pyagentd.store.atomic import write_text
 from pyagentd.tools.files import read_bytes
@@ -140,42 +141,6 @@ What = Literal["look", "change", "call", "confirm"]
 _INLINE_BYTES = 200_000
 _TOOLS = "emacs_tools"
 """In the session's row: the definitions that a run had last."""
-
-
-class NoAnswer(Exception):
-    """A client was asked and has gone, or has not answered in time."""
-
-
-class ClientQuestions:
-    """Questions to clients that wait for an answer, an object, each from the one client that was asked."""
-
-    def __init__(self) -> None:
-        self._open: dict[str, tuple[Sink, asyncio.Future[dict[str, Any]]]] = {}
-
-    async def ask(self, number: str, client: Sink, event: Event, timeout_s: float | None) -> dict[str, Any]:
-        """Send a question with this number and return its answer; raises ``NoAnswer``, and ``TimeoutError``."""
-        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._open[number] = client, answer
-        try:
-            client.push(event)
-            async with asyncio.timeout(timeout_s):
-                return await answer
-        finally:
-            del self._open[number]
-
-    def answer(self, client: Sink, number: str, told: dict[str, Any]) -> bool:
-        """Take a client's answer; return whether anybody still waited for it."""
-        asked, waiting = self._open.get(number, (None, None))
-        if waiting is None or asked is not client or waiting.done():
-            return False
-        waiting.set_result(told)
-        return True
-
-    def forget(self, client: Sink) -> None:
-        """Note that a client has gone: what it was asked it has not answered."""
-        for asked, answer in self._open.values():
-            if asked is client and not answer.done():
-                answer.set_exception(NoAnswer("the user's Emacs has gone"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,10 +10,9 @@ import logging
 import os
 import shlex
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,11 +22,10 @@ from pyagentd.clock import new_id
 from pyagentd.config.tables import EVENTS, HookSettings
 from pyagentd.errors import BadRequest, Blocked, ToolError
 from pyagentd.events import Event, Sink
-from pyagentd.features.emacs import ClientQuestions, NoAnswer
-from pyagentd.messages import Message, Text
 from pyagentd.policy.action import Action
 from pyagentd.policy.presets import Preset
 from pyagentd.reader import object_in
+from pyagentd.runtime.asking import ClientQuestions, NoAnswer
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import ClientGone, Feature, RunEnded
 from pyagentd.runtime.grants import ProjectHooks, RunWitness, project_hooks
@@ -49,7 +47,7 @@ log = logging.getLogger(__name__)
 
 BLOCKS = 2  # the exit code
 
-_HOOKPROCESS_MOST_BYTES = 1_000_000  # of what it prints
+_MOST_PRINTED = 1_000_000  # of what it prints
 _REST_S = 0.5  # for reading what it has printed once it has ended
 _SHOWN = 2000  # characters of a reason
 _NO_REASON = "no reason was given"
@@ -174,7 +172,7 @@ async def _read(stream: asyncio.StreamReader | None, kept: bytearray) -> None:
     """Keep what a stream has, up to a size; the rest is read and dropped, so that nobody waits."""
     assert stream is not None
     while data := await stream.read(65_536):
-        kept += data[: _HOOKPROCESS_MOST_BYTES - len(kept)]
+        kept += data[: _MOST_PRINTED - len(kept)]
 
 
 async def _write(stream: asyncio.StreamWriter | None, facts: Mapping[str, Any]) -> None:
@@ -187,64 +185,6 @@ async def _write(stream: asyncio.StreamWriter | None, facts: Mapping[str, Any]) 
         await stream.wait_closed()
 
 
-# The hooks that are asked about tool calls: one may forbid a call, change its arguments, or add to its result.
-
-MOST_TEXT = 100_000  # characters of one field that hooks are told
-
-
-@dataclass(frozen=True, slots=True)
-class RunHooks:
-    """Asks about the calls of one run; see ``tools.spec.CallHooks``."""
-
-    _hooks: "Hooks"
-    _moment: "HookMoment"
-
-    async def before(
-        self, tool: str, args: Mapping[str, Any], action_of: Callable[[Mapping[str, Any]], Action], call_id: str
-    ) -> Mapping[str, Any] | None:
-        """Return what hooks want in place of ``args``, or None; raises ``ToolError`` when one forbids the call."""
-        if not self._hooks.is_any("tool.before", self._moment):
-            return None
-        facts: dict[str, Any] = {
-            "tool": tool,
-            "input": dict(args),
-            "action": str(action_of(args)),
-            "call_id": call_id,
-        }
-        changed = False
-        async for source, word in self._hooks.words("tool.before", self._moment, lambda: facts, tool):
-            if word.blocks is not None:
-                if self._moment.witness is not None:
-                    self._moment.witness(tool, facts["action"], "deny", f"hook {source}", word.blocks)
-                raise ToolError(f"A hook of the user denied this: {word.blocks}")
-            if "input" in word.changes:
-                facts["input"], changed = word.changes["input"], True
-                facts["action"] = str(action_of(facts["input"]))
-        return facts["input"] if changed else None
-
-    async def after(
-        self, tool: str, args: Mapping[str, Any], text: str, ok: bool, duration_ms: int, call_id: str
-    ) -> str:
-        """Return what hooks add to a result."""
-        if not self._hooks.is_any("tool.after", self._moment):
-            return ""
-        facts = {
-            "tool": tool,
-            "input": dict(args),
-            "call_id": call_id,
-            "ok": ok,
-            "output": text[:MOST_TEXT],
-            "duration_ms": duration_ms,
-        }
-        added = []
-        async for _, word in self._hooks.words("tool.after", self._moment, lambda: facts, tool):
-            if word.blocks is not None:
-                added.append(word.blocks)
-            if more := word.changes.get("append"):
-                added.append(more)
-        return "\n".join(f"[hook] {each}" for each in added)
-
-
 # Functions of an Emacs as hooks: asked by an event, answered by an operation, never waited for beyond their time.
 #
 # A client says which events it has functions for. It is asked about branches it watches and about their agents. A
@@ -252,14 +192,112 @@ class RunHooks:
 
 TIMEOUT_S = 3.0
 _MOST_BYTES = 2_000_000  # of what an event carries; no command is so long
+MOST_TEXT = 100_000  # characters of one field that hooks are told
+_LAST_S = 3.0  # for hooks that are told of an end, once the daemon stops
+_POLL_S = 0.25
 
 
-class HookClients:
-    """Which clients have functions, and the questions that are open."""
+class Hooks(Feature):
+    """Asks the hooks of one daemon."""
 
-    def __init__(self) -> None:
-        self._events: dict[Sink, frozenset[str]] = {}
+    def __init__(self, kernel: "Kernel") -> None:
+        super().__init__(kernel)
+        self._events: dict[Sink, frozenset[str]] = {}  # that clients have functions for
         self._questions = ClientQuestions()
+        self._notices: set[tuple[str, str]] = set()
+        kernel.bus.on(RunEnded, self._run_ended)
+        kernel.bus.on(ClientGone, self._client_gone)
+
+    # -- the five moments ----------------------------------------------------------------------------------------
+
+    async def before_prompt(self, branch: LiveBranch, prompt: Prompt, options: SendOptions, run_id: str) -> Prompt:
+        """Return the prompt as hooks want it: its document's text stays, what the model sees may be another.
+
+        Raises:
+            Blocked: A hook does not let it pass.
+        """
+        model = prompt.metadata.get("model")
+        facts = {
+            "text": prompt.text[:MOST_TEXT],
+            "agent": prompt.metadata.get("agent"),
+            "model": str(model.get("model_id")) if isinstance(model, Mapping) else None,
+            "interactive": options.interactive,
+            "metadata": dict(prompt.metadata),
+        }
+        metadata, text = dict(prompt.metadata), prompt.text
+        async for word in self._of(branch, options, run_id).words_about_message(facts):
+            if agent := word.changes.get("agent"):
+                metadata["agent"] = facts["agent"] = agent
+            if model := word.changes.get("model"):
+                metadata["model"] = {"provider_id": None, "model_id": model}
+                facts["model"] = model
+            if (changed := word.changes.get("text", "")).strip():
+                text = facts["text"] = changed
+        if prompt.message_id:  # it is asked again: it has its row
+            return prompt
+        made = replace(prompt, metadata=metadata)
+        if text != prompt.text and (seen := made.seen_as(text)) is not None:
+            branch.say("A hook changed what the model sees of your message")
+            return seen
+        return made
+
+    async def before_steering(self, branch: LiveBranch, text: str, options: SendOptions, run_id: str) -> str:
+        """Return what the model sees of a message that steers a run; raises ``Blocked``."""
+        told = {"agent": None, "model": None, "interactive": True, "metadata": dict[str, Any]()}
+        facts: dict[str, Any] = {"text": text[:MOST_TEXT], **told}
+        async for word in self._of(branch, options, run_id).words_about_message(facts):
+            if (changed := word.changes.get("text", "")).strip():
+                text = facts["text"] = changed
+        return text
+
+    async def model_for(self, run: "RunBuilder", model: str, preset: Preset) -> str:
+        """Return the model that is asked."""
+        facts = {"model": model, "preset": preset.name, "backend": preset.backend}
+        async for _, word in self._of_run(run).words("model.resolve", facts):
+            if changed := word.changes.get("model", "").strip():
+                facts["model"] = changed
+        return facts["model"]
+
+    def context_for(self, run: "RunBuilder") -> Mapping[str, Any]:
+        """Return who asks the hooks about the calls of a run."""
+        return {"hooks": self._of_run(run)}
+
+    def _run_ended(self, ended: RunEnded) -> None:
+        """Tell the hooks that a run has ended; nobody waits for them."""
+        branch, outcome = ended.branch, ended.outcome
+        last = branch.conversation.last_run
+        hooks = self._of(branch, ended.options, str(last.data["id"]) if last else "")
+        if hooks.is_any("run.finished"):
+            facts = {
+                "reason": outcome.reason,
+                "text": outcome.text[:MOST_TEXT],
+                "code": outcome.code,
+                "message": outcome.message,
+            }
+            self.kernel.spawn(self._inform(hooks, "run.finished", facts))
+
+    async def _inform(self, hooks: "RunHooks", event: str, facts: Mapping[str, Any]) -> None:
+        """Tell the hooks; a daemon that stops waits a moment for them and no longer."""
+
+        async def tell() -> None:
+            async for _ in hooks.words(event, facts):
+                pass
+
+        telling, left = asyncio.ensure_future(tell()), _LAST_S
+        while not telling.done() and left > 0:
+            await asyncio.wait([telling], timeout=_POLL_S)
+            left -= _POLL_S if self.kernel.closing else 0
+        if telling.cancel():
+            await asyncio.wait([telling])
+
+    def _of(self, branch: LiveBranch, options: SendOptions, run_id: str) -> "RunHooks":
+        root = Path(branch.conversation.session.get("workspace_root") or Path.home())
+        return RunHooks(self, branch, root, run_id, options)
+
+    def _of_run(self, run: "RunBuilder") -> "RunHooks":
+        return RunHooks(self, run.branch, run.root, run.run_id, run.options, run.witness)
+
+    # -- functions of clients ------------------------------------------------------------------------------------
 
     def offer(self, client: Sink, events: Collection[str]) -> None:
         """Have ``client`` asked about ``events`` from now on, and about nothing else.
@@ -274,16 +312,16 @@ class HookClients:
         else:
             self._events.pop(client, None)
 
-    def forget(self, client: Sink) -> None:
-        """Let a client go that has gone; what it was asked it has not answered."""
-        self._events.pop(client, None)
-        self._questions.forget(client)
+    def answer(self, client: Sink, number: str, said: str) -> bool:
+        """Take a client's answer; return whether anybody still waited for it; ``BadRequest`` for no JSON object."""
+        return self._questions.answer(client, number, object_in(said, "The answer of a hook"))
 
-    def of(self, event: str, watching: Callable[[], Iterable[Sink]]) -> list[Sink]:
-        """Return those of the clients ``watching`` that have functions for ``event``."""
+    def clients_for(self, event: str, branch: LiveBranch) -> list[Sink]:
+        """Return those of the clients that watch a branch that have functions for ``event``."""
         if not self._events:
             return []
-        return [client for client in dict.fromkeys(watching()) if event in self._events.get(client, ())]
+        watching = dict.fromkeys(self.kernel.watchers_of(branch))
+        return [client for client in watching if event in self._events.get(client, ())]
 
     async def ask(self, client: Sink, branch: str, event: str, facts: Mapping[str, Any]) -> HookAnswer:
         """Ask one client and return its word.
@@ -307,196 +345,148 @@ class HookClients:
         word = answer_of(said)
         return replace(word, problem=error) if error else word
 
-    def answer(self, client: Sink, number: str, said: str) -> bool:
-        """Take a client's answer; return whether anybody still waited for it; ``BadRequest`` for no JSON object."""
-        return self._questions.answer(client, number, object_in(said, "The answer of a hook"))
+    def _client_gone(self, gone: ClientGone) -> None:
+        self._events.pop(gone.client, None)
+        self._questions.forget(gone.client)
+
+    # -- what people know ----------------------------------------------------------------------------------------
+
+    def trusts(self, project: ProjectHooks) -> bool:
+        """Return whether the user agreed to exactly this."""
+        return project.hash in self.kernel.presets.trust
+
+    def say(self, branch: LiveBranch, root: Path, text: str) -> None:
+        """Tell the user once."""
+        if (str(root), text) not in self._notices:
+            self._notices.add((str(root), text))
+            log.warning("%s", text)
+            branch.say(text)
 
 
-_LAST_S = 3.0  # for hooks that are told of an end, once the daemon stops
-_POLL_S = 0.25
+@dataclass(frozen=True, slots=True)
+class RunHooks:
+    """Asks the hooks about one run; of its calls see ``tools.spec.CallHooks``."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookMoment:
-    """Where and for whom hooks are asked."""
-
+    _hooks: Hooks
     branch: LiveBranch
     root: Path  # the workspace
     run_id: str
     options: SendOptions
     witness: RunWitness | None = None
 
-
-class Hooks(Feature):
-    """Asks the hooks of one daemon.
-
-    Attributes:
-        clients: Functions of attached clients.
-    """
-
-    def __init__(self, kernel: "Kernel") -> None:
-        super().__init__(kernel)
-        self.clients = HookClients()
-        kernel.bus.on(RunEnded, self._run_ended)
-        kernel.bus.on(ClientGone, lambda gone: self.clients.forget(gone.client))
-        self._notices: set[tuple[str, str]] = set()
-
-    # -- the five moments ----------------------------------------------------------------------------------------
-
-    async def before_prompt(self, branch: LiveBranch, prompt: Prompt, options: SendOptions, run_id: str) -> Prompt:
-        """Return the prompt as hooks want it: its document's text stays, what the model sees may be another.
-
-        Raises:
-            Blocked: A hook does not let it pass.
-        """
-        moment = HookMoment(branch=branch, root=_root(branch), run_id=run_id, options=options)
-        if not self.is_any("message.user", moment):
-            return prompt
-        model = prompt.metadata.get("model")
-        facts = {
-            "text": prompt.text[:MOST_TEXT],
-            "agent": prompt.metadata.get("agent"),
-            "model": str(model.get("model_id")) if isinstance(model, Mapping) else None,
-            "interactive": options.interactive,
-            "metadata": dict(prompt.metadata),
+    async def before(
+        self, tool: str, args: Mapping[str, Any], action_of: Callable[[Mapping[str, Any]], Action], call_id: str
+    ) -> Mapping[str, Any] | None:
+        """Return what hooks want in place of ``args``, or None; raises ``ToolError`` when one forbids the call."""
+        if not self.is_any("tool.before"):
+            return None
+        facts: dict[str, Any] = {
+            "tool": tool,
+            "input": dict(args),
+            "action": str(action_of(args)),
+            "call_id": call_id,
         }
-        metadata, text = dict(prompt.metadata), prompt.text
-        async for word in self._words_about_message(moment, facts):
-            if agent := word.changes.get("agent"):
-                metadata["agent"] = facts["agent"] = agent
-            if model := word.changes.get("model"):
-                metadata["model"] = {"provider_id": None, "model_id": model}
-                facts["model"] = model
-            if (changed := word.changes.get("text", "")).strip():
-                text = facts["text"] = changed
-        if prompt.message_id:  # it is asked again: it has its row
-            return prompt
-        if text != prompt.text and (view := with_text(prompt.view, prompt.text, text)) is not None:
-            branch.say("A hook changed what the model sees of your message")
-            return replace(prompt, view=view, metadata={**metadata, "model_text": text})
-        return replace(prompt, metadata=metadata)
+        changed = False
+        async for source, word in self.words("tool.before", facts, tool):
+            if word.blocks is not None:
+                if self.witness is not None:
+                    self.witness(tool, facts["action"], "deny", f"hook {source}", word.blocks)
+                raise ToolError(f"A hook of the user denied this: {word.blocks}")
+            if "input" in word.changes:
+                facts["input"], changed = word.changes["input"], True
+                facts["action"] = str(action_of(facts["input"]))
+        return facts["input"] if changed else None
 
-    async def before_steering(self, branch: LiveBranch, text: str, options: SendOptions, run_id: str) -> str:
-        """Return what the model sees of a message that steers a run; raises ``Blocked``."""
-        moment = HookMoment(branch=branch, root=_root(branch), run_id=run_id, options=options)
-        told = {"agent": None, "model": None, "interactive": True, "metadata": dict[str, Any]()}
-        facts: dict[str, Any] = {"text": text[:MOST_TEXT], **told}
-        async for word in self._words_about_message(moment, facts):
-            if (changed := word.changes.get("text", "")).strip():
-                text = facts["text"] = changed
-        return text
+    async def after(
+        self, tool: str, args: Mapping[str, Any], text: str, ok: bool, duration_ms: int, call_id: str
+    ) -> str:
+        """Return what hooks add to a result."""
+        facts = {
+            "tool": tool,
+            "input": dict(args),
+            "call_id": call_id,
+            "ok": ok,
+            "output": text[:MOST_TEXT],
+            "duration_ms": duration_ms,
+        }
+        added = []
+        async for _, word in self.words("tool.after", facts, tool):
+            if word.blocks is not None:
+                added.append(word.blocks)
+            if more := word.changes.get("append"):
+                added.append(more)
+        return "\n".join(f"[hook] {each}" for each in added)
 
-    async def _words_about_message(self, moment: HookMoment, facts: Mapping[str, Any]) -> AsyncIterator[HookAnswer]:
+    async def words_about_message(self, facts: Mapping[str, Any]) -> AsyncIterator[HookAnswer]:
         """Yield what each hook says of a message; raises ``Blocked`` when one does not let it pass."""
-        async for source, word in self.words("message.user", moment, lambda: facts):
+        async for source, word in self.words("message.user", facts):
             if word.blocks is not None:
                 raise Blocked(f"The hook {source} blocked this message: {word.blocks}")
             yield word
 
-    async def model_for(self, run: "RunBuilder", model: str, preset: Preset) -> str:
-        """Return the model that is asked."""
-        moment = _moment(run)
-        if not self.is_any("model.resolve", moment):
-            return model
-        facts = {"model": model, "preset": preset.name, "backend": preset.backend}
-        async for _, word in self.words("model.resolve", moment, lambda: facts):
-            if changed := word.changes.get("model", "").strip():
-                facts["model"] = changed
-        return facts["model"]
-
-    def context_for(self, run: "RunBuilder") -> Mapping[str, Any]:
-        """Return who asks the hooks about the calls of a run."""
-        return {"hooks": RunHooks(self, _moment(run))}
-
-    def _run_ended(self, ended: RunEnded) -> None:
-        """Tell the hooks that a run has ended; nobody waits for them."""
-        branch, outcome, options = ended.branch, ended.outcome, ended.options
-        last = branch.conversation.last_run
-        moment = HookMoment(
-            branch=branch, root=_root(branch), run_id=str(last.data["id"]) if last else "", options=options
-        )
-        if not self.is_any("run.finished", moment):
-            return
-        facts = {
-            "reason": outcome.reason,
-            "text": outcome.text[:MOST_TEXT],
-            "code": outcome.code,
-            "message": outcome.message,
-        }
-        self.kernel.spawn(self._inform("run.finished", moment, facts))
-
-    async def _inform(self, event: str, moment: "HookMoment", facts: Mapping[str, Any]) -> None:
-        """Tell the hooks; a daemon that stops waits a moment for them and no longer."""
-
-        async def tell() -> None:
-            async for _ in self.words(event, moment, lambda: facts):
-                pass
-
-        telling, left = asyncio.ensure_future(tell()), _LAST_S
-        while not telling.done() and left > 0:
-            await asyncio.wait([telling], timeout=_POLL_S)
-            left -= _POLL_S if self.kernel.closing else 0
-        if telling.cancel():
-            await asyncio.wait([telling])
-
-    # -- asking --------------------------------------------------------------------------------------------------
-
     async def words(
-        self, event: str, moment: "HookMoment", facts: Any, tool: str = ""
+        self, event: str, facts: Mapping[str, Any], tool: str = ""
     ) -> AsyncIterator[tuple[str, HookAnswer]]:
         """Ask every hook for ``event``, one after the other, and yield its name and its word.
 
-        ``facts`` returns what the next one is told: what those before it changed counts.
+        What the caller changes of ``facts`` meanwhile, the next one is told.
         """
-        if not self.is_any(event, moment):
+        if not self.is_any(event):
             return
-        common = _common(event, moment)
-        async for base, hook in self._programs(event, moment, tool):
-            told = {**common, **facts()}
-            word = await ask_program(hook, told, base=base, root=moment.root, env=moment.options.env)
+        ref = self.branch.ref
+        common = {
+            "event": event,
+            "version": 1,
+            "session": ref.session_id,
+            "branch": ref.branch_name,
+            "branch_dir": str(ref.branch_dir),
+            "is_agent": ref.is_agent,
+            "root": str(self.root),
+            "run": self.run_id,
+        }
+        async for base, hook in self._programs(event, tool):
+            word = await ask_program(hook, {**common, **facts}, base=base, root=self.root, env=self.options.env)
             name = " ".join(hook.command)[:80]
-            self._note(event, moment, name, word)
+            self._note(event, name, word)
             yield name, word
-        for client in self.clients.of(event, partial(self.kernel.watchers_of, moment.branch)):
-            word = await self.clients.ask(client, moment.branch.key, event, {**common, **facts()})
+        for client in self._hooks.clients_for(event, self.branch):
+            word = await self._hooks.ask(client, self.branch.key, event, {**common, **facts})
             name = f"function of {getattr(client, 'name', 'Emacs')}"
-            self._note(event, moment, name, word)
+            self._note(event, name, word)
             yield name, word
 
-    def is_any(self, event: str, moment: "HookMoment") -> bool:
+    def is_any(self, event: str) -> bool:
         """Return whether somebody may have something to say about an event."""
         return (
-            (bool(self.kernel.config.hooks) and any(hook.event == event for hook in self.kernel.config.hooks))
-            or bool(self.clients.of(event, partial(self.kernel.watchers_of, moment.branch)))
-            or os.path.isdir(f"{moment.root}/.pyagentd")  # noqa: PTH112 - twice for each call of a tool
+            any(hook.event == event for hook in self._hooks.kernel.config.hooks)
+            or bool(self._hooks.clients_for(event, self.branch))
+            or os.path.isdir(f"{self.root}/.pyagentd")  # noqa: PTH112 - twice for each call of a tool
         )
 
-    async def _programs(
-        self, event: str, moment: "HookMoment", tool: str
-    ) -> AsyncIterator[tuple[Path, HookSettings]]:
+    async def _programs(self, event: str, tool: str) -> AsyncIterator[tuple[Path, HookSettings]]:
         """Yield the programs for ``event`` with where their names begin: the user's, then a trusted project's."""
-        config = self.kernel.config
+        config = self._hooks.kernel.config
         for hook in config.hooks:
             if hook.event == event and hook.is_about(tool):
                 yield config.file.parent, hook
         for number in count():
-            project = await self._trusted_hooks(moment)  # before each: while one ran, another may have been changed
+            project = await self._trusted_hooks()  # before each: while one ran, another may have been changed
             hooks = [each for each in project.hooks if each.event == event and each.is_about(tool)] if project else []
             if project is not None and number < len(hooks):
                 yield project.root, hooks[number]
             if number + 1 >= len(hooks):
                 return
 
-    async def _trusted_hooks(self, moment: "HookMoment") -> ProjectHooks | None:
+    async def _trusted_hooks(self) -> ProjectHooks | None:
         """Return the project's hooks if the user trusts them as they are now; else say why they do not run."""
-        project = await asyncio.to_thread(project_hooks, moment.root)
+        project = await asyncio.to_thread(project_hooks, self.root)
         if project is None:
             return None
         if project.error:
-            self._say(moment.branch, project.root, f"The project's hooks cannot be used: {project.error}")
-        elif not self.trusts(project):
-            self._say(
-                moment.branch,
+            self._hooks.say(self.branch, project.root, f"The project's hooks cannot be used: {project.error}")
+        elif not self._hooks.trusts(project):
+            self._hooks.say(
+                self.branch,
                 project.root,
                 f"{project.file} has hooks that you have not said you trust, or that changed since: they do not run. "
                 "Read them, then: pyagentd hooks --trust (in Emacs M-x pyagentd-list, hooks)",
@@ -505,56 +495,9 @@ class Hooks(Feature):
             return project
         return None
 
-    def trusts(self, project: ProjectHooks) -> bool:
-        """Return whether the user agreed to exactly this."""
-        return project.hash in self.kernel.presets.trust
-
-    def _note(self, event: str, moment: "HookMoment", name: str, word: HookAnswer) -> None:
+    def _note(self, event: str, name: str, word: HookAnswer) -> None:
         """Have what a hook said in the log, and failures before the user."""
         said = "blocks" if word.blocks is not None else "changes" if word.changes else word.problem or "nothing"
-        log.info("hook %s for %s of %s: %s (%d ms)", name, event, moment.branch.ref.name, said, word.duration_ms)
+        log.info("hook %s for %s of %s: %s (%d ms)", name, event, self.branch.ref.name, said, word.duration_ms)
         if word.problem:
-            self._say(moment.branch, moment.root, f"The hook {name} for {event} failed: {word.problem}")
-
-    def _say(self, branch: LiveBranch, root: Path, text: str) -> None:
-        """Tell the user once."""
-        if (str(root), text) not in self._notices:
-            self._notices.add((str(root), text))
-            log.warning("%s", text)
-            branch.say(text)
-
-
-def _moment(run: "RunBuilder") -> "HookMoment":
-    return HookMoment(branch=run.branch, root=run.root, run_id=run.run_id, options=run.options, witness=run.witness)
-
-
-def _common(event: str, moment: "HookMoment") -> dict[str, Any]:
-    ref = moment.branch.ref
-    return {
-        "event": event,
-        "version": 1,
-        "session": ref.session_id,
-        "branch": ref.branch_name,
-        "branch_dir": str(ref.branch_dir),
-        "is_agent": ref.is_agent,
-        "root": str(moment.root),
-        "run": moment.run_id,
-    }
-
-
-def _root(branch: LiveBranch) -> Path:
-    return Path(branch.conversation.session.get("workspace_root") or Path.home())
-
-
-def with_text(view: tuple[Message, ...], old: str, new: str) -> tuple[Message, ...] | None:
-    """Return ``view`` with the prompt ``old`` at its end replaced; None when it is not there as it was said."""
-    if not view or view[-1].role != "user":
-        return None
-    parts = list(view[-1].parts)
-    texts: list[str] = []
-    while parts and isinstance(last := parts[-1], Text):
-        texts.insert(0, last.text)
-        parts.pop()
-        if "\n\n".join(texts).strip() == old.strip():
-            return (*view[:-1], replace(view[-1], parts=(*parts, Text(text=new))))
-    return None
+            self._hooks.say(self.branch, self.root, f"The hook {name} for {event} failed: {word.problem}")

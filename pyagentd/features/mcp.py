@@ -19,7 +19,6 @@ from xml.sax.saxutils import quoteattr
 from pyagentd.config.tables import ServerSettings
 from pyagentd.errors import BadRequest, ConfigError, PyagentdError, StoreError, ToolError
 from pyagentd.events import Event
-from pyagentd.features.hooks import with_text
 from pyagentd.features.slash_commands import Answer, Argument, Call, Command
 from pyagentd.log import conceal
 from pyagentd.policy.action import Action, is_ours
@@ -262,11 +261,7 @@ class Servers(Feature):
             if problem:
                 self.notice(branch.key, problem)
         text = str(prompt.metadata.get("model_text") or prompt.text)
-        whole = "\n\n".join([text, *(part for part, _ in parts)])
-        view = with_text(prompt.view, text, whole)
-        if view is None:
-            return prompt
-        return replace(prompt, view=view, metadata={**prompt.metadata, "model_text": whole})
+        return prompt.seen_as("\n\n".join([text, *(part for part, _ in parts)])) or prompt
 
     async def commands(self, ref: BranchRef | None) -> Sequence[Command]:
         """Return the prompts of the servers of a session as slash commands, those that are known."""

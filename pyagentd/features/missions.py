@@ -1,6 +1,6 @@
 """Missions as runs of a session: a typed contract answered by programs instead of chat.
 
-A preset whose front matter has ``signature:`` is a ``Contract``. A run of such a branch is a ``MissionRun``: the loop
+A preset whose front matter has ``signature:`` is a contract. A run of such a branch is a ``MissionRun``: the loop
 of the room ``mission`` with callbacks of ours. Its model is the run's backend, so retry, ``requests.jsonl``, usage
 and cost are those of any run; its tools are the run's tools (``program_tools``), called through the same
 ``ToolCaller`` and so with the same decision, questions, audit, hooks and snapshots.
@@ -66,7 +66,7 @@ from pyagentd.mission.step import Step as MissionStep
 from pyagentd.mission.template import expand, placeholders
 from pyagentd.mission.tools import Tool
 from pyagentd.policy.guard import EXPAND
-from pyagentd.policy.presets import Isolation, Preset
+from pyagentd.policy.presets import Preset
 from pyagentd.runtime.feature import Gate
 from pyagentd.runtime.opening import ResumedRun
 from pyagentd.runtime.run import Run, RunPhase, Step, describe_call
@@ -102,30 +102,12 @@ _LINE = re.compile(r"\s*([A-Za-z_][\w-]*)\s*:\s*(.*)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contract:
-    """What a preset promises.
-
-    Attributes:
-        signature: Inputs and result.
-        prompt: The template; "" for the message itself.
-        max_turns: Programs that the model may write.
-        isolation: "process" runs them in a process of their own.
-        parallel: How many calls of tools of one program run at a time.
-    """
-
-    signature: Signature
-    prompt: str = ""
-    max_turns: int = MAX_TURNS
-    isolation: Isolation = "none"
-    parallel: int = PARALLEL
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
     """What a run is to fulfil that is a mission.
 
     Attributes:
-        contract: What it is to fulfil.
+        preset: The contract; its prompt is a template for what the model is told, "" for the message itself.
+        signature: Its inputs and result.
         given: What its message carries (metadata ``mission``): ``{context, template}``; with ``template`` what it
             says is a template, whose names must have values.
         cut_off: The run of the session's last mission, if that came to no answer.
@@ -134,7 +116,8 @@ class Assignment:
         resumes: Whether this one goes on there, whatever its message says.
     """
 
-    contract: Contract
+    preset: Preset
+    signature: Signature
     given: Mapping[str, Any] = field(default_factory=dict)
     cut_off: str = ""
     state: State_ | None = None
@@ -181,24 +164,17 @@ def parse_readable(text: str, source: str) -> Signature:
         ) from error
 
 
-def contract_of(preset: Preset) -> Contract:
-    """Return what a preset with a signature promises.
+def promised_signature(preset: Preset) -> Signature:
+    """Return the signature that a preset promises.
 
     Raises:
         PresetError: Its signature or its template cannot be read.
     """
     try:
-        signature = parse_readable(preset.signature, f"`signature` of the preset {preset.name}")
         placeholders(preset.prompt)
+        return parse_readable(preset.signature, f"`signature` of the preset {preset.name}")
     except PyagentdError as error:
         raise PresetError(error.message, hint=error.hint) from error
-    return Contract(
-        signature=signature,
-        prompt=preset.prompt,
-        max_turns=preset.max_turns or MAX_TURNS,
-        isolation=preset.isolation,
-        parallel=preset.parallel or PARALLEL,
-    )
 
 
 def task_of(mission: Assignment, view: Sequence[Message], said: str | None = None) -> Task:
@@ -215,22 +191,29 @@ def task_of(mission: Assignment, view: Sequence[Message], said: str | None = Non
     message, before = _asked(view)
     message = message if said is None else said
     if mission.cut_off and (mission.resumes or message.strip().rstrip(".!").lower() in GO_ON):
-        return _again(mission)
-    contract, given = mission.contract, mission.given.get("context")
+        first, state = mission.first or {}, mission.state
+        shown, resumed = str(first.get("message") or ""), mission.cut_off
+        if state is not None:
+            return Task(prompt=state.prompt, state=state, resumed=resumed, message=shown)
+        return Task(
+            prompt=first.get("prompt", ""), context=first.get("context") or {}, resumed=resumed, message=shown
+        )
+    template, params, given = mission.preset.prompt, mission.signature.params, mission.given.get("context")
     context: dict[str, Any] = {EARLIER: before} if before else {}
-    is_template = bool(mission.given.get("template")) and not contract.prompt
+    is_template = bool(mission.given.get("template")) and not template
     if isinstance(given, Mapping):
         context |= given
     elif not is_template:
-        context |= _inputs(contract, message)
-    if contract.prompt:
-        return Task(prompt=contract.prompt, context=context, message=expanded_template(contract.prompt, context))
+        context |= _inputs([each.name for each in params], message)
+    if template:
+        return Task(prompt=template, context=context, message=expanded_template(template, context))
     if is_template:
-        needed = [each for each in contract.signature.params if not each.optional and not each.type.is_optional]
+        needed = [each for each in params if not each.optional and not each.type.is_optional]
         if lacking := [each.name for each in needed if each.name not in context]:
             raise BadRequest(f"The signature has inputs without a value: {', '.join(lacking)}", hint=_GIVE)
-        return Task(prompt=message, context=context, message=expanded_template(message, context))
-    return _literal(message, context)
+    elif not _fits(message, context):  # it may hold braces that mean nothing
+        return Task(prompt=f"{{{{{MESSAGE}}}}}", context={**context, MESSAGE: message}, message=message)
+    return Task(prompt=message, context=context, message=expanded_template(message, context))
 
 
 def expanded_template(template: str, context: Mapping[str, Any]) -> str:
@@ -247,23 +230,6 @@ def expanded_template(template: str, context: Mapping[str, Any]) -> str:
         return template
 
 
-def _again(mission: Assignment) -> Task:
-    """Return the task of a mission that was cut off: from where it stands, or from its beginning."""
-    first, state = mission.first or {}, mission.state
-    message, resumed = str(first.get("message") or ""), mission.cut_off
-    if state is not None:
-        return Task(prompt=state.prompt, state=state, resumed=resumed, message=message)
-    context = first.get("context") or {}
-    return Task(prompt=first.get("prompt", ""), context=context, resumed=resumed, message=message)
-
-
-def _literal(message: str, context: Mapping[str, Any]) -> Task:
-    """Return a task told in the words of a message, which may hold braces that mean nothing."""
-    if _fits(message, context):
-        return Task(prompt=message, context=context, message=expanded_template(message, context))
-    return Task(prompt=f"{{{{{MESSAGE}}}}}", context={**context, MESSAGE: message}, message=message)
-
-
 def _fits(message: str, context: Mapping[str, Any]) -> bool:
     """Return whether a message can be expanded as a template: a text that has no placeholder can."""
     if "{{" not in message:
@@ -274,9 +240,8 @@ def _fits(message: str, context: Mapping[str, Any]) -> bool:
         return False
 
 
-def _inputs(contract: Contract, message: str) -> dict[str, Any]:
-    """Return the inputs of a contract as a message gives them."""
-    names = [each.name for each in contract.signature.params]
+def _inputs(names: Sequence[str], message: str) -> dict[str, Any]:
+    """Return the inputs with these names as a message gives them."""
     if not names:
         return {}
     written = _written(message)
@@ -355,23 +320,6 @@ def private_value(ref: BranchRef, call_id: str, text: str) -> Any:
 # end     {ok, value, fail, usage}: the value with its firewalled fields, for programs and people
 
 
-def state_of(conversation: Conversation, run_id: str) -> State_ | None:
-    """Return where the mission of a run stands; None when no turn of it has come to its end.
-
-    Raises:
-        BadRequest: That run was not a mission.
-    """
-    row = last_progress(conversation, run_id)
-    if row is None:
-        if first_request(conversation, run_id) is None:
-            raise BadRequest(f"{run_id} is not a mission that can go on", hint="Send the task again")
-        return None
-    try:
-        return State_.from_json(row["state"])
-    except CheckpointError as error:
-        raise BadRequest(f"The state of {run_id} cannot be read: {error}", hint="Send the task again") from error
-
-
 # The mission that a message begins, or goes on with.
 
 
@@ -395,12 +343,20 @@ def mission_of(run_id: str, preset: Preset, conversation: Conversation, given: M
     else:
         cut_off = run_id if "turn" in own else str(own["start"].get("resumed") or "")
         resumes = bool(cut_off)
+    first, row = first_request(conversation, cut_off), last_progress(conversation, cut_off)
+    if cut_off and first is None and row is None:
+        raise BadRequest(f"{cut_off} is not a mission that can go on", hint="Send the task again")
+    try:
+        state = None if row is None else State_.from_json(row["state"])
+    except CheckpointError as error:
+        raise BadRequest(f"The state of {cut_off} cannot be read: {error}", hint="Send the task again") from error
     return Assignment(
-        contract=contract_of(preset),
+        preset=preset,
+        signature=promised_signature(preset),
         given=given,
         cut_off=cut_off,
-        state=state_of(conversation, cut_off) if cut_off else None,
-        first=first_request(conversation, cut_off) if cut_off else None,
+        state=state,
+        first=first,
         resumes=resumes,
     )
 
@@ -652,25 +608,42 @@ class MissionRun(Run):
         return self._pursue
 
     async def _pursue(self) -> None:
-        contract = self._mission.contract
-        task = task_of(self._mission, self._view, self._prompt_text())
+        mission, preset = self._mission, self._mission.preset
+        max_turns = preset.max_turns or MAX_TURNS
+        task = task_of(mission, self._view, self._prompt_text())
         if self._resumed is None:
             self._put(
                 "start",
                 prompt=task.prompt,
                 context=plain(task.context),
                 message=task.message,
-                signature=contract.signature.render(),
+                signature=mission.signature.render(),
                 inputs=sorted(task.context),
                 tools=sorted(self._offer.tools),
-                max_turns=contract.max_turns,
+                max_turns=max_turns,
                 resumed=task.resumed,
             )
         before = task.state.budget if task.state is not None else {}
-        new = partial(Budget, turns=max(TURN_BUDGET, contract.max_turns), used=int(before.get("turns_used", 0)))
+        new = partial(Budget, turns=max(TURN_BUDGET, max_turns), used=int(before.get("turns_used", 0)))
         # What is around it is what the tree of sessions says, whoever's task started this run.
         with self._kindred.running(self._ref, new) as at, enter(Scope(budget=at.budget, depth=at.depth - 1)):
-            ending = await self._delegate(contract, task)
+            ending: MissionStep[Any] = await adelegate(
+                task.prompt,
+                llm=self._asked,
+                signature=mission.signature,
+                tools=program_tools(self._offer.tools, self._called, self._whole),
+                context=task.context,
+                max_turns=max_turns,
+                mission_timeout_ms=None,  # the run has a stopwatch, which stands still while a human is asked
+                llm_retry=Retry(max_attempts=1),  # the backend tries again
+                system_prompt=lambda own: "\n\n".join(filter(None, (self._settings.system, own))),
+                resume_from=task.state,
+                on_checkpoint=self._stands,
+                tool_time_counts=False,
+                isolation=preset.isolation,
+                parallel=preset.parallel or PARALLEL,
+                telemetry=self._record_progress,
+            )
         if self._trouble is not None:
             raise self._trouble
         fail = None if ending.fail is None else plain(asdict(ending.fail))
@@ -694,26 +667,6 @@ class MissionRun(Run):
         if message is None:
             return None
         return message.text if message.is_edited else message.model_text
-
-    async def _delegate(self, contract: Contract, task: Task) -> MissionStep[Any]:
-        """Run the loop to its end."""
-        return await adelegate(
-            task.prompt,
-            llm=self._asked,
-            signature=contract.signature,
-            tools=program_tools(self._offer.tools, self._called, self._whole),
-            context=task.context,
-            max_turns=contract.max_turns,
-            mission_timeout_ms=None,  # the run has a stopwatch, which stands still while a human is asked
-            llm_retry=Retry(max_attempts=1),  # the backend tries again
-            system_prompt=lambda own: "\n\n".join(filter(None, (self._settings.system, own))),
-            resume_from=task.state,
-            on_checkpoint=self._stands,
-            tool_time_counts=False,
-            isolation=contract.isolation,
-            parallel=contract.parallel,
-            telemetry=self._record_progress,
-        )
 
     # -- the model -----------------------------------------------------------------------------------------------
 

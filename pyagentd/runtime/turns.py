@@ -50,6 +50,20 @@ class Prompt:
     queued: str = ""  # id of the queued message that fires with it
     is_above: bool = False  # whether what is to be put goes above text of the user's, and not to the document's end
 
+    def seen_as(self, text: str) -> "Prompt | None":
+        """Return it with another text for the model; None where its own does not end the view as it was said."""
+        if not self.view or self.view[-1].role != "user":
+            return None
+        last, old = self.view[-1], str(self.metadata.get("model_text") or self.text).strip()
+        for begin in range(len(last.parts) - 1, -1, -1):
+            texts = [part.text for part in last.parts[begin:] if isinstance(part, Text)]
+            if len(texts) < len(last.parts) - begin:
+                return None
+            if "\n\n".join(texts).strip() == old:
+                view = (*self.view[:-1], replace(last, parts=(*last.parts[:begin], Text(text=text))))
+                return replace(self, view=view, metadata={**self.metadata, "model_text": text})
+        return None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentNow:

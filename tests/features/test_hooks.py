@@ -14,7 +14,7 @@ import pytest
 
 from pyagentd.config import load_config
 from pyagentd.errors import BadRequest, Blocked, ConfigError
-from pyagentd.features.hooks import HookClients
+from pyagentd.features.hooks import Hooks
 from pyagentd.runtime.approvals import Answer as Decided
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.grants import project_hooks
@@ -479,7 +479,7 @@ async def test_no_call_is_too_long_for_a_function_that_forbids_it(world: World) 
         await attached(talk.branch, emacs)
         assert "no Write" in await talk.turn(write("x" * 600_000), "Well.")
         assert not (world.project / "a.txt").exists()
-        word = await HookClients().ask(emacs, talk.branch.key, "tool.before", {"input": "😀" * 600_000})
+        word = await world.kernel.feature(Hooks).ask(emacs, talk.branch.key, "tool.before", {"input": "😀" * 600_000})
         assert word.blocks is not None and "too long for Emacs" in word.blocks
 
 
@@ -501,9 +501,9 @@ async def test_an_emacs_that_dies_or_sleeps_does_not_stop_a_run(
         assert (world.project / "a.txt").read_text() == "y"
 
 
-def test_events_that_are_not_there_are_refused() -> None:
+async def test_events_that_are_not_there_are_refused(world: World) -> None:
     with pytest.raises(BadRequest, match=r"tool\.during"):
-        HookClients().offer(Watcher(), ["tool.during"])
+        await world.service().hook_functions(Watcher(), events=["tool.during"])
 
 
 def test_nothing_of_ours_is_in_a_hooks_environment(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from pyagentd.config.tables import read_server
 from pyagentd.errors import BadRequest, UserError
 from pyagentd.features import mcp as mentions
-from pyagentd.features.hooks import Hooks, with_text
+from pyagentd.features.hooks import Hooks
 from pyagentd.features.mcp import LentServers, Servers, mentioned_servers
 from pyagentd.features.slash_commands import Commands
 from pyagentd.policy.presets import read_wanted
@@ -152,9 +152,7 @@ async def test_what_a_hook_adds_mentions_nothing_and_stays(world: World) -> None
     async with having(world, table("notes", plain())) as talk:
 
         async def adding(branch: Any, prompt: Any, options: Any, run_id: str) -> Any:
-            text = f"{prompt.text} @notes:memo://hook"
-            view = with_text(prompt.view, prompt.text, text)
-            return replace(prompt, view=view, metadata={**prompt.metadata, "model_text": text})
+            return prompt.seen_as(f"{prompt.text} @notes:memo://hook")
 
         world.kernel.feature(Hooks).before_prompt = adding  # type: ignore[method-assign]
         await talk.say("Done.", text="See @notes:memo://person")
