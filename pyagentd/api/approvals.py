@@ -259,9 +259,9 @@ class Approvals(Group):
             self._directory(session)  # neither there nor remembered: say so
         rows: list[DecisionRow] = []
         size = 0
-        for number, entry in found[:wanted]:
+        for entry in found[:wanted]:
             facts = dataclasses.asdict(entry)
-            rows.append(cast(DecisionRow, {"id": number, "at": facts.pop("at_ms"), **facts}))
+            rows.append(cast(DecisionRow, {"at": facts.pop("at_ms"), **facts}))
             size += sum(len(str(value)) + 16 for value in facts.values())
             if size > INLINE_LIMIT:
                 break

@@ -208,7 +208,7 @@ class Inspection(Group):
     def _trace_and_audit(self, ref: BranchRef) -> tuple[list[TracedStep], list[Entry]]:
         self._kernel.ledger.flush()
         within = Projection(self._kernel.state, self._kernel.config.sessions_dir).key(ref.branch_dir)
-        entries = [entry for _, entry in audit.latest(self._kernel.state, within=within, limit=_MOST_DECISIONS)]
+        entries = audit.latest(self._kernel.state, within=within, limit=_MOST_DECISIONS)
         return read_trace(ref.branch_dir), entries[::-1]
 
     def _session(self, live: LiveBranch) -> dict[str, Any]:

@@ -235,7 +235,7 @@ async def test_a_change_is_written_to_the_file_alone_and_audited(world: World, s
     assert values(told)["kept"] == [1] and list(values(told))[:-1] == list(named_agents.KEYS)
     assert paths.preset_file(Path(told["branch_dir"])).read_bytes() == preset
     world.kernel.ledger.flush()
-    (_, entry), *_ = audit.latest(world.kernel.state, session="my-agent", limit=1)
+    entry, *_ = audit.latest(world.kernel.state, session="my-agent", limit=1)
     assert (entry.action, entry.decision) == ("agent:config:system_prompt", "allow")
     assert json.loads(entry.detail or "")["new"] == "You sing." and entry.user
 

@@ -39,16 +39,16 @@ def state(tmp_path: Path) -> Iterator[State]:
 def test_the_latest_come_first_and_the_older_ones_by_pages(state: State) -> None:
     audit.append(state, [entry(number) for number in range(5)])
     first = audit.latest(state, limit=2)
-    assert [each.at_ms for _, each in first] == [4, 3] and first[0][1] == entry(4)
-    assert [each.at_ms for _, each in audit.latest(state, limit=9, before=first[-1][0])] == [2, 1, 0]
+    assert [each.at_ms for each in first] == [4, 3] and first[0] == entry(4)
+    assert [each.at_ms for each in audit.latest(state, limit=9, before=first[-1].id)] == [2, 1, 0]
 
 
 def test_a_place_means_itself_and_what_is_below(state: State) -> None:
     places = ["s/branches/main", "s/branches/main/agents/a", "s/branches/main2", "s_/branches/main", "s%/x"]
     audit.append(state, [entry(number, place) for number, place in enumerate(places)])
-    within = {place: {each.at_ms for _, each in audit.latest(state, within=place, limit=9)} for place in places}
+    within = {place: {each.at_ms for each in audit.latest(state, within=place, limit=9)} for place in places}
     assert within["s/branches/main"] == {0, 1}
-    assert {each.at_ms for _, each in audit.latest(state, within="s", limit=9)} == {0, 1, 2}
+    assert {each.at_ms for each in audit.latest(state, within="s", limit=9)} == {0, 1, 2}
     assert within["s_/branches/main"] == {3} and within["s%/x"] == {4}
 
 
@@ -57,7 +57,7 @@ def test_what_was_noted_is_there_after_a_flush(state: State) -> None:
     for number in range(300):
         ledger.note(entry(number))
     assert ledger.flush() == ""
-    assert [each.at_ms for _, each in audit.latest(state, limit=999)] == [*reversed(range(300))]
+    assert [each.at_ms for each in audit.latest(state, limit=999)] == [*reversed(range(300))]
     ledger.note(entry(300))
     assert ledger.flush() == "" and len(audit.latest(state, limit=999)) == 301
     ledger.flush()
@@ -92,7 +92,7 @@ def test_what_the_disk_refuses_is_written_when_it_does_not(state: State, monkeyp
     assert "full" in ledger.flush()
     ledger.note(entry(2))
     assert ledger.flush() == ""
-    assert [each.at_ms for _, each in audit.latest(state, limit=9)] == [2, 1]
+    assert [each.at_ms for each in audit.latest(state, limit=9)] == [2, 1]
     ledger.flush()
 
 
@@ -103,5 +103,5 @@ def test_a_damaged_database_gets_the_entries_that_wait(state: State) -> None:
     ledger = Ledger(state)
     ledger.note(entry(2))
     assert ledger.flush() == ""
-    assert [each.at_ms for _, each in audit.latest(state, limit=9)] == [2]
+    assert [each.at_ms for each in audit.latest(state, limit=9)] == [2]
     ledger.flush()

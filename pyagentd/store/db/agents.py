@@ -12,7 +12,7 @@ from typing import Literal
 
 from pyagentd.errors import Conflict
 from pyagentd.store.contexts import Trigger
-from pyagentd.store.db.state import State
+from pyagentd.store.db.state import State, Table
 
 Status = Literal["created", "idle", "active", "destroyed"]
 
@@ -33,9 +33,7 @@ class AgentRow:
     intent: str | None = None  # create, adopt, remove or leave and an identity, rename(d) and a name; None: nothing
 
 
-_NAMES = tuple(field.name for field in dataclasses.fields(AgentRow))
-_COLUMNS = ", ".join(_NAMES)
-_MARKS = ", ".join("?" * len(_NAMES))
+_AGENTS = Table("agents", AgentRow)
 
 
 def register(state: State, row: AgentRow) -> None:
@@ -47,10 +45,8 @@ def register(state: State, row: AgentRow) -> None:
         Conflict: There is an agent of that name; nothing is written.
     """
     with state.writing() as db:
-        db.execute("DELETE FROM agents WHERE name = ? AND status = 'destroyed'", (row.name,))
-        if db.execute("SELECT 1 FROM agents WHERE name = ?", (row.name,)).fetchone():
-            raise Conflict(f"There is an agent called {row.name!r} already")
-        db.execute(f"INSERT INTO agents ({_COLUMNS}) VALUES ({_MARKS})", dataclasses.astuple(row))
+        _claim_name(db, row.name)
+        _AGENTS.insert(db, [row])
         if row.intent == "create":
             _number_earlier_agents(db, row.name)
 
@@ -64,7 +60,7 @@ def forget(state: State, name: str) -> None:
 def put(state: State, row: AgentRow) -> None:
     """Write the row of an agent, in the place of the one it has; raises as ``State.writing``."""
     with state.writing() as db:
-        db.execute(f"INSERT OR REPLACE INTO agents ({_COLUMNS}) VALUES ({_MARKS})", dataclasses.astuple(row))
+        _AGENTS.insert(db, [row], replace=True)
 
 
 def set_status(state: State, name: str, status: Status, *, now_ms: int, intent: str | None = None) -> None:
@@ -98,12 +94,10 @@ def rename(state: State, name: str, row: AgentRow, *, old_dir: str) -> None:
         Conflict: There is an agent of the new name; nothing is written. Otherwise as ``State.writing``.
     """
     with state.writing() as db:
-        db.execute("DELETE FROM agents WHERE name = ? AND status = 'destroyed'", (row.name,))
-        if db.execute("SELECT 1 FROM agents WHERE name = ?", (row.name,)).fetchone():
-            raise Conflict(f"There is an agent called {row.name!r} already")
+        _claim_name(db, row.name)
         _number_earlier_agents(db, row.name)
         db.execute("DELETE FROM agents WHERE name = ?", (name,))
-        db.execute(f"INSERT INTO agents ({_COLUMNS}) VALUES ({_MARKS})", dataclasses.astuple(row))
+        _AGENTS.insert(db, [row])
         length, inside = len(old_dir) + 1, f"{old_dir}/"
         for table, column in (("contexts", "file_path"), ("tasks", "output_path"), ("tasks", "branch_dir")):
             db.execute(
@@ -113,6 +107,12 @@ def rename(state: State, name: str, row: AgentRow, *, old_dir: str) -> None:
             )
         for table in ("contexts", "tasks"):
             db.execute(f"UPDATE {table} SET agent_name = ? WHERE agent_name = ?", (row.name, name))
+
+
+def _claim_name(db: sqlite3.Connection, name: str) -> None:
+    db.execute("DELETE FROM agents WHERE name = ? AND status = 'destroyed'", (name,))
+    if db.execute("SELECT 1 FROM agents WHERE name = ?", (name,)).fetchone():
+        raise Conflict(f"There is an agent called {name!r} already")
 
 
 def _number_earlier_agents(db: sqlite3.Connection, name: str) -> None:
@@ -132,17 +132,12 @@ def _number_earlier_agents(db: sqlite3.Connection, name: str) -> None:
 
 def find(state: State, name: str) -> AgentRow | None:
     """Return the row of an agent; raises as ``State.reading``."""
-    with state.reading() as db:
-        row = db.execute(f"SELECT {_COLUMNS} FROM agents WHERE name = ?", (name,)).fetchone()
-    return None if row is None else AgentRow(**dict(zip(_NAMES, row, strict=True)))
+    return next(iter(_AGENTS.select(state, "WHERE name = ?", (name,))), None)
 
 
 def known(state: State, *, destroyed: bool = False) -> list[AgentRow]:
     """Return all agents by name, with ``destroyed`` those too that were; raises as ``State.reading``."""
-    where = "" if destroyed else " WHERE status != 'destroyed'"
-    with state.reading() as db:
-        rows = db.execute(f"SELECT {_COLUMNS} FROM agents{where} ORDER BY name").fetchall()
-    return [AgentRow(**dict(zip(_NAMES, row, strict=True))) for row in rows]
+    return _AGENTS.select(state, "WHERE ? OR status != 'destroyed' ORDER BY name", (destroyed,))
 
 
 # The saved conversations in ``state.db``: where each one's file is.
@@ -165,26 +160,19 @@ class ContextRow:
     last_seq: int | None = None
 
 
-_CONTEXT_NAMES = tuple(field.name for field in dataclasses.fields(ContextRow))
-_CONTEXT_COLUMNS = ", ".join(_CONTEXT_NAMES)
+_CONTEXTS = Table("contexts", ContextRow)
 
 
 def put_context(state: State, row: ContextRow) -> None:
     """Write the row of a context, in the place of the one it has; raises as ``State.writing``."""
-    marks = ", ".join("?" * len(_CONTEXT_NAMES))
     with state.writing() as db:
-        db.execute(f"INSERT OR REPLACE INTO contexts ({_CONTEXT_COLUMNS}) VALUES ({marks})", dataclasses.astuple(row))
+        _CONTEXTS.insert(db, [row], replace=True)
 
 
 def of(state: State, agent_name: str | None = None) -> list[ContextRow]:
     """Return the contexts of an agent or a session, or all, the last one first; raises as ``State.reading``."""
-    with state.reading() as db:
-        rows = db.execute(
-            f"SELECT {_CONTEXT_COLUMNS} FROM contexts WHERE ?1 IS NULL OR agent_name = ?1"
-            " ORDER BY saved_at DESC, last_seq DESC, id",
-            (agent_name,),
-        ).fetchall()
-    return [ContextRow(**dict(zip(_CONTEXT_NAMES, row, strict=True))) for row in rows]
+    rest = "WHERE ?1 IS NULL OR agent_name = ?1 ORDER BY saved_at DESC, last_seq DESC, id"
+    return _CONTEXTS.select(state, rest, (agent_name,))
 
 
 def ever(state: State, agent_name: str) -> list[ContextRow]:
@@ -202,11 +190,6 @@ def find_context(state: State, id: str, agent_name: str | None = None) -> list[C
         id: An id or its beginning.
         agent_name: Only of this agent or session.
     """
-    with state.reading() as db:
-        rows = db.execute(
-            f"SELECT {_CONTEXT_COLUMNS} FROM contexts"
-            " WHERE substr(id, 1, ?1) = ?2 AND (?3 IS NULL OR agent_name = ?3) ORDER BY id",
-            (len(id), id, agent_name),
-        ).fetchall()
-    found = [ContextRow(**dict(zip(_CONTEXT_NAMES, row, strict=True))) for row in rows]
+    rest = "WHERE substr(id, 1, ?1) = ?2 AND (?3 IS NULL OR agent_name = ?3) ORDER BY id"
+    found = _CONTEXTS.select(state, rest, (len(id), id, agent_name))
     return [row for row in found if row.id == id] or found

@@ -4,13 +4,11 @@ The rows are the only copy: deleting a session keeps its rows, and a row that ca
 (``runtime/grants.py``).
 """
 
-import dataclasses
 from collections.abc import Iterable
-from dataclasses import dataclass
-from operator import attrgetter
+from dataclasses import dataclass, field
 from typing import Literal
 
-from pyagentd.store.db.state import State
+from pyagentd.store.db.state import State, Table
 
 Decided = Literal["allow", "ask_approved", "ask_denied", "deny"]
 
@@ -32,25 +30,22 @@ class Entry:
     by: str | None = None  # the client through which a human decided
     detail: str | None = None  # JSON: what was changed, old and new
     user: str | None = None  # who triggered or approved it, where that is known
+    id: int | None = field(default=None, compare=False)  # its number, once it is written
 
 
-_NAMES = tuple(field.name for field in dataclasses.fields(Entry))
-_values = attrgetter(*_NAMES)
-_COLUMNS = ", ".join(_NAMES)
-_INSERT = f"INSERT INTO audit ({_COLUMNS}) VALUES ({', '.join('?' * len(_NAMES))})"
-_SELECT = f"SELECT id, {_COLUMNS} FROM audit"
+_AUDIT = Table("audit", Entry)
 
 
 def append(state: State, entries: Iterable[Entry]) -> None:
     """Write ``entries``, all or none; raises as ``State.writing``."""
     with state.writing() as db:
-        db.executemany(_INSERT, map(_values, entries))
+        _AUDIT.insert(db, entries)
 
 
 def latest(
     state: State, *, within: str = "", session: str = "", limit: int, before: int | None = None
-) -> list[tuple[int, Entry]]:
-    """Return the last entries with their numbers, the newest first; raises as ``State.reading``.
+) -> list[Entry]:
+    """Return the last entries, the newest first; raises as ``State.reading``.
 
     Args:
         state: The database.
@@ -70,7 +65,5 @@ def latest(
     if before is not None:
         conditions.append("id < ?")
         values.append(before)
-    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    with state.reading() as db:
-        rows = db.execute(f"{_SELECT}{where} ORDER BY id DESC LIMIT ?", (*values, limit)).fetchall()
-    return [(number, Entry(**dict(zip(_NAMES, row, strict=True)))) for number, *row in rows]
+    where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+    return _AUDIT.select(state, f"{where} ORDER BY id DESC LIMIT ?", (*values, limit))

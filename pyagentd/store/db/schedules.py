@@ -3,14 +3,12 @@
 The rows are the only copy. Deleting a session deletes its schedules.
 """
 
-import dataclasses
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from sqlite3 import IntegrityError
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
-from pyagentd.store.db.state import State
+from pyagentd.store.db.state import State, Table
 
 Kind = Literal["at", "every", "cron"]
 Source = Literal["schedule", "self-schedule"]
@@ -51,17 +49,14 @@ class Delivery:
     message_id: str
 
 
-_NAMES = tuple(field.name for field in dataclasses.fields(Schedule))
-_COLUMNS = ", ".join("options_json" if name == "options" else name for name in _NAMES)
-_SELECT = f"SELECT {_COLUMNS} FROM schedules"
+_SCHEDULES = Table("schedules", Schedule)
+_DELIVERIES = Table("deliveries", Delivery)
 
 
 def put(state: State, schedule: Schedule) -> None:
     """Keep a new schedule; raises as ``State.writing``."""
-    found = (getattr(schedule, name) for name in _NAMES)
-    values = [json.dumps(dict(value)) if isinstance(value, Mapping) else value for value in found]
     with state.writing() as db:
-        db.execute(f"INSERT INTO schedules ({_COLUMNS}) VALUES ({', '.join('?' * len(values))})", values)
+        _SCHEDULES.insert(db, [schedule])
 
 
 def update(state: State, schedule: Schedule) -> None:
@@ -98,9 +93,7 @@ def find(state: State, *, branch_dir: str | None = None, due_ms: int | None = No
         due_ms: Only those whose time has come by then.
     """
     where = "WHERE (?1 IS NULL OR branch_dir = ?1) AND (?2 IS NULL OR next_at <= ?2)"
-    with state.reading() as db:
-        rows = db.execute(f"{_SELECT} {where} ORDER BY next_at, id", (branch_dir, due_ms)).fetchall()
-    return [_schedule(row) for row in rows]
+    return _SCHEDULES.select(state, f"{where} ORDER BY next_at, id", (branch_dir, due_ms))
 
 
 def within(state: State, directory: str) -> list[Schedule]:
@@ -110,9 +103,7 @@ def within(state: State, directory: str) -> list[Schedule]:
 
 def get(state: State, id: str) -> Schedule | None:
     """Return the schedule with this id; raises as ``State.reading``."""
-    with state.reading() as db:
-        row = db.execute(f"{_SELECT} WHERE id = ?", (id,)).fetchone()
-    return None if row is None else _schedule(row)
+    return next(iter(_SCHEDULES.select(state, "WHERE id = ?", (id,))), None)
 
 
 def find_delivery(state: State, *, branch_dir: str, source: str, delivery_id: str) -> str | None:
@@ -127,12 +118,10 @@ def find_delivery(state: State, *, branch_dir: str, source: str, delivery_id: st
 
 def note_delivery(state: State, delivery: Delivery) -> bool:
     """Note a delivery and forget old ones; return whether it is new. Raises as ``State.writing``."""
-    values = dataclasses.astuple(delivery)
-    names = ", ".join(field.name for field in dataclasses.fields(Delivery))
     with state.writing() as db:
         db.execute("DELETE FROM deliveries WHERE at_ms < ?", (delivery.at_ms - KEPT_MS,))
         try:
-            db.execute(f"INSERT INTO deliveries ({names}) VALUES ({', '.join('?' * len(values))})", values)
+            _DELIVERIES.insert(db, [delivery])
         except IntegrityError:
             return False
     return True
@@ -144,9 +133,3 @@ def deliveries_since(state: State, since_ms: int, *, branch_dir: str | None = No
     with state.reading() as db:
         row = db.execute(f"SELECT count(*) FROM deliveries {where}", (since_ms, branch_dir, source)).fetchone()
     return int(row[0])
-
-
-def _schedule(row: tuple[Any, ...]) -> Schedule:
-    values = dict(zip(_NAMES, row, strict=True))
-    values["options"] = json.loads(cast(str, values["options"]))
-    return Schedule(**values)

@@ -7,6 +7,7 @@ writes and one reads, each used by one thread at a time, so a search never waits
 """
 
 import contextlib
+import dataclasses
 import errno
 import json
 import logging
@@ -14,10 +15,10 @@ import os
 import sqlite3
 import stat
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
 from pyagentd.clock import Clock, SystemClock, stamp
@@ -297,6 +298,8 @@ _PRIMARY = 0xFF  # of an extended error code
 
 _log = logging.getLogger(__name__)
 
+_T = TypeVar("_T")
+
 
 class StateError(StoreError):
     """The database refused, not a session's file."""
@@ -316,6 +319,40 @@ def write_durably(write: Callable[[], None]) -> None:
         write()
     except Damaged:
         write()
+
+
+class Table(Generic[_T]):
+    """A table with a dataclass of its rows, whose fields are the columns; a mapping is JSON in ``<field>_json``."""
+
+    def __init__(self, name: str, row: Callable[..., _T]) -> None:
+        fields = {field.name: field.type for field in dataclasses.fields(row)}  # type: ignore[arg-type]
+        self._row = row
+        self._names = tuple(fields)
+        self._json = frozenset(name for name, kind in fields.items() if kind == Mapping[str, Any])
+        self._flags = frozenset(name for name, kind in fields.items() if kind is bool)
+        columns = ", ".join(f"{name}_json" if name in self._json else name for name in fields)
+        self._insert = f"INTO {name} ({columns}) VALUES ({', '.join('?' * len(fields))})"
+        self._select = f"SELECT {columns} FROM {name}"
+
+    def insert(self, db: sqlite3.Connection, rows: Iterable[_T], *, replace: bool = False) -> None:
+        """Write rows, inside a transaction; with ``replace`` in the place of those with the same key."""
+        db.executemany(f"INSERT {'OR REPLACE ' * replace}{self._insert}", map(self._values, rows))
+
+    def select(self, state: "State", rest: str = "", values: tuple[object, ...] = ()) -> list[_T]:
+        """Return the rows that are wanted by the ``rest`` of a query; raises as ``State.reading``."""
+        with state.reading() as db:
+            return [self._row_of(found) for found in db.execute(f"{self._select} {rest}", values)]
+
+    def _values(self, row: _T) -> list[Any]:
+        return [
+            json.dumps(dict(getattr(row, name))) if name in self._json else getattr(row, name) for name in self._names
+        ]
+
+    def _row_of(self, values: Iterable[Any]) -> _T:
+        found = dict(zip(self._names, values, strict=True))
+        found |= {name: json.loads(found[name]) for name in self._json}
+        found |= {name: bool(found[name]) for name in self._flags}
+        return self._row(**found)
 
 
 class _Unusable(Exception):

@@ -6,10 +6,10 @@ The rows are the only copy. A process that still runs is found again by process 
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from pyagentd.errors import StoreError
-from pyagentd.store.db.state import State
+from pyagentd.store.db.state import State, Table
 
 Status = Literal["running", "completed", "failed", "killed", "lost"]
 
@@ -34,8 +34,7 @@ class Task:
     tool_call_id: str | None = None
 
 
-_NAMES = tuple(field.name for field in dataclasses.fields(Task))
-_COLUMNS = ", ".join(_NAMES)
+_TASKS = Table("tasks", Task)
 
 
 class TooMany(StoreError):
@@ -53,8 +52,7 @@ def put(state: State, task: Task, *, most: int) -> Task:
         if sum(status == "running" for _, status in known) >= most:
             raise TooMany(f"{most} tasks run, which is the limit", hint="Wait for one to end, or kill one")
         task = dataclasses.replace(task, id=f"task_{max((_number(id) for id, _ in known), default=0) + 1:03}")
-        values = [getattr(task, name) for name in _NAMES]
-        db.execute(f"INSERT INTO tasks ({_COLUMNS}) VALUES ({', '.join('?' * len(values))})", values)
+        _TASKS.insert(db, [task])
     return task
 
 
@@ -70,16 +68,12 @@ def end(state: State, task: Task) -> None:
 def find(state: State, *, agent_name: str | None = None, status: Status | None = None) -> list[Task]:
     """Return tasks in the order in which they began; raises as ``State.reading``."""
     where = "WHERE (?1 IS NULL OR agent_name = ?1) AND (?2 IS NULL OR status = ?2)"
-    with state.reading() as db:
-        rows = db.execute(f"SELECT {_COLUMNS} FROM tasks {where} ORDER BY started_at, id", (agent_name, status))
-        return [_task(row) for row in rows]
+    return _TASKS.select(state, f"{where} ORDER BY started_at, id", (agent_name, status))
 
 
 def get(state: State, agent_name: str, id: str) -> Task | None:
     """Return one task; raises as ``State.reading``."""
-    with state.reading() as db:
-        row = db.execute(f"SELECT {_COLUMNS} FROM tasks WHERE agent_name = ? AND id = ?", (agent_name, id)).fetchone()
-    return None if row is None else _task(row)
+    return next(iter(_TASKS.select(state, "WHERE agent_name = ? AND id = ?", (agent_name, id))), None)
 
 
 def remove_ended(state: State, agent_name: str, *, keep: int) -> None:
@@ -95,11 +89,6 @@ def remove_ended(state: State, agent_name: str, *, keep: int) -> None:
 def _number(id: str) -> int:
     digits = id.rpartition("_")[2]
     return int(digits) if digits.isdecimal() else 0
-
-
-def _task(row: tuple[Any, ...]) -> Task:
-    found = dict(zip(_NAMES, row, strict=True))
-    return Task(**{**found, "wake": bool(found["wake"])})
 
 
 # Where something waits, in ``state.db``: the hint that tells a daemon which branches to open when it starts.

@@ -211,7 +211,7 @@ async def test_records_of_it_are_kept(world: World, service: Service) -> None:
     assert (recorded(world).status, recorded(world).intent) == ("destroyed", None)
     assert len(contexts.of(world.kernel.state, NAME)) == 1
     await asyncio.to_thread(world.kernels[0].ledger.flush)
-    actions = [entry.action for _, entry in audit.latest(world.kernel.state, session=NAME, limit=9)]
+    actions = [entry.action for entry in audit.latest(world.kernel.state, session=NAME, limit=9)]
     assert actions == ["agent:destroy", "agent:config:system_prompt"]
 
 
