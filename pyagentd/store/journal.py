@@ -47,17 +47,20 @@ _NUMBERS: Final = re.compile(rb'^\{"seq":(\d{1,15}),"type":"[^\n]*\}$', re.MULTI
 _AROUND: Final = b"\0 \t\r\n\xef\xbb\xbf"  # zeros of a lost block, CRLF, a byte order mark
 _HIGHEST: Final = 10**15
 # What every reader of a log relies on; a line without it was not written by us.
-_NEEDED: Final[dict[str, tuple[str, ...]]] = {
-    "session": (),
-    "message": ("id", "role"),
-    "part": ("id", "message_id", "type", "index", "data_json"),
-    "delta": ("part_id", "text"),
-    "run": ("id", "message_id", "state"),
-    "ask": ("id", "decision"),
-    "call": ("id",),
-    "agent": ("id", "state"),
-    "mission": ("id", "phase"),
-    "edit": (),
+_NEEDED: Final[dict[str, dict[str, type]]] = {
+    "message": {"id": str, "role": str},
+    "part": {"id": str, "message_id": str, "type": str, "index": int, "data_json": dict},
+    "delta": {"part_id": str, "text": str},
+    "run": {"id": str, "message_id": str, "state": str},
+    "ask": {"id": str, "decision": object},
+    "call": {"id": str},
+    "agent": {"id": str, "state": str},
+    "mission": {"id": str, "phase": str},
+}
+_IN_PARTS: Final[dict[str, dict[str, type]]] = {  # the same of ``data_json``, by the beginning of the type
+    "text": {"text": str},
+    "reasoning": {"text": str},
+    "tool": {"toolCallId": str, "state": str, "input": dict},
 }
 
 _DEEPEST: Final = MAX_DEPTH + 20  # of a row: arguments stand a few levels below it
@@ -277,9 +280,19 @@ def _row(value: Any, seq: Any) -> Row:
     kind, data = value["type"], value["data"]
     if type(seq) is not int or not 0 < seq < _HIGHEST or type(kind) is not str or type(data) is not dict:
         raise TypeError("no row")
-    for key in _NEEDED.get(kind, ()):
-        data[key]
+    if kind in _NEEDED:
+        _require(data, _NEEDED[kind])
+        if kind == "part":
+            _require(data["data_json"], _IN_PARTS.get(data["type"].partition("-")[0], {}))
+    if not isinstance(data.get("metadata_json", {}), dict):
+        raise TypeError("no row")
     return Row(seq, kind, data)
+
+
+def _require(data: Mapping[str, Any], needed: Mapping[str, type]) -> None:
+    for key, kind in needed.items():
+        if not isinstance(data[key], kind):
+            raise TypeError(key)
 
 
 _MARK_EVERY = 64 * 1024  # bytes between remembered places

@@ -8,6 +8,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -157,7 +158,9 @@ class Registry:
                 f"The name {one_line(text, _NAME_SHOWN)!r} is too long", hint="List them with `pyagentd sessions`"
             )
         if text.startswith(("/", "~", ".")):
-            return paths.ref_of(Path(os.path.expanduser(text)))  # noqa: PTH111 - Path raises
+            with suppress(ValueError):  # no user can have this name
+                text = os.path.expanduser(text)  # noqa: PTH111 - Path raises
+            return paths.ref_of(Path(text))
         if "/" not in text and (place := self._session_dir(text)) is not None:
             return paths.ref_of(place)
         if any(text == place.name for place in (*self._departed,)):

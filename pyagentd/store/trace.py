@@ -7,6 +7,7 @@ import logging
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -302,7 +303,7 @@ class TraceWriter:
         """Return which request ``body`` continues and how many messages are the same, and take it as the last one."""
         base, same = self._id or None, 0
         if self._last:  # an earlier writer's: all of it, or none
-            base, count = str(self._last["id"]), int(self._last["count"])
+            base, count = str(self._last["id"]), self._last["count"]
             chain = hashlib.sha256(b"".join(body.digests[:count])).hexdigest()
             if count <= len(body.digests) and chain == self._last["chain"]:
                 same = count
@@ -326,10 +327,10 @@ class TraceWriter:
         if self._begun:
             return
         self._begun = True
-        if (last := _last_line(self._path)) is not None and last.get("type") == "answer":
-            self._last = last
-            self._step = int(last.get("step", 0)) if last.get("run_id") == self._run_id else 0
-            self._known = dict(last.get("known") or {})
+        last = _last_line(self._path)
+        if last is not None and last["type"] == "answer" and last.keys() >= {*_WRITERS}:
+            self._last, self._known = last, dict(last["known"])
+            self._step = int(last["step"]) if last["run_id"] == self._run_id else 0
 
     def _rotate(self) -> None:
         try:
@@ -428,8 +429,9 @@ def read_trace(branch_dir: Path) -> list[TracedStep]:
             case {"type": "blob", "digest": str(digest), "data": data}:
                 blobs[digest] = data
             case {"type": "request"}:
-                step = _step(line, by_id, blobs)
-                by_id[step.id] = steps[step.run_id, step.purpose, step.step] = step
+                with suppress(KeyError, TypeError, AttributeError):
+                    step = _step(line, by_id, blobs)
+                    by_id[step.id] = steps[step.run_id, step.purpose, step.step] = step
             case {"type": "answer", "id": str(id)} if id in by_id:
                 by_id[id].answer = {key: value for key, value in line.items() if key not in _WRITERS}
     return list(steps.values())

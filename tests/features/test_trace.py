@@ -110,6 +110,8 @@ async def test_a_torn_line_costs_one_request_and_what_follows_is_whole(world: Wo
     file = ref.branch_dir / "requests.jsonl"
     whole = file.read_bytes()
     file.write_bytes(whole[:-20])  # the daemon was killed while it wrote how the answer ended
+    with file.open("a") as written:  # and somebody else wrote there
+        written.write('\n{"type":"request"}\n{"type":"answer"}\n')
     await talk(world, ref, "2", "3")
     assert kept(ref) == sent(world)
     assert [step.same for step in traced.read_trace(ref.branch_dir)] == [0, 0, 3]

@@ -251,13 +251,8 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "Re-creation: the name is free without files",
         _AGENTS,
-        "        db.execute(\"DELETE FROM agents WHERE name = ? AND status = 'destroyed'\", (row.name,))\n"
-        '        if db.execute("SELECT 1 FROM agents WHERE name = ?", (row.name,)).fetchone():\n'
-        '            raise Conflict(f"There is an agent called {row.name!r} already")\n'
-        '        db.execute(f"INSERT INTO',
-        '        if db.execute("SELECT 1 FROM agents WHERE name = ?", (row.name,)).fetchone():\n'
-        '            raise Conflict(f"There is an agent called {row.name!r} already")\n'
-        '        db.execute(f"INSERT INTO',
+        "    db.execute(\"DELETE FROM agents WHERE name = ? AND status = 'destroyed'\", (name,))\n",
+        "",
     ),
     _of(
         "State Diagram: CREATED to IDLE",
@@ -334,8 +329,8 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "Persistence: Agent registry",
         _AGENTS,
-        '    where = "" if destroyed else " WHERE status != \'destroyed\'"',
-        "    where = \" WHERE status != 'destroyed'\"",
+        "WHERE ? OR status != 'destroyed' ORDER BY name",
+        "WHERE ? AND status != 'destroyed' ORDER BY name",
     ),
     _of(
         "Persistence: Workspace files",

@@ -68,6 +68,14 @@ DAMAGE: dict[str, tuple[bytes, str, int]] = {
         b"\n".join([A, line(2, "b", "part"), line(3, "c", "message"), line(4, "d", "run"), line(5, "e", "ask"), b""]),
         "a", 4,
     ),
+    "rows whose values are of another kind than readers need": (
+        b"\n".join([
+            A, line(2, "b", "part", **PART, data_json=3), line(3, "c", "part", **PART, data_json={"text": None}),
+            line(4, "d", "message", role="user", metadata_json="x"),
+            line(5, "e", "part", **{**PART, "type": "tool-Read"}, data_json={"toolCallId": "t"}), b"",
+        ]),
+        "a", 4,
+    ),
     "two halves that would be one row together": (
         A + b'\n{"seq":2,"type":"x","data":{"id":"q"\n"z":1}}\n' + C + b"\n", "ac", 2,
     ),

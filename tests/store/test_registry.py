@@ -194,6 +194,7 @@ def test_copies_of_an_agent_in_two_branches_are_told_apart_by_directory(root):
         "x" * 300,
         f"/{'ä' * 150}",
         "/\0",
+        "~\0",
         "~nobody-here/x",
         "/long" * 2000,
         "long/" * 2000,
