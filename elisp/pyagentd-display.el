@@ -633,14 +633,12 @@ With a prefix argument do so with all blocks of the buffer."
          (call (and start (pyagentd-fenced-agents-call start))))
     (if (null call) (pyagentd-fold-toggle)
       (pyagentd-later-here
-       'agents (list :branch pyagentd--branch-dir)
+       'agents (list :branch pyagentd--branch-dir :call call)
        (lambda (answer)
          (find-file-other-window
           (pyagentd-place-conversation
            (plist-get
-            (or (seq-find (lambda (agent)
-                            (equal call (plist-get agent :call-id)))
-                          (plist-get answer :agents))
+            (or (car (plist-get answer :agents))
                 (user-error "This call started no agent; TAB shows the call"))
             :branch-dir))))))))
 

@@ -194,7 +194,7 @@ class PyagentdAgent:
         self, cwd: str | None = None, cursor: str | None = None, **kwargs: Any
     ) -> schema.ListSessionsResponse:
         """Return the sessions that work in ``cwd``, or all; the last one used first."""
-        rows = await asyncio.to_thread(rows_of, await self._daemon.call("sessions", form="json"), "sessions")
+        rows = await asyncio.to_thread(rows_of, await self._daemon.call("sessions"), "sessions")
         found = await asyncio.to_thread(_infos, rows, cwd)
         begin = int(cursor) if cursor and cursor.isdecimal() else 0
         page = schema.ListSessionsResponse(sessions=found[begin : begin + _PAGE])

@@ -1,7 +1,6 @@
 """Operations on agents: those of a session, named agents and their defaults."""
 
 import asyncio
-import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 from pyagentd import clock
-from pyagentd.api.group import INLINE_LIMIT, NOTHING, Client, Env, Form, Group, expand_home, reply_of, send_options
+from pyagentd.api.group import NOTHING, Client, Env, Group, expand_home, reply_of, send_options
 from pyagentd.api.models import FileWritten, checked_model, model_source
 from pyagentd.clock import stamp
 from pyagentd.errors import Ambiguous, BadRequest, NotFound, PresetError, PyagentdError, Unconfirmed
@@ -35,11 +34,9 @@ from pyagentd.runtime.kernel import Kernel
 from pyagentd.runtime.system_prompt import workplace_of
 from pyagentd.store import atomic, metadata, paths, presetfile, sessions
 from pyagentd.store import named_agents as agent_files
-from pyagentd.store.atomic import write_bytes
 from pyagentd.store.db import agents
 from pyagentd.store.db.agents import AgentRow, Status
 from pyagentd.store.paths import BranchPlaces, BranchRef, describe_branch
-from pyagentd.wire.sexp import encode
 from pyagentd.words import quantity
 
 
@@ -47,7 +44,7 @@ class AgentsReply(TypedDict):
     """The agents of a branch as a tree, here or, where they are many, in a file."""
 
     agents: NotRequired[list[AgentNode]]
-    path: NotRequired[str]  # of a file with ``{agents}``: an s-expression or, with form json, JSON
+    path: NotRequired[str]  # of a file with that as JSON
 
 
 class AgentAborted(TypedDict):
@@ -186,16 +183,12 @@ class Agents(Group):
 
     # The tree below one branch.
 
-    async def agents(self, client: Client, *, branch: str, form: Form = "sexp") -> AgentsReply:
-        """Return the agents of a branch as a tree; a large one as the file ``path``, in the ``form`` sexp or json."""
+    async def agents(self, client: Client, *, branch: str, call: str | None = None) -> AgentsReply:
+        """Return the agents of a branch as a tree, or the one that a ``call`` started; what is large by ``path``."""
         ref = self._ref(branch)
-        found = await agent_tree(self._kernel, ref)
-        data = json.dumps({"agents": found}).encode() if form == "json" else encode({"agents": found})
-        if len(data) < INLINE_LIMIT:
-            return {"agents": found}
-        path = self._kernel.config.runtime_dir / f"agents-{ref.session_id}-{ref.branch_name}.{form}"
-        await asyncio.to_thread(write_bytes, path, data, fsync=False)
-        return {"path": str(path)}
+        found = [each for each in await agent_tree(self._kernel, ref) if call in (None, each["call_id"])]
+        reply: AgentsReply = await self._rows_reply(f"agents-{ref.session_id}-{ref.branch_name}", "agents", found)
+        return reply
 
     async def abort_agent(self, client: Client, *, branch: str, agent: str) -> AgentAborted:
         """Stop one agent below a branch, named by its id or the beginning of one, and all below it."""

@@ -6,6 +6,7 @@ return plain values; ``wire.operations`` says how both travel. Errors are those 
 
 import asyncio
 import inspect
+import json
 import logging
 import os
 import time
@@ -29,7 +30,7 @@ from pyagentd.runtime.kernel import Kernel
 from pyagentd.runtime.queue import Receipt
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.store import metadata, paths, sessions
-from pyagentd.store.atomic import write_text
+from pyagentd.store.atomic import write_bytes, write_text
 from pyagentd.store.metadata import workspace_root
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.registry import Registry
@@ -41,9 +42,6 @@ INLINE_LIMIT = 512 * 1024
 TITLE_LENGTH = 200  # characters
 
 Followed = Literal["sessions", "tasks", "output", "agents", "queue", "asks"]  # output: of tasks
-
-Form = Literal["sexp", "json"]
-"""How a large reply is written to its file."""
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 """A plist that was left out."""
@@ -122,6 +120,16 @@ class Group:
             return {"json": text}
         path = self._kernel.config.runtime_dir / f"{what}-{ref.session_id}-{ref.branch_name}.json"
         await asyncio.to_thread(write_text, path, text.encode("utf-8", "replace").decode(), fsync=False)
+        return {"path": str(path)}
+
+    async def _rows_reply(self, name: str, what: str, rows: Sequence[Any]) -> Any:
+        """Return rows as ``what``, or a file called after ``name`` with that as JSON, too large for a frame."""
+        # One by one: a single call would hold up every other thread.
+        data = await asyncio.to_thread(lambda: f'{{"{what}": [{", ".join(map(json.dumps, rows))}]}}'.encode())
+        if len(data) < INLINE_LIMIT:
+            return {what: rows}
+        path = self._kernel.config.runtime_dir / f"{name}.json"
+        await asyncio.to_thread(write_bytes, path, data, fsync=False)
         return {"path": str(path)}
 
     async def _template(self, root: str | None, preset: str) -> tuple[Path | None, Preset, str]:

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import hashlib
-import json
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, replace
 from functools import cache
@@ -13,7 +12,6 @@ from typing import Any, Literal, NotRequired, TypedDict, cast
 from pyagentd.api.group import (
     INLINE_LIMIT,
     Client,
-    Form,
     Group,
     directory,
     expand_home,
@@ -53,10 +51,7 @@ from pyagentd.store.paths import BranchPlaces, BranchRef, describe_branch
 from pyagentd.store.sessions import move_to_trash
 from pyagentd.tools.builtin import builtin_tools
 from pyagentd.wire.operations import by_person
-from pyagentd.wire.sexp import encode
 from pyagentd.words import quantity
-
-INLINE_SESSIONS = 500  # more go by file
 
 _NOTHING = Expense()
 
@@ -122,7 +117,7 @@ class SessionsReply(TypedDict):
     """Branches and agents, here or, where they are many, in a file."""
 
     sessions: NotRequired[list[SessionRow]]
-    path: NotRequired[str]  # of a file with ``{sessions}``: an s-expression or, with form json, JSON
+    path: NotRequired[str]  # of a file with that as JSON
 
 
 class RunningRow(ListedRow):
@@ -340,9 +335,7 @@ class Sessions(Group):
         """Return the branch that an id, a prefix, ID/BRANCH or a directory means."""
         return describe_branch(await asyncio.to_thread(self._registry.resolve, name))
 
-    async def sessions(
-        self, client: Client, *, archived: bool = False, form: Form = "sexp", watch: bool = False
-    ) -> SessionsReply:
+    async def sessions(self, client: Client, *, archived: bool = False, watch: bool = False) -> SessionsReply:
         """Return every branch and agent, agents after the branch they belong to; archived ones only if asked for.
 
         With ``watch`` the client is told what changes, as ``sessions`` events.
@@ -350,11 +343,9 @@ class Sessions(Group):
         if watch:
             self._follow(client, "sessions")
         found = await session_rows(self, archived=archived)
-        if len(found) <= INLINE_SESSIONS:
-            return {"sessions": found}
-        path = self._kernel.config.runtime_dir / f"sessions-{'all' if archived else 'unarchived'}.{form}"
-        await asyncio.to_thread(_write, path, found, form)
-        return {"path": str(path)}
+        name = f"sessions-{'all' if archived else 'unarchived'}"
+        reply: SessionsReply = await self._rows_reply(name, "sessions", found)
+        return reply
 
     async def running(self, client: Client, *, watch: bool = False) -> RunningReply:
         """Return the branches and agents that answer now, or wait for a human to; ``watch`` as of ``sessions``."""
@@ -696,14 +687,6 @@ async def session_rows(group: "Sessions", *, archived: bool) -> list[SessionRow]
         if live and live.meter is not None:
             row |= spent_row(live.meter.own)
     return cast(list[SessionRow], found)
-
-
-def _write(path: Path, found: list[SessionRow], form: Form) -> None:
-    if form == "json":  # one by one: a single call would hold up every other thread
-        data = f'{{"sessions": [{", ".join(map(json.dumps, found))}]}}'.encode()
-    else:
-        data = encode({"sessions": found})
-    write_bytes(path, data, fsync=False)
 
 
 def _agent_name(kernel: Kernel, ref: BranchRef) -> str:

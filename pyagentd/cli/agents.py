@@ -168,7 +168,7 @@ def agents(session: str, agent: str | None, as_json: bool) -> None:
             elif not stopped["aborted"]:
                 note(f"{stopped['id']} has no run to abort")
         elif as_json:
-            print_json(rows_of(link.call("agents", timeout=_TIMEOUT_S, branch=branch, form="json"), "agents"))
+            print_json(rows_of(link.call("agents", timeout=_TIMEOUT_S, branch=branch), "agents"))
         else:
             print_view(link.call("view", timeout=_TIMEOUT_S, name="agents", arguments={"branch": branch}))
 

@@ -81,7 +81,7 @@ def sessions(archived: bool, as_json: bool) -> None:
 
 def sessions_known(link: DaemonClient, *, archived: bool = False) -> list[dict[str, Any]]:
     """Return all branches and agents, as the operation ``sessions`` has them."""
-    return rows_of(link.call("sessions", timeout=LIST_TIMEOUT_S, archived=archived, form="json"), "sessions")
+    return rows_of(link.call("sessions", timeout=LIST_TIMEOUT_S, archived=archived), "sessions")
 
 
 def _lines(found: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:

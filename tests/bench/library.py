@@ -106,7 +106,7 @@ def _measure(count: int) -> _Measured:
         with _daemon(system) as client:
             times["open: attach, daemon just started"] = timed_ms(lambda: _attach(client, refs[0].branch_dir))
             times["reindex"] = timed_ms(lambda: client.call("reindex", _TIMEOUT_S))
-            times["sessions, operation"] = _median(3, lambda: client.call("sessions", _TIMEOUT_S, form="json"))
+            times["sessions, operation"] = _median(3, lambda: client.call("sessions", _TIMEOUT_S))
             times["sessions, command line"] = timed_ms(lambda: system.ok("sessions", "--json", timeout=_TIMEOUT_S))
             times["open: attach"] = statistics.median(_timed_attach(client, ref) for ref in refs[:: len(refs) // 10])
             exact = refs[-1].session_id

@@ -227,8 +227,7 @@
                                   "agents/explorer-20260205143052-look/session.md"
                                   pyagentd--branch-dir))))
         (pyagentd-test-answer
-         'agents `(:agents ((:id "x" :call-id "id_8" :branch-dir "/nowhere")
-                            (:id "y" :call-id "id_9"
+         'agents `(:agents ((:id "y" :call-id "id_9"
                              :branch-dir ,(file-name-directory agent)))))
         (pyagentd-insert-start (point-max))
         (pyagentd-test-events

@@ -88,9 +88,21 @@ async def test_a_tree_too_large_for_a_frame_comes_by_path(helper: World) -> None
     helper.server.say(answer(spawn()), "x" * 600_000, "Done")
     ref = helper.session()
     await converse(helper, ref)
-    told = await helper.service().agents(Watcher(), branch=ref.key, form="json")
+    told = await helper.service().agents(Watcher(), branch=ref.key)
     with open(told["path"]) as file:  # noqa: ASYNC230, PTH123 - a test
-        assert len(json.load(file)["agents"][0]["result"]) == 600_000
+        (agent,) = json.load(file)["agents"]
+    assert len(agent["result"]) == 600_000
+
+
+async def test_the_agent_of_one_call_is_found_among_all(helper: World) -> None:
+    helper.server.say(answer(spawn(id="call_1"), spawn(id="call_2")), "One", "Two", "Done")
+    ref = helper.session()
+    await converse(helper, ref)
+    ((found,), other) = [
+        (await helper.service().agents(Watcher(), branch=ref.key, call=call))["agents"]
+        for call in ("call_2", "call_3")
+    ]
+    assert found["call_id"] == "call_2" and other == []
 
 
 async def test_many_agents_at_once_give_each_result_to_its_call_once(helper: World) -> None:

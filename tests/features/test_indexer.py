@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from pyagentd.api import Service
-from pyagentd.api import sessions as listing
+from pyagentd.api import Service, group
 from pyagentd.errors import BadRequest, NotFound, StoreError
 from pyagentd.features import indexer as module
 from pyagentd.features.indexer import Indexer
@@ -22,8 +21,6 @@ from pyagentd.store import paths
 from pyagentd.store.db.state import State
 from pyagentd.store.document import text as document
 from pyagentd.store.registry import Registry
-from pyagentd.wire.operations import operation
-from pyagentd.wire.sexp import decode, plists_to_dicts
 from tests.runtime.world import Calls, Watcher, World
 from tests.store.shelf import Shelf
 
@@ -236,17 +233,13 @@ async def test_the_list_has_titles_archives_and_who_belongs_to_whom(world: World
         assert [row["title"] for row in await rows(service)] == ["A title", "Another"]
 
 
-@pytest.mark.parametrize("form", ["sexp", "json"])
-async def test_a_long_list_goes_by_file(world: World, monkeypatch, form: str) -> None:
-    monkeypatch.setattr(listing, "INLINE_SESSIONS", 1)
+async def test_a_long_list_goes_by_file(world: World, monkeypatch) -> None:
+    monkeypatch.setattr(group, "INLINE_LIMIT", 100)
     shelf = Shelf(world.kernel.config.sessions_dir)
     shelf.new("one", title="Ein Titel – ä")
     shelf.new("two")
     shelf.close()
     with indexed(world) as service:
-        answer = await service.sessions(Watcher(), form=form)
-        data = await asyncio.to_thread(Path(answer["path"]).read_bytes)
-        listed = (json.loads(data) if form == "json" else plists_to_dicts(decode(data)))["sessions"]
+        answer = await service.sessions(Watcher())
+        listed = json.loads(await asyncio.to_thread(Path(answer["path"]).read_bytes))["sessions"]
         assert [row["title"] for row in listed] == ["Ein Titel – ä", None]
-        with pytest.raises(BadRequest):
-            operation("sessions", service.sessions).bind_named({"form": "xml"})
