@@ -171,7 +171,9 @@ class Daemon:
         await kernel.start()
         # Have what an earlier daemon left waiting go on; who asks for it waits until it does.
         kernel.trees.wake_all()
-        self._indexer.unfinished = lambda ref: _soon(loop, kernel.trees.wake_soon, ref)
+        self._indexer.unfinished = lambda ref: _soon(
+            loop, lambda branch: kernel.spawn(kernel.trees.wake(branch)), ref
+        )
         self._indexer.start()
         self._server.offer(self._service.operations(), on_disconnect=kernel.forget)
         _in_thread("sweep", partial(sessions.sweep_drafts, self._config.sessions_dir))
@@ -213,7 +215,7 @@ def _in_thread(name: str, work: Callable[[], None]) -> None:
     threading.Thread(target=work, name=name, daemon=True).start()
 
 
-def _soon(loop: asyncio.AbstractEventLoop, tell: Callable[[BranchRef], None], ref: BranchRef) -> None:
+def _soon(loop: asyncio.AbstractEventLoop, tell: Callable[[BranchRef], object], ref: BranchRef) -> None:
     """Have the loop tell, from another thread."""
     with contextlib.suppress(RuntimeError):  # it has ended
         loop.call_soon_threadsafe(tell, ref)

@@ -707,7 +707,7 @@ class Background:
         known = parent.conversation.agents.get(agent, {"id": agent})
         parent.recorder.record("agent", {**known, "state": state})
         if state != "running":
-            self._kernel.hints.forget(parent.ref, "background", agent)
+            self._kernel.hints.note(parent.ref, "background", agent, waits=False)
 
     def _forget(self, parent: str, agent: str) -> None:
         if (alive := self._alive.get(parent)) is not None:

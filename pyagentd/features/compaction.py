@@ -25,7 +25,7 @@ from pyagentd.llm.prompts import accept_summary, previous_summary, shorten, summ
 from pyagentd.messages import Message, Text, ToolCall, ToolResult, Usage
 from pyagentd.messages import Part as MessagePart
 from pyagentd.runtime import system_prompt
-from pyagentd.runtime.document_sync import RecoveredRoles
+from pyagentd.runtime.document_sync import DocumentVersion, RecoveredRoles
 from pyagentd.runtime.feature import Feature
 from pyagentd.runtime.run import FitToWindow, Run, RunPhase, RunSettings, Step
 from pyagentd.runtime.run_setup import RunBuilder
@@ -774,12 +774,13 @@ def _read(now: DocumentNow, conversation: Conversation) -> Prompt:
     aligned = align(doc, conversation, anchor)
     if not is_summarised(None, aligned.view):
         raise BadRequest("There is nothing to compact", hint="Say something first")
+    version = DocumentVersion(revision=now.revision, marker=anchor)
     return Prompt(
         text=doc.body[max(0, anchor - _BEHIND) : anchor],
         view=aligned.view,
-        version=now.version(anchor),
+        version=version,
         edits=aligned.edits,
-        roles=None if spans is None else RecoveredRoles(version=now.version(anchor), spans=spans),
+        roles=None if spans is None else RecoveredRoles(version=version, spans=spans),
         settings=doc.settings,
     )
 

@@ -117,7 +117,7 @@ class Questions:
             row = branch.conversation.asks.get(ask_id)  # how it was settled before the board was made
             if row is not None and row["decision"] is not None:
                 self._board.note_settled(ask_id, Answer(decision=row["decision"], by=row.get("decided_by") or ""))
-        late = self._trees.known_late(self._board.get(ask_id).branches[-1])
+        late = self._trees.late.get(self._board.get(ask_id).branches[-1])
         if late is not None:
             late.take(options)
         return self._board.answer(ask_id, answer)
@@ -152,7 +152,7 @@ class Questions:
     def forget(self, branch: LiveBranch, run_id: str) -> None:
         """Let no later daemon look for what comes of the answers to the questions of a run."""
         for ask_id in self._answered.pop(run_id, ()):
-            self._branches.hints.forget(branch.ref, "ask", ask_id)
+            self._branches.hints.note(branch.ref, "ask", ask_id, waits=False)
 
     def _record(self, branch: LiveBranch, row: Mapping[str, Any], answer: Answer) -> None:
         """Record how a question was settled."""
@@ -160,7 +160,7 @@ class Questions:
         if answer.decision != "abort":
             self._answered.setdefault(row["run_id"], []).append(row["id"])
         else:
-            self._branches.hints.forget(branch.ref, "ask", row["id"])
+            self._branches.hints.note(branch.ref, "ask", row["id"], waits=False)
 
     @contextlib.contextmanager
     def _clocks_stopped(self, branch: LiveBranch, ancestors: Sequence[BranchRef]) -> Iterator[None]:

@@ -373,9 +373,7 @@ class LiveBranch:
             StoreError: The disk refused.
         """
         # No await before its end is recorded: either all of it is there or the next daemon ends it.
-        seq = turns.record_start(self, prompt, {"id": run_id, "interactive": interactive})
-        started = {"id": run_id, "phase": "started", "message_id": self.conversation.runs[run_id].data["message_id"]}
-        self.publish(Event("run", self.key, seq, (started,)))
+        turns.record_start(self, prompt, {"id": run_id, "interactive": interactive})
         with self.recorder.together():
             for kind, data in rows:
                 self.recorder.record(kind, data)

@@ -256,11 +256,8 @@ class Kernel(OpenBranches):
             row["allow"] = [grant.pattern for grant in options.grants]
         if not settings.tool_results:
             row["tool_results"] = False
-        seq = record_start(branch, prompt, row)
+        record_start(branch, prompt, row)
         self.set_off(branch, run, options)
-        message_id = branch.conversation.runs[run_id].data["message_id"]
-        started = {"id": run_id, "phase": "started", "message_id": message_id}
-        branch.publish(Event("run", branch.key, seq, (started,)))
         self.bus.tell(RunStarted(branch))
         if self._unfinished:
             self.spawn(self._finish_agents())
@@ -388,7 +385,7 @@ class Kernel(OpenBranches):
         """Tell what a run does to all who watch its branch or wait for it."""
         if run.state is RunPhase.TRET:  # its calls have ended
             self.questions.close_left(branch, run.id)
-        match dict(status):
+        match status:
             case {"state": "retrying", "attempt": attempt, "max_attempts": most, "delay_s": delay_s, "message": text}:
                 retry_at = branch.recorder.now_ms() + round(1000 * delay_s)
                 branch.state.set_retry(attempt=attempt, max_attempts=most, retry_at=retry_at, message=text)

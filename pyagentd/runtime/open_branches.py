@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -47,7 +48,7 @@ class WaitingRun(NamedTuple):
 
 
 class PendingHints:
-    """The hints of one sessions root; neither ``note`` nor ``forget`` blocks or raises.
+    """The hints of one sessions root; ``note`` neither blocks nor raises.
 
     Args:
         state: The database.
@@ -76,10 +77,6 @@ class PendingHints:
         if not self._writing:
             self._writing = True
             self._own(self._write())
-
-    def forget(self, branch: BranchRef, kind: str, id: str) -> None:
-        """Forget that."""
-        self.note(branch, kind, id, waits=False)
 
     def found(self) -> list[WaitingRun]:
         """Return what waits, and forget what waited in branches that are gone; blocks, for a thread."""
@@ -143,6 +140,7 @@ class SessionTrees:
 
     Attributes:
         suspended: The runs that wait, by the key of their branch; whoever opens that goes on with it.
+        late: What clients brought for the resumed runs of a tree, by its root's key.
     """
 
     def __init__(self, owner: "OpenBranches", knows: Callable[[str], bool]) -> None:
@@ -151,7 +149,7 @@ class SessionTrees:
         self._looks: dict[str, asyncio.Task[None]] = {}  # going on now, by the root's key
         self._looked: set[str] = set()  # keys of roots; a finished task would keep the client it began for
         self.suspended: dict[str, SuspendedRun] = {}
-        self._late: dict[str, LateArrival] = {}  # by the root's key
+        self.late: defaultdict[str, LateArrival] = defaultdict(LateArrival)
         self._expected: dict[str, str] = {}  # ids of questions that will be asked again, with their runs
         self._found: set[str] = set()  # ids of all questions that were
         self._moved = asyncio.Event()
@@ -163,10 +161,6 @@ class SessionTrees:
         """Look at the trees in which something waited, and have what goes on in them go on."""
         self._waking = self._owner.spawn(self._wake_all())
 
-    def wake_soon(self, ref: BranchRef) -> None:
-        """Look at the tree of a branch whose last run has no end, unless that was done."""
-        self._owner.spawn(self.wake(ref))
-
     async def wake(self, ref: BranchRef) -> None:
         """Return when the tree of a branch has been looked at."""
         root = paths.root_of(ref)
@@ -174,12 +168,7 @@ class SessionTrees:
             return
         if (task := self._looks.get(root.key)) is None:
             task = self._looks[root.key] = self._owner.spawn(self._look(root))
-            task.add_done_callback(lambda _: self._note_looked(root.key))
         await asyncio.shield(task)
-
-    def _note_looked(self, root: str) -> None:
-        self._looked.add(root)
-        del self._looks[root]
 
     async def awake(self) -> None:
         """Return when the questions that an earlier daemon left open are asked again, as far as that is known."""
@@ -204,7 +193,7 @@ class SessionTrees:
             if kind in ("background", "queue"):
                 owed[ref.key] = ref
             elif id not in self._found:
-                hints.forget(ref, kind, id)
+                hints.note(ref, kind, id, waits=False)
         for ref in owed.values():  # results that are owed and queued messages are delivered when it is opened
             self._owner.spawn(self._owner.hold(ref))
 
@@ -214,6 +203,9 @@ class SessionTrees:
         except StoreError as error:  # whoever opens it is told
             log.warning("%s", error)
             return
+        finally:
+            self._looked.add(root.key)
+            del self._looks[root.key]
         found = tree.values()
         if not found or any(self._knows(ask) for each in found for ask in (*each.asks, *each.answered)):
             return
@@ -232,14 +224,6 @@ class SessionTrees:
         """Return the agents under a branch that runs wait for and nobody has opened yet, the nearest first."""
         awaited = (each.ref for each in self.suspended.values() if not each.is_first)
         return [agent for agent in awaited if agent.branch_dir.is_relative_to(ref.branch_dir)]
-
-    def late(self, root: str) -> LateArrival:
-        """Return what clients brought for the resumed runs of a tree."""
-        return self._late.setdefault(root, LateArrival())
-
-    def known_late(self, root: str) -> LateArrival | None:
-        """Return it if anything of the tree was resumed."""
-        return self._late.get(root)
 
     def on_asked(self, ask_id: str) -> None:
         """Note that a question is asked again."""

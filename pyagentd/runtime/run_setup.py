@@ -677,7 +677,7 @@ async def find_continuation(kernel: "Kernel", branch: LiveBranch, run_id: str) -
     if kernel.origins.foreign(branch.ref):  # a log can say that a human allowed what no human saw
         raise BadRequest("A run of a session that is not from this machine does not go on", hint="Send it again")
     data = branch.conversation.runs[run_id].data
-    late = kernel.trees.late(paths.root_of(branch.ref).key)
+    late = kernel.trees.late[paths.root_of(branch.ref).key]
     grants = tuple(map(compile_action, data.get("allow", ())))
     options = SendOptions(interactive=data["interactive"], env=late.env, late=late, grants=grants)
     asks = tuple(ask for ask in branch.conversation.asks.values() if ask.get("run_id") == run_id)

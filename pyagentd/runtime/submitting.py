@@ -71,7 +71,7 @@ class Queues:
         if by_person and (given.options.env or given.options.api_key):
             # Environment and key of a person are for messages of nobody's and of a daemon's before, too.
             self._clients[branch.key] = given.options
-            if (late := self._kernel.trees.known_late(paths.root_of(branch.ref).key)) is not None:
+            if (late := self._kernel.trees.late.get(paths.root_of(branch.ref).key)) is not None:
                 late.take(given.options)
         # It waits for the run in flight, for those before it, or for a person.
         waits = not by_person if branch.paused else bool(branch.queue.waiting)
@@ -347,7 +347,7 @@ class Queues:
 
     def _recall_options(self, branch: LiveBranch, message: Message, given: SendOptions) -> SendOptions:
         """Return what is recorded of the wishes of a client that was gone with an earlier daemon."""
-        late = self._kernel.trees.late(paths.root_of(branch.ref).key)
+        late = self._kernel.trees.late[paths.root_of(branch.ref).key]
         late.take(given)
         grants = tuple(map(compile_action, message.metadata.get("allow", ())))
         interactive = bool(message.metadata.get("interactive"))
@@ -356,7 +356,7 @@ class Queues:
     def _gone(self, branch: LiveBranch, message_id: str, why: str, *, run: str | None = None) -> None:
         """Note that a message does not wait any more."""
         self._options.pop(message_id, None)
-        self._kernel.hints.forget(branch.ref, "queue", message_id)
+        self._kernel.hints.note(branch.ref, "queue", message_id, waits=False)
         self.tell(branch, {"id": message_id, "why": why, "run": run})
 
 

@@ -232,8 +232,8 @@ class _RecordedPrompt(NamedTuple):
     seq: int
 
 
-def record_start(branch: "LiveBranch", prompt: Prompt, run: Mapping[str, Any]) -> int:
-    """Record the user's edits and message and the start of its run, show them, and return the last row's number.
+def record_start(branch: "LiveBranch", prompt: Prompt, run: Mapping[str, Any]) -> None:
+    """Record the user's edits and message and the start of its run, and tell everybody.
 
     Args:
         branch: Where.
@@ -275,14 +275,15 @@ def record_start(branch: "LiveBranch", prompt: Prompt, run: Mapping[str, Any]) -
                 row["above"] = prompt.above
             if prompt.id and prompt.id != message.message_id:  # it asks again: its own id is of no message
                 row |= {"submission": prompt.id, "payload": prompt.metadata.get("payload")}
-            last = recorder.record("run", row)
+            seq = recorder.record("run", row)
             branch.announce = show
     finally:
         branch.announce = None
     branch.paused = False
     for note in prompt.notes:
         branch.say(note)
-    return last
+    started = {"id": run["id"], "phase": "started", "message_id": message.message_id}
+    branch.publish(Event("run", branch.key, seq, (started,)))
 
 
 def _record_message(branch: "LiveBranch", prompt: Prompt) -> _RecordedPrompt:

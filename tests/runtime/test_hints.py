@@ -52,7 +52,7 @@ async def test_what_waits_is_found_by_the_next_and_what_was_settled_is_not(state
     first = hints(state, errands)
     for number in range(3):
         first.note(ref, "ask", f"ask_{number}")
-    first.forget(ref, "ask", "ask_1")
+    first.note(ref, "ask", "ask_1", waits=False)
     first.note(ref, "background", "agent")
     await errands.done()
     found = hints(state, errands).found()

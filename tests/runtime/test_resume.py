@@ -332,7 +332,7 @@ async def test_an_answer_that_was_recorded_counts_for_a_call_that_had_not_begun(
     log = Journal.open(paths.journal_file(ref.branch_dir))
     log.append("ask", {**ask, "decision": decision, "decided_reason": "not now"})
     log.close()
-    world.kernel.trees.late(ref.key).env.update(world.options.env)
+    world.kernel.trees.late[ref.key].env.update(world.options.env)
     await awake(world, ref, 0)
     async with world.kernel.using(ref):
         await ended(world)
@@ -354,7 +354,7 @@ async def test_a_change_that_was_allowed_before_the_end_is_made_only_as_it_was_s
     log.append("ask", {**ask, "decision": "allow"})
     log.close()
     file.write_text("written by the user meanwhile\n")
-    world.kernel.trees.late(ref.key).env.update(world.options.env)
+    world.kernel.trees.late[ref.key].env.update(world.options.env)
     await awake(world, ref, 0)
     async with world.kernel.using(ref):
         await ended(world)
@@ -412,7 +412,7 @@ async def test_a_question_that_the_rules_of_now_do_not_need_is_closed(world: Wor
     preset.write_text(preset.read_text().replace("mode: all", "mode: all\nprofile: open"))
     world.options = replace(world.options)
     monkey = {"ANTHROPIC_BASE_URL": world.server.url, "ANTHROPIC_API_KEY": "test-key"}
-    world.kernel.trees.late(ref.key).env.update(monkey)
+    world.kernel.trees.late[ref.key].env.update(monkey)
     await awake(world, ref, 0)
     await ended(world)
     (row,) = last_of(rows(ref), "ask").values()
