@@ -5,17 +5,13 @@ whose typed layers cost more than the rest of the daemon: copies of the whole co
 object for each token. The SDK is ``clouds``': Bedrock and Vertex.
 """
 
-import contextlib
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Set
 from dataclasses import dataclass, field
-from http import HTTPStatus
 from typing import Any, Literal, cast, get_args
 
-from pyagentd.clock import Clock, SystemClock
 from pyagentd.errors import ProviderError, TransientProviderError
 from pyagentd.llm.backend import (
-    MAX_ARGUMENTS,
     BodyWriter,
     IdentityCache,
     Mark,
@@ -32,33 +28,21 @@ from pyagentd.llm.backend import (
 )
 from pyagentd.llm.http import (
     AGAIN,
-    MAX_ANSWER,
-    MAX_CALLS,
-    MAX_NAME,
-    MAX_TEXT,
-    Answer,
-    HttpRefusal,
+    Decoder,
+    HttpBackend,
     HttpServer,
     Json,
-    Server,
     SseEvent,
+    Step,
     api_name,
-    arguments,
-    check_stream,
     effort_of,
     given_arguments,
-    list_models,
     load_event,
-    malformed_event,
-    merge_deltas,
-    read_answer,
-    refusal,
-    taken_ids,
-    too_much,
-    unique_id,
-    without_surrogates,
+    made_call,
 )
 from pyagentd.messages import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult, Usage
+
+_log = logging.getLogger(__name__)
 
 # From our values to the JSON of the Anthropic Messages API; pure.
 #
@@ -191,54 +175,22 @@ class _Block:
     pieces: list[str] = field(default_factory=list)
 
 
-class StepDecoder:
-    """Folds the events of one answer.
-
-    Args:
-        request: What is answered: ids of calls that are taken.
-
-    Attributes:
-        finished: The provider said that it stopped.
-        failure: What the server reported, or how it broke the protocol; transient when it may pass.
-    """
+class StepDecoder(Decoder):
+    """Folds the events of one answer."""
 
     def __init__(self, request: ModelRequest) -> None:
-        self.finished = False
-        self.failure: ProviderError | None = None
-        self._ids = taken_ids(request)
+        super().__init__(request)
         self._blocks: dict[int, _Block | None] = {}  # None: a block of a kind we do not know
         self._usage: Json = {}
         self._stop_reason: str | None = None
-        self._broken: list[PartFinished] = []  # calls whose input was not a JSON object
-        self._text_length = self._received = self._calls = 0  # characters of text, of everything; calls
-
-    def decode(self, events: Iterable[SseEvent]) -> list[StreamItem]:
-        """Return the items that ``events`` mean, up to the one that fails; that one sets ``failure``.
-
-        Deltas that follow each other are one item: a chunk of many tokens costs its reader as much as one token.
-        """
-        items: list[StreamItem] = []
-        try:
-            for event in events:
-                self._take(event, items)
-        except ProviderError as error:
-            self.failure = error
-        return merge_deltas(items)
-
-    def end(self) -> list[StreamItem]:
-        """Return nothing: the end of the body is not that of the answer."""
-        return []
 
     def _take(self, event: SseEvent, items: list[StreamItem]) -> None:
         body = load_event(event)
-        try:
-            kind = body.get("type") or event.name
-            if kind == "content_block_delta":
-                self._delta(body, items)
-            elif (handle := _HANDLERS.get(kind)) is not None:
-                handle(self, body, items)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise malformed_event(event) from error
+        kind = body.get("type") or event.name
+        if kind == "content_block_delta":
+            self._delta(body, items)
+        elif (handle := _HANDLERS.get(kind)) is not None:
+            handle(self, body, items)
 
     def _delta(self, body: Json, items: list[StreamItem]) -> None:
         index = body["index"]
@@ -253,31 +205,20 @@ class StepDecoder:
                 text = delta["thinking"]
             case "input_json_delta":
                 block.pieces.append(delta["partial_json"])
-                self._grow(arguments=len(delta["partial_json"]))
+                self._count(len(delta["partial_json"]))
                 return
             case "signature_delta":
                 block.signature = delta["signature"]
                 return
             case _:
                 return
-        if not isinstance(text, str):
-            raise TypeError("text of a delta")
-        self._grow(text=len(text))
+        self._count_text(text)
         block.pieces.append(text)
         if text:
             items.append(PartDelta(index, text))
 
-    def _grow(self, *, text: int = 0, arguments: int = 0) -> None:
-        """Count what was received; raise ``ProviderError`` when it is more than an answer may have."""
-        self._text_length += text
-        self._received += text + arguments
-        if self._text_length > MAX_TEXT:
-            raise too_much(f"{MAX_TEXT // 1_000_000} million characters of text")
-        if self._received > MAX_ANSWER:
-            raise too_much(f"{MAX_ANSWER // 1_000_000} million characters")
-
     def _message_start(self, body: Json, items: list[StreamItem]) -> None:
-        self._count(body["message"].get("usage"))
+        self._note_usage(body["message"].get("usage"))
 
     def _block_start(self, body: Json, items: list[StreamItem]) -> None:
         index, start = body["index"], body["content_block"]
@@ -288,18 +229,14 @@ class StepDecoder:
             return
         block = _Block(kind=kind)
         if kind == "tool":
-            self._calls += 1
-            if self._calls > MAX_CALLS:
-                raise too_much(f"{MAX_CALLS} calls of tools")
-            block.call_id = unique_id(without_surrogates(start["id"])[:MAX_NAME], self._ids)
-            block.name = without_surrogates(start["name"])[:MAX_NAME]
+            block.call_id, block.name = self._begin_call(start["id"], start["name"])
             block.given = start.get("input")
         elif start["type"] == "redacted_thinking":
             block.redacted = start["data"]
         self._blocks[index] = block
         items.append(PartStarted(index, kind, block.call_id, block.name))
         if first := start.get("text") or start.get("thinking"):
-            self._grow(text=len(first))
+            self._count_text(first)
             block.pieces.append(first)
             items.append(PartDelta(index, first))
         block.signature = start.get("signature") or ""
@@ -318,14 +255,11 @@ class StepDecoder:
                 items.append(PartFinished(index, part))
             case "tool":
                 text = text if text.strip() else given_arguments(block.given)
-                given = arguments(text) if len(text) <= MAX_ARGUMENTS else None
-                unreadable = "" if given is not None else text
-                call = ToolCall(id=block.call_id, name=block.name, input=given or {}, unreadable=unreadable)
-                half = given is None and len(text) <= MAX_ARGUMENTS
+                call, half = made_call(block.call_id, block.name, text)
                 (self._broken if half else items).append(PartFinished(index, call))
 
     def _message_delta(self, body: Json, items: list[StreamItem]) -> None:
-        self._count(body.get("usage"))
+        self._note_usage(body.get("usage"))
         self._stop_reason = body["delta"].get("stop_reason") or self._stop_reason
 
     def _message_stop(self, body: Json, items: list[StreamItem]) -> None:
@@ -346,7 +280,7 @@ class StepDecoder:
         text = f"The model's server broke off: {message} ({kind})"
         raise TransientProviderError(text, hint=AGAIN) if kind in _TRANSIENT else ProviderError(text, hint=AGAIN)
 
-    def _count(self, usage: Json | None) -> None:
+    def _note_usage(self, usage: Json | None) -> None:
         # Counts are cumulative: a later one replaces an earlier one, a missing one does not.
         self._usage.update({key: value for key, value in (usage or {}).items() if value is not None})
 
@@ -386,39 +320,24 @@ def _stop_reason(given: str) -> StopReason:
     return _SAME_AS.get(given, "end_turn")
 
 
-# What some models take and others refuse, learned from the first refusal; pure.
+# What some models take and others refuse; pure.
 #
-# Newer Claude models answer 400 to any ``temperature`` and to a fixed thinking budget, and their names do not tell.
-# A preset written for one model must work with the next, so the request is sent once more without what was refused.
+# Newer Claude models answer 400 to any ``temperature`` and to a fixed thinking budget.
 
-Concession = Literal["temperature", "thinking budget", "thinking", "effort"]
+Quirk = Literal["temperature", "thinking budget", "thinking", "effort"]
 
 _UNSUPPORTED = ("not support", "unsupported", "not available")
 
 
-def unsupported_param(body: Json, refusal: str) -> Concession | None:
-    """Return what to give up after the server refused ``body`` with the message ``refusal``, None for nothing."""
-    said = refusal.lower()
-    if "temperature" in body and "temperature" in said:
-        return "temperature"
-    if "output_config" in body and ("effort" in said or "output_config" in said):
-        return "effort"
-    if body.get("thinking", {}).get("type") == "enabled" and "thinking" in said and "adaptive" in said:
-        return "thinking budget"
-    if "thinking" in body and "thinking" in said and any(word in said for word in _UNSUPPORTED):
-        return "thinking"
-    return None
-
-
-def without_unsupported(body: Json, concessions: Set[Concession]) -> Json:
+def without_unsupported(body: Json, quirks: Set[Quirk]) -> Json:
     """Return ``body`` without what its model is known to refuse."""
-    if "temperature" in concessions:
+    if "temperature" in quirks:
         body = {key: value for key, value in body.items() if key != "temperature"}
     if "thinking" not in body:
         return body
-    if "thinking" in concessions:
+    if "thinking" in quirks:
         return {key: value for key, value in body.items() if key != "thinking"}
-    if "thinking budget" in concessions:
+    if "thinking budget" in quirks:
         # The model decides how much to think; without `display` newer models think in silence.
         effort = effort_of(body["thinking"]["budget_tokens"])
         body = {
@@ -426,12 +345,10 @@ def without_unsupported(body: Json, concessions: Set[Concession]) -> Json:
             "thinking": {"type": "adaptive", "display": "summarized"},
             "output_config": {"effort": effort},
         }
-    if "effort" in concessions:
+    if "effort" in quirks:
         body = {key: value for key, value in body.items() if key != "output_config"}
     return body
 
-
-_log = logging.getLogger(__name__)
 
 BASE_URL = "https://api.anthropic.com"
 _VERSION = "2023-06-01"  # of the API
@@ -451,49 +368,33 @@ def server(*, api_key: str, base_url: str, timeout_s: float) -> HttpServer:
     return HttpServer(base_url, headers, timeout_s)
 
 
-class AnthropicBackend:
-    """Streams answers of one server over one pool of connections."""
+class AnthropicBackend(HttpBackend[Quirk]):
+    """The Messages API."""
 
-    def __init__(self, server: Server, clock: Clock | None = None) -> None:
-        self._server = server
-        self._clock = clock or SystemClock()
-        self._bodies = body_writer()
-        self._refused: dict[str, set[Concession]] = {}  # by model
+    path = "/v1/messages"
+    list_path = "/v1/models?limit=1000"
+    api = "Messages API"
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[StreamItem], None]:
-        """Send ``request`` and yield its answer, see ``Backend``."""
-        try:
-            async with contextlib.AsyncExitStack() as stack:
-                answer = await self._open(request, stack)
-                async for items in read_answer(answer.chunks, StepDecoder(request)):
-                    yield items
-        except HttpRefusal as refused:
-            raise refusal(refused, self._clock.now()) from None
+    def settings(self, request: ModelRequest, quirks: Set[Quirk]) -> Json:
+        """Return the body without the conversation."""
+        return without_unsupported(settings_body(request), quirks) | {"stream": True}
 
-    async def models(self) -> tuple[str, ...]:
-        """Return the names of the models that the server has for this key, see ``list_models``."""
-        return await list_models(self._server, "/v1/models?limit=1000", self._clock.now())
+    def writer(self, quirks: Set[Quirk]) -> BodyWriter:
+        """Return a new writer of bodies."""
+        return body_writer()
 
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._server.close()
+    def decoder(self, request: ModelRequest) -> Step:
+        """Return what reads the answer."""
+        return StepDecoder(request)
 
-    async def _open(self, request: ModelRequest, stack: contextlib.AsyncExitStack) -> Answer:
-        """Send ``request``, once more for each thing its model turns out to refuse."""
-        refused = self._refused.setdefault(request.model, set())
-        while True:
-            settings = without_unsupported(settings_body(request), refused)
-            body = self._bodies.write({**settings, "stream": True}, request.messages, kept=request.kept)
-            if request.sent is not None:
-                request.sent(body)
-            try:
-                answer = await stack.enter_async_context(self._server.post("/v1/messages", body))
-            except HttpRefusal as error:
-                found = unsupported_param(settings, error.message) if error.status == HTTPStatus.BAD_REQUEST else None
-                if found is None:
-                    raise
-                _log.warning("%s does not accept %s: sending the request without it", request.model, found)
-                refused.add(found)
-            else:
-                check_stream(answer.headers, "Messages API")
-                return answer
+    def quirk(self, body: Json, said: str) -> Quirk | None:
+        """Return what to change after a refusal, None for nothing."""
+        if "temperature" in body and "temperature" in said:
+            return "temperature"
+        if "output_config" in body and ("effort" in said or "output_config" in said):
+            return "effort"
+        if body.get("thinking", {}).get("type") == "enabled" and "thinking" in said and "adaptive" in said:
+            return "thinking budget"
+        if "thinking" in body and "thinking" in said and any(word in said for word in _UNSUPPORTED):
+            return "thinking"
+        return None

@@ -21,35 +21,17 @@ from google.genai import errors, types
 from pyagentd.clock import Clock, SystemClock
 from pyagentd.errors import NoKey, ProviderError, TransientProviderError
 from pyagentd.llm.backend import (
-    MAX_ARGUMENTS,
     Body,
     BodyWriter,
     ModelRequest,
-    PartDelta,
     PartFinished,
-    PartKind,
     PartStarted,
     StepFinished,
     StopReason,
     StreamItem,
     dumps,
 )
-from pyagentd.llm.http import (
-    AGAIN,
-    MAX_ANSWER,
-    MAX_CALLS,
-    MAX_NAME,
-    MAX_TEXT,
-    HttpRefusal,
-    Json,
-    api_name,
-    ended_early,
-    refusal,
-    taken_ids,
-    too_much,
-    unique_id,
-    without_surrogates,
-)
+from pyagentd.llm.http import AGAIN, HttpRefusal, Json, Parts, api_name, ended_early, made_call, refusal
 from pyagentd.llm.sdk import LIMITS, timeouts, transport_error
 from pyagentd.messages import Media, Message, Reasoning, Text, ToolCall, ToolResult, Usage
 
@@ -158,19 +140,14 @@ _STOPS: Mapping[str, StopReason] = {
 _FAILED = ("MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL", "MISSING_THOUGHT_SIGNATURE")
 
 
-class GeminiDecoder:
-    """Folds the pieces of one answer.
+class GeminiDecoder(Parts):
+    """Folds the pieces of one answer."""
 
-    Args:
-        request: What is answered: its tools' names, and ids of calls that are taken.
-    """
+    provider = PROVIDER
 
     def __init__(self, request: ModelRequest) -> None:
+        super().__init__(request)
         self._names = {_name(tool.name): tool.name for tool in request.tools}
-        self._ids = taken_ids(request)
-        self._next = self._calls = self._text_length = 0
-        self._kind: PartKind | None = None  # of the part that grows
-        self._pieces: list[str] = []
         self._stop = self._why = ""
         self._blocked = False
         self._usage = Usage()
@@ -218,47 +195,12 @@ class GeminiDecoder:
             self._close(items, redacted=signature)
 
     def _call(self, call: types.FunctionCall, items: list[StreamItem]) -> None:
-        self._calls += 1
-        if self._calls > MAX_CALLS:
-            raise too_much(f"{MAX_CALLS} calls of tools")
-        id = unique_id(without_surrogates(call.id or "")[:MAX_NAME], self._ids)
-        name = without_surrogates(call.name or "")[:MAX_NAME]
-        name, given = self._names.get(name, name), call.args or {}
-        written = dumps(given)
-        if len(written) > MAX_ANSWER:
-            raise too_much(f"{MAX_ANSWER // 1_000_000} million characters")
-        made = (
-            ToolCall(id=id, name=name, input=given)
-            if len(written) <= MAX_ARGUMENTS
-            else ToolCall(id=id, name=name, input={}, unreadable=written)
-        )
+        id, name = self._begin_call(call.id or "", call.name or "")
+        written = dumps(call.args or {})
+        self._count(len(written))
+        made, _ = made_call(id, name, written)
         items += [PartStarted(self._next, "tool", id, name), PartFinished(self._next, made)]
         self._next += 1
-
-    def _grow(self, kind: PartKind, text: str, items: list[StreamItem]) -> None:
-        if self._kind != kind:
-            self._close(items)
-            self._begin(kind, items)
-        self._text_length += len(text)
-        if self._text_length > MAX_TEXT:
-            raise too_much(f"{MAX_TEXT // 1_000_000} million characters of text")
-        self._pieces.append(text)
-        items.append(PartDelta(self._next, text))
-
-    def _begin(self, kind: PartKind, items: list[StreamItem]) -> None:
-        self._close(items)
-        self._kind = kind
-        items.append(PartStarted(self._next, kind))
-
-    def _close(self, items: list[StreamItem], signature: str | None = None, redacted: str | None = None) -> None:
-        """End the part that grows; the signature is one of reasoning."""
-        if self._kind is None:
-            return
-        text = "".join(self._pieces)
-        thought = Reasoning(text=text, signature=signature, redacted=redacted, provider=PROVIDER)
-        items.append(PartFinished(self._next, Text(text=text) if self._kind == "text" else thought))
-        self._next, self._kind = self._next + 1, None
-        self._pieces.clear()
 
 
 def _usage(given: types.GenerateContentResponseUsageMetadata) -> Usage:
@@ -276,17 +218,16 @@ def _usage(given: types.GenerateContentResponseUsageMetadata) -> Usage:
 # What a model refuses, learned from the first refusal, and other errors; pure.
 
 
-def quirk(sent: Json, known: Set[Quirk], refused: str) -> Quirk | None:
+def quirk(sent: Json, refused: str) -> Quirk | None:
     """Return what to change after the server refused a body with the message ``refused``, None for nothing."""
     said, settings = refused.lower(), sent["generationConfig"]
-    found: Quirk | None = None
     if re.search(r"thought.?signature", said):
-        found = "signatures"
-    elif "temperature" in settings and "temperature" in said:
-        found = "temperature"
-    elif "thinkingConfig" in settings and "think" in said:
-        found = "thinking"
-    return None if found in known else found
+        return "signatures"
+    if "temperature" in settings and "temperature" in said:
+        return "temperature"
+    if "thinkingConfig" in settings and "think" in said:
+        return "thinking"
+    return None
 
 
 def _error(error: Exception, now: datetime) -> ProviderError:
@@ -393,7 +334,8 @@ class GeminiBackend:
                     yield piece
                 return
             except errors.ClientError as error:
-                if error.code != 400 or (found := quirk(settings, quirks, str(error.details))) is None:
+                found = quirk(settings, str(error.details)) if error.code == 400 else None
+                if found is None or found in quirks:
                     raise
                 _log.warning("%s: sending the request in another form (%s)", request.model, found)
                 self._quirks[request.model] = quirks | {found}

@@ -7,18 +7,19 @@ import asyncio
 import contextlib
 import hashlib
 import json
+import logging
 import os
 import re
 import ssl
 import sys
 import uuid
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence, Set
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from itertools import groupby
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 from urllib.parse import quote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -28,12 +29,25 @@ import truststore
 from aiohttp.abc import AbstractStreamWriter
 
 from pyagentd import __version__, reader
+from pyagentd.clock import Clock, SystemClock
 from pyagentd.config.tables import is_address
 from pyagentd.errors import ConfigError, ContextOverflow, NoKey, ProviderError, TransientProviderError
-from pyagentd.llm.backend import Body, ModelRequest, PartDelta, StreamItem
-from pyagentd.messages import ToolCall
+from pyagentd.llm.backend import (
+    MAX_ARGUMENTS,
+    Body,
+    BodyWriter,
+    ModelRequest,
+    PartDelta,
+    PartFinished,
+    PartKind,
+    PartStarted,
+    StreamItem,
+)
+from pyagentd.messages import Reasoning, Text, ToolCall
 
 Json = dict[str, Any]
+
+_log = logging.getLogger(__name__)
 
 # Server-sent events, decoded from whatever pieces the network delivers.
 #
@@ -150,28 +164,12 @@ def malformed_event(event: SseEvent) -> ProviderError:
     )
 
 
-def merge_deltas(items: Iterable[StreamItem]) -> list[StreamItem]:
-    """Return ``items`` with deltas that follow each other as one: a chunk costs its reader as much as a token."""
-    merged: list[StreamItem] = []
-    for index, group in groupby(items, lambda item: item.index if isinstance(item, PartDelta) else None):
-        if index is None:
-            merged += group
-        else:
-            merged.append(PartDelta(index, "".join(each.text for each in group if isinstance(each, PartDelta))))
-    return merged
-
-
 _EFFORT = ((4_000, "low"), (12_000, "medium"))  # by the largest budget of thinking, in tokens, that means it
 
 
 def effort_of(budget: int) -> str:
     """Return the effort that a budget of thinking means, in tokens."""
     return next((name for most, name in _EFFORT if budget <= most), "high")
-
-
-def without_surrogates(name: str) -> str:
-    """Return a name without halves of surrogate pairs, which neither a file nor a request can hold."""
-    return name.encode("utf-8", "replace").decode()
 
 
 def given_arguments(value: Any) -> str:
@@ -217,6 +215,135 @@ def api_name(name: str, longest: int = 128) -> str:
         return name
     plain = re.sub(r"[^A-Za-z0-9_-]", "_", name)[: longest - 17][:80]
     return f"{plain}_{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+
+
+def _without_surrogates(name: str) -> str:
+    """Return a name or id without halves of surrogate pairs, which neither a file nor a request can hold."""
+    return name.encode("utf-8", "replace").decode()[:MAX_NAME]
+
+
+class Parts:
+    """What the decoders of all providers share: the limits of an answer, its calls, the text that grows.
+
+    Args:
+        request: What is answered: its tools' names, and ids of calls that are taken.
+    """
+
+    provider = "anthropic"  # in the record of reasoning that comes from here
+    longest_name = 128  # characters of a tool's name
+
+    def __init__(self, request: ModelRequest) -> None:
+        self._names = {api_name(tool.name, self.longest_name): tool.name for tool in request.tools}
+        self._ids = taken_ids(request)
+        self._calls = self._text_length = self._received = 0  # calls; characters of text, of everything
+        self._next = 0  # number of the next part, where the API gives none
+        self._kind: PartKind | None = None  # of the text or reasoning that grows
+        self._pieces: list[str] = []
+
+    def _count_text(self, text: str) -> None:
+        if not isinstance(text, str):
+            raise TypeError("text of a delta")
+        self._text_length += len(text)
+        if self._text_length > MAX_TEXT:
+            raise too_much(f"{MAX_TEXT // 1_000_000} million characters of text")
+        self._count(len(text))
+
+    def _count(self, characters: int) -> None:
+        self._received += characters
+        if self._received > MAX_ANSWER:
+            raise too_much(f"{MAX_ANSWER // 1_000_000} million characters")
+
+    def _begin_call(self, id: str, name: str) -> tuple[str, str]:
+        """Return id and name of another call."""
+        self._calls += 1
+        if self._calls > MAX_CALLS:
+            raise too_much(f"{MAX_CALLS} calls of tools")
+        return unique_id(_without_surrogates(id), self._ids), self._name(name)
+
+    def _name(self, name: str) -> str:
+        name = _without_surrogates(name)
+        return self._names.get(name, name)
+
+    def _grow(self, kind: PartKind, text: str, items: list[StreamItem]) -> None:
+        """Add to the part that grows, or begin another one."""
+        self._count_text(text)
+        if not text:
+            return
+        if self._kind != kind:
+            self._begin(kind, items)
+        self._pieces.append(text)
+        items.append(PartDelta(self._next, text))
+
+    def _begin(self, kind: PartKind, items: list[StreamItem]) -> None:
+        self._close(items)
+        self._kind = kind
+        items.append(PartStarted(self._next, kind))
+
+    def _close(self, items: list[StreamItem], signature: str | None = None, redacted: str | None = None) -> None:
+        """End the part that grows; the signature is one of reasoning."""
+        if self._kind is None:
+            return
+        text = "".join(self._pieces)
+        thought = Reasoning(text=text, signature=signature, redacted=redacted, provider=self.provider)
+        items.append(PartFinished(self._next, Text(text=text) if self._kind == "text" else thought))
+        self._next, self._kind = self._next + 1, None
+        self._pieces.clear()
+
+
+class Decoder(Parts):
+    """Folds the events of one streamed answer.
+
+    Attributes:
+        finished: The answer is complete.
+        failure: What the server reported, or how it broke the protocol; transient when it may pass.
+    """
+
+    def __init__(self, request: ModelRequest) -> None:
+        super().__init__(request)
+        self.finished = False
+        self.failure: ProviderError | None = None
+        self._broken: list[PartFinished] = []  # calls whose arguments are no JSON object
+
+    def decode(self, events: Iterable[SseEvent]) -> list[StreamItem]:
+        """Return the items that ``events`` mean, up to the one that fails; that one sets ``failure``.
+
+        Deltas that follow each other are one item: a chunk of many tokens costs its reader as much as one token.
+        """
+        items: list[StreamItem] = []
+        try:
+            for event in events:
+                try:
+                    self._take(event, items)
+                except (KeyError, TypeError, AttributeError, IndexError) as error:
+                    raise malformed_event(event) from error
+                if self.finished:
+                    break
+        except ProviderError as error:
+            self.failure = error
+        merged: list[StreamItem] = []
+        for index, group in groupby(items, lambda item: item.index if isinstance(item, PartDelta) else None):
+            if index is None:
+                merged += group
+            else:
+                merged.append(PartDelta(index, "".join(each.text for each in group if isinstance(each, PartDelta))))
+        return merged
+
+    def end(self) -> list[StreamItem]:
+        """Return what the end of the body means: mostly nothing, it is not that of the answer."""
+        return []
+
+    def _take(self, event: SseEvent, items: list[StreamItem]) -> None:
+        raise NotImplementedError
+
+
+def made_call(id: str, name: str, text: str) -> tuple[ToolCall, bool]:
+    """Return a call with the arguments that ``text`` is, and whether that is half a call: cut off, or no JSON object.
+
+    What is too long is kept as it came, see ``ToolCall``.
+    """
+    given = arguments(text if text.strip() else "{}") if len(text) <= MAX_ARGUMENTS else None
+    call = ToolCall(id=id, name=name, input=given or {}, unreadable="" if given is not None else text)
+    return call, given is None and len(text) <= MAX_ARGUMENTS
 
 
 # What a server refuses and what the network does, as errors of ours.
@@ -393,7 +520,7 @@ class Server(Protocol):
         """Send a request and return the answer; leaving the block ends it.
 
         Raises:
-            Refused: The server said so.
+            HttpRefusal: The server said so.
             ProviderError: The network failed, before the answer or within it.
         """
         ...
@@ -538,39 +665,6 @@ async def _read_bounded(response: aiohttp.ClientResponse, most: int) -> bytes:
     return bytes(held)
 
 
-async def list_models(server: Server, path: str, now: datetime) -> tuple[str, ...]:
-    """Return the names of the models that ``server`` lists at ``path``, as Anthropic and OpenAI lay that out.
-
-    Raises:
-        NoKey: It refuses the key.
-        ProviderError: It has no such list, or cannot be asked now.
-    """
-    names: dict[str, None] = {}
-    page = path
-    if not isinstance(server, HttpServer):
-        raise ProviderError("This backend has no list of models")
-    try:
-        while len(names) <= MAX_MODELS:
-            before = len(names)
-            match await server.get(page):
-                case {"data": list(listed), **rest}:
-                    found = (each.get("id") for each in listed if isinstance(each, dict))
-                    names |= dict.fromkeys(name for name in found if isinstance(name, str))
-                case _:
-                    raise ProviderError("The model's server has no list of models", hint="Check the base URL")
-            if rest.get("has_more") is not True or not isinstance(last := rest.get("last_id"), str):
-                break
-            if len(names) == before:  # it says the same again and again
-                break
-            page = f"{path}{'&' if '?' in path else '?'}after_id={quote(last)}"
-    except HttpRefusal as refused:
-        error = refusal(refused, now)
-        if refused.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-            raise NoKey(f"The key is refused: {error.message}") from None
-        raise error from None
-    return tuple(names)
-
-
 class Step(Protocol):
     """Folds the events of one answer."""
 
@@ -626,3 +720,124 @@ async def _drain(chunks: AsyncIterator[bytes]) -> None:
         async with asyncio.timeout(_DRAIN_S):
             async for _ in chunks:
                 pass
+
+
+_OTHER_FORM = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)  # the request may do in another form
+_Quirk = TypeVar("_Quirk", bound=str)
+
+
+class HttpBackend(Generic[_Quirk]):
+    """Streams answers of one server over one pool of connections.
+
+    A quirk is what a model or its server wants otherwise, learned from the first refusal. Names do not tell, and a
+    preset written for one model must work with the next.
+
+    Args:
+        server: Where requests go.
+        clock: What ``retry-after`` is measured from.
+    """
+
+    path: str  # of a request
+    list_path: str  # of the list of models
+    key = "messages"  # what holds the conversation
+    api: str  # what the server should be
+    usual: frozenset[_Quirk] = frozenset()
+
+    def __init__(self, server: Server, clock: Clock | None = None) -> None:
+        self._server = server
+        self._clock = clock or SystemClock()
+        self._quirks: dict[str, frozenset[_Quirk]] = {}  # by model
+        self._writers: dict[frozenset[_Quirk], BodyWriter] = {}
+
+    def settings(self, request: ModelRequest, quirks: Set[_Quirk]) -> Json:
+        """Return the body without the conversation."""
+        raise NotImplementedError
+
+    def system(self, request: ModelRequest, quirks: Set[_Quirk]) -> list[Json]:
+        """Return what stands before the conversation."""
+        return []
+
+    def writer(self, quirks: Set[_Quirk]) -> BodyWriter:
+        """Return a new writer of bodies."""
+        raise NotImplementedError
+
+    def decoder(self, request: ModelRequest) -> Step:
+        """Return what reads the answer."""
+        raise NotImplementedError
+
+    def quirk(self, body: Json, said: str) -> _Quirk | None:
+        """Return what to change after the server refused ``body``, None for nothing; ``said`` is in lower case."""
+        raise NotImplementedError
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[StreamItem], None]:
+        """Send ``request`` and yield its answer, see ``Backend``."""
+        try:
+            async with contextlib.AsyncExitStack() as stack:
+                answer = await self._open(request, stack)
+                async for items in read_answer(answer.chunks, self.decoder(request)):
+                    yield items
+        except HttpRefusal as refused:
+            raise refusal(refused, self._clock.now()) from None
+
+    async def models(self) -> tuple[str, ...]:
+        """Return the names of the models that the server has for this key, as Anthropic and OpenAI lay that out.
+
+        Raises:
+            NoKey: It refuses the key.
+            ProviderError: It has no such list, or cannot be asked now.
+        """
+        assert isinstance(self._server, HttpServer)  # backends of other servers know their models
+        names: dict[str, None] = {}
+        page = self.list_path
+        try:
+            while len(names) <= MAX_MODELS:
+                before = len(names)
+                match await self._server.get(page):
+                    case {"data": list(listed), **rest}:
+                        found = (each.get("id") for each in listed if isinstance(each, dict))
+                        names |= dict.fromkeys(name for name in found if isinstance(name, str))
+                    case _:
+                        raise ProviderError("The model's server has no list of models", hint="Check the base URL")
+                if rest.get("has_more") is not True or not isinstance(last := rest.get("last_id"), str):
+                    break
+                if len(names) == before:  # it says the same again and again
+                    break
+                page = f"{self.list_path}{'&' if '?' in self.list_path else '?'}after_id={quote(last)}"
+        except HttpRefusal as refused:
+            error = refusal(refused, self._clock.now())
+            if refused.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+                raise NoKey(f"The key is refused: {error.message}") from None
+            raise error from None
+        return tuple(names)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._server.close()
+
+    async def _open(self, request: ModelRequest, stack: contextlib.AsyncExitStack) -> Answer:
+        """Send ``request``, once more for each thing that its model or server turns out to refuse."""
+        while True:
+            quirks = self._quirks.get(request.model, self.usual)
+            if (writer := self._writers.get(quirks)) is None:
+                writer = self._writers[quirks] = self.writer(quirks)
+            settings, first = self.settings(request, quirks), self.system(request, quirks)
+            body = writer.write(settings, request.messages, key=self.key, first=first, kept=request.kept)
+            if request.sent is not None:
+                request.sent(body)
+            try:
+                answer = await stack.enter_async_context(self._server.post(self.path, body))
+            except HttpRefusal as error:
+                found = None
+                if error.status in _OTHER_FORM or error.status >= 500:
+                    # All that it says: the field that it is about may stand beside the message.
+                    said = json.dumps(error.body, ensure_ascii=False, default=str).lower()
+                    found = self.quirk(settings, said)
+                if found is None or found in quirks:
+                    raise
+                _log.warning("%s: sending the request in another form (%s)", request.model, found)
+                self._quirks[request.model] = quirks | {found}
+                self._writers.pop(quirks, None)  # with what it keeps of this conversation
+                request.kept.pop(writer, None)
+            else:
+                check_stream(answer.headers, self.api)
+                return answer

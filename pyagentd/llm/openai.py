@@ -5,27 +5,21 @@ the daemon. Servers accept different fields and write the same thing in differen
 left out from then on, and all known forms of an answer are read.
 """
 
-import contextlib
 import hashlib
-import json
 import logging
 import re
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence, Set
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 from functools import partial
-from http import HTTPStatus
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from pyagentd.clock import Clock, SystemClock
+from pyagentd.clock import Clock
 from pyagentd.errors import ProviderError, TransientProviderError
 from pyagentd.llm.backend import (
-    MAX_ARGUMENTS,
     BodyWriter,
     ModelRequest,
-    PartDelta,
     PartFinished,
-    PartKind,
     PartStarted,
     StepFinished,
     StopReason,
@@ -35,32 +29,18 @@ from pyagentd.llm.backend import (
 )
 from pyagentd.llm.http import (
     AGAIN,
-    MAX_ANSWER,
-    MAX_CALLS,
-    MAX_NAME,
-    MAX_TEXT,
-    Answer,
-    HttpRefusal,
+    Decoder,
+    HttpBackend,
     HttpServer,
     Json,
     SseEvent,
     Step,
     api_name,
-    arguments,
-    check_stream,
     effort_of,
     error_of_body,
     given_arguments,
-    list_models,
     load_event,
-    malformed_event,
-    merge_deltas,
-    read_answer,
-    refusal,
-    taken_ids,
-    too_much,
-    unique_id,
-    without_surrogates,
+    made_call,
 )
 from pyagentd.llm.textcalls import TextCalls, describe_tools, in_words
 from pyagentd.messages import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult, Usage
@@ -243,54 +223,30 @@ class _Call:
     pieces: list[str] = field(default_factory=list)
 
 
-class ChatDecoder:
-    """Folds the chunks of one answer.
+class ChatDecoder(Decoder):
+    """Folds the chunks of one answer."""
 
-    Args:
-        request: What is answered: its tools' names, and ids of calls that are taken.
-
-    Attributes:
-        finished: The answer is complete.
-        failure: What the server reported, or how it broke the protocol; transient when it may pass.
-    """
+    provider = PROVIDER
+    longest_name = LONGEST_NAME
 
     def __init__(self, request: ModelRequest) -> None:
-        self.finished = False
-        self.failure: ProviderError | None = None
-        self._names = {api_name(tool.name, LONGEST_NAME): tool.name for tool in request.tools}
-        self._ids = taken_ids(request)
-        self._next = 0  # number of the next part
-        self._kind: PartKind | None = None  # of the part that grows
+        super().__init__(request)
         self._field = ""  # where reasoning comes, the first one of an answer
-        self._pieces: list[str] = []
-        self._calls: list[_Call] = []
+        self._made: list[_Call] = []
         self._at: dict[int, _Call] = {}  # by the server's number: some give all of them the same
         self._stop: str | None = None
         self._refused = False
         self._usage: Json = {}
-        self._text_length = self._received = 0
-
-    def decode(self, events: Iterable[SseEvent]) -> list[StreamItem]:
-        """Return the items that ``events`` mean, up to the one that fails; that one sets ``failure``."""
-        items: list[StreamItem] = []
-        try:
-            for event in events:
-                try:
-                    if event.data.strip() == _DONE.data:
-                        self._end(items)
-                        break
-                    self._take(load_event(event), items)
-                except (KeyError, TypeError, AttributeError, IndexError) as error:
-                    raise malformed_event(event) from error
-        except ProviderError as error:
-            self.failure = error
-        return merge_deltas(items)
 
     def end(self) -> list[StreamItem]:
         """Return what the end of the body means: some servers send no mark for the end."""
         return [] if self._stop is None else self.decode([_DONE])
 
-    def _take(self, body: Json, items: list[StreamItem]) -> None:
+    def _take(self, event: SseEvent, items: list[StreamItem]) -> None:
+        if event.data.strip() == _DONE.data:
+            self._end(items)
+            return
+        body = load_event(event)
         if body.get("error"):
             raise broke_off(body)
         self._usage.update(body.get("usage") or {})
@@ -321,58 +277,25 @@ class ChatDecoder:
         for call in delta.get("tool_calls") or ():
             self._call(call, items)
 
-    def _grow(self, kind: PartKind, text: str, items: list[StreamItem]) -> None:
-        if not isinstance(text, str):
-            raise TypeError("text of a delta")
-        if not text:
-            return
-        if self._kind != kind:
-            self._close(items)
-            self._kind = kind
-            items.append(PartStarted(self._next, kind))
-        self._text_length += len(text)
-        self._count(len(text))
-        if self._text_length > MAX_TEXT:
-            raise too_much(f"{MAX_TEXT // 1_000_000} million characters of text")
-        self._pieces.append(text)
-        items.append(PartDelta(self._next, text))
-
-    def _count(self, characters: int) -> None:
-        self._received += characters
-        if self._received > MAX_ANSWER:
-            raise too_much(f"{MAX_ANSWER // 1_000_000} million characters")
-
-    def _close(self, items: list[StreamItem]) -> None:
-        """End the part of text or reasoning that grows."""
-        if self._kind is None:
-            return
-        text = "".join(self._pieces)
-        part = Reasoning(text=text, signature=self._field or None, provider=PROVIDER)
-        items.append(PartFinished(self._next, Text(text=text) if self._kind == "text" else part))
-        self._next, self._kind = self._next + 1, None
-        self._pieces.clear()
+    def _close(self, items: list[StreamItem], signature: str | None = None, redacted: str | None = None) -> None:
+        super()._close(items, self._field or None)
 
     def _call(self, given: Json, items: list[StreamItem]) -> None:
         function = given.get("function") or {}
-        id, name = (
-            without_surrogates(given.get("id") or "")[:MAX_NAME],
-            without_surrogates(function.get("name") or "")[:MAX_NAME],
-        )
+        id, name = given.get("id") or "", function.get("name") or ""
         number = given.get("index")
         if number is None:  # a piece without an id of its own belongs to the last call
-            last = self._calls[-1].given_id if self._calls else ""
-            number = len(self._calls) - (id in ("", last))
+            last = self._made[-1].given_id if self._made else ""
+            number = len(self._made) - (id in ("", last))
         call = self._at.get(number)
         if call is None or (id and name and call.pieces and id != call.given_id):
             self._close(items)
-            if len(self._calls) >= MAX_CALLS:
-                raise too_much(f"{MAX_CALLS} calls of tools")
-            call = _Call(self._next, id, unique_id(id, self._ids))
+            call = _Call(self._next, id, *self._begin_call(id, ""))
             self._next += 1
             self._at[number] = call
-            self._calls.append(call)
+            self._made.append(call)
         if name and not call.name:  # some servers send it after the id
-            call.name = self._names.get(name, name)
+            call.name = self._name(name)
             items.append(PartStarted(call.index, "tool", call.id, call.name))
         text = function.get("arguments") or ""
         text = text if isinstance(text, str) else given_arguments(text)
@@ -389,21 +312,16 @@ class ChatDecoder:
             _log.warning("unknown reason to stop %r is taken as the end of the turn", stop)
         reason = _STOPS.get(stop, "end_turn")
         self._close(items)
-        items.extend(PartStarted(call.index, "tool", call.id) for call in self._calls if not call.name)
-        done = [self._finish_call(call) for call in self._calls]
-        # A call cut off by the token limit is void; any other half a call is the model's fault, and it is told.
-        items.extend(item for item, readable in done if readable or reason != "max_tokens")
-        if done and reason == "end_turn":
+        items.extend(PartStarted(call.index, "tool", call.id) for call in self._made if not call.name)
+        for each in self._made:
+            call, is_half = made_call(each.id, each.name, "".join(each.pieces))
+            # A call cut off by the token limit is void; any other half a call is the model's fault, and it is told.
+            if not is_half or reason != "max_tokens":
+                items.append(PartFinished(each.index, call))
+        if self._made and reason == "end_turn":
             reason = "tool_use"  # so several servers end an answer with calls
         self.finished = True
         items.append(StepFinished("refusal" if self._refused else reason, _usage(self._usage)))
-
-    def _finish_call(self, call: _Call) -> tuple[PartFinished, bool]:
-        text = "".join(call.pieces)
-        given = arguments(text if text.strip() else "{}") if len(text) <= MAX_ARGUMENTS else None
-        readable = given is not None
-        part = ToolCall(id=call.id, name=call.name, input=given or {}, unreadable="" if readable else text)
-        return PartFinished(call.index, part), readable or len(text) > MAX_ARGUMENTS
 
 
 def broke_off(body: Json) -> ProviderError:
@@ -415,18 +333,24 @@ def broke_off(body: Json) -> ProviderError:
 
 
 def _usage(given: Json) -> Usage:
-    """Return the tokens that a server counted; what was read from its cache is part of the prompt there."""
     of_prompt = given.get("prompt_tokens_details") or {}
     of_answer = given.get("completion_tokens_details") or {}
     prompt, answer = tokens(given.get("prompt_tokens")), tokens(given.get("completion_tokens"))
-    read = min(prompt, tokens(of_prompt.get("cached_tokens") or given.get("prompt_cache_hit_tokens")))
-    written = min(prompt - read, tokens(of_prompt.get("cache_write_tokens")))
     reasoning = tokens(of_answer.get("reasoning_tokens"))
     # xAI does not count reasoning among the tokens of the answer.
-    beside = reasoning > answer or (reasoning and tokens(given.get("total_tokens")) == prompt + answer + reasoning)
+    if reasoning > answer or (reasoning and tokens(given.get("total_tokens")) == prompt + answer + reasoning):
+        answer += reasoning
+    read = of_prompt.get("cached_tokens") or given.get("prompt_cache_hit_tokens")
+    return usage_of(prompt, answer, reasoning, read, of_prompt.get("cache_write_tokens"))
+
+
+def usage_of(prompt: int, answer: int, reasoning: int, read: Any, written: Any) -> Usage:
+    """Return the tokens that a server counted; reasoning is part of its answer, what its cache has of the prompt."""
+    read = min(prompt, tokens(read))
+    written = min(prompt - read, tokens(written))
     return Usage(
         input=prompt - read - written,
-        output=answer if beside else answer - reasoning,
+        output=answer - reasoning,
         reasoning=reasoning,
         cache_read=read,
         cache_write=written,
@@ -457,31 +381,6 @@ def says_unsupported(said: str) -> bool:
     return any(word in said for word in _UNSUPPORTED)
 
 
-def quirk(body: Json, known: Set[Quirk], refusal: str) -> Quirk | None:
-    """Return what to change after the server refused ``body`` with the message ``refusal``, None for nothing."""
-    said = refusal.lower()
-    found: Quirk | None = None
-    if "max_completion_tokens" in said and "max_tokens" in body:
-        found = "max_tokens"
-    elif "temperature" in body and "temperature" in said:
-        found = "temperature"
-    elif "stream_options" in body and ("stream_options" in said or "stream options" in said):
-        found = "stream options"
-    elif "reasoning_effort" in body and (
-        "reasoning_effort" in said or ("thinking" in said and says_unsupported(said))
-    ):
-        found = "reasoning effort"
-    elif "tool call id" in said and "length of 9" in said:
-        found = "call ids"
-    elif "reasoning_content" in said and ("passed back" in said or "missing" in said):
-        found = "reasoning wanted"
-    elif any(name in said for name in _FIELDS) and says_unsupported(said):
-        found = "reasoning refused"
-    elif "tools" in body and _NO_TOOLS.search(said):
-        found = "tools"
-    return None if found in known else found
-
-
 # The client and the backend.
 
 
@@ -496,54 +395,32 @@ def server(*, api_key: str, base_url: str, timeout_s: float) -> HttpServer:
     return HttpServer(base_url, {"Authorization": f"Bearer {api_key}"}, timeout_s)
 
 
-_OTHER_FORM = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)  # the request may do in another form
+class OpenAIBackend(HttpBackend[Quirk]):
+    """Chat Completions.
 
-
-class OpenAIBackend:
-    """Streams answers of one server of Chat Completions over one pool of connections."""
+    Args:
+        server: See ``server``.
+        clock: What ``retry-after`` is measured from.
+        text_calls: Whether calls of tools are looked for in the text of answers, see ``textcalls``.
+    """
 
     path = "/chat/completions"
-    key = "messages"  # what holds the conversation
+    list_path = "/models"
     api = "Chat Completions API, which often ends in /v1"
 
     def __init__(self, server: HttpServer, clock: Clock | None = None, *, text_calls: bool = False) -> None:
-        """Make a backend.
-
-        Args:
-            server: See ``server``.
-            clock: What ``retry-after`` is measured from.
-            text_calls: Whether calls of tools are looked for in the text of answers, see ``textcalls``.
-        """
-        self._server = server
+        super().__init__(server, clock)
         self._text_calls = text_calls
-        self._clock = clock or SystemClock()
-        host = urlsplit(server.base_url).hostname or ""
-        self._host = host
-        self._usual: frozenset[Quirk] = frozenset({"max_tokens"} if host == "api.openai.com" else ())
-        self._quirks: dict[str, frozenset[Quirk]] = {}  # by model
-        self._writers: dict[frozenset[Quirk], BodyWriter] = {}
-
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[StreamItem], None]:
-        """Send ``request`` and yield its answer, see ``Backend``."""
-        check_media(request, documents=self.takes_documents())
-        try:
-            async with contextlib.AsyncExitStack() as stack:
-                answer = await self._open(request, stack)
-                async for items in read_answer(answer.chunks, self.decoder(request)):
-                    yield items
-        except HttpRefusal as refused:
-            raise refusal(refused, self._clock.now()) from None
-
-    async def models(self) -> tuple[str, ...]:
-        """Return the names of the models that the server has for this key, see ``list_models``."""
-        return await list_models(self._server, "/models", self._clock.now())
+        self._host = urlsplit(server.base_url).hostname or ""
+        self.usual = frozenset({"max_tokens"} if self._host == "api.openai.com" else ())
 
     def takes_documents(self) -> bool:
         """Return whether PDF can be sent."""
         return self._host in _DOCUMENTS
 
     def settings(self, request: ModelRequest, quirks: Set[Quirk]) -> Json:
-        """Return the body without the conversation."""
+        """Return the body without the conversation; raise ``ProviderError`` where an attachment cannot be sent."""
+        check_media(request, documents=self.takes_documents())
         return settings_body(request, quirks)
 
     def system(self, request: ModelRequest, quirks: Set[Quirk]) -> list[Json]:
@@ -552,9 +429,9 @@ class OpenAIBackend:
         system = "\n\n".join(filter(None, (request.system.strip(), told)))
         return [{"role": "system", "content": system}] if system else []
 
-    def items(self, message: Message, quirks: Set[Quirk]) -> Iterable[Json]:
-        """Return what a message is in the body."""
-        return message_bodies(message, quirks, documents=self.takes_documents())
+    def writer(self, quirks: Set[Quirk]) -> BodyWriter:
+        """Return a new writer of bodies."""
+        return BodyWriter(partial(message_bodies, quirks=quirks, documents=self.takes_documents()))
 
     def decoder(self, request: ModelRequest) -> Step:
         """Return what reads the answer."""
@@ -562,37 +439,24 @@ class OpenAIBackend:
         decoder = ChatDecoder(request)
         return TextCalls(decoder, request) if in_text and request.tools else decoder
 
-    def quirk(self, body: Json, known: Set[Quirk], refusal: str) -> Quirk | None:
+    def quirk(self, body: Json, said: str) -> Quirk | None:
         """Return what to change after a refusal, None for nothing."""
-        return quirk(body, known, refusal)
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._server.close()
-
-    async def _open(self, request: ModelRequest, stack: contextlib.AsyncExitStack) -> Answer:
-        """Send ``request``, once more for each thing that its model or server turns out to refuse."""
-        while True:
-            quirks = self._quirks.get(request.model, self._usual)
-            if (writer := self._writers.get(quirks)) is None:
-                writer = self._writers[quirks] = BodyWriter(partial(self.items, quirks=quirks))
-            settings = self.settings(request, quirks)
-            first, kept = self.system(request, quirks), request.kept
-            body = writer.write(settings, request.messages, key=self.key, first=first, kept=kept)
-            if request.sent is not None:
-                request.sent(body)
-            try:
-                answer = await stack.enter_async_context(self._server.post(self.path, body))
-            except HttpRefusal as error:
-                found = None
-                if error.status in (*_OTHER_FORM, *range(500, 600)):
-                    # All that it says: the field that it is about may stand beside the message.
-                    said = json.dumps(error.body, ensure_ascii=False, default=str)
-                    found = self.quirk(settings, quirks, said)
-                if found is None:
-                    raise
-                _log.warning("%s: sending the request in another form (%s)", request.model, found)
-                self._quirks[request.model] = quirks | {found}
-            else:
-                check_stream(answer.headers, self.api)
-                return answer
+        if "max_completion_tokens" in said and "max_tokens" in body:
+            return "max_tokens"
+        if "temperature" in body and "temperature" in said:
+            return "temperature"
+        if "stream_options" in body and ("stream_options" in said or "stream options" in said):
+            return "stream options"
+        if "reasoning_effort" in body and (
+            "reasoning_effort" in said or ("thinking" in said and says_unsupported(said))
+        ):
+            return "reasoning effort"
+        if "tool call id" in said and "length of 9" in said:
+            return "call ids"
+        if "reasoning_content" in said and ("passed back" in said or "missing" in said):
+            return "reasoning wanted"
+        if any(name in said for name in _FIELDS) and says_unsupported(said):
+            return "reasoning refused"
+        if "tools" in body and _NO_TOOLS.search(said):
+            return "tools"
+        return None

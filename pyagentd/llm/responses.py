@@ -4,12 +4,13 @@ Each request tells OpenAI to store nothing: reasoning comes encrypted, is kept i
 next request. What both APIs share is in ``openai``.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
+from functools import partial
 
-from pyagentd.errors import ContextOverflow, ProviderError
+from pyagentd.errors import ContextOverflow
 from pyagentd.llm.backend import (
-    MAX_ARGUMENTS,
+    BodyWriter,
     ModelRequest,
     PartDelta,
     PartFinished,
@@ -20,24 +21,7 @@ from pyagentd.llm.backend import (
     StreamItem,
     dumps,
 )
-from pyagentd.llm.http import (
-    MAX_ANSWER,
-    MAX_CALLS,
-    MAX_NAME,
-    MAX_TEXT,
-    Json,
-    SseEvent,
-    api_name,
-    arguments,
-    effort_of,
-    load_event,
-    malformed_event,
-    merge_deltas,
-    taken_ids,
-    too_much,
-    unique_id,
-    without_surrogates,
-)
+from pyagentd.llm.http import Decoder, Json, SseEvent, api_name, effort_of, load_event, made_call
 from pyagentd.llm.openai import (
     LONGEST_NAME,
     OpenAIBackend,
@@ -46,6 +30,7 @@ from pyagentd.llm.openai import (
     result_text,
     says_unsupported,
     tokens,
+    usage_of,
 )
 from pyagentd.messages import Media, Message, Reasoning, Text, ToolCall, ToolResult, Usage
 
@@ -153,45 +138,21 @@ class _Item:
     pieces: list[str] = field(default_factory=list)
 
 
-class ResponseDecoder:
-    """Folds the events of one answer.
+class ResponseDecoder(Decoder):
+    """Folds the events of one answer."""
 
-    Args:
-        request: What is answered: its tools' names, and ids of calls that are taken.
-
-    Attributes:
-        finished: The answer is complete.
-        failure: What the server reported, or how it broke the protocol; transient when it may pass.
-    """
+    provider = PROVIDER
+    longest_name = LONGEST_NAME
 
     def __init__(self, request: ModelRequest) -> None:
-        self.finished = False
-        self.failure: ProviderError | None = None
-        self._names = {api_name(tool.name, LONGEST_NAME): tool.name for tool in request.tools}
-        self._ids = taken_ids(request)
+        super().__init__(request)
         self._items: dict[int, _Item] = {}
-        self._broken: list[PartFinished] = []  # calls whose arguments were no JSON object
         self._refused = False
-        self._calls = self._text_length = self._received = 0
 
-    def decode(self, events: Iterable[SseEvent]) -> list[StreamItem]:
-        """Return the items that ``events`` mean, up to the one that fails; that one sets ``failure``."""
-        items: list[StreamItem] = []
-        try:
-            for event in events:
-                body = load_event(event)
-                try:
-                    if (handle := _HANDLERS.get(body.get("type") or event.name)) is not None:
-                        handle(self, body, items)
-                except (KeyError, TypeError, AttributeError) as error:
-                    raise malformed_event(event) from error
-        except ProviderError as error:
-            self.failure = error
-        return merge_deltas(items)
-
-    def end(self) -> list[StreamItem]:
-        """Return nothing: the end of the body is not that of the answer."""
-        return []
+    def _take(self, event: SseEvent, items: list[StreamItem]) -> None:
+        body = load_event(event)
+        if (handle := _HANDLERS.get(body.get("type") or event.name)) is not None:
+            handle(self, body, items)
 
     def _on_item_added(self, body: Json, items: list[StreamItem]) -> None:
         given = body["item"]
@@ -199,22 +160,13 @@ class ResponseDecoder:
             return
         item = self._items[body["output_index"]] = _Item(kind)
         if kind == "tool":
-            self._calls += 1
-            if self._calls > MAX_CALLS:
-                raise too_much(f"{MAX_CALLS} calls of tools")
-            item.call_id = unique_id(without_surrogates(given["call_id"])[:MAX_NAME], self._ids)
-            name = without_surrogates(given["name"])[:MAX_NAME]
-            item.name = self._names.get(name, name)
+            item.call_id, item.name = self._begin_call(given["call_id"], given["name"])
         items.append(PartStarted(body["output_index"], kind, item.call_id, item.name))
 
     def _text(self, body: Json, items: list[StreamItem]) -> None:
         item = self._items[body["output_index"]]
         text = body["delta"]
-        if not isinstance(text, str):
-            raise TypeError("text of a delta")
-        self._text_length += len(text)
-        if self._text_length > MAX_TEXT:
-            raise too_much(f"{MAX_TEXT // 1_000_000} million characters of text")
+        self._count_text(text)
         item.pieces.append(text)
         items.append(PartDelta(body["output_index"], text))
 
@@ -227,9 +179,7 @@ class ResponseDecoder:
             self._text({**body, "delta": "\n\n"}, items)
 
     def _arguments(self, body: Json, items: list[StreamItem]) -> None:
-        self._received += len(body["delta"])
-        if self._received > MAX_ANSWER:
-            raise too_much(f"{MAX_ANSWER // 1_000_000} million characters")
+        self._count(len(body["delta"]))
 
     def _done(self, body: Json, items: list[StreamItem]) -> None:
         index, given = body["output_index"], body["item"]
@@ -247,13 +197,10 @@ class ResponseDecoder:
                 )
                 items.append(PartFinished(index, part))
             case "tool":
-                text = given["arguments"]
-                read = arguments(text if text.strip() else "{}") if len(text) <= MAX_ARGUMENTS else None
-                unreadable = "" if read is not None else text
-                call = ToolCall(id=item.call_id, name=item.name, input=read or {}, unreadable=unreadable)
+                call, is_half = made_call(item.call_id, item.name, given["arguments"])
                 # A call cut off by the token limit is void; any other half a call is the model's fault.
-                half = given.get("status") == "incomplete" or (read is None and len(text) <= MAX_ARGUMENTS)
-                (self._broken if half else items).append(PartFinished(index, call))
+                is_half = is_half or given.get("status") == "incomplete"
+                (self._broken if is_half else items).append(PartFinished(index, call))
 
     def _on_completed(self, body: Json, items: list[StreamItem]) -> None:
         response = body["response"]
@@ -291,31 +238,18 @@ _HANDLERS: Mapping[str, Callable[[ResponseDecoder, Json, list[StreamItem]], None
 
 
 def _usage(given: Json) -> Usage:
-    """Return the tokens that the server counted; what was read from its cache is part of the input there."""
     of_input, of_output = given.get("input_tokens_details") or {}, given.get("output_tokens_details") or {}
     prompt, answer = tokens(given.get("input_tokens")), tokens(given.get("output_tokens"))
-    read = min(prompt, tokens(of_input.get("cached_tokens")))
-    written = min(prompt - read, tokens(of_input.get("cache_write_tokens")))
     reasoning = min(answer, tokens(of_output.get("reasoning_tokens")))
-    return Usage(
-        input=prompt - read - written,
-        output=answer - reasoning,
-        reasoning=reasoning,
-        cache_read=read,
-        cache_write=written,
-    )
+    return usage_of(prompt, answer, reasoning, of_input.get("cached_tokens"), of_input.get("cache_write_tokens"))
 
 
 class ResponsesBackend(OpenAIBackend):
-    """Streams answers of one server of the Responses API over one pool of connections."""
+    """The Responses API."""
 
     path = "/responses"
     key = "input"
     api = "Responses API; if it speaks Chat Completions, the kind is openai-compatible"
-
-    def takes_documents(self) -> bool:
-        """Return True: it is part of the API."""
-        return True
 
     def settings(self, request: ModelRequest, quirks: Set[Quirk]) -> Json:
         """Return the body without the conversation."""
@@ -325,24 +259,22 @@ class ResponsesBackend(OpenAIBackend):
         """Return nothing: the system prompt is in the settings."""
         return []
 
-    def items(self, message: Message, quirks: Set[Quirk]) -> Iterable[Json]:
-        """Return what a message is in the body."""
-        return items_of(message, quirks)
+    def writer(self, quirks: Set[Quirk]) -> BodyWriter:
+        """Return a new writer of bodies."""
+        return BodyWriter(partial(items_of, quirks=quirks))
 
     def decoder(self, request: ModelRequest) -> ResponseDecoder:
         """Return what reads the answer."""
         return ResponseDecoder(request)
 
-    def quirk(self, body: Json, known: Set[Quirk], refusal: str) -> Quirk | None:
+    def quirk(self, body: Json, said: str) -> Quirk | None:
         """Return what to change after a refusal, None for nothing."""
-        said = refusal.lower()
-        found: Quirk | None = None
         if "temperature" in body and "temperature" in said:
-            found = "temperature"
-        elif "include" in body and ("encrypted content" in said or _ENCRYPTED in said):
-            found = "encrypted reasoning"
-        elif "summary" in body.get("reasoning", {}) and "summar" in said:
-            found = "reasoning summary"
-        elif "reasoning" in body and "reasoning" in said and says_unsupported(said):
-            found = "reasoning effort"
-        return None if found is None or found in known else found
+            return "temperature"
+        if "include" in body and ("encrypted content" in said or _ENCRYPTED in said):
+            return "encrypted reasoning"
+        if "summary" in body.get("reasoning", {}) and "summar" in said:
+            return "reasoning summary"
+        if "reasoning" in body and "reasoning" in said and says_unsupported(said):
+            return "reasoning effort"
+        return None
