@@ -440,15 +440,16 @@ be used meanwhile.  The model is that of a new session."
                      (delete-overlay overlay)
                      (message "%s" (pyagentd-error-text err))))
            (arguments
-            (list :text text :instruction instruction
-                  :name (if buffer-file-name
-                            (file-name-nondirectory buffer-file-name)
-                          (buffer-name))
-                  :before (buffer-substring-no-properties
-                           (max (point-min) (- beg 2000)) beg)
-                  :after (buffer-substring-no-properties
-                          end (min (point-max) (+ end 2000)))
-                  :env (pyagentd-env-variables) :key (pyagentd-env-key))))
+            (append
+             (list :text text :instruction instruction
+                   :name (if buffer-file-name
+                             (file-name-nondirectory buffer-file-name)
+                           (buffer-name))
+                   :before (buffer-substring-no-properties
+                            (max (point-min) (- beg 2000)) beg)
+                   :after (buffer-substring-no-properties
+                           end (min (point-max) (+ end 2000))))
+             (pyagentd-env))))
       (message "A model rewrites %s…"
                (pyagentd-count (count-lines beg end) "line"))
       (condition-case err

@@ -103,10 +103,10 @@ again."
   (let ((given (lambda (text) (unless (member text '(nil "")) text))))
     (message "Creating %s..." name)
     (pyagentd-later
-     'agent-init (list :name name :system-prompt (funcall given prompt)
-                       :model (funcall given model)
-                       :permissions (funcall given permissions)
-                       :env (pyagentd-env-variables) :key (pyagentd-env-key))
+     'agent-init (append (list :name name :system-prompt (funcall given prompt)
+                               :model (funcall given model)
+                               :permissions (funcall given permissions))
+                         (pyagentd-env))
      (lambda (made)
        (run-hooks 'pyagentd-changed-hook)
        (let ((buffer (find-file-noselect (plist-get made :file))))
@@ -204,7 +204,6 @@ KEEP from Lisp, their files stay."
   '("+" pyagentd-agents--init "new")
   '("r" pyagentd-agents--rename "rename")
   '("s" pyagentd-context-save "save")
-  '("C" pyagentd-contexts--clear "clear")
   '("d" pyagentd-agents--destroy "destroy" t))
 
 ;;;; What an agent is

@@ -922,8 +922,7 @@ daemon that was started anew has none."
                  :reason (or reason ""))
            (and input (list :input input))
            (and answers (list :answers answers))
-           (unless (eq decision 'abort)
-             (list :env (pyagentd-env-variables) :key (pyagentd-env-key))))
+           (unless (eq decision 'abort) (pyagentd-env)))
    :timeout pyagentd-call-timeout
    :success (pyagentd-events-in-turn
              (lambda (answer)

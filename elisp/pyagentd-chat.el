@@ -64,9 +64,8 @@ Its keys are :name, :text, :code and :recorded."
 So long it may take to say so, too.")
 
 (pyagentd-deflocal pyagentd-silent--timer nil
-  "Timer that finds the daemon silent, nil while nothing is awaited.")
-(pyagentd-deflocal pyagentd-silent--asked nil
-  "What says which question of ours counts, nil if none.")
+  "Timer that finds the daemon silent, nil while nothing is awaited.
+It may have run: then the daemon is being asked.")
 
 (defun pyagentd-silent-watch ()
   "Show in this session buffer if the daemon is silent for a while."
@@ -78,15 +77,13 @@ So long it may take to say so, too.")
 (defun pyagentd-silent--ask ()
   "Find out whether the daemon is silent about the prompt that was sent.
 It may be there and have reasons to take its time, a hook for one."
-  (let ((asked (list 'status)))
-    (setq pyagentd-silent--timer nil
-          pyagentd-silent--asked asked)
+  (let ((timer pyagentd-silent--timer))
     (pyagentd-rpc-call-async
      'status nil :timeout pyagentd-silent--after :success #'ignore
      :error (pyagentd-later-back
              (lambda (err)
                (when (and (eq (car err) 'pyagentd-timeout)
-                          (eq asked pyagentd-silent--asked)
+                          (eq timer pyagentd-silent--timer)
                           (eq (plist-get pyagentd-status :state) 'sending))
                  (setq pyagentd-status-silent t)
                  (pyagentd-status-refresh)))))))
@@ -94,9 +91,8 @@ It may be there and have reasons to take its time, a hook for one."
 (defun pyagentd-silent-over ()
   "Note that the daemon is not silent, or that nothing is awaited any more."
   (when pyagentd-silent--timer
-    (cancel-timer pyagentd-silent--timer))
-  (setq pyagentd-silent--timer nil
-        pyagentd-silent--asked nil)
+    (cancel-timer pyagentd-silent--timer)
+    (setq pyagentd-silent--timer nil))
   (when pyagentd-status-silent
     (setq pyagentd-status-silent nil)
     (pyagentd-status-refresh)))
@@ -283,9 +279,8 @@ While a run is in progress it waits for its turn, and stays where it is."
      (append (list :branch pyagentd--branch-dir
                    :revision pyagentd-edit-revision
                    :after (car pyagentd-edit--sent)
-                   :end (marker-position here) :id id
-                   :env (pyagentd-env-variables) :key (pyagentd-env-key)
-                   :allow nil)
+                   :end (marker-position here) :id id :allow nil)
+             (pyagentd-env)
              (when pyagentd-plan-next (list :agent pyagentd-plan-next))
              (pyagentd-chat--settings))
      :success
@@ -393,9 +388,8 @@ operation, such as :steer or :agent."
   (let ((back (pyagentd-later-back (or unsent #'ignore))))
     (pyagentd-rpc-call-async
      'prompt (append (list :branch pyagentd--branch-dir :text text
-                           :id (pyagentd-edit-new-id "msg")
-                           :env (pyagentd-env-variables) :key (pyagentd-env-key)
-                           :allow nil)
+                           :id (pyagentd-edit-new-id "msg") :allow nil)
+                     (pyagentd-env)
                      plist
                      (unless (plist-get plist :steer)
                        (pyagentd-chat--settings)))
@@ -778,9 +772,8 @@ message waits for its turn.  Its key has to be confirmed."
            (pyagentd-chat-when-ready
             (lambda ()
               (pyagentd-later-here
-               'approve (append (list :branch pyagentd--branch-dir
-                                      :env (pyagentd-env-variables)
-                                      :key (pyagentd-env-key))
+               'approve (append (list :branch pyagentd--branch-dir)
+                                (pyagentd-env)
                                 (unless (member agent '(nil ""))
                                   (list :agent agent)))
                (lambda (answer)
@@ -831,9 +824,9 @@ it again.  With a prefix argument ask what the summary should KEEP."
     (pyagentd-chat-when-ready
      (lambda ()
        (pyagentd-later
-        'compact (list :branch pyagentd--branch-dir
-                       :instructions (or keep "")
-                       :env (pyagentd-env-variables) :key (pyagentd-env-key))
+        'compact (append (list :branch pyagentd--branch-dir
+                               :instructions (or keep ""))
+                         (pyagentd-env))
         (lambda (_) (message "Compacting…"))
         pyagentd-later-patience))
      t)))

@@ -769,6 +769,10 @@ nil, the default, means that the environment and the keys there hold."
               (getenv "ANTHROPIC_API_KEY"))
     (pyagentd-env--secret pyagentd-api-key-host)))
 
+(defun pyagentd-env ()
+  "Return the arguments that say with which environment and key a run goes on."
+  (list :env (pyagentd-env-variables) :key (pyagentd-env-key)))
+
 (defconst pyagentd-named-profiles '("open" "standard" "locked")
   "Names of the permissions that come with the daemon.")
 

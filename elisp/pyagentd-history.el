@@ -386,8 +386,7 @@ THEN is called when it has begun, FAILURE with an error, which else is
 said."
   (pyagentd-history--call
    operation
-   (append arguments (list :env (pyagentd-env-variables) :key (pyagentd-env-key)
-                           :allow nil))
+   (append arguments (pyagentd-env) '(:allow nil))
    (lambda (_) (when then (funcall then)))
    nil failure))
 

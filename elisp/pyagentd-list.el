@@ -31,19 +31,16 @@
   "What this list follows, strings that the daemon named.")
 (defvar-local pyagentd-live--timer nil
   "Timer that fetches this list, or nil.")
-(defvar-local pyagentd-live--listing nil
-  "Non-nil in a buffer that may have asked to be told what changes.")
 
-(pyagentd-events-register 'sessions (lambda (&rest _)
-                                      (pyagentd-list-changed "sessions")))
-
-(defun pyagentd-live--unwatch ()
-  "Have the daemon tell nothing more of all sessions, if no list is left."
-  (unless (or (not (pyagentd-rpc-connected-p))
-              (seq-some (lambda (buffer)
-                          (buffer-local-value 'pyagentd-live--listing buffer))
-                        (buffer-list)))
-    (pyagentd-rpc-call-async 'unwatch nil :error #'ignore)))
+(pyagentd-events-register
+ 'sessions
+ (lambda (&rest _)
+   (if (seq-some (lambda (buffer)
+                   (buffer-local-value 'pyagentd-table--fetch buffer))
+                 (buffer-list))
+       (pyagentd-list-changed "sessions")
+     ;; The last list was killed.
+     (pyagentd-rpc-call-async 'unwatch nil :error #'ignore))))
 
 (defun pyagentd-live--wanted-p ()
   "Return non-nil if a list that follows what happens is shown."
@@ -85,10 +82,6 @@ Not while something is being typed."
   "Words that a line must have to be shown, or nil.")
 (defvar-local pyagentd-table-marks nil
   "Ids of the lines that are marked.")
-(defvar-local pyagentd-table--entries nil
-  "All entries, as `tabulated-list-entries' has them without a filter.")
-(defvar-local pyagentd-table--empty "Nothing."
-  "What to say where there are no entries.")
 (defvar-local pyagentd-table--note nil
   "What the mode line says, or nil.")
 (defvar-local pyagentd-table--fetch nil
@@ -107,7 +100,7 @@ Not while something is being typed."
 (defvar-local pyagentd-list--limit nil
   "How many rows are fetched at most, nil as the daemon has it.")
 (defvar-local pyagentd-list--view nil
-  "The list as the daemon told it last, without its rows.")
+  "The list as the daemon told it last.")
 (defvar-local pyagentd-list--index nil
   "Hash table from the id of each row to (ROW NUMBER TOP).
 TOP is such a list, that of the row of level 0 that it belongs to.")
@@ -167,15 +160,16 @@ GO goes there."
     (move-to-column column)))
 
 (defun pyagentd-table-print ()
-  "Show the entries there are, with the filter and the marks there are."
-  (setq pyagentd-table-marks (seq-filter #'pyagentd-list--row
-                                         pyagentd-table-marks)
-        tabulated-list-entries (pyagentd-table--filtered)
-        tabulated-list-printer #'pyagentd-table--print-entry)
-  (pyagentd-table-keep-place
-   (lambda ()
-     (list (tabulated-list-get-id) (line-number-at-pos) (current-column)))
-   #'pyagentd-table--go #'pyagentd-table--print))
+  "Show the rows there are, with the filter, the marks and the folds there are."
+  (let ((gc-cons-threshold (max gc-cons-threshold (* 64 1024 1024))))
+    (setq pyagentd-table-marks (seq-filter #'pyagentd-list--row
+                                           pyagentd-table-marks)
+          tabulated-list-entries (pyagentd-table--filtered)
+          tabulated-list-printer #'pyagentd-table--print-entry)
+    (pyagentd-table-keep-place
+     (lambda ()
+       (list (tabulated-list-get-id) (line-number-at-pos) (current-column)))
+     #'pyagentd-table--go #'pyagentd-table--print)))
 
 (defun pyagentd-table--print ()
   "Print `tabulated-list-entries', and below them name the keys."
@@ -183,9 +177,11 @@ GO goes there."
   (goto-char (point-max))
   (let ((inhibit-read-only t))
     (insert (cond (tabulated-list-entries "\n")
-                  (pyagentd-table--entries
+                  (pyagentd-table-rows
                    "No matches; / with no words shows all\n\n")
-                  (t (concat pyagentd-table--empty "\n\n")))
+                  (t (concat (or (plist-get pyagentd-list--view :empty)
+                                 "Nothing.")
+                             "\n\n")))
             (pyagentd-table-keys pyagentd-table-help)
             "\n"))
   (set-buffer-modified-p nil))
@@ -214,11 +210,10 @@ GO goes there."
 ;;;; Some of them
 
 (defun pyagentd-table--filtered ()
-  "Return the entries that have all words of the filter, a new list.
-Emacs sorts it in its place."
-  (let ((words (split-string (downcase (or pyagentd-table--filter "")) nil t)))
-    (if (or (null words) (plist-get pyagentd-list--view :filters))
-        (copy-sequence pyagentd-table--entries)
+  "Return as entries the rows that have all words of the filter."
+  (let ((words (split-string (downcase (or pyagentd-table--filter "")) nil t))
+        (entries (mapcar #'pyagentd-list--entry (pyagentd-list--unfolded))))
+    (if (or (null words) (plist-get pyagentd-list--view :filters)) entries
       (seq-filter
        (lambda (entry)
          (let ((text (downcase (mapconcat (lambda (column)
@@ -226,7 +221,7 @@ Emacs sorts it in its place."
                                               (format "%s" column)))
                                           (cadr entry) " "))))
            (seq-every-p (lambda (word) (string-search word text)) words)))
-       pyagentd-table--entries))))
+       entries))))
 
 (defun pyagentd-table--filter (filter)
   "Show only lines in which all words of FILTER occur; nothing shows all."
@@ -286,11 +281,9 @@ What is done next is done to all that are marked."
 (defun pyagentd-table-marked ()
   "Return the rows whose lines are marked and shown.
 A mark that a filter hides does not count while it does."
-  (seq-filter (lambda (row)
-                (let ((id (plist-get row :id)))
-                  (and (member id pyagentd-table-marks)
-                       (assoc id tabulated-list-entries))))
-              pyagentd-table-rows))
+  (cl-loop for (id) in tabulated-list-entries
+           when (member id pyagentd-table-marks)
+           collect (pyagentd-list--row id)))
 
 (defun pyagentd-table-targets ()
   "Return the rows that are marked, else a list of the one at point."
@@ -382,29 +375,24 @@ FAILED with an error; only what was asked last counts."
 (defun pyagentd-table-set-up (fetch)
   "Make this buffer one whose content is fetched by the function FETCH."
   (pyagentd-plain-characters)
-  (setq pyagentd-table--fetch fetch
-        pyagentd-live--listing t)
+  (setq pyagentd-table--fetch fetch)
   (setq-local revert-buffer-function
               (lambda (&rest _)
                 (pyagentd-start (pyagentd-later-back pyagentd-table--fetch)
                                 (pyagentd-later-back #'pyagentd-list--failed))))
-  ;; When the last one is killed, nothing more is to be told.
-  (add-hook 'kill-buffer-hook
-            (lambda () (run-at-time 0 nil #'pyagentd-live--unwatch)) nil t)
   (add-hook 'window-buffer-change-functions #'pyagentd-list--catch-up nil t))
 
 (defun pyagentd-list--failed (err)
   "Say that ERR kept the content from this buffer; what there is stays."
   (pyagentd-table-say "failed")
   (unless (or pyagentd-table-rows (derived-mode-p 'pyagentd-report-mode))
-    (setq pyagentd-table--entries nil
-          pyagentd-table--empty (pyagentd-error-text err))
+    (setq pyagentd-list--view (list :empty (pyagentd-error-text err)))
     (pyagentd-table-print))
   (pyagentd-later-tell err))
 
 (defun pyagentd-list--receive (view)
   "Show VIEW, a list as the daemon tells it, in this buffer, with its keys."
-  (let ((first (null pyagentd-list--view))
+  (let ((first (null tabulated-list-format))
         (number -1) top)
     (setq pyagentd-table-rows (plist-get view :rows)
           pyagentd-list--view view
@@ -423,22 +411,13 @@ FAILED with an error; only what was asked last counts."
           (setq top place))
         (setcar (cddr place) top)
         (puthash (plist-get row :id) place pyagentd-list--index)))
-    (pyagentd-list--print-rows)
+    (pyagentd-table-print)
     (pyagentd-table-say (plist-get view :note))
     (when-let ((current (and first (plist-get view :current))))
       (pyagentd-table--go (list current 1 0))
       (when-let ((window (get-buffer-window nil t)))
         (set-window-point window (point)))))
   (run-hooks 'pyagentd-list-after-show-hook))
-
-(defun pyagentd-list--print-rows ()
-  "Print the rows there are but for what is folded."
-  (let ((gc-cons-threshold (max gc-cons-threshold (* 64 1024 1024))))
-    (setq pyagentd-table--entries (mapcar #'pyagentd-list--entry
-                                          (pyagentd-list--unfolded))
-          pyagentd-table--empty (or (plist-get pyagentd-list--view :empty)
-                                    "Nothing."))
-    (pyagentd-table-print)))
 
 (defun pyagentd-list--format (view)
   "Return the columns of VIEW as `tabulated-list-format' has them.
@@ -517,7 +496,7 @@ Rows of a tree stay below the row that they belong to."
           (if (member id pyagentd-list--folded)
               (remove id pyagentd-list--folded)
             (cons id pyagentd-list--folded)))
-    (pyagentd-list--print-rows)))
+    (pyagentd-table-print)))
 
 (defun pyagentd-list--entry (row)
   "Return ROW as an entry of the list."
@@ -727,7 +706,9 @@ command is for all rows that are marked.")
   "Call the operation of ACTION for ROW, and say what became of it.
 DONE is called afterwards, with non-nil if it was done."
   (when-let ((branch (and (plist-get action :saves)
-                          (pyagentd-list-fact row "branch"))))
+                          (or (pyagentd-list-fact row "branch")
+                              (plist-get (plist-get action :arguments)
+                                         :branch)))))
     (pyagentd-here-save (list :session-dir branch)))
   (pyagentd-later
    (intern (plist-get action :operation))
@@ -735,7 +716,7 @@ DONE is called afterwards, with non-nil if it was done."
            (plist-get action :arguments)
            (pyagentd-list--read (plist-get action :reads))
            (when (plist-get action :env)
-             (list :env (pyagentd-env-variables) :key (pyagentd-env-key))))
+             (pyagentd-env)))
    (lambda (answer)
      (let ((note (and (listp answer) (plist-get answer :note)))
            (label (plist-get row :label)))
@@ -1113,9 +1094,10 @@ It is CALLED so, by default after NAME."
     (pyagentd-report-buffer name arguments)
     (setq pyagentd-report--pages-before back)))
 
-(defun pyagentd-report-show (name)
-  "Show the page NAME of the session here, or of the project here."
-  (let ((here (ignore-errors (pyagentd-here))))
+(defun pyagentd-report-show (name &optional session)
+  "Show the page NAME of the session here, or of the project here.
+With SESSION there must be a session."
+  (let ((here (if session (pyagentd-here) (ignore-errors (pyagentd-here)))))
     (pop-to-buffer
      (pyagentd-report-buffer
       name (if here (list :branch (plist-get here :branch))
@@ -1131,9 +1113,7 @@ It is CALLED so, by default after NAME."
   "Show what happened in the session here: requests, tokens, tools, decisions.
 RET on a request shows it as it was sent."
   (interactive)
-  (pop-to-buffer
-   (pyagentd-report-buffer
-    "inspect" (list :branch (plist-get (pyagentd-here) :branch)))))
+  (pyagentd-report-show "inspect" t))
 
 (provide 'pyagentd-list)
 ;;; pyagentd-list.el ends here

@@ -133,28 +133,9 @@ kill ring.  Return words that say where it is."
              :text (read-string "Message: " (plist-get item :text)))
        (lambda (_) (pyagentd-list-changed "queue"))))))
 
-(defun pyagentd-queue--resume ()
-  "Resume a queue that an error or stopping the run has paused."
-  (interactive nil pyagentd-mode)
-  (with-current-buffer (pyagentd-queue--base)
-    (pyagentd-queue--call
-     'queue-resume (list :env (pyagentd-env-variables) :key (pyagentd-env-key))
-     (lambda (answer)
-       (unless (plist-get answer :waiting) (message "The queue is empty"))))))
-
-(defun pyagentd-queue--retry-now ()
-  "Retry the failed request now."
-  (interactive nil pyagentd-mode)
-  (pyagentd-queue--call
-   'retry-now nil
-   (lambda (answer)
-     (unless (plist-get answer :retried) (message "No request is waiting to be retried")))))
-
 (pyagentd-list-add-keys "queue"
   '("k" pyagentd-queue--cancel "remove")
-  '("e" pyagentd-queue--edit "edit")
-  '("!" pyagentd-queue--resume "resume")
-  '("r" pyagentd-queue--retry-now "retry now"))
+  '("e" pyagentd-queue--edit "edit"))
 
 (defun pyagentd-queue ()
   "List the queued messages of the session here."
@@ -333,44 +314,25 @@ C-u = chooses one" (plist-get branch :name)))))
 ;; by itself when nobody talks with a named agent for long.  Clearing
 ;; deletes nothing: the text stays where it is.
 
-(defun pyagentd-contexts--here ()
-  "Return the session here, saved, as a plist."
-  (let ((here (pyagentd-here)))
-    (pyagentd-here-save here)
-    here))
-
 ;;;; Commands
 
 (defun pyagentd-context-save (description)
   "Save the conversation here under DESCRIPTION; it continues.
 Without a DESCRIPTION a model writes one."
   (interactive (list (read-string "Description (empty: a model writes it): ")))
-  (let ((here (pyagentd-contexts--here)))
+  (let ((here (pyagentd-here)))
+    (pyagentd-here-save here)
     (message "Saving the conversation...")
     (pyagentd-later
-     'context-save (list :branch (plist-get here :branch)
-                         :description (string-trim description)
-                         :env (pyagentd-env-variables)
-                         :key (pyagentd-env-key))
+     'context-save (append (list :branch (plist-get here :branch)
+                                 :description (string-trim description))
+                           (pyagentd-env))
      (lambda (saved)
        (run-hooks 'pyagentd-changed-hook)
        (message "Saved [%s] %s (%s)" (substring (plist-get saved :id) 0 8)
                 (plist-get saved :description)
                 (pyagentd-count (plist-get saved :message-count) "message")))
      (* 5 pyagentd-later-patience))))   ; a model may summarise it
-
-(defun pyagentd-contexts--clear ()
-  "Clear the conversation here without saving it.
-Its text stays; the model no longer sees it."
-  (interactive)
-  (let ((here (pyagentd-contexts--here)))
-    (when (y-or-n-p (format "Clear the conversation in %s without saving it? "
-                            (pyagentd-title here)))
-      (pyagentd-later
-       'context-clear (list :branch (plist-get here :branch))
-       (lambda (answer)
-         (run-hooks 'pyagentd-changed-hook)
-         (message "Context cleared.  %s" (plist-get answer :note)))))))
 
 ;;;; The list
 
@@ -388,8 +350,7 @@ may be gone: its conversations are still known."
                                      (list :agent agent)))))
 
 (pyagentd-list-add-keys "contexts"
-  '("s" pyagentd-context-save "save the present one")
-  '("C" pyagentd-contexts--clear "clear"))
+  '("s" pyagentd-context-save "save the present one"))
 
 ;;;; Commands in the background
 
@@ -631,7 +592,7 @@ session of the project here."
               'mission
               (append (list :prompt prompt :signature signature :tools tools
                             :root (pyagentd--project-root))
-                      (list :env (pyagentd-env-variables) :key (pyagentd-env-key)))
+                      (pyagentd-env))
               ;; It costs money however late it begins.
               begun nil nil begun)))))
 
@@ -645,9 +606,7 @@ session of the project here."
 (defun pyagentd-mission--trace ()
   "Show the missions of the session here, turn by turn, while they go on."
   (interactive)
-  (pop-to-buffer
-   (pyagentd-report-buffer
-    "mission" (list :branch (plist-get (pyagentd-here) :branch)))))
+  (pyagentd-report-show "mission" t))
 
 (provide 'pyagentd-views)
 ;;; pyagentd-views.el ends here

@@ -85,9 +85,8 @@
         pyagentd-sessions)
        ("pyagentd-views" pyagentd-branches pyagentd-asks pyagentd-mission
         pyagentd-mission--trace pyagentd-context-save
-        pyagentd-context--history pyagentd-contexts--clear pyagentd-changes
-        pyagentd-ask--show pyagentd-queue pyagentd-queue--resume
-        pyagentd-queue--retry-now pyagentd-steer)))
+        pyagentd-context--history pyagentd-changes pyagentd-ask--show
+        pyagentd-queue pyagentd-steer)))
   (dolist (command commands)
     (autoload command file nil t)))
 (autoload 'pyagentd-question-open "pyagentd-form")

@@ -114,12 +114,14 @@ class ResumeReply(TypedDict):
     """Whether messages wait."""
 
     waiting: bool
+    note: str | None  # for people, where nothing was done
 
 
 class RetryReply(TypedDict):
     """Whether a request was sent again."""
 
     retried: bool
+    note: str | None  # for people, where nothing was done
 
 
 class BranchStatus(TypedDict):
@@ -409,7 +411,8 @@ class Conversations(Group):
         options = send_options(client, env, key, ())
         async with self._kernel.using(self._ref(branch)) as live:
             live.require_writable()
-            return {"waiting": await self._kernel.queue.resume(live, options)}
+            waiting = await self._kernel.queue.resume(live, options)
+        return {"waiting": waiting, "note": None if waiting else "The queue is empty"}
 
     async def get_status(self, client: Client, *, branch: str) -> BranchStatus:
         """Return what a session is doing, as its ``status`` events say it; after a restart that is ``idle``."""
@@ -422,7 +425,7 @@ class Conversations(Group):
             waits = live.status["state"] == "retrying" and live.run is not None
             if waits and live.run is not None:
                 live.run.retry_now()
-            return {"retried": waits}
+        return {"retried": waits, "note": None if waits else "No request is waiting to be retried"}
 
     # Operations on slash commands: which there are, and one that is asked for without a prompt.
 

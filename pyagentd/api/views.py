@@ -218,6 +218,13 @@ def action(
 
 _STOP = action("k", "stop", "abort", "branch", verb=("Stop", "Stopped"), noun="run", asks="several")
 
+
+def _clear(which: str, *takes: str, **more: Any) -> ActionReply:
+    """Return the action that begins a new conversation in place of the one that ``which`` names."""
+    question = f"Clear the {which} without saving it?"
+    return action("C", "clear", "context-clear", *takes, question=question, saves=True, **more)
+
+
 _RESET = "%s: the default again"  # the message after it
 
 
@@ -504,6 +511,10 @@ class Lists(Group):
                 )
                 for row in answer["items"]
             ],
+            actions=(
+                action("!", "resume", "queue-resume", arguments={"branch": branch}, env=True),
+                action("r", "retry now", "retry-now", arguments={"branch": branch}),
+            ),
             empty="No queued messages.",
             note="paused" if answer["paused"] else "",
             follows=("queue",),
@@ -529,6 +540,7 @@ class Lists(Group):
                 action("H", "history", place="contexts"),
                 action("w", "workspace", place="workspace"),
                 action("W", "documents", place="docs"),
+                _clear("conversation of %s", "branch", needs="branch"),
                 toggle("destroyed", shown=destroyed),
             ),
             empty="No named agents; + makes one.",
@@ -837,6 +849,7 @@ class Lists(Group):
                     patience=300,
                 ),
                 action("o", "view", place="file"),
+                *([_clear("present conversation", arguments={"branch": branch})] if branch else ()),
             ),
             empty="No saved conversations.",
             note="" if branch else f"{agent} no longer exists",

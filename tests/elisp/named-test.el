@@ -337,20 +337,16 @@ PERMISSIONS are JSON if CUSTOM is non-nil."
     :message-count 42 :file "/nowhere.json")
   "A conversation that was saved.")
 
-(ert-deftest pyagentd-context-save-and-clear-act-on-the-session-here ()
+(ert-deftest pyagentd-context-save-acts-on-the-session-here ()
   "SPEC 003 Manual Save: with a description"
   (named-test--with ((row (named-test--agent root "web")))
       'context-save named-test--saved
-    (pyagentd-test-answer 'context-clear '(:messages 2 :note "Nothing is deleted."))
     (with-current-buffer (find-file-noselect (plist-get row :file))
       (pyagentd-test-attach-now)
       (goto-char (point-max))
       (insert "typed")
       (pyagentd-context-save "Tea")
       (should (pyagentd-test-sent-p "typed"))
-      (cl-letf (((symbol-function 'y-or-n-p) #'always))
-        (pyagentd-contexts--clear))
-      (pyagentd-test-await (pyagentd-test-calls 'context-clear))
       (let ((call (car (pyagentd-test-calls 'context-save))))
         (should (equal (plist-get row :branch) (plist-get call :branch)))
         (should (equal "Tea" (plist-get call :description)))))))
@@ -360,9 +356,12 @@ PERMISSIONS are JSON if CUSTOM is non-nil."
   (pyagentd-test-view
    '("Id" "Description")
    `(("abc123de-f" (:branch ,branch :id "abc123de-f") nil "abc123de" "Made tea"))
-   '((:key "RET" :label "restore" :operation "context-restore"
+   `((:key "RET" :label "restore" :operation "context-restore"
       :takes ("branch" "id") :needs "branch" :saves t
-      :question "Restore %s?" :asks "always"))))
+      :question "Restore %s?" :asks "always")
+     (:key "C" :label "clear" :operation "context-clear"
+      :arguments (:branch ,branch) :saves t
+      :question "Clear it?" :asks "always"))))
 
 (ert-deftest pyagentd-context-history-restores-what-is-at-point ()
   "SPEC 003 Context History"
@@ -383,6 +382,23 @@ PERMISSIONS are JSON if CUSTOM is non-nil."
         (pyagentd-test-await
          (equal (pyagentd-test-calls 'context-restore)
                 `((:branch ,(plist-get row :branch) :id "abc123de-f"))))))))
+
+(ert-deftest pyagentd-context-history-clears-the-present-conversation ()
+  (named-test--with ((row (named-test--agent root "web")))
+      'context-clear '(:messages 2 :note "Nothing is deleted.")
+    (pyagentd-test-answer 'view (named-test--contexts (plist-get row :branch)))
+    (with-current-buffer (find-file-noselect (plist-get row :file))
+      (pyagentd-test-attach-now)
+      (goto-char (point-max))
+      (insert "typed")
+      (named-test--in (pyagentd-context--history)
+        (goto-char (point-max))         ; there need be no row
+        (cl-letf (((symbol-function 'y-or-n-p) #'always))
+          (call-interactively (key-binding "C")))
+        (should (pyagentd-test-sent-p "typed"))
+        (pyagentd-test-await
+         (equal (pyagentd-test-calls 'context-clear)
+                `((:branch ,(plist-get row :branch)))))))))
 
 (ert-deftest pyagentd-context-history-of-an-agent-that-is-gone ()
   (named-test--with () 'view (named-test--contexts nil)
