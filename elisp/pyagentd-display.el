@@ -735,24 +735,29 @@ That is a list of (BEG END LANGUAGE), without the fences, first one first."
                  (setq open nil)))))
       (nreverse blocks))))
 
-(defun pyagentd-code--answer (pos)
-  "Return the text of an answer with POS or before it, (BEG . END), or nil."
+(defun pyagentd-code--answer (end &optional same)
+  "Return the last text of an answer that begins before END, (BEG . END).
+Return nil if there is none or, with SAME, if a prompt comes after it."
   (save-restriction
     (widen)
-    (let ((end (min (point-max) (1+ pos))))
-      (while (and (> end (point-min))
-                  (not (eq (get-text-property (1- end) 'gptel) 'response)))
-        (setq end (previous-single-property-change end 'gptel nil
-                                                   (point-min))))
-      (when (> end (point-min))
-        (cons (previous-single-property-change end 'gptel nil (point-min))
-              (next-single-property-change (1- end) 'gptel nil (point-max)))))))
+    (setq end (min end (point-max)))
+    (while (and (> end (point-min))
+                (not (eq (get-text-property (1- end) 'gptel) 'response)))
+      (let ((beg (previous-single-property-change end 'gptel nil (point-min))))
+        (setq end (if (or (not same) (get-text-property (1- end) 'gptel)
+                          (string-blank-p (buffer-substring-no-properties
+                                           beg end)))
+                      beg
+                    (point-min)))))
+    (when (> end (point-min))
+      (cons (previous-single-property-change end 'gptel nil (point-min))
+            (next-single-property-change (1- end) 'gptel nil (point-max))))))
 
 (defun pyagentd-code-at (pos)
   "Return the block of code with POS or before it, (BEG END LANGUAGE), or nil."
   (let (found)
     (while (and pos (not found))
-      (let ((answer (pyagentd-code--answer pos)))
+      (let ((answer (pyagentd-code--answer (1+ pos))))
         (setq found (and answer
                          (car (last (seq-filter
                                      (lambda (block)
@@ -787,30 +792,16 @@ says, without what it thought and what its tools said."
                                      language)))
       (_ (user-error "No block of code above")))))
 
-(defun pyagentd-code--before (pos)
-  "Return the text before POS of the same answer, (BEG . END), or nil."
-  (let ((end pos) (same t))
-    (while (and same (> end (point-min))
-                (not (eq (get-text-property (1- end) 'gptel) 'response)))
-      (let ((beg (previous-single-property-change end 'gptel nil
-                                                  (point-min))))
-        (setq same (or (get-text-property (1- end) 'gptel)
-                       (string-blank-p
-                        (buffer-substring-no-properties beg end)))
-              end beg)))
-    (when (and same (> end (point-min)))
-      (cons (previous-single-property-change end 'gptel nil (point-min)) end))))
-
 (defun pyagentd-display--copy-answer ()
   "Copy the text of the answer at point, or of the last one above it.
 What was thought, and what tools said, is left out."
   (interactive nil pyagentd-mode)
   (save-restriction
     (widen)
-    (let ((parts (list (or (pyagentd-code--answer (point))
+    (let ((parts (list (or (pyagentd-code--answer (1+ (point)))
                            (user-error "No answer above"))))
           before)
-      (while (setq before (pyagentd-code--before (caar parts)))
+      (while (setq before (pyagentd-code--answer (caar parts) t))
         (push before parts))
       (kill-new (mapconcat (lambda (part)
                              (string-trim (buffer-substring-no-properties
@@ -895,7 +886,7 @@ one that names a language does."
     (while (re-search-forward pyagentd-code--fence end t)
       (when (eq (get-text-property (match-beginning 0) 'gptel) 'response)
         (let* ((pos (match-beginning 0))
-               (answer (pyagentd-code--answer pos))
+               (answer (pyagentd-code--answer (1+ pos)))
                (near (pyagentd-code-blocks
                       (pyagentd-code-button--start pos answer)
                       (min (cdr answer)

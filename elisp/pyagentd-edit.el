@@ -321,34 +321,27 @@ between them at once."
 
 (defun pyagentd-edit--join ()
   "Make one hunk of what is pending on each side of where an answer arrives."
-  (let ((marker (and pyagentd-insert--marker
-                     (marker-position pyagentd-insert--marker)))
-        (moved 0) offset above below)
-    (dolist (hunk pyagentd-edit--pending)
-      (pcase-let ((`(,beg ,end ,text ,_) hunk))
-        (if (and marker (<= (+ beg moved (length text)) marker))
-            (push hunk above)
-          (push hunk below)
-          (setq offset (or offset moved)))
-        (setq moved (+ moved (length text) (- beg end)))))
+  (let ((marker (if pyagentd-insert--marker
+                    (marker-position pyagentd-insert--marker)
+                  0))
+        (moved 0) (above nil) joined)
+    (save-restriction
+      (widen)
+      (pcase-dolist (`(,beg ,end ,text ,old) pyagentd-edit--pending)
+        (let ((at (+ beg moved)) (was-above above))
+          (setq above (<= (+ at (length text)) marker)
+                moved (+ moved (length text) (- beg end)))
+          (unless (and joined (eq above was-above))
+            (push (list beg beg nil nil) joined))
+          (pcase-let* ((`(,first ,last ,new ,gone) (car joined))
+                       (between (buffer-substring (- at (- beg last)) at)))
+            (setcar joined (list first end (cl-list* text between new)
+                                 (cl-list* old between gone)))))))
     (setq pyagentd-edit--pending
-          (append (pyagentd-edit--join-hunks (nreverse above) 0)
-                  (pyagentd-edit--join-hunks (nreverse below) offset)))))
-
-(defun pyagentd-edit--join-hunks (hunks offset)
-  "Return an edit that is HUNKS as one; their text here begins OFFSET later."
-  (when hunks
-    (let* ((beg (caar hunks)) (pos beg) (at (+ beg offset)) new old)
-      (save-restriction
-        (widen)
-        (pcase-dolist (`(,from ,to ,text ,was) hunks)
-          (let ((between (buffer-substring at (+ at (- from pos)))))
-            (setq new (cl-list* text between new)
-                  old (cl-list* was between old)
-                  at (+ at (length between) (length text))
-                  pos to))))
-      (list (list beg pos (apply #'concat (nreverse new))
-                  (apply #'concat (nreverse old)))))))
+          (mapcar (pcase-lambda (`(,beg ,end ,new ,gone))
+                    (list beg end (apply #'concat (nreverse new))
+                          (apply #'concat (nreverse gone))))
+                  (nreverse joined)))))
 
 (defun pyagentd-edit--send-unannounced ()
   "Have what was changed without an announcement sent after a pause."
@@ -697,9 +690,7 @@ both stand there, and yours is also in %s" (buffer-name) (buffer-name buffer))))
 (pyagentd-deflocal pyagentd-insert--dirty nil
   "Markers (BEG . END) around text that was not fontified yet.")
 (pyagentd-deflocal pyagentd-insert--timer nil
-  "Timer that fontifies when the stream pauses.")
-(pyagentd-deflocal pyagentd-insert--time nil
-  "Time (`float-time') of the last insertion.")
+  "Timer that fontifies when the stream pauses, or nil.")
 
 (defvar pyagentd-insert-hook nil
   "Hook run after text of a run was inserted; be quick.")
@@ -748,14 +739,10 @@ Between two runs that is above the prompt typed next, not behind its sign."
     (save-restriction
       (widen)
       (goto-char (pyagentd-insert-position))
-      (let ((sign (- (point) (length pyagentd-prompt-prefix))))
-        (when (and (>= sign (point-min))
-                   (not (get-text-property sign 'gptel))
-                   (progn (goto-char sign) (bolp))
-                   (looking-at-p (regexp-quote pyagentd-prompt-prefix)))
-          (skip-chars-backward "\n")
-          (setq sign nil))
-        (if sign (pyagentd-insert-position) (point))))))
+      (when (pyagentd-prompt-empty-p)
+        (forward-line 0)
+        (skip-chars-backward "\n"))
+      (point))))
 
 (defun pyagentd-insert-arriving-p ()
   "Return non-nil if what is typed at point goes below an answer that arrives."
@@ -777,7 +764,7 @@ Between two runs that is above the prompt typed next, not behind its sign."
   "Part the draft behind the text of a run from it, where it is joined to it."
   (pyagentd-insert--at-draft
     (unless (or (looking-at-p "[ \t]*\\(?:\n\\|\\'\\)")
-                (pyagentd-insert--ended-p))
+                (pyagentd-prompt-empty-p))
       (insert pyagentd-insert-sign))))
 
 (defun pyagentd-insert-begun ()
@@ -794,7 +781,7 @@ A heading with nothing below it goes: the run brings one when it ends."
 (defun pyagentd-insert-join ()
   "Remove the sign below the text of a run that has ended with a heading."
   (pyagentd-insert--at-draft
-    (when (and (pyagentd-insert--ended-p)
+    (when (and (pyagentd-prompt-empty-p)
                (looking-at (format "\\(?:%s\\)+" pyagentd-insert--heading)))
       (let* ((beg (point)) (end (match-end 0))
              (adapt (pyagentd-edit--earlier beg end 0 #'equal)))
@@ -804,11 +791,6 @@ A heading with nothing below it goes: the run brings one when it ends."
             (setcar tail (caar tail))   ; where point was
             (let ((buffer-undo-list t))
               (delete-region beg end))))))))
-
-(defun pyagentd-insert--ended-p ()
-  "Return non-nil if point is behind the heading with which a run ends."
-  (looking-back (concat "^" (regexp-quote pyagentd-prompt-prefix))
-                (line-beginning-position)))
 
 (defun pyagentd-insert-start (position)
   "Let the next answer begin at POSITION."
@@ -911,7 +893,6 @@ ROLE is nil, `response', `ignore' or (tool . ID)."
 
 (defun pyagentd-insert--soil (beg end)
   "Note that the text between BEG and END is to be fontified."
-  (setq pyagentd-insert--time (float-time))
   (pyagentd-gc-postpone)
   (save-restriction
     (widen)
@@ -920,22 +901,15 @@ ROLE is nil, `response', `ignore' or (tool . ID)."
           (when (< beg first) (set-marker first beg))
           (when (> end last) (set-marker last end)))
       (setq pyagentd-insert--dirty (cons (copy-marker beg) (copy-marker end)))))
-  (pyagentd-insert--arm 0.5))
+  (when pyagentd-insert--timer
+    (cancel-timer pyagentd-insert--timer))
+  (setq pyagentd-insert--timer
+        (run-at-time 0.5 nil #'pyagentd-insert--paused (current-buffer))))
 
-(defun pyagentd-insert--arm (delay)
-  "Look after DELAY seconds whether the stream pauses."
-  (unless pyagentd-insert--timer
-    (setq pyagentd-insert--timer
-          (run-at-time delay nil #'pyagentd-insert--on-timer (current-buffer)))))
-
-(defun pyagentd-insert--on-timer (buffer)
-  "Let what is new in BUFFER be fontified, unless more arrives just now."
+(defun pyagentd-insert--paused (buffer)
+  "Let what is new in BUFFER be fontified."
   (pyagentd-with-live-buffer buffer
-    (setq pyagentd-insert--timer nil)
-    (if (and pyagentd-insert--time
-             (< (- (float-time) pyagentd-insert--time) 0.45))
-        (pyagentd-insert--arm 0.5)
-      (pyagentd-guarded "Fontify" (pyagentd-insert-flush)))))
+    (pyagentd-guarded "Fontify" (pyagentd-insert-flush))))
 
 (defun pyagentd-insert-flush ()
   "Let what was inserted since the last time be fontified when it is shown."

@@ -298,9 +298,7 @@ That is an edit like any other, which the file gets, but no step of undo."
   (let ((at-end (eobp)))
     (save-excursion
       (goto-char (point-max))
-      (unless (or buffer-read-only (bobp)
-                  (looking-back (regexp-quote pyagentd-prompt-prefix)
-                                (line-beginning-position)))
+      (unless (or buffer-read-only (bobp) (pyagentd-prompt-empty-p))
         (let ((buffer-undo-list t))
           (insert (if (bolp) "" "\n\n") pyagentd-prompt-prefix))))
     (when at-end

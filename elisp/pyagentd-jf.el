@@ -106,7 +106,6 @@ When the wait for it was too long, or quit, it is made all the same:
 then an equal call gets it, and nothing is made twice."
   (pyagentd-start-and-wait)
   (let* ((call (list method plist))
-         (deadline (+ (float-time) (pyagentd-jf--timeout)))
          (entry (assoc call pyagentd-jf--made)))
     (unless entry
       (setq entry (list call))
@@ -119,16 +118,9 @@ then an equal call gets it, and nothing is made twice."
       (run-at-time (max 60 (* 4 (pyagentd-jf--timeout))) nil
                    (lambda ()
                      (setq pyagentd-jf--made (delq entry pyagentd-jf--made)))))
-    (while (not (or (cdr entry) (> (float-time) deadline)))
-      (accept-process-output pyagentd-rpc--process 0.05 nil t))
-    (unless (cdr entry)
-      (signal 'pyagentd-timeout
-              (list (format "%s is still under way; the same call again waits for it"
-                            method))))
-    (setq pyagentd-jf--made (delq entry pyagentd-jf--made))
-    (pcase (cdr entry)
-      (`(t ,answer) answer)
-      (`(nil ,err) (signal (car err) (cdr err))))))
+    (unwind-protect (pyagentd-rpc-outcome entry (pyagentd-jf--timeout))
+      (when (cdr entry)
+        (setq pyagentd-jf--made (delq entry pyagentd-jf--made))))))
 
 (defun jf/gptel-persistent-session (name &optional preset person)
   "Create a session called NAME and open its conversation; return the buffer.

@@ -657,24 +657,28 @@ ends.  Can be quit.  Emacs waits: for functions that return values, not
 for commands, see `pyagentd-later'."
   (require 'pyagentd-daemon)
   (pyagentd-start-and-wait)
-  (let* ((outcome nil)
-         (process pyagentd-rpc--process)
-         (deadline (+ (float-time) (or timeout pyagentd-call-timeout)))
-         (uid (pyagentd-rpc--submit
-               method plist
-               (lambda (value) (setq outcome (list t value)))
-               (lambda (err) (setq outcome (list nil err))))))
-    (unwind-protect
-        (while (not (or outcome (> (float-time) deadline)))
-          (unless (accept-process-output process 0.05 nil t)
-            (unless (process-live-p process)
-              (pyagentd-rpc--sentinel process nil))))
-      (unless outcome
-        (pyagentd-rpc--drop uid)))
-    (pcase outcome
+  (let ((call (list method)))
+    (pyagentd-rpc-call-async
+     method plist :timeout (or timeout pyagentd-call-timeout)
+     :success (lambda (value) (setcdr call (list t value)))
+     :error (lambda (err) (setcdr call (list nil err))))
+    (pyagentd-rpc-outcome call)))
+
+(defun pyagentd-rpc-outcome (call &optional seconds)
+  "Wait until CALL has an outcome in its cdr, (t ANSWER) or (nil ERROR).
+Return that answer, or signal that error; signal `pyagentd-timeout' if
+there is none after SECONDS."
+  (let ((process pyagentd-rpc--process)
+        (deadline (and seconds (+ (float-time) seconds))))
+    (while (not (or (cdr call) (and deadline (> (float-time) deadline))))
+      (unless (or (accept-process-output process 0.05 nil t)
+                  (process-live-p process))
+        (pyagentd-rpc--sentinel process nil)))
+    (pcase (cdr call)
       (`(t ,value) value)
       (`(nil ,err) (signal (car err) (cdr err)))
-      (_ (signal 'pyagentd-timeout (list method))))))
+      (_ (signal 'pyagentd-timeout
+                 '("it is still under way; the same call again waits for it"))))))
 
 (provide 'pyagentd-rpc)
 ;;; pyagentd-rpc.el ends here

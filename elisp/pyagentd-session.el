@@ -742,7 +742,7 @@ replaced, a file that may not be written is not."
 
 ;; A session buffer is saved after a pause in its changes, so that nobody
 ;; needs to, and after some seconds anyway.  What the disk refuses is tried
-;; again, ever less often.
+;; again.
 ;;
 ;; How it is saved is the matter of `pyagentd-session'.
 
@@ -750,8 +750,8 @@ replaced, a file that may not be written is not."
 
 (defconst pyagentd-autosave--longest-delay 5.0
   "Seconds after the first unsaved change at which a buffer is saved anyway.")
-(defconst pyagentd-autosave--longest-pause 30.0
-  "Most seconds between two attempts to save what the disk refused.")
+(defconst pyagentd-autosave--pause 5.0
+  "Seconds between two attempts to save what the disk refused.")
 
 (pyagentd-deflocal pyagentd-autosave-enabled nil
   "Non-nil means this buffer is saved after a pause.
@@ -762,8 +762,6 @@ See `pyagentd-autosave-idle-time'.")
   "Time (`float-time') by which a change shall be saved, nil if none is due.")
 (pyagentd-deflocal pyagentd-autosave--last-change nil
   "Time (`float-time') of the latest change.")
-(pyagentd-deflocal pyagentd-autosave--pause nil
-  "Seconds to the next attempt to save, nil unless there is trouble.")
 
 ;;;; When
 
@@ -772,7 +770,6 @@ See `pyagentd-autosave-idle-time'.")
   (when pyagentd-autosave--timer
     (cancel-timer pyagentd-autosave--timer))
   (setq pyagentd-autosave--timer nil
-        pyagentd-autosave--pause nil
         pyagentd-autosave--deadline nil))
 
 (defun pyagentd-autosave-touch ()
@@ -819,9 +816,6 @@ While changes go on it is saved after five seconds."
   (if (or (not (buffer-modified-p)) buffer-read-only
           (pyagentd-sync-attached-p))
       (pyagentd-autosave-settle)
-    (setq pyagentd-autosave--pause
-          (min (* 2 (or pyagentd-autosave--pause 0.5))
-               pyagentd-autosave--longest-pause))
     (pyagentd-autosave--arm pyagentd-autosave--pause)))
 
 ;;;; Session buffers: recognise, read, save
@@ -841,6 +835,13 @@ While changes go on it is saved after five seconds."
 
 (defconst pyagentd-prompt-prefix "### "
   "What precedes a prompt in a conversation.")
+
+(defun pyagentd-prompt-empty-p ()
+  "Return non-nil if point is behind the heading of a prompt, and nothing else.
+Such a heading ends a run."
+  (and (looking-back (concat "^" (regexp-quote pyagentd-prompt-prefix))
+                     (line-beginning-position))
+       (not (get-text-property (line-beginning-position) 'gptel))))
 
 ;;;; Buffer-local state
 
@@ -1189,7 +1190,7 @@ M-x pyagentd-connect merges both, M-x revert-buffer reads it, C-x C-s overwrites
   "Let go of the branch in this buffer."
   (when (and pyagentd-mode (not (buffer-base-buffer)))
     (pyagentd-autosave-settle)
-    (pyagentd-guarded "Leave" (run-hooks 'pyagentd-session-leave-hook))
+    (pyagentd-run-functions 'pyagentd-session-leave-hook)
     (when (eq (pyagentd-place-buffer pyagentd--branch-dir) (current-buffer))
       (remhash pyagentd--branch-dir pyagentd-place--registry))))
 

@@ -31,45 +31,34 @@
 
 (pyagentd-deflocal pyagentd-viewing-refusal nil
   "Why nobody can write this session, a line; nil if somebody can.")
-(pyagentd-deflocal pyagentd-viewing--locked nil
-  "Non-nil if we made the buffer read-only.")
-
 (defvar pyagentd-attach-state)          ; below
 
 (pyagentd-deflocal pyagentd-viewing--timer nil
   "Timer that asks the daemon whether the session can be written, or nil.")
-(pyagentd-deflocal pyagentd-viewing--pause nil
-  "Seconds that were waited before the daemon was asked last, or nil.")
-(defconst pyagentd-viewing--longest-pause 60
-  "Seconds that are waited at most before it is asked again.")
+(defconst pyagentd-viewing--pause 5
+  "Seconds until the daemon is asked again.")
 
 (defun pyagentd-viewing-set (refusal)
   "Make the buffer read-only because of REFUSAL, nil for no reason.
 The daemon is asked again after a while whether that is still so."
-  (setq pyagentd-viewing-refusal refusal)
-  (if refusal
-      (progn (setq buffer-read-only t
-                   pyagentd-viewing--locked t)
-             (unless pyagentd-viewing--timer ; the disk may work by then
-               (setq pyagentd-viewing--pause
-                     (min pyagentd-viewing--longest-pause
-                          (* 2 (or pyagentd-viewing--pause 1)))
-                     pyagentd-viewing--timer
-                     (run-at-time
-                      pyagentd-viewing--pause nil
-                      (pyagentd-later-back
-                       (lambda ()
-                         (setq pyagentd-viewing--timer nil)
-                         (when (and pyagentd-viewing-refusal
-                                    (eq pyagentd-attach-state t))
-                           (pyagentd-attach))))))))
-    (setq pyagentd-viewing--pause nil)
-    (when pyagentd-viewing--locked
-      (setq buffer-read-only nil
-            pyagentd-viewing--locked nil)
-      (when (buffer-modified-p)
-        (pyagentd-autosave-touch))))
-  (setq pyagentd-status-hindrance (and refusal (concat "read only: " refusal)))
+  (cond (refusal
+         (setq buffer-read-only t)
+         (unless pyagentd-viewing--timer ; the disk may work by then
+           (setq pyagentd-viewing--timer
+                 (run-at-time
+                  pyagentd-viewing--pause nil
+                  (pyagentd-later-back
+                   (lambda ()
+                     (setq pyagentd-viewing--timer nil)
+                     (when (and pyagentd-viewing-refusal
+                                (eq pyagentd-attach-state t))
+                       (pyagentd-attach))))))))
+        (pyagentd-viewing-refusal
+         (setq buffer-read-only nil)
+         (when (buffer-modified-p)
+           (pyagentd-autosave-touch))))
+  (setq pyagentd-viewing-refusal refusal
+        pyagentd-status-hindrance (and refusal (concat "read only: " refusal)))
   (pyagentd-status-refresh))
 
 (defun pyagentd-viewing-check (&optional otherwise)
@@ -634,13 +623,8 @@ late, since answers may have come while Emacs was busy."
 
 (defun pyagentd-sync-finish ()
   "Send all that was typed, also while an edit is on its way.
-The daemon writes it, whether or not this buffer is there then.  The
-parts of a long edit are waited for, but not for long."
-  (unless (or (pyagentd-sync-flush) (not (pyagentd-attached-p))
-              (when (cdr (pyagentd-edit--part pyagentd-edit--pending))
-                (pyagentd-rpc-wait #'pyagentd-sync-flush
-                                   pyagentd-connect--last-wait)
-                (pyagentd-sync-flush)))
+The daemon writes it, whether or not this buffer is there then."
+  (unless (or (pyagentd-sync-flush) (not (pyagentd-attached-p)))
     (let ((before (car pyagentd-edit--sent)))
       (setq pyagentd-edit--sent nil)
       (when-let ((taken (pyagentd-edit-take t)))

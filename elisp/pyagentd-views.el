@@ -105,13 +105,9 @@ kill ring.  Return words that say where it is."
            (save-restriction
              (widen)
              (goto-char (point-max))
-             (let ((prefix pyagentd-prompt-prefix))
-               (insert (if (string-suffix-p
-                            prefix (buffer-substring-no-properties
-                                    (max (point-min) (- (point) (length prefix)))
-                                    (point)))
-                           text
-                         (concat "\n\n" prefix text))))))
+             (unless (pyagentd-prompt-empty-p)
+               (insert "\n\n" pyagentd-prompt-prefix))
+             (insert text)))
          "its text is a draft")
         (t (kill-new text)
            (substitute-command-keys

@@ -378,7 +378,7 @@
                           '((name . insert-test))))
             ;; Where that takes long there is a pause, in which it flushes
             ;; and the buffer is saved.
-            (cl-letf (((symbol-function 'pyagentd-insert--on-timer) #'ignore)
+            (cl-letf (((symbol-function 'pyagentd-insert--paused) #'ignore)
                       ((symbol-function 'pyagentd-autosave--on-timer)
                        #'ignore))
               (pyagentd-test-report

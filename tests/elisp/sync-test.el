@@ -589,16 +589,26 @@
                    "### Hi there, you"))))
 
 (ert-deftest pyagentd-sync-the-parts-of-a-killed-buffer-are-kept-until-they-are-written ()
-  (let ((pyagentd-edit--longest 4) (pyagentd-connect--last-wait 0))
+  (let ((pyagentd-edit--longest 4))
     (sync-test--with-session "### Hi"
       (pyagentd-test-tell 'fake-silent "" 'checkpoint)
       (insert " there, you")
-      (kill-buffer)
+      (cl-letf (((symbol-function 'pyagentd-rpc-wait)
+                 (lambda (&rest _) (error "Emacs waits"))))
+        (kill-buffer))
       (pyagentd-test-await (pyagentd-test-calls 'checkpoint))
       (should (equal (sync-test--sent)
                      '(((7 7 " the" nil)) ((11 11 "re, you" nil)))))
       (should (equal (pyagentd-test-content (sync-test--kept file))
                      "### Hi there, you")))))
+
+(ert-deftest pyagentd-sync-a-buffer-is-left-whole-whatever-a-function-does ()
+  (sync-test--with-session "### Hi"
+    (let ((copy pyagentd-edit--copy) (debug-on-error nil))
+      (add-hook 'pyagentd-session-leave-hook (lambda () (error "Oh")) nil t)
+      (kill-buffer)
+      (should-not (buffer-live-p copy)))
+    (pyagentd-test-await (pyagentd-test-calls 'detach))))
 
 (ert-deftest pyagentd-sync-nothing-is-kept-of-what-was-written ()
   (sync-test--with-session "### Hi"
