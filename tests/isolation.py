@@ -58,12 +58,12 @@ def _memory() -> Iterator[None]:
     """Keys to be masked, models registered for the process, its configuration; rooms nobody loaded have none."""
     log, registry = sys.modules.get("pyagentd.log"), sys.modules.get("pyagentd.mission.registry")
     secrets = set(log._secrets) if log else set()
-    models = registry.configured() if registry else {}
+    models = registry._configured if registry else {}
     yield
     if (log := sys.modules.get("pyagentd.log")) and log._secrets != secrets:
         log._secrets.clear()
         log._secrets.update(secrets)
-    if (registry := sys.modules.get("pyagentd.mission.registry")) and registry.configured() is not models:
+    if (registry := sys.modules.get("pyagentd.mission.registry")) and registry._configured is not models:
         registry.configure(models)
     if costs := sys.modules.get("pyagentd.mission.models"):
         costs._config.cache_clear()

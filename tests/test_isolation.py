@@ -23,4 +23,4 @@ def test_the_next_one_finds_nothing_of_it() -> None:
     assert "PYAGENTD_LEFT" not in os.environ and (Path.cwd() / "pyproject.toml").exists()
     assert (package.level, package.handlers, package.propagate) == (logging.NOTSET, [], True)
     assert log.mask_secrets("a-key-of-one-test") == "a-key-of-one-test"
-    assert not registry.configured()
+    assert not registry._configured

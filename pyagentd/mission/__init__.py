@@ -21,47 +21,64 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyagentd.errors import SignatureError, TemplateError
-    from pyagentd.mission.budget import Budget, current
-    from pyagentd.mission.checkpoint import CheckpointError, State
-    from pyagentd.mission.delegation import (
-        Compiled,
-        Discovery,
-        Mission,
-        Validation,
-        adelegate,
-        compiled,
-        delegate,
-        delegate_discovering,
-        discover,
-        gather,
-        gather_sync,
-        mission,
-        validate,
-    )
-    from pyagentd.mission.llmtool import LLMTool, SubAgentError, ToolsError, as_tool
-    from pyagentd.mission.models import Model, cost_of, priced
-    from pyagentd.mission.options import (
-        LLM,
-        Answer,
-        Context,
-        Limits,
-        LLMError,
-        ModelLike,
-        PromptLimit,
-        Request,
-        Retry,
-        ToolLike,
-        Tools,
-    )
-    from pyagentd.mission.plan import Plan, PlanError, PlanStep, create_plan, make_plan, run_plan
-    from pyagentd.mission.registry import ModelNotFound, Scripted, configure
-    from pyagentd.mission.registry import from_config as models_from_config
-    from pyagentd.mission.runtime import Event
-    from pyagentd.mission.signature import Signature
-    from pyagentd.mission.signature import parse as parse_signature
-    from pyagentd.mission.step import Fail, MissionFailed, Step, ToolCall, Turn, Usage
-    from pyagentd.mission.tools import Tool, normalize
+    from pyagentd.errors import SignatureError as SignatureError
+    from pyagentd.errors import TemplateError as TemplateError
+    from pyagentd.mission.budget import Budget as Budget
+    from pyagentd.mission.budget import current as current
+    from pyagentd.mission.checkpoint import CheckpointError as CheckpointError
+    from pyagentd.mission.checkpoint import State as State
+    from pyagentd.mission.delegation import Compiled as Compiled
+    from pyagentd.mission.delegation import Discovery as Discovery
+    from pyagentd.mission.delegation import Mission as Mission
+    from pyagentd.mission.delegation import Validation as Validation
+    from pyagentd.mission.delegation import adelegate as adelegate
+    from pyagentd.mission.delegation import compiled as compiled
+    from pyagentd.mission.delegation import delegate as delegate
+    from pyagentd.mission.delegation import delegate_discovering as delegate_discovering
+    from pyagentd.mission.delegation import discover as discover
+    from pyagentd.mission.delegation import gather as gather
+    from pyagentd.mission.delegation import gather_sync as gather_sync
+    from pyagentd.mission.delegation import mission as mission
+    from pyagentd.mission.delegation import validate as validate
+    from pyagentd.mission.llmtool import LLMTool as LLMTool
+    from pyagentd.mission.llmtool import SubAgentError as SubAgentError
+    from pyagentd.mission.llmtool import ToolsError as ToolsError
+    from pyagentd.mission.llmtool import as_tool as as_tool
+    from pyagentd.mission.models import Model as Model
+    from pyagentd.mission.models import cost_of as cost_of
+    from pyagentd.mission.models import priced as priced
+    from pyagentd.mission.options import LLM as LLM
+    from pyagentd.mission.options import Answer as Answer
+    from pyagentd.mission.options import Context as Context
+    from pyagentd.mission.options import Limits as Limits
+    from pyagentd.mission.options import LLMError as LLMError
+    from pyagentd.mission.options import ModelLike as ModelLike
+    from pyagentd.mission.options import PromptLimit as PromptLimit
+    from pyagentd.mission.options import Request as Request
+    from pyagentd.mission.options import Retry as Retry
+    from pyagentd.mission.options import ToolLike as ToolLike
+    from pyagentd.mission.options import Tools as Tools
+    from pyagentd.mission.plan import Plan as Plan
+    from pyagentd.mission.plan import PlanError as PlanError
+    from pyagentd.mission.plan import PlanStep as PlanStep
+    from pyagentd.mission.plan import create_plan as create_plan
+    from pyagentd.mission.plan import make_plan as make_plan
+    from pyagentd.mission.plan import run_plan as run_plan
+    from pyagentd.mission.registry import ModelNotFound as ModelNotFound
+    from pyagentd.mission.registry import Scripted as Scripted
+    from pyagentd.mission.registry import configure as configure
+    from pyagentd.mission.registry import from_config as models_from_config  # noqa: F401
+    from pyagentd.mission.runtime import Event as Event
+    from pyagentd.mission.signature import Signature as Signature
+    from pyagentd.mission.signature import parse as parse_signature  # noqa: F401
+    from pyagentd.mission.step import Fail as Fail
+    from pyagentd.mission.step import MissionFailed as MissionFailed
+    from pyagentd.mission.step import Step as Step
+    from pyagentd.mission.step import ToolCall as ToolCall
+    from pyagentd.mission.step import Turn as Turn
+    from pyagentd.mission.step import Usage as Usage
+    from pyagentd.mission.tools import Tool as Tool
+    from pyagentd.mission.tools import normalize as normalize
 
 _NAMES = {
     "errors": "SignatureError TemplateError",
@@ -82,66 +99,7 @@ _NAMES = {
 _FROM = {name: module for module, names in _NAMES.items() for name in names.split()}
 _RENAMED = {"models_from_config": "from_config", "parse_signature": "parse"}
 
-__all__ = [
-    "LLM",
-    "Answer",
-    "Budget",
-    "CheckpointError",
-    "Compiled",
-    "Context",
-    "Discovery",
-    "Event",
-    "Fail",
-    "LLMError",
-    "LLMTool",
-    "Limits",
-    "Mission",
-    "MissionFailed",
-    "Model",
-    "ModelLike",
-    "ModelNotFound",
-    "Plan",
-    "PlanError",
-    "PlanStep",
-    "PromptLimit",
-    "Request",
-    "Retry",
-    "Scripted",
-    "Signature",
-    "SignatureError",
-    "State",
-    "Step",
-    "SubAgentError",
-    "TemplateError",
-    "Tool",
-    "ToolCall",
-    "ToolLike",
-    "Tools",
-    "ToolsError",
-    "Turn",
-    "Usage",
-    "Validation",
-    "adelegate",
-    "as_tool",
-    "compiled",
-    "configure",
-    "cost_of",
-    "create_plan",
-    "current",
-    "delegate",
-    "delegate_discovering",
-    "discover",
-    "gather",
-    "gather_sync",
-    "make_plan",
-    "mission",
-    "models_from_config",
-    "normalize",
-    "parse_signature",
-    "priced",
-    "run_plan",
-    "validate",
-]
+__all__ = [*_FROM]
 
 
 def __getattr__(name: str) -> Any:

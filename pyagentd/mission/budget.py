@@ -109,17 +109,11 @@ class Scope:
 
 @dataclass(slots=True)
 class RunningCall:
-    """A tool call while it runs, as the missions inside it see it.
-
-    Attributes:
-        span_id: Its span.
-        running: How many missions run in it.
-        children: The steps of those that have ended.
-    """
+    """A tool call while it runs, as the missions inside it see it."""
 
     span_id: str
-    running: int = 0
-    children: list[Step[Any]] = field(default_factory=list)
+    running: int = 0  # missions
+    children: list[Step[Any]] = field(default_factory=list)  # the steps of those that have ended
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def start_child(self) -> None:

@@ -86,35 +86,20 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadyMission:
-    """A mission that can run.
+    """A mission that can run."""
 
-    Attributes:
-        prompt: The prompt as given.
-        text: The prompt with its placeholders filled in, as the model reads it.
-        llm: The callback.
-        signature: The signature, or None.
-        context: The values of ``ctx/`` at the start, by name, as programs see them.
-        memory: The values of ``memory/`` at the start.
-        declared: The types of the context, those of the mission's parameters among them, or None.
-        tools: The tools that programs can call.
-        catalog: The tools that are only shown.
-        options: How it runs.
-        firewall: Hides private values from the model.
-        warnings: Conversions, and mismatches under ``warn_only``.
-    """
-
-    prompt: str
-    text: str
+    prompt: str  # as given
+    text: str  # the prompt with its placeholders filled in, as the model reads it
     llm: LLM
     signature: Signature | None
-    context: Mapping[str, Any]
-    memory: Mapping[str, Any]
-    declared: Signature | None
+    context: Mapping[str, Any]  # the values of ``ctx/`` at the start, as programs see them
+    memory: Mapping[str, Any]  # the values of ``memory/`` at the start
+    declared: Signature | None  # the types of the context, those of the mission's parameters among them
     tools: Mapping[str, Tool]
-    catalog: Mapping[str, Tool]
+    catalog: Mapping[str, Tool]  # the tools that are only shown
     options: Options
     firewall: Firewall
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()  # conversions, and mismatches under ``warn_only``
 
     @property
     def single_shot(self) -> bool:
@@ -131,15 +116,10 @@ class CannotStart(Exception):
 
 
 def prepare(args: Arguments, models: Mapping[str, Any] | None = None, *, caller: LLM | None = None) -> ReadyMission:
-    """Return the mission, ready to run.
-
-    Args:
-        args: The arguments of ``delegate``.
-        models: The registry: the mission's own, or that of the mission that calls it.
-        caller: The callback of the mission that calls it.
+    """Return the mission, ready to run, with the registry ``models`` and the callback of the mission that calls it.
 
     Raises:
-        CannotStart: Something is wrong with them.
+        CannotStart: Something is wrong with its arguments.
     """
     options, context = args.options, args.context
     found = _Findings(options)

@@ -37,12 +37,11 @@ from pyagentd.mission.options import (
     check_known,
     seconds,
 )
-from pyagentd.mission.prompt import system_prompt
 from pyagentd.mission.runtime import Bridge, Runtime, error_text, new_span, run_here
 from pyagentd.mission.signature import ANY, Field, Signature
 from pyagentd.mission.step import Fail, Step, T, Usage, failed_step
 from pyagentd.mission.tools import Tool, normalize
-from pyagentd.mission.turn import Progress, TurnContext
+from pyagentd.mission.turn import Progress
 
 _log = logging.getLogger(__name__)
 
@@ -103,9 +102,8 @@ def _step(args: Arguments, runtime: Runtime, parent: Scope | None, span: str) ->
     first = Progress(context=mission.context, memory=mission.memory, messages=(asked,), warnings=mission.warnings)
     if resumed:
         first = _restore_progress(mission, resumed)
-    ctx = TurnContext(mission=mission, system=system_prompt(mission), scope=scope, span=span)
     with enter(scope):
-        progress, end = turn.run(ctx, first, lambda now: _save(args, scope, signature, now, started))
+        progress, end = turn.run(mission, scope, span, first, lambda now: _save(args, scope, signature, now, started))
     if parent and parent.firewall:
         parent.firewall.adopt(mission.firewall)
     memory_bytes = serialization.size(dict(progress.memory)) if progress.memory else 0
@@ -312,7 +310,11 @@ def validate(prompt: str, **options: Any) -> Validation:
 
     Checks placeholders, signatures, names and kinds of tools, the context's types, the registry of models, and with
     ``signature_validation="strict"`` tools without a signature. Nothing is called; ``llm`` may be left out.
+
+    Raises:
+        TypeError: There is no such option.
     """
+    check_known(options)
     llm = checks.no_llm if options.get("llm") is None else options["llm"]
     try:
         prepare(arguments_of({**options, "prompt": prompt, "llm": llm}), options.get("models"))
@@ -711,7 +713,7 @@ def discover(
     found = "\n".join(f"- {tool.schema()}  {tool.description}".rstrip() for tool in first)
     text = _PROMPT.format(prompt=prompt, found=f"It may need these:\n{found}\n" if found else "", limit=limit)
     step = delegate(
-        text.replace("{{", "{ {").replace("}}", "} }"),  # the task's placeholders must not be filled in here
+        text.replace("{{", r"\{{"),  # the task's placeholders must not be filled in here
         llm=llm,
         signature="{tools [:string]}",
         tools={"find_tools": find_tools(known)},
@@ -746,7 +748,8 @@ def delegate_discovering(
         options: Options of the mission; its ``tools`` are added to the chosen ones.
     """
     if current() is None and "budget" not in options:
-        options["budget"] = Budget()
+        limits = arguments_of({"prompt": prompt, "llm": llm, **options}).options
+        options["budget"] = Budget(turns=limits.tree_turns, depth=limits.max_depth)
     try:
         own = normalize(options.pop("tools", None))
         choosing = {"llm": llm, "budget": options.get("budget"), **(discovery_options or {})}

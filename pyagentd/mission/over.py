@@ -416,7 +416,8 @@ def run_over(
         write = _Writer(file, list(todo) if ordered else None)
         limits = mission.options.get("limits")
         each_usd = float(mission.options.get("max_cost_usd") or (limits and limits.max_cost_usd) or 0.0)
-        loop = _Loop(mission, items, named, workers, todo, each_usd, max_cost_usd, spent)
+        most_usd = math.inf if max_cost_usd is None else max_cost_usd
+        loop = _Loop(mission, items, named, workers, _Window(workers.most), todo, each_usd, most_usd, spent)
         try:
             for row in loop.rows():
                 write.add(row)
@@ -434,29 +435,26 @@ def run_over(
     return summary
 
 
+@dataclass(slots=True)
 class _Loop:
     """Hands items to workers, and back those that were lost."""
 
-    def __init__(
-        self,
-        mission: Mission[Any],
-        items: Sequence[Any],
-        named: Sequence[str],
-        workers: Workers,
-        todo: deque[int],
-        each_usd: float,
-        most_usd: float | None,
-        spent_usd: float,
-    ) -> None:
-        self._mission, self._items, self._named, self._workers = mission, items, named, workers
-        self._todo, self._each_usd, self._spent_usd = todo, each_usd, spent_usd
-        self._most_usd = math.inf if most_usd is None else most_usd
-        self._window = _Window(workers.most)
-        self._losses: Counter[int] = Counter()
-        self._suspects: set[int] = set()  # one of them ended its worker, and with it a pool; each runs alone now
-        self._paid: dict[int, Mapping[str, float]] = {}  # for attempts that the rate limit ended
-        self._running: dict[Future[_Reply], int] = {}
-        self.stopped = ""
+    _mission: Mission[Any]
+    _items: Sequence[Any]
+    _named: Sequence[str]  # the keys of their rows
+    _workers: Workers
+    _window: _Window
+    _todo: deque[int]
+    _each_usd: float
+    _most_usd: float
+    _spent_usd: float
+    _losses: Counter[int] = field(default_factory=Counter)
+    _suspects: set[int] = field(
+        default_factory=set
+    )  # one of them ended its worker, and its pool; each runs alone now
+    _paid: dict[int, Mapping[str, float]] = field(default_factory=dict)  # for attempts that the rate limit ended
+    _running: dict[Future[_Reply], int] = field(default_factory=dict)
+    stopped: str = ""
 
     def rows(self) -> Iterator[Row]:
         """Yield the rows as they come."""

@@ -100,15 +100,10 @@ class PlanStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Steps towards a goal; immutable: ``run_plan`` returns a new plan.
-
-    Attributes:
-        steps: The steps, in the order they were written.
-        goal: A description of the goal, or "".
-    """
+    """Steps towards a goal, in the order they were written; immutable: ``run_plan`` returns a new plan."""
 
     steps: tuple[PlanStep, ...]
-    goal: str = ""
+    goal: str = ""  # a description
 
     @property
     def done(self) -> bool:
@@ -241,6 +236,7 @@ def _step(data: Mapping[str, Any], index: int) -> PlanStep:
 
 
 _SHAPES: dict[str, Any] = {
+    "description": str,
     "tool": str,
     "args": Mapping,
     "prompt": str,
@@ -248,22 +244,18 @@ _SHAPES: dict[str, Any] = {
     "tools": list,
     "program": str,
     "needs": list,
-    "description": str,
 }
 _WORDS: dict[Any, str] = {str: "string", Mapping: "map", list: "vector of names"}
 
 
 def _json(step: PlanStep) -> dict[str, Any]:
-    stated = {name: getattr(step, name) for name in _STATED if getattr(step, name)}
+    stated = {name: getattr(step, name) for name in ("id", *_SHAPES) if getattr(step, name)}
     made = {name: list(value) if isinstance(value, tuple) else value for name, value in stated.items()}
     if step.status == "pending":
         return made
     result = {} if step.result is None else {"result": serialization.encode(values.from_python(step.result))}
     failure = {} if step.failure is None else {"failure": dict(step.failure)}
     return {**made, "status": step.status, **result, **failure, "duration_ms": step.duration_ms}
-
-
-_STATED = ("id", "description", "tool", "args", "prompt", "signature", "tools", "program", "needs")
 
 
 def _texts(value: Any) -> Iterator[str]:

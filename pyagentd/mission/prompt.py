@@ -182,11 +182,7 @@ def inventory(
 ) -> str:
     """Return an entry for each value in ``ctx/`` and ``memory/``, with a sample unless it is private.
 
-    Args:
-        context: The context as programs see it.
-        declared: A signature whose parameters, and fields of its result, are the types of the context.
-        firewall: Writes the samples.
-        memory: The memory at the start.
+    The parameters of ``declared``, and the fields of its result, are the types of the context.
     """
     types: dict[str, Type] = {}
     if declared is not None:
@@ -309,14 +305,7 @@ _WARNINGS = 5
 
 
 def value_feedback(value: Any, names: Sequence[str], firewall: Firewall, warnings: Iterable[str] = ()) -> str:
-    """Return the feedback on a program that did not end the mission.
-
-    Args:
-        value: The value of the program.
-        names: The names in ``ctx/`` under which it is kept.
-        firewall: Writes values.
-        warnings: Sentences about values that were converted or left out.
-    """
+    """Return the feedback on a program that did not end the mission; ``names`` in ``ctx/`` keep its value."""
     text, notes = firewall.render(value)
     type_ = firewall.redact_type(f" {type_text(type_of(value))}") if isinstance(value, dict | list) and value else ""
     shown = ", ".join(f"ctx/{HIDDEN if firewall.is_secret(name) else firewall.redact(name)}" for name in names[:12])
@@ -333,14 +322,7 @@ def error_feedback(
     *,
     called: Sequence[str] = (),
 ) -> str:
-    """Return the feedback on a program that failed.
-
-    Args:
-        error: The error.
-        firewall: Hides private values.
-        warnings: Sentences about values that were converted or left out.
-        called: The tools that were called before it, in order.
-    """
+    """Return the feedback on a program that failed after it had ``called`` tools."""
     place = f", line {error.line}, column {error.column}" if error.line is not None else ""
     # A list of problems keeps its lines; the text of tools and programs becomes one line.
     message = error.message if error.reason == "validation_error" else one_line(error.message)
@@ -389,13 +371,7 @@ def no_program_feedback(answer: str) -> str:
 
 
 def turns_left(turn: int, of: int, budget_left: int) -> str:
-    """Return the line about the remaining turns; "" when none remains.
-
-    Args:
-        turn: The turn that has ended, from 1.
-        of: The mission's ``max_turns``.
-        budget_left: Turns left in the budget of the tree.
-    """
+    """Return the line about the turns that remain after ``turn``, of the mission and in its tree; "" without any."""
     left = min(of - turn, budget_left)
     if left <= 0:
         return ""

@@ -30,11 +30,6 @@ def configure(models: Mapping[str, Any]) -> None:
     _configured = MappingProxyType(dict(models))
 
 
-def configured() -> Mapping[str, Any]:
-    """Return the process-wide registry."""
-    return _configured
-
-
 def resolve(llm: Any, models: Mapping[str, Any] | None = None, caller: LLM | None = None) -> LLM:
     """Return the callback that ``llm`` stands for.
 
@@ -70,11 +65,7 @@ def resolve(llm: Any, models: Mapping[str, Any] | None = None, caller: LLM | Non
 
 
 def from_config(config: Config | None = None) -> dict[str, Any]:
-    """Return the registry that ``config.toml`` describes: each ``[backend.NAME]`` with a model, by its name.
-
-    Args:
-        config: The configuration; None reads the user's.
-    """
+    """Return the registry that ``config.toml`` describes: each ``[backend.NAME]`` with a model, by its name."""
     given = config or load_config()
     named = ((name, each.model) for name, each in given.backends.items())
     return {name: missions.Model(model, backend=name, config=given) for name, model in named if model}

@@ -19,17 +19,11 @@ _QUOTES = "“”„‟"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """The parts of an answer.
-
-    Attributes:
-        program: The program, or None.
-        reasoning: The text around it.
-        blocks: The number of code blocks that make up the program; 0 for a bare expression.
-    """
+    """The parts of an answer."""
 
     program: str | None
-    reasoning: str = ""
-    blocks: int = 0
+    reasoning: str = ""  # the text around the program
+    blocks: int = 0  # the number of code blocks that make up the program; 0 for a bare expression
 
 
 def parse(text: str) -> Response:
@@ -99,16 +93,14 @@ def _body(text: str, opening: re.Match[str]) -> tuple[str, int]:
 
 def _end_of_forms(text: str) -> int:
     """Return where the expressions at the start of ``text`` end; its length if one is not closed."""
-    depth = end = 0
-    for kind, _, stop in _tokens(text, 0):
-        if kind == "open":
+    depth = 0
+    for token in _TOKEN.finditer(text):
+        if token["open"]:
             depth += 1
-        elif kind == "close":
+        elif token["close"]:
             depth -= 1
-            if depth == 0:
-                end = stop
-                if not _FOLLOWS.match(text, end):
-                    return end
+            if depth == 0 and not _FOLLOWS.match(text, token.end()):
+                return token.end()
     return len(text)
 
 
@@ -116,11 +108,6 @@ _FOLLOWS = re.compile(r"(?:[ \t\n,]|;[^\n]*\n)*+\(")
 _TOKEN = re.compile(
     r'(?P<string>"(?:[^"\\]|\\.)*(?:"|\Z))|(?P<comment>;[^\n]*)|(?P<open>[(\[{])|(?P<close>[)\]}])', re.DOTALL
 )
-
-
-def _tokens(text: str, start: int) -> Iterator[tuple[str, int, int]]:
-    for token in _TOKEN.finditer(text, start):
-        yield str(token.lastgroup), token.start(), token.end()
 
 
 def _without_comments(code: str) -> str:

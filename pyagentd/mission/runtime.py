@@ -127,14 +127,9 @@ class LeftBehind(TimeoutError):
 def call_until(
     deadline: float, runtime: "Runtime", what: str, function: Callable[[], Any], has_children: Callable[[], bool]
 ) -> Any:
-    """Return the result of a function that may block, called in a thread of its own.
+    """Return the result of a function that may block, called in a thread of its own; ``what`` is for its name.
 
-    Args:
-        deadline: When to stop waiting, in seconds of ``runtime.monotonic``.
-        runtime: Clock and cancellation.
-        what: What is called, for the name of the thread.
-        function: What to call.
-        has_children: Whether child missions are running in it.
+    ``has_children`` returns whether child missions are running in it.
 
     Raises:
         LeftBehind: It was not done in time, or the mission was cancelled.
@@ -294,22 +289,13 @@ def _in_thread(work: Callable[[], _T], name: str | None = None) -> Future[_T]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
-    """The services that a mission uses.
+    """The services that a mission uses; times are in seconds."""
 
-    Attributes:
-        monotonic: Seconds, for durations and deadlines.
-        epoch: Seconds since the epoch, for facts.
-        sleep: Waits that many seconds.
-        wait_for: Waits for an awaitable, that many seconds at most.
-        listener: Gets every event, or None.
-        cancelled: Whether the mission was cancelled.
-    """
-
-    monotonic: Callable[[], float] = time.monotonic
-    epoch: Callable[[], float] = time.time
+    monotonic: Callable[[], float] = time.monotonic  # for durations and deadlines
+    epoch: Callable[[], float] = time.time  # for facts
     sleep: Callable[[float], None] = time.sleep
-    wait_for: Callable[[Awaitable[Any], float], Any] = run_here
-    listener: Listener | None = None
+    wait_for: Callable[[Awaitable[Any], float], Any] = run_here  # waits for an awaitable, that long at most
+    listener: Listener | None = None  # gets every event
     cancelled: Callable[[], bool] = lambda: False
 
     def now_ms(self) -> int:

@@ -212,11 +212,6 @@ def _written(of: type) -> Iterator[tuple[str, str]]:
     return ((name, written) for name, written in names if written)
 
 
-def step_to_json(step: Step[Any]) -> dict[str, Any]:
-    """Return a step as plain JSON; values that JSON cannot represent become strings."""
-    return dict(plain(step))
-
-
 def turn_to_json(turn: Turn) -> dict[str, Any]:
     """Return a turn as plain JSON."""
     return dict(plain(turn))

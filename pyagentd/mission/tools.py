@@ -160,17 +160,11 @@ _OPTIONS = frozenset({"validation", "description", "signature"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedCall:
-    """The checked and converted arguments of a call.
+    """The checked and converted arguments of a call."""
 
-    Attributes:
-        args: Plain Python values by parameter name.
-        warnings: Sentences about values that were converted or left out.
-        problems: Why the call cannot be made; empty when it can.
-    """
-
-    args: dict[str, Any] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
-    problems: tuple[Problem, ...] = ()
+    args: dict[str, Any] = field(default_factory=dict)  # plain Python values by parameter name
+    warnings: tuple[str, ...] = ()  # sentences about values that were converted or left out
+    problems: tuple[Problem, ...] = ()  # why the call cannot be made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,12 +200,7 @@ class Tool:
         return self.validation or cast(ValidationMode, mission)
 
     def prepare(self, args: Mapping[Any, Any] | None, mission: str = "enabled") -> PreparedCall:
-        """Return the arguments of a call for the function, converted where nothing is lost.
-
-        Args:
-            args: The program's arguments; None for none.
-            mission: The mission's ``signature_validation``; the tool's own mode overrides it.
-        """
+        """Return the arguments of a call for the function, converted where nothing is lost; see ``mode``."""
         mode = self.mode(mission)
         given = values.to_python({} if args is None else args)
         if not isinstance(given, dict):
@@ -391,29 +380,19 @@ _LONGEST = 1000
 
 @dataclass(slots=True, kw_only=True)
 class Toolbox:
-    """The tools of one mission during one turn.
-
-    Attributes:
-        tools: The tools that may be called.
-        catalog: The tools that are shown and cannot be called.
-        validation: The mission's ``signature_validation``.
-        firewall: Collects the private values in results.
-        scope: The mission; the parent of missions that the tools start.
-        span: The telemetry span of the turn.
-        recorded: The calls so far.
-        noticed: Conversions, and mismatches under ``warn_only``.
-        warnings: These after the program, and what else the model is told.
-    """
+    """The tools of one mission during one turn."""
 
     tools: Mapping[str, Tool]
-    catalog: Mapping[str, Tool]
-    validation: str
-    firewall: Firewall
-    scope: Scope
-    span: str
+    catalog: Mapping[str, Tool]  # the tools that are shown and cannot be called
+    validation: str  # the mission's ``signature_validation``
+    firewall: Firewall  # learns the private values in results
+    scope: Scope  # the mission; the parent of missions that the tools start
+    span: str  # of the turn
     recorded: OrderedRecords[ToolCall] = field(default_factory=OrderedRecords)
-    noticed: OrderedRecords[str] = field(default_factory=OrderedRecords)
-    warnings: list[str] = field(default_factory=list)
+    noticed: OrderedRecords[str] = field(
+        default_factory=OrderedRecords
+    )  # conversions, mismatches under ``warn_only``
+    warnings: list[str] = field(default_factory=list)  # these after the program, and what else the model is told
 
     @property
     def calls(self) -> list[ToolCall]:

@@ -29,39 +29,23 @@ from pyagentd.words import quantity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """A mission between two turns.
+    """A mission between two turns."""
 
-    Attributes:
-        turn: The number of the last finished turn.
-        context: The values of ``ctx/``, by name.
-        memory: The values of ``memory/``, by name.
-        messages: The conversation.
-        trace: The turns.
-        failures: Failed turns in a row.
-        warnings: Conversions, and mismatches under ``warn_only``.
-    """
-
-    turn: int = 0
+    turn: int = 0  # the number of the last finished one
     context: Mapping[str, Any] = field(default_factory=dict)
     memory: Mapping[str, Any] = field(default_factory=dict)
     messages: tuple[Message, ...] = ()
     trace: tuple[Turn, ...] = ()
-    failures: int = 0
-    warnings: tuple[str, ...] = ()
+    failures: int = 0  # failed turns in a row
+    warnings: tuple[str, ...] = ()  # conversions, and mismatches under ``warn_only``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """How a mission ended.
+    """How a mission ended."""
 
-    Attributes:
-        value: What it returned, as a value of the language.
-        result: The same as Python, of the type that the signature names.
-        fail: Why it failed, or None.
-    """
-
-    value: Any = None
-    result: Any = None
+    value: Any = None  # what it returned, as a value of the language
+    result: Any = None  # the same as Python, of the type that the signature names
     fail: Fail | None = None
 
 
@@ -155,13 +139,7 @@ def with_retries(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelAnswer:
-    """An answer of the model.
-
-    Attributes:
-        text: Its text.
-        usage: Tokens and cost as the callback reported them.
-        reports_cost: Whether the callback reported a cost.
-    """
+    """An answer of the model, with tokens and cost as the callback reported them."""
 
     text: str
     usage: Usage
@@ -169,14 +147,7 @@ class ModelAnswer:
 
 
 def ask(llm: LLM, request: Request, retry: Retry, *, scope: Scope, span: str) -> ModelAnswer:
-    """Return the model's answer to ``request``.
-
-    Args:
-        llm: The callback.
-        request: The request.
-        retry: How many attempts.
-        scope: The mission that the usage is counted for.
-        span: The span of the turn.
+    """Return the model's answer to ``request``, whose usage is counted for ``scope``; ``span`` is the turn's.
 
     Raises:
         AttemptsFailed: No attempt succeeded.
@@ -258,23 +229,14 @@ _NAME = re.compile(r"[A-Za-z0-9_*+!?<>=-]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The outcome of a program.
+    """The outcome of a program, with context and memory after it."""
 
-    Attributes:
-        value: Its value, or what it returned.
-        error: Why the turn failed, or None.
-        feedback: What the model reads next, without the line about the turns left.
-        context: The context after it.
-        memory: The memory after it.
-        end: The end of the mission if the program ended it.
-    """
-
-    value: Any = None
-    error: Fail | None = None
-    feedback: str = ""
+    value: Any = None  # of the program, or what it returned
+    error: Fail | None = None  # why the turn failed
+    feedback: str = ""  # what the model reads next, without the line about the turns left
     context: Mapping[str, Any]
     memory: Mapping[str, Any]
-    end: End | None = None
+    end: End | None = None  # of the mission, if the program ended it
 
 
 def merge_result(context: Mapping[str, Any], value: Any) -> tuple[Mapping[str, Any], tuple[str, ...]]:
@@ -328,10 +290,7 @@ _NEAR: Final = 0.8
 def with_hint(error: LispError, tools: Mapping[str, Tool], before: Iterable[str | None]) -> LispError:
     """Return ``error`` with a hint about what to write instead of an undefined name, if there is one.
 
-    Args:
-        error: Any error of a program.
-        tools: The tools that the mission offers or shows.
-        before: The mission's earlier programs.
+    ``tools`` are those that the mission offers or shows, ``before`` its earlier programs.
     """
     unknown = _UNDEFINED.fullmatch(error.message)
     hint = unknown and _hint_for(unknown[1], tools, before)
@@ -433,55 +392,29 @@ def _stop(reason: str, message: str, progress: Progress) -> Fail:
     return Fail(reason=reason, message=f"{message}; the last one failed: {last.message}", details=details)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnContext:
-    """The state that all turns of a mission share.
-
-    Attributes:
-        mission: The mission.
-        system: Its system prompt.
-        scope: Its budget and limits.
-        span: Its telemetry span.
-    """
-
-    mission: ReadyMission
-    system: str
-    scope: Scope
-    span: str
-
-
-@dataclass(slots=True, kw_only=True)
 class _TurnRun:
     """One turn in progress."""
 
-    ctx: TurnContext
-    before: Progress
-    number: int
-    span: str
-    toolbox: Toolbox = field(init=False)
-    started_at: int = field(init=False)
-    started: float = field(init=False)
-    spent: Usage = field(init=False)
-
-    def __post_init__(self) -> None:
-        ctx = self.ctx
+    def __init__(self, mission: ReadyMission, scope: Scope, before: Progress, mission_span: str) -> None:
+        self.mission, self.scope, self.before, self.mission_span = mission, scope, before, mission_span
+        self.number, self.span = before.turn + 1, new_span()
         self.toolbox = Toolbox(
-            tools=ctx.mission.tools,
-            catalog=ctx.mission.catalog,
-            validation=ctx.mission.options.signature_validation,
-            firewall=ctx.mission.firewall,
-            scope=ctx.scope,
+            tools=mission.tools,
+            catalog=mission.catalog,
+            validation=mission.options.signature_validation,
+            firewall=mission.firewall,
+            scope=scope,
             span=self.span,
         )
-        self.started_at = ctx.scope.runtime.now_ms()
-        self.started = ctx.scope.runtime.monotonic()
-        self.spent = ctx.scope.spent.minus(Usage(turns=1))  # the turn was taken from the budget before it started
+        self.started_at = scope.runtime.now_ms()
+        self.started = scope.runtime.monotonic()
+        self.spent = scope.spent.minus(Usage(turns=1))  # the turn was taken from the budget before it started
 
-    def take(self) -> tuple[Progress, End | None]:
-        ctx, mission = self.ctx, self.ctx.mission
-        ctx.scope.runtime.emit("turn_start", self.span, ctx.span, metadata={"turn": self.number})
+    def take(self, system: str) -> tuple[Progress, End | None]:
+        mission, scope = self.mission, self.scope
+        scope.runtime.emit("turn_start", self.span, self.mission_span, metadata={"turn": self.number})
         request: Request = {
-            "system": ctx.system,
+            "system": system,
             "messages": [*self.before.messages],
             "turn": self.number,
             "prompt": mission.text,
@@ -490,19 +423,19 @@ class _TurnRun:
         }
         retry = mission.options.llm_retry
         try:
-            reply = ask(mission.llm, request, retry, scope=ctx.scope, span=self.span)
+            reply = ask(mission.llm, request, retry, scope=scope, span=self.span)
         except AttemptsFailed as error:
             message = f"The model did not answer after {quantity(error.attempts, 'attempt')}: {error}"
             details = {"reason": error.reason, "attempts": error.attempts}
-            late = limit_reached(ctx.scope)
+            late = limit_reached(scope)
             fail = late or Fail(reason="llm_error", message=message, details=details)
             return self._finish("", response.Response(program=None), self._no_value(fail, ending=True))
         answer = response.parse(reply.text)
-        if ctx.scope.limits_cost() and not reply.reports_cost:
+        if scope.limits_cost() and not reply.reports_cost:
             message = 'max_cost_usd needs an LLM that says what an answer costs: {"content": …, "cost_usd": …}'
             refused: Fail | None = Fail(reason="validation_error", message=message)
         else:
-            refused = limit_reached(ctx.scope)
+            refused = limit_reached(scope)
         outcome = self._no_value(refused, ending=True) if refused else self._outcome(answer, reply.text)
         return self._finish(reply.text, answer, outcome)
 
@@ -511,22 +444,22 @@ class _TurnRun:
             fail = Fail(reason="no_program", message="The answer had no program")
             return replace(self._no_value(fail), feedback=prompt.no_program_feedback(text))
         about = {"turn": self.number, "program": answer.program, "reasoning": answer.reasoning}
-        self.ctx.scope.runtime.emit("program_start", self.span, self.ctx.span, metadata=about)
+        self.scope.runtime.emit("program_start", self.span, self.mission_span, metadata=about)
         try:
             result = self._run(answer.program)
         except LispError as error:
-            late = limit_reached(self.ctx.scope) if error.reason == "timeout" else None
+            late = limit_reached(self.scope) if error.reason == "timeout" else None
             if late:
                 return self._no_value(late, ending=True)
             earlier = [turn.program for turn in self.before.trace]
-            tools = {**self.ctx.mission.catalog, **self.ctx.mission.tools}
+            tools = {**self.mission.catalog, **self.mission.tools}
             return self._error_outcome(with_hint(error, tools, earlier))
         return self._value_outcome(result, answer.program)
 
     def _run(self, program: str) -> lisp.Result:
-        ctx, options, monotonic = self.ctx, self.ctx.mission.options, self.ctx.scope.runtime.monotonic
-        started, in_tools = monotonic(), ctx.scope.times.get("tools", 0.0)
-        left_ms = (ctx.scope.deadline - started) * 1000
+        scope, options, monotonic = self.scope, self.mission.options, self.scope.runtime.monotonic
+        started, in_tools = monotonic(), scope.times.get("tools", 0.0)
+        left_ms = (scope.deadline - started) * 1000
         limits = lisp.Limits(
             timeout_ms=max(1, int(min(seconds(options.timeout_s) * 1000, left_ms))),
             memory_bytes=options.memory_bytes,
@@ -539,7 +472,7 @@ class _TurnRun:
                 self.before.memory,
                 tools=self.toolbox.call,
                 limits=limits,
-                cancelled=lambda: ctx.scope.runtime.cancelled() or monotonic() >= ctx.scope.deadline,
+                cancelled=lambda: scope.runtime.cancelled() or monotonic() >= scope.deadline,
                 isolation=options.isolation,
             )
             try:
@@ -551,35 +484,35 @@ class _TurnRun:
             return result
         finally:
             self.toolbox.warnings += self.toolbox.noticed.items
-            waited = ctx.scope.times.get("tools", 0.0) - in_tools
-            ctx.scope.add_time("programs", max(0.0, monotonic() - started - waited))
+            waited = scope.times.get("tools", 0.0) - in_tools
+            scope.add_time("programs", max(0.0, monotonic() - started - waited))
 
     def _error_outcome(self, error: LispError) -> Outcome:
         details = {} if error.line is None else {"line": error.line, "column": error.column}
         fail = Fail(reason=error.reason, message=error.message, details=details)
         called = [call.name for call in self.toolbox.calls if call.error is None]
-        feedback = prompt.error_feedback(error, self.ctx.mission.firewall, self.toolbox.warnings, called=called)
+        feedback = prompt.error_feedback(error, self.mission.firewall, self.toolbox.warnings, called=called)
         return self._fail_turn(self._no_value(fail), fail, feedback)
 
     def _value_outcome(self, result: lisp.Result, program: str) -> Outcome:
         outcome = Outcome(value=result.value, context=self.before.context, memory=result.memory)
-        self.ctx.mission.firewall.learn_from_program(result.value)
+        self.mission.firewall.learn_from_program(result.value)
         mistyped = mistyped_names(program, self.before.context)
         self.toolbox.warnings += mistyped
         # The model is asked about a doubtful return once, and only if that costs no more than a turn.
         already_asked = any(each in turn.feedback for each in mistyped[:1] for turn in self.before.trace)
-        last = self.number >= self.ctx.mission.options.max_turns or not self.ctx.scope.budget.left
-        may_ask = not (already_asked or last or self.toolbox.calls or self.ctx.mission.single_shot)
+        last = self.number >= self.mission.options.max_turns or not self.scope.budget.left
+        may_ask = not (already_asked or last or self.toolbox.calls or self.mission.single_shot)
         match result.signal:
             case "fail":
                 return replace(outcome, end=End(fail=fail_of(result.value)))
             case "return" if mistyped and may_ask:
                 fail = Fail(reason="validation_error", message=" ".join(mistyped))
-                feedback = prompt.mistyped_feedback(mistyped, self.ctx.mission.firewall)
+                feedback = prompt.mistyped_feedback(mistyped, self.mission.firewall)
                 return self._fail_turn(outcome, fail, feedback)
             case "return":
                 return self._return_outcome(outcome)
-        if self.ctx.mission.single_shot:
+        if self.mission.single_shot:
             return self._return_outcome(outcome)
         context, names = merge_result(self.before.context, result.value)
         if result.value is None and _PRINTS.search(program):
@@ -590,16 +523,13 @@ class _TurnRun:
         given = [
             f"ctx/{name} now holds the result of this program; its earlier value is gone"
             for name in names
-            if name in self.ctx.mission.context and name != "last"
+            if name in self.mission.context and name != "last"
         ]
-        feedback = prompt.value_feedback(
-            result.value, names, self.ctx.mission.firewall, [*given, *self.toolbox.warnings]
-        )
+        feedback = prompt.value_feedback(result.value, names, self.mission.firewall, [*given, *self.toolbox.warnings])
         return replace(outcome, context=context, feedback=feedback)
 
     def _return_outcome(self, outcome: Outcome) -> Outcome:
-        mission = self.ctx.mission
-        mode = mission.options.signature_validation
+        mission, mode = self.mission, self.mission.options.signature_validation
         if is_function(outcome.value):
             message, hint = "The returned value is a function, which is not data", "Call it and return what it gives."
             error = LispError("validation_error", message, hint=hint)
@@ -626,7 +556,7 @@ class _TurnRun:
 
     def _fail_turn(self, outcome: Outcome, fail: Fail, feedback: str) -> Outcome:
         """Return the outcome of a failed turn: the model reads the feedback, or the mission ends if it cannot."""
-        if self.ctx.mission.single_shot:
+        if self.mission.single_shot:
             return replace(outcome, error=fail, end=End(fail=fail))
         return replace(outcome, error=fail, feedback=feedback)
 
@@ -636,13 +566,12 @@ class _TurnRun:
         return Outcome(error=fail, context=self.before.context, memory=self.before.memory, end=end)
 
     def _finish(self, text: str, answer: response.Response, outcome: Outcome) -> tuple[Progress, End | None]:
-        ctx = self.ctx
-        feedback = ""
+        scope, feedback = self.scope, ""
         if not outcome.end:
-            left = prompt.turns_left(self.number, ctx.mission.options.max_turns, ctx.scope.budget.left)
+            left = prompt.turns_left(self.number, self.mission.options.max_turns, scope.budget.left)
             feedback = f"{outcome.feedback}\n\n{left}" if left else outcome.feedback
-        usage = ctx.scope.spent.minus(self.spent)
-        took = round((ctx.scope.runtime.monotonic() - self.started) * 1000)
+        usage = scope.spent.minus(self.spent)
+        took = _ms(scope.runtime.monotonic() - self.started)
         error = outcome.error or (outcome.end.fail if outcome.end else None)
         turn = Turn(
             number=self.number,
@@ -672,7 +601,7 @@ class _TurnRun:
             "message": error.message if error else None,
             "tool_calls": turn.tool_calls,
         }
-        ctx.scope.runtime.emit("turn_stop", self.span, ctx.span, numbers, about)
+        scope.runtime.emit("turn_stop", self.span, self.mission_span, numbers, about)
         messages: tuple[Message, ...] = self.before.messages
         if text or feedback:
             messages += ({"role": "assistant", "content": text if text.strip() else "(nothing)"},)
@@ -690,13 +619,15 @@ class _TurnRun:
         return after, outcome.end
 
 
-def run(ctx: TurnContext, progress: Progress, between: Callable[[Progress], None]) -> tuple[Progress, End]:
+def run(
+    mission: ReadyMission, scope: Scope, span: str, progress: Progress, between: Callable[[Progress], None]
+) -> tuple[Progress, End]:
     """Take turns until the mission ends; call ``between`` after every turn that did not end it."""
+    system = prompt.system_prompt(mission)
     while True:
-        if fail := stop_before_turn(progress, ctx.mission.options, ctx.scope):
+        if fail := stop_before_turn(progress, mission.options, scope):
             return progress, End(fail=fail)
-        taken = _TurnRun(ctx=ctx, before=progress, number=progress.turn + 1, span=new_span())
-        progress, end = taken.take()
+        progress, end = _TurnRun(mission, scope, progress, span).take(system)
         if end:
             return progress, end
         between(progress)

@@ -686,7 +686,7 @@ def test_it_ends_with_a_step(says, value, signature, mode, turns, tools):
     assert isinstance(step, Step) and step.ok == (step.fail is None)
     assert budget.used == len(step.trace) == step.usage.turns <= min(turns, 3)
     assert all(turn.feedback for turn in step.trace[:-1])
-    json.dumps(trace.step_to_json(step))
+    json.dumps(trace.plain(step))
     for request in llm.requests:
         roles = [message["role"] for message in request["messages"]]
         assert roles == ["user", *["assistant", "user"] * (len(roles) // 2)]

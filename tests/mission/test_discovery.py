@@ -149,3 +149,11 @@ def test_equals_are_in_alphabetical_order_and_no_more_than_asked_for() -> None:
     many = tools(**{f"report_{index}": "" for index in range(20)})
     assert [tool.name for tool in rank_tools("report", many, limit=3)] == ["report_0", "report_1", "report_10"]
     assert rank_tools("report", many, limit=0) == []
+
+
+def test_a_prompt_may_be_written_as_any_template_and_the_limits_are_those_of_the_tree() -> None:
+    llm = Scripted([CHOOSE, *["(+ 1 1)"] * 25, '(call "return" 1)'])
+    options = {"context": {"who": "Ada"}, "max_turns": 40, "tree_turns": 60}
+    assert delegate_discovering("Expenses of {{{who}}}", registry=REGISTRY, llm=llm, **options).value == 1
+    assert "Expenses of {{{who}}}" in llm.requests[0]["messages"][0]["content"]
+    assert llm.requests[1]["messages"][0]["content"] == "Expenses of Ada"

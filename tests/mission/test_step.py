@@ -14,7 +14,7 @@ def test_a_turn_comes_back_with_the_missions_inside_its_calls():
 
     llm = Scripted([code('(call "child")'), code("(/ 1 0)"), code('(call "fail" {:reason :no :message "m"})')])
     step = delegate("Go.", llm=llm, tools={"child": child}, signature="{n :int}")
-    written = json.loads(json.dumps(trace.step_to_json(step)))
+    written = json.loads(json.dumps(trace.plain(step)))
     assert (written["ok"], written["fail"]["reason"], written["signature"]) == (False, "no", "() -> {n :int}")
     assert written["usage"]["turns"] == 4
     turns = [trace.turn_from_json(turn) for turn in written["trace"]]

@@ -52,13 +52,13 @@ BREAKS_OF_MISSIONS = [
     _of(
         "Execution Behavior",
         f"{_MISSION}/turn.py",
-        "        self.ctx.mission.firewall.learn_from_program(result.value)\n",
+        "        self.mission.firewall.learn_from_program(result.value)\n",
         "        return self._return_outcome(outcome)\n",
     ),
     _of(
         "PtcRunner.SubAgent.Loop",
         f"{_MISSION}/turn.py",
-        "        if self.ctx.mission.single_shot:\n            return self._return_outcome(outcome)\n",
+        "        if self.mission.single_shot:\n            return self._return_outcome(outcome)\n",
         "        return self._return_outcome(outcome)\n",
     ),
     _of(
@@ -133,7 +133,7 @@ BREAKS_OF_MISSIONS = [
     _of(
         "Telemetry Events",
         f"{_MISSION}/turn.py",
-        '        ctx.scope.runtime.emit("turn_stop", self.span, ctx.span, numbers, about)\n',
+        '        scope.runtime.emit("turn_stop", self.span, self.mission_span, numbers, about)\n',
         "",
     ),
     _of("Tracing", f"{_MISSION}/turn.py", "            tool_calls=tuple(self.toolbox.calls),\n", ""),

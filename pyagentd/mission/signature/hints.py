@@ -114,19 +114,12 @@ _TRANSPARENT = (typing.Required, typing.NotRequired, typing.Final, typing.ClassV
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ModelField:
-    """A field of a dataclass, TypedDict or pydantic model.
+    """A field of a dataclass, TypedDict or pydantic model."""
 
-    Attributes:
-        name: Its name in values; a pydantic alias where there is one.
-        hint: Its type hint.
-        required: Whether it has no default.
-        metadata: Bounds that pydantic keeps beside the hint.
-    """
-
-    name: str
+    name: str  # in values; a pydantic alias where there is one
     hint: Any
     required: bool
-    metadata: tuple[Any, ...] = ()
+    metadata: tuple[Any, ...] = ()  # bounds that pydantic keeps beside the hint
 
 
 def is_hint(value: object) -> bool:

@@ -71,22 +71,13 @@ _STRAY = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """One form.
+    """One form."""
 
-    Attributes:
-        kind: Its kind; ``type`` is a ``Type`` in data, ``constant`` true, false and nil in data.
-        value: Text of a name or keyword (without colon), the literal, or the forms inside brackets.
-        source: The text it was read from; "" for data.
-        offset: Where in it; -1 for data.
-        optional: Whether a ``?`` follows it.
-        after_comma: Whether a comma stands before it.
-    """
-
-    kind: Kind
-    value: Any
-    source: str = ""
-    offset: int = -1
-    optional: bool = False
+    kind: Kind  # ``type`` is a ``Type`` in data, ``constant`` true, false and nil in data
+    value: Any  # text of a name or keyword (without colon), the literal, or the forms inside brackets
+    source: str = ""  # the text it was read from; "" for data
+    offset: int = -1  # where in it; -1 for data
+    optional: bool = False  # a ``?`` follows it
     after_comma: bool = False
 
     def error(self, message: str, hint: str = "") -> SignatureError:

@@ -136,23 +136,14 @@ class _Walk:
 
     Two values stand for another type without conversion: an int for ``:float``, as ``(= 1 1.0)`` holds, and a string
     for ``:keyword``, for that is what a keyword is once it has left the language.
-
-    Attributes:
-        strict: Whether fields that are not declared are problems.
-        exact: Whether nothing may stand for another type; strict too.
-        converts: Whether values are converted where they can be.
-        most: The most problems that are noted; the walk ends soon after that many.
-        notes: The problems and warnings so far.
-        problems: How many of them are problems.
-        warnings: How many of them are warnings.
     """
 
-    strict: bool = False
-    exact: bool = False
-    converts: bool = False
-    most: int = MAX_PROBLEMS
-    notes: list[_Note] = field(default_factory=list)
-    problems: int = 0
+    strict: bool = False  # fields that are not declared are problems
+    exact: bool = False  # nothing may stand for another type; strict too
+    converts: bool = False  # values are converted where they can be
+    most: int = MAX_PROBLEMS  # the walk ends soon after that many problems
+    notes: list[_Note] = field(default_factory=list)  # the problems and warnings so far
+    problems: int = 0  # how many of them are problems
     warnings: int = 0
 
     def visit(self, of: Type, value: Any) -> Any:
