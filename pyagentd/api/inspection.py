@@ -176,19 +176,9 @@ class Inspection(Group):
 
     async def trace(self, client: Client, *, branch: str) -> JsonReply:
         """Return what happened in a branch as JSON: runs, requests, tokens, tools, decisions; by path when large."""
-        async with self._kernel.using(self._ref(branch)) as live:
-            live.recorder.flush()
-            conversation = live.conversation.snapshot()
-            steps, decisions = await asyncio.to_thread(self._trace_and_audit, live.ref)
-            last = next((step for step in reversed(steps) if step.purpose == "step"), None)
-            report = {
-                "session": self._session(live),
-                "usage": summary(live.meter) if live.meter is not None else None,
-                **catalogue(last),
-                "permissions": await self._permissions(live),
-                "runs": timeline(conversation, steps, decisions, facts_of(self._kernel)),
-            }
-            return await self._json_reply(live.ref, "trace", json.dumps(report, ensure_ascii=False))
+        ref = self._ref(branch)
+        text = json.dumps(await self._traced(ref), ensure_ascii=False)
+        return await self._json_reply(ref, "trace", text)
 
     async def traced_request(
         self, client: Client, *, branch: str, run: str, step: int, purpose: str = "step", pretty: bool = False
@@ -198,12 +188,30 @@ class Inspection(Group):
         ``pretty`` breaks it into lines, for people.
         """
         ref = self._ref(branch)
+        written = partial(json.dumps, ensure_ascii=False, indent=2) if pretty else as_json
+        body = await asyncio.to_thread(written, await self._request(ref, run, step, purpose))
+        return await self._json_reply(ref, f"request-{run}-{step}", body)
+
+    async def _request(self, ref: BranchRef, run: str, step: int, purpose: str) -> Mapping[str, Any]:
         for traced in await asyncio.to_thread(read_trace, ref.branch_dir):
             if (traced.run_id, traced.step, traced.purpose) == (run, step, purpose):
-                written = partial(json.dumps, ensure_ascii=False, indent=2) if pretty else as_json
-                body = await asyncio.to_thread(written, traced.body)
-                return await self._json_reply(ref, f"request-{run}-{step}", body)
+                return traced.body
         raise NotFound(f"No step {step} of {run} is traced", hint="`pyagentd show SESSION --trace` lists them")
+
+    async def _traced(self, ref: BranchRef) -> dict[str, Any]:
+        """Return what ``trace`` does, as it is before it is JSON."""
+        async with self._kernel.using(ref) as live:
+            live.recorder.flush()
+            conversation = live.conversation.snapshot()
+            steps, decisions = await asyncio.to_thread(self._trace_and_audit, live.ref)
+            last = next((step for step in reversed(steps) if step.purpose == "step"), None)
+            return {
+                "session": self._session(live),
+                "usage": summary(live.meter) if live.meter is not None else None,
+                **catalogue(last),
+                "permissions": await self._permissions(live),
+                "runs": timeline(conversation, steps, decisions, facts_of(self._kernel)),
+            }
 
     def _trace_and_audit(self, ref: BranchRef) -> tuple[list[TracedStep], list[Entry]]:
         self._kernel.ledger.flush()

@@ -25,7 +25,7 @@ from pyagentd.reader import FromOne, Source, object_in, read
 from pyagentd.runtime.queue import Submission
 from pyagentd.runtime.run_setup import NAMES
 from pyagentd.store import presetfile
-from pyagentd.store.paths import BranchPlaces, describe_branch
+from pyagentd.store.paths import BranchPlaces, BranchRef, describe_branch
 from pyagentd.tools.builtin import builtin_tools
 
 _GO_ON = "Continue."
@@ -147,15 +147,17 @@ class Missions(Group):
 
         It is ``{session, preset, asks, missions}``; ``asks`` wait for a human, ``missions`` are ``Report``s.
         """
-        async with self._kernel.using(self._ref(branch)) as live:
+        ref = self._ref(branch)
+        text = json.dumps(await self._traced(ref), ensure_ascii=False, default=str)
+        return await self._json_reply(ref, "mission", text)
+
+    async def _traced(self, ref: BranchRef) -> dict[str, Any]:
+        async with self._kernel.using(ref) as live:
             live.recorder.flush()
-            conversation = live.conversation.snapshot()
-            found = await asyncio.to_thread(missions, conversation, live.ref)
+            found = await asyncio.to_thread(missions, live.conversation.snapshot(), live.ref)
             asks = [{name: ask.get(name) for name in _ASK} for ask in self._kernel.asks.open_for(live.key)]
             preset = live.conversation.session.get("agent")
-            trace = {"session": describe_branch(live.ref), "preset": preset, "asks": asks, "missions": found}
-            text = json.dumps(trace, ensure_ascii=False, default=str)
-        return await self._json_reply(live.ref, "mission", text)
+        return {"session": describe_branch(ref), "preset": preset, "asks": asks, "missions": found}
 
     async def mission_check(self, client: Client, *, signature: str) -> MissionChecked:
         """Return a signature as it is understood; an error names the place."""

@@ -97,7 +97,7 @@ class Pages(Group):
 
     async def mission(self, client: Client, *, branch: str) -> Report:
         """Return the missions of a session, turn by turn; looking runs nothing."""
-        told = _json(await self._group(Missions).mission_trace(client, branch=branch))
+        told = await self._group(Missions)._traced(self._ref(branch))
         found = told["missions"]
         last = found[-1] if found else {}
         actions = [
@@ -230,7 +230,7 @@ class Pages(Group):
 
     async def inspect(self, client: Client, *, branch: str) -> Report:
         """Return what happened in a branch: requests, tokens, tools, decisions."""
-        told = _json(await self._group(Inspection).trace(client, branch=branch))
+        told = await self._group(Inspection)._traced(self._ref(branch))
         async with self._kernel.using(self._ref(branch)) as live:
             turns = {message.id: chart for message, chart in charts.turns(live.conversation.snapshot())}
             filled = await context_chart(live)
@@ -248,10 +248,8 @@ class Pages(Group):
 
     async def request(self, client: Client, *, branch: str, run: str, step: int, purpose: str = "step") -> Report:
         """Return a request as it was sent, but for what is long: pictures."""
-        sent = await self._group(Inspection).traced_request(
-            client, branch=branch, run=run, step=step, purpose=purpose
-        )
-        shown = json.dumps(_without_pictures(_json(sent)), ensure_ascii=False, indent=2)
+        sent = await self._group(Inspection)._request(self._ref(branch), run, step, purpose)
+        shown = await asyncio.to_thread(lambda: json.dumps(_without_pictures(sent), ensure_ascii=False, indent=2))
         return Report(title="Request", lines=[Line((line,)) for line in shown.split("\n")])
 
     async def server(self, client: Client, *, name: str, root: str | None = None, env: Env = NOTHING) -> Report:
@@ -306,11 +304,6 @@ class Reports(Group):
             self._follow(client, *report.follows)
         lines, actions = [line.to_wire() for line in report.lines], list(report.actions)
         return reply_of(ReportReply, report, name=name, lines=lines, actions=actions, follows=list(report.follows))
-
-
-def _json(answer: Mapping[str, Any]) -> Any:
-    # What is too large for a frame comes by path.
-    return json.loads(answer.get("json") or Path(answer["path"]).read_text(encoding="utf-8"))
 
 
 _LONGEST_PICTURE = 200  # characters of base64
