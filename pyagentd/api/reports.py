@@ -186,10 +186,13 @@ class Pages(Group):
         """Return what the MCP servers of the project run, with the texts."""
         told = await self._group(McpOperations).mcp(client, branch=branch, root=root)
         waiting = [each["name"] for each in told["servers"] if not each["trusted"]]
+        wrong = [Line((Text(f"Cannot be used: {told['error']}", "bad"),))] if told["error"] else []
         if not waiting:
-            return Report(title="MCP servers", lines=[Line(("No server of this project needs to be trusted.",))])
+            lines = wrong or [Line(("No server of this project needs to be trusted.",))]
+            return Report(title="MCP servers", lines=lines)
         lines = [
             Line(("What these programs load besides is not looked at: it may change without a question.",)),
+            *wrong,
             *_files([*told["files"], *told["scripts"]]),
         ]
         question = f"Allow {', '.join(waiting)} to run with your rights here?"

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import hashlib
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict, cast
@@ -30,7 +30,6 @@ from pyagentd.features.tasks import Tasks
 from pyagentd.features.usage import facts_of, priced_usage
 from pyagentd.policy.action import under
 from pyagentd.policy.presets import DEFAULT_PRESET, Preset, parse_preset
-from pyagentd.policy.profiles import resolve_profile
 from pyagentd.runtime import run as offer
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.document_sync import settings_in_document, settings_of
@@ -62,33 +61,12 @@ class SessionCreated(BranchPlaces):
     title: str | None
 
 
-class PathPatterns(TypedDict):
-    """Patterns of paths."""
-
-    read: Sequence[str]
-    write: Sequence[str]
-    deny: Sequence[str]
-
-
-class CommandRules(TypedDict):
-    """Rules about commands."""
-
-    allow: Sequence[str]
-    deny: Sequence[str]
-    network: bool
-    confine: bool
-
-
 class SessionTrust(TypedDict):
     """What the preset.md at the root of a session's tree allows."""
 
     foreign: bool  # the session waits for trust
     file: str
     sha256: str
-    profile: str | None
-    paths: PathPatterns
-    shell_commands: CommandRules
-    mcp: list[str]  # servers with their commands or addresses
 
 
 class ListedRow(BranchPlaces):
@@ -313,23 +291,13 @@ class Sessions(Group):
         kernel, ref = self._kernel, paths.root_of(self._ref(branch))
         file = paths.preset_file(ref.branch_dir)
         data = await asyncio.to_thread(presetfile.content, file)
-        preset, found = kernel.presets.of_content(data, file, ref.branch_name), hashlib.sha256(data).hexdigest()
+        kernel.presets.of_content(data, file, ref.branch_name)  # a broken one is not trusted
+        found = hashlib.sha256(data).hexdigest()
         if sha256 not in (None, found):
             raise BadRequest(f"{file} has changed since it was shown", hint="Look at it again")
         if sha256 and kernel.origins.foreign(ref):
             kernel.origins.trust(ref, data)
-        profile = resolve_profile(preset.profile)
-        return {
-            "foreign": kernel.origins.foreign(ref),
-            "file": str(file),
-            "sha256": found,
-            "profile": profile.name if profile else None,
-            "paths": cast(PathPatterns, asdict(preset.paths)),
-            "shell_commands": cast(CommandRules, asdict(preset.shell)),
-            "mcp": [" ".join((each.name, *(each.command or (each.url,)))) for each in preset.mcp.own]
-            if preset.mcp
-            else [],
-        }
+        return {"foreign": kernel.origins.foreign(ref), "file": str(file), "sha256": found}
 
     async def resolve(self, client: Client, *, name: str) -> BranchPlaces:
         """Return the branch that an id, a prefix, ID/BRANCH or a directory means."""

@@ -74,7 +74,7 @@ _SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "grants": ("asks", "list or revoke grants"),
         "scope": ("asks", "test what a session may read, write or run"),
         "audit": ("asks", "list what was allowed and denied, and why"),
-        "trust": ("asks", "trust a session that came from elsewhere"),
+        "trust": ("tools", "trust a session that came from elsewhere"),
     },
     "Set up": {
         "doctor": ("doctor", "check the installation"),

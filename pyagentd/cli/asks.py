@@ -249,35 +249,3 @@ def _audit_columns(row: dict[str, Any]) -> tuple[str, ...]:
     by = f"{row['rule']} ({row['by']})" if row["by"] else row["rule"]
     texts = (one_line(row["action"], _SHOWN), one_line(row["reason"], _SHOWN))
     return tuple(map(printable, (when, row["agent"] or row["session"], row["decision"], by, *texts)))
-
-
-# ``pyagentd trust``: agree to what a session from elsewhere may do.
-
-_FLAGS = ("confine", "network")
-
-
-@click.command()
-@click.argument("session", shell_complete=complete_session)
-@json_option
-def trust(session: str, as_json: bool) -> None:
-    """Show what the preset.md of SESSION, which came from elsewhere, allows, and trust it as it is.
-
-    Until then, and when it changes, its profile, its grants and its settings for confinement are ignored.
-    """
-    with session_link(session, human=True) as (link, branch):
-        told = link.call("trust-session", branch=branch)
-        if not as_json:
-            print(f"profile: {printable(told['profile'] or 'none')}")
-            for section in ("paths", "shell_commands"):
-                print(f"{section}:")
-                for key, value in told[section].items():
-                    said = ("true" if value else "false") if key in _FLAGS else ", ".join(value or ())
-                    print(f"  {key}: {printable(said) or 'none'}")
-            for server in told["mcp"]:
-                print(f"starts the MCP server {printable(server)}")
-        was_foreign = told["foreign"]
-        told = link.call("trust-session", branch=branch, sha256=told["sha256"])
-    if as_json:
-        print_json(told)
-    else:
-        note(f"trusted: {told['file']}" if was_foreign else f"needs no trust: {told['file']}")

@@ -1,4 +1,4 @@
-"""``pyagentd mcp``, ``hooks``, ``skills`` and ``presets``: what agents can use.
+"""``pyagentd mcp``, ``hooks``, ``skills`` and ``presets``: what agents can use; ``trust``.
 
 ``add``, ``add-json``, ``get`` and ``remove`` take the arguments that ``claude mcp`` takes. Your own servers are in
 config.toml, which keeps its comments: a new one goes to its end, and removing one changes no other line.
@@ -10,13 +10,14 @@ import re
 import shlex
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import click
 
-from pyagentd.cli.link import daemon
+from pyagentd.cli.link import complete_session, daemon, session_link
 from pyagentd.cli.models import DAEMON_NOTE
 from pyagentd.cli.output import (
     ExitCode,
@@ -24,6 +25,7 @@ from pyagentd.cli.output import (
     note,
     print_json,
     print_list,
+    print_page,
     print_table,
     print_view,
     project_option,
@@ -35,6 +37,7 @@ from pyagentd.errors import ConfigError, Conflict, NotFound
 from pyagentd.reader import Source
 from pyagentd.store import configfile
 from pyagentd.store.atomic import rewrite_text
+from pyagentd.wire.client import DaemonClient
 from pyagentd.words import printable
 
 _PROJECT_FILE = ".mcp.json"
@@ -232,26 +235,19 @@ def test(name: str, root: Path, as_json: bool) -> int:
     return ExitCode.DONE if told["ok"] else ExitCode.FAILED
 
 
-@mcp.command()
+@mcp.command("trust")
 @_root
 @json_option
-def trust(root: Path, as_json: bool) -> None:
+def trust_servers(root: Path, as_json: bool) -> None:
     """Show what the project's servers run, and trust them as they are.
 
     They are programs that run as you. You are asked again when their configuration changes, or a program or script of
     the project that they run. Their data may change.
     """
-    place = str(root.resolve())
     with daemon(human=True) as link:
-        told = link.call("mcp", root=place)
-        if not as_json:
-            _print_files([*told["files"], *told["scripts"]])
-            note("what these programs load besides is not looked at: it may change without a question")
-        trusted = link.call("trust-mcp", root=place, hash=told["hash"] or "")
+        trusted = _trust_page(link, "servers", quiet=as_json, root=str(root.resolve()))
     if as_json:
-        print_json(trusted)
-    else:
-        note(f"trusted: {', '.join(trusted['trusted'])}")
+        print_json(trusted or {"trusted": []})
 
 
 def _pair(text: str, mark: str, option: str) -> tuple[str, str]:
@@ -362,17 +358,9 @@ def hooks(root: Path, trust: bool, as_json: bool) -> None:
     """
     place = str(root.resolve())
     with daemon(human=True) as link:
-        told = link.call("hooks", root=place)
         if trust:
-            if not as_json:
-                own = [{"path": told["file"], "text": told["text"]}] if told["file"] else []
-                _print_files([*own, *told["scripts"]])
-            if told["hash"]:
-                link.call("trust-hooks", root=place, hash=told["hash"])
-                note(f"trusted: {told['file']}")
-            else:
-                note(told["error"] or "this project has no hooks")
-            told = link.call("hooks", root=place)
+            _trust_page(link, "hooks", quiet=as_json, root=place)
+        told = link.call("hooks", root=place)
     rows = told["hooks"]
     if as_json:
         print_json(told)
@@ -399,10 +387,33 @@ def hooks(root: Path, trust: bool, as_json: bool) -> None:
         note("the project's hooks wait for your word: read them, then pyagentd hooks --trust")
 
 
-def _print_files(files: Sequence[Mapping[str, Any]]) -> None:
-    """Show what would run."""
-    for each in files:
-        print(f"--- {each['path']}\n{printable(each['text'])}", file=sys.stderr)
+def _trust_page(link: DaemonClient, name: str, *, quiet: bool, **arguments: Any) -> Any:
+    """Show the page of what waits for trust, on stderr, and trust it as it is there; None where nothing waits."""
+    page = link.call("report", name=name, arguments=arguments)
+    if not quiet:
+        with redirect_stdout(sys.stderr):
+            print_page(page)
+    replies = [link.call(each["operation"], **each["arguments"]) for each in page["actions"]]
+    if not quiet:
+        note("trusted" if replies else "nothing here waits for your word")
+    return replies[0] if replies else None
+
+
+# ``pyagentd trust``: agree to what a session from elsewhere may do.
+
+
+@click.command()
+@click.argument("session", shell_complete=complete_session)
+@json_option
+def trust(session: str, as_json: bool) -> None:
+    """Show the preset.md of SESSION, which came from elsewhere, and trust it as it is.
+
+    Until then, and when it changes, its profile, its grants and its settings for confinement are ignored.
+    """
+    with session_link(session, human=True) as (link, branch):
+        told = _trust_page(link, "trust", quiet=as_json, branch=branch)
+        if as_json:
+            print_json(told or link.call("trust-session", branch=branch))
 
 
 # ``pyagentd skills``: the know-how that models are told of.

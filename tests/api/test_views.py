@@ -412,6 +412,9 @@ async def test_servers_of_a_project_are_listed_as_not_trusted_and_not_started(wo
     assert view["rows"][0]["visit"]["name"] == "server" and view["rows"][0]["visit"]["env"]
     page = await service.report(Watcher(), name="servers", arguments={"root": str(world.project)})
     assert page["actions"] == [] and "needs to be trusted" in printed(page)
+    (world.project / ".mcp.json").write_text("{")
+    page = await service.report(Watcher(), name="servers", arguments={"root": str(world.project)})
+    assert page["actions"] == [] and f"Cannot be used: {world.project}/.mcp.json" in printed(page)
 
 
 async def do_page(service: Calls, page: dict[str, Any], key: str) -> dict[str, Any]:
