@@ -62,16 +62,10 @@ Signal an error if there is none after `pyagentd-start-timeout' seconds,
 or no server that could be started.  Can be quit; the daemon starts all
 the same.  Emacs waits: for functions that return values."
   (unless (pyagentd-rpc-connect)
-    (let ((deadline (+ (float-time) pyagentd-start-timeout 1))
-          outcome)
-      (pyagentd-start--launch (lambda () (setq outcome '(t)))
-                              (lambda (err) (setq outcome (list nil err))))
-      ;; Its end, or `pyagentd-start--look', tells the outcome.
-      (while (not (or outcome (> (float-time) deadline)))
-        (accept-process-output nil 0.01)) ; timers run between two of these
-      (pcase outcome
-        ('nil (signal 'pyagentd-timeout '(start)))
-        (`(nil ,err) (signal (car err) (cdr err)))))))
+    (let ((call (list 'start)))
+      (pyagentd-start--launch (lambda () (setcdr call '(t nil)))
+                              (lambda (err) (setcdr call (list nil err))))
+      (pyagentd-rpc-outcome call (1+ pyagentd-start-timeout)))))
 
 (defun pyagentd-start--launch (then failed)
   "Start the daemon unless that is under way, and call THEN after it.

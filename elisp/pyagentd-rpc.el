@@ -391,9 +391,7 @@ SUCCESS is called with the answer, FAILURE with an error (SYMBOL . DATA).")
       (if (string-prefix-p "(call " frame)
           (pyagentd-events-enqueue (lambda () (pyagentd-rpc--called frame)))
         (pyagentd-guarded "Answer"
-          (let ((answer (pyagentd-rpc--read frame)))
-            (pyagentd-outbox-answered (nth 1 answer))
-            (pyagentd-rpc--give answer)))))))
+          (pyagentd-rpc--give (pyagentd-rpc--read frame)))))))
 
 (defun pyagentd-rpc--called (frame)
   "Return the events in FRAME; the daemon calls nothing else."
@@ -404,6 +402,7 @@ SUCCESS is called with the answer, FAILURE with an error (SYMBOL . DATA).")
 (defun pyagentd-rpc--give (answer)
   "Give ANSWER, a message read from a frame, to the call that waits for it."
   (pcase-let ((`(,kind ,uid ,value) answer))
+    (pyagentd-outbox-answered uid)
     (when-let ((pending (pyagentd-rpc--forget uid)))
       (if (eq kind 'return) (funcall (car pending) value)
         (funcall (cdr pending)
@@ -657,23 +656,24 @@ ends.  Can be quit.  Emacs waits: for functions that return values, not
 for commands, see `pyagentd-later'."
   (require 'pyagentd-daemon)
   (pyagentd-start-and-wait)
-  (let ((call (list method)))
+  (let ((call (list method))
+        (timeout (or timeout pyagentd-call-timeout)))
     (pyagentd-rpc-call-async
-     method plist :timeout (or timeout pyagentd-call-timeout)
+     method plist :timeout timeout
      :success (lambda (value) (setcdr call (list t value)))
      :error (lambda (err) (setcdr call (list nil err))))
-    (pyagentd-rpc-outcome call)))
+    (pyagentd-rpc-outcome call (1+ timeout))))
 
-(defun pyagentd-rpc-outcome (call &optional seconds)
+(defun pyagentd-rpc-outcome (call seconds)
   "Wait until CALL has an outcome in its cdr, (t ANSWER) or (nil ERROR).
 Return that answer, or signal that error; signal `pyagentd-timeout' if
 there is none after SECONDS."
-  (let ((process pyagentd-rpc--process)
-        (deadline (and seconds (+ (float-time) seconds))))
-    (while (not (or (cdr call) (and deadline (> (float-time) deadline))))
-      (unless (or (accept-process-output process 0.05 nil t)
-                  (process-live-p process))
-        (pyagentd-rpc--sentinel process nil)))
+  (let ((deadline (+ (float-time) seconds)))
+    (while (not (or (cdr call) (> (float-time) deadline)))
+      (let ((process pyagentd-rpc--process))
+        (unless (or (accept-process-output process 0.05 nil t)
+                    (null process) (process-live-p process))
+          (pyagentd-rpc--sentinel process nil))))
     (pcase (cdr call)
       (`(t ,value) value)
       (`(nil ,err) (signal (car err) (cdr err)))

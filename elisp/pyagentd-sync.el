@@ -489,6 +489,9 @@ Return non-nil if the daemon has, or gets, all of it."
 (defvar pyagentd-sync--lost nil
   "Ids of edits that the daemon did not take, of buffers that were killed.")
 
+(defvar pyagentd-sync--unwritten nil
+  "Lists of ids of edits that are kept until the daemon has written them.")
+
 (defun pyagentd-sync--send (what id)
   "Send WHAT, a plist of :id, :hunks and :settings; ID is that of the edit."
   (let ((back (pyagentd-later-back #'pyagentd-sync--refused))
@@ -631,8 +634,8 @@ The daemon writes it, whether or not this buffer is there then."
         (pyagentd-sync--send (append taken (list :after before)) nil)))))
 
 (defun pyagentd-sync-leave ()
-  "Send all that was typed; this buffer, which is attached, is about to be killed.
-The text is kept beside the file until the daemon has written it."
+  "Send all that was typed here, where Emacs or this buffer is about to end.
+The buffer is attached.  The text is kept beside the file until the daemon has written it."
   (if (not (eq pyagentd-attach-state t))
       (progn (setq pyagentd-attach-state nil) ; the daemon reads what we write
              (unless (pyagentd-session-save)
@@ -662,8 +665,13 @@ confirmed where it has all of that."
 
 (defun pyagentd-sync--kept-until-written (kept ids)
   "Delete KEPT, a file or nil, when the daemon has written the edits IDS."
+  (push ids pyagentd-sync--unwritten)
   (let* ((name (buffer-name))
+         (over (lambda ()
+                 (setq pyagentd-sync--unwritten
+                       (delq ids pyagentd-sync--unwritten))))
          (failed (lambda (why)
+                   (funcall over)
                    (pyagentd-log 'error "%s: %s; what was typed last is %s"
                                  name why
                                  (if kept (concat "in " (abbreviate-file-name kept))
@@ -671,6 +679,7 @@ confirmed where it has all of that."
     (pyagentd-rpc-call-async
      'checkpoint (list :branch pyagentd--branch-dir)
      :success (lambda (_)
+                (funcall over)
                 (cond ((seq-intersection ids pyagentd-sync--lost)
                        (funcall failed "the daemon did not take it"))
                       (kept (delete-file kept))))
@@ -866,23 +875,13 @@ On this machine that is to read a small file; a host is asked over SSH."
 
 (defun pyagentd-connect--before-exit ()
   "Send what was typed in all sessions, and keep what the daemon does not write."
-  (let (left)
-    (dolist (buffer (pyagentd-place-buffers))
-      (with-current-buffer buffer
-        (pyagentd-guarded "Save"
-          (pyagentd-sync-finish)
-          (when (and (pyagentd-sync-attached-p) (not (pyagentd-edit-saved-p)))
-            (push buffer left)
-            (when (eq pyagentd-attach-state t)
-              (pyagentd-rpc-call-async
-               'checkpoint (list :branch pyagentd--branch-dir)
-               :success (lambda (_) (setq left (delq buffer left)))
-               :error #'ignore))))))
-    (when left
-      (pyagentd-rpc-wait (lambda () (null left)) pyagentd-connect--last-wait))
-    (dolist (buffer left)
-      (with-current-buffer buffer
-        (pyagentd-guarded "Save" (pyagentd-session-keep))))))
+  (dolist (buffer (pyagentd-place-buffers))
+    (with-current-buffer buffer
+      (pyagentd-guarded "Save"
+        (when (pyagentd-sync-attached-p)
+          (pyagentd-sync-leave)))))
+  (pyagentd-rpc-wait (lambda () (null pyagentd-sync--unwritten))
+                     pyagentd-connect--last-wait))
 
 (add-hook 'kill-emacs-hook #'pyagentd-connect--before-exit)
 
