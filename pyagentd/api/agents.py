@@ -26,10 +26,10 @@ from pyagentd.features.agents import (
 )
 from pyagentd.features.contexts import Contexts
 from pyagentd.features.named_agents import MODEL_SETTING, AgentDefaults, AgentRequest, AgentSettings, Files
-from pyagentd.features.schedules import local_user
 from pyagentd.log import of_session
 from pyagentd.policy.action import validate_pattern
 from pyagentd.policy.presets import Result
+from pyagentd.runtime.grants import local_subject
 from pyagentd.runtime.kernel import Kernel
 from pyagentd.runtime.system_prompt import workplace_of
 from pyagentd.store import atomic, metadata, paths, presetfile, sessions
@@ -401,7 +401,7 @@ class Agents(Group):
             return await self.agent_rename(client, name=name, new_name=str(value or ""))
         if key is not None and (value is not None or reset):
             given = _permissions(value) if key == "permissions" else value
-            user = local_user()
+            user = local_subject()
             await named_agents.set_setting(self._kernel, name, key, None if reset else given, user=user)
             self._publish(name, key)
         config = await named_agents.agent_settings(self._kernel, name)
@@ -421,7 +421,7 @@ class Agents(Group):
     async def agent_rename(self, client: Client, *, name: str, new_name: str) -> AgentRenamed:
         """Give an agent another name: its directory, its session's id and everything recorded of it follow."""
         old = paths.ref_of(await asyncio.to_thread(named_agents.agent_dir, self._kernel, name))
-        ref = await named_agents.rename(self._kernel, name, new_name, user=local_user())
+        ref = await named_agents.rename(self._kernel, name, new_name, user=local_subject())
         self._registry.forget(old.session_dir)
         self._registry.add(ref)
         self._tell_written(old, ref)
@@ -457,7 +457,7 @@ class Agents(Group):
             raise Unconfirmed(
                 f"The agent {name} is not destroyed: this would be lost: {lost}", hint="Confirm it first"
             )
-        done = await named_agents.destroy(self._kernel, name, keep_files=keep_files, user=local_user())
+        done = await named_agents.destroy(self._kernel, name, keep_files=keep_files, user=local_subject())
         self._registry.forget(done.directory)
         self._tell_written(*done.gone)
         self._kernel.publish(Event("agents", "", 0))

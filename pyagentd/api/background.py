@@ -21,11 +21,11 @@ from pyagentd.features.schedules import (
     Trigger,
     Triggers,
     When,
-    local_user,
 )
 from pyagentd.features.tasks import Tasks, status_lines
 from pyagentd.policy.profiles import compile_action
 from pyagentd.reader import object_in
+from pyagentd.runtime.grants import local_subject
 from pyagentd.runtime.settings import provider_of
 from pyagentd.runtime.turn_agent import answers_next
 from pyagentd.store import contexts, paths
@@ -259,7 +259,7 @@ class Background(Group):
             self._ref(branch),
             self._when(cron=cron, at=at, delay=delay, every=every, zone=zone),
             text,
-            auth_subject=local_user(),
+            auth_subject=local_subject(),
             options={"env": dict(send_options(client, env, None, ()).env), "allow": list(allow)},
             lifetime=None if lifetime == "never" else occurrences.duration(lifetime) if lifetime else LIFETIME,
         )
@@ -301,7 +301,7 @@ class Background(Group):
             source=source,
             text=text,
             delivery_id=delivery_id,
-            auth_subject=local_user(),
+            auth_subject=local_subject(),
             options=send_options(client, env, key, allow),
             # They travel as JSON, which leaves their names as they are.
             headers={name: str(value) for name, value in object_in(headers, "headers").items() if value is not None},

@@ -28,8 +28,6 @@ from pyagentd.errors import (
 )
 from pyagentd.features import named_agents
 from pyagentd.features.models import CheckedModel, Models
-from pyagentd.features.schedules import local_user
-from pyagentd.features.titles import ask_model
 from pyagentd.features.usage import (
     AgentCost,
     By,
@@ -41,7 +39,7 @@ from pyagentd.features.usage import (
     sum_of_lines,
 )
 from pyagentd.llm import catalog
-from pyagentd.llm.backend import Backend, ModelRequest
+from pyagentd.llm.backend import Backend, ModelRequest, ask_model
 from pyagentd.llm.prompts import accept_rewrite, rewrite_request
 from pyagentd.policy.presets import DEFAULT_PRESET, Preset, parse_message_settings
 from pyagentd.reader import Source, keys_of, read
@@ -49,6 +47,7 @@ from pyagentd.runtime import run_setup
 from pyagentd.runtime import system_prompt as instructions
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.document_sync import preset_with_overrides
+from pyagentd.runtime.grants import local_subject
 from pyagentd.runtime.kernel import Kernel
 from pyagentd.runtime.presets import PresetTemplate, ProjectPresets
 from pyagentd.runtime.settings import DEFAULT_MAX_TOKENS, SendOptions, backend_for, configured_provider, provider_of
@@ -372,7 +371,7 @@ class ModelOperations(Group):
             note = checked.note
             if kernel.named.is_named(ref):
                 await named_agents.set_setting(
-                    kernel, ref.session_dir.name, "model", checked.model, user=local_user()
+                    kernel, ref.session_dir.name, "model", checked.model, user=local_subject()
                 )
             else:
                 await write_settings(kernel, ref, parse_message_settings({"model": checked.model}))
@@ -652,10 +651,10 @@ def model_source(kernel: Kernel, ref: BranchRef, model: str | None) -> str:
 
 async def write_settings(kernel: Kernel, ref: BranchRef, values: Mapping[str, Any]) -> None:
     """Write settings, by their names in ``Preset``, into ``preset.md``, or where a named agent's are kept."""
-    left = dict(await named_agents.keep_document_settings(kernel, ref, values, user=local_user()))
+    left = dict(await named_agents.keep_document_settings(kernel, ref, values, user=local_subject()))
     body = left.pop("body", None)
     if body is not None and kernel.named.is_named(ref):
-        await named_agents.set_setting(kernel, ref.session_dir.name, "system_prompt", body, user=local_user())
+        await named_agents.set_setting(kernel, ref.session_dir.name, "system_prompt", body, user=local_subject())
         body = None
     file = paths.preset_file(ref.branch_dir)
     with kernel.origins.keep_trust(ref):

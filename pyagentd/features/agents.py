@@ -41,8 +41,7 @@ from pyagentd.runtime.settings import SendOptions, backend_for, provider_of
 from pyagentd.runtime.status import BY_PARENT, Outcome
 from pyagentd.runtime.turn_agent import answers_next, inherited_metadata
 from pyagentd.store import paths, presetfile, sessions
-from pyagentd.store.conversation import Conversation, Message, RunState
-from pyagentd.store.journal import read_rows
+from pyagentd.store.conversation import Conversation, Message, RunState, read_conversation
 from pyagentd.store.metadata import child_agents, first_row
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.presetfile import DEFAULT_WRITE
@@ -463,14 +462,6 @@ def agents_below(
             }
         )
     return found
-
-
-def read_conversation(ref: BranchRef) -> Conversation:
-    """Return what the log of a branch says; nothing where that cannot be read."""
-    try:
-        return Conversation(read_rows(paths.journal_file(ref.branch_dir)))
-    except StoreError:  # it is told where somebody opens it
-        return Conversation()
 
 
 def _state(status: str, conversation: Conversation, outcome: Outcome | None) -> AgentState:

@@ -18,8 +18,7 @@ from pyagentd.clock import new_id
 from pyagentd.config.tables import CompactionSettings
 from pyagentd.errors import BadRequest, Busy, ContextOverflow, ProviderError, StoreError, TransientProviderError
 from pyagentd.events import Event
-from pyagentd.features.titles import ask_model, give_up
-from pyagentd.llm.backend import Backend, ModelRequest, RetryNotice
+from pyagentd.llm.backend import Backend, ModelRequest, RetryNotice, ask_model, give_up
 from pyagentd.llm.catalog import ModelFacts
 from pyagentd.llm.prompts import accept_summary, previous_summary, shorten, summary_request, transcript
 from pyagentd.messages import Message, Text, ToolCall, ToolResult, Usage
@@ -30,7 +29,7 @@ from pyagentd.runtime.feature import Feature
 from pyagentd.runtime.run import FitToWindow, Run, RunPhase, RunSettings, Step
 from pyagentd.runtime.run_setup import RunBuilder
 from pyagentd.runtime.settings import SendOptions, extra_model
-from pyagentd.runtime.turns import DocumentNow, Prompt
+from pyagentd.runtime.turns import Prompt
 from pyagentd.runtime.usage import context_used, markers, tokens_of
 from pyagentd.store.conversation import (
     COMPACTION,
@@ -44,6 +43,7 @@ from pyagentd.store.conversation import (
 )
 from pyagentd.store.document.hidden import visible
 from pyagentd.store.document.reconcile import align, recognise
+from pyagentd.store.document.text import Document
 from pyagentd.store.journal import rows_of_message
 from pyagentd.tools.spec import schema_of
 from pyagentd.words import short_tokens
@@ -741,8 +741,8 @@ async def compact(kernel: "Kernel", branch: "LiveBranch", options: SendOptions, 
         branch.require_writable()
         live = await branch.document.look()
         await branch.look_once()
-        now = DocumentNow(document=live.document, revision=live.revision)
-        run_id, found = new_id("run"), await asyncio.to_thread(_read, now, branch.conversation.snapshot())
+        run_id, conversation = new_id("run"), branch.conversation.snapshot()
+        found = await asyncio.to_thread(_read, live.document, live.revision, conversation)
         settings = await RunBuilder(kernel, branch, run_id, options).settings(found.settings)
         if kernel.closing:
             raise Busy("The daemon is stopping", hint="Try it again in a moment")
@@ -765,16 +765,15 @@ async def compact(kernel: "Kernel", branch: "LiveBranch", options: SendOptions, 
         return run_id
 
 
-def _read(now: DocumentNow, conversation: Conversation) -> Prompt:
+def _read(doc: Document, revision: int, conversation: Conversation) -> Prompt:
     """Return what there is to compact, in the shape of a prompt: its text is the end of what stands above."""
-    doc = now.document
     whole = recognise(doc, conversation)
     spans = None if whole.document.spans == doc.spans else whole.document.spans
     anchor = whole.record_end  # what comes last in the log stands last in the document
     aligned = align(doc, conversation, anchor)
     if not is_summarised(None, aligned.view):
         raise BadRequest("There is nothing to compact", hint="Say something first")
-    version = DocumentVersion(revision=now.revision, marker=anchor)
+    version = DocumentVersion(revision=revision, marker=anchor)
     return Prompt(
         text=doc.body[max(0, anchor - _BEHIND) : anchor],
         view=aligned.view,

@@ -16,10 +16,9 @@ from typing import Any
 from pyagentd.errors import BadRequest, Busy, NotFound, PyagentdError, StoreError
 from pyagentd.events import one_line
 from pyagentd.features.snapshots import Snapshots
-from pyagentd.features.suggestions import tell_anew
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.document_sync import DocumentVersion, RecoveredRoles
-from pyagentd.runtime.feature import BranchWritten
+from pyagentd.runtime.feature import BranchWritten, HistoryChanged
 from pyagentd.runtime.kernel import Kernel
 from pyagentd.runtime.queue import Receipt, Submission
 from pyagentd.runtime.settings import SendOptions
@@ -346,20 +345,6 @@ class History:
             raise BadRequest("No active session to clear")
         return await self._hide(branch, gone, by=hidden.CONTEXT, after="", **notes)
 
-    async def give_roles_held(self, branch: LiveBranch, by: By) -> None:
-        """Give the text of messages that were hidden when they were recorded the roles that follow from it.
-
-        For a caller that holds ``branch.starting``. Raises ``StoreError``.
-        """
-        live = await branch.document.look()
-        conversation = branch.conversation.snapshot()
-        own = [message for message in conversation.messages.values() if message.metadata.get("hidden_by") == by]
-        before = conversation.with_rows(hidden.show(own, now_ms=branch.recorder.now_ms()))
-        version, doc = DocumentVersion(revision=live.revision), live.document
-        made = await asyncio.to_thread(change_roles, doc, before, conversation)
-        branch.tell_roles(RecoveredRoles(version=version, spans=made.spans))
-        await branch.secure()
-
     # -- inside ------------------------------------------------------------------------------------------------
 
     def require_ready(self, branch: LiveBranch) -> None:
@@ -398,7 +383,7 @@ class History:
                 branch.recorder.record("edit", edit)
         branch.tell_roles(RecoveredRoles(version=version, spans=made.spans))
         await branch.secure()
-        tell_anew(branch)
+        self._kernel.bus.tell(HistoryChanged(branch))
         self._kernel.bus.tell(BranchWritten(branch.ref))
 
     async def _place(self, branch: LiveBranch, prompt: Message) -> DocumentVersion:

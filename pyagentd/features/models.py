@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 from pyagentd.clock import iso8601
-from pyagentd.config import BackendSettings, Config
+from pyagentd.config import BackendSettings
 from pyagentd.config.tables import SERVICES
 from pyagentd.errors import BadRequest, NoKey, PyagentdError, ToolError, did_you_mean
 from pyagentd.llm import catalog
@@ -23,7 +23,7 @@ from pyagentd.llm.factory import list_models
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import Feature, RunStarted
 from pyagentd.runtime.queue import is_persons
-from pyagentd.runtime.settings import SendOptions, key_of, server_of
+from pyagentd.runtime.settings import SendOptions, key_of, parse_model, server_of
 from pyagentd.runtime.turns import Prompt
 from pyagentd.store import modellists
 from pyagentd.store.modellists import ModelList
@@ -62,16 +62,6 @@ class Provider:
     def has(self, name: str) -> bool:
         """Return whether it has a model; the name of a snapshot stands for the model, and the other way round."""
         return name in self.models or catalog.family(name) in map(catalog.family, self.models)
-
-
-def parse_model(model: str, config: Config) -> str:
-    """Return ``[PROVIDER/]NAME``; ``BadRequest`` if it is not a name, ``ConfigError`` for another provider."""
-    text = model.strip()
-    if not text or any(char.isspace() or not char.isprintable() for char in text):
-        raise BadRequest(f"{model[:80]!r} is not a model", hint="Give its name, or BACKEND/NAME")
-    if backend := text.rpartition("/")[0]:
-        config.backend(backend)
-    return text
 
 
 def model_for_file(model: str, found: Mapping[str, Provider], *, backend: str) -> str:

@@ -22,8 +22,7 @@ from pyagentd.clock import epoch_ms, iso8601
 from pyagentd.errors import BadRequest, Busy, Conflict, NotFound, PresetError, PyagentdError, StoreError
 from pyagentd.events import one_line, truncate
 from pyagentd.features.contexts import IDLE_S, Contexts, left_notice
-from pyagentd.features.models import parse_model
-from pyagentd.features.schedules import Schedules, local_user
+from pyagentd.features.schedules import Schedules
 from pyagentd.features.slash_commands import record_command
 from pyagentd.features.tasks import Tasks
 from pyagentd.policy.presets import DEFAULT_PRESET, read_profile
@@ -31,6 +30,8 @@ from pyagentd.policy.profiles import BUILTIN
 from pyagentd.reader import Source
 from pyagentd.runtime import system_prompt as instructions
 from pyagentd.runtime.feature import Feature
+from pyagentd.runtime.grants import local_subject
+from pyagentd.runtime.settings import parse_model
 from pyagentd.store import atomic, contexts, metadata, named_agents, paths, presetfile
 from pyagentd.store import sessions as trash
 from pyagentd.store.db import agents, schedules, tasks
@@ -788,18 +789,18 @@ async def _settle(kernel: "Kernel", row: AgentRow, intent: str, name: str = "") 
             kernel.departed.add(place)
         case "remove" if await asyncio.to_thread(identity, place) not in ("", name):
             log.warning("agent %s: kept %s, which was put there after it was removed", row.name, place)
-            await destroying_complete(kernel, row, "leave", user=local_user())
+            await destroying_complete(kernel, row, "leave", user=local_subject())
         case "remove" | "leave":
-            await destroying_complete(kernel, row, intent, user=local_user())
+            await destroying_complete(kernel, row, intent, user=local_subject())
         case _ if intent == RENAME:
             new = place.with_name(name)
             if not await asyncio.to_thread(_has_moved, place, new):
                 await asyncio.to_thread(agents.intend, kernel.state, row.name, None)
                 return
             await asyncio.to_thread(adapt, kernel, place, new)
-            await follow(kernel, place, new, user=local_user())
+            await follow(kernel, place, new, user=local_subject())
         case _ if intent == RENAMED:
-            await follow(kernel, place.with_name(name), place, user=local_user())
+            await follow(kernel, place.with_name(name), place, user=local_subject())
 
 
 def _has_moved(old: Path, new: Path) -> bool:

@@ -24,7 +24,6 @@ from pyagentd.clock import Clock, epoch_ms, new_id
 from pyagentd.errors import BadRequest, Busy, NotASession, NotFound, PyagentdError, RateLimited, StoreError, ToolError
 from pyagentd.policy.action import Target
 from pyagentd.policy.profiles import compile_action
-from pyagentd.runtime import grants
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import Feature, RunEnded
 from pyagentd.runtime.queue import Receipt, Submission
@@ -428,11 +427,6 @@ class Triggers(Feature):
                 by=trigger.auth_subject,
             )
         )
-
-
-def local_user() -> str:
-    """Return the user whose daemon this is, as an ``auth_subject``: nobody else's connections are taken."""
-    return f"user:{grants.local_user()}"
 
 
 def _server(options: SendOptions) -> tuple[str | None, str | None]:

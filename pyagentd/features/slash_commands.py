@@ -4,6 +4,7 @@ A ``Source`` offers commands: the daemon's own operations, prompts of servers, t
 ``Commands`` has those of all sources; of two commands with the same name, that of the first source counts.
 """
 
+import asyncio
 import logging
 import re
 from collections import deque
@@ -14,10 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_ch
 
 from pyagentd.clock import new_id
 from pyagentd.errors import BadRequest, PyagentdError, UserError, did_you_mean
-from pyagentd.features.history import History
 from pyagentd.runtime import turns
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.document_sync import DocumentVersion
+from pyagentd.runtime.document_sync import DocumentVersion, RecoveredRoles
 from pyagentd.runtime.feature import BranchWritten, Feature
 from pyagentd.runtime.queue import Receipt, Submission, is_persons
 from pyagentd.runtime.settings import SendOptions
@@ -430,10 +430,22 @@ async def _record_command(
             [answer], role="assistant", session_id=branch.ref.session_id, metadata=hiding, now_ms=now_ms
         )
         await branch.record_run(hinted, rows, run_id=run_id, interactive=given.options.interactive)
-        await History(kernel).give_roles_held(branch, hidden.COMMAND)
+        await _give_roles(branch)
     kernel.bus.tell(BranchWritten(branch.ref))
     message_id = str(branch.conversation.runs[run_id].data["message_id"])
     return replace(made, is_recorded=True, run_id=run_id, message_id=message_id)
+
+
+async def _give_roles(branch: LiveBranch) -> None:
+    """Give the text of commands and answers, which are hidden since they were recorded, the roles that follow."""
+    live = await branch.document.look()
+    conversation = branch.conversation.snapshot()
+    own = [each for each in conversation.messages.values() if each.metadata.get("hidden_by") == hidden.COMMAND]
+    before = conversation.with_rows(hidden.show(own, now_ms=branch.recorder.now_ms()))
+    version, doc = DocumentVersion(revision=live.revision), live.document
+    made = await asyncio.to_thread(hidden.change_roles, doc, before, conversation)
+    branch.tell_roles(RecoveredRoles(version=version, spans=made.spans))
+    await branch.secure()
 
 
 def _may_stand(kernel: "Kernel", branch: LiveBranch, prompt: Prompt) -> bool:

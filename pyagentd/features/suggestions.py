@@ -1,13 +1,11 @@
-"""Reply options and todo lists for clients: sends ``reply-options`` and ``todo`` events."""
+"""Reply options for clients: sends ``reply-options`` events."""
 
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypedDict
 
 from pyagentd.events import Event
-from pyagentd.features import todo
-from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.feature import Feature, RunEnded
+from pyagentd.runtime.feature import Feature, HistoryChanged, RunEnded
 from pyagentd.store.conversation import Conversation
 
 if TYPE_CHECKING:
@@ -200,23 +198,21 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
 
-def tell_anew(branch: LiveBranch) -> None:
-    """Tell whoever watches a branch the agent's steps and what may be picked, after its history changed."""
-    if branch.sinks:
-        branch.publish(Event("todo", branch.key, 0, ({"items": todo.current_items(branch.conversation)},)))
-        branch.publish(Event("reply-options", branch.key, 0, (current_options(branch.conversation),)))
-
-
 class Suggestions(Feature):
     """Tells whoever watches a branch what its user may pick, once an answer is there."""
 
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
-        kernel.bus.on(RunEnded, self._offer)
+        kernel.bus.on(RunEnded, self._run_ended)
+        kernel.bus.on(HistoryChanged, self._history_changed)
 
-    def _offer(self, ended: RunEnded) -> None:
-        branch = ended.branch
-        if ended.outcome.reason == "done" and branch.sinks:
-            found = current_options(branch.conversation)
+    def _run_ended(self, ended: RunEnded) -> None:
+        if ended.outcome.reason == "done" and ended.branch.sinks:
+            found = current_options(ended.branch.conversation)
             if found["options"]:
-                branch.publish(Event("reply-options", branch.key, 0, (found,)))
+                ended.branch.publish(Event("reply-options", ended.branch.key, 0, (found,)))
+
+    def _history_changed(self, changed: HistoryChanged) -> None:
+        branch = changed.branch
+        if branch.sinks:
+            branch.publish(Event("reply-options", branch.key, 0, (current_options(branch.conversation),)))

@@ -12,7 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -133,10 +133,7 @@ class Telemetry(Feature):
 
     async def _around(self, branch: LiveBranch, call: ToolCall, made: Awaitable[Envelope]) -> Envelope:
         """Watch a tool call."""
-        with nullcontext() if self._spans is None else self._spans.tool(branch, call) as span:
-            envelope = await made
-            if self._spans is not None and span is not None:
-                self._spans.tool_ended(span, envelope)
+        envelope = await (made if self._spans is None else self._spans.tool(branch, call, made))
         outcome = "denied" if envelope.denied else "ok" if envelope.ok else "error"
         self.count("pyagentd.tool.calls", tool=call.name, outcome=outcome)
         return envelope
@@ -196,10 +193,8 @@ class _Request:
         """Count, and end the span."""
         took_s = time.monotonic() - self._began
         code, message = ("aborted", "") if error is None else (error.code, str(error))
-        if (spans := self._telemetry._spans) is not None and self._span is not None:
-            answer = Message(role="assistant", parts=tuple(self._parts))
-            about = {"gen_ai.request.model": self._model, "gen_ai.provider.name": self._provider}
-            spans.step_ended(self._span, about, self._stop, answer, took_s, self._first_s, code, message)
+        if self._span is not None:
+            self._end_span(self._span, took_s, code, message)
         count, model, stop = self._telemetry.count, self._model, self._stop
         count("pyagentd.requests", model=model, outcome="ok" if stop is not None else code)
         count("pyagentd.request.seconds", took_s, model=model)
@@ -212,6 +207,43 @@ class _Request:
         prices = self._telemetry.kernel.model_facts(model, self._provider).prices
         if prices is not None and (cost := prices.of(usage)):
             count("pyagentd.cost", cost, model=model)
+
+    def _end_span(self, span: "Span", took_s: float, code: str, message: str) -> None:
+        """End the span; ``code`` and ``message`` say why where the request has no end."""
+        spans, stop = self._telemetry._spans, self._stop
+        assert spans is not None, "it has a span"
+        about = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.request.model": self._model,
+            "gen_ai.provider.name": self._provider,
+        }
+        if stop is None:
+            spans.set_error(span, code, message)
+            spans.duration.record(took_s, {**about, "error.type": code})
+            span.end()
+            return
+        usage = stop.usage
+        read = usage.input + usage.cache_read + usage.cache_write
+        said = usage.output + usage.reasoning
+        span.set_attributes(
+            {
+                "gen_ai.response.finish_reasons": [stop.stop_reason],
+                "gen_ai.usage.input_tokens": read,
+                "gen_ai.usage.output_tokens": said,
+                "gen_ai.usage.reasoning.output_tokens": usage.reasoning,
+                "gen_ai.usage.cache_read.input_tokens": usage.cache_read,
+                "gen_ai.usage.cache_creation.input_tokens": usage.cache_write,
+            }
+        )
+        if self._first_s is not None:
+            span.set_attribute("gen_ai.response.time_to_first_chunk", self._first_s)
+            spans.first.record(self._first_s, about)
+        answer = Message(role="assistant", parts=tuple(self._parts))
+        spans.text(span, "gen_ai.output.messages", lambda: _messages([answer], [stop.stop_reason]))
+        span.end()
+        spans.duration.record(took_s, about)
+        spans.tokens.record(read, {**about, "gen_ai.token.type": "input"})
+        spans.tokens.record(said, {**about, "gen_ai.token.type": "output"})
 
 
 class _Spans:
@@ -254,11 +286,11 @@ class _Spans:
         reader = PeriodicExportingMetricReader(numbers, export_interval_millis=1000 * table.interval_s)
         self._metering = MeterProvider([reader], resource=resource, shutdown_on_exit=False)
         meter = self._metering.get_meter("pyagentd", __version__)
-        self._duration = meter.create_histogram("gen_ai.client.operation.duration", "s", "Duration of requests")
-        self._first = meter.create_histogram(
+        self.duration = meter.create_histogram("gen_ai.client.operation.duration", "s", "Duration of requests")
+        self.first = meter.create_histogram(
             "gen_ai.client.operation.time_to_first_chunk", "s", "From request to first token"
         )
-        self._tokens = meter.create_histogram("gen_ai.client.token.usage", "{token}", "Tokens of requests")
+        self.tokens = meter.create_histogram("gen_ai.client.token.usage", "{token}", "Tokens of requests")
 
         def observe(name: str, options: CallbackOptions) -> Iterator[Observation]:
             for labels, value in telemetry.counted(name):
@@ -301,7 +333,7 @@ class _Spans:
         if (known := self._runs.get(branch.key)) is not None:
             return known
         conversation, ref = branch.conversation, branch.ref
-        top = next(iter(reversed(paths.ancestors_of(ref))), ref)
+        top = paths.root_of(ref)
         if top.key not in self._sessions:
             self._sessions[top.key] = self._begin("session", None, {"gen_ai.conversation.id": top.session_id}), set()
         session, running = self._sessions[top.key]
@@ -335,11 +367,11 @@ class _Spans:
             return
         span.set_attribute("pyagentd.outcome", outcome.reason)
         if outcome.reason == "error":
-            self._set_error(span, outcome.code, outcome.message)
+            self.set_error(span, outcome.code, outcome.message)
         said = Message(role="assistant", parts=(Text(text=outcome.text),))
-        self._text(span, "gen_ai.output.messages", lambda: _messages([said], [outcome.reason]))
+        self.text(span, "gen_ai.output.messages", lambda: _messages([said], [outcome.reason]))
         span.end()
-        top = next(iter(reversed(paths.ancestors_of(branch.ref))), branch.ref).key
+        top = paths.root_of(branch.ref).key
         session, running = self._sessions[top]
         running.discard(branch.key)
         if not running:
@@ -365,52 +397,11 @@ class _Spans:
             },
             kind=SpanKind.CLIENT,
         )
-        self._text(span, "gen_ai.system_instructions", lambda: [{"type": "text", "content": request.system}])
-        self._text(span, "gen_ai.input.messages", lambda: _messages(request.messages))
+        self.text(span, "gen_ai.system_instructions", lambda: [{"type": "text", "content": request.system}])
+        self.text(span, "gen_ai.input.messages", lambda: _messages(request.messages))
         return span
 
-    def step_ended(
-        self,
-        span: "Span",
-        about: Mapping[str, str],
-        stop: StepFinished | None,
-        answer: Message,
-        took_s: float,
-        first_s: float | None,
-        error: str,
-        message: str,
-    ) -> None:
-        """End it; ``error`` and ``message`` are those of a request without a ``stop``."""
-        about = {"gen_ai.operation.name": "chat", **about}
-        if stop is None:
-            self._set_error(span, error, message)
-            self._duration.record(took_s, {**about, "error.type": error})
-            span.end()
-            return
-        usage = stop.usage
-        read = usage.input + usage.cache_read + usage.cache_write
-        said = usage.output + usage.reasoning
-        span.set_attributes(
-            {
-                "gen_ai.response.finish_reasons": [stop.stop_reason],
-                "gen_ai.usage.input_tokens": read,
-                "gen_ai.usage.output_tokens": said,
-                "gen_ai.usage.reasoning.output_tokens": usage.reasoning,
-                "gen_ai.usage.cache_read.input_tokens": usage.cache_read,
-                "gen_ai.usage.cache_creation.input_tokens": usage.cache_write,
-            }
-        )
-        if first_s is not None:
-            span.set_attribute("gen_ai.response.time_to_first_chunk", first_s)
-            self._first.record(first_s, about)
-        self._text(span, "gen_ai.output.messages", lambda: _messages([answer], [stop.stop_reason]))
-        span.end()
-        self._duration.record(took_s, about)
-        self._tokens.record(read, {**about, "gen_ai.token.type": "input"})
-        self._tokens.record(said, {**about, "gen_ai.token.type": "output"})
-
-    @contextmanager
-    def tool(self, branch: LiveBranch, call: ToolCall) -> "Iterator[Span]":
+    async def tool(self, branch: LiveBranch, call: ToolCall, made: Awaitable[Envelope]) -> Envelope:
         """Have a span for a tool call."""
         span = self._begin(
             f"execute_tool {call.name}",
@@ -422,18 +413,16 @@ class _Spans:
                 "gen_ai.tool.type": "function",
             },
         )
-        self._text(span, "gen_ai.tool.call.arguments", lambda: dict(call.input))
+        self.text(span, "gen_ai.tool.call.arguments", lambda: dict(call.input))
         try:
             with self.current(span):
-                yield span
+                envelope = await made
+            if not envelope.ok:
+                self.set_error(span, "denied" if envelope.denied else "tool", "")
+            self.text(span, "gen_ai.tool.call.result", lambda: envelope.text)
+            return envelope
         finally:
             span.end()
-
-    def tool_ended(self, span: "Span", envelope: Envelope) -> None:
-        """Say what came of a tool call."""
-        if not envelope.ok:
-            self._set_error(span, "denied" if envelope.denied else "tool", "")
-        self._text(span, "gen_ai.tool.call.result", lambda: envelope.text)
 
     # -- inside --------------------------------------------------------------------------------------------------
 
@@ -443,12 +432,12 @@ class _Spans:
             around = self._api.set_span_in_context(above, around)
         return self._tracer.start_span(name, context=around, attributes=attributes, **more)
 
-    def _set_error(self, span: "Span", code: str, message: str) -> None:
+    def set_error(self, span: "Span", code: str, message: str) -> None:
         span.set_attribute("error.type", code or "error")
         told = self._redact_text("error.message", message) if self._table.capture_content and message else None
         span.set_status(self._api.StatusCode.ERROR, told)
 
-    def _text(self, span: "Span", name: str, content: Callable[[], Any]) -> None:
+    def text(self, span: "Span", name: str, content: Callable[[], Any]) -> None:
         """Set what was said as an attribute, if that is wanted."""
         if not self._table.capture_content:
             return

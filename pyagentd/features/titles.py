@@ -6,16 +6,12 @@ title that the user gave meanwhile wins.
 
 import asyncio
 import logging
-from collections.abc import Callable
-from contextlib import aclosing
 from pathlib import Path
-from typing import NamedTuple
 
-from pyagentd.errors import PyagentdError, TransientProviderError
+from pyagentd.errors import PyagentdError
 from pyagentd.events import Event
-from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, RetryNotice, StepFinished, StopReason
+from pyagentd.llm.backend import ask_model, give_up
 from pyagentd.llm.prompts import sanitise_title, title_request
-from pyagentd.messages import Text, Usage
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import BranchWritten, Feature, RunEnded
 from pyagentd.runtime.kernel import Kernel
@@ -23,53 +19,6 @@ from pyagentd.runtime.settings import SendOptions, backend_for, extra_model, pro
 from pyagentd.runtime.turn_agent import answers_next
 from pyagentd.store import metadata
 from pyagentd.store.paths import BranchRef
-
-# One request to a model beside any run: for a title, a summary, a rewritten text.
-
-
-class Answered(NamedTuple):
-    """The texts of an answer, what it took, and why it ended."""
-
-    texts: tuple[str, ...]
-    usage: Usage
-    stop_reason: StopReason | None
-
-
-def give_up(failed: RetryNotice) -> None:
-    """Have a request fail that could be tried again; raises ``TransientProviderError``."""
-    raise TransientProviderError(failed.message)
-
-
-async def ask_model(
-    backend: Backend, request: ModelRequest, *, retrying: Callable[[RetryNotice], None] = lambda failed: None
-) -> Answered:
-    """Return what a model answers.
-
-    Args:
-        backend: Its server.
-        request: What it is asked.
-        retrying: Told of every failure that is tried again; what it raises ends that.
-
-    Raises:
-        ProviderError: The server failed.
-    """
-    texts: list[str] = []
-    usage = Usage()
-    stop_reason: StopReason | None = None
-    async with aclosing(backend.stream(request)) as batches:
-        async for batch in batches:
-            for item in batch:
-                match item:
-                    case RetryNotice():
-                        retrying(item)
-                    case PartFinished(part=Text(text=text)):
-                        texts.append(text)
-                    case StepFinished():
-                        usage, stop_reason = usage + item.usage, item.stop_reason
-    return Answered(tuple(texts), usage, stop_reason)
-
-
-# Naming sessions.
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from pyagentd.errors import ToolError
 from pyagentd.events import Event
 from pyagentd.policy.action import Target, canonical_tool
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.feature import BranchOpened, Feature
+from pyagentd.runtime.feature import BranchOpened, Feature, HistoryChanged
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.journal import Row
 from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec, object_schema
@@ -84,10 +84,16 @@ class Todo(Feature):
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
         kernel.bus.on(BranchOpened, lambda opened: opened.branch.observers.append(_todo_publisher(opened.branch)))
+        kernel.bus.on(HistoryChanged, self._history_changed)
 
     def tools_for(self, run: "RunBuilder") -> Sequence[ToolSpec]:
         """Return the tool by which a model writes its list."""
         return (TODO_WRITE,)
+
+    def _history_changed(self, changed: HistoryChanged) -> None:
+        branch = changed.branch
+        if branch.sinks:
+            branch.publish(Event("todo", branch.key, 0, ({"items": current_items(branch.conversation)},)))
 
 
 def _todo_publisher(branch: LiveBranch) -> Callable[[Row], None]:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pyagentd.errors import PyagentdError
 from pyagentd.events import Event
-from pyagentd.features.agents import read_conversation
 from pyagentd.llm.catalog import Prices
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import BranchOpened, Feature
@@ -18,7 +17,7 @@ from pyagentd.runtime.settings import SendOptions, provider_of
 from pyagentd.runtime.turn_agent import answers_next
 from pyagentd.runtime.usage import Expense, FactsOf, Meter, session_usage, total_spent
 from pyagentd.store import paths
-from pyagentd.store.conversation import Conversation
+from pyagentd.store.conversation import Conversation, read_conversation
 from pyagentd.store.db.projection import QUARTER_MS, Place, RequestTotals, places, sums
 from pyagentd.store.db.state import State
 from pyagentd.store.journal import ProviderModel

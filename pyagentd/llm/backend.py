@@ -11,11 +11,13 @@ import hashlib
 import json
 import weakref
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from pyagentd.errors import TransientProviderError
 from pyagentd.messages import Message, Reasoning, Text, ToolCall, Usage
 
 _CHUNK = 512 << 10  # bytes of a request that are sent at once, about
@@ -368,3 +370,48 @@ class Backend(Protocol):
     async def close(self) -> None:
         """Close the connections; streams in flight end with an error."""
         ...
+
+
+# One request to a model beside any run: for a title, a summary, a rewritten text.
+
+
+class Answered(NamedTuple):
+    """The texts of an answer, what it took, and why it ended."""
+
+    texts: tuple[str, ...]
+    usage: Usage
+    stop_reason: StopReason | None
+
+
+def give_up(failed: RetryNotice) -> None:
+    """Have a request fail that could be tried again; raises ``TransientProviderError``."""
+    raise TransientProviderError(failed.message)
+
+
+async def ask_model(
+    backend: Backend, request: ModelRequest, *, retrying: Callable[[RetryNotice], None] = lambda failed: None
+) -> Answered:
+    """Return what a model answers.
+
+    Args:
+        backend: Its server.
+        request: What it is asked.
+        retrying: Told of every failure that is tried again; what it raises ends that.
+
+    Raises:
+        ProviderError: The server failed.
+    """
+    texts: list[str] = []
+    usage = Usage()
+    stop_reason: StopReason | None = None
+    async with aclosing(backend.stream(request)) as batches:
+        async for batch in batches:
+            for item in batch:
+                match item:
+                    case RetryNotice():
+                        retrying(item)
+                    case PartFinished(part=Text(text=text)):
+                        texts.append(text)
+                    case StepFinished():
+                        usage, stop_reason = usage + item.usage, item.stop_reason
+    return Answered(tuple(texts), usage, stop_reason)

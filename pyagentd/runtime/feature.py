@@ -74,6 +74,10 @@ class RunEnded(BranchEvent):
     options: SendOptions
 
 
+class HistoryChanged(BranchEvent):
+    """Turns of a branch were hidden, or shown again."""
+
+
 class QueueStopped(BranchEvent):
     """A queued message could not be answered; the queue of the branch waits for a person."""
 

@@ -324,6 +324,11 @@ def local_user() -> str:
         return str(os.geteuid())
 
 
+def local_subject() -> str:
+    """Return the user whose daemon this is, as an ``auth_subject``."""
+    return f"user:{local_user()}"
+
+
 # What the user has agreed to of what comes from somebody else: presets of a project, and sessions in a checkout.
 #
 # A preset says what an agent may read and run, so one that lies in a checkout is only used once its user said so,

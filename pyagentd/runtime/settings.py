@@ -10,7 +10,7 @@ from typing import Protocol
 
 from pyagentd import installation
 from pyagentd.config import BackendSettings, Config
-from pyagentd.errors import ConfigError, PresetError
+from pyagentd.errors import BadRequest, ConfigError, PresetError
 from pyagentd.llm.backend import Backend
 from pyagentd.llm.factory import BackendSettings as BackendSettings_
 from pyagentd.llm.factory import make_backend
@@ -59,6 +59,16 @@ class LastOptions(dict[str, SendOptions]):
     def __setitem__(self, key: str, options: "SendOptions") -> None:
         latest = next(reversed(self.values()), options)
         super().__setitem__(key, latest if latest == options else options)
+
+
+def parse_model(model: str, config: Config) -> str:
+    """Return ``[PROVIDER/]NAME``; ``BadRequest`` if it is not a name, ``ConfigError`` for another provider."""
+    text = model.strip()
+    if not text or any(char.isspace() or not char.isprintable() for char in text):
+        raise BadRequest(f"{model[:80]!r} is not a model", hint="Give its name, or BACKEND/NAME")
+    if backend := text.rpartition("/")[0]:
+        config.backend(backend)
+    return text
 
 
 class PresetSource(Protocol):

@@ -9,8 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from copy import copy
 from typing import Any, Final, NamedTuple
 
+from pyagentd.errors import StoreError
 from pyagentd.messages import Usage
-from pyagentd.store.journal import Row
+from pyagentd.store import paths
+from pyagentd.store.journal import Row, read_rows
+from pyagentd.store.paths import BranchRef
 from pyagentd.words import quantity, short_tokens
 
 # What the log tells of one message, one part and one run: the last row of each, and what the user made of it.
@@ -522,3 +525,11 @@ def _head(data: Mapping[str, Any]) -> str:
 def _pruned_ids(facts: Mapping[str, Any]) -> Sequence[str]:
     pruned = facts.get("pruned") or ()
     return pruned if isinstance(pruned, list | tuple) else ()
+
+
+def read_conversation(ref: BranchRef) -> Conversation:
+    """Return what the log of a branch says; nothing where that cannot be read."""
+    try:
+        return Conversation(read_rows(paths.journal_file(ref.branch_dir)))
+    except StoreError:  # it is told where somebody opens it
+        return Conversation()
