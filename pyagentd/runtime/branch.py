@@ -350,6 +350,12 @@ class LiveBranch:
         said |= {"paused": True} if self.paused and outcome.recorded == "aborted" else {}
         self.recorder.record("run", {**run, "state": "finished", "reason": outcome.recorded, "error": error, **said})
 
+    def tell_start(self, run_id: str) -> None:
+        """Tell that a run has begun, which is in the log."""
+        run = self.conversation.runs[run_id]
+        started = {"id": run_id, "phase": "started", "message_id": run.data["message_id"]}
+        self.publish(Event("run", self.key, run.first_seq, (started,)))
+
     def tell_end(self, run_id: str) -> int:
         """Return the number of a row after the end of a run, which tells it: a client that saw it has seen all."""
         run = self.conversation.runs.get(run_id)
@@ -374,6 +380,7 @@ class LiveBranch:
         """
         # No await before its end is recorded: either all of it is there or the next daemon ends it.
         turns.record_start(self, prompt, {"id": run_id, "interactive": interactive})
+        self.tell_start(run_id)
         with self.recorder.together():
             for kind, data in rows:
                 self.recorder.record(kind, data)

@@ -258,6 +258,7 @@ class Kernel(OpenBranches):
             row["tool_results"] = False
         record_start(branch, prompt, row)
         self.set_off(branch, run, options)
+        branch.tell_start(run_id)
         self.bus.tell(RunStarted(branch))
         if self._unfinished:
             self.spawn(self._finish_agents())

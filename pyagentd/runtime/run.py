@@ -1,7 +1,7 @@
 """A run: ask the model, call the tools it asks for, repeat until it is done.
 
-Each step is a method that returns the next step, and every move is checked against ``FOLLOWING``. A run
-ends with exactly one outcome on every path: success, empty answer, provider error, abort, exception.
+Each step is a method that returns the next step. A run ends with exactly one outcome on every path: success, empty
+answer, provider error, abort, exception.
 What the model sees is in memory while the run lasts; it is rebuilt from document and log for the next.
 
 Step boundary: before every request to the model, the first one included, messages that steer are added to the view,
@@ -17,7 +17,7 @@ import logging
 import re
 from asyncio import get_running_loop
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -43,7 +43,6 @@ from pyagentd.llm.backend import (
 )
 from pyagentd.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult, Usage
 from pyagentd.policy.action import Action, Target, canonical_tool
-from pyagentd.policy.presets import Preset
 from pyagentd.runtime.approvals import Authority, Place
 from pyagentd.runtime.opening import RESTARTED, ResumedRun, decided_before
 from pyagentd.runtime.recorder import Recorder
@@ -93,6 +92,11 @@ class AnswerRecorder:
         called: Told of every call that has its result: the part as recorded, and when (epoch ms).
         metadata: Of its messages, beside the model.
         root: The workspace root, for summaries of calls.
+
+    Attributes:
+        model: Of the next message; one that has begun is still that of the one who began it.
+        usage: Of the run.
+        last_usage: Of its last request.
     """
 
     def __init__(
@@ -106,10 +110,10 @@ class AnswerRecorder:
         root: str = "",
     ) -> None:
         self._root = root
+        self.model = model
         self._recorder = recorder
         self._called = called
         self._session_id = session_id
-        self._model = model
         self._metadata = metadata
         self._message: dict[str, Any] | None = None
         self._parts_recorded = 0
@@ -120,8 +124,8 @@ class AnswerRecorder:
         self._parts: list[Part] = []  # of the current step, finished ones only
         self._texts: list[str] = []
         self._last_from = 0  # which of them is the first after the last call
-        self.usage = Usage()  # of the run
-        self.last_usage: Usage | None = None  # of its last request
+        self.usage = Usage()
+        self.last_usage: Usage | None = None
         self._message_usage = Usage()
 
     def resume(self, standing: RunProgress) -> None:
@@ -155,10 +159,6 @@ class AnswerRecorder:
     def last_text(self) -> str:
         """The text after the last tool call: the result where the preset says ``result: last``."""
         return "".join(self._texts[self._last_from :]).lstrip("\n")
-
-    def answered_by(self, model: Mapping[str, Any]) -> None:
-        """Note that another model answers; a message that has begun is still that of the one who began it."""
-        self._model = model
 
     def begin_step(self) -> None:
         """Start a new model request of the same message."""
@@ -289,11 +289,8 @@ class AnswerRecorder:
         message = self._ensure_message()
         if not self._step_begun:
             self._step_begun = True
-            self._step = self._part_row(message, {"type": "step-start"})
+            self._step = self._new_part({"type": "step-start"})
             self._put(self._step)
-        return self._part_row(message, data)
-
-    def _part_row(self, message: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
         row = part_row(
             message_id=message["id"],
             session_id=self._session_id,
@@ -317,7 +314,7 @@ class AnswerRecorder:
             self._message = message_row(
                 role="assistant",
                 session_id=self._session_id,
-                metadata={"model": self._model, **self._metadata},
+                metadata={"model": self.model, **self._metadata},
                 now_ms=self._recorder.now_ms(),
             )
             self._recorder.record("message", self._message)
@@ -364,11 +361,8 @@ Steering = Callable[[], Awaitable[Sequence[str]]]
 """Records what the user steered with as messages of theirs and returns their texts; called at step boundaries."""
 
 
-# The phases of a run and what may follow each: a table, no code. The names are those gptel's users know.
-
-
 class RunPhase(StrEnum):
-    """Where a run is."""
+    """Where a run is; the names are those gptel's users know."""
 
     INIT = "INIT"  # created, nothing sent
     WAIT = "WAIT"  # a request is on its way to the model
@@ -379,17 +373,6 @@ class RunPhase(StrEnum):
     DONE = "DONE"  # the model finished its answer
     ERRS = "ERRS"  # the provider, the disk or we failed
     ABRT = "ABRT"  # somebody stopped it
-
-
-FOLLOWING: Mapping[RunPhase, Collection[RunPhase]] = {
-    RunPhase.INIT: (RunPhase.WAIT, RunPhase.TOOL, RunPhase.COMPACT),  # TOOL: an earlier daemon ended while they ran
-    RunPhase.WAIT: (RunPhase.TYPE,),
-    RunPhase.TYPE: (RunPhase.TOOL, RunPhase.TRET, RunPhase.DONE),  # TRET: the provider only paused its answer
-    RunPhase.TOOL: (RunPhase.TRET,),
-    RunPhase.TRET: (RunPhase.WAIT, RunPhase.DONE),
-    RunPhase.COMPACT: (RunPhase.DONE,),
-}
-"""What may follow a phase, beside ``ERRS`` and ``ABRT``, which follow any; a run in another one has ended."""
 
 
 # How long a run may go on: turns, calls of tools, tokens and time, as its preset says.
@@ -432,22 +415,15 @@ class Limits:
             raise BudgetSpent(f"Agent stopped: limit of tool calls ({self.calls:,}) reached")
 
 
-def limits_of(preset: Preset) -> Limits:
-    """Return what ``max-turns``, ``max-calls``, ``token-budget`` and ``time-budget`` of a preset allow."""
-    return Limits(
-        turns=preset.max_turns,
-        calls=preset.max_calls or MAX_CALLS,
-        tokens=preset.token_budget,
-        time_s=preset.time_budget_s,
-    )
-
-
 class RunTimer:
     """Ends a run when its time is up.
 
     Args:
         time_s: How long it may take; None is for ever.
         expire: Called once with the error that says so.
+
+    Attributes:
+        timer: Of its end; None while no time counts.
     """
 
     def __init__(self, time_s: float | None, expire: Callable[[BudgetSpent], None]) -> None:
@@ -457,12 +433,7 @@ class RunTimer:
         self._pauses = 0
         self._since = 0.0
         self._counting = False
-        self._timer: asyncio.TimerHandle | None = None
-
-    @property
-    def is_running(self) -> bool:
-        """Whether time counts now."""
-        return self._timer is not None
+        self.timer: asyncio.TimerHandle | None = None
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
@@ -494,16 +465,16 @@ class RunTimer:
     def _go_on(self) -> None:
         loop = get_running_loop()
         self._since = loop.time()
-        self._timer = loop.call_later(max(0.0, self._left_s), self._on_expired)
+        self.timer = loop.call_later(max(0.0, self._left_s), self._on_expired)
 
     def _halt(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
             self._left_s -= get_running_loop().time() - self._since
 
     def _on_expired(self) -> None:
-        self._timer = None
+        self.timer = None
         self._expire(BudgetSpent(f"Agent stopped: time limit ({self._time_s:g} s) reached"))
 
 
@@ -528,8 +499,7 @@ class ToolCaller:
         tools: What the run may use, by name.
         context: Where calls happen.
         authority: Who decides about them.
-        began: Records that a call begins to act, unless it only looks.
-        record: Records the outcome of a call and returns it as the model sees it.
+        answer: Records that a call begins to act, unless it only looks, and its outcome.
         around: Watches each call.
     """
 
@@ -539,16 +509,14 @@ class ToolCaller:
         tools: Mapping[str, ToolSpec],
         context: ToolContext,
         authority: Authority,
-        began: Callable[[ToolCall], None],
-        record: Callable[[ToolCall, Envelope], ToolResult],
-        around: Around = _make_unwatched,
+        answer: AnswerRecorder,
+        around: Around,
     ) -> None:
         self._around = around
         self._tools = tools
         self._context = context
         self._authority = authority
-        self._began = began
-        self._record = record
+        self._answer = answer
 
     async def complete(
         self,
@@ -603,7 +571,7 @@ class ToolCaller:
             made = await self._around(call, self._invoke(call, stand_in, place))
         finally:
             place.leave()
-        return self._record(call, made)
+        return self._answer.result(call, made)
 
     async def _invoke(self, call: ToolCall, stand_in: ToolSpec | None, place: Place) -> Envelope:
         if stand_in is not None:
@@ -633,7 +601,7 @@ class ToolCaller:
 
         def began() -> None:
             if spec.kind != "read" and not spec.repeatable:
-                self._began(call)
+                self._answer.began(call)
 
         made = await invoke(spec, dict(call.input), context, authorise, began)
         if not (made.ok or decided or (hooks is not None and hooks.asked)):
@@ -903,6 +871,8 @@ class Run:
 
     Attributes:
         suspended: Whether it was left without an end, for the next daemon.
+        authority: Who decides what it may do.
+        retry_now: Ends the wait before a request is sent again, if there is one.
     """
 
     def __init__(
@@ -941,8 +911,7 @@ class Run:
             tools=self._offer.tools,
             context=settings.context,
             authority=settings.authority,
-            began=self._answer.began,
-            record=self._answer.result,
+            answer=self._answer,
             around=settings.around,
         )
         self.stopwatch = RunTimer(settings.limits.time_s, self.fail)
@@ -955,18 +924,14 @@ class Run:
             self._turns = 1 + sum(message.role == "assistant" for message in resumed.standing.done)
             done = (part for message in resumed.standing.done for part in message.parts)
             self._calls = len(self._answer.calls) + sum(isinstance(part, ToolCall) for part in done)
-        self._retry_now: Callable[[], None] = lambda: None
+        self.authority = settings.authority
+        self.retry_now: Callable[[], None] = lambda: None
         self.suspended = False
         self._aborted = False
         self._why = ""
         self._cut_off = False
         self._failure: PyagentdError | None = None
         self._task: asyncio.Task[None] | None = None
-
-    @property
-    def authority(self) -> Authority:
-        """Who decides what it may do."""
-        return self._settings.authority
 
     async def execute(self) -> Outcome:
         """Run to the end and return the outcome; ended early by ``abort``.
@@ -985,16 +950,14 @@ class Run:
             if self.suspended:
                 raise
             if self._failure is not None:
-                return self._fail(RunPhase.ERRS, self._error(self._failure.code, str(self._failure)))
+                return self._end_in_error(self._failure)
             code, why = (RESTART, RESTARTED) if self._cut_off else ("", self._why)
-            return self._fail(
-                RunPhase.ABRT, Outcome(reason="aborted", text=self._answer.text, code=code, message=why)
-            )
+            return self._end(RunPhase.ABRT, Outcome(reason="aborted", text=self._answer.text, code=code, message=why))
         except PyagentdError as error:
-            return self._fail(RunPhase.ERRS, self._error(error.code, str(error)))
+            return self._end_in_error(error)
         except Exception as error:  # the run's supervisor: nothing may end a run without an outcome
             log.exception("run %s failed", self.id)
-            return self._fail(RunPhase.ERRS, self._error(*told_of(error)))
+            return self._end_in_error(error)
 
     def abort(self, why: str = "") -> None:
         """Stop the run wherever it is, even before it began; it ends with the outcome ``aborted``, saying ``why``."""
@@ -1022,10 +985,6 @@ class Run:
             self._failure = error
             self.abort()
 
-    def retry_now(self) -> None:
-        """End the wait before a request is sent again, if there is one."""
-        self._retry_now()
-
     async def _steps(self) -> None:
         step: Step | None = self._begin if self._resumed is None else self._go_on
         while step is not None:
@@ -1046,7 +1005,7 @@ class Run:
             return
         self._settings = now
         if (now.provider, now.model) != (before.provider, before.model):
-            self._answer.answered_by({"provider_id": now.provider or None, "model_id": now.model})
+            self._answer.model = {"provider_id": now.provider or None, "model_id": now.model}
         if now.system != before.system:
             self._log.system_prompt(now.system, self._recorder.now_ms())
 
@@ -1113,7 +1072,7 @@ class Run:
 
     def _take(self, item: RetryNotice | SentAgain | PartStarted | PartDelta | PartFinished) -> None:
         if isinstance(item, RetryNotice):
-            self._retry_now = item.now
+            self.retry_now = item.now
             facts = {"attempt": item.attempt, "max_attempts": item.max_attempts, "delay_s": item.delay_s}
             self._tell("retrying", **facts, message=item.message)
             return
@@ -1145,7 +1104,6 @@ class Run:
     async def _run_tools(self) -> Step:
         calls = self._answer.calls
         self._count_calls(len(calls))
-        self._move(RunPhase.TOOL, tools=[describe_call(call) for call in calls])
         return await self._complete(calls, {}, {})
 
     def _count_calls(self, number: int) -> None:
@@ -1165,7 +1123,6 @@ class Run:
         await self._settings.ready()
         calls, results = self._answer.calls, resumed.standing.results
         self._view.append(self._answer.step_message())
-        self._move(RunPhase.TOOL, tools=[describe_call(call) for call in calls])
         begun = (call for call in calls if call.id in resumed.begun and call.id not in results)
         return await self._complete(calls, results, {call.id: resumed.stand_in(call) for call in begun})
 
@@ -1173,6 +1130,7 @@ class Run:
         self, calls: tuple[ToolCall, ...], results: Mapping[str, ToolResult], stand_ins: Mapping[str, ToolSpec]
     ) -> Step:
         """Make the calls that have no result yet, and give the model all results."""
+        self._move(RunPhase.TOOL, tools=[describe_call(call) for call in calls])
         made = await self._calling.complete(calls, results, stand_ins)
         await self._recorder.commit(also=self._log.flush)
         self._view.append(Message(role="user", parts=made))
@@ -1193,21 +1151,15 @@ class Run:
         )
 
     def _move(self, phase: RunPhase, **details: Any) -> None:
-        self._enter(phase)
-        self._tell("busy", **details)
-
-    def _enter(self, phase: RunPhase) -> None:
-        """Note the next phase; raises ``ValueError`` for one that cannot follow, which is a mistake of ours."""
-        following = FOLLOWING.get(self.state)
-        if following is None or (phase not in following and phase not in (RunPhase.ERRS, RunPhase.ABRT)):
-            raise ValueError(f"{phase} cannot follow {self.state}")
         self.state = phase
+        self._tell("busy", **details)
 
     def _tell(self, status: str, **details: Any) -> None:
         self._observe(self, {"state": status, "phase": self.state.value, **details})
 
-    def _error(self, code: str, message: str) -> Outcome:
-        return Outcome(reason="error", text=self._answer.text, code=code, message=message)
+    def _end_in_error(self, error: Exception) -> Outcome:
+        code, message = told_of(error)
+        return self._end(RunPhase.ERRS, Outcome(reason="error", text=self._answer.text, code=code, message=message))
 
     def _end(self, phase: RunPhase, outcome: Outcome) -> Outcome:
         try:
@@ -1215,14 +1167,11 @@ class Run:
             why = aborted if phase is RunPhase.ABRT else f"not run: {outcome.message}"
             # What a call's agent was doing ended with this run, unless the daemon ended both.
             self._answer.close(why, awaited=why if self._cut_off else BY_PARENT)
+        except StoreError:
+            if phase is RunPhase.DONE:
+                raise  # it ends in this error
+            # The outcome is told, and recorded when the branch is opened anew.
         finally:
             self._log.flush()
-        self._enter(phase)
+        self.state = phase
         return outcome
-
-    def _fail(self, phase: RunPhase, outcome: Outcome) -> Outcome:
-        try:
-            return self._end(phase, outcome)
-        except StoreError:  # the outcome is told, and recorded when the branch is opened anew
-            self._enter(phase)
-            return outcome

@@ -38,7 +38,7 @@ from pyagentd.runtime.document_sync import (
 from pyagentd.runtime.grants import RunWitness, hooks_in, local_user
 from pyagentd.runtime.opening import DeferredBackend, ResumedRun
 from pyagentd.runtime.presets import docs_section
-from pyagentd.runtime.run import RunSettings, ToolOffer, found_before, limits_of
+from pyagentd.runtime.run import MAX_CALLS, Limits, RunSettings, ToolOffer, found_before
 from pyagentd.runtime.settings import (
     DEFAULT_MAX_TOKENS,
     THINKING_TOKENS,
@@ -406,7 +406,12 @@ class RunBuilder:
             temperature=plan.preset.temperature,
             **asked.longest,
             result=plan.preset.result,
-            limits=limits_of(plan.preset),
+            limits=Limits(
+                turns=plan.preset.max_turns,
+                calls=plan.preset.max_calls or MAX_CALLS,
+                tokens=plan.preset.token_budget,
+                time_s=plan.preset.time_budget_s,
+            ),
             tool_results=plan.preset.include_tool_results or ref.is_agent,  # a parent reads them
             agent=plan.turn.agent,
             kept=plan.kept,

@@ -17,6 +17,7 @@ from pyagentd.runtime.opening import CLEARS, is_emptied
 from pyagentd.runtime.queue import Receipt, Submission, is_persons
 from pyagentd.runtime.run_setup import RunBuilder
 from pyagentd.runtime.settings import LastOptions, SendOptions
+from pyagentd.runtime.status import told_of
 from pyagentd.runtime.turns import Prompt
 from pyagentd.store import paths
 from pyagentd.store.conversation import Message
@@ -329,10 +330,12 @@ class Queues:
             log.info("%s: %s", branch.ref.name, error)
             self._block(branch, message, error)
             self.drain(branch)
-        except PyagentdError as error:
-            log.warning("%s: the message %s cannot be answered: %s", branch.ref.name, message.id, error)
+        except Exception as error:  # a mistake of ours too: nobody else would learn why the queue waits
+            trace = None if isinstance(error, PyagentdError) else error
+            log.error("%s: the message %s cannot be answered: %s", branch.ref.name, message.id, error, exc_info=trace)
+            code, told = told_of(error)
             branch.paused = True
-            branch.state.on_run_failed(message=str(error), code=error.code)
+            branch.state.on_run_failed(message=told, code=code)
             self._kernel.bus.tell(QueueStopped(branch))
         else:
             run = branch.run.id if branch.run is not None else None

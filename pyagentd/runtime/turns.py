@@ -233,7 +233,7 @@ class _RecordedPrompt(NamedTuple):
 
 
 def record_start(branch: "LiveBranch", prompt: Prompt, run: Mapping[str, Any]) -> None:
-    """Record the user's edits and message and the start of its run, and tell everybody.
+    """Record the user's edits and message and the start of its run, and show them.
 
     Args:
         branch: Where.
@@ -275,15 +275,13 @@ def record_start(branch: "LiveBranch", prompt: Prompt, run: Mapping[str, Any]) -
                 row["above"] = prompt.above
             if prompt.id and prompt.id != message.message_id:  # it asks again: its own id is of no message
                 row |= {"submission": prompt.id, "payload": prompt.metadata.get("payload")}
-            seq = recorder.record("run", row)
+            recorder.record("run", row)
             branch.announce = show
     finally:
         branch.announce = None
     branch.paused = False
     for note in prompt.notes:
         branch.say(note)
-    started = {"id": run["id"], "phase": "started", "message_id": message.message_id}
-    branch.publish(Event("run", branch.key, seq, (started,)))
 
 
 def _record_message(branch: "LiveBranch", prompt: Prompt) -> _RecordedPrompt:

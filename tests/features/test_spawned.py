@@ -453,7 +453,7 @@ async def test_an_exception_where_answers_are_recorded_is_logged_and_told_to_the
     whole = Recorded.take
 
     def broken(self: Recorded, item: Any) -> None:
-        if "model-helper" in str(self._model):
+        if "model-helper" in str(self.model):
             raise RuntimeError("no such luck")
         whole(self, item)
 

@@ -116,7 +116,7 @@ async def test_time_in_which_a_human_is_asked_does_not_count_for_anybody_who_wai
         await world.kernel.prompt(branch, text="Delegate.", options=world.granted("tool:PersistentAgent:.*"))
         await watcher.until(lambda: world.kernel.asks.all())
         runs = [live.run for live in world.kernel.runs if live.run]
-        assert [run.stopwatch.is_running for run in runs] == [False, False]
+        assert [run.stopwatch.timer for run in runs] == [None, None]
         world.kernel.asks.answer(str(world.kernel.asks.all()[0]["id"]), Answer(decision="allow"))
         await watcher.finished(branch)
 

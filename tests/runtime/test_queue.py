@@ -228,6 +228,28 @@ async def test_what_is_sent_after_an_error_leaves_text_that_waits_where_it_is(wo
     assert_closed(ref)
 
 
+async def test_a_mistake_of_ours_before_a_queued_message_is_answered_stops_the_queue_and_is_told(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(*_: Any) -> Any:
+        raise RuntimeError("a mistake of ours")
+
+    world.server.say(LOOK, "First.", "Second.")
+    ref, watcher = world.session(), Watcher()
+    async with world.kernel.using(ref) as branch:
+        await attached(branch, watcher)
+        await asking(world, branch, watcher)
+        await world.kernel.submit(branch, message("Two", world))
+        with monkeypatch.context() as patch:
+            patch.setattr(world.kernel.features_with("before_prompt")[0], "before_prompt", fails, raising=False)
+            allow(world)
+            await watcher.until(lambda: branch.status["state"] == "error")
+        assert branch.status["code"] == "internal" and branch.status["paused"] and branch.status["queued"] == 1
+        assert await world.kernel.queue.resume(branch, world.options)
+        await watcher.until(lambda: ends(watcher) == ["done", "done"])
+    assert_closed(ref)
+
+
 @pytest.mark.spec("002", LAPTOP)
 async def test_the_queue_survives_a_restart_and_drains_when_the_branch_is_opened(world: World) -> None:
     world.server.say(answer(text("Hello", chunks=2), hang_after=4), "Second.", "Third.")

@@ -84,7 +84,7 @@ def _is_typing(branch: LiveBranch, event: Event) -> bool:
 
 
 def _is_helper(recorded: AnswerRecorder, *_: Any) -> bool:
-    return "model-helper" in str(recorded._model)
+    return "model-helper" in str(recorded.model)
 
 
 def stopped_at(state: RunPhase, who: str) -> Fault:

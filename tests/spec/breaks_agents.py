@@ -273,8 +273,8 @@ BREAKS_OF_AGENTS = [
     _of(
         "Exception handling in callback",
         _RUN,
-        "            return self._fail(RunPhase.ERRS, self._error(*told_of(error)))\n",
-        '            return self._fail(S.FAIL, self._error("internal", ""))\n',
+        "        code, message = told_of(error)\n",
+        '        code, message = "internal", ""\n',
     ),
     _of(
         "Overlay always cleaned up",
