@@ -739,14 +739,13 @@ class Follower:
     """Follows one run.
 
     Args:
-        link: Attached to the branch.
+        link: Attached to the branch, unless ``catch_up`` is called first.
         branch: Its key.
         run_id: The run; None while its message is queued.
         view: Where its events go.
         human: Put asks to the user at this terminal.
         queued: The message whose run is followed, while it waits and there is none.
-        asks: Those that wait for the user already.
-        seq: The last row before what is followed.
+        seq: The last row before what is followed; None begins with the run in flight.
     """
 
     def __init__(
@@ -758,8 +757,7 @@ class Follower:
         *,
         human: bool,
         queued: str | None = None,
-        asks: Iterable[Mapping[str, Any]] = (),
-        seq: int = 0,
+        seq: int | None = 0,
     ) -> None:
         self._link = link
         self._branch = branch
@@ -772,8 +770,6 @@ class Follower:
         self._draft = ""  # the arguments of that one, as they were edited
         self._seq = seq
         self._known = 0  # the row up to which attaching told everything
-        for ask in asks if human else ():
-            self._put(ask)
 
     def follow(self, timeout_s: float | None = None) -> FollowEnd:
         """Show the run until it ends, the user leaves it, or ``timeout_s`` have passed."""
@@ -808,7 +804,7 @@ class Follower:
 
     def _take(self, event: Event) -> FollowEnd | None:
         if event.kind == "resync":
-            return self._resync()
+            return self.catch_up()
         if event.branch == self._branch and event.seq:
             if event.seq <= self._known:
                 return None  # recorded before we attached, and told after
@@ -901,10 +897,10 @@ class Follower:
             ending = self._until(time.monotonic() + _ABORT_S) or FollowEnd("aborted")
         return ending or FollowEnd("detached")
 
-    def _resync(self) -> FollowEnd | None:
-        """Catch up after the daemon dropped what we were too slow for."""
+    def catch_up(self) -> FollowEnd | None:
+        """Attach, and show what came until then: before we did, or what the daemon dropped since we were too slow."""
         state = self._link.call("attach", branch=self._branch)
-        upto = int(state["seq"])
+        self._branch, upto = state["branch"], int(state["seq"])
         for event in replay(self._link, self._branch, self._seq, upto):
             if event.kind != "ask" and (ending := self._take(event)):  # what is still asked comes below
                 return ending

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from pyagentd import lisp as language
 from pyagentd.cli.follow import FollowEnd, Follower, Interrupts, TextView
-from pyagentd.cli.link import branch_of, complete_agent, daemon, json_text, run_environment, watch
+from pyagentd.cli.link import branch_of, complete_agent, daemon, json_text, run_environment
 from pyagentd.cli.output import (
     ExitCode,
     asking_options,
@@ -314,19 +314,11 @@ class _TurnPrinter(_Quiet):
 
 def _follow_run(link: DaemonClient, begun: Mapping[str, Any], *, human: bool, trace: bool) -> tuple[FollowEnd, bool]:
     """Follow the run to its end; return that, and whether a call was denied because nobody could be asked."""
-    state = watch(link, Path(begun["branch_dir"]))
     if sys.stderr.isatty() or trace:
         note(f"session {begun['session_id']}")
-    tracing = _TurnPrinter(lambda: _mission_state(link, begun)) if trace else None
-    if state["status"]["state"] in ("idle", "error"):  # it was faster than we
-        if tracing is not None:
-            tracing.catch_up(True)
-        failed = state["status"]["state"] == "error"
-        ending = FollowEnd("error", str(state["status"].get("message") or "")) if failed else FollowEnd("done")
-        return ending, False
-    view, asks = tracing or _Quiet(), state.get("asks") or ()
-    following = Follower(link, state["branch"], begun["run"], view, human=human, asks=asks, seq=int(state["seq"]))
-    ending = following.follow(None)
+    view = _TurnPrinter(lambda: _mission_state(link, begun)) if trace else _Quiet()
+    following = Follower(link, begun["branch"], begun["run"], view, human=human, seq=begun.get("seq"))
+    ending = following.catch_up() or following.follow()
     if view.denied:
         note(denied_note(view.denied))
     return ending, bool(view.denied)

@@ -679,28 +679,22 @@ class _SessionFollower(Follower):
         until_idle: bool,
         after: int | None,
     ) -> None:
-        super().__init__(link, str(branch_dir), "", view, human=human)
-        self._branch_dir = branch_dir
+        super().__init__(link, str(branch_dir), "", view, human=human, seq=after)
         self._until_idle = until_idle
-        self._begin = after
 
     def attach(self) -> FollowEnd:
         """Show what was, and follow until the user leaves, or until it is idle."""
         try:
             with Interrupts() as interrupts:
-                ending = self._catch_up(self._begin)
-                return ending or self._until(None, lambda: interrupts.count > 0) or FollowEnd("detached")
+                return self.catch_up() or self._until(None, lambda: interrupts.count > 0) or FollowEnd("detached")
         finally:
             self._view.pause()
 
-    def _resync(self) -> FollowEnd | None:
-        return self._catch_up(self._seq)
-
-    def _catch_up(self, after: int | None) -> FollowEnd | None:
-        """Attach, and show what came until then, from behind row ``after`` on."""
-        state = watch(self._link, self._branch_dir)
+    def catch_up(self) -> FollowEnd | None:
+        """Attach, and show what came until then."""
+        state = self._link.call("attach", branch=self._branch)
         self._branch, upto = state["branch"], int(state["seq"])
-        for event in replay(self._link, self._branch, after, upto):
+        for event in replay(self._link, self._branch, self._seq, upto):
             self._view.show(event)
         self._seq = self._known = upto
         if items := state.get("todo"):
