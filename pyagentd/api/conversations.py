@@ -713,12 +713,17 @@ class Conversations(Group):
             aborted = await self._kernel.abort(live)
         return {"aborted": aborted, "note": None if aborted else "Not running"}
 
-    async def show(self, client: Client, *, branch: str) -> ShownConversation:
-        """Return the conversation up to row ``seq`` as canonical JSON, when large as a file."""
+    async def show(self, client: Client, *, branch: str, message: str | None = None) -> ShownConversation:
+        """Return the conversation up to row ``seq`` as canonical JSON, when large as a file.
+
+        Of its messages all, or those of the model's that answer ``message``.
+        """
         async with self._kernel.using(self._ref(branch)) as live:
             live.recorder.flush()
             shown = live.conversation.canonical() | ({"usage": summary(live.meter)} if live.meter else {})
             shown |= {"todo": steps} if (steps := todo.current_items(live.conversation)) else {}
+            if message is not None:
+                shown["messages"] = list(_answers(shown["messages"], message))
             text, seq = json.dumps(shown, ensure_ascii=False), live.recorder.last_seq
         return {**await self._json_reply(live.ref, "show", text), "seq": seq}
 
@@ -843,6 +848,19 @@ def command_answered(made: CommandOutcome) -> CommandAnswered:
         return {**prompt_receipt(made.submitted), "command": command}
     run, message = made.run_id or None, made.message_id or None
     return {"run": run, "message": message, "queued": False, "seq": made.seq, "ended": "done", "command": command}
+
+
+def _answers(messages: Sequence[Mapping[str, Any]], prompt: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the model's messages that answer a prompt, also after the user steered the run."""
+    within = False
+    for each in messages:
+        row = each["message"]
+        if row["role"] == "user" and not (row.get("metadata_json") or {}).get("steered"):
+            within = False
+        if row["id"] == prompt:
+            within = True
+        elif within and row["role"] == "assistant" and not row.get("hidden_at"):
+            yield each
 
 
 def _edit_from_wire(hunks: Sequence[Any]) -> Edit:

@@ -85,7 +85,7 @@ _UNFIT = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")  # for the name of a file t
 _HEAD = 16  # bytes that tell what a file is
 _PATIENCE_S = 3.0  # until we say that we wait for stdin
 _LATE_S = 5.0  # to read it when the run has taken too long already
-_LONG_S = 120.0  # to read a whole conversation
+_LONG_S = 120.0  # to read an answer
 NAME = 60  # characters of the prompt that name a session
 _SHOWN_DENIED = 3
 _LONGEST_ACTION = 80  # characters
@@ -453,12 +453,12 @@ def _denied_call(call: Mapping[str, Any]) -> str:
 def _result(link: DaemonClient, branch: str, session: str, view: View, ending: FollowEnd) -> dict[str, Any]:
     """Return what ``--json`` prints of a run: its answer, what it took, and how each call of a tool came out."""
     patience_s = _LATE_S if ending.reason == "timeout" else _LONG_S
-    text = json_text(link.call("show", timeout=patience_s, branch=branch))
+    text = json_text(link.call("show", timeout=patience_s, branch=branch, message=view.message_id or ""))
     texts: list[str] = []
     tools: list[dict[str, Any]] = []
     usage: Counter[str] = Counter()
     model = None
-    for each in _answers(json.loads(text)["messages"], view.message_id):
+    for each in json.loads(text)["messages"]:
         metadata = each["message"].get("metadata_json") or {}
         usage.update(metadata.get("usage") or {})
         model = (metadata.get("model") or {}).get("model_id") or model
@@ -481,19 +481,6 @@ def _result(link: DaemonClient, branch: str, session: str, view: View, ending: F
         "tools": tools,
         "denied": [dict(each) for each in view.denied],
     }
-
-
-def _answers(messages: Sequence[Mapping[str, Any]], prompt: str | None) -> Iterator[Mapping[str, Any]]:
-    """Yield the model's messages that answer a prompt, also after the user steered the run."""
-    within = False
-    for each in messages:
-        row = each["message"]
-        if row["role"] == "user" and not (row.get("metadata_json") or {}).get("steered"):
-            within = False
-        if row["id"] == prompt:
-            within = True
-        elif within and row["role"] == "assistant" and not row.get("hidden_at"):
-            yield each
 
 
 def _print_command(command: Mapping[str, Any], as_json: bool) -> ExitCode:
