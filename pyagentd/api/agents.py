@@ -19,7 +19,6 @@ from pyagentd.features.agents import (
     AgentNode,
     AgentSpawner,
     Assignment,
-    Open,
     agents_below,
     outcome_of,
     result_of,
@@ -548,8 +547,7 @@ async def agent_tree(kernel: Kernel, ref: BranchRef) -> list[AgentNode]:
             return "all"
 
     opened = {
-        live.key: Open(str(live.status["state"]), live.conversation.snapshot())
-        for live in kernel.inside(ref.branch_dir)
+        live.key: (str(live.status["state"]), live.conversation.snapshot()) for live in kernel.inside(ref.branch_dir)
     }
     return await asyncio.to_thread(agents_below, ref, opened, wanted)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from pyagentd.errors import (
     BadRequest,
@@ -127,16 +127,10 @@ def _agent_tool(
     wanted: Callable[[Args, str], Assignment],
     told: Callable[[Outcome], Output],
 ) -> ToolSpec:
-    """Return a tool that spawns agents, for one run.
+    """Return a tool that spawns agents, for one run of a branch that is ``depth`` agents below its root.
 
-    Args:
-        spawner: What makes and runs them.
-        presets: Those that an agent may have, by name.
-        depth: How many agents the run's branch is below its root.
-        name: The tool's.
-        schema: Returns its arguments' schema, given the names of the presets.
-        wanted: Returns what a call wants, given its arguments and id.
-        told: Returns what an agent came to as the tool gives it.
+    ``schema`` makes its schema of the names of the ``presets``, ``wanted`` reads a call's arguments and id, ``told``
+    makes a result of what an agent came to.
     """
     listing = "\n".join(f"- {each}: {preset.description}" for each, preset in sorted(presets.items()))
 
@@ -266,6 +260,12 @@ def _runs(shell: Commands) -> str:
     return what + (", with the NETWORK" if shell.network else "") + ("" if shell.confine else ", NOT CONFINED")
 
 
+_BACKGROUND = {
+    "type": "boolean",
+    "description": "Do not wait: you get its session_id now and its result later, as a message",
+}
+
+
 def _schema(names: Sequence[str]) -> dict[str, Any]:
     patterns = {"type": "array", "items": {"type": "string"}}
     return object_schema(
@@ -277,10 +277,7 @@ def _schema(names: Sequence[str]) -> dict[str, Any]:
         {
             "allowed_paths": patterns | {"description": "Absolute glob patterns it may read; default: yours"},
             "denied_paths": patterns | {"description": "Absolute glob patterns it may never touch"},
-            "background": {
-                "type": "boolean",
-                "description": "Do not wait: you get its session_id now and its result later, as a message",
-            },
+            "background": _BACKGROUND,
         },
     )
 
@@ -331,10 +328,7 @@ def _task_schema(names: Sequence[str]) -> dict[str, Any]:
             },
         },
         {
-            "background": {
-                "type": "boolean",
-                "description": "Do not wait: you get its session_id now and its result later, as a message",
-            },
+            "background": _BACKGROUND,
             "metadata": {"type": "object", "description": "Kept with the agent's session; nobody acts on it"},
         },
     )
@@ -365,7 +359,7 @@ def outcome_of(conversation: Conversation, run: RunState | None, wanted: Result)
 def answer_text(conversation: Conversation, run: RunState, wanted: Result) -> str:
     """Return what the model said in a run: all its text, or what followed its last tool call."""
     texts: list[str] = []
-    for message in _answers(conversation, run):
+    for message in answers_of(conversation, run):
         for part in message.parts:
             if part.is_tool and wanted == "last":
                 texts = []
@@ -374,7 +368,7 @@ def answer_text(conversation: Conversation, run: RunState, wanted: Result) -> st
     return "\n\n".join(texts)
 
 
-def _answers(conversation: Conversation, run: RunState) -> list[Message]:
+def answers_of(conversation: Conversation, run: RunState) -> list[Message]:
     """Return the model's messages between the prompt of a run and the next one; what steered it is none."""
     found: list[Message] = []
     inside = False
@@ -407,13 +401,6 @@ AgentState = Literal["running", "waiting", "finished", "aborted", "error", "idle
 _ENDED: Mapping[str, AgentState] = {"done": "finished", "aborted": "aborted", "error": "error"}
 
 
-class Open(NamedTuple):
-    """A branch that is open: what it is doing (the status clients see), and what is recorded."""
-
-    state: str
-    conversation: Conversation
-
-
 class AgentNode(TypedDict):
     """An agent of a branch, with those below it."""
 
@@ -431,19 +418,19 @@ class AgentNode(TypedDict):
 
 
 def agents_below(
-    ref: BranchRef, opened: Mapping[str, Open], wanted: Callable[[BranchRef], Result]
+    ref: BranchRef, opened: Mapping[str, tuple[str, Conversation]], wanted: Callable[[BranchRef], Result]
 ) -> list[AgentNode]:
     """Return the agents of a branch by name, each with its own in ``agents``.
 
     Args:
         ref: The branch.
-        opened: What of it is open, by key.
+        opened: State (the status clients see) and conversation of what of it is open, by key.
         wanted: Returns what of an agent's text is its result.
     """
     found: list[AgentNode] = []
     for child in child_agents(ref):
-        known = opened.get(child.key) or Open("idle", read_conversation(child))
-        conversation, session = known.conversation, known.conversation.session
+        state, conversation = opened.get(child.key) or ("idle", read_conversation(child))
+        session = conversation.session
         outcome = outcome_of(conversation, conversation.last_run, wanted(child))
         usages = (message.row.get("metadata_json", {}).get("usage") for message in conversation.messages.values())
         found.append(
@@ -453,7 +440,7 @@ def agents_below(
                 "branch_dir": str(child.branch_dir),
                 "preset": session.get("agent") or None,
                 "description": session.get("description") or None,
-                "state": _state(known.state, conversation, outcome),
+                "state": _state(state, conversation, outcome),
                 "background": bool(session.get("background")),
                 "call_id": session.get("parent_call_id") or None,
                 "tokens": sum(sum(usage.values()) for usage in usages if usage),
@@ -718,19 +705,6 @@ def _child(parent: BranchRef, agent: str) -> BranchRef:
 # terminal path; Emacs draws its overlay from these.
 
 
-@dataclass(slots=True)
-class Child:
-    """One agent whose parent is told how it moves."""
-
-    parent: str  # branch key
-    facts: dict[str, Any]
-    calls: list[str] = field(default_factory=list)
-
-    def event(self) -> Event:
-        """Return what the parent's clients are told."""
-        return Event("agent", self.parent, 0, ({**self.facts, "calls": list(self.calls)},))
-
-
 class AgentSpawner(Feature):
     """Keeps the running agents of all branches.
 
@@ -743,7 +717,7 @@ class AgentSpawner(Feature):
 
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
-        self._children: dict[str, Child] = {}  # by the agent's branch key
+        self._children: dict[str, tuple[str, dict[str, Any]]] = {}  # by agent's key: its parent's, and what is told
         self.background = Background(kernel, self)
         self.outputs: dict[str, Callable[[Outcome], Output]] = {NAME: as_output}
 
@@ -753,7 +727,7 @@ class AgentSpawner(Feature):
 
     def running(self, parent: str) -> list[dict[str, Any]]:
         """Return the agents a branch waits for, so that a client that attaches can draw them."""
-        return [child.event().args[0] for child in self._children.values() if child.parent == parent]
+        return [dict(facts) for above, facts in self._children.values() if above == parent]
 
     def tools_for(self, run: "RunBuilder") -> Sequence[ToolSpec]:
         """Return the tools that start agents."""
@@ -776,20 +750,18 @@ class AgentSpawner(Feature):
 
     def run_moved(self, branch: LiveBranch, status: Mapping[str, Any]) -> None:
         """Tell the parent's clients how the run of an agent moved."""
-        child = self._children.get(branch.key)
-        if child is None:
+        if branch.key not in self._children:
             return
+        _, facts = child = self._children[branch.key]
         match status.get("phase"):
             case "WAIT":
-                child.facts["state"] = "wait"
+                facts["state"] = "wait"
             case "TOOL":
                 tools = status.get("tools") or []
-                child.facts["state"] = "tool"
-                child.facts["count"] += len(tools)
-                child.calls = list(tools)
+                facts |= {"state": "tool", "count": facts["count"] + len(tools), "calls": list(tools)}
             case _:
                 return
-        self.kernel.publish(child.event())
+        self._tell(child)
 
     def begin(self, parent: LiveBranch, branch: LiveBranch) -> None:
         """Start showing an agent, whose session row is recorded, to its parent's clients."""
@@ -803,21 +775,25 @@ class AgentSpawner(Feature):
             "call_id": str(session.get("parent_call_id") or ""),
             "state": "wait",
             "count": 0,
+            "calls": [],
         }
-        self._children[branch.key] = Child(parent.key, facts)
-        self.kernel.publish(self._children[branch.key].event())
+        self._children[branch.key] = child = parent.key, facts
+        self._tell(child)
 
     def tools_of(self, branch: LiveBranch) -> int:
         """Return how many calls of tools an agent that is shown has made."""
         child = self._children.get(branch.key)
-        return int(child.facts["count"]) if child is not None else 0
+        return int(child[1]["count"]) if child is not None else 0
 
     def end(self, branch: LiveBranch) -> None:
         """Stop showing an agent; on every path, exactly once."""
         child = self._children.pop(branch.key, None)
         if child is not None:
-            child.facts["state"] = "finished"
-            self.kernel.publish(child.event())
+            child[1]["state"] = "finished"
+            self._tell(child)
+
+    def _tell(self, child: tuple[str, Mapping[str, Any]]) -> None:
+        self.kernel.publish(Event("agent", child[0], 0, (dict(child[1]),)))
 
 
 @dataclass(frozen=True, slots=True)

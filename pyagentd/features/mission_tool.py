@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyagentd import features
 from pyagentd.errors import PyagentdError, ToolError
@@ -18,6 +18,7 @@ from pyagentd.features.agents import (
     AgentSpawner,
     Assignment,
     ParentSpawner,
+    answers_of,
     result_of,
     short_title,
 )
@@ -271,12 +272,11 @@ def _schema(tools: Sequence[str]) -> dict[str, Any]:
 # Between a mission and one below it may be any number of chats: an agent of a mission that itself starts a mission.
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where in the tree a mission is: whose budget it spends, and how many missions are above it."""
+class Place(NamedTuple):
+    """Where in the tree a mission is."""
 
-    budget: "Budget"
-    depth: int
+    budget: "Budget"  # that it spends
+    depth: int  # how many missions are above it
 
 
 class RunningMissions:
@@ -297,9 +297,7 @@ class RunningMissions:
     def running(self, ref: BranchRef, new: "Callable[[], Budget]") -> Iterator[Place]:
         """Have missions below ``ref`` know, as long as the block lasts, that one runs there; say where that is.
 
-        Args:
-            ref: Its branch.
-            new: Makes a budget for it where no mission above has one to share.
+        ``new`` makes a budget for it where no mission above has one to share.
         """
         above = self._nearest(paths.ancestors_of(ref))
         place = Place(new(), 0) if above is None else Place(above.budget, above.depth + 1)
@@ -390,6 +388,7 @@ def _mission(
 ) -> Report:
     run, start, end = conversation.runs[run_id], rows["start"], rows.get("end") or {}
     prompt = conversation.messages.get(run.data["message_id"])
+    parts = [part for message in answers_of(conversation, run) for part in message.parts]
     stood = last_progress(conversation, str(start.get("resumed") or ""))  # where it goes on, if it does
     said = ("signature", "inputs", "tools", "max_turns", "resumed")
     return {
@@ -404,19 +403,8 @@ def _mission(
         "text": dump_json(end["value"], indent=2) if end.get("ok") else None,
         "fail": end.get("fail") or run.data.get("error"),
         "usage": end.get("usage"),
-        "turns": list(_turns(list(_parts(conversation, run_id)), below, int(stood["turn"]) if stood else 0)),
+        "turns": list(_turns(parts, below, int(stood["turn"]) if stood else 0)),
     }
-
-
-def _parts(conversation: Conversation, run_id: str) -> Iterator[Part]:
-    """Yield the parts of the model's messages in a run."""
-    asked = conversation.runs[run_id].data["message_id"]
-    inside = False
-    for message in conversation.messages.values():
-        if message.role == "user":
-            inside = message.id == asked
-        elif inside:
-            yield from message.parts
 
 
 def _turns(parts: Sequence[Part], below: Mapping[str, str], number: int) -> Iterator[Report]:

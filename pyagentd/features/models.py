@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
 from pyagentd.clock import iso8601
@@ -138,6 +138,14 @@ class CheckedModel:
     note: str = ""
 
 
+class _Failure(NamedTuple):
+    """Why a provider could not be asked with a key."""
+
+    at: datetime
+    why: str
+    is_refusal: bool  # of the key
+
+
 class Models(Feature):
     """The models of one daemon's providers."""
 
@@ -146,8 +154,7 @@ class Models(Feature):
         self._config = kernel.config
         self._clock = kernel.clock
         self._lists: dict[str, ModelList] | None = None
-        self._troubles: dict[str, tuple[datetime, str]] = {}  # by provider: when and why it could not be asked
-        self._refused: dict[tuple[str, str], tuple[datetime, str]] = {}  # by provider and key (hashed), likewise
+        self._failed: dict[tuple[str, str], _Failure] = {}  # by provider and key (hashed)
         self.next_settings: dict[str, dict[str, Any]] = {}  # of the next message, by the branch's key
         self._taken: set[str] = set()  # branches whose prompt has them, and whose run has not begun
         kernel.bus.on(RunStarted, self._begun)
@@ -251,22 +258,21 @@ class Models(Feature):
         raise BadRequest(unknown_model_note(text), hint=models_hint(name, found))
 
     def _provider(self, backend: BackendSettings, options: SendOptions) -> Provider:
-        listed = (self._lists or {}).get(backend.name)
-        if listed is not None and listed.server != _address(backend):
-            listed = None
+        listed, failed = self._listed(backend), self._failed.get(_key_mark(backend, options))
         own = ((backend.model,) if backend.model else ()) + backend.models
-        trouble = self._troubles.get(backend.name, (None, ""))[1]
-        refused = self._refused.get((backend.name, _key_mark(backend, options)))
-        if refused is not None:
-            trouble = refused[1]
-        if not (has_key := _has_key(backend, options)):
-            trouble = "no key is known here"
-        valid = has_key and refused is None
-        if listed is None or not listed.valid:
+        has_key = _has_key(backend, options)
+        trouble = "no key is known here" if not has_key else failed.why if failed else ""
+        valid = has_key and not (failed and failed.is_refusal)
+        if listed is None:
             usual = catalog.shipped_models("anthropic" if backend.kind == "offline" else backend.name)
             return Provider(valid=valid, models=_joined(own, self._config.models, usual), trouble=trouble)
         models = _joined(own, listed.models, self._config.models)
         return Provider(valid=valid, models=models, checked_at=listed.checked_at, trouble=trouble)
+
+    def _listed(self, backend: BackendSettings) -> ModelList | None:
+        """Return what a provider listed last, where its server is now."""
+        listed = (self._lists or {}).get(backend.name)
+        return listed if listed is not None and listed.valid and listed.server == _address(backend) else None
 
     def _backends(self, options: SendOptions) -> dict[str, BackendSettings]:
         config, env = self._config, options.env
@@ -279,14 +285,10 @@ class Models(Feature):
         return {name: config.backend(name, env) for name in names}
 
     def _is_fresh(self, backend: BackendSettings, options: SendOptions) -> bool:
-        now, listed = self._clock.now(), (self._lists or {}).get(backend.name)
-        refused = self._refused.get((backend.name, _key_mark(backend, options)))
-        for tried in (self._troubles.get(backend.name), refused):
-            if tried is not None and now - tried[0] < AGAIN:
-                return True
-        if refused is not None:  # this key may have been mended since
-            return False
-        if listed is None or not listed.valid or listed.server != _address(backend):
+        now, listed = self._clock.now(), self._listed(backend)
+        if (failed := self._failed.get(_key_mark(backend, options))) is not None:
+            return now - failed.at < AGAIN  # a key may have been mended since
+        if listed is None:
             return False
         try:
             return now - datetime.fromisoformat(listed.checked_at) < FRESH
@@ -295,27 +297,23 @@ class Models(Feature):
 
     async def _ask(self, backend: BackendSettings, options: SendOptions) -> None:
         """Have a provider list its models, and note what it says; what goes wrong is noted too."""
-        name, now, trouble = backend.name, self._clock.now(), ""
+        name, now, mark = backend.name, self._clock.now(), _key_mark(backend, options)
         assert self._lists is not None  # they are read before anybody is asked
-        at, server, mark = iso8601(now), _address(backend), (backend.name, _key_mark(backend, options))
         try:
             async with asyncio.timeout(LIMIT_S):
                 models = await list_models(name, server_of(backend, options))
-            self._lists[name] = ModelList(valid=True, models=models, checked_at=at, server=server)
-            self._refused.pop(mark, None)
-        except NoKey as error:  # another client may have another key
-            log.info("models of %s: %s", name, error.message)
-            self._refused[mark] = now, error.message
-            return
         except TimeoutError:
-            trouble = f"it did not answer within {LIMIT_S:g} s"
-        except PyagentdError as error:
-            trouble = error.message
-        if trouble:
-            log.info("models of %s: %s", name, trouble)
-            self._troubles[name] = now, trouble
+            failed = _Failure(now, f"it did not answer within {LIMIT_S:g} s", is_refusal=False)
+        except PyagentdError as error:  # where it refused the key, another client may have another one
+            failed = _Failure(now, error.message, is_refusal=isinstance(error, NoKey))
         else:
-            self._troubles.pop(name, None)
+            self._lists[name] = ModelList(
+                valid=True, models=models, checked_at=iso8601(now), server=_address(backend)
+            )
+            self._failed.pop(mark, None)
+            return
+        log.info("models of %s: %s", name, failed.why)
+        self._failed[mark] = failed
 
 
 def _joined(*parts: Iterable[str]) -> tuple[str, ...]:
@@ -328,9 +326,9 @@ def _address(backend: BackendSettings) -> str:
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
-def _key_mark(backend: BackendSettings, options: SendOptions) -> str:
-    """Return what tells the key of a client from others and does not say it."""
-    return hashlib.sha256((key_of(backend, options) or "").encode(errors="replace")).hexdigest()
+def _key_mark(backend: BackendSettings, options: SendOptions) -> tuple[str, str]:
+    """Return a provider's name with what tells the key of a client from others and does not say it."""
+    return backend.name, hashlib.sha256((key_of(backend, options) or "").encode(errors="replace")).hexdigest()
 
 
 def _has_key(backend: BackendSettings, options: SendOptions) -> bool:

@@ -63,27 +63,11 @@ class SelfEditing(Feature):
             backend = configured_provider(kernel.presets.of_branch(ref), kernel.config, options)
             return models.model_for_file(name, listed.known(options), backend=backend)
 
-        me = Self(directory=ref.session_dir, profiles=kernel.presets.profiles, model=model)
-        return selfedit_tools(me)
+        return selfedit_tools(ref.session_dir, kernel.presets.profiles, model)
 
     def granted(self, run: "RunBuilder", permitted: Sequence[str]) -> Sequence[str]:
         """Return those that its profile permits: a named agent has them whatever its preset names."""
         return run.permitted(NAMES) if self.kernel.named.is_named(run.branch.ref) else ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Self:
-    """Who edits itself.
-
-    Attributes:
-        directory: The agent's.
-        profiles: The user's own profiles by name.
-        model: Returns how a model is written into ``agent.json``; raises ``ToolError`` when it is not available.
-    """
-
-    directory: Path
-    profiles: Mapping[str, Profile]
-    model: Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,8 +100,19 @@ class _Change:
         return unified_diff(None if self.old is None else _text(self.old), _text(self.new), self.key)
 
 
-def selfedit_tools(me: Self) -> Sequence[ToolSpec]:
-    """Return the four tools, for one run of a named agent."""
+def selfedit_tools(
+    directory: Path, profiles: Mapping[str, Profile], model_for_file: Callable[[str], str]
+) -> Sequence[ToolSpec]:
+    """Return the four tools, for one run of a named agent.
+
+    Args:
+        directory: The agent's.
+        profiles: The user's own by name.
+        model_for_file: Returns how a model is written into ``agent.json``; raises ``ToolError`` for one nobody has.
+    """
+
+    def now(key: str) -> Any:
+        return named_agents.read(directory).values.get(key)
 
     def prompt(args: Args) -> _Change:
         text = str(args["new_prompt"])
@@ -127,13 +122,13 @@ def selfedit_tools(me: Self) -> Sequence[ToolSpec]:
             raise ToolError(
                 f"The new system prompt has more than {_LONGEST_PROMPT} characters. Keep what is long in docs/."
             )
-        return _Change(detail="system_prompt", old=_now(me, "system_prompt"), new=text, key="system_prompt")
+        return _Change(detail="system_prompt", old=now("system_prompt"), new=text, key="system_prompt")
 
     def document(args: Args) -> _Change:
-        name, content = agent_overlay.doc_name(me.directory, str(args["path"])), str(args["content"])
+        name, content = agent_overlay.doc_name(directory, str(args["path"])), str(args["content"])
         agent_overlay.checked_content(name, content)
         return _Change(
-            detail=f"docs:{name}", old=agent_overlay.read_doc(me.directory, name), new=content, key=f"docs/{name}"
+            detail=f"docs:{name}", old=agent_overlay.read_doc(directory, name), new=content, key=f"docs/{name}"
         )
 
     def permissions(args: Args) -> _Change:
@@ -142,21 +137,23 @@ def selfedit_tools(me: Self) -> Sequence[ToolSpec]:
         if not new:
             raise ToolError('Name a profile, or write one: {"allow": [...], "ask": [...]}.')
         try:
-            resolve_profile(read_profile(new, me.profiles, Source.at("new_profile", PresetError), ("permissions",)))
+            resolve_profile(read_profile(new, profiles, Source.at("new_profile", PresetError), ("permissions",)))
         except PyagentdError as error:
             raise ToolError(f"This is not a profile: {error}") from error
         named = new if isinstance(new, str) else CUSTOM
-        return _Change(detail=f"permissions:{named}", old=_now(me, "permissions"), new=new, key="permissions")
+        return _Change(detail=f"permissions:{named}", old=now("permissions"), new=new, key="permissions")
 
     def model(args: Args) -> _Change:
-        new = me.model(str(args["new_model"]).strip())
-        return _Change(detail=f"model:{str(args['new_model']).strip()}", old=_now(me, "model"), new=new, key="model")
+        name = str(args["new_model"]).strip()
+        return _Change(detail=f"model:{name}", old=now("model"), new=model_for_file(name), key="model")
 
     return (
-        _tool(me, "self_edit_system_prompt", _PROMPT, {"new_prompt": _STRING}, prompt),
-        _tool(me, "self_edit_docs", _DOCS, {"path": _PATH, "content": {"type": "string"}}, document),
-        _tool(me, "self_edit_permissions", _PERMISSIONS, {"new_profile": _PROFILE}, permissions, confirm="always"),
-        _tool(me, "self_edit_model", _MODEL, {"new_model": _STRING}, model),
+        _tool(directory, "self_edit_system_prompt", _PROMPT, {"new_prompt": _STRING}, prompt),
+        _tool(directory, "self_edit_docs", _DOCS, {"path": _PATH, "content": {"type": "string"}}, document),
+        _tool(
+            directory, "self_edit_permissions", _PERMISSIONS, {"new_profile": _PROFILE}, permissions, confirm="always"
+        ),
+        _tool(directory, "self_edit_model", _MODEL, {"new_model": _STRING}, model),
     )
 
 
@@ -183,7 +180,7 @@ _PROFILE = {"type": ["string", "object"], "additionalProperties": True, "descrip
 
 
 def _tool(
-    me: Self,
+    directory: Path,
     name: str,
     description: str,
     properties: Mapping[str, Any],
@@ -205,7 +202,7 @@ def _tool(
     def applied(args: Args, ctx: ToolContext) -> str:
         change = _change_of_call(change_of, args)
         change.require(seen.pop((ctx.call_id, change.key), change.old))
-        return _apply(me, change)
+        return _apply(directory, change)
 
     async def run(args: Args, ctx: ToolContext) -> Output:
         return Output(text=await asyncio.to_thread(applied, args, ctx))
@@ -234,22 +231,18 @@ def _change_of_call(change_of: Callable[[Args], _Change], args: Args) -> _Change
         raise ToolError(f"Nothing was changed: {_error_text(error)}") from error
 
 
-def _apply(me: Self, change: _Change) -> str:
+def _apply(directory: Path, change: _Change) -> str:
     """Make ``change``; return what the model is told. Blocks."""
     if change.old == change.new:
         return f"{change.key} is that already; nothing was changed."
     try:
         if change.key.startswith("docs/"):
-            agent_overlay.write_doc(me.directory, change.key.removeprefix("docs/"), change.new)
+            agent_overlay.write_doc(directory, change.key.removeprefix("docs/"), change.new)
         else:
-            named_agents.change(me.directory, {change.key: change.new}, only_if={change.key: change.old})
+            named_agents.change(directory, {change.key: change.new}, only_if={change.key: change.old})
     except (PyagentdError, OSError) as error:
         raise ToolError(f"{change.key} was not changed: {_error_text(error)}") from error
     return f"{change.key} was changed. {_NEXT}"
-
-
-def _now(me: Self, key: str) -> Any:
-    return named_agents.read(me.directory).values.get(key)
 
 
 def _error_text(error: PyagentdError | OSError) -> str:

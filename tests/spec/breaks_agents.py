@@ -151,8 +151,8 @@ BREAKS_OF_AGENTS = [
     _of(
         "TOOL state updates overlay with count",
         _AGENTS,
-        'child.facts["count"] += len(tools)',
-        'child.facts["count"] = len(tools)',
+        'facts["count"] + len(tools)',
+        "len(tools)",
     ),
     _of(
         "String responses dual-duty behavior",
@@ -163,8 +163,8 @@ BREAKS_OF_AGENTS = [
     _of(
         "Completion deletes overlay and invokes callback",
         _AGENTS,
-        'child.facts["state"] = "finished"',
-        'child.facts["state"] = "wait"',
+        'child[1]["state"] = "finished"',
+        'child[1]["state"] = "wait"',
     ),
     _of(
         "Auto-save triggers after each response",

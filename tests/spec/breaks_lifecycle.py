@@ -90,8 +90,8 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "Permission Profile: an invalid one is rejected",
         _SELFEDIT,
-        "            resolve_profile(read_profile(new, me.profiles, ",
-        "            (lambda _: None)((new, me.profiles, ",
+        "            resolve_profile(read_profile(new, profiles, ",
+        "            (lambda _: None)((new, profiles, ",
     ),
     _of(
         "Model", _OVERLAY, '        backend, _, fields["model"] = file.model.rpartition("/")', '        backend = ""'
