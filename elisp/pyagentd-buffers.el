@@ -48,8 +48,6 @@ the files on disk only."
 (defvar pyagentd-offer--timer nil
   "Timer that tells the daemon what there is, or nil.")
 
-;;;; Offers
-
 (defun pyagentd-offer ()
   "Tell the daemon soon, if there is one, what Emacs has for it."
   (unless pyagentd-offer--timer
@@ -74,8 +72,6 @@ the files on disk only."
                          (plist-get refused :why))))))))
 
 (add-hook 'pyagentd-rpc-connected-hook #'pyagentd-offer)
-
-;;;; Questions
 
 (defun pyagentd-offer-register (what function)
   "Have FUNCTION answer questions about WHAT, a string.
@@ -158,8 +154,6 @@ They get its beginning and end, before the buffer is saved.")
   "How many characters a buffer may have that agents see.
 To tell more would take longer than Emacs may stand still.")
 
-;;;; Which buffer
-
 (defun pyagentd-buffers--visiting (path)
   "Return the buffer that visits the file PATH, a true name, or nil."
   (pyagentd-visited--buffer (if pyagentd-host (pyagentd-host-name path) path)))
@@ -192,26 +186,25 @@ To tell more would take longer than Emacs may stand still.")
               (not (verify-visited-file-modtime (current-buffer))))
          "the file was changed on disk as well")))
 
-;;;; Look
-
 (defun pyagentd-buffers--on-look (facts _id reply)
-  "Tell what is shown of the file in FACTS by calling REPLY."
-  (let ((buffer (pyagentd-buffers--visiting (plist-get facts :path))))
-    (funcall reply
-             (and buffer
-                  (with-current-buffer buffer
-                    (let ((whole (eq t (plist-get facts :whole))))
-                      (and (or whole (buffer-modified-p)
-                               (file-remote-p buffer-file-name))
-                           (pyagentd-buffers--told whole))))))))
-
-(defun pyagentd-buffers--told (whole)
-  "Return what the daemon is told of this buffer; with its text if WHOLE.
+  "Tell what is shown of the file in FACTS by calling REPLY.
 That is nil if the file on disk is as good."
+  (funcall reply
+           (pyagentd-with-live-buffer
+               (pyagentd-buffers--visiting (plist-get facts :path))
+             (let ((whole (eq t (plist-get facts :whole)))
+                   (newer (or (buffer-modified-p)
+                              (file-remote-p buffer-file-name))))
+               (when (or whole newer)
+                 (pyagentd-buffers--told whole newer))))))
+
+(defun pyagentd-buffers--told (whole newer)
+  "Return what the daemon is told of this buffer; with its text if WHOLE.
+That is nil if the text cannot be used, unless it is NEWER than the file."
   (let* ((odd (pyagentd-buffers--odd))
          (trouble (or odd (pyagentd-buffers--stale)))
          (modified (buffer-modified-p)))
-    (when (or modified (not trouble) (file-remote-p buffer-file-name))
+    (when (or newer (not trouble))
       (append
        (list :buffer (buffer-name)
              :version (number-to-string (buffer-chars-modified-tick))
@@ -225,8 +218,6 @@ That is nil if the file on disk is as good."
                           (widen)
                           (buffer-substring-no-properties
                            (point-min) (point-max)))))))))
-
-;;;; Change
 
 (defun pyagentd-buffers--on-change (facts _id reply)
   "Make the change in FACTS and tell REPLY what became of it."

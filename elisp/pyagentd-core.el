@@ -112,8 +112,6 @@ Its :tools are a list of names."
           ((seq-every-p #'stringp (ensure-list tools)) front)
           (t (pyagentd-yaml--unknown "tools:")))))
 
-;;;; Lines
-
 (defun pyagentd-yaml-read (text &optional plain)
   "Return the keys of TEXT as a plist with keywords in kebab-case.
 Values are texts, numbers, t, nil, lists and plists.  PLAIN means that
@@ -168,8 +166,6 @@ Return (VALUE . REST)."
           ((and lines (> below indent))
            (pyagentd-yaml--keys lines below plain))
           (t (cons (and plain "") lines)))))
-
-;;;; Values
 
 (defun pyagentd-yaml--value (text plain)
   "Return the value of TEXT, behind a key or in a list; PLAIN as above."

@@ -201,8 +201,6 @@ So long is also waited for a pause in typing before something is asked.")
 (defconst pyagentd-later--notice "Asking the daemon…"
   "What the user is told while an answer is awaited.")
 
-;;;; Asking the daemon
-
 (defvar pyagentd-later-patience 60
   "Seconds to wait for what takes long: much text is read, or files compared.")
 

@@ -115,8 +115,6 @@ The states have the names of gptel's state machine.")
 (pyagentd-deflocal pyagentd-overlay--background nil
   "Alist of the agents that nobody waits for: id and plist.")
 
-;;;; Text
-
 (defun pyagentd-overlay--show (overlay status)
   "Show STATUS below the header of OVERLAY, if its buffer still lives."
   (when (overlay-buffer overlay)
@@ -126,8 +124,6 @@ The states have the names of gptel's state machine.")
                              'keymap pyagentd-overlay-map
                              'mouse-face 'highlight
                              'help-echo "RET, mouse-1: visit the agent"))))
-
-;;;; States
 
 (defconst pyagentd-overlay--wait-text
   (propertize "Waiting..." 'face 'warning)
@@ -187,8 +183,6 @@ The states have the names of gptel's state machine.")
                                    nil nil #'equal)))
       (pyagentd-overlay-delete overlay))))
 
-;;;; Overlays
-
 (defun pyagentd-overlay--place (overlay)
   "Move OVERLAY to the line of the run's marker."
   (save-excursion
@@ -247,8 +241,6 @@ What is known of agents in the background stays."
   (pyagentd-overlay-clear)
   (setq pyagentd-overlay--background nil))
 
-;;;; In the background
-
 (defun pyagentd-overlay-note (agent)
   "Show the state of AGENT, a plist, in the current buffer, its parent's.
 One in the background is named in the header line and has no overlay."
@@ -291,15 +283,13 @@ One in the background is named in the header line and has no overlay."
   "Visit the conversation of the agent at point, or at mouse EVENT."
   (interactive (list last-nonmenu-event)
                pyagentd-mode)
-  (let* ((position (and (consp event) (event-start event)))
-         (buffer (if position (window-buffer (posn-window position))
-                   (current-buffer)))
-         (pos (or (and position (posn-point position)) (point)))
-         (dir (with-current-buffer buffer
-                (seq-some (lambda (overlay)
-                            (overlay-get overlay 'pyagentd-agent-dir))
-                          (append (overlays-in pos pos)
-                                  (overlays-in (max 1 (1- pos)) (1+ pos)))))))
+  (when (mouse-event-p event)
+    (mouse-set-point event))
+  (let ((dir (seq-some (lambda (overlay)
+                         (overlay-get overlay 'pyagentd-agent-dir))
+                       (append (overlays-in (point) (point))
+                               (overlays-in (max 1 (1- (point)))
+                                            (1+ (point)))))))
     (unless dir (user-error "No agent here"))
     (find-file-other-window (pyagentd-place-conversation dir))))
 
@@ -497,8 +487,6 @@ tool calls with their results.  Nil folds none.
    [mouse-2] #'pyagentd-fold-toggle)
   "Keymap of the first line of a block.")
 
-;;;; Overlays
-
 (defun pyagentd-fold--set (overlay fold)
   "Fold the block with the first line OVERLAY, or unfold it unless FOLD."
   (let* ((body (overlay-get overlay 'pyagentd-fold-body))
@@ -605,8 +593,6 @@ was inserted may end one block and begin the next."
           (when pyagentd-fold--looked (set-marker pyagentd-fold--looked nil))
           (setq pyagentd-fold--looked looked))))))
 
-;;;; Commands
-
 (defun pyagentd-fold-toggle (&optional event)
   "Fold or unfold the block at point, or the one that was clicked in EVENT.
 With a prefix argument do so with all blocks of the buffer."
@@ -660,8 +646,6 @@ With a prefix argument do so with all blocks of the buffer."
     (pyagentd-fold--find (max (point-min) (- (point) 10000))
                          (min (point-max) (+ (point) 10000))))
   (message (if pyagentd-fold--kinds "Folded" "Unfolded")))
-
-;;;; Where it is used
 
 (defun pyagentd-fold--clear ()
   "Unfold all blocks and forget them."
@@ -845,8 +829,6 @@ What was thought, and what tools said, is left out."
     (save-excursion
       (goto-char (posn-point (event-start event)))
       (pyagentd-copy-code))))
-
-;;;; Where they are
 
 (defun pyagentd-code-button--make (block)
   "Give BLOCK, (BEG END LANGUAGE), a button, unless it has one."

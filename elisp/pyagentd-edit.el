@@ -695,8 +695,6 @@ both stand there, and yours is also in %s" (buffer-name) (buffer-name buffer))))
 (defvar pyagentd-insert-hook nil
   "Hook run after text of a run was inserted; be quick.")
 
-;;;; The marker
-
 (defun pyagentd-insert-position ()
   "Return the position of the next text of the run."
   (if pyagentd-insert--marker

@@ -33,8 +33,6 @@
   "Hook run after a command has changed which sessions there are.
 It is run also when only a name or a branch has changed.")
 
-;;;; Which session
-
 (defvar-local pyagentd-here-function nil
   "Function that returns the session at point, nil if there is none.
 Its value is a plist with the keys that `pyagentd-here' documents.")
@@ -128,8 +126,6 @@ OLD is killed, unless it has text that is nowhere else."
 
 ;; Commands on a session as a whole; each acts on the session that
 ;; `pyagentd-here' names.
-
-;;;; Title
 
 (defun pyagentd-rename (title)
   "Change the title of the session here to TITLE.

@@ -263,16 +263,14 @@ A link that was lost is being made again then."
 
 (defun pyagentd-host-reason (output)
   "Return why there is no daemon on the host, of which OUTPUT was printed."
-  (cond ((string-match-p "pyagentd-absent" output)
-         (list (format "The server is not installed on %s" pyagentd-host)
-               "M-x pyagentd-install-server installs it there"))
-        ((string-empty-p output)
-         (list (format "No link to %s" pyagentd-host)
-               (format "`ssh %s true' must work without a question"
-                       pyagentd-host)))
-        (t (list (format "%s: %s" pyagentd-host output)
-                 (format "`ssh %s true' must work without a question"
-                         pyagentd-host)))))
+  (if (string-match-p "pyagentd-absent" output)
+      (list (format "The server is not installed on %s" pyagentd-host)
+            "M-x pyagentd-install-server installs it there")
+    (list (if (string-empty-p output)
+              (format "No link to %s" pyagentd-host)
+            (format "%s: %s" pyagentd-host output))
+          (format "`ssh %s true' must work without a question"
+                  pyagentd-host))))
 
 ;;;; Whether a host answers
 

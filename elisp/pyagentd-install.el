@@ -122,8 +122,6 @@ functions, one of which is called after it, the latest first, :begun and
 (defvar pyagentd-install--declined nil
   "Non-nil after the user did not want the server to be installed.")
 
-;;;; What and with what
-
 (defun pyagentd-install-requirement ()
   "Return what to install, a string.
 It has what was added to the server before, see `pyagentd-install-extra'."
@@ -148,8 +146,6 @@ It has what was added to the server before, see `pyagentd-install-extra'."
           (format "%s[%s]" came extras))
         ;; Built without it, as MELPA does.
         (format "pyagentd[%s]~=%s" extras pyagentd-version))))
-
-;;;; Doing it
 
 (defun pyagentd-install-run (command then)
   "Run COMMAND, a list, and show what it prints; THEN gets its exit status."
@@ -360,8 +356,6 @@ M-x pyagentd-install-server, or set `pyagentd-command'"))))
 ;; One buffer says what Emacs, the package, the server and other machines are
 ;; like.  Each thing that is wrong has buttons that put it right.  What Emacs
 ;; knows is there at once; the rest is read from what `pyagentd doctor' prints.
-
-;;;; What mends an installation
 
 (defun pyagentd-doctor-mend-install ()
   "Install the server and look again."

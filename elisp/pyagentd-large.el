@@ -39,8 +39,6 @@ nil means do not change it."
 (defvar pyagentd-gc--latest 0.0
   "Time (`float-time') of the latest call of `pyagentd-gc-postpone'.")
 
-;;;; How much there is
-
 (defvar pyagentd-gc--base nil
   "Value of function `pyagentd-gc--made' at the latest collection.
 Nil before the first call of `pyagentd-gc-postpone'.")
@@ -55,8 +53,6 @@ Nil before the first call of `pyagentd-gc-postpone'.")
 (defun pyagentd-gc--collected ()
   "Note that garbage was collected."
   (setq pyagentd-gc--base (pyagentd-gc--made)))
-
-;;;; Later
 
 (defvar pyagentd-gc--timers nil
   "Idle timers that collect between two keys while `pyagentd-gc--usual' is set.")
@@ -90,8 +86,6 @@ Nil before the first call of `pyagentd-gc-postpone'.")
              (setq gc-cons-threshold pyagentd-gc--usual))
            (mapc #'cancel-timer pyagentd-gc--timers)
            (setq pyagentd-gc--usual nil)))))
-
-;;;; Between two keys
 
 (defun pyagentd-gc--between-keys (delay part)
   "Collect if there is garbage for PART of the threshold and no key waits.
@@ -347,7 +341,8 @@ It would parse all text before point."
   "Let the syntax of this buffer be found part by part, if the mode has any."
   (when (and syntax-propertize-function (not pyagentd-syntax--function))
     (setq pyagentd-syntax--function syntax-propertize-function)
-    (pyagentd-syntax--forget-all)
+    (syntax-ppss-flush-cache 1)
+    (pyagentd-syntax-forget 1 (1+ (buffer-size)))
     (setq-local syntax-propertize-function nil
                 parse-sexp-lookup-properties t
                 ;; It parses all text before point, at every key.
@@ -379,18 +374,10 @@ It would parse all text before point."
                      #'pyagentd-syntax--parens)
     (setq-local syntax-propertize-function pyagentd-syntax--function)
     (kill-local-variable 'jit-lock-antiblink-grace)
+    (syntax-ppss-flush-cache 1)
+    (pyagentd-syntax-forget 1 (1+ (buffer-size)))
     (setq pyagentd-syntax--function nil
-          pyagentd-syntax--extend nil)
-    (pyagentd-syntax--forget-all)))
-
-(defun pyagentd-syntax--forget-all ()
-  "Forget all syntax that was found."
-  (save-restriction
-    (widen)
-    (syntax-ppss-flush-cache (point-min))
-    (with-silent-modifications
-      (remove-text-properties (point-min) (point-max)
-                              '(pyagentd-syntax nil pyagentd-syntax-at nil)))))
+          pyagentd-syntax--extend nil)))
 
 (provide 'pyagentd-large)
 ;;; pyagentd-large.el ends here

@@ -122,8 +122,6 @@ or reset all: what is true is looked up again after each frame."
 (defconst pyagentd-server-complete "complete.eld"
   "File in an environment that is complete: a plist with :version.")
 
-;;;; Environments
-
 (defun pyagentd-server--environment (directory)
   "Return the environment in DIRECTORY, nil unless it is complete.
 That is a plist with :directory, :version, :time (a `float-time'),
@@ -172,8 +170,6 @@ One that says none may work."
                       (match-string 0 version)))))
     (equal (or (funcall minor version) (funcall minor pyagentd-version))
            (funcall minor pyagentd-version))))
-
-;;;; The one that is taken
 
 (defun pyagentd-server-found ()
   "Return where the server is, a plist, or nil if there is none.

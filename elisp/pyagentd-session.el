@@ -101,8 +101,6 @@ in bold."
 ;; no file is read to know it.  A branch is named by its directory on the
 ;; wire, and by "SESSION-ID/BRANCH" for people.
 
-;;;; The current buffer
-
 (pyagentd-deflocal pyagentd--session-id nil
   "Unique identifier of the session this buffer belongs to.")
 (pyagentd-deflocal pyagentd--session-dir nil
@@ -280,8 +278,6 @@ begin with :when and a condition.  DOCSTRING says what it does."
 (defconst pyagentd-locals--tries 8
   "How many headings are looked at: the words may also stand in a value.")
 
-;;;; Lines
-
 (defun pyagentd-locals--content (line affixes)
   "Return what stands in LINE between AFFIXES, nil if they are not there."
   ;; No regexps on the line: one of bounds is easily 200 kB long.
@@ -374,8 +370,6 @@ something.  Blocks in a row count as one, the later settings hold."
       (list :start (caar row) :end (point-max) :count (max 1 (length told))
             :entries (pyagentd-locals--unique (apply #'append told))
             :bounds (nreverse (mapcar #'pyagentd-locals--bounds-of told))))))
-
-;;;; Values
 
 (defun pyagentd-locals-printed (lines)
   "Return a block of LINES."
@@ -746,8 +740,6 @@ replaced, a file that may not be written is not."
 ;;
 ;; How it is saved is the matter of `pyagentd-session'.
 
-;;;; State
-
 (defconst pyagentd-autosave--longest-delay 5.0
   "Seconds after the first unsaved change at which a buffer is saved anyway.")
 (defconst pyagentd-autosave--pause 5.0
@@ -762,8 +754,6 @@ See `pyagentd-autosave-idle-time'.")
   "Time (`float-time') by which a change shall be saved, nil if none is due.")
 (pyagentd-deflocal pyagentd-autosave--last-change nil
   "Time (`float-time') of the latest change.")
-
-;;;; When
 
 (defun pyagentd-autosave-settle ()
   "Forget that the text was changed."
@@ -842,8 +832,6 @@ Such a heading ends a run."
   (and (looking-back (concat "^" (regexp-quote pyagentd-prompt-prefix))
                      (line-beginning-position))
        (not (get-text-property (line-beginning-position) 'gptel))))
-
-;;;; Buffer-local state
 
 (pyagentd-deflocal pyagentd-session-trouble nil
   "Why the text could not be saved, a line with the file's name; nil if it was.")

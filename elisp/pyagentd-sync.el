@@ -231,8 +231,6 @@ in preset.md; which preset that is says the metadata."
 
 (add-hook 'pyagentd-session-written-hook #'pyagentd-settings--after-save)
 
-;;;; Commands
-
 (defun pyagentd-settings--then (operation then)
   "Have the daemon do OPERATION once it knows the settings of this buffer.
 THEN is called here with its answer."
@@ -311,8 +309,6 @@ That is a list of pairs of functions, (THEN . FAILED), first one first.")
   "Functions called in a session buffer that could not be attached.
 They get the error, a list (SYMBOL . DATA).")
 
-;;;; Requests
-
 (defun pyagentd-attach (&optional text)
   "Attach the current buffer if there is a daemon; return at once.
 TEXT is what it has without what is pending, where the daemon does not
@@ -356,8 +352,6 @@ know that."
   "Return a function that has FUNCTION called with an answer in this buffer.
 That is in its turn among the events; nothing is shown where it is read."
   (pyagentd-events-in-turn (pyagentd-later-back function)))
-
-;;;; Answers
 
 (defun pyagentd-attach--answered (answer text)
   "Act on ANSWER to the latest request.
@@ -635,7 +629,8 @@ The daemon writes it, whether or not this buffer is there then."
 
 (defun pyagentd-sync-leave ()
   "Send all that was typed here, where Emacs or this buffer is about to end.
-The buffer is attached.  The text is kept beside the file until the daemon has written it."
+The buffer is attached.  The text is kept beside the file until the
+daemon has written it."
   (if (not (eq pyagentd-attach-state t))
       (progn (setq pyagentd-attach-state nil) ; the daemon reads what we write
              (unless (pyagentd-session-save)
@@ -772,8 +767,6 @@ no server is installed, no daemon is started."
   :type 'boolean
   :group 'pyagentd)
 
-;;;; Buffers
-
 (defun pyagentd-connect--after-read ()
   "Attach the current buffer soon; its file was read just now."
   (setq pyagentd-attach-state nil
@@ -794,14 +787,13 @@ no server is installed, no daemon is started."
   "Attach BUFFER, whose file was read just now, and start a daemon for it.
 `pyagentd-start-when-visiting' says whether."
   (pyagentd-connect--later buffer)
-  (when (and pyagentd-start-when-visiting (not noninteractive)
-             (buffer-live-p buffer)
-             (not (eq (buffer-local-value 'pyagentd-attach-viewer buffer)
-                      'hidden))
-             (not (pyagentd-rpc-connected-p))
-             (or pyagentd-host (pyagentd-server-found)))
-    ;; All sessions attach when there is a connection.
-    (pyagentd-guarded "Starting the daemon" (pyagentd-start #'ignore))))
+  (pyagentd-with-live-buffer buffer
+    (when (and pyagentd-start-when-visiting (not noninteractive)
+               (not (eq pyagentd-attach-viewer 'hidden))
+               (not (pyagentd-rpc-connected-p))
+               (or pyagentd-host (pyagentd-server-found)))
+      ;; All sessions attach when there is a connection.
+      (pyagentd-guarded "Starting the daemon" (pyagentd-start #'ignore)))))
 
 (defun pyagentd-connect--leave ()
   "Detach the current buffer."
