@@ -826,7 +826,7 @@ reach another machine."
 (defconst pyagentd-recall--longest 2000
   "Characters of the longest prompt that is remembered.")
 
-(defun pyagentd-recall--note (text)
+(defun pyagentd-recall-note (text)
   "Remember TEXT, a prompt that was sent."
   (let ((text (string-trim text)))
     (unless (or (string-empty-p text)
@@ -834,7 +834,6 @@ reach another machine."
       (let ((history-delete-duplicates t))
         (add-to-history 'pyagentd-prompt-history text)))))
 
-(add-hook 'pyagentd-chat-sent-functions #'pyagentd-recall--note)
 (add-hook 'savehist-save-hook
           (lambda ()
             (add-to-list 'savehist-additional-variables

@@ -103,6 +103,7 @@ It may be there and have reasons to take its time, a hook for one."
 ;; text already: it is told where in it the prompt ends.
 
 (declare-function pyagentd-menu "pyagentd-menu" nil t)
+(declare-function pyagentd-recall-note "pyagentd-add")
 (declare-function bookmark-default-handler "bookmark")
 (declare-function bookmark-get-bookmark-record "bookmark")
 (declare-function bookmark-get-filename "bookmark")
@@ -113,10 +114,6 @@ It may be there and have reasons to take its time, a hook for one."
   "Functions called in a session buffer when a run has finished.
 They get the plist of the run: :id, :reason (`done', `error' or
 `aborted') and :message.")
-
-(defvar pyagentd-chat-sent-functions nil
-  "Functions called in a session buffer with a prompt that is being sent.
-They get its text.")
 
 ;;;; Sending
 
@@ -266,9 +263,8 @@ While a run is in progress it waits for its turn, and stays where it is."
                       (copy-marker pyagentd-insert--marker)))
          (here (copy-marker end)))
     (pyagentd-queued-note id (pyagentd-queued-start end) end)
-    (run-hook-with-args 'pyagentd-chat-sent-functions
-                        (buffer-substring-no-properties
-                         (pyagentd-queued-start end) end))
+    (pyagentd-recall-note (buffer-substring-no-properties
+                           (pyagentd-queued-start end) end))
     (unless busy
       (pyagentd-insert-start end)
       (pyagentd-status-set '(:state sending))
@@ -415,7 +411,16 @@ sent."
            (if (plist-get (pyagentd-ask-here) :agent)
                (pyagentd-ask--abort)
              (pyagentd-chat--pausing #'pyagentd-ask--abort)))
-          (t (pyagentd-chat--pausing #'pyagentd-chat--abort)))))
+          (t
+           (pyagentd-chat--pausing
+            (lambda ()
+              (pyagentd-rpc-call-async
+               'abort (list :branch pyagentd--branch-dir)
+               :timeout pyagentd-call-timeout
+               :success (lambda (answer)
+                          (when-let ((note (plist-get answer :note)))
+                            (message "%s" note)))
+               :error #'pyagentd-later-tell)))))))
 
 (defun pyagentd-chat--pausing (stop)
   "Call STOP, which stops the run here; what waits then goes on waiting."
@@ -427,16 +432,6 @@ sent."
        (message "%s queued, paused; %s, then ! goes on"
                 (pyagentd-count (length pyagentd-queued-items) "message")
                 (substitute-command-keys "\\[pyagentd-queue]"))))))
-
-(defun pyagentd-chat--abort ()
-  "Stop the run of this buffer with all its agents."
-  (pyagentd-rpc-call-async
-   'abort (list :branch pyagentd--branch-dir)
-   :timeout pyagentd-call-timeout
-   :success (lambda (answer)
-              (unless (plist-get answer :aborted)
-                (message "Nothing to abort")))
-   :error #'pyagentd-later-tell))
 
 ;;;; Events
 

@@ -102,12 +102,6 @@ busy one is that of gptel's machine: WAIT, TYPE or TOOL, with :tools.")
 (pyagentd-deflocal pyagentd-status--narrow nil
   "Header lines for windows with less room, an alist (WIDTH . LINE).")
 
-(defvar pyagentd-title-functions nil
-  "Functions called in a session buffer when its title becomes known or changes.
-They get the title, a string, or nil if it has none any more.
-`pyagentd-name-buffer' is among them: session buffers are named after
-their titles.")
-
 (defvar pyagentd-status-segment-functions nil
   "Functions that return more to say in the header line, a string or nil.
 They are called in the session buffer.")
@@ -209,7 +203,7 @@ They are called in the session buffer.")
   (unless (equal title pyagentd-status-title)
     (setq pyagentd-status-title title)
     (pyagentd-status-refresh)
-    (run-hook-with-args 'pyagentd-title-functions title)))
+    (pyagentd-name-buffer title)))
 
 (defvar-local pyagentd-status--agent nil
   "Whether a named agent is in this buffer, as (DIRECTORY . VALUE), or nil.")
@@ -604,7 +598,7 @@ Where that is non-nil, if it is unfolded.")
 
 (defun pyagentd-name-buffer (&optional title)
   "Name the current session buffer after its TITLE, or else after its id.
-It keeps a name that the user gave it.  For `pyagentd-title-functions'."
+It keeps a name that the user gave it."
   (when (and pyagentd-mode
              (equal (buffer-name) pyagentd-buffer-name--given))
     (let ((name (generate-new-buffer-name (pyagentd-buffer-name--wanted title)
@@ -621,7 +615,6 @@ It keeps a name that the user gave it.  For `pyagentd-title-functions'."
   (pyagentd-name-buffer pyagentd-status-title))
 
 (add-hook 'pyagentd-mode-on-hook #'pyagentd-buffer-name--begin)
-(add-hook 'pyagentd-title-functions #'pyagentd-name-buffer)
 
 ;;;; The file that is the cause of an error
 

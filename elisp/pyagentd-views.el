@@ -21,25 +21,6 @@
 ;; What was sent while a run was in progress waits; here it is listed, taken
 ;; back and changed.  A message can also be said to the run in progress.
 
-(defun pyagentd-queue--base ()
-  "Return the session buffer that commands here are about."
-  (let ((base (if (derived-mode-p 'pyagentd-list-mode)
-                  (let ((branch (plist-get pyagentd-list-arguments :branch)))
-                    (or (pyagentd-place-buffer branch)
-                        (find-file-noselect
-                         (pyagentd-place-conversation branch))))
-                (or (buffer-base-buffer) (current-buffer)))))
-    (unless (buffer-local-value 'pyagentd-mode base)
-      (user-error "Not a session"))
-    base))
-
-(defun pyagentd-queue--call (method plist success)
-  "Call METHOD with PLIST for the session, then SUCCESS with its answer."
-  (with-current-buffer (pyagentd-queue--base)
-    (pyagentd-later-here method
-                         (append (list :branch pyagentd--branch-dir) plist)
-                         success)))
-
 ;;;; Steering
 
 (defun pyagentd-steer (text)
@@ -47,54 +28,53 @@
 Interactively it is the region or what stands below the answer, which
 moves to where the model reads it; without any it is asked for."
   (interactive
-   (list (or (with-current-buffer (pyagentd-queue--base)
-               (when-let ((bounds (pyagentd-queue--bounds)))
-                 (pyagentd-queue--text bounds)))
+   (list (or (nth 2 (pyagentd-in-session (pyagentd-queue--draft)))
              (read-string "Message to this run: ")))
    pyagentd-mode)
   (when (string-blank-p text)
     (user-error "The message is empty"))
-  (let ((draft (with-current-buffer (pyagentd-queue--base)
-                 (pyagentd-queue--bounds))))
-    (with-current-buffer (pyagentd-queue--base)
-      (when (and draft (equal text (pyagentd-queue--text draft)))
-        (delete-region (car draft) (cdr draft)))
-      (pyagentd-chat-submit text #'pyagentd-queue--return :steer t))))
+  (pyagentd-in-session
+    (pcase (pyagentd-queue--draft)
+      (`(,beg ,end ,(pred (equal text))) (delete-region beg end)))
+    (pyagentd-chat-submit text #'pyagentd-queue--return :steer t)))
 
-(defun pyagentd-queue--bounds ()
-  "Return the bounds of the region, or of the text below all that waits."
-  (if (use-region-p) (cons (region-beginning) (region-end))
-    (save-restriction
-      (widen)
-      (save-excursion
-        (let ((start (pyagentd-queued-start (goto-char (point-max)))))
-          ;; The space behind an empty heading is the heading's.
-          (skip-chars-backward " \t\n" start)
-          (when (< start (point)) (cons start (point))))))))
-
-(defun pyagentd-queue--text (bounds)
-  "Return the text within BOUNDS."
+(defun pyagentd-queue--draft ()
+  "Return the region, or the text below all that waits: (BEG END TEXT) or nil."
   (save-restriction
-    (widen)
-    (buffer-substring-no-properties (car bounds) (cdr bounds))))
+    (pcase-let ((`(,beg . ,end)
+                 (if (use-region-p) (cons (region-beginning) (region-end))
+                   (widen)
+                   (save-excursion
+                     (let ((start (pyagentd-queued-start (goto-char (point-max)))))
+                       ;; The space behind an empty heading is the heading's.
+                       (skip-chars-backward " \t\n" start)
+                       (when (< start (point)) (cons start (point))))))))
+      (when beg
+        (list beg end (buffer-substring-no-properties beg end))))))
 
 ;;;; The list
 
 (add-hook 'pyagentd-queued-hook (lambda () (pyagentd-list-changed "queue")))
 
+(defun pyagentd-queue--buffer ()
+  "Return the buffer of the session whose queue this is."
+  (let ((branch (plist-get pyagentd-list-arguments :branch)))
+    (or (pyagentd-place-buffer branch)
+        (find-file-noselect (pyagentd-place-conversation branch)))))
+
 (defun pyagentd-queue--cancel ()
   "Remove the message at point from the queue; its text is a draft again."
   (interactive nil pyagentd-list-mode)
-  (let* ((item (pyagentd-table-facts))
-         (id (plist-get item :id)))
-    (pyagentd-queue--call
-     'queue-cancel (list :id id)
-     (lambda (answer)
-       (pyagentd-list-changed "queue")
-       (message "Removed from the queue; %s"
-                (if (equal (plist-get item :origin) "document")
-                    "its text is a draft"
-                  (pyagentd-queue--return (plist-get answer :text))))))))
+  (cl-destructuring-bind (&key branch id origin &allow-other-keys)
+      (pyagentd-table-facts)
+    (with-current-buffer (pyagentd-queue--buffer)
+      (pyagentd-later-here
+       'queue-cancel (list :branch branch :id id)
+       (lambda (answer)
+         (pyagentd-list-changed "queue")
+         (message "Removed from the queue; %s"
+                  (if (equal origin "document") "its text is a draft"
+                    (pyagentd-queue--return (plist-get answer :text)))))))))
 
 (defun pyagentd-queue--return (text)
   "Put TEXT, which was never in the buffer, at its end as a draft.
@@ -116,17 +96,15 @@ kill ring.  Return words that say where it is."
 (defun pyagentd-queue--edit ()
   "Edit the queued message at point; it keeps its place."
   (interactive nil pyagentd-list-mode)
-  (let* ((item (pyagentd-table-facts))
-         (id (plist-get item :id))
-         (overlay (with-current-buffer (pyagentd-queue--base)
-                    (pyagentd-queued-overlay id))))
-    (if overlay
+  (cl-destructuring-bind (&key branch id text &allow-other-keys)
+      (pyagentd-table-facts)
+    (if-let ((overlay (with-current-buffer (pyagentd-queue--buffer)
+                        (pyagentd-queued-overlay id))))
         (progn (pop-to-buffer (overlay-buffer overlay))
                (goto-char (overlay-end overlay)))
-      (pyagentd-queue--call
+      (pyagentd-later-here
        'queue-edit
-       (list :id id
-             :text (read-string "Message: " (plist-get item :text)))
+       (list :branch branch :id id :text (read-string "Message: " text))
        (lambda (_) (pyagentd-list-changed "queue"))))))
 
 (pyagentd-list-add-keys "queue"

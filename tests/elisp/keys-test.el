@@ -270,7 +270,7 @@ whatever its key, is none."
 (ert-deftest pyagentd-recall-a-prompt-is-said-again ()
   (let ((pyagentd-prompt-history nil))
     (blocks-with
-      (run-hook-with-args 'pyagentd-chat-sent-functions " Of another\nsession ")
+      (pyagentd-recall-note " Of another\nsession ")
       (let (seen)
         (pyagentd-test-with-options seen
           (pyagentd-test-type "C-c M-r Of TAB RET"))

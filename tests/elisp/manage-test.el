@@ -77,21 +77,20 @@ The variables `file' and `branch' are bound to its names."
   (manage-test-with-session
     (pyagentd-test-attach :title "Making 100% tea")
     (should (string-prefix-p " Making 100%% tea  " pyagentd-status--line))
-    (let ((pyagentd-title-functions '(pyagentd-name-buffer)))
-      (pyagentd-test-events '(session 0 (:title "Two cups" :archived-at nil)))
-      (should (string-prefix-p " Two cups  " pyagentd-status--line))
-      (should (equal (pyagentd-title (pyagentd-here)) "Two cups"))
-      (should (equal (buffer-name) "Two cups"))
-      (let ((agent (expand-file-name "../../agent.json")))
-        (write-region "{}" nil agent nil 'silent)
-        (pyagentd-name-buffer "Two cups")
-        (should (equal (buffer-name)
-                       (concat "agent " (file-name-nondirectory
-                                         (directory-file-name
-                                          (file-name-directory agent))))))
-        (delete-file agent))
-      (pyagentd-test-events '(session 0 (:title "" :archived-at nil)))
-      (should (string-prefix-p " demo-20260205143052  " pyagentd-status--line)))))
+    (pyagentd-test-events '(session 0 (:title "Two cups" :archived-at nil)))
+    (should (string-prefix-p " Two cups  " pyagentd-status--line))
+    (should (equal (pyagentd-title (pyagentd-here)) "Two cups"))
+    (should (equal (buffer-name) "Two cups"))
+    (let ((agent (expand-file-name "../../agent.json")))
+      (write-region "{}" nil agent nil 'silent)
+      (pyagentd-name-buffer "Two cups")
+      (should (equal (buffer-name)
+                     (concat "agent " (file-name-nondirectory
+                                       (directory-file-name
+                                        (file-name-directory agent))))))
+      (delete-file agent))
+    (pyagentd-test-events '(session 0 (:title "" :archived-at nil)))
+    (should (string-prefix-p " demo-20260205143052  " pyagentd-status--line))))
 
 ;;;; Deletion
 
