@@ -229,12 +229,12 @@ A run may have ended while nobody told this buffer."
 (add-hook 'pyagentd-rpc-disconnected-hook #'pyagentd-chat--disconnected t)
 (add-hook 'pyagentd-session-leave-hook #'pyagentd-chat--stop-waiting)
 
-(defun pyagentd-chat-when-ready (then &optional idle)
+(defun pyagentd-chat-when-ready (then &optional busy)
   "Attach the session here, then call THEN in this buffer.
 That is at once if it is attached, else later.  Signal a `user-error' if
-nothing can be written from here, or, with IDLE, if a run is in progress."
+nothing can be written from here or, without BUSY, if a run is in progress."
   (let ((check (lambda ()
-                 (if (not idle) (pyagentd-chat--check-writer)
+                 (if busy (pyagentd-chat--check-writer)
                    (pyagentd-chat--check)
                    (when (pyagentd-status-busy-p)
                      (user-error
@@ -776,7 +776,8 @@ message waits for its turn.  Its key has to be confirmed."
                  (pyagentd-status-refresh)
                  (when (plist-get answer :queued)
                    (message "Approved; it starts when the current run \
-has ended"))))))))))
+has ended")))))
+            t)))))
 
 (defun pyagentd-plan--confirm (agent)
   "Approve the plan here if the user agrees, as `pyagentd-approve' with AGENT.
@@ -823,8 +824,7 @@ it again.  With a prefix argument ask what the summary should KEEP."
                                :instructions (or keep ""))
                          (pyagentd-env))
         (lambda (_) (message "Compacting…"))
-        pyagentd-later-patience))
-     t)))
+        pyagentd-later-patience)))))
 
 ;;;; Keys where a prompt is typed
 
@@ -1042,8 +1042,6 @@ The value is a list of (BEG . END), first one first."
 ;; (`desktop-save-mode').  A bookmark finds its session also after the
 ;; directory has moved, by its id, and its place by the prompt it is in.
 
-(defvar desktop-save-buffer)
-
 ;;;; Bookmarks
 
 (defun pyagentd-return--prompt ()
@@ -1097,7 +1095,6 @@ The value is a list of (BEG . END), first one first."
 
 (defvar desktop-buffer-major-mode)
 (defvar pyagentd-list-name)
-(defvar pyagentd-list-arguments)
 
 ;;;###autoload
 (defun pyagentd-return-list (_file name _misc)
@@ -1113,12 +1110,6 @@ It is filled if a daemon runs, else when it is fetched again."
       (revert-buffer))
     (current-buffer)))
 
-(defun pyagentd-return--saved-p ()
-  "Let a desktop save this list, though it visits no file."
-  (when (and (eq major-mode 'pyagentd-list-mode)
-             (null pyagentd-list-arguments))
-    (setq-local desktop-save-buffer t)))
-
 (defun pyagentd-return--writable ()
   "Let sessions be written to again that were only looked at in the last Emacs.
 Whoever else writes now, the daemon says."
@@ -1128,7 +1119,6 @@ Whoever else writes now, the daemon says."
                  (file-writable-p buffer-file-name))
         (setq buffer-read-only nil)))))
 
-(add-hook 'after-change-major-mode-hook #'pyagentd-return--saved-p)
 (add-hook 'desktop-after-read-hook #'pyagentd-return--writable)
 
 ;; Visiting the file has turned it on where it is due.

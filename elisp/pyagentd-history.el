@@ -366,10 +366,6 @@ BRANCH it is asked for."
 
 ;;;; Asking the daemon
 
-(defun pyagentd-history--prepare (then)
-  "Save and attach this buffer, whose text the daemon is to change; call THEN."
-  (pyagentd-chat-when-ready then t))
-
 (defun pyagentd-history--call (operation arguments then &optional late failure)
   "Have the daemon do OPERATION with ARGUMENTS, a plist, on this branch.
 THEN is called with its answer, in this buffer, and may ask something;
@@ -446,7 +442,7 @@ the files that those turns changed."
   (if (and arg (not (equal arg '(16))))
       (pyagentd-history--unrewind)
     (pyagentd-history--in-base position
-      (pyagentd-history--prepare
+      (pyagentd-chat-when-ready
        (lambda ()
          (pyagentd-history--with-points
           (lambda (points)
@@ -477,7 +473,7 @@ the files that those turns changed."
   "Undo the last rewind, unless a prompt was sent since."
   (interactive nil pyagentd-mode)
   (pyagentd-in-session
-    (pyagentd-history--prepare
+    (pyagentd-chat-when-ready
      (lambda ()
        (pyagentd-history--call
         'unrewind nil
@@ -494,7 +490,7 @@ followed it belongs to that variant.  See `pyagentd-history--next-variant'."
   (interactive "P"
                pyagentd-mode)
   (pyagentd-in-session
-    (pyagentd-history--prepare
+    (pyagentd-chat-when-ready
      (lambda ()
        (let ((answer (lambda (message)
                        (pyagentd-history--run 'regenerate
@@ -522,7 +518,7 @@ Where none is known here the daemon says which there are."
   "Show the variant STEP further on than VARIANT, (MESSAGE NUMBER OF)."
   (pcase-let* ((`(,message ,number ,of) variant)
                (next (1+ (mod (+ number step -1) of))))
-    (pyagentd-history--prepare
+    (pyagentd-chat-when-ready
      (lambda ()
        (pyagentd-history--call
         'choose-variant (list :message message :n next)
@@ -591,7 +587,7 @@ shown to be edited.  It and all that came after it are kept as a
 variant: see `pyagentd-history--next-variant'."
   (interactive nil pyagentd-mode)
   (pyagentd-history--in-base position
-    (pyagentd-history--prepare
+    (pyagentd-chat-when-ready
      (lambda ()
        (pyagentd-history--with-points
         (lambda (points)
@@ -628,7 +624,7 @@ What was written in its place before and not sent is shown as it is."
        (unless (buffer-live-p session)
          (user-error "The session's buffer was killed"))
        (with-current-buffer session
-         (pyagentd-history--prepare
+         (pyagentd-chat-when-ready
           (lambda ()
             (pyagentd-history--run
              'edit (list :message message :text (string-trim new)) close)))))

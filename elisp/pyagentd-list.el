@@ -766,6 +766,8 @@ That is a plist as `pyagentd-here' has it."
 
 ;;;; The mode
 
+(defvar desktop-save-buffer)
+
 (define-derived-mode pyagentd-list-mode tabulated-list-mode "List"
   "Major mode for lists that the daemon makes.
 
@@ -776,6 +778,7 @@ That is a plist as `pyagentd-here' has it."
      (pyagentd-table-fetch
       'view (when pyagentd-list--limit (list :limit pyagentd-list--limit))
       #'pyagentd-list--receive #'pyagentd-list--failed)))
+  (setq-local desktop-save-buffer t)    ; though it visits no file
   (setq tabulated-list-padding 1
         pyagentd-here-function ; of the row at point, or of this list
         (lambda ()
@@ -791,7 +794,8 @@ That is a plist as `pyagentd-here' has it."
       (unless (and (derived-mode-p 'pyagentd-list-mode)
                    (equal arguments pyagentd-list-arguments))
         (pyagentd-list-mode)
-        (setq pyagentd-list-name name
+        (setq desktop-save-buffer (null arguments)
+              pyagentd-list-name name
               pyagentd-list--limit pyagentd-list--most
               pyagentd-list-arguments arguments))
       (revert-buffer))

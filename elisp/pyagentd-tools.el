@@ -12,8 +12,7 @@
 
 ;;; Code:
 
-(eval-when-compile (require 'json))
-(declare-function json-encode "json")
+(require 'json)
 (require 'pyagentd-core)
 (require 'pyagentd-session)
 (require 'pyagentd-buffers)
@@ -186,7 +185,6 @@ A tool of the same name is replaced.  Return the tool."
 
 (defun pyagentd-tools--definitions ()
   "Return all tools for the daemon, as JSON."
-  (require 'json)
   (let ((json-false :json-false))
     (json-encode (vconcat (mapcar (lambda (entry)
                                     (pyagentd-tools--definition (cdr entry)))
@@ -340,8 +338,10 @@ A tool of the same name is replaced.  Return the tool."
      file
      (lambda ()
        (goto-char (point-min))
-       (when (search-forward identifier nil t)
-         (goto-char (match-beginning 0)))
+       (let ((case-fold-search nil))    ; a language server looks at point
+         (when (re-search-forward
+                (concat "\\_<" (regexp-quote identifier) "\\_>") nil t)
+           (goto-char (match-beginning 0))))
        (let ((backend (xref-find-backend))
              (project-vc-external-roots-function #'ignore)
              (inhibit-message t))
@@ -395,17 +395,17 @@ A tool of the same name is replaced.  Return the tool."
   "Return the entries of INDEX, an imenu alist, as places; names after PREFIX."
   (cl-loop for (name . rest) in index
            unless (equal name "*Rescan*")
+           for place = (if (consp rest) (car rest) rest) ; a function may follow
            append (cond
-                   ((consp rest)
-                    (pyagentd-tools-code--index
-                     (if (functionp (car rest)) nil rest)
-                     (concat prefix name " / ")))
-                   ((or (markerp rest) (natnump rest))
+                   ((or (markerp place) (natnump place))
                     (list (list :file buffer-file-name
-                                :line (line-number-at-pos rest t)
+                                :line (line-number-at-pos place t)
                                 :text (concat prefix
                                               (substring-no-properties
-                                               name))))))))
+                                               name)))))
+                   ((consp place)
+                    (pyagentd-tools-code--index
+                     rest (concat prefix name " / "))))))
 
 ;;;; Diagnostics
 
@@ -605,16 +605,13 @@ Return a function that stops it."
 (defun pyagentd-tools-build--compilation-name ()
   "Return the name of a buffer for a compilation of the session here.
 None runs in it: to begin one would end the other."
-  (let ((name (if pyagentd-tools-branch
-                  (format "*pyagentd compilation: %s*"
-                          (replace-regexp-in-string
-                           "\\(?:\\`\\|/\\)branches/" "/"
-                           (string-remove-prefix
-                            (expand-file-name
-                             (file-name-as-directory pyagentd-sessions-directory))
-                            (directory-file-name
-                             (expand-file-name pyagentd-tools-branch)))))
-                "*pyagentd compilation*")))
+  (let* ((place (and pyagentd-tools-branch
+                     (pyagentd-place-of (pyagentd-place-conversation
+                                         pyagentd-tools-branch))))
+         (name (if place (format "*pyagentd compilation: %s/%s*"
+                                 (plist-get place :session-id)
+                                 (plist-get place :branch-name))
+                 "*pyagentd compilation*")))
     (if (get-buffer-process name) (generate-new-buffer-name name) name)))
 
 (defun pyagentd-tools-build--compiled (buffer how)

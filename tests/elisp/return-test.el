@@ -40,6 +40,9 @@
                          (get-buffer-create "*pyagentd sessions*")))
           (inhibit-message t))
       (with-current-buffer "*pyagentd sessions*" (pyagentd-list-mode))
+      (cl-letf (((symbol-function 'revert-buffer) #'ignore))
+        (save-window-excursion ; nobody says of what session it is
+          (push (pyagentd-list-show "grants" '(:branch "/b")) buffers)))
       (setq buffer-read-only t)         ; another one writes it
       (cl-letf (((symbol-function 'buffer-list) (lambda (&rest _)
                    (append buffers (list (current-buffer))))))
@@ -52,6 +55,7 @@
       (should (eq (buffer-local-value 'major-mode
                                       (get-buffer "*pyagentd sessions*"))
                   'pyagentd-list-mode))
+      (should-not (get-buffer "*pyagentd grants*"))
       (should (equal (buffer-local-value 'pyagentd-list-name
                                          (get-buffer "*pyagentd sessions*"))
                      "sessions"))

@@ -14,6 +14,7 @@
 (require 'pyagentd-tools)
 (require 'tramp)
 (require 'tramp-cmds)
+(require 'xref)
 
 (defvar tools-test-answer nil
   "The last answer.")
@@ -360,6 +361,32 @@ The variable `file' is bound to its true name."
                    (plist-get (tools-test-call "emacs_diagnostics") :text))))
       (delete-directory tools-test-root t))))
 
+;; A language server is asked about the place, not about the name.
+(cl-defmethod xref-backend-definitions ((_backend (eql tools-test)) _identifier)
+  (list (xref-make "here" (xref-make-file-location
+                           buffer-file-name (line-number-at-pos) 0))))
+
+(ert-deftest pyagentd-tools-look-for-a-name-where-it-stands-alone ()
+  (tools-test-with-file "resend SEND\nsend-it\n  send(x)\n"
+    (let ((xref-backend-functions (list (lambda () 'tools-test))))
+      (should (equal 3 (plist-get (aref (plist-get
+                                         (tools-test-call "emacs_definitions"
+                                                          :identifier "send"
+                                                          :file file)
+                                         :places)
+                                        0)
+                                  :line))))))
+
+(ert-deftest pyagentd-tools-outline-has-entries-with-a-function-of-their-own ()
+  (tools-test-with-file "one\ntwo\n"
+    (setq imenu--index-alist nil
+          imenu-create-index-function
+          (lambda () '(("Parts" ("one" 1 ignore "more") ("two" . 5)))))
+    (should (equal (seq-map (lambda (place) (plist-get place :text))
+                            (plist-get (tools-test-call "emacs_outline" :file file)
+                                       :places))
+                   '("Parts / one" "Parts / two")))))
+
 (ert-deftest pyagentd-tools-compile-and-tell-how-it-ended ()
   (let ((told (tools-test-call "emacs_compile" :command "echo out; exit 3")))
     (should (eq (plist-get told :error) t))
@@ -389,7 +416,7 @@ The variable `file' is bound to its true name."
                                   "/s/b/branches/main")))
          (running (lambda ()
                     (seq-filter (lambda (process)
-                                  (string-match-p "/[ab]/main"
+                                  (string-match-p " [ab]/main"
                                                   (buffer-name
                                                    (process-buffer process))))
                                 (process-list)))))
