@@ -139,16 +139,28 @@ class Group:
         return workspace, *of_project.template(preset)
 
     async def _create_session(
-        self, name: str, workspace: Path | None, facts: Mapping[str, Any], readable: Sequence[str] = (), **more: Any
+        self,
+        name: str,
+        workspace: Path | None,
+        facts: Mapping[str, Any],
+        *,
+        preset_name: str,
+        preset_text: str,
+        readable: Sequence[str] = (),
+        **more: Any,
     ) -> BranchRef:
         """Create a session, as ``sessions.create_session``, that may read and write below ``workspace``."""
-        inside = [] if workspace is None else [under(str(workspace))]
+        inside = () if workspace is None else (under(str(workspace)),)
+        if inside or readable:
+            preset_text = await asyncio.to_thread(
+                sessions.with_rights, preset_text, preset_name, read=(*inside, *readable), write=inside
+            )
         ref = await asyncio.to_thread(
             sessions.create_session,
             self._kernel.config.sessions_dir,
             name,
-            paths_read=[*inside, *readable] or None,
-            paths_write=inside or None,
+            preset_name=preset_name,
+            preset_text=preset_text,
             clock=self._kernel.clock,
             facts={"workspace_root": str(workspace or Path.home()), **facts},
             **more,

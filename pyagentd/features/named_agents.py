@@ -10,7 +10,7 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -807,8 +807,11 @@ def _has_moved(old: Path, new: Path) -> bool:
     return not old.exists() and named_agents.agent_file(new).is_file()
 
 
-def _discard_drafts(root: Path, begun: Container[str]) -> None:
+def _discard_drafts(root: Path, begun: Set[str]) -> None:
     """Remove what was being made, or deleted, under a name of its own: of the agents ``begun``, and what is old."""
+    for name in begun:
+        for draft in (trash.draft_of(root / name), *(root / name).glob(f"{trash.DRAFT}*")):
+            trash.discard(draft)
     for entry in root.iterdir() if root.is_dir() else ():
         found = None if entry.is_symlink() else _DRAFT.fullmatch(entry.name)
         if found and (found[1] in begun or _is_abandoned(entry)):

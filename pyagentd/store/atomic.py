@@ -210,7 +210,7 @@ def copy_tree(source: Path, target: Path, *, last: str = "") -> None:
 
     Args:
         source: A directory.
-        target: Does not exist yet; its parent does.
+        target: Absent or empty; its parent is there.
         last: The name of files that are copied after their neighbours, since they say what those hold.
 
     Raises:
@@ -348,7 +348,7 @@ def _new_file(path: Path, mode: int) -> Iterator[int]:
 
 
 def _copy_tree(source: Path, target: Path, last: str) -> None:
-    with _Refusals(target):
+    with _Refusals(target), suppress(FileExistsError):
         system.mkdir(target, DIR_MODE)
     with _Refusals(source), os.scandir(source) as listed:
         entries = sorted(listed, key=lambda entry: (entry.name == last, entry.name))

@@ -7,7 +7,6 @@ name file and line.
 
 import json
 import re
-import secrets
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -195,9 +194,8 @@ def write(directory: Path, values: Mapping[str, Any]) -> None:
 
 # Making the directory of a named agent: complete, or not at all.
 #
-# It is made under a hidden name and gets its own when it is complete, so neither a scan nor another creation ever
-# finds half of one. The directory of an agent that was destroyed and kept its files is taken up again: what
-# is in it stays, what is missing is added.
+# As of any session, neither a scan nor another creation ever finds half of one. The directory of an agent that was
+# destroyed and kept its files is taken up again: what is in it stays, what is missing is added.
 
 Prepare = Callable[[Path], None]
 """Makes of a directory with files a repository with a first commit."""
@@ -211,6 +209,11 @@ class Material:
     values: Mapping[str, Any]  # keys of agent.json that are given; others are the template's
     preset_name: str
     preset_text: str  # becomes preset.md, with rights for the workspace
+
+    def preset_of(self, place: Path) -> str:
+        """Return the preset of the agent that is to live in ``place``."""
+        inside, docs = f"{workspace_dir(place)}/**", f"{docs_dir(place)}/**"
+        return sessions.with_rights(self.preset_text, self.preset_name, read=(inside, docs), write=(inside,))
 
 
 def make(root: Path, name: str, material: Material, *, prepare: Prepare, clock: Clock) -> BranchRef:
@@ -228,21 +231,26 @@ def make(root: Path, name: str, material: Material, *, prepare: Prepare, clock: 
         PresetError: The template's agent.json, or the preset, is malformed.
         StoreError: The disk refused. Nothing is left behind in any case.
     """
-    atomic.make_dirs(root)
-    place, draft = root / name, root / f".{name}.{secrets.token_hex(8)}"
-    try:
-        _session(draft, place, name, material, clock)
+    place = root.resolve() / name
+    if place.exists() or place.is_symlink():
+        raise Conflict(f"{place} exists already", hint="Choose another name, or move that away")
+
+    def complete(_: str, branch_dir: Path) -> None:
+        draft = paths.session_dir_of(branch_dir)
         _fill(draft, material.template)
         values = {**read(draft).values, **material.values, "name": name, "created_at": iso8601(clock.now())}
         write(draft, values)
         prepare(workspace_dir(draft))
-        if place.exists() or place.is_symlink():
-            raise Conflict(f"{place} exists already", hint="Choose another name, or move that away")
-        atomic.move(draft, place)
-    except BaseException:
-        atomic.discard(draft)
-        raise
-    return paths.ref_of(place)
+
+    return sessions.create_session(
+        root,
+        name,
+        preset_name=material.preset_name,
+        preset_text=material.preset_of(place),
+        clock=clock,
+        session_id=name,
+        fill=complete,
+    )
 
 
 def adopt(root: Path, name: str, material: Material, *, prepare: Prepare, clock: Clock) -> BranchRef:
@@ -256,36 +264,20 @@ def adopt(root: Path, name: str, material: Material, *, prepare: Prepare, clock:
     if (owner := before.values.get("name")) not in (name, "", None):
         raise PresetError(f"{before.path} is of the agent {owner!r}", hint=f"Call that agent {owner!r}, or move it")
     _fill(place, material.template)
+    created = before.created_at or iso8601(clock.now())
     if not paths.is_session_dir(place):
-        draft = place.with_name(f".{name}.{secrets.token_hex(8)}")
-        try:
-            _session(draft, place, name, material, clock)
-            atomic.move(paths.branches_dir(draft), paths.branches_dir(place))
-        finally:
-            atomic.discard(draft)
+        with sessions.build_directory(place, paths.BRANCHES_DIR, exactly=True) as (draft, _):
+            main = draft / paths.MAIN_BRANCH
+            atomic.make_dirs(main)
+            text, preset = material.preset_of(place), material.preset_name
+            sessions.fill_timeline(main, text, session_id=name, preset=preset, created=created)
+            atomic.sync_tree(draft)
     if not paths.current_link(place).is_symlink():
         atomic.replace_link(paths.current_link(place), f"{paths.BRANCHES_DIR}/{paths.MAIN_BRANCH}")
     if not (workspace_dir(place) / ".git").exists():
         prepare(workspace_dir(place))
-    created = before.created_at or iso8601(clock.now())
     change(place, {**material.values, "name": name, "created_at": created})
     return paths.ref_of(place)
-
-
-def _session(draft: Path, place: Path, name: str, material: Material, clock: Clock) -> None:
-    """Make the session in ``draft``, with rights in the workspace that ``place`` will have."""
-    workspace = workspace_dir(place.parent.resolve() / place.name)
-    sessions.create_session(
-        draft.parent,
-        name,
-        preset_name=material.preset_name,
-        preset_text=material.preset_text,
-        paths_read=[f"{workspace}/**", f"{docs_dir(workspace.parent)}/**"],
-        paths_write=[f"{workspace}/**"],
-        clock=clock,
-        session_dir=draft,
-        session_id=name,
-    )
 
 
 def _fill(directory: Path, template: Path) -> None:
@@ -295,7 +287,8 @@ def _fill(directory: Path, template: Path) -> None:
         if target.exists() or target.is_symlink():
             continue
         if entry.is_dir() and not entry.is_symlink():
-            atomic.copy_tree(entry, target)
+            with sessions.build_directory(directory, entry.name, exactly=True) as (draft, _):
+                atomic.copy_tree(entry, draft)
         elif entry.is_file() and not entry.is_symlink():
             atomic.write_bytes(target, regularfile.read_bytes(entry, limit=regularfile.DOCUMENT))
     for made in (docs_dir, saved_dir, workspace_dir):

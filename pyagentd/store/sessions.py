@@ -95,7 +95,7 @@ def discard(directory: Path) -> None:
 
 _ID = re.compile(r"[\w][\w.@+-]{0,199}")  # one segment of a path, and one word of `ID/BRANCH`
 
-_DRAFT = ".new-"  # begins the name of what is being made; whoever lists directories passes over it
+DRAFT = ".new-"  # begins the name of what is being made; whoever lists directories passes over it
 _claiming = threading.Lock()
 
 
@@ -105,8 +105,6 @@ def create_session(
     *,
     preset_name: str,
     preset_text: str,
-    paths_read: Sequence[str] | None = None,
-    paths_write: Sequence[str] | None = None,
     clock: Clock,
     session_dir: Path | None = None,
     session_id: str | None = None,
@@ -121,8 +119,6 @@ def create_session(
         name: What the user calls it; the id is derived from it.
         preset_name: Recorded in the metadata.
         preset_text: Becomes ``preset.md``.
-        paths_read: Patterns to add to the preset's ``paths.read``.
-        paths_write: Patterns to add to the preset's ``paths.write``; with neither, the preset is copied as it is.
         clock: For the id and the metadata.
         session_dir: Where the session is to live instead of ``<root>/<id>``; absent or empty.
         session_id: Its id, made by somebody else (activities); the directory may have another name.
@@ -132,14 +128,9 @@ def create_session(
 
     Raises:
         BadRequest: The directory is in use, or ``session_id`` cannot be the id of a session there.
-        PresetError: The preset is malformed.
         StoreError: The disk refused; nothing is left behind.
     """
     now = clock.now()
-    if paths_read is None and paths_write is None:
-        text = preset_text
-    else:
-        text = _session_preset(preset_text, preset_name, tuple(paths_read or ()), tuple(paths_write or ()))
     home, wanted, is_given = _place_of(root, session_dir, session_id, ids.session_id(name, stamp(now)))
     with build_directory(home, wanted, exactly=is_given) as (draft, place):
         if session_id is None:  # of a directory that somebody else named, the one that was made
@@ -148,27 +139,31 @@ def create_session(
         branch_dir = paths.branch_dir(draft, paths.MAIN_BRANCH)
         atomic.make_dirs(branch_dir)
         atomic.replace_link(paths.current_link(draft), f"{paths.BRANCHES_DIR}/{paths.MAIN_BRANCH}")
-        atomic.write_text(paths.preset_file(branch_dir), text, fsync=False)
-        metadata.write_scope_plan(
+        fill_timeline(
             branch_dir,
+            preset_text,
             session_id=session_id,
             preset=preset_name,
             created=iso8601(now),
             activity_org_file=activity_org_file,
         )
-        atomic.write_text(paths.session_file(branch_dir), "", fsync=False)
         if fill is not None:
             fill(session_id, branch_dir)
         if facts is not None:
             _record(branch_dir, session_row(id=session_id, now_ms=epoch_ms(now), **facts))
         atomic.sync_tree(draft)
     _log.info("Created session directory: %s", place, extra=of_session(place))
-    return BranchRef(
-        session_id=session_id,
-        session_dir=place,
-        branch_name=paths.MAIN_BRANCH,
-        branch_dir=paths.branch_dir(place, paths.MAIN_BRANCH),
-    )
+    return paths.ref_of(place)
+
+
+def fill_timeline(directory: Path, preset_text: str, **facts: Any) -> None:
+    """Put what every branch and agent has into ``directory``; the caller syncs it.
+
+    ``facts`` are those of ``metadata.write_scope_plan``.
+    """
+    atomic.write_text(paths.preset_file(directory), preset_text, fsync=False)
+    metadata.write_scope_plan(directory, **facts)
+    atomic.write_text(paths.session_file(directory), "", fsync=False)
 
 
 def create_agent(
@@ -202,15 +197,14 @@ def create_agent(
     text = _agent_preset(preset_text, preset_name, tuple(read), tuple(deny))
     home = paths.agents_dir(parent.branch_dir)
     with build_directory(home, ids.agent_id(preset_name, stamp(now), description)) as (draft, place):
-        atomic.write_text(paths.preset_file(draft), text, fsync=False)
-        metadata.write_scope_plan(
+        fill_timeline(
             draft,
+            text,
             session_id=place.name,
             preset=preset_name,
             created=iso8601(now),
             parent_session_id=parent.session_id,
         )
-        atomic.write_text(paths.session_file(draft), "", fsync=False)
         if facts is not None:
             above = {"parent_id": parent.session_id, "parent_branch": parent.branch_name}
             _record(draft, session_row(id=place.name, now_ms=epoch_ms(now), **above, **facts))
@@ -235,7 +229,8 @@ def _agent_preset(text: str, name: str, read: tuple[str, ...], deny: tuple[str, 
 
 
 @functools.lru_cache(maxsize=64)
-def _session_preset(text: str, name: str, read: tuple[str, ...], write: tuple[str, ...]) -> str:
+def with_rights(text: str, name: str, *, read: tuple[str, ...], write: tuple[str, ...]) -> str:
+    """Return the text of a preset with these patterns added to its ``paths``; raises ``PresetError``."""
     template = presetfile.parse(text, Path(f"{name}.md"))
     own_read = template.patterns("read") or ()
     return presetfile.with_paths(template, read=(*own_read, *read), write_default=(), also_write=write)
@@ -271,31 +266,18 @@ def build_directory(home: Path, wanted: str, *, exactly: bool = False) -> Iterat
         BadRequest: The name is taken, and ``exactly`` was said.
         StoreError: The disk refused.
     """
-    if wanted.startswith("."):  # whoever chose a hidden name renames it
-        draft = place = _claim(home, wanted)
-    else:
-        draft, place = _reserve(home, wanted, exactly=exactly)
+    draft, place = _reserve(home, wanted, exactly=exactly)
     try:
         yield draft, place
-        if draft != place:
-            with suppress(OSError):  # an empty directory may have been there; a full one is refused
-                place.rmdir()
-            atomic.move(draft, place)
+        with suppress(OSError):  # an empty directory may have been there; a full one is refused
+            place.rmdir()
+        atomic.move(draft, place)
     except BaseException:
         atomic.discard(draft if draft.exists() else place)
         if home.name == paths.AGENTS_DIR:
             with suppress(OSError):  # it holds other agents
                 home.rmdir()
         raise
-
-
-def _claim(home: Path, wanted: str) -> Path:
-    atomic.make_dirs(home)
-    place = home.resolve() / wanted
-    if not _is_free(place, empty=True):
-        raise BadRequest(f"{place} is in use", hint="Name a directory that is absent or empty")
-    atomic.make_dir_exclusive(place)
-    return place
 
 
 def _reserve(home: Path, wanted: str, *, exactly: bool) -> tuple[Path, Path]:
@@ -305,7 +287,7 @@ def _reserve(home: Path, wanted: str, *, exactly: bool) -> tuple[Path, Path]:
         try:
             for number in itertools.count(1):
                 place = resolved / (wanted if number == 1 else f"{wanted}-{number}")
-                draft = resolved / f"{_DRAFT}{hashlib.sha256(os.fsencode(place.name)).hexdigest()[:24]}"
+                draft = draft_of(place)
                 if _is_free(place, empty=exactly) and _claim_draft(draft):
                     if _is_free(place, empty=exactly):
                         return draft, place
@@ -315,6 +297,11 @@ def _reserve(home: Path, wanted: str, *, exactly: bool) -> tuple[Path, Path]:
         except StoreError:
             if home.is_dir():
                 raise  # else another agent that could not be made took the empty directory away
+
+
+def draft_of(place: Path) -> Path:
+    """Return where the directory ``place`` is made."""
+    return place.with_name(f"{DRAFT}{hashlib.sha256(os.fsencode(place.name)).hexdigest()[:24]}")
 
 
 def _claim_draft(draft: Path) -> bool:
@@ -350,7 +337,7 @@ def _subdirectories(home: Path) -> list[Path]:
         for entry in entries:
             if not entry.is_dir(follow_symlinks=False):
                 continue
-            if not entry.name.startswith(_DRAFT):
+            if not entry.name.startswith(DRAFT):
                 found.append(Path(entry.path))
             elif atomic.is_abandoned(entry.stat(follow_symlinks=False).st_ctime):
                 _log.info("Removing %s, which was only partly made", entry.path)

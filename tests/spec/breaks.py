@@ -22,8 +22,8 @@ BREAKS = [
     Break(
         "Valid session directory structure",
         _SESSIONS,
-        '        atomic.write_text(paths.session_file(branch_dir), "", fsync=False)\n',
-        "        pass\n",
+        '    atomic.write_text(paths.session_file(directory), "", fsync=False)\n',
+        "    pass\n",
     ),
     Break(
         "Current branch symlink",

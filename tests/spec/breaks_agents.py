@@ -57,8 +57,8 @@ BREAKS_OF_AGENTS = [
     _of(
         "Preset template copied to agent directory",
         _SESSIONS,
-        "        atomic.write_text(paths.preset_file(draft), text, fsync=False)\n",
-        "        atomic.write_text(paths.preset_file(draft), text[:-2])\n",
+        "    atomic.write_text(paths.preset_file(directory), preset_text, fsync=False)\n",
+        "    atomic.write_text(paths.preset_file(directory), preset_text[:-2])\n",
     ),
     _of(
         "Paths written to agent preset",
@@ -76,15 +76,15 @@ BREAKS_OF_AGENTS = [
     _of(
         "Empty session.md created",
         _SESSIONS,
-        '        atomic.write_text(paths.session_file(draft), "", fsync=False)\n',
-        '        atomic.write_text(paths.session_file(place), "### ")\n',
+        '    atomic.write_text(paths.session_file(directory), "", fsync=False)\n',
+        '    atomic.write_text(paths.session_file(directory), "### ")\n',
     ),
     _of(
         "No current symlink for agents",
         _SESSIONS,
-        '        atomic.write_text(paths.session_file(draft), "", fsync=False)\n',
-        '        atomic.write_text(paths.session_file(draft), "", fsync=False)\n'
-        '        atomic.replace_link(paths.current_link(place), ".")\n',
+        '    atomic.write_text(paths.session_file(directory), "", fsync=False)\n',
+        '    atomic.write_text(paths.session_file(directory), "", fsync=False)\n'
+        '    atomic.replace_link(paths.current_link(directory), ".")\n',
     ),
     _of(
         "Agent session ID format",

@@ -32,7 +32,7 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "Creation flow 2: the template is copied",
         _MAKING,
-        "            atomic.copy_tree(entry, target)",
+        "                atomic.copy_tree(entry, draft)",
         "            pass",
     ),
     _of(

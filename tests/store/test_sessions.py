@@ -9,7 +9,7 @@ import pytest
 from pyagentd.errors import BadRequest, PresetError, StoreError
 from pyagentd.store import metadata, presetfile
 from pyagentd.store.paths import ref_of
-from pyagentd.store.sessions import create_agent, create_session
+from pyagentd.store.sessions import create_agent, create_session, with_rights
 from tests.store.places import PRESET, STAMP, StandingClock, new_agent, new_session, tree
 
 
@@ -78,9 +78,7 @@ def test_a_project_joins_the_paths_of_the_preset(tmp_path):
         tmp_path,
         "x",
         preset_name="p",
-        preset_text=text,
-        paths_read=["/p/**"],
-        paths_write=["/p/**"],
+        preset_text=with_rights(text, "p", read=("/p/**",), write=("/p/**",)),
         clock=StandingClock(),
     )
     preset = presetfile.read(ref.branch_dir / "preset.md")

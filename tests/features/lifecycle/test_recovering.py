@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from pyagentd import installation
 from pyagentd.api import Service
 from pyagentd.errors import StoreError
 from pyagentd.features import named_agents as creating
@@ -107,16 +108,24 @@ async def test_making_one(world: World) -> None:
     assert ends == {True, False}
 
 
-async def test_taking_one_up(world: World) -> None:
+async def test_taking_one_up(world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    template = shutil.copytree(installation.shipped("template"), tmp_path / "template")
+    (template / "docs/more").mkdir()
+    (template / "docs/more/about.md").touch()
+    monkeypatch.setattr(installation, "shipped", lambda name: template)
     ends = set()
     for at in itertools.count(1):
         name, service = f"old-{at}", world.service()
         place = await made(service, name)
         await service.agent_destroy(Watcher(), name=name, confirmed=True, keep_files=True)
+        shutil.rmtree(place / "docs")
+        shutil.rmtree(place / "branches")
         with killed(at) as disk:
             await service.agent_init(Watcher(), name=name, model="m-1")
+        assert not (place / "docs").exists() or (place / "docs/more/about.md").exists()
         await afterwards(world)
         row = assert_whole(world, name, place)
+        assert not list(place.glob(f"{sessions.DRAFT}*"))
         assert row is not None and (row.status == "destroyed" or row.model == "m-1")
         assert row.status == "idle" or place in world.kernel.departed
         ends.add(row.status)
