@@ -13,7 +13,7 @@ import pyagentd
 from pyagentd import installation
 from pyagentd.config import load_config
 from pyagentd.policy.action import first_match
-from pyagentd.runtime.settings import protected_paths
+from pyagentd.runtime.run_setup import protected_paths
 from pyagentd.runtime.system_prompt import environment
 from pyagentd.tools.sandbox import enclosure, plan
 from tests.tools.confined import needs_bubblewrap

@@ -15,7 +15,8 @@ from pyagentd.policy.guard import Allow, Deny, decide
 from pyagentd.runtime.approvals import Answer, Decision, KeyRow
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.grants import Kind
-from pyagentd.runtime.settings import SendOptions, policy_context
+from pyagentd.runtime.run_setup import policy_context
+from pyagentd.runtime.settings import SendOptions
 from pyagentd.runtime.turn_agent import now_held
 from pyagentd.store import paths
 from pyagentd.store.db import audit

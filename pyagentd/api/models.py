@@ -52,7 +52,7 @@ from pyagentd.runtime.kernel import Kernel
 from pyagentd.runtime.presets import PresetTemplate, ProjectPresets
 from pyagentd.runtime.settings import DEFAULT_MAX_TOKENS, SendOptions, backend_for, configured_provider, provider_of
 from pyagentd.runtime.turn_agent import answers_next
-from pyagentd.runtime.usage import ContextReply, Cost, Meter, spent_on, tokens_used, total_spent
+from pyagentd.runtime.usage import ContextReply, Cost, Expense, Meter, spent_on, tokens_used
 from pyagentd.store import paths, presetfile
 from pyagentd.store.conversation import COMPACTION, message_usage, steps_of
 from pyagentd.store.journal import served_by
@@ -591,7 +591,7 @@ class ModelOperations(Group):
                 "rollup": asdict(tokens_used(live.conversation)),
                 "own": meter.own.to_wire(),
                 "agents": [_agent(each) for each in below],
-                "agents_total": total_spent(each.spent for each in below).to_wire(),
+                "agents_total": sum((each.spent for each in below), Expense()).to_wire(),
                 "together": meter.together.to_wire(),
                 "messages": list(self._messages(live))[-MOST_MESSAGES:],
             }

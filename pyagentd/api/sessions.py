@@ -34,7 +34,7 @@ from pyagentd.runtime import run as offer
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.document_sync import settings_in_document, settings_of
 from pyagentd.runtime.kernel import Kernel
-from pyagentd.runtime.usage import Expense, total_spent
+from pyagentd.runtime.usage import Expense
 from pyagentd.store import branching, metadata, paths, presetfile
 from pyagentd.store import export as exchange
 from pyagentd.store.atomic import write_bytes
@@ -350,7 +350,9 @@ class Sessions(Group):
         except StoreError:  # the list is worth more than its last column
             return {}
         place = self._indexer.projection.place
-        return {place(key): total_spent(priced_usage(each, known) for each in sums) for key, sums in found.items()}
+        return {
+            place(key): sum((priced_usage(each, known) for each in sums), Expense()) for key, sums in found.items()
+        }
 
     # Operations on a session's life: renaming, archiving, duplicating and deleting it, and reading its metadata.
     #

@@ -27,7 +27,8 @@ from pyagentd.policy.action import Action, first_match_folded
 from pyagentd.policy.guard import CREDENTIALS, SESSION_RECORDS
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import Feature, Gate
-from pyagentd.runtime.settings import SendOptions, protected_paths
+from pyagentd.runtime.run_setup import RunBuilder, protected_paths
+from pyagentd.runtime.settings import SendOptions
 from pyagentd.runtime.turns import Prompt
 from pyagentd.store import atomic, paths
 from pyagentd.store.conversation import Conversation
@@ -62,7 +63,6 @@ from pyagentd.tools.write import unified_diff
 
 if TYPE_CHECKING:
     from pyagentd.runtime.kernel import Kernel
-    from pyagentd.runtime.run_setup import RunBuilder
 
 log = logging.getLogger(__name__)
 

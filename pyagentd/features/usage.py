@@ -15,7 +15,7 @@ from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import BranchOpened, Feature
 from pyagentd.runtime.settings import SendOptions, provider_of
 from pyagentd.runtime.turn_agent import answers_next
-from pyagentd.runtime.usage import Expense, FactsOf, Meter, session_usage, total_spent
+from pyagentd.runtime.usage import Expense, FactsOf, Meter, session_usage
 from pyagentd.store import paths
 from pyagentd.store.conversation import Conversation, read_conversation
 from pyagentd.store.db.projection import QUARTER_MS, Place, RequestTotals, places, sums
@@ -103,7 +103,7 @@ async def look_below(kernel: "Kernel", branch: LiveBranch) -> list[AgentCost]:
             each = each._replace(spent=live.meter.own, described=_branch_facts(live.conversation))
         below.append(each)
     if branch.meter is not None:
-        branch.meter.agents = {each.ref.key: each.spent for each in below}
+        branch.meter.set_agents({each.ref.key: each.spent for each in below})
         branch.meter.looked = True
     return below
 
@@ -112,7 +112,7 @@ async def tell_below(kernel: "Kernel", branch: LiveBranch) -> None:
     """Look at the agents below a branch that was opened, and tell its clients what they cost before."""
     async with kernel.using(branch.ref) as live:
         if await look_below(kernel, live) and live.meter is not None:
-            live.meter.tell()
+            live.meter.changed()
 
 
 def _below(ref: BranchRef, opened: set[str], known: FactsOf) -> Iterator[AgentCost]:
@@ -204,7 +204,7 @@ def sum_of_lines(lines: Iterable[UsageLine], key: str = "") -> UsageLine:
     """Return several lines as one."""
     known = list(lines)
     return UsageLine(
-        key=key, requests=sum(line.requests for line in known), spent=total_spent(line.spent for line in known)
+        key=key, requests=sum(line.requests for line in known), spent=sum((line.spent for line in known), Expense())
     )
 
 

@@ -66,6 +66,9 @@ async def attach(branch: LiveBranch, sink: Sink, known: ClientText) -> dict[str,
         return None
     else:
         edits = live.named_since(base)
+    # A client without a text gets what it has missed of the run, all of it where it missed more.
+    inserts = () if known.seq is None else branch.document.inserts
+    missed = [(each.seq, each.text, to_symbols(each.role)) for each in inserts if each.seq > (known.seq or 0)]
     branch.sinks[sink] = None
     sink.reset(branch.key, branch.recorder.last_seq)
     stamp = live.file.stamp
@@ -79,7 +82,7 @@ async def attach(branch: LiveBranch, sink: Sink, known: ClientText) -> dict[str,
         "saved": not live.unsaved and not live.is_dirty,
         "unsaved": branch.document.cause or None,
         "mtime": None if stamp is None else stamp.mtime_ns,
-        "inserts": _inserts(branch, known),
+        "inserts": missed,
         "status": branch.status,
         "notes": list(dict.fromkeys([*branch.notes, *reading.notes, *filter(None, (branch.document.trouble,))])),
         "read_only": branch.refusal or None,
@@ -110,13 +113,6 @@ def _base(branch: LiveBranch, known: ClientText) -> int | None:
         with contextlib.suppress(Stale):
             return live.at(version)
     return None
-
-
-def _inserts(branch: LiveBranch, known: ClientText) -> list[tuple[int, str, object]]:
-    """Return what a client without a text has missed of the run, all of it where it missed more."""
-    if known.seq is None:
-        return []
-    return [(each.seq, each.text, to_symbols(each.role)) for each in branch.document.inserts_after(known.seq)]
 
 
 # The events of a branch again, from its log: what a client was told while it happened, and in the same order.

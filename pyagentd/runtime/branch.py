@@ -84,6 +84,7 @@ class LiveBranch:
         plan: What its last run was made from, for the next one.
         notes: What was found when it was opened, one line each, for people.
         emptied: Whether its document was empty when it was opened, and was made anew.
+        skills_read: What the model has read of skills, by name: the same for as long as the branch is open.
         made_from: The name of the preset in ``scope-plan.yml``, with the stamp of that file; None: not read yet.
     """
 
@@ -109,6 +110,7 @@ class LiveBranch:
         self.file = paths.session_file(ref.branch_dir)
         self.notes = (*opened.notes, *opened.lasting)
         self.emptied = opened.emptied
+        self.skills_read: dict[str, str] = {}
         self.made_from: tuple[Stamp | None, str | None] | None = None
         self.document = DocumentSync(
             self.file,

@@ -108,17 +108,13 @@ def find_override(block: Settings, written: Settings | None, preset: Preset) -> 
     """
     own = settings_of(preset)
     known = (own, settings_in_document(own) if written is None else written)
-    return {
-        name: getattr(block, name)
-        for name in FIELDS
-        if getattr(block, name) is not None
-        and not any(_same(getattr(block, name), getattr(settings, name)) for settings in known)
-    }
-
-
-def _same(said: Any, known: Any) -> bool:
-    # gptel writes nil where none of its own tools is on.
-    return bool(said == known or (said == () and known is None))
+    found = {}
+    for name in FIELDS:
+        said, told = getattr(block, name), [getattr(settings, name) for settings in known]
+        is_nil = said == () and None in told  # gptel writes nil where none of its own tools is on
+        if said is not None and said not in told and not is_nil:
+            found[name] = said
+    return found
 
 
 def effective_settings(preset: Preset, override: Override) -> Settings:
@@ -257,12 +253,6 @@ class LiveDocument:
         self._oldest = self.revision
         self._known: dict[str, int] = {}
         self.know(file.sha256, self.revision)
-
-    @property
-    def unchanged_prefix(self) -> int:
-        """How many characters at the beginning of the file's text are those of the document, at least."""
-        begins = [edit[0].begin for edit, _ in self.unsaved if edit]
-        return 0 if self.heading else min(begins, default=len(self.file.document.body))
 
     @property
     def document(self) -> Document:
@@ -452,9 +442,25 @@ class RunText:
     versions: Sequence[DocumentVersion] = ()
 
     def prompt_end(self, body: str) -> int:
-        """Return where the prompt ends in a text that may have been edited since."""
-        inserted = self.inserts[0].text if self.inserted_prompt else ""
-        return after_prompt(body, self.prompt, inserted=inserted, anchor=self.anchor)
+        """Return where the prompt ends in a text that may have been edited since the run began."""
+        prompt, anchor = self.prompt, self.anchor
+        if self.inserted_prompt and self.inserts:
+            start = self._prompt_start(body)
+            return len(body) if start is None else start + len(self.inserts[0].text)
+        if body.endswith(prompt, 0, anchor):
+            return anchor
+        found = body.rfind(prompt)
+        return anchor if found < 0 else found + len(prompt)
+
+    def _prompt_start(self, body: str) -> int | None:
+        """Return where the prompt that we inserted stands in such a text, or None."""
+        inserted = self.inserts[0].text
+        if body.startswith(inserted, self.anchor):
+            return self.anchor
+        heading = PROMPT_PREFIX + self.prompt
+        found = body.rfind(heading)
+        start = found + len(heading) - len(inserted)
+        return start if found >= 0 and body.startswith(inserted, start) else None
 
     def missing_inserts(self, doc: Document, sha256: str) -> tuple[int, Sequence[Insert]]:
         """Return where the run goes on in a document, and the inserts that it lacks."""
@@ -472,13 +478,11 @@ class RunText:
 
     def _locate_inserts(self, doc: Document) -> tuple[int, Sequence[Insert]]:
         body, inserts = doc.body, self.inserts
-        inserted = ""
-        if self.inserted_prompt:
-            first, *inserts = inserts
-            inserted = first.text
-            if _start_of(inserted, self.prompt, body, self.anchor) is None:  # so nothing of the run is there
-                return self._place_of_prompt(doc), self.inserts
-        anchor = after_prompt(body, self.prompt, inserted=inserted, anchor=self.anchor)
+        if self.inserted_prompt and inserts:  # else the disk refused its rows
+            if self._prompt_start(body) is None:  # so nothing of the run is there
+                return self._place_of_prompt(doc), inserts
+            inserts = inserts[1:]
+        anchor = self.prompt_end(body)
         found = locate(body, doc.spans, anchor, inserts)
         written = max((version.seq for version in self.versions), default=0)
         if found[1] and (not self.versions or found[1][0].seq <= written):
@@ -493,34 +497,6 @@ class RunText:
         answered = max((span.end for span in doc.spans), default=0)
         stands = answered <= self.anchor and doc.body.endswith(PROMPT_PREFIX, 0, self.anchor)
         return self.anchor if stands and self.anchor <= len(doc.body) else len(doc.body)
-
-
-def after_prompt(body: str, prompt: str, *, inserted: str, anchor: int) -> int:
-    """Return where a run's prompt ends in a text that may have been edited since the run began.
-
-    Args:
-        body: The text.
-        prompt: The prompt as the user wrote it.
-        inserted: It as we inserted it, "" when it stood in the document already.
-        anchor: Where the run's first insert went, in the document as it was.
-    """
-    if inserted:
-        start = _start_of(inserted, prompt, body, anchor)
-        return len(body) if start is None else start + len(inserted)
-    if body.endswith(prompt, 0, anchor):
-        return anchor
-    found = body.rfind(prompt)
-    return anchor if found < 0 else found + len(prompt)
-
-
-def _start_of(inserted: str, prompt: str, body: str, anchor: int) -> int | None:
-    """Return where the prompt that we inserted stands in such a text, or None."""
-    if body.startswith(inserted, anchor):
-        return anchor
-    heading = PROMPT_PREFIX + prompt
-    found = body.rfind(heading)
-    start = found + len(heading) - len(inserted)
-    return start if found >= 0 and body.startswith(inserted, start) else None
 
 
 _OPENED = body_sha256(PROMPT_PREFIX)
@@ -626,10 +602,6 @@ class DocumentSync:
     def complete(self) -> bool:
         """Whether the file holds everything that the run inserted so far."""
         return not self.inserts or self._kept >= self.inserts[-1].seq
-
-    def inserts_after(self, seq: int) -> list[Insert]:
-        """Return the inserts of rows after ``seq``."""
-        return [insert for insert in self.inserts if insert.seq > seq]
 
     def recall(self, run: RunText) -> None:
         """Keep a run of an earlier daemon, of which the file may hold any part; ``flush`` writes the rest."""
@@ -769,7 +741,7 @@ class DocumentSync:
         self._schedule()
 
     def _schedule(self) -> None:
-        if self._is_due and (self._later is None or self._later.done()):
+        if (self._later is None or self._later.done()) and self._is_due:
             self._later = asyncio.create_task(self._write_later())
 
     async def _write_later(self) -> None:
@@ -814,10 +786,11 @@ class DocumentSync:
                     live.document, live.revision, live.marker, len(live.unsaved), bool(live.heading), inserts, seq
                 )
                 dirty, live.is_dirty = live.is_dirty, False
+                # So many characters at the beginning of the file's text are those of the document, at least.
+                begins = [0] if live.heading else [edit[0].begin for edit, _ in live.unsaved if edit]
+                same = min(begins, default=len(live.file.document.body))
                 try:
-                    file = await asyncio.to_thread(
-                        write_document, self._path, write.document, live.file, live.unchanged_prefix
-                    )
+                    file = await asyncio.to_thread(write_document, self._path, write.document, live.file, same)
                 except DocumentChanged:
                     live.is_dirty |= dirty
                     continue
@@ -1047,11 +1020,6 @@ class DocumentReader:
                 with contextlib.suppress(Stale):
                     self._recovered(RecoveredRoles(version=version, spans=reading.spans))
             return replace(reading, facts=(), notes=(*self._notes, lacked) if lacked else self._notes)
-
-    def forget(self) -> None:
-        """Compare document and record anew: what their roles should be has changed."""
-        with contextlib.suppress(Stale):
-            self._document.live.is_compared = False
 
     def _record(self, reading: DocumentReading) -> str:
         """Record what the log lacks, and return how that is said, "" when it lacks no message."""

@@ -23,7 +23,6 @@ from pyagentd.store.document import text
 from pyagentd.store.document.files import DocumentChanged, write_document
 from pyagentd.store.document.hidden import is_visible, rebuild
 from pyagentd.store.document.render import RUN_CLOSE, Insert, Renderer, prompt_text
-from pyagentd.store.document.text import Document
 from pyagentd.store.journal import Journal
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.registry import RunProgress
@@ -93,13 +92,8 @@ def open_branch(ref: BranchRef, *, goes_on: bool = False, ended: Outcome | None 
         raise
 
 
-_BLANK = 1024  # bytes of white space at most
+BLANK = 1024  # bytes of white space at most
 CLEARS = "If the conversation is to be forgotten, type /context clear"
-
-
-def is_emptied(doc: Document, conversation: Conversation) -> bool:
-    """Return whether the document is empty although the record has something to show: nobody deletes all so."""
-    return len(doc.body) <= _BLANK and not doc.body.strip() and is_visible(conversation)
 
 
 def _loss(ref: BranchRef, conversation: Conversation) -> Literal["", "missing", "empty", "unwritten"]:
@@ -108,7 +102,7 @@ def _loss(ref: BranchRef, conversation: Conversation) -> Literal["", "missing", 
     if conversation.messages and not file.exists():
         return "missing"
     try:
-        if file.stat().st_size > _BLANK or regularfile.read_bytes(file, limit=_BLANK).strip():
+        if file.stat().st_size > BLANK or regularfile.read_bytes(file, limit=BLANK).strip():
             return ""
     except OSError:
         return ""

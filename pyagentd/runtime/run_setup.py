@@ -5,6 +5,8 @@ All errors of preset, backend, key and patterns are raised here, before anything
 
 import asyncio
 import base64
+import os
+import re
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,9 +21,10 @@ from pyagentd.events import Event
 from pyagentd.llm.backend import Backend
 from pyagentd.llm.tracing import WatchedBackend
 from pyagentd.messages import Media, Message, Part, Text, ToolCall
-from pyagentd.policy.action import under
+from pyagentd.policy.action import exactly, under
+from pyagentd.policy.guard import Context
 from pyagentd.policy.presets import Preset
-from pyagentd.policy.profiles import compile_action
+from pyagentd.policy.profiles import compile_action, resolve_profile
 from pyagentd.runtime import system_prompt as instructions
 from pyagentd.runtime import turns
 from pyagentd.runtime.approvals import Authority
@@ -46,12 +49,19 @@ from pyagentd.runtime.settings import (
     SendOptions,
     backend_for,
     permitted_tools,
-    policy_context,
     provider_of,
     variable_of,
     with_backend_and_model,
 )
-from pyagentd.runtime.system_prompt import Skill, Workplace, skills_index, skills_of, system_prompt, workplace_of
+from pyagentd.runtime.system_prompt import (
+    Skill,
+    Workplace,
+    skill_tool,
+    skills_index,
+    skills_of,
+    system_prompt,
+    workplace_of,
+)
 from pyagentd.runtime.turn_agent import TAKEN_OVER, TurnNames, TurnPresets, names_for_turn, opened_with, turn_presets
 from pyagentd.store import named_agents, paths
 from pyagentd.store.conversation import Conversation
@@ -175,7 +185,73 @@ def _attachment_note(each: LinkedFile, *, too_large: bool) -> str:
     return f"<attachment>\n{each.link} is the file {each.file} ({each.size} bytes).{why}\n</attachment>"
 
 
-# What a command of a branch may touch: its preset's word, the sessions above it, and our own places.
+# The skills that a session's system prompt lists, as they are found now; blocks.
+
+
+def _skills_now(config: Config, place: Workplace) -> Mapping[str, Skill]:
+    found = skills_of(config, place.root).found
+    return {name: skill for name, skill in found.items() if name in place.skills}
+
+
+def _beside_skills(config: Config, place: Workplace) -> tuple[str, ...]:
+    """Return patterns of what lies beside them."""
+    return tuple(under(str(skill.file.parent)) for skill in _skills_now(config, place).values())
+
+
+# What a call of a branch may touch: its preset's word, the sessions above it, and our own places.
+
+
+def policy_context(
+    presets: PresetSource,
+    ref: BranchRef,
+    ancestors: tuple[BranchRef, ...],
+    options: SendOptions,
+    config: Config,
+    remembered: Callable[[], tuple[re.Pattern[str], ...]] = tuple,
+) -> Callable[[], Context]:
+    """Return a function that reads the rules for one decision; ancestors' denies are evaluated live.
+
+    ``remembered`` returns what humans granted, see ``grants``.
+    """
+
+    @cache  # most runs decide about nothing
+    def places() -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return patterns of our own places, and of what may be read in any case."""
+        return protected_paths(config), (under(str(paths.files_dir(ref.branch_dir))),)
+
+    def context() -> Context:
+        preset, above = presets.of_branch(ref), [presets.of_branch(ancestor) for ancestor in ancestors]
+        protected, readable = places()
+        return Context(
+            preset=preset,
+            profile=resolve_profile(preset.profile),
+            ancestor_denies=tuple(pattern for each in above for pattern in each.paths.deny),
+            ancestor_commands=tuple(text for each in above for text in each.shell.deny),
+            ancestor_read_only=any(each.read_only for each in above),
+            ancestor_profiles=tuple(
+                profile for each in above if (profile := resolve_profile(each.profile)) is not None
+            ),
+            protected=protected,
+            readable=readable,
+            interactive=options.interactive,
+            grants=options.grants,
+            remembered=remembered(),
+        )
+
+    return context
+
+
+def protected_paths(config: Config) -> tuple[str, ...]:
+    """Return patterns of our own places that no tool may write, whatever a preset says."""
+    skills = (*config.own.skills, *config.own.more_skills)  # they and the instructions speak to every session
+    own = (config.sessions_dir, config.runtime_dir, config.presets_dir, *skills, *installation.code_directories())
+    files = (config.file, *config.own.instructions)
+    agents = exactly(os.path.realpath(config.agents_dir))  # where each has a workspace of its own
+    return (
+        *(f"{agents}/*/{name}" for name in named_agents.DECISIVE),
+        *(under(os.path.realpath(each)) for each in own),
+        *(exactly(os.path.realpath(each)) for each in files),
+    )
 
 
 def shell_scope(
@@ -379,8 +455,11 @@ class RunBuilder:
         self.place, self.root, self.presets, self.preset = plan.place, plan.place.root, plan.presets, plan.preset
         self.provider, self._override = plan.provider, plan.override
         branch.write_settings(given=plan.given, effective=plan.effective, seen=seen)
-        found = cache(lambda: self._skills(plan.place))  # not before a call needs them: most runs read none
-        self.rules = branch.turn = plan.presets.reading(ref, found) if plan.reads_skills else plan.presets
+        self.rules = branch.turn = plan.presets
+        if plan.reads_skills:  # what lies beside them is not looked for before a call needs it: most runs read none
+            self.rules = branch.turn = plan.presets.reading(
+                ref, cache(partial(_beside_skills, kernel.config, plan.place))
+            )
         if model is None:
             model = await self._model(plan.model, plan.preset)
         if (asked := plan.models.get(model)) is None:
@@ -392,7 +471,7 @@ class RunBuilder:
             )
         await kernel.grants.load(self.top, self.root)
         self.authority = self._authority()
-        tools = self._tools(plan, lambda: found()[0])
+        tools = self._tools(plan)
         self.offer = ToolOffer(tools, found_before(branch.conversation), window=asked.window)
         settings = RunSettings(
             backend=self._watch_backend(plan.backend),
@@ -486,6 +565,11 @@ class RunBuilder:
         taken.update(*(each.tool_names for each in providers))
         reads_skills = bool(place.skills) and instructions.NAME in presets.of_branch(ref).tools
         taken |= {instructions.NAME} if reads_skills else set()
+        has_skills = reads_skills and instructions.NAME in permitted
+        if has_skills:
+            tools[instructions.NAME] = skill_tool(
+                branch.skills_read, place.skills, lambda: _skills_now(kernel.config, place)
+            )
         plan = RunPlan(
             made_of=made_of,
             blocks=blocks,
@@ -502,7 +586,7 @@ class RunBuilder:
             providers=[each for each in providers if not set(each.tool_names).isdisjoint(permitted)],
             taken=frozenset(taken),
             reads_skills=reads_skills,
-            skills=skills_index(place.skills) if reads_skills and instructions.NAME in permitted else "",
+            skills=skills_index(place.skills) if has_skills else "",
             backend=backend,
             model=model,
             provider=provider_of(preset, kernel.config, self.options),
@@ -511,13 +595,11 @@ class RunBuilder:
         branch.plan = plan if self._is_lasting(turn) and not isinstance(backend, DeferredBackend) else None
         return plan
 
-    def _tools(self, plan: RunPlan, skills: Callable[[], Mapping[str, Skill]]) -> dict[str, ToolSpec]:
-        """Return the tools that the model is offered, by name; ``skills`` finds those that there are now."""
+    def _tools(self, plan: RunPlan) -> dict[str, ToolSpec]:
+        """Return the tools that the model is offered, by name."""
         known = dict(plan.tools)
         for each in plan.providers:
             known |= {spec.name: spec for spec in each.tools_for(self)}
-        if plan.skills:
-            known[instructions.NAME] = instructions.skill_tool(self.branch, plan.place.skills, skills)
         tools = {name: known[name] for name in plan.permitted if name in known}
         for feature in self.kernel.features_with("further_tools"):
             tools |= feature.further_tools(self, plan.wanted, plan.taken | known.keys(), self.permitted)
@@ -601,12 +683,6 @@ class RunBuilder:
         whole = self.kernel.model_facts(model).longest(answer + thinking)
         thinking = min(thinking, max(whole - answer, whole // 2))
         return {"max_tokens": whole - thinking, "thinking_budget": thinking or None}
-
-    def _skills(self, place: Workplace) -> tuple[Mapping[str, Skill], tuple[str, ...]]:
-        """Return the session's skills as they are found now, and patterns of what lies beside them; blocks."""
-        found = skills_of(self.kernel.config, place.root).found
-        known = {name: skill for name, skill in found.items() if name in place.skills}
-        return known, tuple(under(str(skill.file.parent)) for skill in known.values())
 
     def _authority(self) -> Authority:
         """Return who decides what the run may do."""

@@ -1,25 +1,20 @@
-"""Resolves settings of a run: backend, model, permitted tools, and the policy context."""
+"""Resolves settings of a run: backend, model, key, and permitted tools."""
 
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from typing import Protocol
 
-from pyagentd import installation
 from pyagentd.config import BackendSettings, Config
 from pyagentd.errors import BadRequest, ConfigError, PresetError
 from pyagentd.llm.backend import Backend
 from pyagentd.llm.factory import BackendSettings as BackendSettings_
 from pyagentd.llm.factory import make_backend
 from pyagentd.log import conceal
-from pyagentd.policy.action import exactly, under
-from pyagentd.policy.guard import Context
 from pyagentd.policy.presets import Preset
 from pyagentd.policy.profiles import is_read_only, may_pass, resolve_profile
-from pyagentd.store import named_agents, paths
 from pyagentd.store.paths import BranchRef
 
 DEFAULT_MAX_TOKENS = 32_000  # of one answer; room for a long file in one call
@@ -79,46 +74,6 @@ class PresetSource(Protocol):
         ...
 
 
-def policy_context(
-    presets: PresetSource,
-    ref: BranchRef,
-    ancestors: tuple[BranchRef, ...],
-    options: "SendOptions",
-    config: Config,
-    remembered: Callable[[], tuple[re.Pattern[str], ...]] = tuple,
-) -> Callable[[], Context]:
-    """Return a function that reads the rules for one decision; ancestors' denies are evaluated live.
-
-    ``remembered`` returns what humans granted, see ``grants``.
-    """
-
-    @cache  # most runs decide about nothing
-    def places() -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return patterns of our own places, and of what may be read in any case."""
-        return protected_paths(config), (under(str(paths.files_dir(ref.branch_dir))),)
-
-    def context() -> Context:
-        preset, above = presets.of_branch(ref), [presets.of_branch(ancestor) for ancestor in ancestors]
-        protected, readable = places()
-        return Context(
-            preset=preset,
-            profile=resolve_profile(preset.profile),
-            ancestor_denies=tuple(pattern for each in above for pattern in each.paths.deny),
-            ancestor_commands=tuple(text for each in above for text in each.shell.deny),
-            ancestor_read_only=any(each.read_only for each in above),
-            ancestor_profiles=tuple(
-                profile for each in above if (profile := resolve_profile(each.profile)) is not None
-            ),
-            protected=protected,
-            readable=readable,
-            interactive=options.interactive,
-            grants=options.grants,
-            remembered=remembered(),
-        )
-
-    return context
-
-
 def permitted_tools(
     presets: PresetSource, ref: BranchRef, ancestors: tuple[BranchRef, ...], tools: Iterable[str]
 ) -> list[str]:
@@ -128,19 +83,6 @@ def permitted_tools(
     if any(each.read_only for each in held):
         tools = filter(is_read_only, tools)
     return [tool for tool in tools if all(may_pass(profile, tool) for profile in profiles)]
-
-
-def protected_paths(config: Config) -> tuple[str, ...]:
-    """Return patterns of our own places that no tool may write, whatever a preset says."""
-    skills = (*config.own.skills, *config.own.more_skills)  # they and the instructions speak to every session
-    own = (config.sessions_dir, config.runtime_dir, config.presets_dir, *skills, *installation.code_directories())
-    files = (config.file, *config.own.instructions)
-    agents = exactly(os.path.realpath(config.agents_dir))  # where each has a workspace of its own
-    return (
-        *(f"{agents}/*/{name}" for name in named_agents.DECISIVE),
-        *(under(os.path.realpath(each)) for each in own),
-        *(exactly(os.path.realpath(each)) for each in files),
-    )
 
 
 def provider_of(preset: Preset, config: Config, options: "SendOptions") -> str:

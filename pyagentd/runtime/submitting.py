@@ -13,7 +13,7 @@ from pyagentd.policy.profiles import compile_action
 from pyagentd.runtime import turn_agent, turns
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import QueueStopped
-from pyagentd.runtime.opening import CLEARS, is_emptied
+from pyagentd.runtime.opening import BLANK, CLEARS
 from pyagentd.runtime.queue import Receipt, Submission, is_persons
 from pyagentd.runtime.run_setup import RunBuilder
 from pyagentd.runtime.settings import LastOptions, SendOptions
@@ -21,6 +21,7 @@ from pyagentd.runtime.status import told_of
 from pyagentd.runtime.turns import Prompt
 from pyagentd.store import paths
 from pyagentd.store.conversation import Message
+from pyagentd.store.document.hidden import is_visible
 from pyagentd.store.document.render import writable
 from pyagentd.store.paths import BranchRef
 
@@ -114,7 +115,8 @@ class Queues:
         branch.require_writable()
         await branch.document.look()
         await branch.look_once()
-        if is_emptied(branch.document.live.document, branch.conversation):
+        body = branch.document.live.document.body
+        if len(body) <= BLANK and not body.strip() and is_visible(branch.conversation):  # nobody deletes all so
             raise Conflict(
                 f"{paths.session_file(branch.ref.branch_dir)} is empty, but its log has a conversation",
                 hint=f"Undo that, or delete the file and open the session anew. {CLEARS}",

@@ -17,7 +17,6 @@ from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal
-from weakref import WeakKeyDictionary
 
 from pyagentd import installation, regularfile
 from pyagentd.config import Config
@@ -460,18 +459,15 @@ def _look(kernel: "Kernel", root: Path) -> tuple[dict[str, Any], tuple[str, ...]
 
 NAME = "skill"
 
-_bodies: WeakKeyDictionary[LiveBranch, dict[str, str]] = WeakKeyDictionary()
 
-
-def skill_tool(branch: LiveBranch, names: Mapping[str, str], found: Callable[[], Mapping[str, Skill]]) -> ToolSpec:
+def skill_tool(read: dict[str, str], names: Mapping[str, str], found: Callable[[], Mapping[str, Skill]]) -> ToolSpec:
     """Return the tool for the runs of one session.
 
     Args:
-        branch: Where they are: what was read once is the same for as long as it is open.
+        read: What was read before, which does not change; by name.
         names: The skills that its system prompt lists.
         found: Returns the skills that there are now.
     """
-    read = _bodies.setdefault(branch, {})
 
     async def run(args: Args, ctx: ToolContext) -> str:
         name = args["name"]

@@ -208,7 +208,7 @@ class TurnPresets:
         change = self._changes.get(ref.key)
         return own if change is None else change(own)
 
-    def reading(self, ref: BranchRef, found: Callable[[], tuple[object, tuple[str, ...]]]) -> "TurnPresets":
+    def reading(self, ref: BranchRef, found: Callable[[], tuple[str, ...]]) -> "TurnPresets":
         """Return the same where ``ref`` may also read what matches patterns that are found when they are needed."""
         change = self._changes.get(ref.key)
         known: tuple[Preset, Preset] | None = None  # asked for each decision, also from threads
@@ -218,7 +218,7 @@ class TurnPresets:
             made = known
             if made is None or made[0] is not own:
                 preset = own if change is None else change(own)
-                read = _join(preset.paths.read, found()[1])
+                read = _join(preset.paths.read, found())
                 known = made = (own, replace(preset, paths=replace(preset.paths, read=read)))
             return made[1]
 

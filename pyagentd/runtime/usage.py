@@ -184,12 +184,7 @@ def spent_on(message: Message_, facts_of: FactsOf) -> "Expense":
 
 def session_usage(conversation: Conversation, facts_of: FactsOf) -> "Expense":
     """Return what a conversation cost, whatever of it is hidden by now."""
-    return total_spent(spent_on(message, facts_of) for message in conversation.messages.values())
-
-
-def total_spent(each: "Iterable[Expense]") -> "Expense":
-    """Return what several cost together."""
-    return sum(each, Expense())
+    return sum((spent_on(message, facts_of) for message in conversation.messages.values()), Expense())
 
 
 def tokens_used(conversation: Conversation) -> Usage:
@@ -325,6 +320,7 @@ class Meter:
         changed: Called when what is told has changed, its own or what agents below cost.
 
     Attributes:
+        changed: This.
         looked: Whether the logs of agents that ended before were looked at.
     """
 
@@ -342,7 +338,7 @@ class Meter:
         self._conversation = conversation
         self._facts_of = facts_of
         self._served = served
-        self._changed = changed
+        self.changed = changed
         self._shares: dict[str, Expense] = {}  # by message
         self._own = Expense()
         self._answer: _Answer | None = None
@@ -360,25 +356,16 @@ class Meter:
         """What it cost with all agents below it."""
         return self._below + self.own
 
-    @property
-    def agents(self) -> Mapping[str, Expense]:
-        """What each agent below cost, at any depth, by its branch's key."""
-        return self._agents
-
-    @agents.setter
-    def agents(self, agents: Mapping[str, Expense]) -> None:
-        self._agents, self._below = dict(agents), total_spent(agents.values())
+    def set_agents(self, agents: Mapping[str, Expense]) -> None:
+        """Note what each agent below cost, at any depth, by its branch's key."""
+        self._agents, self._below = dict(agents), sum(agents.values(), Expense())
 
     def note(self, key: str, spent: "Expense") -> None:
         """Note what the agent with this key cost so far."""
         old = self._agents.get(key, Expense())
         self._agents[key] = spent
-        self._below = _replace_share(self._below, old, spent) or total_spent(self._agents.values())
-        self._changed()
-
-    def tell(self) -> None:
-        """Tell what is known."""
-        self._changed()
+        self._below = _replace_share(self._below, old, spent) or sum(self._agents.values(), Expense())
+        self.changed()
 
     def take(self, row: Row) -> None:
         """Take one more row, which the conversation has already."""
@@ -387,12 +374,12 @@ class Meter:
             case "message" if data["role"] == "assistant" and "usage" in (data.get("metadata_json") or {}):
                 self._share(data["id"])
                 self._compactions = -1 if self._is_marker(data["id"]) else self._compactions
-                self._changed()
+                self.changed()
             case "part" if data["type"] == "step-start" and "usage" in data["data_json"]:
                 self._share(data["message_id"], data["id"])  # told with the message's row
             case "part" if data["type"] == COMPACTION:
                 self._compactions = -1
-                self._changed()
+                self.changed()
             case "edit":
                 self._compactions = -1
 
@@ -440,7 +427,7 @@ class Meter:
         self._counted, self._compactions = True, -1
         for message in self._conversation.messages.values():
             self._shares[message.id] = spent_on(message, self._facts_of)
-        self._own = total_spent(self._shares.values())
+        self._own = sum(self._shares.values(), Expense())
 
     def _is_marker(self, message_id: str) -> bool:
         message = self._conversation.messages.get(message_id)
@@ -459,7 +446,7 @@ class Meter:
             return
         self._shares[message_id] = new
         if old.tokens.total:  # a price that was not known is no price to take away: rare enough to count all
-            self._own = _replace_share(self._own, old, new) or total_spent(self._shares.values())
+            self._own = _replace_share(self._own, old, new) or sum(self._shares.values(), Expense())
         else:
             self._own += new
 

@@ -16,8 +16,7 @@ from pyagentd.errors import BadRequest, Conflict, NotFound, PresetError, Pyagent
 from pyagentd.features import named_agents as creating
 from pyagentd.installation import shipped
 from pyagentd.policy.action import first_match
-from pyagentd.runtime.run_setup import shell_scope
-from pyagentd.runtime.settings import protected_paths
+from pyagentd.runtime.run_setup import protected_paths, shell_scope
 from pyagentd.store import metadata, named_agents, paths, presetfile
 from pyagentd.store.db import agents, audit
 from tests.runtime.world import Watcher, World, attached, body

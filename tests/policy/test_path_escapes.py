@@ -14,7 +14,7 @@ from pyagentd.errors import ToolError
 from pyagentd.policy.action import Action, ResolvedPath
 from pyagentd.policy.guard import Allow, Context, Decision, Deny, decide
 from pyagentd.policy.presets import Paths, Preset
-from pyagentd.runtime.settings import protected_paths
+from pyagentd.runtime.run_setup import protected_paths
 from pyagentd.tools.builtin import builtin_tools
 from pyagentd.tools.invoke import Envelope, invoke
 from pyagentd.tools.spec import ToolContext, resolve

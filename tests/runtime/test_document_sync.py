@@ -192,6 +192,12 @@ async def test_a_file_that_somebody_else_changes_is_read_again_and_their_text_ke
     assert [desk.body().count(sentence) for sentence in ANSWER[:2]] == [1, 1]
 
 
+async def test_a_document_is_read_though_the_prompt_of_its_run_was_never_recorded(desk: Desk) -> None:
+    desk.file.write_text("### An earlier prompt\n\n### ")
+    desk.document.begin(prompt="Tell me.", inserted_prompt=True, anchor=27)  # and then the disk refused the rows
+    assert (await desk.document.look()).document.body.endswith("\n\n### ")
+
+
 @pytest.mark.parametrize("body", ["", "### Tell me.\n\nTell me. is what you said.\n\n### ", "### Other\n\n### "])
 async def test_a_prompt_from_a_client_is_put_at_the_end_once(desk: Desk, body: str) -> None:
     desk.file.write_text(body)

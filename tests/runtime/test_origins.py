@@ -8,8 +8,7 @@ import pytest
 
 from pyagentd.errors import BadRequest
 from pyagentd.runtime.grants import Origins
-from pyagentd.runtime.run_setup import shell_scope
-from pyagentd.runtime.settings import policy_context
+from pyagentd.runtime.run_setup import policy_context, shell_scope
 from pyagentd.store import paths, sessions
 from pyagentd.store.paths import BranchRef
 from tests.runtime.world import FixedClock, Watcher, World

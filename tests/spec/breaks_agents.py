@@ -340,7 +340,7 @@ BREAKS_OF_AGENTS = [
     ),
     _of(
         "Agent tools validated against agent scope",
-        "pyagentd/runtime/settings.py",
+        "pyagentd/runtime/run_setup.py",
         "preset, above = presets.of_branch(ref),",
         "preset, above = presets.of_branch(ancestors[-1] if ancestors else ref),",
     ),
