@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict, cast
 
-from pyagentd.api.group import INLINE_LIMIT, NOTHING, Client, Env, Group, reply_of, send_options
+from pyagentd.api.group import INLINE_LIMIT, NOTHING, Client, Env, Group, reply_of, send_options, workspace_of
 from pyagentd.errors import BadRequest, NotFound, ToolError
 from pyagentd.events import LineReply
 from pyagentd.features.questions import checked_answers
 from pyagentd.policy.guard import Allow, Deny, decide
 from pyagentd.runtime.approvals import Answer, Decision, KeyRow
-from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.grants import Kind
 from pyagentd.runtime.run_setup import policy_context
 from pyagentd.runtime.settings import SendOptions
@@ -211,7 +210,7 @@ class Approvals(Group):
         kind, live = _REMEMBERED_AS.get(decision), self._kernel.opened(str(row["branch"])) if row else None
         granted: Sequence[str] = ()  # before the answer, and taken back if it comes too late
         if kind and row and live and row.get("kind") == "tool":
-            place = paths.root_of(live.ref), _workspace(live)
+            place = paths.root_of(live.ref), workspace_of(live)
             granted = await self._kernel.grants.remember(
                 kind, *place, row.get("remember") or (), ask=ask, by=answer.by
             )
@@ -228,7 +227,7 @@ class Approvals(Group):
     async def grants(self, client: Client, *, branch: str) -> GrantsReply:
         """Return what humans granted for the session of a branch and for its project."""
         async with self._kernel.using(self._ref(branch)) as live:
-            root, workspace = paths.root_of(live.ref), _workspace(live)
+            root, workspace = paths.root_of(live.ref), workspace_of(live)
             await self._kernel.grants.load(root, workspace)
             found = self._kernel.grants.active(root, workspace)
         grants = [reply_of(GrantRow, grant) for grant in found]
@@ -237,7 +236,7 @@ class Approvals(Group):
     async def revoke(self, client: Client, *, branch: str, action: str, kind: Kind | None = None) -> RevokeReply:
         """Revoke the grants whose expression is ``action``, of kind "session", "project" or both."""
         async with self._kernel.using(self._ref(branch)) as live:
-            revoked = await self._kernel.grants.revoke(paths.root_of(live.ref), _workspace(live), action, kind)
+            revoked = await self._kernel.grants.revoke(paths.root_of(live.ref), workspace_of(live), action, kind)
         if not revoked:
             raise NotFound(
                 f"There is no grant {action!r}", hint="`pyagentd grants SESSION` lists them; name one exactly"
@@ -274,8 +273,9 @@ class Approvals(Group):
         ``resource`` is a path, relative to the workspace root, or a command.
         """
         async with self._kernel.using(self._ref(branch)) as live:
-            await self._kernel.grants.load(paths.root_of(live.ref), _workspace(live))
-            decision, reason = await asyncio.to_thread(self._check_access, live.ref, _workspace(live), kind, resource)
+            workspace = workspace_of(live)
+            await self._kernel.grants.load(paths.root_of(live.ref), workspace)
+            decision, reason = await asyncio.to_thread(self._check_access, live.ref, workspace, kind, resource)
         return {"decision": decision, "reason": reason}
 
     # -- inside --------------------------------------------------------------------------------------------------
@@ -366,7 +366,3 @@ class Approvals(Group):
         except NotFound:
             return {"session": session}
         return {"within": Projection(self._kernel.state, self._kernel.config.sessions_dir).key(directory)}
-
-
-def _workspace(live: LiveBranch) -> Path:
-    return Path(live.conversation.session.get("workspace_root") or Path.home())

@@ -16,11 +16,9 @@ from pyagentd.api.group import (
     JsonReply,
     PromptReceipt,
     directory,
-    message_settings,
     prompt_receipt,
     reply_of,
     send_options,
-    turn_metadata,
 )
 from pyagentd.api.models import TOOLS, checked_model, summary, write_settings
 from pyagentd.errors import BadRequest
@@ -683,11 +681,21 @@ class Conversations(Group):
         model: str | None,
         settings: Mapping[str, Any],
     ) -> dict[str, Any]:
-        """Return the metadata of a message, its models checked; raises as ``turn_metadata``."""
-        given = message_settings(settings) if settings else {}
+        """Return the metadata of a message that names preset, model (``[BACKEND/]MODEL``) or settings of its turn.
+
+        Raises:
+            BadRequest: A setting is unknown or of the wrong kind, or there is no such model.
+        """
+        metadata: dict[str, Any] = {"agent": agent} if agent else {}
+        parse_message_settings(settings)
+        if given := {name: value for name, value in settings.items() if value is not None}:
+            metadata["settings"] = given
         if own := given.get("model"):
             given["model"] = await self._model_named(branch, own, options)
-        return turn_metadata(agent, await self._model_named(branch, model, options) if model else None, given)
+        if model:
+            provider, _, name = (await self._model_named(branch, model, options)).rpartition("/")
+            metadata["model"] = {"provider_id": provider or None, "model_id": name}
+        return metadata
 
     async def _model_named(self, branch: str, model: str, options: SendOptions) -> str:
         """Return the model that a message names as it is written, checked as ``/model`` checks it."""

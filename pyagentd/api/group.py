@@ -22,7 +22,7 @@ from pyagentd.events import Sink
 from pyagentd.features.indexer import Indexer
 from pyagentd.features.overview import Overview
 from pyagentd.policy.action import under
-from pyagentd.policy.presets import Preset, parse_message_settings
+from pyagentd.policy.presets import Preset
 from pyagentd.policy.profiles import compile_action
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import BranchWritten
@@ -132,6 +132,13 @@ class Group:
         await asyncio.to_thread(write_bytes, path, data, fsync=False)
         return {"path": str(path)}
 
+    async def _root(self, branch: str | None, root: str | None) -> str | None:
+        """Return the project: that of a branch if there is one."""
+        if not branch:
+            return root
+        async with self._kernel.using(self._ref(branch)) as live:
+            return str(workspace_of(live))
+
     async def _template(self, root: str | None, preset: str) -> tuple[Path | None, Preset, str]:
         """Return the project ``root``, None for none, and the preset for a session there, read and as text."""
         workspace = project_of(root) if root else None
@@ -229,6 +236,11 @@ def typed_title(text: str) -> str:
     return wanted
 
 
+def workspace_of(live: LiveBranch) -> Path:
+    """Return the directory that a session works in."""
+    return Path(live.conversation.session.get("workspace_root") or Path.home())
+
+
 def expand_home(path: str) -> Path:
     """Return ``path`` with ``~`` replaced, where there is such a user."""
     return Path(os.path.expanduser(path))  # noqa: PTH111 - Path raises
@@ -281,32 +293,6 @@ def send_options(client: Client, env: Env, key: str | None, allow: Sequence[str]
     variables = {name: str(value) for name, value in env.items() if value is not None}
     grants = tuple(map(compile_action, allow))
     return SendOptions(interactive=client.human, env=variables, api_key=key, grants=grants)
-
-
-def turn_metadata(agent: str | None, model: str | None, settings: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
-    """Return the metadata of a message that names a preset or a model (``[BACKEND/]MODEL``) for its turn.
-
-    Args:
-        agent: The preset; like the model it holds for later messages too.
-        model: ``[BACKEND/]MODEL``.
-        settings: What holds for this message only, see ``parse_message_settings``.
-
-    Raises:
-        BadRequest: A setting is unknown or of the wrong kind.
-    """
-    metadata: dict[str, Any] = {"agent": agent} if agent else {}
-    if settings and (given := message_settings(settings)):
-        metadata["settings"] = given
-    if model:
-        provider, _, name = model.rpartition("/")
-        metadata["model"] = {"provider_id": provider or None, "model_id": name}
-    return metadata
-
-
-def message_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings as a client gives them, checked, by their names on the wire; raises as ``turn_metadata``."""
-    parse_message_settings(settings)
-    return {name: value for name, value in settings.items() if value is not None}
 
 
 class PromptReceipt(TypedDict):

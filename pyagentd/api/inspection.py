@@ -12,7 +12,7 @@ from typing import Any, TypedDict
 
 from pyagentd import __version__
 from pyagentd.api.approvals import GrantRow
-from pyagentd.api.group import INLINE_LIMIT, Client, Group, JsonReply, reply_of
+from pyagentd.api.group import INLINE_LIMIT, Client, Group, JsonReply, reply_of, workspace_of
 from pyagentd.api.models import summary
 from pyagentd.errors import BadRequest, NotFound, StoreError
 from pyagentd.events import Event, truncate
@@ -238,8 +238,7 @@ class Inspection(Group):
         }
 
     async def _permissions(self, live: LiveBranch) -> dict[str, Any]:
-        root = paths.root_of(live.ref)
-        workspace = Path(live.conversation.session.get("workspace_root") or Path.home())
+        root, workspace = paths.root_of(live.ref), workspace_of(live)
         await self._kernel.grants.load(root, workspace)
         grants = self._kernel.grants.active(root, workspace)
         above = [self._kernel.presets.of_branch(ref) for ref in paths.ancestors_of(live.ref)]

@@ -195,7 +195,7 @@ class McpOperations(Group):
         self, client: Client, *, root: str | None = None, branch: str | None = None, env: Env = NOTHING
     ) -> McpReply:
         """Return the servers of the user and of the project ``root``, or of a branch's; none is started."""
-        place, project = await self._servers_of(await self._workspace(branch) if branch else root)
+        place, project = await self._servers_of(await self._root(branch, root))
         options = send_options(client, env, None, ())
         own, servers = self._kernel.config.mcp, self._kernel.feature(Servers)
         rows = [self._one_server(each, place, options, origin="user", trusted=True, hidden=False) for each in own]
@@ -292,10 +292,6 @@ class McpOperations(Group):
         await asyncio.to_thread(self._kernel.presets.trust.add, [hash])
         _log.info("%s trusts the MCP servers of %s (%s)", client.name, root, hash)
         return {"trusted": [each.name for each in project.servers]}
-
-    async def _workspace(self, branch: str) -> str:
-        async with self._kernel.using(self._ref(branch)) as live:
-            return str(live.conversation.session.get("workspace_root") or Path.home())
 
     async def _servers_of(self, root: str | None) -> tuple[Path, ProjectServers]:
         place, found = Path.home(), None

@@ -136,7 +136,7 @@ class Pages(Group):
 
     async def hooks(self, client: Client, *, branch: str | None = None, root: str | None = None) -> Report:
         """Return the hooks, yours and the project's, with the texts of the project's."""
-        root = await self._root(client, branch, root)
+        root = await self._root(branch, root)
         told = await self._group(McpOperations).hooks(client, root=root)
         lines = [
             Line(
@@ -163,7 +163,7 @@ class Pages(Group):
 
     async def presets(self, client: Client, *, branch: str | None = None, root: str | None = None) -> Report:
         """Return the presets of the project that you have not trusted yet."""
-        root = await self._root(client, branch, root)
+        root = await self._root(branch, root)
         found = (await self._group(ModelOperations).presets(client, root=root))["untrusted"]
         if not found:
             return Report(title="Presets", lines=[Line((f"No preset of {root} needs to be trusted.",))])
@@ -212,10 +212,6 @@ class Pages(Group):
         question = "You have read it; may this session do what it says?"
         actions = [_trust("trust-session", arguments, question)] if told["foreign"] else []
         return Report(title="Trust", lines=lines, actions=actions)
-
-    async def _root(self, client: Client, branch: str | None, root: str | None) -> str | None:
-        """Return the project: that of a branch if there is one."""
-        return str((await self._group(Approvals).grants(client, branch=branch))["root"]) if branch else root
 
     async def decision(self, client: Client, *, id: int) -> Report:
         """Return one decision of the audit with all that is known of it."""

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -38,7 +38,6 @@ from pyagentd.runtime.usage import Expense
 from pyagentd.store import branching, metadata, paths, presetfile
 from pyagentd.store import export as exchange
 from pyagentd.store.atomic import write_bytes
-from pyagentd.store.charts import Chart
 from pyagentd.store.db.listing import list_entries
 from pyagentd.store.db.projection import spent_by_branch
 from pyagentd.store.document.adopt import Adoption
@@ -567,7 +566,8 @@ class Sessions(Group):
             live.recorder.flush()
             await live.document.flush()
             filled = await context_chart(live) if format == "html" else None
-            made = await asyncio.to_thread(_export, ref, format, self._settings_of(ref), filled)
+            source = replace(await asyncio.to_thread(exchange.export.read_source, ref), filled=filled)
+            made = await asyncio.to_thread(exchange.export.export_text, source, format, self._settings_of(ref))
         data = made.text.encode("utf-8", "surrogateescape")  # bytes that are not text go out as they came
         if (
             place is None and 2 * len(data) < INLINE_LIMIT and writable(made.text) == made.text
@@ -597,17 +597,25 @@ class Sessions(Group):
         configured = parse_preset(template.name, made_from.front, made_from.body, made_from.path.name)
         settings = replace(settings_in_document(settings_of(configured)), other=settings.other)
         emacs = self._kernel.find(EmacsClients)
-        notes += _unknown_tools(configured, () if emacs is None else emacs.names())
+        known = {*builtin_tools(), *offer.CORE, offer.NAME, *(() if emacs is None else emacs.names())}
+        unknown = [name for name in configured.tools if name not in known]
+        if unknown := [name for name in unknown if name.partition(":")[0] != emacstools.ALL]:
+            notes.append(f"Not known here, and not offered to the model: {', '.join(unknown)}")
         chat = replace(chat, document=replace(chat.document, settings=settings))
         now_ms = epoch_ms(self._kernel.clock.now())
         filled: list[Adoption] = []
+
+        def fill(session_id: str, branch_dir: Path) -> None:
+            filled.append(exchange.importing.adopt_chat(chat, session_id=session_id, now_ms=now_ms))
+            exchange.importing.fill(branch_dir, filled[0])
+
         ref = await self._create_session(
             name or path.stem,
             workspace,
             facts={"agent": template.name, "title": title},
             preset_name=template.name,
             preset_text=text,
-            fill=lambda session_id, branch_dir: filled.append(_fill_branch(session_id, branch_dir, chat, now_ms)),
+            fill=fill,
         )
         (made,) = filled
         return {**describe_branch(ref), "notes": [*chat.notes, *notes, *made.notes]}
@@ -728,22 +736,3 @@ async def _sync_document(live: LiveBranch) -> str | None:
 def _branch_row(node: Node) -> BranchRow:
     ref, agents = node.ref, len(metadata.agents(node.ref.branch_dir))
     return reply_of(BranchRow, node, **describe_branch(ref), name=ref.branch_name, agents=agents)
-
-
-def _unknown_tools(preset: Preset, of_emacs: Collection[str]) -> list[str]:
-    known = {*builtin_tools(), *offer.CORE, offer.NAME, *of_emacs}
-    unknown = [name for name in preset.tools if name not in known and name.partition(":")[0] != emacstools.ALL]
-    return [f"Not known here, and not offered to the model: {', '.join(unknown)}"] if unknown else []
-
-
-def _export(
-    ref: BranchRef, format: str, settings: Settings | None, filled: Chart | None
-) -> "exchange.export.ExportResult":
-    source = replace(exchange.export.read_source(ref), filled=filled)
-    return exchange.export.export_text(source, format, settings)
-
-
-def _fill_branch(session_id: str, branch_dir: Path, chat: "exchange.importing.Chat", now_ms: int) -> Adoption:
-    made = exchange.importing.adopt_chat(chat, session_id=session_id, now_ms=now_ms)
-    exchange.importing.fill(branch_dir, made)
-    return made

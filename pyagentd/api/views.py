@@ -733,7 +733,7 @@ class Lists(Group):
                 Column("Branch", 44, _branch_cell),
                 Column("Created", 17, lambda row: cell(local_time(row["created"])["text"], "dim")),
                 Column("Agents", 7, number_of("agents"), right=True),
-                Column("Comes from", 0, lambda row: cell(row["parent"] or "", "dim")),
+                Column("Comes from", 0, of("parent", "dim")),
             ),
             rows=rows,
             actions=(action("s", "make it current", "switch", "branch", done="Current branch: %s"),),
@@ -751,7 +751,7 @@ class Lists(Group):
                 Column("For", 8, of("kind")),
                 Column("Actions that match", 60, of("action", "code")),
                 Column("Given", 17, time_of("at")),
-                Column("By", 12, lambda row: cell(row.get("by") or "", "dim")),
+                Column("By", 12, of("by", "dim")),
                 Column("Covers", 0, lambda row: cell(explain_pattern(row["action"]), "detail")),
             ),
             rows=[

@@ -39,8 +39,6 @@ from rich.text import Text
 
 from pyagentd.acp.wire import Daemon
 from pyagentd.cli.follow import (
-    ABORT,
-    DECLINE,
     Piece,
     Progress,
     QuestionForm,
@@ -318,8 +316,9 @@ class Chat:
         elif text.strip() in ("/quit", "/exit"):
             self._input.app.exit(exception=EOFError)
         elif taken == "answer" and ask and self._form:
-            if text.strip() or time.monotonic() >= self._armed_at:
-                self._do(self._take_answer(ask, self._form, text))
+            is_meant = text.strip() or time.monotonic() >= self._armed_at
+            if is_meant and (reply := self._form.take(text)):
+                self._do(self._reply(ask, reply.decision, reason=reply.reason, answers=reply.answers))
         elif text.strip():
             self._do(self._send(text))
 
@@ -416,16 +415,6 @@ class Chat:
                 yield
         finally:
             self._is_lent = False
-
-    async def _take_answer(self, ask: Mapping[str, Any], form: QuestionForm, line: str) -> None:
-        word, _, rest = line.strip().partition(" ")
-        if word in (DECLINE, ABORT):
-            await self._reply(ask, "deny" if word == DECLINE else "abort", reason=rest.strip())
-        elif form.take(line):
-            if form.empty:
-                form.again()
-            else:
-                await self._reply(ask, "answer", answers=form.answers)
 
     async def _put(self, ask: Mapping[str, Any]) -> None:
         """Show an ask; the first of those that wait is answered."""

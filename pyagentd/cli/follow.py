@@ -399,6 +399,17 @@ _PICKS = re.compile(r"\d+(?:[\s,]+\d+)*")
 DECLINE, ABORT = "/decline", "/abort"
 
 
+Decision = Literal["allow", "session", "always", "answer", "deny", "edit", "abort"]
+
+
+class Reply(NamedTuple):
+    """What the user decided; ``edit``: to give other arguments."""
+
+    decision: Decision
+    reason: str = ""
+    answers: str | None = None  # to the model's questions, JSON
+
+
 class QuestionForm:
     """The questions of an ask, and what was answered so far.
 
@@ -420,24 +431,19 @@ class QuestionForm:
         ways += ["nothing to leave it open"] if len(self._questions) > 1 else []
         return "\n".join([*lines, f"[{', '.join([*ways, f'{DECLINE} [why]', ABORT])}] "])
 
-    def take(self, line: str) -> bool:
-        """Take the answer to the question that was asked; return whether that was the last one."""
-        self._answers.append(parse_answer(line, self._questions[len(self._answers)]))
-        return len(self._answers) == len(self._questions)
-
-    def again(self) -> None:
-        """Begin anew."""
-        self._answers.clear()
-
-    @property
-    def empty(self) -> bool:
-        """Whether nothing was answered."""
-        return not any(self._answers)
-
-    @property
-    def answers(self) -> str:
-        """The answers as the daemon takes them, JSON."""
-        return json.dumps(self._answers, ensure_ascii=False)
+    def take(self, line: str) -> Reply | None:
+        """Take the answer to the question that was asked; return the reply once all are answered, or refused."""
+        word, _, rest = line.strip().partition(" ")
+        if word in (DECLINE, ABORT):
+            return Reply("deny" if word == DECLINE else "abort", rest.strip())
+        if (place := len(self._answers)) < len(self._questions):
+            self._answers.append(parse_answer(line, self._questions[place]))
+        if len(self._answers) < len(self._questions):
+            return None
+        if any(self._answers):
+            return Reply("answer", answers=json.dumps(self._answers, ensure_ascii=False))
+        self._answers.clear()  # nothing was answered: they are asked anew
+        return None
 
 
 def parse_answer(line: str, asked: Mapping[str, Any]) -> list[str]:
@@ -477,8 +483,6 @@ def command(ask: Mapping[str, Any]) -> str:
 # elsewhere is withdrawn. What was typed before a question was on the screen answers nothing. Questions go to stderr:
 # stdout holds the answer only.
 
-Decision = Literal["allow", "session", "always", "answer", "deny", "edit", "abort"]
-
 _WORDS: Mapping[str, Decision] = {
     "y": "allow", "yes": "allow", "allow": "allow", "once": "allow",
     "s": "session", "session": "session",
@@ -496,14 +500,6 @@ _TOLD: Mapping[str, str] = {
     "abort": "k abort the run",
 }
 _SCOPE_TOLD: Mapping[str, str] = {**_TOLD, "always": "p add it to the scope"}
-
-
-class Reply(NamedTuple):
-    """What the user decided; ``edit``: to give other arguments."""
-
-    decision: Decision
-    reason: str = ""
-    answers: str | None = None  # to the model's questions, JSON
 
 
 def question(ask: Mapping[str, Any], branch: str) -> str:
@@ -631,7 +627,9 @@ class AskPrompt:
             return None
         line, self._typed = self._typed.decode(errors="replace"), b""
         if self._form is not None:
-            return self._take_answer(self._form, line)
+            if (reply := self._form.take(line)) is None:
+                print(_question_text(self._form), end="", file=sys.stderr, flush=True)
+            return reply
         if self._pasted(line):
             self._lasting = None
             if not self._pasting:
@@ -667,18 +665,6 @@ class AskPrompt:
             self._pasting = False
             return True
         return marked
-
-    def _take_answer(self, form: QuestionForm, line: str) -> Reply | None:
-        """Take an answer to the question on the screen; return the reply once all are answered."""
-        word, _, rest = line.strip().partition(" ")
-        if word in (DECLINE, ABORT):
-            return Reply("deny" if word == DECLINE else "abort", rest.strip())
-        if form.take(line):
-            if not form.empty:
-                return Reply("answer", answers=form.answers)
-            form.again()
-        print(_question_text(form), end="", file=sys.stderr, flush=True)
-        return None
 
 
 def _question_text(form: QuestionForm) -> str:
