@@ -105,18 +105,17 @@ FUNCTION is an answer with :error and :text."
                             (buffer-string))))
                        id reply)
             (funcall reply nil)))
-      ((error quit)
-       (funcall reply (list :error t :text (error-message-string err)
-                            :outcome "refused"
-                            :reason (error-message-string err)))))))
+      ((error quit) (funcall reply (pyagentd-offer--failed err))))))
+
+(defun pyagentd-offer--failed (err)
+  "Return the answer that says that ERR kept it from being another."
+  (let ((text (error-message-string err)))
+    (list :error t :text text :outcome "refused" :reason text)))
 
 (defun pyagentd-offer--send (id answer)
   "Send ANSWER, a plist, to the question ID."
   (let ((text (condition-case err (pyagentd-json-of answer)
-                (error (pyagentd-json-of
-                        (list :error t :outcome "refused"
-                              :text (error-message-string err)
-                              :reason (error-message-string err)))))))
+                (error (pyagentd-json-of (pyagentd-offer--failed err))))))
     (pyagentd-rpc-call-async
      'emacs-answer
      (if (and pyagentd-offer--spill

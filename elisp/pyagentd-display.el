@@ -176,13 +176,6 @@ The states have the names of gptel's state machine.")
             (rassq-delete-all overlay pyagentd-overlay--table))))
   (delete-overlay overlay))
 
-(defun pyagentd-overlay-finish (buffer id)
-  "Remove the overlay of the agent ID from BUFFER, its parent's, if any."
-  (pyagentd-with-live-buffer buffer
-    (when-let ((overlay (alist-get id pyagentd-overlay--table
-                                   nil nil #'equal)))
-      (pyagentd-overlay-delete overlay))))
-
 (defun pyagentd-overlay--place (overlay)
   "Move OVERLAY to the line of the run's marker."
   (save-excursion

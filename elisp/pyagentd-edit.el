@@ -634,6 +634,7 @@ Undo does not take it back, but what was done here, wherever that can be."
 
 (defun pyagentd-edit-base ()
   "Return the text as the file had it, and let all that was typed since be pending."
+  (pyagentd-gc-postpone)
   (pyagentd-edit--settle)
   (setq pyagentd-edit--pending
         (pyagentd-edit-compose (pyagentd-edit-inverse pyagentd-edit--back)
@@ -645,9 +646,9 @@ Undo does not take it back, but what was done here, wherever that can be."
   (save-restriction
     (widen)
     (pyagentd-write-text
-     (substring-no-properties
-      (pyagentd-edit--apply-to-string
-       (buffer-string) (pyagentd-edit-inverse pyagentd-edit--pending))))))
+     (pyagentd-edit--apply-to-string
+      (buffer-substring-no-properties (point-min) (point-max))
+      (pyagentd-edit-inverse pyagentd-edit--pending)))))
 
 (defun pyagentd-edit-merge (hunks revision)
   "Make the text that of the document at REVISION, with what is pending.

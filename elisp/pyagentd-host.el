@@ -168,13 +168,12 @@ A login may print something before."
         (setq pyagentd-host--wanted pyagentd-host)
         ;; What is started is waited for (`pyagentd-start--look').
         (unless (eq process pyagentd-start--process)
-          (run-at-time 0 nil #'pyagentd-host--connect))))))
-
-(defun pyagentd-host--connect ()
-  "Use the link that was made again, or none if the daemon there is unfit."
-  (condition-case err (pyagentd-rpc-connect)
-    (error (pyagentd-log 'error "%s" (pyagentd-error-text err))
-           (pyagentd-host-cut))))
+          (run-at-time 0 nil
+                       (lambda ()
+                         (condition-case err (pyagentd-rpc-connect)
+                           (error       ; the daemon there is unfit
+                            (pyagentd-log 'error "%s" (pyagentd-error-text err))
+                            (pyagentd-host-cut))))))))))
 
 (defun pyagentd-host-filter (process chunk)
   "Take CHUNK from PROCESS, the link in use, which is alive then."

@@ -350,7 +350,10 @@ once, with its answer, or with a text that begins with \"Error: \"."
                       :key (pyagentd-env-key)))))
     (let* ((buffer (current-buffer))
            (done (lambda (text)
-                   (pyagentd-overlay-finish buffer (plist-get agent :session-id))
+                   (pyagentd-with-live-buffer buffer
+                     (pyagentd-overlay-update
+                      (list :id (plist-get agent :session-id)
+                            :state 'finished)))
                    (funcall main-cb text))))
       (pyagentd-rpc-call-async
        'agent-result (list :branch (plist-get agent :branch))

@@ -127,7 +127,7 @@ or reset all: what is true is looked up again after each frame."
 That is a plist with :directory, :version, :time (a `float-time'),
 :program and :extras, the names of what was added to it."
   (let ((file (expand-file-name pyagentd-server-complete directory))
-        (program (pyagentd-server-program directory)))
+        (program (expand-file-name "bin/pyagentd" directory)))
     (when (and (file-readable-p file) (file-executable-p program))
       (when-let* ((facts (ignore-errors
                            (with-temp-buffer
@@ -139,10 +139,6 @@ That is a plist with :directory, :version, :time (a `float-time'),
               :time (float-time
                      (file-attribute-modification-time
                       (file-attributes file))))))))
-
-(defun pyagentd-server-program (directory)
-  "Return the name of the server's program in the environment DIRECTORY."
-  (expand-file-name "bin/pyagentd" directory))
 
 (defun pyagentd-server-environments ()
   "Return the complete environments, the best one first.
@@ -387,7 +383,16 @@ SUCCESS is called with the answer, FAILURE with an error (SYMBOL . DATA).")
       (if (string-prefix-p "(call " frame)
           (pyagentd-events-enqueue (lambda () (pyagentd-rpc--called frame)))
         (pyagentd-guarded "Answer"
-          (pyagentd-rpc--give (pyagentd-rpc--read frame)))))))
+          (pcase-let ((`(,kind ,uid ,value) (pyagentd-rpc--read frame)))
+            (pyagentd-outbox-answered uid)
+            (when-let ((waiting (pyagentd-rpc--forget uid)))
+              (if (eq kind 'return) (funcall (car waiting) value)
+                (funcall (cdr waiting)
+                         (cons 'pyagentd-remote-error
+                               (cond ((eq kind 'epc-error)
+                                      (list 'epc-error value))
+                                     ((consp value) value)
+                                     (t (list 'internal value)))))))))))))
 
 (defun pyagentd-rpc--called (frame)
   "Return the events in FRAME; the daemon calls nothing else."
@@ -395,28 +400,11 @@ SUCCESS is called with the answer, FAILURE with an error (SYMBOL . DATA).")
     (`(call 0 events (,events))
      (if pyagentd-host (mapcar #'pyagentd-host-event events) events))))
 
-(defun pyagentd-rpc--give (answer)
-  "Give ANSWER, a message read from a frame, to the call that waits for it."
-  (pcase-let ((`(,kind ,uid ,value) answer))
-    (pyagentd-outbox-answered uid)
-    (when-let ((pending (pyagentd-rpc--forget uid)))
-      (if (eq kind 'return) (funcall (car pending) value)
-        (funcall (cdr pending)
-                 (cons 'pyagentd-remote-error
-                       (cond ((eq kind 'epc-error) (list 'epc-error value))
-                             ((consp value) value)
-                             (t (list 'internal value)))))))))
-
 (defun pyagentd-rpc--forget (uid)
   "Remove the pending call UID; return (SUCCESS . FAILURE) or nil."
   (when-let ((pair (assq uid pyagentd-rpc--pending)))
     (setq pyagentd-rpc--pending (delq pair pyagentd-rpc--pending))
     (cdr pair)))
-
-(defun pyagentd-rpc--drop (uid)
-  "Let nothing wait for the call UID; do not send it if that was not done."
-  (pyagentd-rpc--forget uid)
-  (setq pyagentd-outbox--held (assq-delete-all uid pyagentd-outbox--held)))
 
 ;;;; Connection
 
@@ -637,7 +625,10 @@ was held back is not sent any more.  Never starts a daemon."
       (setq timer
             (run-at-time timeout nil
                          (lambda ()
-                           (unless late (pyagentd-rpc--drop uid))
+                           (unless late
+                             (pyagentd-rpc--forget uid)
+                             (setq pyagentd-outbox--held ; not sent any more
+                                   (assq-delete-all uid pyagentd-outbox--held)))
                            (funcall done failure
                                     (list 'pyagentd-timeout method))
                            (setq over t)))))

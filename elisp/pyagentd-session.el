@@ -684,11 +684,6 @@ characters than here, and all positions behind them others."
                            (buffer-substring-no-properties (point-min) (point-max)))
                           'utf-8-emacs-unix)))
 
-(defun pyagentd-session-body-sha256 ()
-  "Return the SHA-256 of the text of the buffer, as the daemon computes it."
-  (pyagentd-gc-postpone)
-  (secure-hash 'sha256 (pyagentd-write--bytes)))
-
 (defun pyagentd-write (file)
   "Write text and block of the current buffer to FILE.
 Signal a `file-error' if the disk refuses: its data are what was not done,
@@ -799,14 +794,10 @@ While changes go on it is saved after five seconds."
           (redisplay)
           (pyagentd-guarded "Autosave"
             (pyagentd-session-save))
-          (pyagentd-autosave--after-attempt))))))
-
-(defun pyagentd-autosave--after-attempt ()
-  "Arrange for another attempt if the text is not saved yet."
-  (if (or (not (buffer-modified-p)) buffer-read-only
-          (pyagentd-sync-attached-p))
-      (pyagentd-autosave-settle)
-    (pyagentd-autosave--arm pyagentd-autosave--pause)))
+          (if (or (not (buffer-modified-p)) buffer-read-only
+                  (pyagentd-sync-attached-p))
+              (pyagentd-autosave-settle)
+            (pyagentd-autosave--arm pyagentd-autosave--pause)))))))
 
 ;;;; Session buffers: recognise, read, save
 

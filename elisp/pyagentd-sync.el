@@ -327,14 +327,11 @@ know that."
                        (cond (text (list :text text))
                              (pyagentd-edit-revision
                               (list :revision pyagentd-edit-revision))
-                             ((pyagentd-edit-pending-p)
-                              (list :sha256
-                                    (secure-hash 'sha256
-                                                 (encode-coding-string
-                                                  (pyagentd-edit-base)
-                                                  'utf-8-emacs-unix))))
                              (t (list :sha256
-                                      (pyagentd-session-body-sha256)))))
+                                      (secure-hash 'sha256
+                                                   (encode-coding-string
+                                                    (pyagentd-edit-base)
+                                                    'utf-8-emacs-unix))))))
        :success (pyagentd-sync--in-turn
                  (lambda (answer)
                    (when (= number pyagentd-attach--latest)

@@ -29,7 +29,7 @@ SCRIPT = """
         (write-region-inhibit-fsync t))
     (with-current-buffer (find-file-noselect session)
       (unless (bound-and-true-p pyagentd-mode) (error "No session: %s" session))
-      (princ (format "%S\\n" (list (file-name-nondirectory file) (pyagentd-session-body-sha256)
+      (princ (format "%S\\n" (list (file-name-nondirectory file) (secure-hash 'sha256 (pyagentd-write--bytes))
                                    (pyagentd-block-bounds))))
       (set-buffer-modified-p t)
       (save-buffer)

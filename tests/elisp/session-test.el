@@ -86,7 +86,7 @@
     (should-not (get-text-property 19 'gptel))
     (should-not (buffer-modified-p))
     (should-not buffer-undo-list)
-    (should (equal (pyagentd-session-body-sha256)
+    (should (equal (secure-hash 'sha256 (pyagentd-write--bytes))
                    (secure-hash 'sha256 (encode-coding-string (buffer-string)
                                                               'utf-8))))))
 
