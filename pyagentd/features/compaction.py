@@ -474,32 +474,6 @@ class Compactor:
             log.warning("%s: %s", branch.key, error)
         return with_summary(text, view[split:])
 
-    def prune(self, view: Sequence[Message], calls: Mapping[str, str]) -> tuple[Message, ...]:
-        """Leave out the outputs of ``calls`` (ids of parts by call id); return the view that is left.
-
-        Raises:
-            StoreError: The disk refused.
-        """
-        before = next(markers(self._branch.conversation), None)
-        known: Mapping[str, Any] = before.data if before is not None else {}
-        facts: Mapping[str, Any] = known.get("metadata") or {}
-        left = without_outputs(view, calls)
-        tail_id = known.get("tail_start_id") if before is not None else None
-        data = compaction_data(
-            summary=previous_summary(view)[0],
-            tail_start_id=tail_id or next((message.id for message in view if message.id), None),
-            auto=True,
-            summary_tokens=known.get("summary_tokens") or 0,
-            metadata={
-                "tokens": tokens_of(view) - tokens_of(left),
-                "tail_start_part_id": facts.get("tail_start_part_id"),
-                "pruned": [*self._already_pruned(), *calls.values()],
-                "only_pruned": True,
-            },
-        )
-        self._record(data)
-        return left
-
     def _record(self, data: Mapping[str, Any], **facts: Any) -> None:
         """Record a marker, with ``facts`` in its message, and show it where the run is now.
 
@@ -666,15 +640,31 @@ class ContextFitter(Compactor):
         return made
 
     def _prune(self, view: tuple[Message, ...], used: int) -> tuple[Message, ...] | None:
-        """Leave out old tool outputs if that is enough; return what is left, or None."""
+        """Leave out old tool outputs if that is enough; return what is left, or None; raises ``StoreError``."""
+        before = next(markers(self._branch.conversation), None)
         # A marker has to be able to name what the view begins with.
-        can_prune = view and (view[0].id or next(markers(self._branch.conversation), None) is not None)
+        can_prune = view and (view[0].id or before is not None)
         if not self._configured.prune_tool_outputs or not can_prune:
             return None
         calls = prunable_outputs(view, self._branch.conversation)
         if not calls or used - tokens_saved(view, calls) > self._usable * _PRUNED_TO:
             return None
-        return self.prune(view, calls)
+        known: Mapping[str, Any] = before.data if before is not None else {}
+        left = without_outputs(view, calls)
+        data = compaction_data(
+            summary=previous_summary(view)[0],
+            tail_start_id=known.get("tail_start_id") or next((message.id for message in view if message.id), None),
+            auto=True,
+            summary_tokens=known.get("summary_tokens") or 0,
+            metadata={
+                "tokens": tokens_of(view) - tokens_of(left),
+                "tail_start_part_id": (known.get("metadata") or {}).get("tail_start_part_id"),
+                "pruned": [*self._already_pruned(), *calls.values()],
+                "only_pruned": True,
+            },
+        )
+        self._record(data)
+        return left
 
     def _tail(self, view: Sequence[Message]) -> Tail | None:
         """Return what stays, None when nothing can go."""
@@ -758,7 +748,17 @@ async def compact(kernel: "Kernel", branch: "LiveBranch", options: SendOptions, 
             observe=lambda run, status: branch.state.set_phase(str(status.get("phase", ""))),
         )
         # No await from here on: what is started is supervised.
-        _start(branch, found, run_id, options)
+        anchor = branch.document.place(found.version)
+        with branch.recorder.together():
+            for edit in found.edits:
+                branch.recorder.record("edit", edit)
+        if found.roles is not None:
+            branch.tell_roles(found.roles)
+        branch.document.begin(prompt=found.text, inserted_prompt=False, anchor=anchor)
+        place = {"position": anchor + 1, "behind": found.text}
+        branch.publish(Event("compacting", branch.key, 0, (place,)))
+        row = {"id": run_id, "state": "started", "kind": ORIGIN, "message_id": "", "interactive": options.interactive}
+        branch.recorder.record("run", {**row, "anchor": anchor, "prompt": "", "behind": found.text})
         kernel.set_off(branch, run, options)
         started = {"id": run_id, "phase": "started", "kind": ORIGIN}
         branch.publish(Event("run", branch.key, branch.recorder.last_seq, (started,)))
@@ -782,18 +782,3 @@ def _read(doc: Document, revision: int, conversation: Conversation) -> Prompt:
         roles=None if spans is None else RecoveredRoles(version=version, spans=spans),
         settings=doc.settings,
     )
-
-
-def _start(branch: "LiveBranch", found: Prompt, run_id: str, options: SendOptions) -> None:
-    """Record the user's edits and that the run begins, and tell where its block will stand."""
-    anchor = branch.document.place(found.version)
-    with branch.recorder.together():
-        for edit in found.edits:
-            branch.recorder.record("edit", edit)
-    if found.roles is not None:
-        branch.tell_roles(found.roles)
-    branch.document.begin(prompt=found.text, inserted_prompt=False, anchor=anchor)
-    place = {"position": anchor + 1, "behind": found.text}
-    branch.publish(Event("compacting", branch.key, 0, (place,)))
-    run = {"id": run_id, "state": "started", "kind": ORIGIN, "message_id": "", "interactive": options.interactive}
-    branch.recorder.record("run", {**run, "anchor": anchor, "prompt": "", "behind": found.text})

@@ -138,15 +138,7 @@ def restored_turns(entries: Iterable[Mapping[str, Any]]) -> RestoredContext:
 def facts_of_turns(
     found: RestoredContext, *, session_id: str, run_id: str, metadata: Mapping[str, Any], now_ms: int
 ) -> Iterator[Fact]:
-    """Yield the rows of all turns, without the first one's prompt.
-
-    Args:
-        found: The conversation.
-        session_id: Whose messages they become.
-        run_id: The run in which they stand.
-        metadata: Of each message.
-        now_ms: The time, epoch ms.
-    """
+    """Yield the rows of all turns in a run, without the first one's prompt; each message has ``metadata``."""
     for number, turn in enumerate(found.turns):
         if number:
             own = {"origin": "client", "steered": run_id, **metadata}

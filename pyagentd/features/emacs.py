@@ -178,11 +178,10 @@ class EmacsClients(Feature):
         """
         branch = run.branch
         found = self.tools(self.kernel.watchers_of(branch)) if self._offers else {}
-        last = branch.conversation.session.get("metadata_json", {}).get(_TOOLS) or ()
-        if not found and not last:
-            return {}
         offered = {name: tool for name, (_, tool) in found.items()}
-        known = offered or {tool["name"]: OfferedTool(**tool) for tool in last}
+        last = branch.conversation.session.get("metadata_json", {}).get(_TOOLS)
+        if not (known := offered or (_read_kept(last) if last else {})):
+            return {}
         chosen = chosen_tools(wanted, known, taken)
         if offered:
             branch.note_metadata(**{_TOOLS: [asdict(offered[name]) for name in chosen.values()]})
@@ -285,6 +284,16 @@ class EmacsClients(Feature):
         return data.decode(errors="replace")
 
 
+def _read_kept(tools: object) -> dict[str, OfferedTool]:
+    """Return the tools that a run had last, by name; none where the log has them from another version."""
+    try:
+        found = read(tools, tuple[OfferedTool, ...], Source.at(_TOOLS, BadRequest))
+    except BadRequest as error:
+        log.info("%s", error)
+        return {}
+    return {tool.name: tool for tool in found if _NAME.fullmatch(tool.name)}
+
+
 # The buffers of the user's Emacsen, as the tools of one run see and change them.
 
 LOOK_S = 1.0
@@ -292,12 +301,7 @@ CHANGE_S = 20.0  # saving runs the user's hooks, formatters among them
 
 
 class RunBuffers:
-    """Asks on behalf of one run; see ``tools.spec.Buffers``.
-
-    Args:
-        clients: Who can be asked.
-        watching: Returns the clients that show the run's session.
-    """
+    """Asks for one run; see ``tools.spec.Buffers``. ``watching`` returns the clients that show its session."""
 
     def __init__(self, clients: EmacsClients, watching: Callable[[], Iterable[Sink]]) -> None:
         self._clients = clients
@@ -398,13 +402,9 @@ def chosen_tools(
 def emacs_tool(
     clients: EmacsClients, watching: Callable[[], Iterable[Sink]], tool: OfferedTool, *, name: str
 ) -> ToolSpec:
-    """Return a tool of Emacs for a run.
+    """Return a tool of Emacs for a run, as the model calls it.
 
-    Args:
-        clients: Who can be asked.
-        watching: Returns the clients that show the run's session; the first that has the tool runs it.
-        tool: Its definition.
-        name: What the model calls it.
+    ``watching`` returns the clients that show the run's session; the first that has the tool runs it.
     """
 
     async def run(args: Args, ctx: ToolContext) -> Output:

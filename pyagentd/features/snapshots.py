@@ -77,15 +77,6 @@ _TOLD_PATHS = 500  # in one event
 _SAID = "files_not_kept"  # in the metadata of a session: that it was said
 
 
-@dataclass(slots=True)
-class _Call:
-    """A call around which files are kept."""
-
-    change: Change
-    files: tuple[str, ...]  # named ones
-    root: Path | None  # of a command, while its workspace is kept
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunKeeper:
     """Keeps files for one run; see ``tools.spec.FileKeeper``."""
@@ -106,12 +97,12 @@ class RunKeeper:
             return
         files = _files(action) if action.kind == "write" else ()
         async with self.snapshots.gate.beside(), self.snapshots.changing(files):
-            call = await self._begin(action, call_id)
+            begun = await self._begin(action, call_id)
             try:
                 yield kept
             finally:
-                if call is not None:
-                    await _surely(self._end(call, kept))
+                if begun is not None:
+                    await _surely(self._end(*begun, kept))
                 elif action.kind == "write":
                     self._tell(list(files), call_id)
 
@@ -123,8 +114,12 @@ class RunKeeper:
                     self.snapshots.workspaces.snapshot, self.root, self.snapshots.denies(self.top)
                 )
 
-    async def _begin(self, action: Action, call_id: str) -> _Call | None:
-        root = self.root if (action.kind == "command" or action.may_change_any_file) and not self._too_much else None
+    async def _begin(self, action: Action, call_id: str) -> tuple[Change, tuple[str, ...]] | None:
+        """Keep what there is before a call; return what will be recorded, and the files that the call names."""
+        is_whole = (action.kind == "command" or action.may_change_any_file) and not self._too_much
+        files = _files(action)
+        if not is_whole and not files:
+            return None
         change = Change(
             id=new_id("snp"),
             turns=self.snapshots.turns(self.branch, self.run_id),
@@ -137,16 +132,15 @@ class RunKeeper:
             after=EMPTY,
             began=self.snapshots.now_ms(),
             ended=0,
-            root="" if root is None else str(root),
+            root=str(self.root) if is_whole else "",
         )
-        call = _Call(change, _files(action), root)
-        beginning = asyncio.ensure_future(asyncio.to_thread(self._before, call))
+        beginning = asyncio.ensure_future(asyncio.to_thread(self._before, change, files))
         try:
-            return await asyncio.shield(beginning)
+            return await asyncio.shield(beginning), files
         except TooMuch as error:
             self._say(f"{error.message}: what commands change there cannot be undone, only what Write and Edit do")
             self._too_much.append(error.message)
-            return None if not call.files else await self._begin(action, call_id)
+            return await self._begin(action, call_id)
         except PyagentdError as error:
             self._say(f"The files could not be kept, so this cannot be undone: {error}")
             return None
@@ -154,35 +148,34 @@ class RunKeeper:
             self.snapshots.kernel.spawn(self._forget(change.id, beginning))  # an abort need not wait for it
             raise
 
-    async def _forget(self, change_id: str, beginning: asyncio.Future[_Call | None]) -> None:
+    async def _forget(self, change_id: str, beginning: asyncio.Future[Change]) -> None:
         with contextlib.suppress(PyagentdError):
             await beginning
         self.snapshots.records.forget(change_id)
 
-    def _before(self, call: _Call) -> _Call | None:
-        if call.root is None and not call.files:
-            return None
-        call.change = replace(call.change, before=self._tree(call))
-        self.snapshots.records.begin(self.top, call.change, call.files)
-        return call
+    def _before(self, change: Change, files: tuple[str, ...]) -> Change:
+        change = replace(change, before=self._tree(change, files))
+        self.snapshots.records.begin(self.top, change, files)
+        return change
 
-    def _tree(self, call: _Call) -> str:
-        return self.snapshots.tree_of(call.files, call.root, self.snapshots.denies(self.top))
+    def _tree(self, change: Change, files: tuple[str, ...]) -> str:
+        root = Path(change.root) if change.root else None
+        return self.snapshots.tree_of(files, root, self.snapshots.denies(self.top))
 
-    async def _end(self, call: _Call, kept: KeptFiles) -> None:
+    async def _end(self, begun: Change, files: tuple[str, ...], kept: KeptFiles) -> None:
         try:
-            call.change, changed = await asyncio.to_thread(self._after, call)
+            change, changed = await asyncio.to_thread(self._after, begun, files)
         except PyagentdError as error:
             self._say(f"The files could not be kept, so this cannot be undone: {error}")
             return
-        kept.before, kept.after = call.change.before, call.change.after
-        self._tell(changed, call.change.call)
+        kept.before, kept.after = change.before, change.after
+        self._tell(changed, change.call)
 
-    def _after(self, call: _Call) -> tuple[Change, list[str]]:
+    def _after(self, begun: Change, files: tuple[str, ...]) -> tuple[Change, list[str]]:
         """Record what the call changed, and return it with the paths."""
         snapshots, records = self.snapshots, self.snapshots.records
         try:
-            change = replace(call.change, after=self._tree(call), ended=snapshots.now_ms())
+            change = replace(begun, after=self._tree(begun, files), ended=snapshots.now_ms())
             if change.before == change.after:
                 records.forget(change.id)
                 return change, []
@@ -193,7 +186,7 @@ class RunKeeper:
                 snapshots.recent.note(self.top, change.ended, found)
             records.append(self.top, change)
         except BaseException:
-            records.forget(call.change.id)
+            records.forget(begun.id)
             raise
         return change, [each.path for each in found if each.path not in change.others]
 

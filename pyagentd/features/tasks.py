@@ -431,13 +431,10 @@ class Tasks(Feature):
 
     async def get_own(self, ref: BranchRef, id: str) -> Task:
         """Return a task of a branch's named agent or session; raises ``NotFound``."""
-        root = paths.root_of(ref)
-        task = await self.get(root.session_id, id)
-        if not self.directory(task).is_relative_to(root.session_dir):
-            raise NotFound(
-                f"{id} is a task of another {root.session_id}", hint="`pyagentd tasks` lists those there are"
-            )
-        return task
+        for task in await self.own(ref):
+            if task.id == id:
+                return await self.get(task.agent_name, id)
+        raise _no_task(paths.root_of(ref).session_id, id)
 
     async def get(self, agent_name: str, id: str) -> Task:
         """Return one task; raises ``NotFound``."""
@@ -445,7 +442,7 @@ class Tasks(Feature):
             return running.task
         found = await asyncio.to_thread(tasks.get, self.kernel.state, agent_name, id)
         if found is None:
-            raise NotFound(f"{agent_name} has no task {id}", hint="`pyagentd tasks` lists those there are")
+            raise _no_task(agent_name, id)
         return found
 
     async def wait(self, task: Task, seconds: float) -> Task:
@@ -576,11 +573,9 @@ class Tasks(Feature):
         if task.wake and task.status != "killed":  # who killed it knows
             try:
                 await self._tell(task, running.options)
-            except Busy:
+            except PyagentdError as error:
                 if self.kernel.closing:  # the next daemon does
                     return
-                raise
-            except PyagentdError as error:
                 log.warning(
                     "task %s of %s: its end could not be told to its session: %s", task.id, task.agent_name, error
                 )
@@ -640,6 +635,10 @@ class Tasks(Feature):
     def _publish(self, task: Task, output: str | None = None) -> None:
         told: dict[str, Any] = {**task_record(task), "agent": task.agent_name, "output": output}
         self.kernel.publish(Event("task", str(self.directory(task)), 0, (told,)))
+
+
+def _no_task(agent_name: str, id: str) -> NotFound:
+    return NotFound(f"{agent_name} has no task {id}", hint="`pyagentd tasks` lists those there are")
 
 
 # The lines of ``/status``.

@@ -372,6 +372,14 @@ async def test_the_model_is_told_of_the_same_tools_when_emacs_has_gone_and_that_
     assert not await desk.offered("shout")
 
 
+@pytest.mark.parametrize("kept", [[{"name": "shout", "later": 1}], [{}], "shout"])
+async def test_tools_of_emacs_in_the_log_that_cannot_be_read_cost_themselves_alone(desk: Desk, kept: Any) -> None:
+    desk.branch.note_metadata(emacs_tools=kept)
+    assert not await desk.offered("shout")
+    await desk.emacs.offer(SHOUT)
+    assert await desk.offered("shout")
+
+
 @pytest.mark.parametrize(
     ("wanted", "found"),
     [

@@ -269,7 +269,7 @@ async def test_a_session_from_elsewhere_has_nothing_of_the_agent_that_it_says_it
     with pytest.raises(NotFound, match="no saved context"):
         await service.context_restore(client, branch=ref.key, id=made["id"])
     assert (await service.tasks(client, branch=ref.key))["tasks"] == []
-    with pytest.raises(NotFound, match="another bob"):
+    with pytest.raises(NotFound, match="bob has no task"):
         await service.task_output(client, branch=ref.key, id=kept.id)
     async with world.kernel.using(ref) as branch:
         await Chat(world, branch).say("Mine")
