@@ -437,7 +437,8 @@ Works on the whole buffer, silently."
     (with-silent-modifications
       (remove-text-properties (point-min) (point-max) '(gptel nil))
       (kill-local-variable 'gptel--bounds)
-      (let* ((block (pyagentd-locals-find))
+      (let* ((read-circle nil)          ; who goes through a loop never ends
+             (block (pyagentd-locals-find))
              (start (plist-get block :start))
              (count (or (plist-get block :count) 0)))
         (when block

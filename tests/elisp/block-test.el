@@ -116,6 +116,17 @@
         (block-test--restore bounds)))
     (should-not (pyagentd-block-bounds))))
 
+;; What is shared may go round: whoever looks at all of that never ends.
+(ert-deftest pyagentd-block-values-that-go-round-are-not-read ()
+  (with-temp-buffer
+    (block-test--strip
+     (concat "0123456789\n\n<!-- Local Variables: -->\n"
+             "<!-- gptel--tool-names: (#1=\"Read\" #1#) -->\n"
+             "<!-- gptel--bounds: ((response #1=(2 4)) (ignore #1#)) -->\n"
+             "<!-- End: -->\n"))
+    (should-not (pyagentd-block-get 'gptel--tool-names))
+    (should-not (pyagentd-block-bounds))))
+
 (ert-deftest pyagentd-block-tool-without-id-gets-one ()
   (with-temp-buffer
     (insert "0123456789")
