@@ -282,12 +282,7 @@ def duplicate_session(source: BranchRef, *, root: Path, name: str | None = None,
         active = metadata.active(source.session_dir) or source.branch_name
         atomic.replace_link(paths.current_link(draft), f"{paths.BRANCHES_DIR}/{active}")
     _log.info("Created session directory: %s", place, extra=of_session(place))
-    return BranchRef(
-        session_id=place.name,
-        session_dir=place,
-        branch_name=active,
-        branch_dir=paths.branch_dir(place, active),
-    )
+    return paths.ref_of(paths.branch_dir(place, active))
 
 
 def copy_when_stable(source: Path, target: Path) -> None:
@@ -497,9 +492,7 @@ def create_branch(
         _log.error("Failed to create branch %s: %s", wanted, error, extra=about)
         raise
     _log.info("Branch created successfully: %s", place.name, extra=about)
-    return BranchRef(
-        session_id=parent.session_id, session_dir=parent.session_dir, branch_name=place.name, branch_dir=place
-    )
+    return paths.ref_of(place)
 
 
 def switch(branch: BranchRef) -> None:
@@ -636,8 +629,7 @@ def fork_session(
         copied = Conversation(Row(number, kind, dict(data)) for number, (kind, data) in enumerate(facts, 1))
         text.write(paths.session_file(ref), replace(hidden.rebuild(copied), settings=settings))
     _log.info("Forked session %s at %s: %s", source.session_id, anchor, place.name, extra=of_session(place))
-    main = paths.branch_dir(place, paths.MAIN_BRANCH)
-    return BranchRef(session_id=place.name, session_dir=place, branch_name=paths.MAIN_BRANCH, branch_dir=main)
+    return paths.ref_of(place)
 
 
 class _Copy:

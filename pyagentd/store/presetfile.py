@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from frontmatter.default_handlers import BaseHandler
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import CommentMark
 from ruamel.yaml.tokens import CommentToken
@@ -26,24 +25,9 @@ STANDARD_DENY = ("**/.git/**", "**/runtime/**", "**/.env", "**/node_modules/**")
 DEFAULT_WRITE = ("/tmp/**",)
 
 _FRONT_STARTS_ON_LINE = 2  # the first line is the delimiter
+_DELIMITER = re.compile(r"^---[ \t]*(?:\r?\n|\Z)", re.MULTILINE)
 
 _changing = threading.Lock()  # held from reading a preset until it is written: two changes at once are both in it
-
-
-class _FrontMatter(BaseHandler):
-    """Front matter between lines of three dashes, its YAML kept for a round trip."""
-
-    FM_BOUNDARY = re.compile(r"^---[ \t]*(?:\r?\n|\Z)", re.MULTILINE)
-    START_DELIMITER = END_DELIMITER = "---"
-
-    def load(self, fm: str) -> Any:
-        return yamlfile.load(fm)
-
-    def export(self, metadata: dict[str, object], **kwargs: object) -> str:
-        return yamlfile.dump(metadata)
-
-
-_HANDLER = _FrontMatter()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,14 +36,9 @@ class PresetFile:
 
     path: Path
     text: str  # the whole file
+    front_text: str  # the YAML between the delimiters
     front: CommentedMap  # a mapping that knows its lines; not to be changed
     body: str  # everything after the front matter, byte for byte
-
-    @property
-    def front_text(self) -> str:
-        """The YAML between the delimiters."""
-        front, _ = _HANDLER.split(self.text)
-        return front
 
     def line(self, key: str) -> int:
         """Return the line of the file on which the top-level ``key`` is."""
@@ -118,18 +97,16 @@ def parse(text: str, path: Path) -> PresetFile:
     Raises:
         PresetError: No front matter, or malformed; names file and line.
     """
-    if not _HANDLER.detect(text):
+    before, *parts = _DELIMITER.split(text, 2)
+    if before or not parts:
         raise PresetError(
             f"{path}:1: No YAML frontmatter found", hint="Begin the file with a line ---, then keys such as model:"
         )
+    if len(parts) == 1:
+        raise PresetError(f"{path}:1: No closing delimiter for YAML frontmatter", hint="End the keys with a line ---")
+    front, body = parts
     try:
-        front, body = _HANDLER.split(text)
-    except ValueError as error:
-        raise PresetError(
-            f"{path}:1: No closing delimiter for YAML frontmatter", hint="End the keys with a line ---"
-        ) from error
-    try:
-        loaded = _HANDLER.load(front)
+        loaded = yamlfile.load(front)
     except yamlfile.Malformed as error:
         line = _FRONT_STARTS_ON_LINE + (error.line or 1) - 1
         raise PresetError(
@@ -140,7 +117,7 @@ def parse(text: str, path: Path) -> PresetFile:
             f"{path}:{_FRONT_STARTS_ON_LINE}: Malformed frontmatter: it has no keys",
             hint="Write keys such as backend: Claude",
         )
-    return PresetFile(path=path, text=text, front=loaded, body=body)
+    return PresetFile(path=path, text=text, front_text=front, front=loaded, body=body)
 
 
 def _hint(problem: str) -> str:

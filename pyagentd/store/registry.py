@@ -40,10 +40,6 @@ class Entry:
     ref: BranchRef
     agents: "tuple[Entry, ...]" = ()
 
-    def walk(self) -> Iterator[BranchRef]:
-        """Yield this branch and all agents below it."""
-        return (entry.ref for entry in self.with_agents())
-
     def with_agents(self) -> "Iterator[Entry]":
         """Yield this entry and all below it."""
         yield self
@@ -66,7 +62,6 @@ class Registry:
         self._departed = departed
         self._homes = (root,) if agents is None else (root, agents)
         self._elsewhere: frozenset[Path] = frozenset()
-        self._entries: tuple[Entry, ...] = ()
         self._by_name: dict[str, dict[str, BranchRef]] = {}  # "ID/BRANCH" -> key -> ref
         self._known: dict[str, Entry] = {}  # what the last scan found, by key
 
@@ -90,20 +85,16 @@ class Registry:
         found = {entry.ref.key: entry for each in entries for entry in each.with_agents()}
         if found != known:
             names: dict[str, dict[str, BranchRef]] = {}
-            for ref in _refs(entries):
-                names.setdefault(ref.name, {})[ref.key] = ref
+            for key, entry in found.items():
+                names.setdefault(entry.ref.name, {})[key] = entry.ref
             self._by_name = names
-        self._entries, self._known = entries, found
+        self._known = found
         _log.info("Initialized registry with %d branches", len(found), extra=of_session())
         return entries
 
     def branches(self) -> list[BranchRef]:
         """Return every branch and agent there is now, an agent after the branch it belongs to."""
-        return list(_refs(self.scan()))
-
-    def refs(self) -> Iterator[BranchRef]:
-        """Yield every branch and agent that the last scan found."""
-        return _refs(self._entries)
+        return [entry.ref for each in self.scan() for entry in each.with_agents()]
 
     def add(self, ref: BranchRef) -> None:
         """Know a branch that was just made or opened; its session is scanned from now on, wherever it is."""
@@ -119,7 +110,7 @@ class Registry:
 
     def forget(self, directory: Path) -> None:
         """Know nothing any more of what was in ``directory``, which is gone."""
-        self._known = {}
+        self._known = {key: each for key, each in self._known.items() if not Path(key).is_relative_to(directory)}
         self._elsewhere -= {place for place in self._elsewhere if place.is_relative_to(directory)}
         for known in self._by_name.values():
             for key in [key for key, ref in known.items() if ref.branch_dir.is_relative_to(directory)]:
@@ -213,11 +204,6 @@ def _recorded_id(session_dir: Path) -> str:
         return paths.ref_of(session_dir).session_id
     except NotASession:
         return ""
-
-
-def _refs(entries: "Iterable[Entry]") -> Iterator[BranchRef]:
-    for entry in entries:
-        yield from entry.walk()
 
 
 def _matching_refs(text: str, refs: list[BranchRef]) -> list[BranchRef]:

@@ -100,8 +100,6 @@ _PACKAGES = {
     "wcmatch": "patterns of paths in rules",
     "bracex": "part of wcmatch",
     "platformdirs": "where files of a user belong",
-    "yaml": "reads front matter that nobody writes back",
-    "frontmatter": "cuts front matter from a text",
     "regex": "patterns of rules, with a limit of time",
     **dict.fromkeys(
         ("attr", "yarl", "idna", "aiohappyeyeballs", "multidict", "propcache", "frozenlist", "aiosignal"),

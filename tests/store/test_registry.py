@@ -48,7 +48,7 @@ def test_agents_are_found_under_their_branch_at_any_depth(root):
     registry = Registry(root)
     (entry,) = registry.scan()
     assert [agent.ref for agent in entry.agents] == [child]
-    assert list(entry.walk()) == [main, child, grandchild] == registry.branches()
+    assert [each.ref for each in entry.with_agents()] == [main, child, grandchild] == registry.branches()
 
 
 def test_a_scan_opens_no_file(root):

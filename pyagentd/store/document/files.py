@@ -47,13 +47,13 @@ class DocumentFile:
         origin: The same in files of which each body begins with that of the one before.
     """
 
-    document: Document
-    data: bytes
-    length: int
-    hash: Any
-    opens: bool
-    sound: bool
-    faithful: bool
+    document: Document = field(default_factory=Document)
+    data: bytes = b""
+    length: int = 0
+    hash: Any = field(default_factory=hashlib.sha256)
+    opens: bool = False
+    sound: bool = True
+    faithful: bool = True
     bounds: Bounds | None = None
     origin: object = field(default_factory=object)
 
@@ -61,19 +61,6 @@ class DocumentFile:
     def sha256(self) -> str:
         """The hash of the body, as ``text.body_sha256`` says it."""
         return str(self.hash.hexdigest())
-
-
-@dataclass(slots=True)
-class _Beginning:
-    """What is known of the bytes of a body's first characters."""
-
-    characters: int = 0
-    data: bytes | memoryview = b""
-    hash: Any = field(default_factory=hashlib.sha256)
-    opens: bool = False
-    sound: bool = True
-    bounds: Bounds | None = None
-    origin: object = field(default_factory=object)
 
 
 def parse_bytes(data: bytes) -> DocumentFile:
@@ -89,7 +76,6 @@ def parse_bytes(data: bytes) -> DocumentFile:
         hash=hashlib.sha256(body),
         opens=OPENING in doc.body,
         sound=_is_utf8(body),
-        faithful=True,
     )
 
 
@@ -107,11 +93,13 @@ def format_document(doc: Document, before: DocumentFile | None = None, kept: int
         before: Another one; the work is saved where ``doc`` begins with its body.
         kept: So many characters are known to be the same in both; it is for speed alone.
     """
-    known = _beginning(doc, before, kept)
-    new = _encode(doc.body[known.characters :])
+    is_longer = before is not None and doc.body.startswith(before.document.body[kept:], kept)
+    known = before if before is not None and is_longer else DocumentFile()
+    characters = len(known.document.body)
+    new = _encode(doc.body[characters:])
     state = known.hash.copy()
     state.update(new)
-    opens = known.opens or doc.body.find(OPENING, max(0, known.characters - len(OPENING))) >= 0
+    opens = known.opens or doc.body.find(OPENING, max(0, characters - len(OPENING))) >= 0
     sound = known.sound and _is_utf8(new)
     same = before is not None and (doc.spans, doc.settings) == (before.document.spans, before.document.settings)
     if before is not None and same and known.bounds is not None and not opens:
@@ -121,8 +109,8 @@ def format_document(doc: Document, before: DocumentFile | None = None, kept: int
         end = _encode(text.format_end(doc, bounds, opens=opens))
     return DocumentFile(
         document=doc,
-        data=b"".join((known.data, new, end)),
-        length=len(known.data) + len(new),
+        data=b"".join((memoryview(known.data)[: known.length], new, end)),
+        length=known.length + len(new),
         hash=state,
         opens=opens,
         sound=sound,
@@ -139,20 +127,6 @@ def _is_plain(doc: Document, before: DocumentFile | None) -> bool:
     if before is not None and before.faithful and before.document.settings == doc.settings:
         return True
     return text.parse(text.format_file(Document(settings=doc.settings))).settings == doc.settings
-
-
-def _beginning(doc: Document, before: DocumentFile | None, kept: int) -> _Beginning:
-    if before is None or not doc.body.startswith(before.document.body[kept:], kept):
-        return _Beginning()
-    return _Beginning(
-        characters=len(before.document.body),
-        data=memoryview(before.data)[: before.length],
-        hash=before.hash,
-        opens=before.opens,
-        sound=before.sound,
-        bounds=before.bounds,
-        origin=before.origin,
-    )
 
 
 def _encode(text: str) -> bytes:
