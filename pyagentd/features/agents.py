@@ -92,11 +92,7 @@ class Assignment:
 
 
 def validate(wanted: Assignment, known: Collection[str]) -> None:
-    """Check what an agent is to be made of, whoever wants it, before anything is made.
-
-    Args:
-        wanted: What is asked for.
-        known: Names of the presets that agents may have.
+    """Check what an agent is to be made of, before anything is made; ``known`` are names of presets.
 
     Raises:
         BadRequest: An argument is no good; the message begins with its name as PersistentAgent calls it.
@@ -422,10 +418,8 @@ def agents_below(
 ) -> list[AgentNode]:
     """Return the agents of a branch by name, each with its own in ``agents``.
 
-    Args:
-        ref: The branch.
-        opened: State (the status clients see) and conversation of what of it is open, by key.
-        wanted: Returns what of an agent's text is its result.
+    ``opened`` has the state that clients see and the conversation of what is open, by key; ``wanted`` returns what of
+    an agent's text is its result.
     """
     found: list[AgentNode] = []
     for child in child_agents(ref):

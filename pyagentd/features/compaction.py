@@ -413,14 +413,7 @@ _REQUEST = 4000  # characters of a prompt that is kept word for word
 
 
 class Compactor:
-    """Compacts one branch on behalf of one run.
-
-    Args:
-        kernel: Whose configuration holds.
-        branch: What is compacted.
-        run_id: The run.
-        settings: Of the run: backend and model.
-    """
+    """Compacts one branch on behalf of one run, with its backend and model."""
 
     def __init__(self, kernel: "Kernel", branch: "LiveBranch", run_id: str, settings: RunSettings) -> None:
         self._kernel = kernel

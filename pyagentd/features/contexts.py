@@ -212,12 +212,7 @@ class Contexts(Feature):
     # -- what people do ----------------------------------------------------------------------------------------
 
     async def save(self, branch: LiveBranch, description: str = "", *, options: SendOptions) -> ContextRow:
-        """Save the conversation of a branch, which goes on.
-
-        Args:
-            branch: Whose.
-            description: What it is about; without one a model is asked.
-            options: Of the client, for that.
+        """Save the conversation of a branch, which goes on; without a description a model is asked for one.
 
         Raises:
             BadRequest: There is none.
@@ -241,11 +236,7 @@ class Contexts(Feature):
         return len(changed.hidden)
 
     async def restore(self, branch: LiveBranch, id: str) -> ContextRow:
-        """Let a saved conversation be the one that goes on, in the place of what did, which is not saved.
-
-        Args:
-            branch: Where.
-            id: Of the context, or how it begins.
+        """Let a saved conversation, whose id begins with ``id``, go on in the place of what did, which is not saved.
 
         Raises:
             NotFound: This agent or session has no such context, or its file is gone.

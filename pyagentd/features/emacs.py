@@ -224,13 +224,7 @@ class EmacsClients(Feature):
     async def ask(
         self, client: Sink, what: What, facts: Mapping[str, Any], *, timeout_s: float | None = None
     ) -> dict[str, Any]:
-        """Ask one client and return its answer.
-
-        Args:
-            client: Who is asked.
-            what: About what.
-            facts: As JSON can say them.
-            timeout_s: None waits until the caller is cancelled.
+        """Ask one client and return its answer; without a time limit it waits until the caller is cancelled.
 
         Raises:
             NoAnswer: It has gone, or did not answer in time.
@@ -384,12 +378,9 @@ def action_name(tool: str) -> str:
 def chosen_tools(
     wanted: Collection[str], offered: Mapping[str, OfferedTool], taken: Collection[str]
 ) -> dict[str, str]:
-    """Return which tools a preset has, by the name under which the model is told of them.
+    """Return which of the tools ``offered`` a preset has, by the name under which the model is told of them.
 
-    Args:
-        wanted: What the preset says: names, categories, everything.
-        offered: The tools there are.
-        taken: Names that mean another tool.
+    It wants names, categories or everything; names that are ``taken`` mean another tool.
     """
     found: dict[str, str] = {}
     for name, tool in offered.items():

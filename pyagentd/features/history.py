@@ -176,9 +176,7 @@ def variants_of(conversation: Conversation, message_id: str) -> list[Variant]:
 def prompt_of(conversation: Conversation, message_id: str | None) -> Message:
     """Return the prompt of a message's turn: what the user sent, not what was said while it was answered.
 
-    Args:
-        conversation: Where.
-        message_id: The prompt or an answer to it; None means the last one.
+    The message is the prompt or an answer to it; None means the last one.
 
     Raises:
         NotFound: It is not shown, or there is none.
@@ -264,10 +262,7 @@ class History:
     ) -> tuple[HistoryChange, Receipt]:
         """Ask a prompt again; its answer so far, and what came after it, becomes a variant of the new one.
 
-        Args:
-            branch: Where.
-            message_id: The prompt or an answer to it; None means the last one.
-            options: Of the run.
+        The message is the prompt or an answer to it; None means the last one.
 
         Raises:
             Busy: A run is in flight, or messages wait for theirs.

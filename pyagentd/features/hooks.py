@@ -66,14 +66,9 @@ class HookAnswer:
 async def ask_program(
     hook: HookSettings, facts: Mapping[str, Any], *, base: Path, root: Path, env: Mapping[str, str]
 ) -> HookAnswer:
-    """Run ``hook`` and return its word; raises nothing but a cancellation.
+    """Run ``hook`` in the workspace ``root`` and return its word; raises nothing but a cancellation.
 
-    Args:
-        hook: The program.
-        facts: What it is told, as JSON.
-        base: Where a relative name of a program begins.
-        root: The workspace, in which it runs.
-        env: The client's environment.
+    A relative name of a program begins at ``base``; ``env`` is the client's environment.
     """
     started, own, pipe = time.monotonic(), _environment(hook.event, root, env), asyncio.subprocess.PIPE
     try:

@@ -126,8 +126,7 @@ class Indexer:
     async def reindex(self, progress: Progress) -> tuple[int, int]:
         """Build the index from nothing; return how many branches and messages there are.
 
-        Args:
-            progress: Called in the event loop with branches done, and branches there are.
+        ``progress`` is called in the event loop.
 
         Raises:
             StoreError: The database cannot be used.

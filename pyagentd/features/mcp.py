@@ -99,9 +99,7 @@ class LentServers:
     def beside(self, key: str, known: Mapping[str, ServerSettings]) -> tuple[list[ServerSettings], list[str]]:
         """Return those lent to a branch, and why others of them are not among them.
 
-        Args:
-            key: Of the branch.
-            known: The configured servers by name: grants speak of names, so theirs are taken.
+        Grants speak of names, so those of the configured servers, ``known``, are taken.
         """
         lent = self._of.get(key, ())
         taken = [each for each in lent if each.name in known and _launch_key(each) != _launch_key(known[each.name])]
@@ -124,11 +122,7 @@ _LISTED = 300  # prompts, and resources, of one
 
 
 class KnownCatalogs:
-    """What servers said, by how they are started.
-
-    Args:
-        state: Where it is kept; losing it loses nothing that a server would not say again.
-    """
+    """What servers said, by how they are started; losing it loses nothing that a server would not say again."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -212,12 +206,7 @@ class Server:
 
 
 class Servers(Feature):
-    """The servers of one daemon.
-
-    Attributes:
-        pool: Those that were wanted.
-        lent: Those of other editors.
-    """
+    """The servers of one daemon."""
 
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)

@@ -180,10 +180,7 @@ def promised_signature(preset: Preset) -> Signature:
 def task_of(mission: Assignment, view: Sequence[Message], said: str | None = None) -> Task:
     """Return what the message that ends ``view`` asks of a mission.
 
-    Args:
-        mission: What is known of it.
-        view: The conversation; messages that nobody answered are one with what follows them.
-        said: The last message alone.
+    In it messages that nobody answered are one with what follows them; ``said`` is the last one alone.
 
     Raises:
         BadRequest: It does not say what the inputs are.
@@ -563,15 +560,7 @@ class Unfulfilled(PyagentdError):
 
 
 class MissionRun(Run):
-    """One mission; ``execute`` it once.
-
-    Args:
-        mission: What is asked.
-        ref: Where it runs.
-        kindred: Which missions run above it.
-        facts_of: What is known of a model that a backend serves, with its prices.
-        run: What every run needs.
-    """
+    """One mission; ``execute`` it once."""
 
     def __init__(
         self,

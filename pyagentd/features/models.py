@@ -67,12 +67,7 @@ class Provider:
 def model_for_file(model: str, found: Mapping[str, Provider], *, backend: str) -> str:
     """Return how a model's own ``model`` is written into ``agent.json``: its name, and another provider's.
 
-    A model does not take itself to a provider that nobody configured.
-
-    Args:
-        model: ``NAME`` or ``PROVIDER/NAME``.
-        found: See ``Models``.
-        backend: The agent's provider so far; tried first.
+    A model does not take itself to a provider that nobody configured; its own, ``backend``, is tried first.
 
     Raises:
         ToolError: No provider with a key has it; lists those that can be had.
@@ -229,10 +224,7 @@ class Models(Feature):
     async def checked(self, model: str, options: SendOptions, *, backend: str) -> CheckedModel:
         """Return how a person's ``[PROVIDER/]NAME`` is written; one that cannot be checked is taken, and said.
 
-        Args:
-            model: What they wrote.
-            options: Of their client.
-            backend: The provider that is asked for it where they name none.
+        Where they name no provider, ``backend`` is asked for it.
 
         Raises:
             BadRequest: It is not a name, or nobody has it.

@@ -396,14 +396,9 @@ async def agent_settings(kernel: "Kernel", name: str) -> AgentSettings:
 
 
 async def set_setting(kernel: "Kernel", name: str, key: str, value: Any, *, user: str) -> AgentFile:
-    """Set one key of an agent; return what its file said before.
+    """Set one key of an agent, one of ``SETTABLE``; return what its file said before.
 
-    Args:
-        kernel: Where it lives.
-        name: The agent's.
-        key: One of ``SETTABLE``.
-        value: Its new value; None, or a text that is empty, for the default of the agent's preset (not of a prompt).
-        user: Who wants that, for the audit.
+    None, or a text that is empty, stands for the default of the agent's preset (not of a prompt).
 
     Raises:
         BadRequest, NotFound, PresetError, StoreError: As ``create``; nothing was changed.
@@ -428,14 +423,7 @@ async def keep_document_settings(
 ) -> Mapping[str, Any]:
     """Write what ``agent.json`` owns of settings that a person put into the document of a named agent.
 
-    Args:
-        kernel: Where it lives.
-        ref: A branch of it; of another session nothing is written.
-        values: By the names of a preset.
-        user: Whose they are, for the audit.
-
-    Returns:
-        What is left for ``preset.md``.
+    Returns what is left for ``preset.md``: of another session all of it. ``values`` have the names of a preset.
 
     Raises:
         NotFound, PresetError, StoreError: As ``set_setting``; nothing was written.
@@ -520,13 +508,7 @@ class Destruction:
 
 
 async def destroy(kernel: "Kernel", name: str, *, keep_files: bool, user: str) -> Destruction:
-    """End an agent with all it does, and remove its directory or leave it.
-
-    Args:
-        kernel: Where it lives.
-        name: Of the agent.
-        keep_files: Leave its directory as it is, to be taken up again by another creation.
-        user: Who wants that, for the audit.
+    """End an agent with all it does, and remove its directory or leave it, to be taken up by another creation.
 
     Raises:
         BadRequest, NotFound: As ``agent_dir``.
@@ -568,13 +550,9 @@ async def _destroy(kernel: "Kernel", name: str, keep_files: bool, user: str) -> 
 
 
 async def destroying_complete(kernel: "Kernel", row: AgentRow, intent: str, *, user: str) -> Files:
-    """Do what is left of the end of an agent whose row says that it is gone.
+    """Do what is left of the end of an agent whose row, here as it was, says that it is gone.
 
-    Args:
-        kernel: Where it lived.
-        row: Of it as it was.
-        intent: ``remove`` its files, or ``leave`` them.
-        user: Who wanted that.
+    The intent is to ``remove`` its files, or to ``leave`` them.
 
     Raises:
         StoreError: The disk refused; its row is what it was.

@@ -25,11 +25,7 @@ _RUN = ("phase", "tools", "started_at", "message", "attempt", "max_attempts", "r
 
 
 class Overview(Feature):
-    """Tells watchers which sessions changed.
-
-    Attributes:
-        watchers: The clients that are told.
-    """
+    """Tells watchers which sessions changed."""
 
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)

@@ -322,7 +322,7 @@ class Triggers(Feature):
             PyagentdError: The message cannot be taken, as in ``Kernel.submit``.
         """
         async with self._busy.setdefault(branch.key, asyncio.Lock()):
-            if (known := await self._before(branch, trigger)) is not None:
+            if (known := _message_of(branch, trigger)) is not None:
                 self._audit(branch, trigger, "deny", "duplicate", reason=f"it is {known}")
                 runs = [run for run in branch.conversation.runs.values() if run.data.get("message_id") == known]
                 ended = str(runs[-1].data.get("reason") or "") if runs and runs[-1].is_finished else ""
@@ -355,21 +355,6 @@ class Triggers(Feature):
     def options_for(self, ref: BranchRef) -> SendOptions:
         """Return environment and key of the last person who talked there, for what no person begins."""
         return self._complete_options(ref, SendOptions())
-
-    async def _before(self, branch: LiveBranch, trigger: Trigger) -> str | None:
-        """Return the id of the message that a delivery is already; the log knows, whatever became of the database."""
-        recorded = (branch.conversation.messages, branch.conversation.queued)
-        for message in (message for known in recorded for message in reversed(known.values())):
-            told = message.metadata.get("trigger") or {}
-            if (told.get("source"), told.get("delivery_id")) == (trigger.source, trigger.delivery_id):
-                return message.id
-        return await asyncio.to_thread(
-            schedules.find_delivery,
-            self.kernel.state,
-            branch_dir=self.kernel.projection.key(branch.ref.branch_dir),
-            source=trigger.source,
-            delivery_id=trigger.delivery_id,
-        )
 
     async def _check_limits(self, branch: LiveBranch, trigger: Trigger) -> None:
         now_ms, count = epoch_ms(self.kernel.clock.now()), partial(schedules.deliveries_since, self.kernel.state)
@@ -427,6 +412,16 @@ class Triggers(Feature):
                 by=trigger.auth_subject,
             )
         )
+
+
+def _message_of(branch: LiveBranch, trigger: Trigger) -> str | None:
+    """Return the id of the message that a delivery is already."""
+    recorded = (branch.conversation.messages, branch.conversation.queued)
+    for message in (message for known in recorded for message in reversed(known.values())):
+        told = message.metadata.get("trigger") or {}
+        if (told.get("source"), told.get("delivery_id")) == (trigger.source, trigger.delivery_id):
+            return message.id
+    return None
 
 
 def _server(options: SendOptions) -> tuple[str | None, str | None]:

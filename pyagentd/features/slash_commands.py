@@ -153,15 +153,11 @@ class Source(Protocol):
 
 
 class Commands(Feature):
-    """All commands there are.
-
-    Attributes:
-        builtin: Who offers those of the daemon; features offer others.
-    """
+    """All commands there are."""
 
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
-        self.builtin: Source | None = None
+        self.builtin: Source | None = None  # who offers those of the daemon; features offer others
 
     async def of(self, ref: BranchRef | None) -> "dict[str, Command]":
         """Return the commands of a conversation by name."""

@@ -377,13 +377,7 @@ _WORTH_SAVING = 200  # files that had to be read
 
 
 class Workspaces:
-    """Takes snapshots of whole workspaces; every method blocks, for a thread.
-
-    Args:
-        config: Says where our own places are.
-        objects: Where contents go.
-        stats: What earlier daemons knew.
-    """
+    """Takes snapshots of whole workspaces; every method blocks, for a thread."""
 
     def __init__(self, config: Config, objects: Objects, stats: Stats) -> None:
         self._objects = objects
@@ -393,11 +387,7 @@ class Workspaces:
         self._known: OrderedDict[str, tuple[threading.Lock, Scan]] = OrderedDict()
 
     def snapshot(self, root: Path, denies: tuple[str, ...]) -> Entry:
-        """Return the directory ``root`` as it is now, stored.
-
-        Args:
-            root: Absolute and resolved.
-            denies: Patterns of what is not to be kept.
+        """Return the directory ``root``, absolute and resolved, as it is now, stored but for what ``denies`` match.
 
         Raises:
             TooMuch: It is too large.
@@ -480,14 +470,7 @@ class RestoreResult:
 
 
 class Snapshots(Feature):
-    """The snapshots of one daemon.
-
-    Attributes:
-        objects: Contents.
-        records: Which call changed what.
-        workspaces: Whole directories.
-        recent: What tools wrote a moment ago.
-    """
+    """The snapshots of one daemon."""
 
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)

@@ -251,10 +251,6 @@ class _Spans:
 
     A trace is what happens in a session, and in the agents below it, from its first run until none is in flight.
 
-    Args:
-        table: Where they go.
-        telemetry: What is counted.
-
     Raises:
         NotInstalled: The extra ``otel`` is missing.
         ConfigError: The function that redacts cannot be loaded.

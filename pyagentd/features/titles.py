@@ -26,12 +26,7 @@ TIMEOUT_S = 20.0
 
 
 class Titles(Feature):
-    """Told of runs that names sessions.
-
-    Args:
-        kernel: Whose sessions.
-        timeout_s: How long a model may take.
-    """
+    """Told of runs that names sessions."""
 
     def __init__(self, kernel: Kernel, *, timeout_s: float = TIMEOUT_S) -> None:
         super().__init__(kernel)

@@ -165,12 +165,7 @@ def report(
 ) -> list[UsageLine]:
     """Return what was spent since a moment (epoch ms), days with the newest first, anything else the dearest.
 
-    Args:
-        state: The database.
-        facts_of: What is known of a model.
-        by: What a line is.
-        since_ms: From when on.
-        zone: In which days are days; None is that of the machine.
+    Days are those of a time zone; None is that of the machine.
 
     Raises:
         StoreError: The database cannot be used.

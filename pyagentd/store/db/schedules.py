@@ -4,6 +4,7 @@ The rows are the only copy. Deleting a session deletes its schedules.
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from sqlite3 import IntegrityError
 from typing import Any, Literal
@@ -106,25 +107,12 @@ def get(state: State, id: str) -> Schedule | None:
     return next(iter(_SCHEDULES.select(state, "WHERE id = ?", (id,))), None)
 
 
-def find_delivery(state: State, *, branch_dir: str, source: str, delivery_id: str) -> str | None:
-    """Return the id of the message that a delivery became, None when it is new; raises as ``State.reading``."""
-    with state.reading() as db:
-        row = db.execute(
-            "SELECT message_id FROM deliveries WHERE branch_dir = ? AND source = ? AND delivery_id = ?",
-            (branch_dir, source, delivery_id),
-        ).fetchone()
-    return None if row is None else str(row[0])
-
-
-def note_delivery(state: State, delivery: Delivery) -> bool:
-    """Note a delivery and forget old ones; return whether it is new. Raises as ``State.writing``."""
+def note_delivery(state: State, delivery: Delivery) -> None:
+    """Note a delivery, for the limits, and forget old ones; raises as ``State.writing``."""
     with state.writing() as db:
         db.execute("DELETE FROM deliveries WHERE at_ms < ?", (delivery.at_ms - KEPT_MS,))
-        try:
+        with suppress(IntegrityError):  # it was noted, and the log has lost it
             _DELIVERIES.insert(db, [delivery])
-        except IntegrityError:
-            return False
-    return True
 
 
 def deliveries_since(state: State, since_ms: int, *, branch_dir: str | None = None, source: str | None = None) -> int:
