@@ -20,6 +20,7 @@ from pyagentd.cli.link import daemon
 from pyagentd.cli.models import find as local_servers
 from pyagentd.cli.output import ExitCode, colour, json_option, print_json
 from pyagentd.config import BackendSettings, Config, load_config
+from pyagentd.config.tables import is_address
 from pyagentd.errors import BadRequest, ConfigError, PyagentdError, Unreachable
 from pyagentd.features.hooks import problem_of
 from pyagentd.installation import shipped
@@ -258,14 +259,19 @@ def _key(backend: BackendSettings) -> Finding:
 
 
 def _server(backend: BackendSettings) -> Finding:
-    url = urlsplit(backend.base_url or "https://api.anthropic.com")
+    address = backend.base_url or "https://api.anthropic.com"
+    if not is_address(address):
+        return Finding(
+            "backend", "missing", f"{backend.name}: {address!r} is not an HTTP address", "Correct base_url"
+        )
+    url = urlsplit(address)
     try:
-        address = (url.hostname or "", url.port or (443 if url.scheme == "https" else 80))
-        with socket.create_connection(address, timeout=_NETWORK_S):
+        place = (url.hostname or "", url.port or (443 if url.scheme == "https" else 80))
+        with socket.create_connection(place, timeout=_NETWORK_S):
             pass
-    except (OSError, ValueError) as error:
-        return Finding("backend", "warning", f"{backend.name} at {url.geturl()} is not reachable: {error}", "")
-    return Finding("backend", "ok", f"{backend.name} at {url.geturl()}")
+    except OSError as error:
+        return Finding("backend", "warning", f"{backend.name} at {address} is not reachable: {error}", "")
+    return Finding("backend", "ok", f"{backend.name} at {address}")
 
 
 def check_servers(config: Config) -> Iterator[Finding]:

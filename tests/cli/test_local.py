@@ -280,6 +280,14 @@ def test_doctor_warns_of_a_server_that_does_not_answer(home: Path, monkeypatch: 
     assert "is not reachable" in server.detail
 
 
+@pytest.mark.parametrize("address", ["http://[::1", "http//localhost:1", "http://localhost:99999"])
+def test_doctor_names_an_address_that_is_none(home: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", address)
+    monkeypatch.setenv("PYAGENTD_BACKEND", "anthropic")
+    *_, server = checks.check_backend(load_config())
+    assert server.level == "missing" and f"{address!r} is not an HTTP address" in server.detail
+
+
 @pytest.mark.parametrize("kind", ["bedrock", "vertex"])
 def test_doctor_looks_for_the_packages_of_a_cloud_and_not_for_another_server(
     home: Path, monkeypatch: pytest.MonkeyPatch, kind: str
