@@ -7,16 +7,18 @@ id, one with an answer is not.
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyagentd.clock import new_id
 from pyagentd.errors import StoreError
 from pyagentd.events import Event, Sink
 from pyagentd.runtime.approvals import Answer
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.open_branches import OpenBranches
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.store.paths import BranchRef
+
+if TYPE_CHECKING:
+    from pyagentd.runtime.kernel import Kernel
 
 _DEFAULTS: Mapping[str, Any] = {
     "kind": "tool",
@@ -34,13 +36,13 @@ class Questions:
     """Asks, for all runs.
 
     Args:
-        branches: Where runs go on; its board has the open questions.
+        kernel: Where runs go on; its board has the open questions.
     """
 
-    def __init__(self, branches: OpenBranches) -> None:
-        self._branches = branches
-        self._board = branches.asks
-        self._trees = branches.trees
+    def __init__(self, kernel: "Kernel") -> None:
+        self._kernel = kernel
+        self._board = kernel.asks
+        self._trees = kernel.trees
         self._left: dict[str, dict[str, Mapping[str, Any]]] = {}  # ``ask`` rows of earlier daemons by run and id
         self._answered: dict[str, list[str]] = {}  # by run: ids of questions whose answer something is to come of
 
@@ -67,7 +69,7 @@ class Questions:
         row = _row(branch, run_id, fields, known)
         seq = branch.recorder.record("ask", row)
         await branch.recorder.commit()
-        self._branches.hints.note(branch.ref, "ask", row["id"])
+        self._kernel.hints.note(branch.ref, "ask", row["id"])
         ask = self._board.post(
             seq=seq,
             run_id=run_id,
@@ -95,7 +97,7 @@ class Questions:
         row = _row(branch, "", fields, None)
 
         def record(answer: Answer) -> None:
-            if (live := self._branches.opened(branch.key)) is not None:
+            if (live := self._kernel.opened(branch.key)) is not None:
                 live.recorder.record("ask", _answered_row(row, answer, live.recorder.now_ms()))
             settle(answer)
 
@@ -113,7 +115,7 @@ class Questions:
             NotFound: It is not open; says what became of it, as far as that is known.
         """
         await self._trees.awake()
-        for branch in () if self._board.has(ask_id) else self._branches.all_opened:
+        for branch in () if self._board.has(ask_id) else self._kernel.all_opened:
             row = branch.conversation.asks.get(ask_id)  # how it was settled before the board was made
             if row is not None and row["decision"] is not None:
                 self._board.note_settled(ask_id, Answer(decision=row["decision"], by=row.get("decided_by") or ""))
@@ -152,7 +154,7 @@ class Questions:
     def forget(self, branch: LiveBranch, run_id: str) -> None:
         """Let no later daemon look for what comes of the answers to the questions of a run."""
         for ask_id in self._answered.pop(run_id, ()):
-            self._branches.hints.note(branch.ref, "ask", ask_id, waits=False)
+            self._kernel.hints.note(branch.ref, "ask", ask_id, waits=False)
 
     def _record(self, branch: LiveBranch, row: Mapping[str, Any], answer: Answer) -> None:
         """Record how a question was settled."""
@@ -160,12 +162,12 @@ class Questions:
         if answer.decision != "abort":
             self._answered.setdefault(row["run_id"], []).append(row["id"])
         else:
-            self._branches.hints.note(branch.ref, "ask", row["id"], waits=False)
+            self._kernel.hints.note(branch.ref, "ask", row["id"], waits=False)
 
     @contextlib.contextmanager
     def _clocks_stopped(self, branch: LiveBranch, ancestors: Sequence[BranchRef]) -> Iterator[None]:
         """Stop the clock of a branch's run and of those that wait for it, while a human is asked."""
-        above = (self._branches.opened(ref.key) for ref in ancestors)
+        above = (self._kernel.opened(ref.key) for ref in ancestors)
         with contextlib.ExitStack() as stack:
             for each in (branch, *above):
                 if each is not None and each.run is not None:

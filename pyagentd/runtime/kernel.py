@@ -3,42 +3,52 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from pyagentd.clock import Clock, Pulse
 from pyagentd.config import Config
-from pyagentd.errors import Busy, NotInstalled, PyagentdError, StoreError
-from pyagentd.events import Event
+from pyagentd.errors import Busy, NotASession, NotFound, NotInstalled, PyagentdError, StoreError
+from pyagentd.events import Event, Sink
 from pyagentd.llm.catalog import ModelFacts, facts
 from pyagentd.messages import Message
+from pyagentd.runtime.approvals import AskBoard
 from pyagentd.runtime.asking import Questions
 from pyagentd.runtime.branch import LiveBranch
+from pyagentd.runtime.document_sync import settings_in_document, settings_of
 from pyagentd.runtime.feature import (
     BranchChanged,
+    BranchesRemoved,
     BranchOpened,
     BranchWritten,
+    Bus,
+    ClientGone,
     Feature,
     RunEnded,
     RunStarted,
 )
 from pyagentd.runtime.grants import Grants, Ledger, Origins
-from pyagentd.runtime.open_branches import OpenBranches, PendingHints
-from pyagentd.runtime.opening import ResumedRun
+from pyagentd.runtime.opening import ResumedRun, refusal_of
 from pyagentd.runtime.presets import NamedAgentOverlay, Presets
 from pyagentd.runtime.queue import Receipt, Submission
+from pyagentd.runtime.resuming import PendingHints, SessionTrees
 from pyagentd.runtime.run import Run, RunPhase, RunSettings
 from pyagentd.runtime.run_setup import find_continuation
 from pyagentd.runtime.settings import SendOptions
-from pyagentd.runtime.status import BY_PARENT, Outcome, told_of
+from pyagentd.runtime.status import BY_PARENT, Outcome, Session, told_of
 from pyagentd.runtime.submitting import Queues
 from pyagentd.runtime.turns import Prompt, record_start
 from pyagentd.store import paths
 from pyagentd.store.db.projection import Projection
 from pyagentd.store.db.state import State as State_
-from pyagentd.store.registry import SuspendedRun, answered_questions
+from pyagentd.store.document.text import Settings
+from pyagentd.store.paths import BranchRef
+from pyagentd.store.registry import SuspendedRun, answered_questions, unfinished_agents
 
 log = logging.getLogger(__name__)
 
@@ -62,14 +72,31 @@ def _whatever_happens(run: Run) -> Iterator[None]:
 # Runs are begun here and nowhere else, and it is seen to that each of them ends. The kernel knows no feature: what
 # ``daemon.FEATURES`` lists is asked through ``feature.Feature``, and told by the bus.
 
+_RESTING = 4  # branches that are kept, ...
+_RESTING_BYTES = 32 << 20  # ... with logs of so many bytes together, ...
+_RESTING_S = 10 * 60.0  # ... and for how long
+
+_ASKED = ("ask", "answered")
+_OVERSEEN = ("agents", "task")  # kinds of events that are about more than one conversation
+
+_T = TypeVar("_T")
 F = TypeVar("F", bound=Feature)
 
 
-class Kernel(OpenBranches):
+class Kernel:
     """What every feature stands on.
 
     Attributes:
         config: What the user configured.
+        presets: Who answers, and with which rights.
+        bus: Tells what happened.
+        asks: Questions to humans that are open.
+        trees: What earlier daemons left waiting.
+        hints: Remembers for the next daemon where something waits.
+        emptied: Keys of branches whose document was empty and was made anew, until somebody is asked about that.
+        departed: Directories of agents that were destroyed; nobody opens what is in them.
+        overseers: Clients that are told of named agents and tasks wherever they are.
+        humans: Clients that are told of questions wherever they are.
         state: The database.
         origins: Which sessions are from elsewhere and not trusted.
         named: What the configuration files of named agents say.
@@ -92,8 +119,11 @@ class Kernel(OpenBranches):
         state: State_ | None = None,
         features: Sequence[type[Feature]] = (),
     ) -> None:
-        super().__init__(presets=presets, clock=clock, pulse=pulse)
         self.config = config
+        self.presets = presets
+        self.clock = clock
+        self.pulse = pulse
+        self.bus = Bus()
         self.state = state or State_(config.sessions_dir, clock)
         self._closes_state = state is None
         self.origins = presets.origins = Origins(config.sessions_dir, self.state)
@@ -101,10 +131,25 @@ class Kernel(OpenBranches):
         self.ledger = Ledger(self.state)
         self.projection = Projection(self.state, config.sessions_dir)
         self.hints = PendingHints(self.state, self.projection, clock, self.spawn)
+        self.asks = AskBoard(self.publish)
+        self.trees = SessionTrees(self)
         self.grants = Grants(self, self.state)
         self.questions = Questions(self)
         self.queue = Queues(self)
         self.closing = False
+        self.emptied: set[str] = set()
+        self.departed: set[Path] = set()
+        self.overseers: set[Sink] = set()
+        self.humans: set[Sink] = set()
+        self._branches: dict[str, LiveBranch] = {}
+        self._resting: dict[str, tuple[LiveBranch, float]] = {}  # closed ones and since when, oldest first
+        self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._errands: set[asyncio.Task[Any]] = set()
+        self._removing: set[Path] = set()
+        self._unfinished: dict[str, BranchRef] = {}  # agents, by key
+        self._resuming: dict[str, asyncio.Task[None]] = {}  # by key
+        self._failed: dict[str, dict[str, str]] = {}  # the errors of closed branches that are in one, by key
+        self._unrecorded: dict[str, Outcome] = {}  # how runs ended whose log could not say so, by key
         self._having: dict[str, Sequence[Feature]] = {}
         self._models: tuple[Config, dict[tuple[str, str], ModelFacts]] = config, {}
         self.features: list[Feature] = []
@@ -156,13 +201,6 @@ class Kernel(OpenBranches):
     def pending(self) -> int:
         """For how much the daemon stays up though nobody is connected."""
         return len(self.runs) + sum(each.pending for each in self.features)
-
-    def branch_opened(self, branch: LiveBranch) -> None:
-        """See what was owed to a branch when its daemon ended."""
-        branch.noticed = partial(self.bus.tell, BranchChanged(branch))
-        branch.conversation.as_sent = not self.origins.foreign(branch.ref)
-        self.bus.tell(BranchOpened(branch))
-        self.queue.recover(branch)
 
     async def submit(self, branch: LiveBranch, given: Submission) -> Receipt:
         """Start a run for a message, or queue it behind the run in flight; see ``Queues.submit``."""
@@ -265,21 +303,24 @@ class Kernel(OpenBranches):
 
     async def resume(self, branch: LiveBranch, waiting: SuspendedRun) -> None:
         """Go on with the run that an earlier daemon left waiting in a branch; what prevents it ends the run."""
+        branch.users += 1
         try:
             found = await find_continuation(self, branch, waiting.run_id)
+            if found is None or self.closing:  # meanwhile; the next daemon finds it as it is
+                self.trees.on_run_ended(waiting.run_id)
+                return
+            self.questions.go_on(waiting.run_id, found.asks)
+            run = self._run(branch, waiting.run_id, found.view, found.settings, found.resumed)
+            self.set_off(branch, run, found.options)
         except PyagentdError as error:
             log.error("%s cannot go on: %s", branch.ref.name, error)
             self.trees.on_run_ended(waiting.run_id)
             branch.finish_run(waiting.run_id, Outcome(reason="error", text="", code=error.code, message=str(error)))
             branch.paused = True
             branch.state.on_run_failed(message=str(error), code=error.code)
-            return
-        if found is None or self.closing:  # meanwhile; the next daemon finds it as it is
-            self.trees.on_run_ended(waiting.run_id)
-            return
-        self.questions.go_on(waiting.run_id, found.asks)
-        run = self._run(branch, waiting.run_id, found.view, found.settings, found.resumed)
-        self.set_off(branch, run, found.options)
+        finally:
+            branch.users -= 1
+            del self._resuming[branch.key]
 
     def _run(
         self,
@@ -394,3 +435,289 @@ class Kernel(OpenBranches):
                 branch.state.set_phase(phase, **details)
         for each in self.features_with("run_moved"):
             each.run_moved(branch, status)
+
+    # -- the branches that are open: opened for whoever needs them, closed when nobody does ------------------------
+    #
+    # There is one ``LiveBranch`` for a branch, however many work with it. One that the disk refused to open for
+    # writing is opened anew for the next who comes once the disk does not refuse any more, and so is one whose log
+    # was replaced, as by ``git checkout``. What is being deleted is not opened.
+    #
+    # Of the branches that were closed the last few stay in memory for a while: for an editor that comes back, after a
+    # broken connection or because a buffer was killed, no file is read. They count as closed for everybody, and one
+    # whose files changed meanwhile is forgotten.
+
+    def opened(self, key: str) -> LiveBranch | None:
+        """Return the branch with this key if it is open."""
+        return self._branches.get(key)
+
+    def state_of(self, key: str) -> str:
+        """Return the state of a session, open or not; one that nobody opened since the daemon started is idle."""
+        if (branch := self._branches.get(key)) is not None:
+            return branch.state.state.value
+        return (Session.ERROR if key in self._failed else Session.IDLE).value
+
+    @contextlib.asynccontextmanager
+    async def using(self, ref: BranchRef) -> AsyncIterator[LiveBranch]:
+        """Have a branch open, and healed if need be; it is closed afterwards unless somebody else needs it.
+
+        Raises:
+            StoreError: The disk refused.
+        """
+        branch = await self._open(ref)
+        try:
+            yield branch
+        finally:
+            branch.users -= 1
+            if branch.idle:
+                await asyncio.shield(self.spawn(self.close_if_idle(branch)))
+
+    async def _open(self, ref: BranchRef) -> LiveBranch:
+        """Return the branch with one user more; opened if it is not, or if what is on disk is another by now."""
+        if self._removing and self.is_going(ref):
+            raise NotFound(f"{ref.name} is being deleted")
+        if self.departed and any(ref.branch_dir.is_relative_to(directory) for directory in self.departed):
+            name = ref.session_dir.name
+            raise NotFound(f"The agent {name} was destroyed", hint=f"`pyagentd agent init {name}` makes it anew")
+        key = ref.key
+        if key not in self._branches:
+            await self.trees.wake(ref)
+        async with self._opening.setdefault(key, asyncio.Lock()):
+            branch = self._branches.get(key)
+            if branch is None:
+                waiting = self.trees.suspended.get(key)
+                branch = self._woken(ref) if waiting is None else None
+                if branch is None:
+                    await asyncio.to_thread(self.presets.warm, ref, None)  # reading it may take a while
+                    branch = await self._read(ref, goes_on=waiting is not None)
+                if not branch.has_open_run:
+                    self._unrecorded.pop(key, None)
+                if (failed := self._failed.pop(key, None)) is not None and waiting is None:
+                    branch.paused = True
+                    branch.state.on_run_failed(**failed)
+                self._branches[key] = branch
+                if branch.emptied:
+                    self.emptied.add(key)
+                if waiting is not None:
+                    del self.trees.suspended[key]
+                    self._resuming[key] = self.spawn(self.resume(branch, waiting))
+                # What was owed to it when its daemon ended.
+                branch.noticed = partial(self.bus.tell, BranchChanged(branch))
+                branch.conversation.as_sent = not self.origins.foreign(ref)
+                self.bus.tell(BranchOpened(branch))
+                self.queue.recover(branch)
+                self.spawn(self._find_unfinished(branch))
+            elif branch.run is None and (
+                branch.recorder.journal.is_replaced or (branch.refusal and not refusal_of(ref))
+            ):
+                branch = await self._opened_anew(branch)
+            branch.users += 1
+        resuming = self._resuming.get(key)
+        if resuming is not None and resuming is not asyncio.current_task():  # what it needs it may open itself
+            try:
+                await asyncio.shield(resuming)
+            except BaseException:
+                branch.users -= 1
+                raise
+        return branch
+
+    async def _read(self, ref: BranchRef, *, goes_on: bool = False) -> LiveBranch:
+        """Return the branch as it is on disk."""
+        return await LiveBranch.open(
+            ref,
+            pulse=self.pulse,
+            clock=self.clock,
+            settings=lambda: self._settings_in(ref),
+            goes_on=goes_on,
+            ended=self._unrecorded.get(ref.key),
+        )
+
+    def _woken(self, ref: BranchRef) -> LiveBranch | None:
+        """Return the branch if it is kept in memory and its files are as it left them."""
+        branch, _ = self._resting.pop(ref.key, (None, 0.0))
+        if branch is not None and not branch.wake():
+            branch.close_now()
+            return None
+        return branch
+
+    def forget_resting(self, age_s: float = _RESTING_S, *, inside: Path | None = None) -> None:
+        """Let go of branches that were closed at least so long ago, of the oldest where too many are kept, too.
+
+        Args:
+            age_s: So long.
+            inside: Only those of this directory, however many there are.
+        """
+        now, size = time.monotonic(), sum(branch.recorder.journal.size for branch, _ in self._resting.values())
+        for key, (branch, since) in list(self._resting.items()):
+            is_too_much = inside is None and (len(self._resting) > _RESTING or size > _RESTING_BYTES)
+            if is_too_much or (now - since >= age_s and (inside is None or Path(key).is_relative_to(inside))):
+                size -= branch.recorder.journal.size
+                del self._resting[key]
+                branch.close_now()
+
+    async def hold(self, ref: BranchRef) -> None:
+        """Open a branch, and close it if nothing goes on in it."""
+        with contextlib.suppress(PyagentdError):  # whoever opens it is told
+            async with self.using(ref):
+                pass
+
+    def _settings_in(self, ref: BranchRef) -> Settings:
+        """Return what the Local Variables of a branch's document say where nobody changed them: its preset's."""
+        try:
+            return settings_in_document(settings_of(self.presets.of_branch(ref)))
+        except PyagentdError as error:  # whoever sends is told
+            log.warning("%s", error)
+            return Settings()
+
+    async def _opened_anew(self, branch: LiveBranch) -> LiveBranch:
+        """Return a branch that can be written in the place of one that cannot, or that one if nothing changed."""
+        fresh = await self._read(branch.ref)
+        if fresh.refusal or branch.users:
+            fresh.close_now()
+            return branch
+        self._branches[branch.key] = fresh
+        self._unrecorded.pop(branch.key, None)
+        branch.abandon()
+        return fresh
+
+    @contextlib.asynccontextmanager
+    async def removing(
+        self,
+        directory: Path,
+        *,
+        stop: Callable[[LiveBranch], Awaitable[object]] | None = None,
+        to: Path | None = None,
+    ) -> AsyncIterator[None]:
+        """Let nobody open what is in ``directory`` while the block removes it; then tell who watched any of it.
+
+        Args:
+            directory: Where no run begins from now on.
+            stop: Ends the run of a branch that has one.
+            to: Where it is then, if it is moved.
+
+        Raises:
+            Busy: A run is in flight there, or it is being removed already.
+        """
+        if directory in self._removing:
+            raise Busy(f"{directory} is being deleted")
+        self._removing.add(directory)
+        try:
+            if stop is not None:
+                for branch in self.inside(directory):
+                    await stop(branch)
+            for branch in self.inside(directory):
+                if branch.run is not None or branch.starting.locked():
+                    raise Busy(f"{branch.ref.name} is answering", hint="Wait for the answer, or abort it first")
+                with contextlib.suppress(StoreError):  # the log has it
+                    await branch.document.flush()
+            self.forget_resting(0.0, inside=directory)
+            yield
+            for branch in self.inside(directory):
+                del self._branches[branch.key]
+                moved = None if to is None else to / Path(branch.key).relative_to(directory) / branch.file.name
+                facts = () if moved is None else ({"to": str(moved)},)
+                branch.publish(Event("deleted", branch.key, 0, facts))
+                with contextlib.suppress(StoreError):
+                    branch.close_now()
+            self.bus.tell(BranchesRemoved(directory))
+        finally:
+            self._removing.discard(directory)
+
+    def is_going(self, ref: BranchRef) -> bool:
+        """Return whether the directory of a branch is being removed."""
+        return any(ref.branch_dir.is_relative_to(directory) for directory in self._removing)
+
+    def inside(self, directory: Path) -> list[LiveBranch]:
+        """Return the branches and agents in ``directory`` that are open."""
+        place = str(directory)  # keys are resolved directories; comparing paths would cost a crowd much
+        return [branch for key, branch in self._branches.items() if key == place or key.startswith(f"{place}/")]
+
+    def forget(self, sink: Sink) -> None:
+        """Let a client go from every branch it watched."""
+        self.overseers.discard(sink)
+        self.humans.discard(sink)
+        for branch in self.all_opened:
+            branch.detach(sink)
+            if branch.idle:
+                self.spawn(self.close_if_idle(branch))
+        self.bus.tell(ClientGone(sink))
+
+    def publish(self, event: Event) -> None:
+        """Tell whoever watches the event's branch, and of what is overseen, who does that."""
+        if (branch := self._branches.get(event.branch)) is not None:
+            branch.publish(event)
+        others = self.humans if event.kind in _ASKED else self.overseers if event.kind in _OVERSEEN else ()
+        for sink in others:
+            if branch is None or sink not in branch.sinks:
+                sink.push(event)
+
+    def watchers_of(self, branch: LiveBranch) -> list[Sink]:
+        """Return the clients that watch a branch or the session of an agent."""
+        found = list(branch.sinks)
+        if branch.ref.is_agent:
+            try:
+                top = self.opened(paths.root_of(branch.ref).key)
+            except NotASession:
+                top = None
+            found += list(top.sinks) if top is not None else []
+        return found
+
+    @property
+    def all_opened(self) -> list[LiveBranch]:
+        """The branches that are open."""
+        return list(self._branches.values())
+
+    @property
+    def runs(self) -> list[LiveBranch]:
+        """The branches with a run in flight."""
+        return [branch for branch in self._branches.values() if branch.run is not None]
+
+    async def close_if_idle(self, branch: LiveBranch) -> None:
+        """Forget a branch that nobody needs any more; its files hold everything."""
+        with contextlib.suppress(StoreError):  # the log has the text; the document gets it when it is opened again
+            await branch.document.flush()
+        if branch.idle and self._branches.get(branch.key) is branch:
+            del self._branches[branch.key]
+            if (failure := branch.state.failure) is not None:
+                self._failed[branch.key] = failure
+            with contextlib.suppress(StoreError):
+                if not branch.ref.is_agent and failure is None and branch.rest():
+                    self._resting[branch.key] = branch, time.monotonic()
+                    self.forget_resting()
+                else:
+                    branch.close_now()
+            self.bus.tell(BranchWritten(branch.ref))
+
+    def drop(self, branch: LiveBranch, outcome: Outcome) -> None:
+        """Let a branch go whose log cannot say how its run ended; it gets its end when it is opened anew."""
+        self._branches.pop(branch.key, None)
+        self._unrecorded[branch.key] = outcome
+        if (failure := branch.state.failure) is not None:
+            self._failed[branch.key] = failure
+        branch.abandon()
+
+    async def _find_unfinished(self, branch: LiveBranch) -> None:
+        """End what the agents of a branch were doing when their daemon was killed or their disk refused.
+
+        Opening an agent does it; those of an agent are found from the branch above it.
+        """
+        if not branch.ref.is_agent and not branch.refusal:
+            if paths.agents_dir(branch.ref.branch_dir).is_dir():
+                found = await asyncio.to_thread(unfinished_agents, branch.ref.branch_dir)
+                self._unfinished.update((ref.key, ref) for ref in found)
+            await self._finish_agents()
+
+    async def _finish_agents(self) -> None:
+        """Have every agent that was left in the middle finished; what cannot be now waits for the next run."""
+        unfinished, self._unfinished = self._unfinished, {}
+        for ref in unfinished.values():
+            with contextlib.suppress(PyagentdError):  # whoever opens it is told
+                async with self.using(ref) as agent:
+                    if agent.run is None and not agent.settled:
+                        self._unfinished[ref.key] = ref
+
+    def spawn(self, errand: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+        """Run ``errand`` in a task that is kept until it is done; the daemon does not stop before."""
+        task = asyncio.create_task(errand)
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
+        return task

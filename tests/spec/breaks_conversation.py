@@ -30,7 +30,7 @@ BREAKS_OF_CONVERSATIONS = [
     ),
     _of(
         "If the user closes their laptop mid-turn and reconnects later, can the turn resume without a new message?",
-        "pyagentd/runtime/open_branches.py",
+        "pyagentd/runtime/kernel.py",
         "            branch.detach(sink)\n",
         "            branch.detach(sink)\n            branch.stop()\n",
     ),

@@ -286,7 +286,7 @@ BREAKS_OF_LIFECYCLES = [
     ),
     _of(
         "State Diagram: ACTIVE to DESTROYED",
-        "pyagentd/runtime/open_branches.py",
+        _HOST,
         '                branch.publish(Event("deleted", branch.key, 0, facts))\n',
         "",
     ),
