@@ -101,7 +101,7 @@ def _measure(count: int) -> _Measured:
         fill(system.sessions, count)
         registry = Registry(system.sessions)
         times = {"discovery": _median(3, registry.scan)}
-        refs = list(registry.refs())
+        refs = registry.branches()
         measured = _Measured(len(refs), times)
         with _daemon(system) as client:
             times["open: attach, daemon just started"] = timed_ms(lambda: _attach(client, refs[0].branch_dir))

@@ -318,8 +318,8 @@ async def test_the_store_is_no_session_and_no_tool_may_look_into_it(world: World
         store = world.kernel.config.sessions_dir / DIRECTORY
         assert store.is_dir()
         service = world.service()
-        await asyncio.to_thread(service.registry.scan)
-        assert {ref.session_dir.name for ref in service.registry.refs()} == {talk.branch.ref.session_dir.name}
+        found = await asyncio.to_thread(service.registry.branches)
+        assert {ref.session_dir.name for ref in found} == {talk.branch.ref.session_dir.name}
         await talk.turn(tool_use("Read", file_path=str(store / "config")))
         assert "may not touch" in json.dumps(world.server.last.messages[-1])
 
