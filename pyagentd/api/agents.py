@@ -180,8 +180,6 @@ class SettingsReply(TypedDict):
 class Agents(Group):
     """Agents of a session; named agents and their defaults; what other programs make agents of."""
 
-    # The tree below one branch.
-
     async def agents(self, client: Client, *, branch: str, call: str | None = None) -> AgentsReply:
         """Return the agents of a branch as a tree, or the one that a ``call`` started; what is large by ``path``."""
         ref = self._ref(branch)
@@ -321,8 +319,6 @@ class Agents(Group):
         if paths.scope_plan_file(place.parent).exists():
             metadata.touch_scope_plan(place.parent, self._kernel.clock.now())
         return {"file": str(place)}
-
-    # Operations on named agents: making, listing, configuring, renaming and destroying them.
 
     async def agent_init(
         self,
@@ -505,8 +501,6 @@ class Agents(Group):
             state=self._kernel.state_of(ref.key if ref is not None else ""),
             error=wrong or None,
         )
-
-    # Operations on the defaults of named agents.
 
     async def settings(
         self,

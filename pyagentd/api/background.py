@@ -146,8 +146,6 @@ class DeliveryReply(TypedDict):
 class Background(Group):
     """Background commands, schedules and triggers."""
 
-    # What runs behind conversations.
-
     async def tasks(self, client: Client, *, branch: str | None = None, watch: bool = False) -> TasksReply:
         """Return the background commands of a session or named agent, or all, in the order in which they began.
 
@@ -229,8 +227,6 @@ class Background(Group):
         directory = self._kernel.feature(Tasks).directory(task)
         session = name_of(directory)
         return reply_of(TaskReply, task, agent=task.agent_name, session=session, branch=str(directory))
-
-    # Schedules, and triggers that other programs send.
 
     async def schedule_add(
         self,

@@ -102,8 +102,6 @@ class Builtin:
             raise NotFound(f"There is no command /{wanted[:60]}", hint=did_you_mean(wanted, found))
         return Answer(text=text, data={"commands": [command_to_wire(command) for command in own]})
 
-    # Named agents, from any conversation.
-
     @slash(
         "agent init",
         Argument(name="name", summary="a name: letters, digits, - and _", required=True),
@@ -177,8 +175,6 @@ class Builtin:
         lines = [f"  {line}" for line in lost["lines"]] or ["  nothing"]
         return Answer(text="\n".join([head, *lines, f"To destroy it: {again}"]), data=lost)
 
-    # The conversation saved, put behind, taken up again.
-
     @slash("context save", Argument(name="description", summary="what it is about", takes="rest"))
     async def context_save(self, call: Call) -> Answer:
         """Save the conversation, which goes on; without a description a model says what it is about."""
@@ -220,8 +216,6 @@ class Builtin:
         listed = contexts.listing(agent or paths.root_of(call.ref).session_id, found)
         return Answer(text=listed, data={"contexts": found})
 
-    # The conversation in which they are typed: how it stands, what runs behind it, its length.
-
     @slash("status", changed_by=())
     async def status(self, call: Call) -> Answer:
         """Show how this agent or session stands: model, permissions, conversation, tasks."""
@@ -259,8 +253,6 @@ class Builtin:
             return str(begun["run"])
 
         return Answer(text="What was said above is summarised.", then=compact)
-
-    # Which model answers here, which there are, and other settings.
 
     @slash("model", _MODEL, changed_by=("model",))
     async def model(self, call: Call) -> Answer:

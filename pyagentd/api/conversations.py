@@ -371,8 +371,6 @@ class SkillsReply(TypedDict):
 class Conversations(Group):
     """One branch at a time: its document, its turns, its queue, its settings."""
 
-    # Operations on the messages that wait for their turn, and on what a session is doing.
-
     async def queue(self, client: Client, *, branch: str) -> QueueReply:
         """Return the messages that wait."""
         async with self._kernel.using(self._ref(branch)) as live:
@@ -425,8 +423,6 @@ class Conversations(Group):
                 live.run.retry_now()
         return {"retried": waits, "note": None if waits else "No request is waiting to be retried"}
 
-    # Operations on slash commands: which there are, and one that is asked for without a prompt.
-
     async def commands(self, client: Client, *, branch: str | None = None) -> CommandsReply:
         """Return the commands of a conversation, or without ``branch`` those that work everywhere.
 
@@ -435,8 +431,6 @@ class Conversations(Group):
         ref = self._ref(branch) if branch else None
         found = await self._kernel.feature(Commands).of(ref)
         return {"commands": [command_to_wire(command) for command in found.values()]}
-
-    # The document, its settings, and what is sent.
 
     async def attach(
         self,
@@ -759,8 +753,6 @@ class Conversations(Group):
             "thinking": holds.thinking or None,
         }
 
-    # Operations on the length of a conversation: compacting it when somebody wants it.
-
     async def compact(
         self,
         client: Client,
@@ -780,8 +772,6 @@ class Conversations(Group):
                 return started
             await asyncio.wait([live.task])
             return cast(CompactReply, {**started, "seq": live.recorder.last_seq, **_compaction_ended(live, run)})
-
-    # Operations on who answers: the agents there are for the next turn, and approving a plan.
 
     async def agents_available(self, client: Client, *, branch: str) -> AgentsAvailable:
         """Return which agents the next turn of a branch may have."""

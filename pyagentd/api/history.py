@@ -189,8 +189,6 @@ class ClearReply(TypedDict):
 class Histories(Group):
     """Turns taken back and asked anew, files as they were, saved conversations."""
 
-    # One branch's turns.
-
     async def rewind(self, client: Client, *, branch: str, message: str, files: bool = False) -> HistoryChanged:
         """Hide everything behind the user's message ``message``; with ``files`` restore what the turns changed."""
         async with self._kernel.using(self._ref(branch)) as live:
@@ -281,8 +279,6 @@ class Histories(Group):
     def _history(self) -> History:
         return History(self._kernel)
 
-    # Operations on what agents did to files: what changed since a turn, and putting it back.
-
     async def changes(
         self, client: Client, *, branch: str, message: str | None = None, paths: Sequence[str] | None = None
     ) -> ChangesReply:
@@ -338,8 +334,6 @@ class Histories(Group):
         for live in self._kernel.inside(paths.root_of(ref).branch_dir):
             if live.run is not None:
                 raise Busy(f"{live.ref.name} is answering", hint="Wait for the answer, or abort it first")
-
-    # Operations on saved conversations: save, clear, restore and list those of a session or named agent.
 
     async def context_save(
         self,

@@ -147,8 +147,6 @@ _PARAMETERS = (
 class Inspection(Group):
     """What happened, exactly; search; the process."""
 
-    # What happened, exactly.
-
     async def replay(
         self, client: Client, *, branch: str, after: int | None = None, upto: int | None = None
     ) -> EventsPage:
@@ -256,8 +254,6 @@ class Inspection(Group):
             "grants": [reply_of(GrantRow, grant) for grant in grants],
         }
 
-    # Full-text search over all sessions, and its index.
-
     async def search(
         self,
         client: Client,
@@ -322,8 +318,6 @@ class Inspection(Group):
         else:
             start, end = await asyncio.to_thread(_place, ref, message, part)
         return {"position": None if start is None else start + 1, "end": None if end is None else end + 1}
-
-    # Operations on the daemon itself.
 
     async def status(self, client: Client) -> DaemonStatus:
         """Return the state of the daemon."""

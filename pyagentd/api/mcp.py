@@ -189,8 +189,6 @@ class EmacsOffered(TypedDict):
 class McpOperations(Group):
     """Servers of tools, hooks, and what a client offers of its Emacs."""
 
-    # Programs and web servers that offer tools.
-
     async def mcp(
         self, client: Client, *, root: str | None = None, branch: str | None = None, env: Env = NOTHING
     ) -> McpReply:
@@ -336,8 +334,6 @@ class McpOperations(Group):
             "tools": len(known.tools) if known else None,
         }
 
-    # Operations on hooks: which there are, trusting those of a project, and functions of a client as hooks.
-
     async def hooks(self, client: Client, *, root: str | None = None) -> HooksReply:
         """Return the hooks of the user and of the project ``root``."""
         beside = self._kernel.config.file.parent
@@ -382,8 +378,6 @@ class McpOperations(Group):
 
     async def _project(self, root: str | None) -> ProjectHooks | None:
         return None if root is None else await asyncio.to_thread(lambda: project_hooks(directory(root)))
-
-    # Operations of a client that offers the buffers and tools of its Emacs.
 
     async def emacs_offer(self, client: Client, *, buffers: bool = False, tools: str = "[]") -> EmacsOffered:
         """Offer ``buffers`` and ``tools``, a JSON list of definitions, in place of what the client offered before."""

@@ -321,8 +321,6 @@ class UsageReport(TypedDict):
 class ModelOperations(Group):
     """Models and who has them, presets, and what was spent."""
 
-    # Models and who has them.
-
     async def models(
         self,
         client: Client,
@@ -498,8 +496,6 @@ class ModelOperations(Group):
         parse_message_settings(named)
         return named
 
-    # ``config.toml``, as far as it says which models there are.
-
     async def gptel_backends(
         self, client: Client, *, backends: Sequence[Any], current: str = ""
     ) -> GptelConfiguration:
@@ -527,8 +523,6 @@ class ModelOperations(Group):
         await asyncio.to_thread(store.configfile.append, file, text)
         _log.info("%s wrote to %s", client.name, file)
         return {"file": str(file)}
-
-    # Operations on the presets that sessions and agents are made from.
 
     async def presets(self, client: Client, *, root: str | None = None) -> PresetsReply:
         """Return the presets for sessions in the project ``root``; a broken one with its ``error``."""
@@ -575,8 +569,6 @@ class ModelOperations(Group):
     def _for_project(self, root: str | None) -> ProjectPresets:
         place = expand_home(root) if root else None
         return self._kernel.presets.for_project(project_of(str(place)) if place and place.is_dir() else place)
-
-    # What a session cost and how full its model's window is; what all of them cost together.
 
     async def usage(self, client: Client, *, branch: str) -> UsageReply:
         """Return what a branch cost: its own, its agents, both together, and its last messages one by one."""

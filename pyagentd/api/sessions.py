@@ -238,8 +238,6 @@ class ImportReply(BranchPlaces):
 class Sessions(Group):
     """All sessions and their branches, and how they come and go."""
 
-    # All sessions.
-
     async def create_session(
         self,
         client: Client,
@@ -482,8 +480,6 @@ class Sessions(Group):
                 live.publish(Event("session", live.key, 0, (told,)))
             self._tell_written(sibling)
 
-    # Operations on branches: where one can begin, making, listing and switching them.
-
     async def branch_points(self, client: Client, *, branch: str) -> BranchPoints:
         """Return the user's prompts in the saved document, in order."""
         ref = self._ref(branch)
@@ -548,8 +544,6 @@ class Sessions(Group):
         branching.switch(ref)
         self._touch(ref)
         return describe_branch(ref)
-
-    # Export of conversations and import of gptel's.
 
     async def export(
         self, client: Client, *, branch: str, format: str = "md", file: str | None = None

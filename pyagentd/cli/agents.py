@@ -146,8 +146,6 @@ def destroy(name: str, keep_files: bool, yes: bool, as_json: bool) -> None:
     print_reply({key: done[key] for key in ("name", "dir", "files", "saved")}, done["text"], as_json=as_json)
 
 
-# ``pyagentd agents``: the agents of a session as a tree, what became of them, and stopping one.
-
 _TIMEOUT_S = 120.0
 
 
@@ -172,8 +170,6 @@ def agents(session: str, agent: str | None, as_json: bool) -> None:
         else:
             print_view(link.call("view", timeout=_TIMEOUT_S, name="agents", arguments={"branch": branch}))
 
-
-# ``pyagentd settings``: what named agents get where nobody says otherwise.
 
 _LONGEST_S = 60.0  # providers may be asked for a model
 _DEFAULTS_KEYS = ("default_model", "default_permissions", "idle_timeout")

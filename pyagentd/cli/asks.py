@@ -145,9 +145,6 @@ def _show(row: Mapping[str, Any]) -> None:
     print(dim(f"  pyagentd answer {row['id']} {'|'.join(offered)}", sys.stdout) + "\n")
 
 
-# ``pyagentd grants`` and ``scope check``: what is allowed without a question, and what the guard would say.
-
-
 def _complete_grant(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     # What stands before an option that has no value yet was not taken for an argument.
     session = context.params.get("session") or next(iter(context.args), "")
@@ -206,8 +203,6 @@ def check(session: str, kind: str, resource: str, as_json: bool) -> None:
         as_json=as_json,
     )
 
-
-# ``pyagentd audit``: every decision about what a tool may do.
 
 _PAGE = 500
 _SHOWN = 100  # characters of an action

@@ -102,9 +102,6 @@ def _in_words(name: str, value: object) -> str:
     return str(value)
 
 
-# ``pyagentd logs``: the daemon's log, as a file; the daemon need not run.
-
-
 @click.command()
 @click.option("-n", "--lines", type=click.IntRange(min=0), default=50, show_default=True, help="How many lines.")
 @click.option("-f", "--follow", is_flag=True, help="Follow the log as the daemon writes; Ctrl-C ends.")
@@ -118,9 +115,6 @@ def logs(lines: int, follow: bool) -> None:
     with path.open(encoding="utf-8", errors="replace") as file:
         for line in deque(file, maxlen=lines):
             click.echo(line, nl=False)
-
-
-# ``pyagentd config`` and ``completion``: how this installation is set up.
 
 
 @click.group()

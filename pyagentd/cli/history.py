@@ -148,8 +148,6 @@ def _print_files(changed: Mapping[str, Any]) -> None:
         note(f"kept {kept['path']}: {kept['reason']}")
 
 
-# ``pyagentd changes`` and ``restore``: what agents did to files, and putting it back.
-
 Row = dict[str, Any]
 
 _WORDS = {
@@ -266,8 +264,6 @@ def _show(files: list[Row], *, diff: bool, as_json: bool, err: bool = False) -> 
         note("no file has changed")
 
 
-# ``pyagentd compact``: a conversation summarised, so that it goes on with room.
-
 _LONGEST_S = 900.0  # a very long conversation is summarised in pieces
 
 
@@ -298,8 +294,6 @@ def compact(session: str, instructions: str, wait: bool, as_json: bool) -> int:
         click.echo(f"Compacted {messages} of ~{tokens} tokens to a summary of ~{left} tokens")
     return ExitCode.DONE
 
-
-# ``pyagentd context``: conversations saved, cleared, taken up again, listed.
 
 _CONTEXT_LONGEST_S = 300.0  # a long conversation is summarised in pieces
 _ID = 8  # characters of an id that are shown

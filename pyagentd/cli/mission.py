@@ -387,9 +387,6 @@ def _cut(text: str) -> str:
     return shown if shown == "\n".join(lines) and len(shown) <= _CUT else f"{shown[:_CUT]}…"
 
 
-# ``pyagentd signature``: what a signature of a mission or tool means, without a daemon.
-
-
 @click.group()
 def signature() -> None:
     """Check signatures of missions and tools."""
@@ -475,9 +472,6 @@ def _check_signature(row: Mapping[str, Any]) -> dict[str, Any]:
         return {**found, "coerce_ok": False, "coerce_error": str(made.problems[0])}
     warnings = [str(each) for each in made.warnings]
     return {**found, "coerce_ok": True, "coerced": encode(made.value), "warnings": warnings}
-
-
-# ``pyagentd lisp``: run a program of the mission language here, without a daemon.
 
 
 @click.command()

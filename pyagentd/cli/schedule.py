@@ -200,9 +200,6 @@ def _report(delivered: dict[str, Any], as_json: bool) -> None:
         print(delivered["run"] or f"{delivered['message']} is queued")
 
 
-# ``pyagentd watch``: a message when files change.
-
-
 @click.command()
 @click.argument("session", shell_complete=complete_session)
 @click.argument("text")
@@ -248,9 +245,6 @@ def watch(
             continue
         outcome = "the session works, not sent" if delivered is None else "sent"
         note(f"{quantity(len(names), 'file')} changed: {outcome}")
-
-
-# ``pyagentd webhook``: a message for each HTTP request.
 
 
 @click.command()
@@ -347,9 +341,6 @@ def _clear(place: Path) -> None:
         place.unlink()
 
 
-# ``pyagentd tasks``: commands that run behind conversations.
-
-
 @click.command()
 @click.argument("agent", required=False, shell_complete=complete_session)
 @click.option("--kill", "kill", metavar="ID", help="End this task of AGENT and all processes it started.")
@@ -377,9 +368,6 @@ def tasks(agent: str | None, kill: str | None, output: str | None, as_json: bool
             told = link.call("tasks", branch=branch)["tasks"]
             shown = ""
     print_reply(told, shown, as_json=as_json)
-
-
-# ``pyagentd list``: any list that Emacs shows too.
 
 
 @click.command("list")

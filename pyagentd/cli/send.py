@@ -571,8 +571,6 @@ def _type_ahead() -> Iterator[None]:
             termios.tcsetattr(fd, termios.TCSANOW, before)
 
 
-# ``pyagentd attach``: what a session said, then what it says.
-
 _QUIET = ("idle", "error")
 
 
@@ -709,8 +707,6 @@ class _SessionFollower(Follower):
         return None if status.get("queued") else FollowEnd("done")
 
 
-# ``pyagentd queue``: the messages that wait behind a session's run.
-
 _TEXT = 100  # characters of a message in the list
 
 
@@ -743,9 +739,6 @@ def queue(session: str, cancel: str | None, edit: tuple[str, str] | None, resume
     print_list(items, ("id", "how", "message"), rows, as_json=as_json, empty="No message waits.")
     if found["paused"] and not as_json:
         note(f"they wait because of an error; go on with: pyagentd queue {session} --resume")
-
-
-# ``pyagentd approve``: agree to a plan and have it carried out.
 
 
 @click.command()
@@ -784,9 +777,6 @@ def approve(
         with Interrupts():
             sent: dict[str, Any] = link.call("approve", agent=agent, allow=allow, **begin)
             return follow_sent(link, begin["branch"], session, sent, form, human=human, wait=wait, strict=strict)
-
-
-# ``pyagentd messages``: what a model would be sent if there were nothing but the document.
 
 
 @click.command()

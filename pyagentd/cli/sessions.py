@@ -143,8 +143,6 @@ def abort(session: str) -> None:
             note(f"{session} has no run to abort")
 
 
-# ``pyagentd branch``, ``branches`` and ``switch``: the timelines of a session.
-
 LONG_S = 600.0  # agents and files may be many
 
 
@@ -230,9 +228,6 @@ def prompt_line(text: str) -> str:
     return printable(line[:80]) + (" …" if len(line) > 80 else "")
 
 
-# ``pyagentd rename``, ``archive``, ``duplicate`` and ``delete``: what becomes of a session.
-
-
 @click.command()
 @click.argument("session", shell_complete=complete_session)
 @click.argument("title")
@@ -301,8 +296,6 @@ def _meant(session: str, branch_dir: Path) -> str:
         return "branch" if BRANCHES_DIR in (place.parent.name, place.parent.parent.name) else "session"
     return "branch" if "/" in session else "session"
 
-
-# ``pyagentd export`` and ``pyagentd import``: conversations as files.
 
 _FORMATS = ("md", "json", "jsonl", "html", "acp")
 _PATIENCE_S = 300.0  # megabytes take a while
@@ -376,8 +369,6 @@ def _content(answer: dict[str, Any]) -> bytes:
         return str(text).encode("utf-8", "surrogateescape")
     return Path(answer["path"]).read_bytes()
 
-
-# ``pyagentd search`` and ``reindex``: full text of all sessions and agents.
 
 REINDEX_TIMEOUT_S = 24 * 3600.0
 

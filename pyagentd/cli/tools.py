@@ -343,9 +343,6 @@ def _line(text: str) -> str:
     return printable(" ".join(text.split()))
 
 
-# ``pyagentd hooks``: who is asked before and told after, and trusting those of a project.
-
-
 @click.command()
 @project_option("hooks")
 @click.option("--trust", is_flag=True, help="Show what the project's hooks run, and trust them as they are.")
@@ -399,9 +396,6 @@ def _trust_page(link: DaemonClient, name: str, *, quiet: bool, **arguments: Any)
     return replies[0] if replies else None
 
 
-# ``pyagentd trust``: agree to what a session from elsewhere may do.
-
-
 @click.command()
 @click.argument("session", shell_complete=complete_session)
 @json_option
@@ -414,9 +408,6 @@ def trust(session: str, as_json: bool) -> None:
         told = _trust_page(link, "trust", quiet=as_json, branch=branch)
         if as_json:
             print_json(told or link.call("trust-session", branch=branch))
-
-
-# ``pyagentd skills``: the know-how that models are told of.
 
 
 @click.command()
@@ -444,8 +435,6 @@ def skills(root: Path, as_json: bool) -> ExitCode:
             note(f"cannot be used: {row['error']}")
     return ExitCode.FAILED if broken else ExitCode.DONE
 
-
-# ``pyagentd presets``: what sessions and agents can be made from.
 
 Row = dict[str, Any]
 

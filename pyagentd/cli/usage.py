@@ -28,8 +28,6 @@ from pyagentd.wire.client import DaemonClient
 TIMEOUT_S = 60.0
 _WIDEST_CHART = 120
 
-# ``pyagentd usage`` without a session: what all of them cost, by day, model, session or preset.
-
 
 def print_report(by: str, days: int, *, as_json: bool) -> None:
     """Print what was spent in the last ``days`` days (0: ever), for people as the list that Emacs shows."""
@@ -152,9 +150,6 @@ def _meter(context: Mapping[str, Any]) -> str:
     if times := context["compactions"]:
         text += f", compacted {times} time{'s' if times > 1 else ''}"
     return text
-
-
-# ``pyagentd show --trace``: what happened in a session, request by request.
 
 
 def show_trace(link: DaemonClient, branch: str, *, step: int | None, request: bool, as_json: bool) -> None:
