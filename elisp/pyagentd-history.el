@@ -108,17 +108,16 @@ C-u \\[pyagentd-rewind] brings %s back" (if (= count 1) "it" "them"))))
 
 (defun pyagentd-hidden-variant ()
   "Return the variant at or before point, or else the last: (MESSAGE N OF)."
-  (let* ((all (seq-filter (lambda (overlay)
-                            (and (overlay-buffer overlay) ; not deleted
-                                 (overlay-get overlay 'pyagentd-variant)))
-                          pyagentd-hidden--overlays))
-         (sorted (sort all (lambda (a b)
-                             (> (overlay-start a) (overlay-start b)))))
-         (here (or (seq-find (lambda (overlay)
-                               (<= (overlay-start overlay) (point)))
-                             sorted)
-                   (car sorted))))
-    (and here (overlay-get here 'pyagentd-variant))))
+  (let ((sorted (sort (seq-filter (lambda (overlay)
+                                    (and (overlay-buffer overlay) ; not deleted
+                                         (overlay-get overlay 'pyagentd-variant)))
+                                  pyagentd-hidden--overlays)
+                      (lambda (a b) (> (overlay-start a) (overlay-start b))))))
+    (when-let ((here (or (seq-find (lambda (overlay)
+                                     (<= (overlay-start overlay) (point)))
+                                   sorted)
+                         (car sorted))))
+      (overlay-get here 'pyagentd-variant))))
 
 ;;;; Asking the daemon
 

@@ -307,11 +307,11 @@ RANGE is (BEG END) of its message in the saved document, or nil."
   (goto-char (car place))
   (recenter (/ (window-height) 3)))
 
-(defun pyagentd-found-goto (hit buffer)
-  "Move to the message of HIT in BUFFER, which the selected window shows.
-That is done when the daemon has said where it is, unless the user has
-moved in the meantime.  Return BUFFER."
-  (with-current-buffer buffer
+(defun pyagentd-search-visit (hit other-window)
+  "Visit the message HIT, a place of the list, in OTHER-WINDOW if non-nil.
+Point goes there when the daemon has said where it is, unless the user has
+moved in the meantime.  Return its buffer."
+  (with-current-buffer (pyagentd-here-visit hit other-window)
     (widen)
     (let ((window (selected-window))
           (start (copy-marker (point)))
@@ -330,8 +330,8 @@ moved in the meantime.  Return BUFFER."
                  (pyagentd-found--show place)
                  (unless noninteractive
                    (pulse-momentary-highlight-region (car place)
-                                                     (cdr place)))))))))))
-  buffer)
+                                                     (cdr place))))))))))
+    (current-buffer)))
 
 (defconst pyagentd-found--glance 50000
   "Characters of text up to which a preview is shown as Markdown.
@@ -382,23 +382,22 @@ has said where the message is, unless the user has moved on by then."
        (lambda (range)
          (when (and (eq hit pyagentd-found--wanted)
                     (eq window (selected-window)))
-           (pyagentd-found--display
-            (save-restriction (widen) (pyagentd-found--place hit range)))))))))
-
-(defun pyagentd-found--display (place)
-  "Show PLACE, a cons (BEG . END) or nil, of this buffer in another window."
-  (let ((window (display-buffer (current-buffer)
-                                '(nil (inhibit-same-window . t)))))
-    (if (not place)
-        (message "The message is no longer in the text")
-      (with-selected-window window
-        (unless (<= (point-min) (car place) (cdr place) (point-max)) (widen))
-        (unless pyagentd-found--overlay
-          (setq pyagentd-found--overlay (make-overlay 1 1))
-          (overlay-put pyagentd-found--overlay 'face 'next-error))
-        (move-overlay pyagentd-found--overlay (car place) (cdr place)
-                      (current-buffer))
-        (pyagentd-found--show place)))))
+           (with-selected-window
+               (display-buffer (current-buffer)
+                               '(nil (inhibit-same-window . t)))
+             (let ((place (save-restriction
+                            (widen)
+                            (pyagentd-found--place hit range))))
+               (if (not place)
+                   (message "The message is no longer in the text")
+                 (unless (<= (point-min) (car place) (cdr place) (point-max))
+                   (widen))
+                 (unless pyagentd-found--overlay
+                   (setq pyagentd-found--overlay (make-overlay 1 1))
+                   (overlay-put pyagentd-found--overlay 'face 'next-error))
+                 (move-overlay pyagentd-found--overlay (car place) (cdr place)
+                               (current-buffer))
+                 (pyagentd-found--show place))))))))))
 
 (defun pyagentd-found-forget ()
   "Highlight nothing any more."
@@ -463,10 +462,6 @@ All words must occur, the last one also as the beginning of a word;
   "Move COUNT messages back and show that one in another window."
   (interactive "p" pyagentd-list-mode)
   (pyagentd-search--next (- count)))
-
-(defun pyagentd-search-visit (hit other-window)
-  "Visit the message HIT, a place of the list, in OTHER-WINDOW if non-nil."
-  (pyagentd-found-goto hit (pyagentd-here-visit hit other-window)))
 
 (defun pyagentd-search--next-error (count reset)
   "Visit the message COUNT further on, from the first one if RESET.

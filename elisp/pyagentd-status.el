@@ -258,23 +258,20 @@ ROOM is one of `pyagentd-status--rooms'."
                     (propertize "Asks you" 'face 'warning)
                   (pyagentd-status--text pyagentd-status))
                 width)))
-    (pcase state
-      ((and 'nil (guard pyagentd-status-refusal))
-       (pyagentd-status-button text 'pyagentd-visit-cause
-                               pyagentd-status-refusal))
-      ('nil (pyagentd-status-button
-             text 'pyagentd-connect
-             "No daemon is running; your text is kept"))
-      ((and 'sending (guard pyagentd-status-silent))
-       (pyagentd-status-button text 'pyagentd-doctor
-                               "Your message waits for the daemon"))
-      ('waiting (pyagentd-status-button text 'pyagentd-answer
-                                        "An approval or question is pending"))
-      ('error (pyagentd-status-button text 'pyagentd-inspect
-                                      (or (plist-get pyagentd-status :message)
-                                          "The run failed")))
-      (_ (pyagentd-status-button text 'pyagentd-inspect
-                                 "Inspect the requests of this run")))))
+    (apply #'pyagentd-status-button text
+           (pcase state
+             ((and 'nil (guard pyagentd-status-refusal))
+              (list 'pyagentd-visit-cause pyagentd-status-refusal))
+             ('nil '(pyagentd-connect
+                     "No daemon is running; your text is kept"))
+             ((and 'sending (guard pyagentd-status-silent))
+              '(pyagentd-doctor "Your message waits for the daemon"))
+             ('waiting '(pyagentd-answer
+                         "An approval or question is pending"))
+             ('error (list 'pyagentd-inspect
+                           (or (plist-get pyagentd-status :message)
+                               "The run failed")))
+             (_ '(pyagentd-inspect "Inspect the requests of this run"))))))
 
 (defun pyagentd-status--right (room)
   "Return what stands at the right: who writes, preset and model.
