@@ -36,8 +36,8 @@
 (defvar pyagentd-mention--known (make-hash-table :test #'equal)
   "What was found, (TIME . VALUE), by (KIND PLACE).
 PLACE is the root of a project, whose `files' are names (nil where git has
-none) and whose `agents' are plists, or a branch, for which servers of
-tools offer `resources', plists (:mention :name :description).")
+none), or a branch, for which servers of tools offer `resources'.  These
+and the `agents' of a project are pairs (NAME . WORDS).")
 
 ;; Names are completed by any part of them.
 (add-to-list 'completion-category-defaults
@@ -53,11 +53,12 @@ tools offer `resources', plists (:mention :name :description).")
   "Ask the daemon again for what is of KIND in PLACE, if that is due."
   (pcase-let ((`(,time . ,known) (gethash (list kind place)
                                           pyagentd-mention--known))
-              (`(,operation ,argument ,key)
+              (`(,operation ,argument ,key ,function)
                (pcase-exhaustive kind
-                 ('files '(project-files :root :files))
-                 ('agents '(presets :root :presets))
-                 ('resources '(mcp-resources :branch :resources))))
+                 ('files '(project-files :root :files identity))
+                 ('agents '(presets :root :presets pyagentd-mention--agent))
+                 ('resources '(mcp-resources :branch :resources
+                                             pyagentd-mention--resource))))
               (keep (lambda (found)
                       (puthash (list kind place) (cons (float-time) found)
                                pyagentd-mention--known))))
@@ -66,34 +67,33 @@ tools offer `resources', plists (:mention :name :description).")
       (pyagentd-later-quietly
        operation (list argument place)
        (lambda (answer)
-         (funcall keep (seq-remove
-                        (lambda (found) ; a preset that is no agent's
-                          (and (eq kind 'agents)
-                               (or (plist-get found :error)
-                                   (not (memq (pyagentd-symbol
-                                               (plist-get found :mode))
-                                              '(subagent all))))))
-                        (plist-get answer key))))))))
+         (funcall keep (delq nil (mapcar function (plist-get answer key)))))))))
+
+(defun pyagentd-mention--agent (preset)
+  "Return the name of PRESET and words about it; nil if no agent is made of it."
+  (and (not (plist-get preset :error))
+       (memq (pyagentd-symbol (plist-get preset :mode)) '(subagent all))
+       (cons (plist-get preset :name)
+             (concat "agent: " (plist-get preset :description)))))
+
+(defun pyagentd-mention--resource (resource)
+  "Return how RESOURCE, which a server of tools offers, is mentioned, and words."
+  (cons (string-remove-prefix "@" (plist-get resource :mention))
+        (or (plist-get resource :description) (plist-get resource :name) "")))
+
+(defun pyagentd-mention--names (root branch)
+  "Return the agents of ROOT and what BRANCH is offered, as far as it is known."
+  (append (pyagentd-mention--get 'agents root)
+          (pyagentd-mention--get 'resources branch)))
 
 ;;;; Completion
-
-(defun pyagentd-mention--agent (root name)
-  "Return the agent of the project ROOT that is called NAME, or nil."
-  (seq-find (lambda (agent) (equal name (plist-get agent :name)))
-            (pyagentd-mention--get 'agents root)))
-
-(defun pyagentd-mention--resource (branch name)
-  "Return what a server of tools offers as NAME in BRANCH, or nil."
-  (seq-find (lambda (resource)
-              (equal (concat "@" name) (plist-get resource :mention)))
-            (pyagentd-mention--get 'resources branch)))
 
 (defun pyagentd-mention-there-p (name)
   "Return non-nil if NAME is that of a file or an agent of this project.
 Text that is only shown is asked about: nothing but the project itself is
 looked at, and never another machine."
-  (or (pyagentd-mention--agent pyagentd-attach-root name)
-      (pyagentd-mention--resource pyagentd--branch-dir name)
+  (or (assoc name (pyagentd-mention--names pyagentd-attach-root
+                                           pyagentd--branch-dir))
       (let ((file-name-handler-alist nil))
         (and (not (file-name-absolute-p name))
              (not (member ".." (split-string name "/")))
@@ -102,19 +102,13 @@ looked at, and never another machine."
 (defun pyagentd-mention--table (root branch)
   "Return a completion table of what can be mentioned in BRANCH, about ROOT."
   (lambda (string predicate action)
-    (let ((agents (append
-                   (mapcar (lambda (agent) (plist-get agent :name))
-                           (pyagentd-mention--get 'agents root))
-                   (mapcar (lambda (resource)
-                             (string-remove-prefix
-                              "@" (plist-get resource :mention)))
-                           (pyagentd-mention--get 'resources branch))))
+    (let ((names (mapcar #'car (pyagentd-mention--names root branch)))
           (files (pyagentd-mention--get 'files root)))
       (cond
        ((eq action 'metadata)
         '(metadata (category . pyagentd-mention)))
        (files
-        (complete-with-action action (append agents files) string predicate))
+        (complete-with-action action (append names files) string predicate))
        ((and (string-search "/" string) (not (string-search ":" string)))
         (let ((default-directory (file-name-as-directory root))
               (file-name-handler-alist nil))
@@ -123,7 +117,7 @@ looked at, and never another machine."
        (t
         (complete-with-action
          action
-         (append agents
+         (append names
                  (ignore-errors
                    (seq-difference
                     (file-name-all-completions "" (file-name-as-directory root))
@@ -167,17 +161,12 @@ It does so where GOES-ON, a function, returns non-nil for its text."
       (list (car bounds) (cdr bounds) (pyagentd-mention--table root branch)
             :annotation-function
             (lambda (name)
-              (let ((agent (pyagentd-mention--agent root name)))
-                (when-let ((known (or agent
-                                      (pyagentd-mention--resource branch name))))
-                  (concat (if agent "  agent: " "  ")
-                          (truncate-string-to-width
-                           (car (split-string (or (plist-get known :description)
-                                                  (plist-get known :name) "")
-                                              "\n"))
-                           60 nil nil "…")))))
+              (when-let ((words (cdr (assoc name (pyagentd-mention--names
+                                                  root branch)))))
+                (concat "  " (pyagentd-one-line words 60))))
             :company-kind (lambda (name)
-                            (cond ((pyagentd-mention--agent root name) 'event)
+                            (cond ((assoc name (pyagentd-mention--get 'agents root))
+                                   'event)
                                   ((string-suffix-p "/" name) 'folder)
                                   (t 'file)))
             :exit-function (pyagentd-complete--exit

@@ -20,7 +20,8 @@
                 pyagentd-mention--known)
        (puthash (list 'agents project)
                 (list (float-time)
-                      '(:name "reviewer" :description "Reads\ncode" :mode all))
+                      (pyagentd-mention--agent '(:name "reviewer" :mode all
+                                                 :description "Reads\ncode")))
                 pyagentd-mention--known)
        (pyagentd-test-attach :root project)
        (goto-char (point-max))
@@ -57,8 +58,10 @@
 (ert-deftest pyagentd-mention-what-servers-offer-is-offered ()
   (mention-test--with
     (puthash (list 'resources pyagentd--branch-dir)
-             (list (float-time) '(:mention "@docs:file:///a/b" :name "B"
-                                  :description "All of it"))
+             (list (float-time)
+                   (pyagentd-mention--resource
+                    '(:mention "@docs:file:///a/b" :name "B"
+                      :description "All of it")))
              pyagentd-mention--known)
     (insert " @do")
     (should (equal (mention-test--offered) '("docs:file:///a/b")))
