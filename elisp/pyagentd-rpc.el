@@ -145,17 +145,15 @@ That is a plist with :directory, :version, :time (a `float-time'),
 Those that work with this package come first, then the newest."
   (when (file-directory-p pyagentd-server-directory)
     (seq-sort (lambda (a b)
-                (let ((fits (pyagentd-server--fits-p a)))
-                  (if (eq fits (pyagentd-server--fits-p b))
+                (let ((fits (pyagentd-server-same-minor-p
+                             (plist-get a :version))))
+                  (if (eq fits (pyagentd-server-same-minor-p
+                                (plist-get b :version)))
                       (> (plist-get a :time) (plist-get b :time))
                     fits)))
               (delq nil (mapcar #'pyagentd-server--environment
                                 (directory-files pyagentd-server-directory
                                                  t "\\`[0-9]"))))))
-
-(defun pyagentd-server--fits-p (environment)
-  "Return t if the server in ENVIRONMENT works with this package."
-  (pyagentd-server-same-minor-p (plist-get environment :version)))
 
 (defun pyagentd-server-same-minor-p (version)
   "Return t if VERSION works with this package: its minor version is the same.

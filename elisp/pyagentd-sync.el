@@ -231,41 +231,35 @@ in preset.md; which preset that is says the metadata."
 
 (add-hook 'pyagentd-session-written-hook #'pyagentd-settings--after-save)
 
-(defun pyagentd-settings--then (operation then)
-  "Have the daemon do OPERATION once it knows the settings of this buffer.
-THEN is called here with its answer."
-  (unless pyagentd-mode (user-error "Not a session"))
-  (pyagentd-attached-then
-   (lambda ()
-     (pyagentd-later-here operation (list :branch pyagentd--branch-dir) then))))
-
-(defun pyagentd-settings--say (words names)
-  "Say WORDS of the settings called NAMES, or that there are none."
-  (message (if names words "No settings differ from preset.md")
-           (mapconcat (lambda (name) (format "%s" name)) names ", ")))
+(defun pyagentd-settings--have (operation words)
+  "Have the daemon do OPERATION with the settings that were changed here.
+WORDS say what became of them; those of the buffer are what it answers."
+  (pyagentd-in-session
+    (pyagentd-attached-then
+     (lambda ()
+       (pyagentd-later-here
+        operation (list :branch pyagentd--branch-dir)
+        (lambda (answer)
+          (when (plist-member answer :dropped)
+            (setq pyagentd-settings--saved nil)
+            (dolist (variable pyagentd-block-settings)
+              (pyagentd-block-set variable nil)))
+          (pyagentd-settings-receive answer)
+          (if-let ((names (or (plist-get answer :kept)
+                              (plist-get answer :dropped))))
+              (message words (mapconcat (apply-partially #'format "%s")
+                                        names ", "))
+            (message "No settings differ from preset.md"))))))))
 
 (defun pyagentd-sync--keep-settings ()
   "Write the settings that were changed in this session to its preset.md."
   (interactive)
-  (pyagentd-settings--then
-   'keep-settings
-   (lambda (answer)
-     (pyagentd-settings-receive answer)
-     (pyagentd-settings--say "Saved to preset.md: %s"
-                             (plist-get answer :kept)))))
+  (pyagentd-settings--have 'keep-settings "Saved to preset.md: %s"))
 
 (defun pyagentd-sync--drop-settings ()
   "Go back to the settings in the preset.md of this session."
   (interactive)
-  (pyagentd-settings--then
-   'drop-settings
-   (lambda (answer)
-     (setq pyagentd-settings--saved nil)
-     (dolist (variable pyagentd-block-settings)
-       (pyagentd-block-set variable nil))
-     (pyagentd-settings-receive answer)
-     (pyagentd-settings--say "Reset to preset.md: %s"
-                             (plist-get answer :dropped)))))
+  (pyagentd-settings--have 'drop-settings "Reset to preset.md: %s"))
 
 ;;;; Connect session buffers with the daemon
 
@@ -960,11 +954,9 @@ Nothing can be typed in between: a position that is sent is one of the
 text that the daemon has.  The others follow."
   (when (and pyagentd-attach-awaited (pyagentd-attached-p)
              (or pyagentd-viewing-refusal (pyagentd-sync-flush)))
-    (pcase-let ((`((,then . ,_) . ,others) (pyagentd-attached--take)))
-      (when others
-        (setq pyagentd-attach-awaited others)
-        (pyagentd-attached--begin)
-        (pyagentd-attached--soon))
+    (let ((then (car (pop pyagentd-attach-awaited))))
+      (if pyagentd-attach-awaited (pyagentd-attached--soon)
+        (pyagentd-attached--take))
       (funcall then))))
 
 (defun pyagentd-attached--soon ()
@@ -981,14 +973,14 @@ text that the daemon has.  The others follow."
 (defun pyagentd-sync--show-recovery ()
   "Show what the last recovery of roles changed in this session."
   (interactive)
-  (unless pyagentd-mode (user-error "Not a session"))
-  (pyagentd-later-here
-   'recovery (list :branch pyagentd--branch-dir)
-   (lambda (answer)
-     (when (member (plist-get answer :diff) '(nil ""))
-       (user-error "No roles were recovered since this session was opened"))
-     (pyagentd-show-diff (format "*recovery: %s*" pyagentd--session-id)
-                         (plist-get answer :diff) #'pop-to-buffer))))
+  (pyagentd-in-session
+    (pyagentd-later-here
+     'recovery (list :branch pyagentd--branch-dir)
+     (lambda (answer)
+       (when (member (plist-get answer :diff) '(nil ""))
+         (user-error "No roles were recovered since this session was opened"))
+       (pyagentd-show-diff (format "*recovery: %s*" pyagentd--session-id)
+                           (plist-get answer :diff) #'pop-to-buffer)))))
 
 ;;;; Buffers of agents that were spawned
 
