@@ -269,7 +269,7 @@ class McpOperations(Group):
         names = [each.name for each in given]
         if len({*names}) < len(names):
             raise BadRequest(f"Two MCP servers have one name: {', '.join(names)}", hint="Rename one")
-        self._kernel.feature(Servers).lent.lend(self._open(branch).ref.key, given)
+        self._kernel.feature(Servers).lend(self._open(branch).ref.key, given)
         if names:
             _log.info("%s lends MCP servers: %s", client.name, ", ".join(names))
         return {"names": names}

@@ -64,56 +64,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-# Servers that a client names for one branch: another editor has its own, and sends them with each session it opens.
-#
-# They are the user's, since the client is; they are kept in memory alone, because their variables and headers are
-# often secrets. A run goes on without its client, and so do they: until the client names others, or the daemon ends.
-
-
-class LentServers:
-    """The servers that were lent to branches."""
-
-    def __init__(self) -> None:
-        self._of: dict[str, tuple[ServerSettings, ...]] = {}
-
-    def lend(self, key: str, servers: Sequence[ServerSettings]) -> None:
-        """Have the branch with that key get ``servers`` from its next run on, in place of those lent before.
-
-        The protocol has no variables in them, so a password may well have a ``${`` in it.
-        """
-        for server in servers:
-            for _, value in (*server.env, *server.headers):
-                conceal(value)
-        self._of.pop(key, None)
-        if servers:
-            self._of[key] = tuple(replace(server, literal=True) for server in servers)
-
-    def forget(self, directory: Path) -> None:
-        """Take back what was lent to the branches in a directory that is gone: another may get its name."""
-        self._of = {key: servers for key, servers in self._of.items() if not Path(key).is_relative_to(directory)}
-
-    def has(self, key: str) -> bool:
-        """Return whether anything is lent to a branch."""
-        return key in self._of
-
-    def beside(self, key: str, known: Mapping[str, ServerSettings]) -> tuple[list[ServerSettings], list[str]]:
-        """Return those lent to a branch, and why others of them are not among them.
-
-        Grants speak of names, so those of the configured servers, ``known``, are taken.
-        """
-        lent = self._of.get(key, ())
-        taken = [each for each in lent if each.name in known and _launch_key(each) != _launch_key(known[each.name])]
-        problems = [
-            f"The editor's MCP server {each.name} is not started: one that you configured has its name"
-            for each in taken
-        ]
-        return [each for each in lent if each.name not in known], problems
-
-
-def _launch_key(server: ServerSettings) -> tuple[object, ...]:
-    return server.command, server.url, dict(server.env), dict(server.headers)
-
-
 # Which prompts and resources servers last said they have: kept, so that none is started only to complete a word.
 
 _KEY = "mcp-offers"
@@ -211,13 +161,13 @@ class Servers(Feature):
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
         self.pool = Pool(self._on_tools_changed, self._remember_catalog)
-        self.lent = LentServers()
+        self.lent: dict[str, tuple[ServerSettings, ...]] = {}  # by other editors, to the branch with that key
         self._remembered = KnownCatalogs(kernel.state)
         self._users: dict[Launch, dict[str, None]] = {}  # keys of the branches that have it, the last one last
         self._notices: set[tuple[str, str]] = set()
         self._told: dict[tuple[str, str], float] = {}  # by branch and server: when it was told of a change
         self._now = time.monotonic
-        kernel.bus.on(BranchesRemoved, lambda removed: self.lent.forget(removed.directory))
+        kernel.bus.on(BranchesRemoved, lambda removed: self._take_back(removed.directory))
 
     async def close(self) -> None:
         """End all of them."""
@@ -283,6 +233,40 @@ class Servers(Feature):
         # Grants speak of names, so the user's own are theirs.
         return own | {each.name: each for each in project.servers if each.name not in own}, problems
 
+    # -- servers of other editors: of one branch, sent with each session that they open ------------------------------
+    #
+    # They are the user's, since the client is; they are kept in memory alone, because their variables and headers are
+    # often secrets. A run goes on without its client, and so do they: until it names others, or the daemon ends.
+
+    def lend(self, key: str, servers: Sequence[ServerSettings]) -> None:
+        """Have the branch with that key get ``servers`` from its next run on, in place of those lent before.
+
+        The protocol has no variables in them, so a password may well have a ``${`` in it.
+        """
+        for server in servers:
+            for _, value in (*server.env, *server.headers):
+                conceal(value)
+        self.lent.pop(key, None)
+        if servers:
+            self.lent[key] = tuple(replace(server, literal=True) for server in servers)
+
+    def _take_back(self, directory: Path) -> None:
+        """Take back what was lent to the branches in a directory that is gone: another may get its name."""
+        self.lent = {key: servers for key, servers in self.lent.items() if not Path(key).is_relative_to(directory)}
+
+    def lent_beside(self, key: str, known: Mapping[str, ServerSettings]) -> tuple[list[ServerSettings], list[str]]:
+        """Return those lent to a branch, and why others of them are not among them.
+
+        Grants speak of names, so those of the configured servers, ``known``, are taken.
+        """
+        lent = self.lent.get(key, ())
+        taken = [each for each in lent if each.name in known and _launch_key(each) != _launch_key(known[each.name])]
+        problems = [
+            f"The editor's MCP server {each.name} is not started: one that you configured has its name"
+            for each in taken
+        ]
+        return [each for each in lent if each.name not in known], problems
+
     def trusts(self, project: ProjectServers) -> bool:
         """Return whether the user agreed to exactly this."""
         return project.hash in self.kernel.presets.trust
@@ -292,10 +276,10 @@ class Servers(Feature):
         wanted = preset.mcp if preset.mcp is not None else _AGENTS if ref.is_agent else _SESSIONS
         if ref.is_agent and wanted.own and not self.kernel.origins.is_own(ref):
             wanted = replace(wanted, own=())  # who trusted its session was shown the session's preset.md and no other
-        if wanted == _AGENTS and not self.lent.has(ref.key):
+        if wanted == _AGENTS and ref.key not in self.lent:
             return []
         known, problems = await self.known(root)
-        lent, taken = self.lent.beside(ref.key, known)
+        lent, taken = self.lent_beside(ref.key, known)
         if preset.mcp is None:
             found, missing = wanted.of(known)
             found += lent
@@ -459,6 +443,10 @@ class Servers(Feature):
     def _goes_without(self, key: str, server: Server) -> None:
         told = f"The MCP server {server.name} is unavailable: {server.connection.problem}"
         self.say(key, str(ToolError(told, hint="Answers go without it (pyagentd mcp test)")))
+
+
+def _launch_key(server: ServerSettings) -> tuple[object, ...]:
+    return server.command, server.url, dict(server.env), dict(server.headers)
 
 
 def _some(names: Sequence[str]) -> str:

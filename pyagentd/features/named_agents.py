@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, assert_never, cast
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
 from pyagentd import installation, reader
 from pyagentd.clock import epoch_ms, iso8601
@@ -495,16 +495,12 @@ class Destruction:
     @property
     def text(self) -> str:
         """What people are told."""
-        match self.files:
-            case "kept":
-                where = f"Its files are kept in {self.directory}: `pyagentd agent init {self.name}` takes them up"
-            case "trashed":
-                where = f"{self.directory} is in the trash"
-            case "deleted":
-                where = f"{self.directory} was deleted: there is no trash for it"
-            case _:
-                assert_never(self.files)
-        return f"Destroyed the agent {self.name}. {where}."
+        where = {
+            "kept": f"Its files are kept in {self.directory}: `pyagentd agent init {self.name}` takes them up",
+            "trashed": f"{self.directory} is in the trash",
+            "deleted": f"{self.directory} was deleted: there is no trash for it",
+        }
+        return f"Destroyed the agent {self.name}. {where[self.files]}."
 
 
 async def destroy(kernel: "Kernel", name: str, *, keep_files: bool, user: str) -> Destruction:

@@ -3,10 +3,9 @@
 A program of its own: it is started by path and imports nothing of ours. It is the parent of the process that confines
 the command, so that this process ends with it and not with the daemon.
 
-Its arguments are a file descriptor with JSON and the path of the file for the end of the command; by that path a
-later daemon recognises it. It begins when a byte comes on its standard input, and does nothing if that is closed
-without one, so that no command runs that was not recorded. SIGTERM ends the command: first with SIGTERM, then with
-SIGKILL.
+Its argument is the path of the file for the end of the command; by that path a later daemon recognises it. On its
+standard input comes a line of JSON. It begins when a byte follows, and does nothing if the input is closed without
+one, so that no command runs that was not recorded. SIGTERM ends the command: first with SIGTERM, then with SIGKILL.
 
 The JSON: ``argv``, ``leader`` and ``files`` (see ``tools.process``, ``tools.sandbox.enclosure``), ``output`` (path of
 what it prints: the end of it, ``most`` bytes), ``timeout_s``, ``grace_s``, ``temporary`` (a directory to remove). The
@@ -175,8 +174,7 @@ _STOP: list[int] = []  # the signals that told us to end
 
 def main() -> int:
     """Do what the arguments say."""
-    with os.fdopen(int(sys.argv[1]), "rb") as file:
-        spec = json.loads(file.read())
+    spec = json.loads(sys.stdin.buffer.readline())
     wakeup, signalled = os.pipe()
     os.set_blocking(signalled, False)
     os.set_blocking(wakeup, False)
@@ -186,13 +184,13 @@ def main() -> int:
     signal.signal(signal.SIGINT, lambda number, frame: None)  # handlers: what is ignored the command would inherit
     signal.signal(signal.SIGHUP, lambda number, frame: None)
     try:
-        if not os.read(0, 1):
+        if not sys.stdin.buffer.read(1):
             return 1
         try:
             exit_code, reason = _run(spec, wakeup)
         except OSError as error:
             exit_code, reason = 126, f"it could not be run: {error}"
-        _tell(sys.argv[2], exit_code, reason)
+        _tell(sys.argv[1], exit_code, reason)
     finally:
         if spec["temporary"]:
             shutil.rmtree(spec["temporary"], ignore_errors=True)

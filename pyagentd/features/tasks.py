@@ -13,7 +13,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -207,7 +206,6 @@ def start(enclosure: Enclosure, *, cwd: Path, directory: Path, timeout_s: float 
     """
     descriptor, output = invoke.create(directory, "task")
     os.close(descriptor)
-    spec = -1
     try:
         told = {
             "argv": list(enclosure.argv),
@@ -219,36 +217,26 @@ def start(enclosure: Enclosure, *, cwd: Path, directory: Path, timeout_s: float 
             "grace_s": GRACE_S,
             "temporary": enclosure.temporary,
         }
-        spec = _nameless(json.dumps(told).encode("utf-8", "surrogateescape"))
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", _RUNNER, str(spec), str(ending_file(output))],
+            [sys.executable, "-I", "-S", _RUNNER, str(ending_file(output))],
             cwd=cwd,
             env=dict(enclosure.env),
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
-            pass_fds=(spec, *enclosure.files),
+            pass_fds=enclosure.files,
         )
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(told).encode() + b"\n")
+        process.stdin.flush()
     except BaseException:
         output.unlink(missing_ok=True)
         raise
     finally:
-        if spec >= 0:
-            os.close(spec)
         enclosure.close_inherited()
     enclosure.temporary = None  # the runner removes it
     return WaitingRunner(process=process, pid_started=started_of(process.pid), output=output)
-
-
-def _nameless(content: bytes) -> int:
-    """Return a descriptor of a file without a name that holds ``content``, at its beginning."""
-    with tempfile.TemporaryFile() as file:
-        file.write(content)
-        file.flush()
-        descriptor = os.dup(file.fileno())
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    return descriptor
 
 
 # Tasks in words: for the model that began them, for people, and as ``agent.json`` has them.

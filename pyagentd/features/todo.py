@@ -5,7 +5,8 @@ The list is the argument of the last call that is part of the conversation: only
 session and each agent has its own. Clients get it in ``todo`` events and when they attach.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyagentd.errors import ToolError
@@ -83,7 +84,7 @@ class Todo(Feature):
 
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
-        kernel.bus.on(BranchOpened, lambda opened: opened.branch.observers.append(_todo_publisher(opened.branch)))
+        kernel.bus.on(BranchOpened, lambda opened: opened.branch.observers.append(partial(_publish, opened.branch)))
         kernel.bus.on(HistoryChanged, self._history_changed)
 
     def tools_for(self, run: "RunBuilder") -> Sequence[ToolSpec]:
@@ -96,14 +97,10 @@ class Todo(Feature):
             branch.publish(Event("todo", branch.key, 0, ({"items": current_items(branch.conversation)},)))
 
 
-def _todo_publisher(branch: LiveBranch) -> Callable[[Row], None]:
-    """Return what tells a branch's clients of the list that a row makes."""
-
-    def tell(row: Row) -> None:
-        if row.type == "part" and (items := of_part(row.data)) is not None:
-            branch.publish(Event("todo", branch.key, 0, ({"items": items},)))
-
-    return tell
+def _publish(branch: LiveBranch, row: Row) -> None:
+    """Tell a branch's clients of the list that a row makes."""
+    if row.type == "part" and (items := of_part(row.data)) is not None:
+        branch.publish(Event("todo", branch.key, 0, ({"items": items},)))
 
 
 def todo_items(todos: Sequence[Mapping[str, Any]]) -> list[Item]:

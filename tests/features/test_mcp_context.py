@@ -14,7 +14,7 @@ from pyagentd.config.tables import read_server
 from pyagentd.errors import BadRequest, UserError
 from pyagentd.features import mcp as mentions
 from pyagentd.features.hooks import Hooks
-from pyagentd.features.mcp import LentServers, Servers, mentioned_servers
+from pyagentd.features.mcp import Servers, mentioned_servers
 from pyagentd.features.slash_commands import Commands
 from pyagentd.policy.presets import read_wanted
 from pyagentd.reader import Source
@@ -231,8 +231,8 @@ async def test_what_is_lent_means_what_it_says_and_goes_with_its_branch(world: W
         (server,) = await servers.of_branch(talk.branch, world.options)
         assert server.connection.launch.command[-1] == "${NOBODY_HAS_THIS}"
         async with world.kernel.removing(talk.branch.ref.session_dir):
-            assert servers.lent.has(key)
-        assert not servers.lent.has(key)
+            assert key in servers.lent
+        assert key not in servers.lent
 
 
 @pytest.mark.parametrize(
@@ -243,12 +243,14 @@ async def test_what_is_lent_means_what_it_says_and_goes_with_its_branch(world: W
         ({"command": ["a"], "env": {"A": "1"}}, {"command": ["a"], "env": {"A": "2"}}),
     ],
 )
-def test_another_server_under_a_name_of_ours_is_told(own: dict[str, Any], others: dict[str, Any]) -> None:
-    lent, known = LentServers(), {"x": read_server("x", own, Source.at("config.toml", UserError))}
-    lent.lend("key", [read_server("x", others, Source.at("the editor", UserError))])
-    assert lent.beside("key", known) == (
+async def test_another_server_under_a_name_of_ours_is_told(
+    world: World, own: dict[str, Any], others: dict[str, Any]
+) -> None:
+    servers, known = world.kernel.feature(Servers), {"x": read_server("x", own, Source.at("config.toml", UserError))}
+    servers.lend("key", [read_server("x", others, Source.at("the editor", UserError))])
+    assert servers.lent_beside("key", known) == (
         [],
         ["The editor's MCP server x is not started: one that you configured has its name"],
     )
-    lent.lend("key", [read_server("x", own, Source.at("the editor", UserError))])
-    assert lent.beside("key", known) == ([], []), "it is the same"
+    servers.lend("key", [read_server("x", own, Source.at("the editor", UserError))])
+    assert servers.lent_beside("key", known) == ([], []), "it is the same"

@@ -8,7 +8,6 @@ import logging
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -158,18 +157,15 @@ def test_a_command_of_a_task_that_outlived_its_daemon_is_known_as_one(
         listener.bind(str(tmp_path / "s") if family == socket.AF_UNIX else ("127.0.0.1", 0))
         listener.listen()
         connect = f"import socket; s = socket.socket({int(family)}); s.connect({listener.getsockname()!r}); s.recv(1)"
-        spec = tempfile.TemporaryFile()  # noqa: SIM115 - the task has it
         argv, end = [sys.executable, "-c", connect], str(tmp_path / "end")
         told = {"argv": argv, "leader": "command", "files": [], "output": str(tmp_path / "out"), "most": 1000}
-        spec.write(json.dumps({**told, "timeout_s": 60, "grace_s": 1, "temporary": None}).encode())
-        spec.seek(0)
-        runner = [sys.executable, "-I", "-S", task_runner.__file__, str(spec.fileno()), end]
-        task = subprocess.Popen(runner, stdin=subprocess.PIPE, pass_fds=[spec.fileno()])
+        spec = json.dumps({**told, "timeout_s": 60, "grace_s": 1, "temporary": None}).encode()
+        task = subprocess.Popen([sys.executable, "-I", "-S", task_runner.__file__, end], stdin=subprocess.PIPE)
         assert task.stdin is not None
-        task.stdin.write(b"g")
+        task.stdin.write(spec + b"\ng")
         task.stdin.close()
         peer, _ = listener.accept()
-        with peer, spec:
+        with peer:
             monkeypatch.setattr("os.getpid", lambda: 0x7FFFFFFF)  # of another daemon
             assert auth.is_descendant(peer)
             monkeypatch.undo()
