@@ -400,11 +400,7 @@ def special(*names: str) -> Callable[[Special], Special]:
 
 
 class Analysis:
-    """The analysis of one program.
-
-    Args:
-        places: Turns offsets into lines and columns.
-    """
+    """The analysis of one program."""
 
     def __init__(self, places: Places) -> None:
         self.places = places

@@ -169,11 +169,7 @@ PLAIN: Final = (ast.Name, ast.Constant)
 
 
 class Writer:
-    """Names and constants of one program's generated code.
-
-    Args:
-        places: Turns offsets into lines and columns.
-    """
+    """Names and constants of one program's generated code."""
 
     def __init__(self, places: Places) -> None:
         self.globals: dict[str, Any] = {
@@ -630,36 +626,22 @@ _COUNTING.pop("*")
 
 @dataclass(frozen=True, slots=True)
 class InPlaceCall:
-    """A call that may modify the value of a variable.
+    """A call that may modify the value of a variable."""
 
-    Args:
-        tests: The conditions for the inlined in-place update.
-        call: The inlined in-place update; None if there is none.
-        slow: The call otherwise.
-    """
-
-    tests: list[ast.expr]
-    call: ast.Call | None
-    slow: ast.expr
+    tests: list[ast.expr]  # the conditions for the inlined in-place update
+    call: ast.Call | None  # the inlined in-place update, if there is one
+    slow: ast.expr  # the call otherwise
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """The destination of a value.
+    """The destination of a value."""
 
-    Args:
-        variable: The variable to assign to; None returns the value from the Python function.
-        loop: The loop whose value it is: ``recur`` continues it, and the assignment is followed by a ``break``.
-        leaves: Whether the assignment is the last statement that runs in this block.
-        again: Whether ``recur`` returns from the function that is one iteration.
-        owned: Variables that are not read afterwards, so that their values may be modified.
-    """
-
-    variable: str | None = None
-    loop: Loop | None = None
-    leaves: bool = False
-    again: bool = False
-    owned: Owned = NOTHING
+    variable: str | None = None  # to assign to; None returns the value from the Python function
+    loop: Loop | None = None  # whose value it is: ``recur`` continues it, and a ``break`` follows the assignment
+    leaves: bool = False  # the assignment is the last statement that runs in this block
+    again: bool = False  # ``recur`` returns from the function that is one iteration
+    owned: Owned = NOTHING  # variables that are not read afterwards, so that their values may be modified
 
 
 def _plain_key(node: Node) -> bool:
@@ -752,11 +734,7 @@ ENTRY: Final = "program"
 
 
 class Emitter(Operations):
-    """Compiles one program.
-
-    Args:
-        places: Turns offsets into lines and columns.
-    """
+    """Compiles one program."""
 
     def __init__(self, places: Places) -> None:
         super().__init__(places)

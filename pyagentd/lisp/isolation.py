@@ -280,8 +280,8 @@ atexit.register(FORK_SERVER.close)
 def run(
     source: str,
     *,
-    context: Mapping[Any, Value] | None,
-    memory: Mapping[str, Value] | None,
+    context: Mapping[Any, Value],
+    memory: Mapping[str, Value],
     tools: Tools | None,
     limits: Limits,
     cancelled: Callable[[], bool] | None = None,
@@ -296,8 +296,8 @@ def run(
     """
     request: Json = {
         "program": source,
-        "context": encode(dict(context or {})),
-        "memory": encode(dict(memory or {})),
+        "context": encode(dict(context)),
+        "memory": encode(dict(memory)),
         "limits": asdict(limits),
         "tools": tools is not None,
     }

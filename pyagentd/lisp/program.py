@@ -27,12 +27,7 @@ _python_compile = compile
 
 
 class Program:
-    """A compiled program.
-
-    Args:
-        source: Its text.
-        entry: The function that the generated code defines.
-    """
+    """A compiled program; ``entry`` is the function that the generated code defines."""
 
     __slots__ = ("_entry", "source")
 

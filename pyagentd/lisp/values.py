@@ -578,11 +578,7 @@ def _from_object(value: Any, path: str, depth: int, made: dict[int, tuple[Any, V
 
 
 class Endless:
-    """A sequence without an end.
-
-    Args:
-        items: Goes through it from the beginning.
-    """
+    """A sequence without an end; ``items`` goes through it from the beginning."""
 
     __slots__ = ("items",)
 

@@ -70,23 +70,14 @@ class CallHooks(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackgroundCommand:
-    """A command that outlives its call.
+    """A command that outlives its call."""
 
-    Attributes:
-        command: As the model gave it.
-        enclosure: How it is confined; what it has belongs to the task once that begins.
-        cwd: Where it runs.
-        call_id: The model's id of the call.
-        wake: Whether its end begins a turn.
-        timeout_s: How long it may run; None is as long as any task.
-    """
-
-    command: str
-    enclosure: "Enclosure"
+    command: str  # as the model gave it
+    enclosure: "Enclosure"  # what it has belongs to the task once that begins
     cwd: Path
-    call_id: str
-    wake: bool
-    timeout_s: float | None
+    call_id: str  # the model's
+    wake: bool  # its end begins a turn
+    timeout_s: float | None  # None: as long as any task
 
 
 TaskStarter = Callable[[BackgroundCommand], Awaitable[tuple[str, str]]]

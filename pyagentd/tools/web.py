@@ -250,62 +250,50 @@ _WEB_SEARCH_SCHEMA: Mapping[str, Any] = object_schema(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inquiry:
-    """A request to a provider."""
-
-    url: str
-    headers: Mapping[str, str]
-    json: Mapping[str, Any] | None = None  # posted
+Inquiry = Mapping[str, Any]
+"""A request to a provider: ``url``, ``headers`` and, where it is posted, ``json``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
-    """Who searches.
+    """Who searches."""
 
-    Attributes:
-        url: Its address, "" when it has none of its own.
-        key_env: The variable its key is usually in, "" when it needs none.
-        inquire: Returns the request for a query, given address, query, number of results and key.
-        found: Where in its answer the results are.
-        snippet: Which field of a result says what the page is about.
-    """
-
-    url: str
-    key_env: str
-    inquire: Callable[[str, str, int, str], Inquiry]
-    found: tuple[str, ...]
-    snippet: str
+    url: str  # its address, "" when it has none of its own
+    key_env: str  # the variable its key is usually in, "" when it needs none
+    inquire: Callable[[str, str, int, str], Inquiry]  # for a query: address, query, number of results and key
+    found: tuple[str, ...]  # where in its answer the results are
+    snippet: str  # which field of a result says what the page is about
 
 
 PROVIDERS: Mapping[str, Provider] = {
     "searxng": Provider(
         url="",
         key_env="",
-        inquire=lambda url, query, most, key: Inquiry(
-            url=f"{url}/search?{urlencode({'q': query, 'format': 'json'})}", headers={"Accept": "application/json"}
-        ),
+        inquire=lambda url, query, most, key: {
+            "url": f"{url}/search?{urlencode({'q': query, 'format': 'json'})}",
+            "headers": {"Accept": "application/json"},
+        },
         found=("results",),
         snippet="content",
     ),
     "brave": Provider(
         url="https://api.search.brave.com/res/v1",
         key_env="BRAVE_API_KEY",
-        inquire=lambda url, query, most, key: Inquiry(
-            url=f"{url}/web/search?{urlencode({'q': query, 'count': most})}",
-            headers={"Accept": "application/json", "X-Subscription-Token": key},
-        ),
+        inquire=lambda url, query, most, key: {
+            "url": f"{url}/web/search?{urlencode({'q': query, 'count': most})}",
+            "headers": {"Accept": "application/json", "X-Subscription-Token": key},
+        },
         found=("web", "results"),
         snippet="description",
     ),
     "tavily": Provider(
         url="https://api.tavily.com",
         key_env="TAVILY_API_KEY",
-        inquire=lambda url, query, most, key: Inquiry(
-            url=f"{url}/search",
-            headers={"Authorization": f"Bearer {key}"},
-            json={"query": query, "max_results": most},
-        ),
+        inquire=lambda url, query, most, key: {
+            "url": f"{url}/search",
+            "headers": {"Authorization": f"Bearer {key}"},
+            "json": {"query": query, "max_results": most},
+        },
         found=("results",),
         snippet="content",
     ),
@@ -342,13 +330,8 @@ def web_search(settings: WebSettings, *, key: Callable[[], str], used: Callable[
         under_way += 1
         try:
             client = await asyncio.to_thread(lambda: tools.webclient)
-            answered = await client.fetch(
-                canonical(inquiry.url),
-                guarded=False,  # the user named this address
-                method="GET" if inquiry.json is None else "POST",
-                headers=inquiry.headers,
-                json=inquiry.json,
-            )
+            address = canonical(inquiry["url"])
+            answered = await client.fetch(**{**inquiry, "url": address}, guarded=False)  # the user named it
         finally:
             under_way -= 1
         if answered.status != 200:

@@ -54,7 +54,6 @@ async def fetch(
     url: str,
     *,
     guarded: bool,
-    method: str = "GET",
     headers: Mapping[str, str] | None = None,
     json: Any = None,
 ) -> WebResponse:
@@ -63,9 +62,8 @@ async def fetch(
     Args:
         url: Canonical, see ``web.canonical``.
         guarded: Refuse addresses that are not public.
-        method: GET or POST.
         headers: Beside the usual ones.
-        json: The body, if any.
+        json: What is posted, if anything.
 
     Raises:
         ToolError: The address is refused, or the server cannot be reached; says what happened.
@@ -80,7 +78,7 @@ async def fetch(
         async with (
             aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar()) as session,
             session.request(
-                method,
+                "GET" if json is None else "POST",
                 target,
                 headers={"User-Agent": _AGENT, **(headers or {})},
                 json=json,

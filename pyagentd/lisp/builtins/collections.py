@@ -214,11 +214,7 @@ stages_define: Final = Family("Pipelines")
 
 
 class Stage:
-    """The value of ``(map f)``: called with a collection it returns a vector.
-
-    Args:
-        run: Turns a collection into a list.
-    """
+    """The value of ``(map f)``: called with a collection it returns a vector."""
 
     __slots__ = ("run",)
 

@@ -209,7 +209,7 @@ def sqrt(x: Any) -> Any:
     """
     if number("sqrt", x) < 0:
         raise refuse("sqrt", "a negative number has no square root", "use (abs x)")
-    return _within_range("sqrt", lambda a, _: math.sqrt(a), x, None)
+    return _within_range("sqrt", math.sqrt, x)
 
 
 @define("exp", "Math/exp")
@@ -218,7 +218,7 @@ def exp(x: Any) -> Any:
 
     (exp 0) => 1.0
     """
-    return _within_range("exp", lambda a, _: math.exp(a), number("exp", x), None)
+    return _within_range("exp", math.exp, number("exp", x))
 
 
 def _logarithm(op: str, compute: Callable[[Any], float], doc: str) -> None:
@@ -237,10 +237,10 @@ _logarithm("log", math.log, "Natural logarithm.\n(log 1) => 0.0")
 _logarithm("log10", math.log10, "Decimal logarithm.\n(log10 1000) => 3.0")
 
 
-def _within_range(op: str, compute: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+def _within_range(op: str, compute: Callable[..., Any], *args: Any) -> Any:
     """Return the result, or an error where it does not fit a float."""
     try:
-        return compute(a, b)
+        return compute(*args)
     except OverflowError:
         raise refuse(op, "the result is too large for a float", "use smaller numbers or integers") from None
 

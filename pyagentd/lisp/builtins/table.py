@@ -25,37 +25,21 @@ _EXAMPLE: Final = re.compile(r"^\s*(?P<program>\S.*?) => (?P<value>.+?)\s*$")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Builtin:
-    """A function that programs call by name.
+    """A function that programs call by name."""
 
-    Args:
-        name: What programs write, such as ``sum-by``.
-        function: Called with the arguments; with the run's budget before them where `charges`.
-        least: Fewest arguments.
-        most: Most arguments, None for any number.
-        doc: What it does, in sentences.
-        charges: Whether `function` takes the budget as its first parameter.
-        parameters: Names of the arguments as documentation shows them.
-        examples: (program, value) pairs, both as program text.
-        alias_of: The name it is another name of, or "".
-    """
-
-    name: str
-    function: Callable[..., Any]
-    least: int
-    most: int | None
-    doc: str
+    name: str  # what programs write, such as ``sum-by``
+    function: Callable[..., Any]  # called with the arguments; with the run's budget before them where it ``charges``
+    least: int  # arguments
+    most: int | None  # arguments; None for any number
+    doc: str  # what it does, in sentences
     charges: bool
-    parameters: tuple[str, ...] = ()
-    examples: tuple[tuple[str, str], ...] = ()
-    alias_of: str = ""
+    parameters: tuple[str, ...] = ()  # names of the arguments as documentation shows them
+    examples: tuple[tuple[str, str], ...] = ()  # (program, value), both as program text
+    alias_of: str = ""  # the name it is another name of
 
 
 class Family:
-    """The builtins of one subject, in the order of their definition; called, it declares one.
-
-    Args:
-        title: Heading of the family in the language reference.
-    """
+    """The builtins of one subject, in the order of their definition; called, it declares one."""
 
     def __init__(self, title: str) -> None:
         self.title = title
@@ -162,15 +146,7 @@ def refuse(op: str, why: str, hint: str = "") -> LispError:
 
 
 def wrong(op: str, expected: str, got: Any, *, item: int | None = None, hint: str = "") -> LispError:
-    """Return the error for a value of the wrong type.
-
-    Args:
-        op: Name of the builtin.
-        expected: What it takes, as in "a number" or "numbers".
-        got: The value it was given.
-        item: 0-based index of the value in the collection it came from, or None.
-        hint: What to do instead, or "".
-    """
+    """Return the error for a value of the wrong type; ``item`` is its index in the collection it came from."""
     place = "" if item is None else f" (item {item})"
     return LispError("eval_error", f"{op}: expects {expected}, got {a_type(got)}{place}", hint=hint)
 

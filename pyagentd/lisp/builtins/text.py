@@ -72,31 +72,20 @@ class _Item:
 
 @dataclass(frozen=True, slots=True)
 class _Quick:
-    """A pattern for Python's engine.
-
-    Args:
-        engine: The compiled pattern.
-        longest: Number of characters up to which a search in a text is fast even in the worst case.
-        size: Number of atoms, a measure of the work for one character.
-    """
+    """A pattern for Python's engine."""
 
     engine: re.Pattern[str]
-    longest: int
-    size: int
+    longest: int  # characters up to which a search in a text is fast even in the worst case
+    size: int  # atoms, a measure of the work for one character
 
 
 @dataclass
 class Matcher:
-    """A compiled pattern.
-
-    Args:
-        source: The text of the pattern.
-    """
+    """A compiled pattern."""
 
     source: str
     quick: _Quick | None = field(init=False)
-    literal: str | None = field(init=False)
-    """The only text that the pattern matches, or None."""
+    literal: str | None = field(init=False)  # the only text that the pattern matches
 
     def __post_init__(self) -> None:
         self.quick = _quick_pattern(self.source)
@@ -149,10 +138,7 @@ class Matcher:
     def whole(self, text: str, cells: int, budget: Budget) -> re.Pattern[str] | None:
         """Return Python's pattern if all matches in a text may be found by one call, else None.
 
-        Args:
-            text: The text.
-            cells: The slots of one match.
-            budget: Must have room for a match at each character.
+        The budget must have room for a match of ``cells`` slots at each character.
         """
         quick = self.quick
         fits = budget.cells_used + cells * (len(text) + 1) <= budget.limits.cells
@@ -243,12 +229,7 @@ def _quick_pattern(source: str) -> _Quick | None:
 
 
 def _join_alternatives(items: list[_Item], begins: list[int]) -> bool:
-    """Replace alternatives by one item; return False if the length of one is not fixed.
-
-    Args:
-        items: The items; those at the end are the alternatives.
-        begins: The index at which each alternative begins.
-    """
+    """Replace the alternatives that begin at these indices by one item; return False if one has no fixed length."""
     if len(begins) == 1:
         return True
     branches = [items[begin:end] for begin, end in pairwise([*begins, len(items)])]
