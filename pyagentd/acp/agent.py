@@ -136,10 +136,6 @@ class PyagentdAgent:
             auth_methods=[],
         )
 
-    async def authenticate(self, method_id: str, **kwargs: Any) -> schema.AuthenticateResponse:
-        """Refuse: keys of models are the environment's, and the daemon is the user's own."""
-        raise RequestError.invalid_params({"message": "There is nothing to authenticate"})
-
     @_with_protocol_errors
     async def new_session(
         self,
@@ -222,13 +218,6 @@ class PyagentdAgent:
         """Stop what runs."""
         if session_id in self._conversations:  # a notification, whose errors nobody is told
             await (await self._awake(session_id)).cancel()
-
-    async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Refuse: there are none of ours."""
-        raise RequestError.method_not_found(method)
-
-    async def ext_notification(self, method: str, params: dict[str, Any]) -> None:
-        """Ignore it."""
 
     async def close(self) -> None:
         """Leave; what runs goes on, and what is asked stays asked."""

@@ -130,11 +130,6 @@ def _title(ask: Mapping[str, Any], branch: str, title: str) -> str:
 class Asker:
     """The questions of one conversation.
 
-    Args:
-        session_id: As the editor knows it.
-        daemon: Who asks.
-        editor: Whose user is asked.
-
     Attributes:
         listens: Whether a question that is dismissed is an answer: not while its run is being stopped.
     """
@@ -210,11 +205,7 @@ class Asker:
 
 
 class Modes:
-    """What an editor chose, and what the daemon has.
-
-    Args:
-        daemon: Where the conversation runs.
-    """
+    """What an editor chose, and what the daemon has."""
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
@@ -287,17 +278,7 @@ def _command(name: str, rows: list[Mapping[str, Any]]) -> schema.AvailableComman
 
 
 class Conversation:
-    """An attached session.
-
-    Args:
-        id: As the editor knows it.
-        place: Its branch's directory.
-        daemon: Where it runs.
-        editor: Who is told.
-
-    Attributes:
-        modes: Who answers in it.
-    """
+    """An attached session; the editor knows it by ``id``, ``place`` is its branch's directory."""
 
     def __init__(self, id: str, place: Path, daemon: Daemon, editor: Client) -> None:
         self.id = id
@@ -364,7 +345,7 @@ class Conversation:
         found = await self._daemon.call("commands", branch=self.key)
         await self.tell(available(found["commands"]))
 
-    async def close(self, *, detaches: bool = True) -> None:
+    async def close(self, *, detaches: bool) -> None:
         """Stop telling; what runs goes on, and what is asked stays asked. ``detaches``: nobody else here watches."""
         self._asker.stop()
         self._leave("closed", "The session was closed, or loaded anew. What runs goes on")

@@ -10,12 +10,7 @@ LONGEST_READ: Final = 50 * 1024 * 1024  # bytes that are kept of a line before i
 
 
 class Lines:
-    """A transport of the protocol's SDK, whose own one ends with the first line that is no object.
-
-    Args:
-        reader: What the editor says.
-        writer: What it is told.
-    """
+    """A transport of the protocol's SDK, whose own one ends with the first line that is no object."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader

@@ -45,12 +45,7 @@ GROUPS = (
 class Service:
     """All operations of one daemon; those that people type behind a slash are its commands.
 
-    Args:
-        kernel: What they work on.
-        registry: Where sessions are found.
-        indexer: What searches them; None where there is no index.
-        stop: Ends the daemon.
-        clients: Returns how many clients are connected.
+    ``stop`` ends the daemon, ``clients`` returns how many are connected.
     """
 
     def __init__(

@@ -68,12 +68,7 @@ _TASK = Argument(name="id", summary="the id of a task", required=True, values="t
 
 
 class Builtin:
-    """The source of these commands.
-
-    Args:
-        operations: What clients can ask for.
-        known: All commands of all sources, of which ``/help`` tells.
-    """
+    """The source of these commands; ``known`` are all commands of all sources, of which ``/help`` tells."""
 
     def __init__(self, operations: Operations, known: Commands) -> None:
         self._operations, self._known = operations, known

@@ -387,18 +387,8 @@ def follow_sent(
 ) -> ExitCode:
     """Follow the run that ``sent``, a daemon's reply, began or will begin; print it and return the exit status.
 
-    Args:
-        link: The daemon; it watches ``branch``.
-        branch: The branch.
-        session: What the user calls it.
-        sent: The reply, with the run, or the message that waits.
-        form: What is printed.
-        human: Put asks to the user at this terminal.
-        wait: Follow it; otherwise only print what was begun.
-        strict: A denial for want of somebody to ask is a failure.
-        timeout: Seconds until it is followed no longer.
-        steer: The message goes into the run in flight.
-        notes: Notices that are older than the run: events among others, or known to the user.
+    ``link`` watches ``branch``, which the user calls ``session``. Without ``wait`` only what was begun is printed.
+    ``notes`` are notices that are older than the run: events among others, or known to the user.
     """
     if not wait:
         print_reply(sent, sent["run"] or sent["message"], as_json=form != "text")
@@ -643,16 +633,7 @@ class _AttachedView(JsonView):
 
 
 class _SessionFollower(Follower):
-    """Follows a session, not one run of it.
-
-    Args:
-        link: The daemon.
-        branch_dir: The branch.
-        view: Where its events go.
-        human: Put asks to the user at this terminal.
-        until_idle: End when nothing runs and nothing waits.
-        after: The last event that was seen; None begins with the run in flight.
-    """
+    """Follows a session, not one run of it, from behind row ``after`` on; None begins with the run in flight."""
 
     def __init__(
         self,
