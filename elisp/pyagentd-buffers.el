@@ -291,10 +291,6 @@ Return what became of it; after an error nothing is changed."
 
 ;;;; Buffers of files that agents change
 
-;; When an agent has changed a file that a buffer visits, the buffer is
-;; brought up to date: quietly, with point and modes as they were, and
-;; only where the user has changed nothing.
-
 (defcustom pyagentd-revert-visited t
   "Non-nil means revert buffers of files that an agent has changed.
 A buffer with unsaved changes is not reverted, and a message says so.

@@ -204,8 +204,7 @@ Return (VALUE . REST)."
 
 ;;;; Options, faces, errors and log of pyagentd
 
-;; What every other file of the package needs: the customization group,
-;; the tree of errors and the log.  The tree of errors:
+;; The tree of errors:
 ;;
 ;;   pyagentd-error
 ;;   ├── pyagentd-remote-error        the daemon refused a call; data (CODE MESSAGE . PLIST)

@@ -281,9 +281,7 @@ It does nothing once that buffer is dead."
 (defun pyagentd-later-soon (function)
   "Call FUNCTION soon, in the buffer that is current now, as a timer would."
   (run-at-time 0 nil #'pyagentd-later--give
-               (let ((back (pyagentd-later-back function)))
-                 (lambda (_) (funcall back)))
-               nil))
+               (pyagentd-later-back (lambda (_) (funcall function))) nil))
 
 (defun pyagentd-later-tell (err)
   "Say ERR, a list (SYMBOL . DATA), in the echo area."

@@ -98,10 +98,6 @@ is gone."
 Both are called with the overlay and the event's plist, in this order.
 The states have the names of gptel's state machine.")
 
-(defconst pyagentd-overlay--states
-  '((wait . WAIT) (tool . TOOL) (finished . DONE))
-  "The states of an agent on the wire and in `pyagentd-overlay-handlers'.")
-
 (defvar pyagentd-overlay-map
   (pyagentd-keymap
    "RET" #'pyagentd-overlay--visit
@@ -211,7 +207,8 @@ AGENT is a plist with :id, :branch-dir, :preset, :description, :state
 \(`wait', `tool' or `finished'), :count of all calls so far, and :calls of
 this batch."
   (let* ((state (pyagentd-symbol (plist-get agent :state)))
-         (handlers (alist-get (alist-get state pyagentd-overlay--states)
+         (handlers (alist-get (pcase state
+                                ('wait 'WAIT) ('tool 'TOOL) ('finished 'DONE))
                               pyagentd-overlay-handlers))
          (known (alist-get (plist-get agent :id) pyagentd-overlay--table
                            nil nil #'equal))
@@ -435,17 +432,13 @@ FOLDED says whether the rest is; only a compaction has a line else."
 
 ;;;; Fold blocks
 
-;; What the model thought, and what its tools were asked and answered,
-;; stands in the text in fences.  Here each of them is folded into one
-;; line, which TAB or a click unfolds.  A compaction is such a block, too: the
-;; model is shown the summary in it in place of what stands above.  The
-;; summary can be edited; who deletes the block lets the model see again what
-;; it stood for.
+;; Each block is folded into one line, which TAB or a click unfolds.  A
+;; compaction is such a block, too: the model is shown the summary in it in
+;; place of what stands above.  The summary can be edited; who deletes the
+;; block lets the model see again what it stood for.
 ;;
-;; The lines are overlays that appear when the text is displayed: neither
-;; undo nor saving knows of them, and text that is folded is not fontified.
-;; There are only so many: thousands of overlays make every key slow, so
-;; those far from what is seen go, and come again.
+;; The lines are overlays: neither undo nor saving knows of them, and text
+;; that is folded is not fontified.
 
 (defcustom pyagentd-fold '(reasoning tool)
   "Which blocks of a conversation are folded when they appear.
@@ -683,8 +676,6 @@ With a prefix argument do so with all blocks of the buffer."
 
 ;;;; Copy code, answers
 
-;; Copying what an answer has: a block of code, or all that it says.
-
 (defconst pyagentd-code--fence
   "^[ \t]*\\(`\\{3,\\}\\|~\\{3,\\}\\)[ \t]*\\([^`\n]*?\\)[ \t]*$"
   "A line that begins or ends a block of code.")
@@ -788,10 +779,8 @@ What was thought, and what tools said, is left out."
 
 ;;;; A button that copies a block of code
 
-;; The first line of a block of code in an answer has a button at its end.
-;; It appears when the text is displayed and the block is complete; what
-;; is still being written costs nothing.  There are only so many: those
-;; far from what is seen go, and come again.
+;; A block has its button once it is complete: what is still being written
+;; costs nothing.
 
 (defcustom pyagentd-code-buttons t
   "Whether to show a button that copies each block of code in answers.

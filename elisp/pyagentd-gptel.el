@@ -48,18 +48,14 @@
 
 ;;;; PersistentAgent as a tool of gptel
 
-(defconst pyagentd-gptel--description
-  "Delegate a self-contained task to a sub-agent.  It works in its own \
-session with its own preset, tools and scope, sees nothing of this \
-conversation, and its answer comes back as the result."
-  "What the model is told of the tool, before the presets.")
-
 (defun pyagentd-gptel--make (presets)
   "Register the tool with gptel, with PRESETS as the daemon describes them."
   (gptel-make-tool
    :name "PersistentAgent"
    :description
-   (concat pyagentd-gptel--description
+   (concat "Delegate a self-contained task to a sub-agent.  It works in its own \
+session with its own preset, tools and scope, sees nothing of this \
+conversation, and its answer comes back as the result."
            (and presets "  Presets:\n")
            (mapconcat (lambda (preset)
                         (format "- %s: %s" (plist-get preset :name)
@@ -134,31 +130,26 @@ agents have: see `pyagentd-make-tool'.  Return their names."
 
 ;;;; Chats
 
-(defun pyagentd-gptel--settings ()
-  "Return what a chat in this buffer is configured with.
-That is an alist of variables as gptel saves them, and their values."
-  (let ((backend (bound-and-true-p gptel-backend))
-        (tools (bound-and-true-p gptel-tools)))
-    (list (cons 'gptel-model (bound-and-true-p gptel-model))
-          (cons 'gptel--backend-name
-                (if (and backend (fboundp 'gptel-backend-name))
-                    (gptel-backend-name backend)
-                  (bound-and-true-p gptel--backend-name)))
-          (cons 'gptel--tool-names
-                (if (and tools (fboundp 'gptel-tool-name))
-                    (mapcar #'gptel-tool-name tools)
-                  (bound-and-true-p gptel--tool-names)))
-          (cons 'gptel-temperature
-                (bound-and-true-p gptel-temperature)))))
-
 (defun pyagentd-gptel--chat ()
   "Return the chat in this buffer as gptel would save it in Markdown."
-  (let ((source (current-buffer))
-        (settings (pyagentd-gptel--settings))
-        (system (seq-find #'stringp
-                          (ensure-list
-                           (or (bound-and-true-p gptel-system-prompt)
-                               (bound-and-true-p gptel--system-message))))))
+  (let* ((source (current-buffer))
+         (backend (bound-and-true-p gptel-backend))
+         (tools (bound-and-true-p gptel-tools))
+         (settings
+          `((gptel-model . ,(bound-and-true-p gptel-model))
+            (gptel--backend-name
+             . ,(if (and backend (fboundp 'gptel-backend-name))
+                    (gptel-backend-name backend)
+                  (bound-and-true-p gptel--backend-name)))
+            (gptel--tool-names
+             . ,(if (and tools (fboundp 'gptel-tool-name))
+                    (mapcar #'gptel-tool-name tools)
+                  (bound-and-true-p gptel--tool-names)))
+            (gptel-temperature . ,(bound-and-true-p gptel-temperature))))
+         (system (seq-find #'stringp
+                           (ensure-list
+                            (or (bound-and-true-p gptel-system-prompt)
+                                (bound-and-true-p gptel--system-message))))))
     (with-temp-buffer
       (insert (with-current-buffer source
                 (save-restriction (widen) (buffer-string))))

@@ -21,10 +21,6 @@
 
 ;;;; Which session a command is about
 
-;; Commands on sessions act on the session of the current buffer, or on
-;; the one at point where sessions are listed.  This file says which one
-;; that is, and how sessions are named to a person.
-
 (defface pyagentd-session-title '((t :inherit bold))
   "Face of the title of a session."
   :group 'pyagentd)
@@ -123,9 +119,6 @@ OLD is killed, unless it has text that is nowhere else."
                    (kill-buffer))))))))
 
 ;;;; A session as a whole
-
-;; Commands on a session as a whole; each acts on the session that
-;; `pyagentd-here' names.
 
 (defun pyagentd-rename (title)
   "Change the title of the session here to TITLE.

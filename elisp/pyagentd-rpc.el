@@ -197,8 +197,7 @@ Signal an error that says what to do if there is none."
 
 ;; Events arrive faster than they may be shown.  They wait here in the
 ;; order of their arrival and a timer applies them, a few milliseconds at
-;; a time, so that redisplay and keys come in between.  What is done with
-;; an event is in a table by its kind.
+;; a time, so that redisplay and keys come in between.
 
 (defconst pyagentd-events--budget 0.015
   "Seconds one drain by the timer may take before Emacs redisplays.")

@@ -263,7 +263,7 @@ begin with :when and a condition.  DOCSTRING says what it does."
 ;; from which gptel restores the roles of the text.  In the buffer there
 ;; is only BODY, with the roles in the text property `gptel': the symbols
 ;; `response' and `ignore', a cons (tool . ID), or nothing for text of
-;; the user.  Here one gets from one to the other.
+;; the user.
 ;;
 ;; Emacs itself reads Local Variables only within the last 3000 characters
 ;; of a file, which a conversation passes after some 25 tool calls; here
@@ -733,8 +733,6 @@ replaced, a file that may not be written is not."
 ;; A session buffer is saved after a pause in its changes, so that nobody
 ;; needs to, and after some seconds anyway.  What the disk refuses is tried
 ;; again.
-;;
-;; How it is saved is the matter of `pyagentd-session'.
 
 (defconst pyagentd-autosave--longest-delay 5.0
   "Seconds after the first unsaved change at which a buffer is saved anyway.")
@@ -809,9 +807,6 @@ While changes go on it is saved after five seconds."
 ;;
 ;; Everything the mode sets survives a change of the major mode: were it
 ;; lost, the next save would write the text without its roles.
-;;
-;; What the disk refuses is said once for each cause, the text stays in the
-;; buffer, and saving is tried again until it works.
 
 (defvar pyagentd-mode)
 

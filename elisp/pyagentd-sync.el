@@ -26,9 +26,6 @@
 
 ;;;; Why nobody may write here
 
-;; A session that the disk lets nobody write is read-only here, too.  The
-;; daemon is asked again after a while whether it still is.
-
 (pyagentd-deflocal pyagentd-viewing-refusal nil
   "Why nobody can write this session, a line; nil if somebody can.")
 (defvar pyagentd-attach-state)          ; below
@@ -746,10 +743,6 @@ confirmed where it has all of that."
 
 ;;;; When session buffers attach and leave
 
-;; A buffer attaches soon after its file was read, tells what it saved, and
-;; leaves with its buffer.  When the connection ends all of them wait for a
-;; daemon, and attach to it.
-
 (defcustom pyagentd-start-when-visiting t
   "Non-nil means start the daemon when you visit a session.
 It starts in the background; you can read and edit the text meanwhile,
@@ -871,9 +864,7 @@ On this machine that is to read a small file; a host is asked over SSH."
 ;;;; What waits until a session is attached
 
 ;; A prompt can be sent as soon as the daemon knows the text of its
-;; session.  Until then what is to be done with the session waits here, and
-;; Emacs goes on: the buffer is attached (`pyagentd-attach'), where there
-;; is no daemon after it was started.
+;; session.  Until then what is to be done with the session waits here.
 
 (pyagentd-deflocal pyagentd-attached--timer nil
   "Timer that gives up waiting, or nil.")
