@@ -13,9 +13,10 @@ import asyncio
 import contextlib
 import logging
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -95,64 +96,33 @@ def left_notice(conversation: Conversation) -> list[str]:
 # In the log it is one run that nobody computed: its first prompt begins it, further ones stand in it as those do
 # with which a user steers a run. So the document, and everybody who watches it, gets the text the way of all runs.
 
-Fact = tuple[str, dict[str, Any]]
-
 
 @dataclass(slots=True)
 class Turn:
-    """What the user said, and the steps in which it was answered: texts and calls in the model's order."""
+    """What the user said, and the parts of the answer, each step with its beginning."""
 
     prompt: str
-    steps: list[list[Text | ToolCall]] = field(default_factory=list)
+    parts: list[dict[str, Any]] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class RestoredContext:
-    """A saved conversation: its turns, and the results of its calls by their ids."""
-
-    turns: list[Turn]
-    results: dict[str, str]
-
-
-def restored_turns(entries: Iterable[Mapping[str, Any]]) -> RestoredContext:
+def restored_turns(entries: Iterable[Mapping[str, Any]]) -> list[Turn]:
     """Return the turns of a saved conversation; one that begins with an answer gets a prompt that says so."""
-    turns: list[Turn] = []
-    results: dict[str, str] = {}
-    for message in messages_of(entries):
+    found: list[Turn] = []
+    messages = list(messages_of(entries))
+    results = {part.id: part.text for each in messages for part in each.parts if isinstance(part, ToolResult)}
+    for message in messages:
         if message.role == "assistant":
-            if not turns:
-                turns.append(Turn(BEGINNING))
-            turns[-1].steps.append([part for part in message.parts if isinstance(part, Text | ToolCall)])
+            if not found:
+                found.append(Turn(BEGINNING))
+            own = (_data(part, results) for part in message.parts if isinstance(part, Text | ToolCall))
+            found[-1].parts += [{"type": "step-start"}, *own]
             continue
-        results |= {part.id: part.text for part in message.parts if isinstance(part, ToolResult)}
         said = [text for part in message.parts if isinstance(part, Text) and (text := writable(part.text.strip()))]
-        if not said:
-            continue
-        if turns and not turns[-1].steps:
-            turns[-1].prompt = "\n\n".join([turns[-1].prompt, *said])
-        else:
-            turns.append(Turn("\n\n".join(said)))
-    return RestoredContext(turns, results)
-
-
-def facts_of_turns(
-    found: RestoredContext, *, session_id: str, run_id: str, metadata: Mapping[str, Any], now_ms: int
-) -> Iterator[Fact]:
-    """Yield the rows of all turns in a run, without the first one's prompt; each message has ``metadata``."""
-    for number, turn in enumerate(found.turns):
-        if number:
-            own = {"origin": "client", "steered": run_id, **metadata}
-            said = [{"type": "text", "text": turn.prompt}]
-            yield from rows_of_message(said, role="user", session_id=session_id, metadata=own, now_ms=now_ms)
-        if turn.steps:
-            parts = [
-                data
-                for step in turn.steps
-                for data in ({"type": "step-start"}, *(_data(part, found.results) for part in step))
-            ]
-            yield from rows_of_message(
-                parts, role="assistant", session_id=session_id, metadata=metadata, now_ms=now_ms
-            )
+        if said and found and not found[-1].parts:
+            found[-1].prompt = "\n\n".join([found[-1].prompt, *said])
+        elif said:
+            found.append(Turn("\n\n".join(said)))
+    return found
 
 
 def _data(part: Text | ToolCall, results: Mapping[str, str]) -> dict[str, Any]:
@@ -246,7 +216,7 @@ class Contexts(Feature):
         row = await self.get(branch.ref, id)
         context = await asyncio.to_thread(contexts.read, Path(row.file_path))
         found = restored_turns(context.messages)
-        if not found.turns:
+        if not found:
             raise BadRequest(f"The context {row.id} is empty", hint="Restore another")
         async with branch.starting:
             self._history.require_ready(branch)
@@ -597,20 +567,21 @@ class Contexts(Feature):
 
         await asyncio.to_thread(adopt)
 
-    async def _append(self, branch: LiveBranch, id: str, found: RestoredContext) -> None:
+    async def _append(self, branch: LiveBranch, id: str, found: Sequence[Turn]) -> None:
         """Record a saved conversation as turns of this one; the caller holds ``branch.starting``."""
         await branch.document.look()
         await branch.look_once()
         run_id, metadata = new_id("run"), {"context": id}
-        prompt = await turns.from_client(branch, found.turns[0].prompt)
-        rows = facts_of_turns(
-            found,
-            session_id=branch.ref.session_id,
-            run_id=run_id,
-            metadata=metadata,
-            now_ms=branch.recorder.now_ms(),
-        )
-        await branch.record_run(replace(prompt, metadata=metadata), rows, run_id=run_id, interactive=True)
+        prompt = replace(await turns.from_client(branch, found[0].prompt), metadata=metadata)
+        steered = {"origin": "client", "steered": run_id, **metadata}
+        row = partial(rows_of_message, session_id=branch.ref.session_id, now_ms=branch.recorder.now_ms())
+        rows: list[tuple[str, dict[str, Any]]] = []
+        for turn in found:
+            if turn is not found[0]:
+                rows += row([{"type": "text", "text": turn.prompt}], role="user", metadata=steered)
+            if turn.parts:
+                rows += row(turn.parts, role="assistant", metadata=metadata)
+        await branch.record_run(prompt, rows, run_id=run_id, interactive=True)
 
 
 def _put_away(row: ContextRow, when: str) -> str:

@@ -406,7 +406,13 @@ async def set_setting(kernel: "Kernel", name: str, key: str, value: Any, *, user
     if key not in SETTABLE:
         raise BadRequest(f"{key[:40]!r} is not a key of an agent", hint=f"Known: {', '.join((*SETTABLE, 'name'))}")
     directory = await asyncio.to_thread(agent_dir, kernel, name)
-    wanted = _check_value(kernel, key, value)
+    wanted: Any
+    if key == "system_prompt":
+        wanted = checked_prompt(str(value or ""))
+    elif value is None or value == "":
+        wanted = None if key == "model" else DEFAULT_PERMISSIONS
+    else:
+        wanted = parse_model(str(value), kernel.config) if key == "model" else checked_permissions(kernel, value)
     file = await asyncio.to_thread(named_agents.read, directory)
     row = await asyncio.to_thread(agents.find, kernel.state, name)
     status = row.status if row is not None else "idle"
@@ -454,16 +460,6 @@ def audit_change(kernel: "Kernel", name: str, action: str, *, old: Any, new: Any
             user=user,
         )
     )
-
-
-def _check_value(kernel: "Kernel", key: str, value: Any) -> Any:
-    if key == "system_prompt":
-        return checked_prompt(str(value or ""))
-    if value is None or value == "":
-        return None if key == "model" else DEFAULT_PERMISSIONS
-    if key == "model":
-        return parse_model(str(value), kernel.config)
-    return checked_permissions(kernel, value)
 
 
 def _short(value: Any) -> Any:

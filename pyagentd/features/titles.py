@@ -35,12 +35,11 @@ class Titles(Feature):
         self._timeout_s = timeout_s
         self._asked: set[Path] = set()  # directories of sessions; one that failed is not tried again
         self._tasks: set[asyncio.Task[None]] = set()
-        self._closed = False
 
     def _run_ended(self, ended: RunEnded) -> None:
         """Ask for a title if the branch's session has none."""
         branch, outcome, options, ref = ended.branch, ended.outcome, ended.options, ended.branch.ref
-        if self._closed or outcome.reason != "done" or ref.is_agent:
+        if self.kernel.closing or outcome.reason != "done" or ref.is_agent:
             return
         if ref.session_dir in self._asked or _title(branch):
             return
@@ -51,8 +50,7 @@ class Titles(Feature):
         task.add_done_callback(self._tasks.discard)
 
     async def stop(self) -> None:
-        """Give up what is still asked for, and ask for nothing more; returns at once."""
-        self._closed = True
+        """Give up what is still asked for; returns at once."""
         for task in self._tasks:
             task.cancel()
 

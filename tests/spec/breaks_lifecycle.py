@@ -167,8 +167,8 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "Context Restore 2: history loaded from the file",
         f"{_FEATURES}/contexts.py",
-        "    for message in messages_of(entries):",
-        "    for message in list(messages_of(entries))[:1]:",
+        "    messages = list(messages_of(entries))\n",
+        "    messages = list(messages_of(entries))[:1]\n",
     ),
     _of(
         "Context Restore 3: the context is replaced",
