@@ -529,7 +529,7 @@ class Conversations(Group):
     async def recovery(self, client: Client, *, branch: str) -> RolesRecovered:
         """Return what the last recovery of roles changed, as a unified diff."""
         live = self._kernel.opened(self._ref(branch).key)
-        known = live.reader.recovery if live is not None else None
+        known = live.recovery if live is not None else None
         return {"diff": await asyncio.to_thread(role_diff, *known) if known else ""}
 
     async def keep_settings(self, client: Client, *, branch: str) -> SettingsKept:

@@ -130,7 +130,10 @@ def lines_of(ask: Mapping[str, Any], *, width: int | None = _WIDTH) -> Iterator[
     warnings = [Line((Text(line, "warn"),)) for line in str(ask.get("warning") or "").split("\n") if line]
     yield from _first_lines(warnings, width and _MOST_WORDS)
     if preview := str(ask.get("preview") or "").rstrip() or _hidden_text(ask, head[-1].text):
-        all_lines = list(_wrapped(preview)) if width and not _is_diff(ask) else preview.split("\n")
+        all_lines = preview.split("\n")
+        if width and not _is_diff(ask):  # in lines of at most so many columns
+            starts = [(line, range(0, max(1, len(line)), _WIDTH)) for line in all_lines]
+            all_lines = [line[at : at + _WIDTH] for line, places in starts for at in places]
         most = _MOST_PREVIEW if width else len(all_lines)
         text = "\n".join(_short(line, width) for line in all_lines[:most])
         more = max(0, len(all_lines) - most)
@@ -215,12 +218,6 @@ def _keys(ask: Mapping[str, Any]) -> list[KeyRow]:
         if when in offered:
             rows.setdefault(row, []).append({"key": key, "label": label})
     return [{"title": title, "keys": keys} for title, keys in rows.items()]
-
-
-def _wrapped(text: str) -> Iterator[str]:
-    """Yield ``text`` in lines of at most ``_WIDTH`` columns."""
-    for line in text.split("\n"):
-        yield from (line[at : at + _WIDTH] for at in range(0, max(1, len(line)), _WIDTH))
 
 
 def _cut(text: str, width: int | None, *, keep: str = "") -> str:

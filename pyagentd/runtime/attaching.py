@@ -100,7 +100,7 @@ async def _look(branch: LiveBranch, text: str | None) -> tuple[DocumentReading, 
     live = await document.look()
     reading = DocumentReading(settings=live.document.settings)
     if branch.run is None and (run is None or run.is_finished):
-        reading = await branch.reader.look()
+        reading = await branch.compare()
     if text is None:
         return reading, None
     doc, revision = live.document, live.revision

@@ -13,17 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyagentd.clock import Clock, Pulse
-from pyagentd.errors import Busy, NotFound, StoreError
+from pyagentd.errors import Busy, NotFound, Stale, StoreError
 from pyagentd.events import Event, Sink
 from pyagentd.policy.presets import Preset
 from pyagentd.runtime import document_sync, turns
 from pyagentd.runtime.document_sync import (
-    DocumentReader,
+    DocumentReading,
     DocumentSync,
     DocumentVersion,
     Override,
     RecoveredRoles,
     RunText,
+    compare,
     edit_to_wire,
     find_override,
     roles_to_wire,
@@ -40,9 +41,10 @@ from pyagentd.store import paths
 from pyagentd.store.document.files import Edit
 from pyagentd.store.document.reconcile import align
 from pyagentd.store.document.render import Insert
-from pyagentd.store.document.text import Document, Settings, Stamp
+from pyagentd.store.document.text import Document, Settings, Span, Stamp
 from pyagentd.store.journal import Row, session_row
 from pyagentd.store.paths import BranchRef
+from pyagentd.words import quantity
 
 if TYPE_CHECKING:
     from pyagentd.runtime.run_setup import RunPlan
@@ -74,6 +76,8 @@ class LiveBranch:
         task: What supervises it.
         starting: Held while a run is being started, so that of two only one is.
         users: How many operations need the branch to stay open.
+        is_compared: Whether document and log were compared since it was opened.
+        recovery: The document before the last recovery of roles, and the roles after it.
         queue: The messages that wait for their turn.
         paused: Whether they wait for somebody to go on after an error.
         announce: Tells of the turn that is being recorded, before its run's first words.
@@ -129,7 +133,10 @@ class LiveBranch:
             clock=clock,
             show=self._show_row,
         )
-        self.reader = DocumentReader(ref, self.recorder, self.document, self.tell_roles)
+        self.is_compared = False
+        self.recovery: tuple[Document, tuple[Span, ...]] | None = None
+        self._notes: tuple[str, ...] = ()  # of the last comparison
+        self._comparing = asyncio.Lock()
         self.queue = Waitlist(self.recorder, ref.session_id)
         # After an error, and where a user wanted it, the queue waits until somebody goes on; a restart is none.
         latest = opened.conversation.last_run
@@ -212,9 +219,42 @@ class LiveBranch:
         Raises:
             StoreError: The document cannot be read.
         """
-        if not self.reader.looked:
-            for note in (await self.reader.look()).notes:
+        if not self.is_compared:
+            for note in (await self.compare()).notes:
                 self.say(note)
+
+    async def compare(self) -> DocumentReading:
+        """Return what the document and the log lacked of each other; both have it now.
+
+        Raises:
+            StoreError: The document cannot be read.
+        """
+        async with self._comparing:
+            live = await self.document.look()
+            if live.is_compared:
+                return DocumentReading(settings=live.document.settings, notes=self._notes)
+            doc, revision = live.document, live.revision
+            conversation, seq = self.conversation, self.recorder.last_seq
+            if doc.spans or conversation.messages:
+                now_ms = self.recorder.now_ms()
+                reading = await asyncio.to_thread(
+                    compare, doc, conversation.snapshot(), session_id=self.ref.session_id, now_ms=now_ms
+                )
+            else:  # there is nothing to compare
+                reading = DocumentReading(settings=doc.settings, notes=doc.damage)
+            self.is_compared = live.is_compared = True
+            self._notes = reading.notes
+            lacked = sum(kind == "message" for kind, _ in reading.facts)
+            if self.recorder.last_seq == seq:
+                with contextlib.suppress(StoreError):  # a disk that refuses is said where the branch is opened
+                    self.recorder.adopt(reading.facts)
+                    said = f"{paths.JOURNAL_FILE} lacked {quantity(lacked, 'message')} of this document; recorded now"
+                    reading = replace(reading, notes=(*self._notes, said) if lacked else self._notes)
+            if reading.spans is not None:
+                self.recovery = (doc, reading.spans)
+                with contextlib.suppress(Stale):
+                    self.tell_roles(RecoveredRoles(version=DocumentVersion(revision=revision), spans=reading.spans))
+            return replace(reading, facts=())
 
     async def record_edits(self) -> tuple[DocumentVersion, Document]:
         """Record what the user made of the document's text; return the document, and which of its states it is.

@@ -7,7 +7,6 @@ program is an edit like any other: the difference to what the daemon had written
 """
 
 import asyncio
-import contextlib
 import logging
 import re
 import time
@@ -22,8 +21,6 @@ from pyagentd.errors import Stale, StoreError
 from pyagentd.events import Sink
 from pyagentd.policy.action import canonical_tool, is_ours
 from pyagentd.policy.presets import Preset
-from pyagentd.runtime.recorder import Recorder
-from pyagentd.store import paths
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import adopt
 from pyagentd.store.document.files import (
@@ -55,9 +52,7 @@ from pyagentd.store.document.text import (
     body_sha256,
     stamp_of,
 )
-from pyagentd.store.paths import BranchRef
 from pyagentd.wire.sexp import to_symbols
-from pyagentd.words import quantity
 
 log = logging.getLogger(__name__)
 
@@ -959,74 +954,3 @@ def compare(doc: Document, conversation: Conversation, *, session_id: str, now_m
 
 def _changed_spans(before: Document, after: Document) -> tuple[Span, ...] | None:
     return None if after.spans == before.spans and not before.stale else after.spans
-
-
-class DocumentReader:
-    """Compares one branch's document with its record, when another program changed it.
-
-    Args:
-        ref: The branch.
-        recorder: Its record.
-        document: Its document.
-        recovered: Gives the document roles that it had lost.
-
-    Attributes:
-        looked: Whether they were compared since the branch was opened.
-        recovery: The document before the last recovery of roles, and the roles after it.
-    """
-
-    def __init__(
-        self,
-        ref: BranchRef,
-        recorder: Recorder,
-        document: DocumentSync,
-        recovered: Callable[[RecoveredRoles], None],
-    ) -> None:
-        self.looked = False
-        self.recovery: tuple[Document, tuple[Span, ...]] | None = None
-        self._ref = ref
-        self._recorder = recorder
-        self._document = document
-        self._recovered = recovered
-        self._notes: tuple[str, ...] = ()
-        self._turn = asyncio.Lock()
-
-    async def look(self) -> DocumentReading:
-        """Return what the document and the record lacked of each other; both have it now.
-
-        Raises:
-            StoreError: The file cannot be read.
-        """
-        async with self._turn:
-            live = await self._document.look()
-            if live.is_compared:
-                return DocumentReading(settings=live.document.settings, notes=self._notes)
-            doc, revision = live.document, live.revision
-            conversation, seq = self._recorder.conversation, self._recorder.last_seq
-            if doc.spans or conversation.messages:
-                now_ms = self._recorder.now_ms()
-                reading = await asyncio.to_thread(
-                    compare, doc, conversation.snapshot(), session_id=self._ref.session_id, now_ms=now_ms
-                )
-            else:  # there is nothing to compare
-                reading = DocumentReading(settings=doc.settings, notes=doc.damage)
-            self.looked = True
-            lacked = self._record(reading) if self._recorder.last_seq == seq else ""
-            self._notes = reading.notes
-            live.is_compared = True
-            if reading.spans is not None:
-                self.recovery = (doc, reading.spans)
-                version = DocumentVersion(revision=revision)
-                with contextlib.suppress(Stale):
-                    self._recovered(RecoveredRoles(version=version, spans=reading.spans))
-            return replace(reading, facts=(), notes=(*self._notes, lacked) if lacked else self._notes)
-
-    def _record(self, reading: DocumentReading) -> str:
-        """Record what the log lacks, and return how that is said, "" when it lacks no message."""
-        messages = sum(kind == "message" for kind, _ in reading.facts)
-        try:
-            self._recorder.adopt(reading.facts)
-        except StoreError:  # a disk that refuses is said where the branch is opened
-            return ""
-        lacked = quantity(messages, "message")
-        return f"{paths.JOURNAL_FILE} lacked {lacked} of this document; recorded now" if messages else ""

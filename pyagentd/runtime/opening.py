@@ -61,7 +61,7 @@ def open_branch(ref: BranchRef, *, goes_on: bool = False, ended: Outcome | None 
     journal = Journal.open(paths.journal_file(ref.branch_dir))
     try:
         conversation = Conversation(journal.current())
-        notes, lasting = tuple(_notes(journal, conversation)), tuple(_open_notes(ref, journal, conversation))
+        notes, lasting = tuple(_notes(journal, conversation)), tuple(_lasting_notes(ref, journal, conversation))
         refusal = journal.refusal or refusal_of(ref)
         if not refusal:
             for directory in (ref.branch_dir,) if ref.is_agent else (ref.branch_dir, ref.session_dir):
@@ -231,7 +231,7 @@ def _notes(journal: Journal, conversation: Conversation) -> Iterator[str]:
         yield f"The workspace {root} does not exist on this machine; tools cannot run there"
 
 
-def _open_notes(ref: BranchRef, journal: Journal, conversation: Conversation) -> list[str]:
+def _lasting_notes(ref: BranchRef, journal: Journal, conversation: Conversation) -> list[str]:
     notes = []
     if journal.damaged:
         lines = "1 damaged line is" if journal.damaged == 1 else f"{journal.damaged} damaged lines are"

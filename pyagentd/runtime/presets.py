@@ -31,14 +31,19 @@ from pyagentd.tools import files
 # file, line and cause, and is in nobody's way.
 
 
+_Signature = tuple[int, int, int]
+
+
+def _signature(found: os.stat_result) -> _Signature:
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
 # The effective configuration of a named agent: its preset with what its ``agent.json`` says laid over.
 #
 # Whoever asks gets what the file says now: the guard before every decision, a run before every request. A file that
 # cannot be read is an error and never ignored, since it may be what holds the agent back.
 
 _AGENT_OVERLAY_REMEMBERED = 64  # files
-
-_Stamp = tuple[int, int, int]
 
 
 class NamedAgentOverlay:
@@ -52,7 +57,7 @@ class NamedAgentOverlay:
     def __init__(self, root: Path, profiles: Mapping[str, Profile]) -> None:
         self._root = root.resolve()
         self._profiles = profiles
-        self._known: dict[Path, tuple[_Stamp, AgentFile, Mapping[str, Any]]] = {}
+        self._known: dict[Path, tuple[_Signature, AgentFile, Mapping[str, Any]]] = {}
 
     def is_named(self, ref: BranchRef) -> bool:
         """Return whether ``ref`` is a branch of a named agent; its sub-agents are not."""
@@ -81,7 +86,7 @@ class NamedAgentOverlay:
             raise PresetError(f"{path} is missing", hint="Restore it: it says what the agent may do") from error
         except OSError as error:
             raise StoreError(f"{path}: {error.strerror or error}") from error
-        stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
+        stamp = _signature(status)
         known = self._known.get(directory)
         if known is None or known[0] != stamp:
             try:
@@ -268,10 +273,6 @@ def configured_profiles(config: Config) -> dict[str, Profile]:
     return {name: make_profile(name, allow=each.allow, ask=each.ask) for name, each in config.profiles.items()}
 
 
-def _signature(found: os.stat_result) -> tuple[int, int, int]:
-    return found.st_mtime_ns, found.st_size, found.st_ino
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PresetTemplate:
     """A file that a preset can be made from."""
@@ -314,7 +315,7 @@ class Presets:
         self.named: NamedAgentOverlay | None = None
         self._directories = directories
         self.profiles = profiles or {}
-        self._cache: dict[str, tuple[tuple[int, int, int], Preset]] = {}  # by path
+        self._cache: dict[str, tuple[_Signature, Preset]] = {}  # by path
         self._contents: dict[bytes, Preset | tuple[Path, PresetError]] = {}
         self._warm: set[str] = set()  # workspace roots whose templates were read
 

@@ -92,6 +92,7 @@ def is_persons(metadata: Mapping[str, Any]) -> bool:
 # and among equals by place in the log.
 
 _OWN = ("queued_at", "steer", "interactive", "allow")  # metadata that only a queued message has
+_TOLD = ("agent", "model", "trigger", "agents")  # ... that clients are told as it is
 
 
 class Waitlist:
@@ -120,7 +121,18 @@ class Waitlist:
 
     def to_wire(self) -> list[dict[str, Any]]:
         """Return the queue as clients are told: {id, text, queued_at, steer, origin, …}, the next one first."""
-        return [_queue_row(message) for message in self.waiting]
+        rows = []
+        for message in self.waiting:
+            metadata = message.metadata
+            row = {
+                "id": message.id,
+                "text": message.text,
+                "queued_at": metadata["queued_at"],
+                "steer": bool(metadata.get("steer")),
+                "origin": metadata.get("origin", ""),
+            }
+            rows.append(row | {key: metadata[key] for key in _TOLD if key in metadata})
+        return rows
 
     def get(self, message_id: str) -> Message:
         """Return a queued message.
@@ -216,16 +228,3 @@ class Waitlist:
 
 def _queued_at(message: Message) -> int:
     return int(message.metadata["queued_at"])
-
-
-def _queue_row(message: Message) -> dict[str, Any]:
-    metadata = message.metadata
-    more = {key: metadata[key] for key in ("agent", "model", "trigger", "agents") if key in metadata}
-    return {
-        "id": message.id,
-        "text": message.text,
-        "queued_at": metadata["queued_at"],
-        "steer": bool(metadata.get("steer")),
-        "origin": metadata.get("origin", ""),
-        **more,
-    }

@@ -328,52 +328,29 @@ class ModelPlan(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPlan:
-    """What the runs of a branch have in common until something changes that it was made of.
+    """What the runs of a branch have in common until something changes that it was made of."""
 
-    Attributes:
-        made_of: All of that but the block, see ``RunBuilder._facts``.
-        blocks: What the document's block of settings may be: as it was, or as the run has it written.
-        place: Where they work.
-        turn: What the user's messages name.
-        presets: Who answers there, and in the branches above.
-        preset: Who answers.
-        override: What the user set in the document.
-        given: The preset's settings as the document has them.
-        effective: The same with what the user set.
-        wanted: Names of the tools that the preset and features want; of them ``permitted`` are allowed.
-        tools: Those that are the same in each run, by name.
-        providers: Features that make others of them for each run.
-        taken: Names that mean a tool of ours, offered or not.
-        reads_skills: Whether what lies beside the skills may be read.
-        skills: What the system prompt says of them.
-        backend: Who answers, where the run is not resumed.
-        model: Which model, before hooks had their say.
-        provider: The name of the backend.
-        models: By model, filled when it is asked.
-        kept: What the backend keeps of the last request, see ``ModelRequest``.
-    """
-
-    made_of: tuple[object, ...]
-    blocks: Sequence[SettingsBlock]
-    place: Workplace
-    turn: TurnNames
-    presets: TurnPresets
-    preset: Preset
-    override: Override
-    given: Settings
-    effective: Settings
-    wanted: Sequence[str]
-    permitted: Sequence[str]
-    tools: Mapping[str, ToolSpec]
-    providers: Sequence["Feature"]
-    taken: frozenset[str]
-    reads_skills: bool
-    skills: str
-    backend: Backend
-    model: str
-    provider: str
-    models: dict[str, ModelPlan]
-    kept: dict[object, Any] = field(default_factory=dict)
+    made_of: tuple[object, ...]  # all of that but the block, see ``RunBuilder._facts``
+    blocks: Sequence[SettingsBlock]  # what the document's may be: as it was, or as the run has it written
+    place: Workplace  # where they work
+    turn: TurnNames  # what the user's messages name
+    presets: TurnPresets  # who answers there, and in the branches above
+    preset: Preset  # who answers
+    override: Override  # what the user set in the document
+    given: Settings  # the preset's as the document has them
+    effective: Settings  # the same with what the user set
+    wanted: Sequence[str]  # names of the tools that the preset and features want
+    permitted: Sequence[str]  # those of them that are allowed
+    tools: Mapping[str, ToolSpec]  # those that are the same in each run, by name
+    providers: Sequence["Feature"]  # who makes others of them for each run
+    taken: frozenset[str]  # names that mean a tool of ours, offered or not
+    reads_skills: bool  # whether what lies beside the skills may be read
+    skills: str  # what the system prompt says of them
+    backend: Backend  # who answers, where the run is not resumed
+    model: str  # before hooks had their say
+    provider: str  # the name of the backend
+    models: dict[str, ModelPlan]  # by model, filled when it is asked
+    kept: dict[object, Any] = field(default_factory=dict)  # by the backend, of the last request
 
 
 class RunBuilder:
@@ -385,29 +362,16 @@ class RunBuilder:
         run_id: Its id.
         options: What its client wants.
         message: Metadata of the message it answers (``agent``, ``model``, ``trigger``, …).
-
-    Attributes:
-        ancestors: The branches above, the nearest one first.
-        top: The branch at the root of the tree.
-        witness: Who notes the run's decisions for the audit.
-        presets: Who answers there, and in the branches above.
-        rules: The same as decisions about calls see them: what lies beside skills may be read.
-        preset: Who answers the run.
-        provider: The name of the backend.
-        place: Where it works, as its system prompt tells.
-        root: The workspace.
-        authority: Who decides what it may do.
-        offer: The tools that the model is told about.
     """
 
-    presets: TurnPresets
-    rules: TurnPresets
-    preset: Preset
-    provider: str
-    place: Workplace
-    root: Path
-    authority: Authority
-    offer: ToolOffer
+    presets: TurnPresets  # who answers there, and in the branches above
+    rules: TurnPresets  # the same as decisions about calls see them: what lies beside skills may be read
+    preset: Preset  # who answers the run
+    provider: str  # the name of the backend
+    place: Workplace  # where it works, as its system prompt tells
+    root: Path  # the workspace
+    authority: Authority  # who decides what it may do
+    offer: ToolOffer  # the tools that the model is told about
 
     def __init__(
         self,
@@ -423,7 +387,7 @@ class RunBuilder:
         self.run_id = run_id
         self.options = options
         self.message = message or {}
-        self.ancestors = paths.ancestors_of(branch.ref)
+        self.ancestors = paths.ancestors_of(branch.ref)  # the branches above, the nearest one first
         self.top = self.ancestors[-1] if self.ancestors else branch.ref
         self.witness = RunWitness(
             kernel=kernel,

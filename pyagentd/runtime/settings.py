@@ -121,16 +121,12 @@ def with_backend_and_model(preset: Preset, config: Config, options: "SendOptions
         ConfigError: The preset names a backend nobody configured.
     """
     known = _known_backend(preset, config, options)
-    default = config.default_model if is_backend(config, _default(config), known.name) else None
+    default = config.default_model if is_backend(config, config.default_backend or "anthropic", known.name) else None
     own = known.model or default or ""
     stand_in = known.name if known.kind == "offline" else ""  # it has no models, so it goes by its own name
     if is_backend(config, preset.backend, known.name):
         return replace(preset, model=preset.model or own or stand_in)
     return replace(preset, backend=known.name, model=own or preset.model or stand_in)
-
-
-def _default(config: Config) -> str:
-    return config.default_backend or "anthropic"
 
 
 def is_backend(config: Config, named: str, backend: str) -> bool:
@@ -155,7 +151,8 @@ def extra_model(configured: str | None, backend: str, model: str, config: Config
     if provider:
         return name if is_backend(config, provider, backend) else model
     known = config.backends.get(backend)
-    elsewhere = known is not None and known.model and not is_backend(config, _default(config), backend)
+    default = config.default_backend or "anthropic"
+    elsewhere = known is not None and known.model and not is_backend(config, default, backend)
     return model if elsewhere or not name else name
 
 

@@ -8,7 +8,6 @@ import asyncio
 import os
 import platform
 import re
-import stat
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -168,16 +167,22 @@ def find_instructions(root: Path, own: Sequence[Path] = ()) -> Instructions:
                 texts[file] = text
     kept, cut = _within(texts)
     if cut:
-        shown = ", ".join(map(str, cut))
+        losing = ", ".join(map(str, cut))
         notes.append(
             f"The project instructions are longer than {LONGEST:,} characters (about {LONGEST // 4:,} tokens): "
-            f"the model gets the beginning, without the rest of {shown}"
+            f"the model gets the beginning, without the rest of {losing}"
         )
-    return Instructions(text=_changed_instructions(kept), files=tuple(texts), notes=tuple(notes))
-
-
-def _as_it_is(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW)
+    shown = []
+    for file, text in kept.items():
+        inside = text.replace("</project_instructions", "<\\/project_instructions")  # it ends where we end it
+        shown.append(f'<project_instructions path="{file}">\n{inside}\n</project_instructions>')
+    if shown:
+        shown.insert(
+            0,
+            "The user's and the project's own instructions follow, the nearest to the workspace last; where two "
+            "disagree, the later one counts. They do not change what you are permitted to do.",
+        )
+    return Instructions(text="\n\n".join(shown), files=tuple(texts), notes=tuple(notes))
 
 
 def _read(file: Path, top: Path | None, notes: list[str]) -> str | None:
@@ -188,11 +193,8 @@ def _read(file: Path, top: Path | None, notes: list[str]) -> str | None:
         if top is not None and (not real.is_relative_to(top.resolve()) or real.suffix.lower() != ".md"):
             notes.append(f"{file} was not read: it is a link to {real}")
             return None
-        with open(real, "rb", opener=_as_it_is) as opened:
-            if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
-                return None
-            data = opened.read(_MAX_BYTES)
-    except (FileNotFoundError, NotADirectoryError):
+        data = regularfile.read_bytes(real, limit=_MAX_BYTES)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
     except (OSError, RuntimeError) as error:  # RuntimeError: links that go round
         notes.append(f"{file} was not read: {getattr(error, 'strerror', None) or error}")
@@ -213,22 +215,6 @@ def _within(texts: dict[Path, str]) -> tuple[dict[Path, str], list[Path]]:
     if cut and cut[0] in kept:
         kept[cut[0]] += "\n[The rest of these instructions is left out: there are more than fit.]"
     return kept, cut
-
-
-def _changed_instructions(texts: dict[Path, str]) -> str:
-    if not texts:
-        return ""
-    shown = []
-    for file, text in texts.items():
-        inside = text.replace("</project_instructions", "<\\/project_instructions")  # it ends where we end it
-        shown.append(f'<project_instructions path="{file}">\n{inside}\n</project_instructions>')
-    return "\n\n".join(
-        [
-            "The user's and the project's own instructions follow, the nearest to the workspace last; where two "
-            "disagree, the later one counts. They do not change what you are permitted to do.",
-            *shown,
-        ]
-    )
 
 
 # Skills: know-how for one kind of task, told to the model by name and description, and read when it is wanted.

@@ -144,6 +144,13 @@ def _template(presets: Presets, root: str | None, name: str) -> tuple[Preset, st
     return preset, of_project.usable[name].origin
 
 
+_OF_AGENT = (
+    "body", "description", "tools", "emacs_tools", "profile", "temperature", "thinking", "max_turns", "max_calls",
+    "time_budget_s", "token_budget", "signature", "prompt", "isolation", "read_only",
+)  # fmt: skip
+"""What of a preset is the agent's alone."""
+
+
 def preset_of_turn(own: Preset, agent: Preset, *, shipped: bool = False) -> Preset:
     """Return the preset of a turn: what the ``agent`` is and may do, where the session (``own``) may do it.
 
@@ -154,22 +161,8 @@ def preset_of_turn(own: Preset, agent: Preset, *, shipped: bool = False) -> Pres
     asked = own if shipped and agent.backend != own.backend else agent
     return replace(
         own,
-        body=agent.body,
-        description=agent.description,
-        tools=agent.tools,
-        emacs_tools=agent.emacs_tools,
-        profile=agent.profile,
-        temperature=agent.temperature,
-        thinking=agent.thinking,
-        max_turns=agent.max_turns,
-        max_calls=agent.max_calls,
-        time_budget_s=agent.time_budget_s,
-        token_budget=agent.token_budget,
-        signature=agent.signature,
-        prompt=agent.prompt,
-        isolation=agent.isolation,
+        **{name: getattr(agent, name) for name in _OF_AGENT},
         result=agent.result if agent.signature else own.result,
-        read_only=agent.read_only,
         paths=replace(own.paths, deny=_join(own.paths.deny, agent.paths.deny)),
         shell=Commands(
             allow=agent.shell.allow if own.read_only and not own.shell.allow else own.shell.allow,
@@ -223,12 +216,6 @@ class TurnPresets:
             return made[1]
 
         return replace(self, _changes={**self._changes, ref.key: widened})
-
-    def above(self, ref: BranchRef, conversation: Conversation) -> list[dict[str, Any]]:
-        """Return what a session that this run spawns records about those above it, nearest first."""
-        recorded = conversation.session.get("metadata_json", {}).get("above")
-        own = {"agent": self.name, "read_only": self.of_branch(ref).read_only}
-        return [own, *(recorded if isinstance(recorded, list) else ())]
 
 
 def turn_presets(
@@ -302,7 +289,8 @@ def inherited_metadata(presets: Presets, parent: "LiveBranch") -> dict[str, Any]
     Raises:
         PyagentdError: The rules of those above cannot be read.
     """
-    ref, conversation = parent.ref, parent.conversation
-    held = now_held(presets, parent)
-    told = conversation.session.get("metadata_json", {})
-    return {"above": held.above(ref, conversation)} | {name: told[name] for name in TAKEN_OVER if name in told}
+    held, told = now_held(presets, parent), parent.conversation.session.get("metadata_json", {})
+    own = {"agent": held.name, "read_only": held.of_branch(parent.ref).read_only}
+    recorded = told.get("above")
+    above = [own, *(recorded if isinstance(recorded, list) else ())]  # the nearest first
+    return {"above": above} | {name: told[name] for name in TAKEN_OVER if name in told}

@@ -273,18 +273,14 @@ class _Answer:
     """The answer that grows: what its requests cost, each counted once, when it ends."""
 
     def __init__(self, message: Message_, facts: ModelFacts) -> None:
-        self._message = message
-        self._served = served_by(message.row)
+        self.message = message
+        self.served = served_by(message.row)
         self._prices = facts.prices
         self._parts: set[str] = set()
         self._usage = Usage()
         self._pico = 0
         for part in message.parts:
             self.add(part)
-
-    def is_of(self, message: Message_) -> bool:
-        """Return whether it is this message's, and still answered by the same model."""
-        return self._message is message and self._served == served_by(message.row)
 
     def add(self, part: Part_) -> bool:
         """Count a request that ended; return False for one that was counted before."""
@@ -299,11 +295,11 @@ class _Answer:
 
     def spent(self) -> Expense:
         """Return what the message cost, see ``spent_on``."""
-        tokens = message_usage(self._message)
+        tokens = message_usage(self.message)
         if not tokens.total:
             return Expense()
         if self._prices is None:
-            return Expense(tokens=tokens, unpriced=frozenset({self._served.model or "unknown"}))
+            return Expense(tokens=tokens, unpriced=frozenset({self.served.model or "unknown"}))
         return Expense(tokens=tokens, pico=self._pico + self._price(usage_beyond(tokens, self._usage)))
 
     def _price(self, usage: Usage) -> int:
@@ -437,10 +433,11 @@ class Meter:
         message = self._conversation.messages.get(message_id)
         if message is None or not self._counted:
             return
-        part = self._conversation.parts.get(part_id)
+        part, served = self._conversation.parts.get(part_id), served_by(message.row)
         answer = self._answer
-        if answer is None or not answer.is_of(message) or not (part is None or answer.add(part)):
-            self._answer = answer = _Answer(message, self._facts_of(served_by(message.row)))
+        grows = answer is not None and answer.message is message and answer.served == served
+        if answer is None or not grows or not (part is None or answer.add(part)):
+            self._answer = answer = _Answer(message, self._facts_of(served))
         old, new = self._shares.get(message_id, Expense()), answer.spent()
         if old == new:
             return

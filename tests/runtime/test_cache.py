@@ -318,7 +318,7 @@ async def test_saving_the_document_as_it_is_changes_nothing(world: World) -> Non
     world.start()
     async with world.kernel.using(ref) as branch:
         await branch.look_once()
-        await branch.reader.look()
+        await branch.compare()
     await turn(world, ref)
     assert_prefix(world.server.requests)
     assert "One." in body(ref)
