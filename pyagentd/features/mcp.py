@@ -49,7 +49,7 @@ from pyagentd.tools.mcp.connection import (
     result_texts,
     rule_of,
     shared_names,
-    specs,
+    spec_of,
     tool_name,
     unique_tools,
 )
@@ -414,7 +414,7 @@ class Servers(Feature):
         }
         found: list[ToolSpec] = []
         for server, tools in offered:
-            found += specs(server.settings, server.connection, tools, shared)
+            found += [spec_of(server.settings, server.connection, tool, shared) for tool in tools]
         offer.add(unique_tools(found, offer.tools), servers=[server.name for server, tools in offered if tools])
 
     async def _catalogs(self, key: str, wanted: Sequence[Server]) -> Mapping[str, Catalog]:

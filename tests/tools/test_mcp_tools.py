@@ -27,7 +27,7 @@ from pyagentd.tools.mcp.connection import (
     launch,
     make_server_dir,
     shared_names,
-    specs,
+    spec_of,
     text_of,
     tool_name,
     unique_tools,
@@ -39,8 +39,7 @@ from tests.mcp.servers import plain
 def spec(schema: Any = None, *, name: str = "echo", **settings: Any) -> ToolSpec:
     server = ServerSettings(name="notes", command=("x",), **settings)
     tool = ServerTool(name=name, schema=schema if schema is not None else {"type": "object"}, only_looks=True)
-    (made,) = specs(server, Connection(Launch(name="notes")), [tool])
-    return made
+    return spec_of(server, Connection(Launch(name="notes")), tool)
 
 
 @pytest.mark.parametrize("name", ["echo", "a b", "näme", "x" * 200, "read\nfile", "../..", ""])
@@ -101,7 +100,7 @@ def test_a_servers_word_counts_only_when_the_user_trusts_it() -> None:
 
 def test_a_long_description_is_cut() -> None:
     tool = ServerTool(name="a", description="x" * 100_000)
-    (made,) = specs(ServerSettings(name="n", url="https://x"), Connection(Launch(name="n")), [tool])
+    made = spec_of(ServerSettings(name="n", url="https://x"), Connection(Launch(name="n")), tool)
     assert len(made.description) < 5000
 
 

@@ -617,15 +617,13 @@ def _note_copies(
     program: Program, items: list[Argument], operands: list[Word], into: Word | None, found: Findings
 ) -> None:
     *sources, target = [*operands, into] if into is not None else operands or [HERE]
-    found.links = (
-        program.operands in ("moved", "linked")
-        or _is_hard_link(program, items)
-        or any(_may_mean(item.name, _KEEP_LINKS) for item in items)
-    )
+    # ``cp`` may link instead of copying.
+    is_hard_link = any(_may_mean(item.name, "-l --link -s --symbolic-link") for item in items)
+    reaches_source = program.operands in ("moved", "linked") or is_hard_link
+    found.links = reaches_source or any(_may_mean(item.name, _KEEP_LINKS) for item in items)
     if program.operands == "linked" and not sources:
         sources, target = [target], HERE  # `ln FILE` links to it here
     sources = [source for source in sources if not (program.remote and _is_remote(source))]
-    reaches_source = program.operands in ("moved", "linked") or _is_hard_link(program, items)
     for source in sources:
         if reaches_source:
             # What is written to the new name of a link is written to what it links to, wherever that is.
@@ -650,13 +648,6 @@ def _note_arrivals(sources: list[Word], target: Word, found: Findings, *, backup
     for source in sources:
         name = source.text.strip("/") if whole else source.text.rstrip("/").rpartition("/")[2]
         found.write_into(target, "*" if source.varies or name in ("", ".", "..") else name)
-
-
-def _is_hard_link(program: Program, items: list[Argument]) -> bool:
-    """Return whether ``cp`` links instead of copying."""
-    return program.operands == "copied" and any(
-        _may_mean(item.name, "-l --link -s --symbolic-link") for item in items
-    )
 
 
 def _may_mean(name: str, options: str) -> bool:

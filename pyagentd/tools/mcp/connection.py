@@ -36,7 +36,7 @@ from pyagentd.tools.process import child_environment
 from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec
 
 if TYPE_CHECKING:
-    from mcp_types import BlobResourceContents, CallToolResult, ContentBlock, TextResourceContents
+    from mcp_types import BlobResourceContents, ContentBlock, TextResourceContents
 
     from pyagentd.tools.mcp.link import Link
 
@@ -580,12 +580,6 @@ class Pool:
 # The classes of the SDK become the values above; they are told apart by their ``type``.
 
 
-def parse_result(result: "CallToolResult") -> CallResult:
-    """Return what the SDK gives of a call."""
-    pieces = tuple(map(piece_of, result.content))
-    return CallResult(pieces=pieces, structured=result.structured_content, ok=not result.is_error)
-
-
 def piece_of(block: "ContentBlock") -> Piece:
     """Return one part of an answer."""
     match block.type:
@@ -669,13 +663,6 @@ def allowed_tools(settings: ServerSettings, tools: Iterable[ServerTool]) -> list
     return [each for each in tools if patterns is None or any(fnmatchcase(each.name, one) for one in patterns)]
 
 
-def specs(
-    settings: ServerSettings, connection: Connection, tools: Iterable[ServerTool], shared: Collection[str] = ()
-) -> list[ToolSpec]:
-    """Return tools of a server as ours; ``shared`` are the names that one server's tool alone must not have."""
-    return [_spec(settings, connection, tool, shared) for tool in tools]
-
-
 def shared_names(tools: Iterable[tuple[str, str]]) -> set[str]:
     """Return the names that several tools would have, each given as server and tool: ``a`` ``b_c``, ``a_b`` ``c``."""
     return {name for name, count in Counter(starmap(tool_name, set(tools))).items() if count > 1}
@@ -708,7 +695,10 @@ def rule_of(server: str, tool: str) -> str:
     return f"mcp:{server}:{tool}"
 
 
-def _spec(settings: ServerSettings, connection: Connection, tool: ServerTool, shared: Collection[str]) -> ToolSpec:
+def spec_of(
+    settings: ServerSettings, connection: Connection, tool: ServerTool, shared: Collection[str] = ()
+) -> ToolSpec:
+    """Return a tool of a server as one of ours; ``shared`` are names that no server's tool has alone."""
     name = tool_name(settings.name, tool.name, shared)
     looks = settings.trusted and tool.only_looks
 

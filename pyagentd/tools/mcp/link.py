@@ -50,7 +50,6 @@ from pyagentd.tools.mcp.connection import (
     is_name,
     is_sent,
     make_server_dir,
-    parse_result,
     piece_of,
     piece_of_resource,
 )
@@ -371,7 +370,9 @@ class Link:
 
     async def call(self, tool: str, args: Mapping[str, Any]) -> CallResult:
         """Call a tool; cancelling this cancels the call at the server. Raises as ``_answer_to``."""
-        return parse_result(await self._answer_to(self._require_client().call_tool(tool, dict(args))))
+        result = await self._answer_to(self._require_client().call_tool(tool, dict(args)))
+        pieces = tuple(map(piece_of, result.content))
+        return CallResult(pieces=pieces, structured=result.structured_content, ok=not result.is_error)
 
     async def resources(self) -> tuple[ServerResource, ...]:
         """Return its resources and their templates; raises as ``_answer_to``."""
