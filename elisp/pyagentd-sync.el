@@ -270,8 +270,6 @@ WORDS say what became of them; those of the buffer are what it answers."
 
 (pyagentd-deflocal pyagentd-attach-state nil
   "Whether this buffer is attached: nil, `pending' or t.")
-(pyagentd-deflocal pyagentd-attach-seq nil
-  "Number of the last event that is in the text, nil if unknown.")
 (pyagentd-deflocal pyagentd-attach-mtime nil
   "When the file was modified last by the daemon, a time; nil if unknown.")
 (pyagentd-deflocal pyagentd-attach-viewer nil
@@ -357,8 +355,7 @@ TEXT is what was sent as that of this buffer, or nil."
 (defun pyagentd-attach--apply (answer &optional text)
   "Bring the buffer to the state described by ANSWER, which is about TEXT."
   (setq pyagentd-attach-state t
-        pyagentd-attach-seq (plist-get answer :seq)
-        pyagentd-attach--start (or pyagentd-attach-seq 0)
+        pyagentd-attach--start (or (plist-get answer :seq) 0)
         pyagentd-attach-root (plist-get answer :root)
         pyagentd-status-preset (plist-get answer :preset)
         pyagentd-status-unconfined (plist-get answer :unconfined))
@@ -434,13 +431,11 @@ TEXT is what was sent as that of this buffer, or nil."
                            'gptel (pyagentd-edit-role role))))))
 
 (defun pyagentd-attach-new-p (seq)
-  "Return non-nil if event SEQ is not in the text yet, and note it.
+  "Return non-nil if event SEQ was not in the answer to attach.
 Of several events that belong together only the last has a number, the
 others have 0; so have those that are only true now."
-  (cond ((not (eq pyagentd-attach-state t)) nil)
-        ((eql seq 0) t)
-        ((> seq pyagentd-attach--start)
-         (setq pyagentd-attach-seq (max seq (or pyagentd-attach-seq 0))))))
+  (and (eq pyagentd-attach-state t)
+       (or (eql seq 0) (> seq pyagentd-attach--start))))
 
 ;;;; Sending what is typed, and saving
 
@@ -754,8 +749,7 @@ no server is installed, no daemon is started."
 (defun pyagentd-connect--after-read ()
   "Attach the current buffer soon; its file was read just now."
   (setq pyagentd-attach-state nil
-        pyagentd-attach-mtime nil
-        pyagentd-attach-seq nil)
+        pyagentd-attach-mtime nil)
   (pyagentd-status-set nil)
   (pyagentd-status-refresh)
   (run-at-time 0 nil #'pyagentd-connect--visited (current-buffer)))
