@@ -25,9 +25,6 @@
 
 ;;;; A text and where it is from
 
-;; How a prompt names a file, and how it has a part of a buffer: as a
-;; block of code, under a line that says which part of what it is.
-
 (defun pyagentd-passage-name (file root)
   "Return the name of FILE for a prompt of a session whose project is in ROOT."
   (if (and root (file-in-directory-p file root))
@@ -71,8 +68,6 @@
 
 ;;;; What checkers say about a buffer
 
-;; What Flymake and Flycheck have found, in the same words.
-
 (declare-function flymake-diagnostics "flymake")
 (declare-function flymake-diagnostic-beg "flymake" t t)
 (declare-function flymake-diagnostic-text "flymake" t t)
@@ -113,10 +108,6 @@ By default that is in the whole buffer.  Each is a plist (:line :level
 
 ;;;; Put things into a prompt
 
-;; Commands for any buffer that put what is there into the prompt of a
-;; session: the region, the buffer, what Flymake found, files.  Nothing is
-;; sent until you send it, except by `pyagentd-ask'.
-;;
 ;; The session is the one used last in the same project, else the one used
 ;; last; a prefix argument asks.
 
@@ -378,9 +369,6 @@ argument, or ASK from Lisp, ask which session."
 
 ;;;; Rewriting a region
 
-;; A model rewrites a region of any buffer; no session has it.  The change is
-;; shown as a diff in a buffer of its own, and made when it is accepted.
-
 (defvar pyagentd-rewrite-history nil
   "Instructions for `pyagentd-rewrite'.")
 
@@ -564,13 +552,6 @@ Leave point behind it."
     (delete-region (point) (point-max))))
 
 ;;;; Pictures and files
-
-;; Pictures and files become part of a conversation: they are copied into
-;; the directory files/ beside it, and the prompt has a link to them.  The
-;; daemon sends a picture that is linked from a prompt to the model.
-;;
-;; They are dropped onto the buffer, yanked, or asked for.  Where Emacs can
-;; show pictures, they are shown below their link.
 
 (declare-function yank-media-handler "ext:yank-media")
 
@@ -813,10 +794,6 @@ reach another machine."
                          dnd-protocol-alist)))
 
 ;;;; Prompts of before
-
-;; What you have said before, in any session, can be said again: it is
-;; completed, and put into the prompt.  With `savehist-mode' it is known
-;; in the next Emacs as well.
 
 (defvar savehist-additional-variables)
 

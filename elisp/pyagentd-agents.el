@@ -17,10 +17,6 @@
 
 ;;;; Which named agent
 
-;; Named agents are sessions that are known by a name, with a
-;; configuration, documents and a workspace of their own.  This file makes
-;; them, names them, and says which one a command is about.
-
 (defvar pyagentd-named-known nil
   "What the daemon said last about the named agents, a list of plists.
 Keys: :name, :dir, :session-id, :status (\"created\", \"idle\" or
@@ -207,9 +203,6 @@ KEEP from Lisp, their files stay."
   '("d" pyagentd-agents--destroy "destroy" t))
 
 ;;;; What an agent is
-
-;; The keys of an agent with their values, and what holds for agents where
-;; nobody says otherwise.  What is changed counts from the next request on.
 
 (defconst pyagentd-named--custom "custom (written as JSON)"
   "The choice of permissions of one's own.")

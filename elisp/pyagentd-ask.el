@@ -226,8 +226,6 @@ Neither the text nor the mode of its file may do more than colour it."
 
 ;;;; An ask in a few words
 
-;; What to call an ask, an agent that asks, and how many there are.
-
 (defun pyagentd-ask-who (ask)
   "Return which agent ASK comes from, in words; nil for none."
   (let ((who (plist-get ask :who)))
@@ -784,11 +782,6 @@ Its keys are letters, so whoever asked for it is there."
     (pyagentd-ask-notice-current)))
 
 ;;;; Pick what an answer offers
-
-;; Where an answer ends with options, they stand below it as buttons.  To
-;; pick one is to say it: it becomes the next message, with what is typed
-;; below already as a follow-up.  Which options there are the daemon says;
-;; the buttons are no text of the conversation.
 
 (declare-function pyagentd-add-above "pyagentd-add")
 (declare-function pyagentd-send "pyagentd-chat")

@@ -99,9 +99,6 @@ It may be there and have reasons to take its time, a hook for one."
 
 ;;;; Converse with an agent
 
-;; Sending a prompt, following the answer, stopping it.  The daemon has the
-;; text already: it is told where in it the prompt ends.
-
 (declare-function pyagentd-menu "pyagentd-menu" nil t)
 (declare-function pyagentd-recall-note "pyagentd-add")
 (declare-function bookmark-default-handler "bookmark")
@@ -672,11 +669,6 @@ Return the buffer."
 
 ;;;; Plan first, then build
 
-;; Who answers: `pyagentd-choose-agent' chooses the agent of the next
-;; message and of those after it, `pyagentd-approve' agrees to a plan, which
-;; another agent then carries out.  The header line names the agent where it
-;; is not the one that the session was made with.
-
 (defface pyagentd-plan
   '((t :inherit warning))
   "Face of the answering agent's name in the header line."
@@ -886,12 +878,6 @@ answer that arrives."
   #'pyagentd-chat--prompt-beginning)
 
 ;;;; Prompts and answers
-
-;; Where the prompts and the answers of a conversation stand, and how to
-;; go from one to the other: by keys, like functions of a program, or with
-;; Imenu.  The roles of the text say which is which.
-
-;;;; Where they are
 
 (defun pyagentd-turns--trim (beg end)
   "Return where the prompt is in the user's text from BEG to END, or nil.

@@ -186,9 +186,6 @@ It does so where GOES-ON, a function, returns non-nil for its text."
 
 ;;;; Show mentions
 
-;; A file or an agent that a prompt mentions, and that is there, is shown
-;; as a link.
-
 (defface pyagentd-mention '((t :inherit link))
   "Face of existing files and agents that a prompt mentions."
   :group 'pyagentd)

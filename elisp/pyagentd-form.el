@@ -215,11 +215,6 @@ A question may be left open, if not all of them are."
 
 ;;;; Edit what a tool is to do before allowing it
 
-;; An ask can be answered with other arguments than the model gave.  They
-;; are edited in a buffer of their own: the text itself where one text is
-;; what matters, such as a shell command or the content of a file, else
-;; all of them as JSON.
-
 (defvar pyagentd-ask-edit-fields
   '(("Bash" . "command") ("Write" . "content") ("Edit" . "new_string")
     ("PersistentAgent" . "prompt") ("task" . "prompt") ("WebFetch" . "url")
@@ -282,9 +277,6 @@ argument, or ALL from Lisp, all of them as JSON."
                 "   \\<pyagentd-edit-mode-map>\\[pyagentd-edit--cancel] close"))))))
 
 ;;;; Look at a change that is asked for
-
-;; The notice shows the beginning of a diff; here it is whole, in a buffer
-;; of `diff-mode', or in Ediff with the file before and after.
 
 (defvar pyagentd-ask-diff-mode-map
   (let ((map (pyagentd-ask-keys-define (make-sparse-keymap))))

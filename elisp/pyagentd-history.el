@@ -22,11 +22,6 @@
 
 ;;;; Hidden turns in the text
 
-;; The text of turns that were taken back stays in the file, with the role
-;; `ignore'.  Here it is folded into one line, which a click or
-;; `pyagentd-history--show-hidden' unfolds, and dimmed where it is unfolded.  An
-;; answer that has variants says which of them it is.
-;;
 ;; All of this are overlays: neither undo nor saving knows of them, and
 ;; text that is folded is not fontified.  Which text it is the daemon says.
 
@@ -167,11 +162,6 @@ C-u \\[pyagentd-rewind] brings %s back" (if (= count 1) "it" "them"))))
 (add-hook 'pyagentd-run-finished-functions #'pyagentd-hidden--after-run)
 
 ;;;; Branches of a session
-
-;; A branch tries another way from a prompt on: `pyagentd-branch' copies
-;; the conversation up to it into a session.md of its own and visits that.
-;; What the session was before stays as it is.  `pyagentd-switch-branch'
-;; goes to another.
 
 (defconst pyagentd-branch-default-name "branch"
   "Name of a branch that was given none.")
@@ -355,15 +345,6 @@ BRANCH it is asked for."
                                         (plist-get (car others) :name))))))))
 
 ;;;; Take turns back, ask again
-
-;; `pyagentd-rewind' takes everything after a prompt back; nothing is
-;; deleted, and `pyagentd-history--unrewind' reverses it.  `pyagentd-edit-prompt'
-;; sends a prompt in other words, `pyagentd-regenerate' the same again;
-;; what was said before is a variant of what is said then, and
-;; `pyagentd-history--next-variant' shows the others, each with the turns that came
-;; after it.
-
-;;;; Asking the daemon
 
 (defun pyagentd-history--call (operation arguments then &optional late failure)
   "Have the daemon do OPERATION with ARGUMENTS, a plist, on this branch.

@@ -266,8 +266,6 @@ the present value, which is shown behind the words unless it is nil, \"\" or
 
 ;;;; Right click
 
-;; What a right click offers in a session (`context-menu-mode').
-
 (defun pyagentd-menubar--items (position)
   "Return what can be done with the text at POSITION, a list (WORDS . COMMAND)."
   (let ((role (get-text-property position 'gptel)))

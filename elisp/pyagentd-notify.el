@@ -115,9 +115,6 @@ THEN is called when it is clicked.  Without a desktop do nothing."
 
 ;;;; In every mode line that something is asked
 
-;; Wherever in Emacs one looks the mode line says how many questions wait,
-;; in whatever conversation; a click lists them.
-
 (defcustom pyagentd-lighter t
   "Whether mode lines show the number of pending approvals."
   :type 'boolean

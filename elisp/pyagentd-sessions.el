@@ -84,8 +84,6 @@ After one that fails, nothing more is done; the others stay marked."
 
 ;;;; Export and import
 
-;; A conversation can leave as a file, and a saved gptel chat can come in.
-
 (defconst pyagentd-exchange--formats
   '(("md" . "Markdown, as in the buffer")
     ("html" . "a page for the browser, in one file")
@@ -405,10 +403,6 @@ has said where the message is, unless the user has moved on by then."
     (delete-overlay pyagentd-found--overlay)))
 
 ;;;; Search in all conversations
-
-;; The daemon has an index of every message of every session and agent, and
-;; lists what it finds by session.  Moving along the list previews the
-;; messages without opening their sessions.
 
 (defvar pyagentd-search-history nil
   "What was searched for.")

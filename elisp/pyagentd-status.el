@@ -33,8 +33,6 @@ stands first."
 
 ;;;; Parts of a header line to click
 
-;; Every part of a header line can be clicked, and says what that does.
-
 (defvar pyagentd-status-button-map
   (pyagentd-keymap
    [header-line mouse-1] #'pyagentd-status--click
@@ -73,9 +71,6 @@ HELP says in a few words what that does."
       (call-interactively command))))
 
 ;;;; What a session is doing
-
-;; The header line of a session buffer: what it is called, what its run is
-;; doing, preset and model.  A click on a part does what its tooltip says.
 
 (pyagentd-deflocal pyagentd-status nil
   "What the daemon said last about this branch, a plist with :state.
@@ -363,10 +358,6 @@ could not be read."
 
 ;;;; How full the window is and what it cost
 
-;; A meter in the header line of session buffers: how much of the model's
-;; window the next request takes and what the session cost so far, its
-;; agents included.  The daemon counts; this only shows what it says.
-
 (pyagentd-deflocal pyagentd-context nil
   "What the daemon said last about the context of this branch, or nil.
 A plist; used of it are :used of :window tokens, :usable of them before it
@@ -420,10 +411,6 @@ characters, and :words, all of it in lines.")
     (user-error "No context usage known yet")))
 
 ;;;; What an agent is about
-
-;; An agent may keep a list of steps.  The header line says how far it is,
-;; and a list stands at the end of its answer, which a click or a command
-;; folds.  It is no text of the conversation.
 
 (defcustom pyagentd-todo-folded nil
   "Whether an agent's todo list is folded at first.
@@ -614,10 +601,6 @@ It keeps a name that the user gave it."
 (add-hook 'pyagentd-mode-on-hook #'pyagentd-buffer-name--begin)
 
 ;;;; The file that is the cause of an error
-
-;; An error that names a file, and the line in it, is mended there: the file
-;; is visited from where the error is told.  What keeps the daemon from a
-;; session is told in the session's header line until it is mended.
 
 (defun pyagentd-cause (text)
   "Return the file that TEXT, of an error, is about as (FILE . LINE), or nil.

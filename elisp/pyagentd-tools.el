@@ -307,10 +307,6 @@ A tool of the same name is replaced.  Return the tool."
 
 ;;;; What Emacs knows about code, for agents
 
-;; Tools of the category "code" that are there without being defined:
-;; definitions and references, outlines, diagnostics.  They work with what
-;; the user has set up: a language server, a TAGS table, a checker.
-
 (declare-function xref-find-backend "xref")
 (declare-function xref-backend-definitions "xref")
 (declare-function xref-backend-references "xref")
@@ -487,11 +483,6 @@ file or for all open files below a directory (default: the workspace)."
 
 ;;;; Emacs Lisp for agents
 
-;; Tools of the category "lisp" that are there without being defined: the
-;; documentation of symbols, and evaluation, which is always asked about.
-
-;;;; Documentation
-
 (defun pyagentd-tools-lisp--describe (name)
   "Return the documentation of the symbol called NAME, or of similar ones.
 The values of variables are not told; they may be secret."
@@ -565,9 +556,6 @@ sees it first. Returns its value and what it printed."
 
 ;;;; Compilations for agents
 
-;; The tool of the category "build" that is there without being defined: a
-;; command runs as a compilation, where the user can follow it.
-
 (declare-function compilation-start "compile")
 (defvar compilation-finish-functions)
 (defvar compilation-auto-jump-to-first-error)
@@ -638,11 +626,6 @@ errors there. Returns its output. For anything else use Bash."
                 :description "The command line, such as: make test")))
 
 ;;;; Functions of this Emacs that are hooks
-
-;; A function added by `pyagentd-add-hook' is asked before an agent acts,
-;; or told afterwards, about sessions that this Emacs shows and their
-;; agents.  It is called with a plist of facts and returns nil or a plist
-;; of what it wants otherwise; docs/hooks.md says what both may hold.
 
 (defconst pyagentd-hooks--events
   '(message.user model.resolve tool.before tool.after run.finished)

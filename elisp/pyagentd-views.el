@@ -18,11 +18,6 @@
 
 ;;;; Queued messages
 
-;; What was sent while a run was in progress waits; here it is listed, taken
-;; back and changed.  A message can also be said to the run in progress.
-
-;;;; Steering
-
 (defun pyagentd-steer (text)
   "Send TEXT to the run in progress; the model reads it at its next step.
 Interactively it is the region or what stands below the answer, which
@@ -117,9 +112,6 @@ kill ring.  Return words that say where it is."
   (pyagentd-list-of-session "queue" 'required))
 
 ;;;; Pending approvals
-
-;; Everything that the daemon asks, of all sessions, in a list from which
-;; each can be answered; and one of it whole, as a page.
 
 (defun pyagentd-ask--show (&optional ask)
   "Show the details of ASK, by default the question here.
@@ -234,8 +226,6 @@ U takes the marks away"))
 
 ;;;; Branches
 
-;; The branches of one session, each below the one it comes from.
-
 (defun pyagentd-branches--branch ()
   "Make a branch of the branch at point."
   (interactive nil pyagentd-list-mode)
@@ -283,12 +273,6 @@ C-u = chooses one" (plist-get branch :name)))))
                                          :at (plist-get here :branch)))))
 
 ;;;; Saved conversations
-
-;; A conversation can be saved, put behind and restored; the daemon does so
-;; by itself when nobody talks with a named agent for long.  Clearing
-;; deletes nothing: the text stays where it is.
-
-;;;; Commands
 
 (defun pyagentd-context-save (description)
   "Save the conversation here under DESCRIPTION; it continues.
@@ -338,9 +322,6 @@ may be gone: its conversations are still known."
 
 ;;;; Schedules
 
-;; Messages that sessions are sent later or repeatedly.  The daemon keeps the
-;; schedules and reads the times; see docs/triggers.md.
-
 (defconst pyagentd-schedules--kinds
   '(("at a time (14:30 or 2026-03-04T14:30)" . :at)
     ("after a while (10m, 2h)" . :delay)
@@ -371,11 +352,6 @@ asked in the run: what would be asked is denied."
 
 ;;;; MCP servers
 
-;; The servers of the Model Context Protocol that sessions here have, how
-;; they stand, and what each offers; those that a project brings along are
-;; started once their user has read them and said so.  See Info
-;; node `(pyagentd) MCP servers the Model Context Protocol'.
-
 (defun pyagentd-mcp ()
   "List the MCP servers of the session or the project here."
   (let ((here (ignore-errors (pyagentd-here))))
@@ -385,10 +361,6 @@ asked in the run: what would be asked is denied."
                    (list :env (pyagentd-env-variables))))))
 
 ;;;; Changed files
-
-;; The files that the agents of a session have changed, since a prompt or
-;; in all, each with how it would change if it went back; and restoring
-;; them.  What somebody else changed since is kept unless you say otherwise.
 
 (defvar-local pyagentd-snapshots--undo-id nil
   "Id of the restoring that was done here last, or nil.")
@@ -499,10 +471,6 @@ With a prefix argument (LAST from Lisp) only those since the last prompt."
                               (when last '(:message "last")))))
 
 ;;;; Missions
-
-;; A mission is a task whose answer has a type; a model fulfils it with
-;; small programs.  `pyagentd-mission' starts one and shows its trace
-;; (`pyagentd-mission--trace').
 
 (defvar pyagentd-mission-history nil
   "Tasks that were given.")
