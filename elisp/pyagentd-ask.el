@@ -134,15 +134,8 @@
 
 (defun pyagentd-ask--chain (branch)
   "Return BRANCH and those above it up to the root, directories in a list."
-  (let ((chain (list branch)))
-    (while (equal "agents" (file-name-nondirectory
-                            (directory-file-name
-                             (file-name-directory (car chain)))))
-      (push (directory-file-name
-             (file-name-directory
-              (directory-file-name (file-name-directory (car chain)))))
-            chain))
-    (nreverse chain)))
+  (cons branch (when (string-match "/agents/[^/]+\\'" branch)
+                 (pyagentd-ask--chain (substring branch 0 (match-beginning 0))))))
 
 (defun pyagentd-ask-buffers (ask)
   "Return the buffers that show ASK: its own, and the uppermost one above."

@@ -372,7 +372,7 @@ asked in the run: what would be asked is denied."
   (interactive nil pyagentd-list-mode)
   (let* ((file (pyagentd-table-facts))
          (diff (plist-get file :diff)))
-    (pyagentd-show-diff "*pyagentd diff*"
+    (pyagentd-show-diff "*File diff*"
                         (if (member diff '(nil "")) (or (plist-get file :reason) "")
                           diff))))
 

@@ -53,7 +53,7 @@ def test_changed_files_are_listed_and_put_back(system: System, model_server: Mod
     emacs.eval(f'(progn (switch-to-buffer (get-file-buffer "{branch}/session.md")) (pyagentd-changes) t)')
     emacs.wait('(string-search "a.txt" (buffer-string))')
     emacs.eval('(progn (goto-char (point-min)) (search-forward "a.txt") (pyagentd-snapshots--diff) t)')
-    assert "+one" in emacs.eval('(with-current-buffer "*pyagentd diff*" (buffer-string))')
+    assert "+one" in emacs.eval('(with-current-buffer "*File diff*" (buffer-string))')
     emacs.eval("(cl-letf (((symbol-function 'yes-or-no-p) #'always)) (pyagentd-snapshots--restore-all) t)")
     emacs.wait('(string-prefix-p "No changed files" (buffer-string))')
     assert (system.project / "a.txt").read_text() == "one\n" and not (system.project / "b.txt").exists()

@@ -374,6 +374,26 @@ The variable `asked' is bound to the question, or nil."
       (with-current-buffer "*pyagentd diff*"
         (should (string-search "(answered)" header-line-format))))))
 
+(ert-deftest pyagentd-answer-leaves-the-diff-of-a-changed-file-alone ()
+  (pyagentd-test-with-ask
+    (answer-test--open :tool "Edit" :path "/x"
+                       :preview "--- /x\n+++ /x\n@@ -1 +1 @@\n-1\n+2")
+    (save-window-excursion
+      (pyagentd-ask--diff)
+      (cl-letf (((symbol-function 'pyagentd-table-facts)
+                 (lambda () '(:path "/y" :diff "-one\n+two"))))
+        (call-interactively #'pyagentd-snapshots--diff))
+      (pyagentd-answer-with (pyagentd-ask-find "q2") 'allow)
+      (pyagentd-test-await (null (pyagentd-ask-find "q2")))
+      (let ((shown (seq-some (lambda (window)
+                               (with-current-buffer (window-buffer window)
+                                 (and (string-search "+two" (buffer-string))
+                                      (current-buffer))))
+                             (window-list))))
+        (should shown)
+        (should-not (buffer-local-value 'header-line-format shown))
+        (kill-buffer shown)))))
+
 (ert-deftest pyagentd-answer-knows-the-text-after-a-change ()
   (pcase-dolist (`(,input ,before ,after)
                  '(("{\"content\":\"new\"}" "old" "new")
