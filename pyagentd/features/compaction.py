@@ -74,29 +74,16 @@ class TailStart:
     part_id: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tail:
-    """What stays.
-
-    Attributes:
-        cut: Where it begins.
-        tokens: About how many it has.
-        warning: What is to be said of it, or "".
-    """
-
-    cut: TailStart
-    tokens: int
-    warning: str = ""
-
-
 def tail_starts(view: Sequence[Message], conversation: Conversation) -> list[TailStart]:
     """Return where a tail of ``view`` may begin, in order; the whole view is no tail."""
     steps = _steps(conversation)
     return [cut for index in range(1, len(view)) if (cut := _cut(view, index, steps)) is not None]
 
 
-def choose_tail(view: Sequence[Message], places: Sequence[TailStart], *, turns: int, budget: int) -> Tail | None:
-    """Return the tail that stays, None when nothing can go.
+def choose_tail(
+    view: Sequence[Message], places: Sequence[TailStart], *, turns: int, budget: int
+) -> tuple[TailStart, str] | None:
+    """Return where the tail that stays begins and what is to be said of it, or ""; None when nothing can go.
 
     Args:
         view: What the model sees.
@@ -109,16 +96,15 @@ def choose_tail(view: Sequence[Message], places: Sequence[TailStart], *, turns: 
     for number in range(min(turns, len(starts)), 0, -1):
         cut = starts[-number]
         if left[cut.index] <= budget:
-            return Tail(cut=cut, tokens=left[cut.index], warning=_fewer(turns, number))
+            return cut, _fewer(turns, number)
     last = starts[-1] if starts else None
     if last is not None and left[last.index] <= 2 * budget:
-        return Tail(cut=last, tokens=left[last.index], warning=_fewer(turns, 1))
+        return last, _fewer(turns, 1)
     within = [cut for cut in places if cut.part_id and (last is None or cut.index > last.index)]
     found = next((each for each in within if left[each.index] <= budget), within[-1] if within else last)
-    if found is None:
-        return None
-    warning = "The last turn is too long to stay whole: its beginning was summarised too" if found.part_id else ""
-    return Tail(cut=found, tokens=left[found.index], warning=warning or _fewer(turns, 1))
+    if found is not None and found.part_id:
+        return found, "The last turn is too long to stay whole: its beginning was summarised too"
+    return None if found is None else (found, _fewer(turns, 1))
 
 
 def _fewer(turns: int, number: int) -> str:
@@ -423,7 +409,7 @@ class Compactor:
         self._configured = kernel.config.compaction
 
     async def summarise(
-        self, view: Sequence[Message], tail: Tail | None, *, auto: bool, instructions: str = ""
+        self, view: Sequence[Message], tail: TailStart | None, *, auto: bool, instructions: str = ""
     ) -> tuple[Message, ...]:
         """Put a summary in place of everything before ``tail``, all of it without one; return the view that is left.
 
@@ -434,7 +420,7 @@ class Compactor:
         """
         branch, settings = self._branch, self._settings
         branch.state.set_phase(PHASE)
-        split = len(view) if tail is None else tail.cut.index
+        split = len(view) if tail is None else tail.index
         previous, head = previous_summary(view[:split])
         model = extra_model(self._configured.model, settings.provider, settings.model, self._kernel.config)
         summariser = Summariser(
@@ -448,13 +434,13 @@ class Compactor:
         text = "\n\n".join(part for part in (summary.text, _request(view, tail, branch.conversation)) if part)
         data = compaction_data(
             summary=text,
-            tail_start_id=tail.cut.message_id if tail else None,
+            tail_start_id=tail.message_id if tail else None,
             auto=auto,
             summary_tokens=estimated_tokens(text),
             metadata={
                 "messages": len(head),
                 "tokens": tokens_of(view[:split]),
-                "tail_start_part_id": tail.cut.part_id if tail else "",
+                "tail_start_part_id": tail.part_id if tail else "",
                 "pruned": self._already_pruned() if tail else [],
                 "strategy": summary.strategy if summary.strategy != "one-shot" else "",
             },
@@ -497,18 +483,18 @@ def with_summary(summary: str, tail: Sequence[Message]) -> tuple[Message, ...]:
     return (Message(role="user", parts=(head,)), *tail)
 
 
-def _request(view: Sequence[Message], tail: Tail | None, conversation: Conversation) -> str:
+def _request(view: Sequence[Message], tail: TailStart | None, conversation: Conversation) -> str:
     """Return the prompt that is still to be answered and would be summarised, as part of the summary; or "".
 
     It is taken from the log, with what steered its run: the view may begin behind it since an earlier compaction.
     """
-    split = len(view) if tail is None else tail.cut.index
+    split = len(view) if tail is None else tail.index
     open_turn = split == len(view) and bool(view) and view[-1].role == "user"
-    if not (open_turn or (tail is not None and tail.cut.part_id)):
+    if not (open_turn or (tail is not None and tail.part_id)):
         return ""
     said: list[str] = []
     for message in visible(conversation):
-        if tail is not None and message.id == tail.cut.message_id:
+        if tail is not None and message.id == tail.message_id:
             break
         if message.role == "user":
             goes_on = message.metadata.get("steered") and not message.metadata.get("context")
@@ -616,9 +602,12 @@ class ContextFitter(Compactor):
     async def _shorten(self, view: tuple[Message, ...], used: int, *, overflow: bool) -> tuple[Message, ...] | None:
         if not overflow and (left := self._prune(view, used)) is not None:
             return left
-        tail = self._tail(view)
-        if tail is None:
+        places = [cut for cut in tail_starts(view, self._branch.conversation) if is_summarised(cut, view)]
+        budget = int(min(self._usable, self._refused // 2) * self._configured.tail_budget_pct)
+        chosen = choose_tail(view, places, turns=self._configured.tail_turns, budget=budget)
+        if chosen is None:
             return None
+        tail, warning = chosen
         try:
             made = await self.summarise(view, tail, auto=True)
         except ContextOverflow:
@@ -628,8 +617,8 @@ class ContextFitter(Compactor):
             log.warning("%s: not compacted: %s", self._branch.key, error)
             self._branch.say(f"Not compacted, the conversation goes on as it is: {error.message}")
             return None
-        if tail.warning:
-            self._branch.say(tail.warning)
+        if warning:
+            self._branch.say(warning)
         return made
 
     def _prune(self, view: tuple[Message, ...], used: int) -> tuple[Message, ...] | None:
@@ -658,12 +647,6 @@ class ContextFitter(Compactor):
         )
         self._record(data)
         return left
-
-    def _tail(self, view: Sequence[Message]) -> Tail | None:
-        """Return what stays, None when nothing can go."""
-        places = [cut for cut in tail_starts(view, self._branch.conversation) if is_summarised(cut, view)]
-        budget = int(min(self._usable, self._refused // 2) * self._configured.tail_budget_pct)
-        return choose_tail(view, places, turns=self._configured.tail_turns, budget=budget)
 
     def _with_prompt_id(self, view: tuple[Message, ...]) -> tuple[Message, ...]:
         """Return the view with the id of the prompt, which was not recorded when the view was made."""

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -91,58 +91,6 @@ pages or agents. `signature` says what comes back: `{count :int, files [{path :s
 `context` is data that its programs see. Several calls in one answer run in parallel."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolGrant:
-    """What a mission may be given.
-
-    Attributes:
-        preset: The caller's, as it holds now.
-        tools: Names of the caller's tools, in their order.
-        above: Returns how many missions a mission of the caller would have above it.
-    """
-
-    preset: Preset
-    tools: tuple[str, ...]
-    above: Callable[[], int] = lambda: 0
-
-    def lendable(self) -> tuple[str, ...]:
-        """Return those tools that make sense in a program."""
-        return tuple(name for name in self.tools if name not in _NEVER)
-
-    def values(self, args: Args) -> dict[str, Any]:
-        """Return what the mission's ``preset.md`` says in place of its template's."""
-        own, tools = self.preset, self.chosen(args)
-        lent: dict[str, Any] = {"backend": own.backend, "model": own.model}  # "": the backend's own
-        lent |= {"signature": args["signature"], "tools": list(tools)}
-        if turns := args.get("max_turns"):
-            lent["max-turns"] = turns
-        lent["paths"] = {"write": list(own.paths.write) if _CHANGING.intersection(tools) else []}
-        shell = own.shell
-        lent["shell_commands"] = {
-            "allow": list(shell.allow) if "Bash" in tools else [],
-            "deny": list(shell.deny),
-            "network": shell.network,
-            "confine": shell.confine,
-        }
-        return lent
-
-    def chosen(self, args: Args) -> tuple[str, ...]:
-        """Return the tools that a call wants; all of them where it does not say.
-
-        Raises:
-            ToolError: One of them is not the caller's to give.
-        """
-        able, wanted = self.lendable(), args.get("tools")
-        if wanted is None:
-            return able
-        if unknown := [name for name in wanted if name not in able]:
-            raise ToolError(
-                f"A mission can be given your own tools only, and {', '.join(unknown)} is none of them. "
-                f"You can give: {', '.join(able) or 'none'}"
-            )
-        return tuple(dict.fromkeys(wanted))
-
-
 class Missions(Feature):
     """Runs that answer with a value of a type, and the tool that starts them."""
 
@@ -159,13 +107,11 @@ class Missions(Feature):
         agents, ref = self.kernel.find(AgentSpawner), run.branch.ref
         if agents is None:
             return ()
-        lending = ToolGrant(
-            preset=run.preset,
-            tools=tuple(run.permitted(run.preset.tools)),
-            above=lambda: self._kindred.above(ref),
+        spawner, tools = agents.spawner(run.branch, run.options, run.run_id), run.permitted(run.preset.tools)
+        tool = mission_tool(
+            spawner, run.preset, tools, depth=len(run.ancestors), above=lambda: self._kindred.above(ref)
         )
-        spawner = agents.spawner(run.branch, run.options, run.run_id)
-        return (mission_tool(spawner, depth=len(run.ancestors), lending=lending),)
+        return (tool,)
 
     def settings_for(self, run: "RunBuilder", settings: RunSettings) -> RunSettings:
         """Have the run of a preset that promises a signature be a mission."""
@@ -183,37 +129,62 @@ class Missions(Feature):
         return replace(settings, make=make)
 
 
-def mission_tool(spawner: ParentSpawner, *, depth: int, lending: ToolGrant) -> ToolSpec:
-    """Return the tool for a run of a branch that is ``depth`` agents below its root."""
+def mission_tool(
+    spawner: ParentSpawner, own: Preset, tools: Sequence[str], *, depth: int, above: Callable[[], int]
+) -> ToolSpec:
+    """Return the tool for a run of a branch that is ``depth`` agents below its root.
+
+    What a mission may be given is the caller's: of its preset as it holds now, and of its tools. ``above`` says how
+    many missions a mission of the caller would have above it.
+    """
+    able = tuple(name for name in tools if name not in _NEVER)
+
+    def chosen(args: Args) -> tuple[str, ...]:
+        """Return the tools that a call wants; all of them where it does not say."""
+        wanted = args.get("tools")
+        if unknown := [name for name in wanted or () if name not in able]:
+            raise ToolError(
+                f"A mission can be given your own tools only, and {', '.join(unknown)} is none of them. "
+                f"You can give: {', '.join(able) or 'none'}"
+            )
+        return able if wanted is None else tuple(dict.fromkeys(wanted))
 
     async def run(args: Args, ctx: ToolContext) -> Output:
+        wanted = Assignment(
+            preset=PRESET,
+            description=short_title(args["prompt"]),
+            prompt=args["prompt"],
+            call_id=ctx.call_id,
+            values=_values(own, args, chosen(args)),
+            message={"mission": {"context": dict(args.get("context") or {})}},
+        )
         try:
-            return as_value(await spawner.run_agent(_assignment(args, ctx.call_id, lending)))
+            return as_value(await spawner.run_agent(wanted))
         except PyagentdError as error:  # it could not be made or started
             raise ToolError(f"The mission could not be started: {error}") from error
 
     def describe(args: Args, ctx: ToolContext) -> Target:
         if depth >= MAX_DEPTH:
             raise ToolError(f"Agents may be nested {MAX_DEPTH} deep; do this task yourself")
-        if lending.above() > _MISSIONS_DEEP:
+        if above() > _MISSIONS_DEEP:
             raise ToolError(f"Missions may be nested {_MISSIONS_DEEP} deep; do this task yourself")
         try:
             features.missions.parse_readable(args["signature"], "`signature`")
         except PyagentdError as error:
             raise ToolError(str(error)) from None
-        return Target(detail=f"with {', '.join(lending.chosen(args)) or 'no tools'}")
+        return Target(detail=f"with {', '.join(chosen(args)) or 'no tools'}")
 
     return ToolSpec(
         name=NAME,
         description=DESCRIPTION,
-        input_schema=_schema(lending.lendable()),
+        input_schema=_schema(able),
         kind="meta",
         confirm=True,
         parallel_safe=True,
         timeout_s=DAY_S,
         run=run,
         describe=describe,
-        preview=lambda args, ctx: _preview(args, lending),
+        preview=lambda args, ctx: _preview(own, args, chosen(args)),
     )
 
 
@@ -226,21 +197,25 @@ def as_value(outcome: Outcome) -> Output:
     return Output(text=outcome.message if failed else output.text, ok=False)
 
 
-def _assignment(args: Args, call_id: str, lending: ToolGrant) -> Assignment:
-    context: Mapping[str, Any] = args.get("context") or {}
-    return Assignment(
-        preset=PRESET,
-        description=short_title(args["prompt"]),
-        prompt=args["prompt"],
-        call_id=call_id,
-        values=lending.values(args),
-        message={"mission": {"context": dict(context)}},
-    )
+def _values(own: Preset, args: Args, tools: Sequence[str]) -> dict[str, Any]:
+    """Return what the mission's ``preset.md`` says in place of its template's."""
+    lent: dict[str, Any] = {"backend": own.backend, "model": own.model}  # "": the backend's own
+    lent |= {"signature": args["signature"], "tools": list(tools)}
+    if turns := args.get("max_turns"):
+        lent["max-turns"] = turns
+    lent["paths"] = {"write": list(own.paths.write) if _CHANGING.intersection(tools) else []}
+    shell = own.shell
+    lent["shell_commands"] = {
+        "allow": list(shell.allow) if "Bash" in tools else [],
+        "deny": list(shell.deny),
+        "network": shell.network,
+        "confine": shell.confine,
+    }
+    return lent
 
 
-def _preview(args: Args, lending: ToolGrant) -> str:
+def _preview(own: Preset, args: Args, tools: Sequence[str]) -> str:
     """Return what a human should know before the mission starts, its rights first."""
-    own, tools = lending.preset, lending.chosen(args)
     lines = ["May read: what this session may read"]
     if _CHANGING.intersection(tools):
         lines.append(f"May write: {', '.join(own.paths.write) or 'nothing'}")

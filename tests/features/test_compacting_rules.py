@@ -42,19 +42,20 @@ class TestTail:
     ) -> None:
         talk = Talk(turns, chunk=0)
         view, conversation = view_of(talk), talk.conversation
-        tail = choose_tail(view, tail_starts(view, conversation), turns=number, budget=budget)
-        if tail is None:
+        chosen = choose_tail(view, tail_starts(view, conversation), turns=number, budget=budget)
+        if chosen is None:
             return
-        left = view[tail.cut.index :]
-        assert tail.tokens == tokens_of(left) and tail.cut.index > 0
+        tail, _ = chosen
+        left = view[tail.index :]
+        assert tail.index > 0
         results = [part.id for m in left for part in m.parts if isinstance(part, ToolResult)]
         calls = [part.id for m in left for part in m.parts if isinstance(part, ToolCall)]
         assert results == calls
         head = (Message(role="user", parts=(Text(text="summary"),)),) if left[0].role == "assistant" else ()
         assert_valid((*head, *left))
-        message = conversation.messages[tail.cut.message_id]
+        message = conversation.messages[tail.message_id]
         assert message.role == left[0].role
-        assert (left[0].role == "assistant") == bool(tail.cut.part_id)
+        assert (left[0].role == "assistant") == bool(tail.part_id)
 
     @pytest.mark.parametrize(
         ("budget", "kept", "warned"),
@@ -64,11 +65,12 @@ class TestTail:
         turns = [Turn(prompt=name, steps=(Step(texts=("word " * 40,)),)) for name in "abc"]
         talk = Talk(turns, chunk=0)
         view = view_of(talk)
-        tail = choose_tail(view, tail_starts(view, talk.conversation), turns=2, budget=budget)
-        assert tail is not None
-        left = view[tail.cut.index :]
+        chosen = choose_tail(view, tail_starts(view, talk.conversation), turns=2, budget=budget)
+        assert chosen is not None
+        tail, warning = chosen
+        left = view[tail.index :]
         assert [p.text for m in left for p in m.parts if m.role == "user" and isinstance(p, Text)] == kept
-        assert bool(tail.warning) is warned
+        assert bool(warning) is warned
 
 
 class TestPruning:
