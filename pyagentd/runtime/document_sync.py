@@ -745,9 +745,9 @@ class DocumentSync:
         try:
             while self._is_due:
                 size = len(self._live.file.formatted.data) if self._live is not None else 0
-                every_s = max(pause_s, PERSIST_TOGETHER_S * len(_by_and_by))
-                every_s = max(every_s, min(PERSIST_S_PER_BYTE * size, PERSIST_LARGE_S))
-                await asyncio.sleep(max(0.0, self._last_persist + every_s - time.monotonic()))
+                large_s = min(PERSIST_S_PER_BYTE * size, PERSIST_LARGE_S)  # what follows at once is written with it
+                every_s = max(pause_s, PERSIST_TOGETHER_S * len(_by_and_by), large_s)
+                await asyncio.sleep(max(large_s, self._last_persist + every_s - time.monotonic()))
                 try:
                     await self._write()
                 except StoreError as error:  # the disk may work again
