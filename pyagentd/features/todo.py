@@ -115,7 +115,10 @@ def of_part(row: Mapping[str, Any]) -> list[Item] | None:
     data = row.get("data_json", {})
     if data.get("state") != "output-available" or canonical_tool(str(row["type"]).removeprefix("tool-")) != NAME:
         return None
-    return todo_items(data["input"]["todos"])
+    try:
+        return todo_items(data["input"]["todos"])
+    except (KeyError, TypeError):  # of a tool of somebody else's that is called so
+        return None
 
 
 def current_items(conversation: Conversation) -> list[Item]:

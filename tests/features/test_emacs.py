@@ -266,6 +266,14 @@ async def test_a_tool_of_emacs_is_called_with_its_arguments(desk: Desk) -> None:
     assert await desk.turn("shout", what="hey") == "no voice"
 
 
+async def test_a_tool_that_is_called_todo_is_no_list_of_steps(desk: Desk) -> None:
+    await desk.emacs.offer({**SHOUT, "name": "todo"})
+    desk.tool = lambda facts: {"text": "noted"}
+    assert "noted" in await desk.turn("todo", what="buy milk")
+    shown = await desk.world.service().show(desk.emacs, branch=desk.branch.key)
+    assert "todo" not in shown
+
+
 async def test_a_tool_that_confirms_is_asked_about_under_its_own_name(desk: Desk) -> None:
     await desk.emacs.offer({**SHOUT, "name": "Read", "confirm": True})
     assert "approval" in await desk.turn("emacs_Read", what="x", allow="tool:Read:.*")
