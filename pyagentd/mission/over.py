@@ -568,6 +568,8 @@ def _open_output(output: Path, *, resume: bool) -> Iterator[tuple[IO[bytes], dic
     Raises:
         UserError: It has rows and is not to be gone on with, is no such file, or another process writes it.
     """
+    if output.exists() and not output.is_file():  # a pipe, the terminal: there is no reading what it has
+        raise UserError(f"{output} is not a regular file", hint="Give one that --resume can go on with")
     try:
         file = output.open("a+b")
     except OSError as error:

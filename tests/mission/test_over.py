@@ -84,6 +84,13 @@ def test_going_on_does_what_is_missing_and_nothing_twice(tmp_path: Path) -> None
     assert run_over(made(llm, max_turns=2), items, file, resume=True).done == 13, "another version of the mission"
 
 
+def test_the_output_is_a_file_that_can_be_gone_on_with(tmp_path: Path) -> None:
+    os.mkfifo(pipe := tmp_path / "pipe")
+    for place in (tmp_path, Path("/dev/null"), pipe):
+        with pytest.raises(UserError, match="is not a regular file"):
+            run_over(made(_Model()), ITEMS, place)
+
+
 class _Model:
     def __call__(self, request: Request) -> Any:
         return _answer(request)
