@@ -131,11 +131,17 @@ def _parse_seconds(value: object) -> float:
 
 
 def _parse_tools(value: object) -> tuple[str, ...]:
-    """Return tools given as a list, as words of one line, or as a table of ``NAME: {allowed: true}``."""
+    """Return tools given as a list, as words of one line, or as a table of ``NAME: true`` or ``{allowed: true}``."""
     if isinstance(value, str):
         names = re.findall(r"[^\s,]+", value)
     elif isinstance(value, Mapping):
-        names = [str(tool) for tool, rule in value.items() if isinstance(rule, Mapping) and rule.get("allowed")]
+        rules = {
+            str(tool): rule.get("allowed") if isinstance(rule, Mapping) else rule for tool, rule in value.items()
+        }
+        for tool, rule in rules.items():
+            if not isinstance(rule, bool | None):
+                raise BadRequest(f"{tool} is {describe(rule)}", hint="It should be true or false")
+        names = [tool for tool, rule in rules.items() if rule]
     elif isinstance(value, list):
         for number, each in enumerate(value, start=1):
             if not isinstance(each, str) or not each.strip():

@@ -122,8 +122,7 @@ def test_both_spellings_of_a_key_count():
         "[Read, Write, Edit, Bash, Read, bash]",
         "Read, Write, Edit, Bash",
         "view create_file str_replace bash",
-        "{Read: {allowed: true}, Write: {allowed: true}, Glob: {allowed: false}, Edit: {allowed: true}, "
-        "Bash: {allowed: true}}",
+        "{Read: {allowed: true}, Write: true, Glob: {allowed: false}, Edit: {allowed: true}, Bash: true}",
     ],
 )
 def test_tools_are_ours_whatever_they_are_called(tools):
@@ -164,6 +163,7 @@ def test_locked_ids_and_our_names_are_the_same_tools(theirs, ours):
         (LEAST + "include-tool-results: 'yes'\n", 4, "true or false"),
         (LEAST + "tools: 5\n", 4, "`tools` is 5"),
         (LEAST + "tools: [1]\n", 4, "a list of texts"),
+        (LEAST + "tools: {Bash: {allowed: no}}\n", 4, "Bash is 'no'. It should be true or false"),
         ("backend: Claude\nmodel: [a]\n", 3, "`model` is a list"),
         (LEAST + "paths: /x\n", 4, "keys and values"),
         (LEAST + "paths:\n  read: /x/**\n", 5, "`paths.read` is '/x/**'"),
