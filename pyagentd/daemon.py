@@ -44,7 +44,7 @@ from pyagentd.features.usage import Meters
 from pyagentd.llm import factory
 from pyagentd.llm.factory import close_backends
 from pyagentd.runtime.feature import BranchOpened, BranchWritten, Feature
-from pyagentd.runtime.grants import Trust
+from pyagentd.runtime.grants import TRUST, KeptSet
 from pyagentd.runtime.kernel import Kernel
 from pyagentd.runtime.presets import Presets, configured_default, configured_profiles
 from pyagentd.store import sessions
@@ -140,7 +140,7 @@ class Daemon:
         state = State(config.sessions_dir)  # the indexer closes it, after the kernel's last decision
         presets = Presets(
             (installation.shipped("presets"), config.presets_dir),
-            trust=Trust(state),
+            trust=KeptSet(state, TRUST),
             profiles=configured_profiles(config),
             default=configured_default(config),
         )

@@ -21,7 +21,7 @@ from pyagentd.policy.guard import Allow, Confirm, Context, Deny, Widening, decid
 from pyagentd.policy.guard import Ask as Ask_
 from pyagentd.policy.guard import Decision as Decision_
 from pyagentd.store.db.audit import Decided
-from pyagentd.tools.invoke import Authorise, Denied, EditedCall, validate_arguments
+from pyagentd.tools.invoke import Denied, EditedCall, validate_arguments
 from pyagentd.tools.spec import ToolContext, ToolSpec
 from pyagentd.words import printable
 
@@ -410,7 +410,7 @@ def allows(what: str, project: str) -> dict[str, str]:
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class AskedCall:
     """One call as the model made it."""
 
@@ -542,31 +542,25 @@ class Authority:
         self._used: list[Widening] = []
         self._root = ""  # the workspace root of the run's calls
 
-    def for_call(
-        self, spec: ToolSpec, call: ToolCall, tool_context: ToolContext, place: Place | None = None
-    ) -> Authorise:
-        """Return the check that ``invoke`` makes before it runs ``call``, which stands at ``place``."""
-        self._root = str(tool_context.root)
-
-        async def authorise(action: Action) -> EditedCall | None:
-            decision, lease = self._decide(action, spec.confirm)
-            if lease is not None:
-                self._leases.remove(lease)
-                self._used.append(lease)
-            match decision:
-                case Allow(by):
-                    self._witness(spec.name, str(action), "allow", by, change=action.change)
-                    return None
-                case Deny(reason, rule):
-                    self._witness(spec.name, str(action), "deny", rule, reason, change=action.change)
-                    if rule == "headless":
-                        self.unasked(spec.name, str(action))
-                    raise Denied(reason, "nobody" if rule == "headless" else "rule")
-                case Ask_():
-                    asked = AskedCall(call=call, spec=spec, action=action, tool_context=tool_context)
-                    return await self._ask(asked, decision, lease, place or Place())
-
-        return authorise
+    async def authorise(self, asked: AskedCall, place: Place) -> EditedCall | None:
+        """Decide about a call that stands at ``place``; see ``tools.invoke.Authorise``."""
+        self._root = str(asked.tool_context.root)
+        spec, action = asked.spec, asked.action
+        decision, lease = self._decide(action, spec.confirm)
+        if lease is not None:
+            self._leases.remove(lease)
+            self._used.append(lease)
+        match decision:
+            case Allow(by):
+                self._witness(spec.name, str(action), "allow", by, change=action.change)
+                return None
+            case Deny(reason, rule):
+                self._witness(spec.name, str(action), "deny", rule, reason, change=action.change)
+                if rule == "headless":
+                    self.unasked(spec.name, str(action))
+                raise Denied(reason, "nobody" if rule == "headless" else "rule")
+            case Ask_():
+                return await self._ask(asked, decision, lease, place)
 
     def note_refused(self, spec: ToolSpec | None, call: ToolCall, reason: str) -> None:
         """Note a call that was refused before there was anything to decide: no such tool, or an impossible action."""
@@ -592,12 +586,13 @@ class Authority:
         """Whether a human can be asked."""
         return self._context().interactive
 
-    def would_be(self, action: Action, lease: Widening) -> Decision_:
+    def would_be(self, action: Action, lease: Widening | None, confirm: Confirm = False) -> Decision_:
         """Return the decision about ``action`` if ``lease`` held."""
         context = self._rules(action)
         if isinstance(context, Deny):
             return context
-        return decide(action, lease.widen(context, action) or context, False)
+        widened = lease.widen(context, action) if lease is not None else None
+        return decide(action, widened or context, confirm)
 
     async def ask_for_scope(self, tool: str, action: str, fields: Mapping[str, Any]) -> Answer:
         """Put a question of kind "scope" to the human and return the answer, noted; an abort does not return."""
@@ -734,12 +729,7 @@ class Authority:
         Raises:
             ToolError: It may not.
         """
-        context, tool = self._rules(action), asked.spec.name
-        if isinstance(context, Deny):
-            decision: Decision_ = context
-        else:
-            widened = lease.widen(context, action) if lease is not None else None
-            decision = decide(action, widened or context, asked.spec.confirm)
+        decision, tool = self.would_be(action, lease, asked.spec.confirm), asked.spec.name
         if isinstance(decision, Deny):
             self._witness(tool, str(action), "deny", decision.rule, decision.reason, change=action.change)
             raise Denied(f"The user allowed this, but: {decision.reason}")

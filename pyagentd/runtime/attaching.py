@@ -16,7 +16,7 @@ from pyagentd.errors import Stale, StoreError
 from pyagentd.events import Event, Sink
 from pyagentd.runtime.approvals import client_fields
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.document_sync import DocumentReading, DocumentVersion, edit_to_wire, roles_to_wire
+from pyagentd.runtime.document_sync import DocumentVersion, edit_to_wire, roles_to_wire
 from pyagentd.store.document.files import Edit, difference, join_edits
 from pyagentd.store.document.render import Renderer
 from pyagentd.store.journal import Row
@@ -52,7 +52,7 @@ async def attach(branch: LiveBranch, sink: Sink, known: ClientText) -> dict[str,
         NotFound: The client left meanwhile.
         StoreError: The file cannot be read.
     """
-    reading, made = await branch.while_attaching(sink, _look(branch, known.text))
+    notes, made = await branch.while_attaching(sink, _look(branch, known.text))
     # No await from here on: the answer and the events after it are in one order.
     live = branch.document.live
     if known.sha256 is not None and not branch.ref.is_agent:
@@ -84,27 +84,27 @@ async def attach(branch: LiveBranch, sink: Sink, known: ClientText) -> dict[str,
         "mtime": None if stamp is None else stamp.mtime_ns,
         "inserts": missed,
         "status": branch.status,
-        "notes": list(dict.fromkeys([*branch.notes, *reading.notes, *filter(None, (branch.document.trouble,))])),
+        "notes": list(dict.fromkeys([*branch.notes, *notes, *filter(None, (branch.document.trouble,))])),
         "read_only": branch.refusal or None,
         "title": branch.conversation.session.get("title") or None,
     }
 
 
-async def _look(branch: LiveBranch, text: str | None) -> tuple[DocumentReading, tuple[Edit, int] | None]:
-    """Bring the document up to date; return what it says, and what it is after ``text``, at which revision."""
+async def _look(branch: LiveBranch, text: str | None) -> tuple[tuple[str, ...], tuple[Edit, int] | None]:
+    """Bring the document up to date; return notes on it, and what it is after ``text``, at which revision."""
     document, run = branch.document, branch.conversation.last_run
     with contextlib.suppress(StoreError):  # what cannot be written can be shown
         branch.recorder.flush()
         if document.trouble:
             await document.flush()
     live = await document.look()
-    reading = DocumentReading(settings=live.document.settings)
+    notes: tuple[str, ...] = ()
     if branch.run is None and (run is None or run.is_finished):
-        reading = await branch.compare()
+        notes = await branch.compare()
     if text is None:
-        return reading, None
+        return notes, None
     doc, revision = live.document, live.revision
-    return reading, (await asyncio.to_thread(difference, text, doc), revision)
+    return notes, (await asyncio.to_thread(difference, text, doc), revision)
 
 
 def _base(branch: LiveBranch, known: ClientText) -> int | None:

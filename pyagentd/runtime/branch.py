@@ -220,11 +220,11 @@ class LiveBranch:
             StoreError: The document cannot be read.
         """
         if not self.is_compared:
-            for note in (await self.compare()).notes:
+            for note in await self.compare():
                 self.say(note)
 
-    async def compare(self) -> DocumentReading:
-        """Return what the document and the log lacked of each other; both have it now.
+    async def compare(self) -> tuple[str, ...]:
+        """Give document and log what they lack of each other; return what is wrong, one line each, for people.
 
         Raises:
             StoreError: The document cannot be read.
@@ -232,7 +232,7 @@ class LiveBranch:
         async with self._comparing:
             live = await self.document.look()
             if live.is_compared:
-                return DocumentReading(settings=live.document.settings, notes=self._notes)
+                return self._notes
             doc, revision = live.document, live.revision
             conversation, seq = self.conversation, self.recorder.last_seq
             if doc.spans or conversation.messages:
@@ -241,20 +241,22 @@ class LiveBranch:
                     compare, doc, conversation.snapshot(), session_id=self.ref.session_id, now_ms=now_ms
                 )
             else:  # there is nothing to compare
-                reading = DocumentReading(settings=doc.settings, notes=doc.damage)
+                reading = DocumentReading(notes=doc.damage)
             self.is_compared = live.is_compared = True
-            self._notes = reading.notes
+            notes = self._notes = reading.notes
             lacked = sum(kind == "message" for kind, _ in reading.facts)
             if self.recorder.last_seq == seq:
                 with contextlib.suppress(StoreError):  # a disk that refuses is said where the branch is opened
-                    self.recorder.adopt(reading.facts)
+                    self.recorder.flush()
+                    for row in self.recorder.journal.append_many(reading.facts):
+                        conversation.apply(row)  # and nothing is shown: the document has it
                     said = f"{paths.JOURNAL_FILE} lacked {quantity(lacked, 'message')} of this document; recorded now"
-                    reading = replace(reading, notes=(*self._notes, said) if lacked else self._notes)
+                    notes = (*notes, said) if lacked else notes
             if reading.spans is not None:
                 self.recovery = (doc, reading.spans)
                 with contextlib.suppress(Stale):
                     self.tell_roles(RecoveredRoles(version=DocumentVersion(revision=revision), spans=reading.spans))
-            return replace(reading, facts=())
+            return notes
 
     async def record_edits(self) -> tuple[DocumentVersion, Document]:
         """Record what the user made of the document's text; return the document, and which of its states it is.

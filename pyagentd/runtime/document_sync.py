@@ -299,6 +299,8 @@ class LiveDocument:
         Raises:
             Stale: It is too old, or none of this text.
         """
+        if version.revision == self.revision and not version.after:  # as it mostly is
+            return []
         found: list[Edit] = []
         mine: Edit = ()
         later, own = self.named_since(self.at(version)), version.after
@@ -325,7 +327,8 @@ class LiveDocument:
         """Have the next insert go to an offset; the model saw ``seen`` above its prompt at that revision."""
         self._document, self.marker, self._place = self.document, marker, marker or 0
         is_known = seen is not None and max(self._oldest, self.roles_at) <= revision
-        if is_known and any(hunk.begin < self._place for edit in self.since(revision) for hunk in edit):
+        later = self.since(revision) if is_known and revision < self.revision else ()
+        if any(hunk.begin < self._place for edit in later for hunk in edit):
             is_known = False  # that is not what stands there any more
         self.seen = seen if is_known else None
 
@@ -915,13 +918,11 @@ class DocumentReading:
     """What a document says.
 
     Attributes:
-        settings: Its Local Variables.
         spans: Roles that it had lost; None when its own were right.
         facts: Rows that the log lacks of what it shows.
         notes: What is wrong, one line each, for people.
     """
 
-    settings: Settings
     spans: tuple[Span, ...] | None = None
     facts: tuple[adopt.Fact, ...] = ()
     notes: tuple[str, ...] = ()
@@ -936,7 +937,7 @@ def compare(doc: Document, conversation: Conversation, *, session_id: str, now_m
         session_id: Whose messages become those that only the document has.
         now_ms: When they do, in epoch milliseconds.
     """
-    as_found = DocumentReading(settings=doc.settings, notes=doc.damage)
+    as_found = DocumentReading(notes=doc.damage)
     answered = any(message.role == "assistant" for message in conversation.messages.values())
     if not answered and not doc.spans:
         return as_found

@@ -338,7 +338,7 @@ def local_subject() -> str:
 # A session brings a preset and a log along. One that is not below the sessions root and was not made by this daemon
 # is foreign until its user trusts it; merely opening it changes nothing of that.
 
-_KEY = "trusted-presets"
+TRUST = "trusted-presets"  # hashes of presets, hooks and servers that the user trusts
 _MADE = "made-sessions"
 _SESSIONS = "trusted-sessions"
 
@@ -394,13 +394,6 @@ class KeptSet:
             texts = kept if isinstance(kept, list) else ()
             self._known = frozenset(each for each in texts if isinstance(each, str))
         return self._known
-
-
-class Trust(KeptSet):
-    """The hashes of presets, hooks and servers that the user trusts."""
-
-    def __init__(self, state: State | None = None) -> None:
-        super().__init__(state, _KEY)
 
 
 class Origins:

@@ -286,7 +286,7 @@ class Kernel:
         """
         if self.closing:
             raise Busy("The daemon is stopping", hint="Send it again in a moment")
-        if self.is_going(branch.ref):
+        if self._removing and self.is_going(branch.ref):
             raise Busy(f"{branch.ref.name} is being deleted")
         run = self._run(branch, run_id, prompt.view, settings)
         row: dict[str, Any] = {"id": run_id, "interactive": options.interactive}

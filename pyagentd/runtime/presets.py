@@ -5,7 +5,7 @@ import logging
 import os
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -14,11 +14,10 @@ from typing import Any, Literal
 
 from pyagentd import regularfile
 from pyagentd.config import Config
-from pyagentd.config.tables import ServerSettings
 from pyagentd.errors import NotFound, PresetError, PyagentdError, StoreError, ToolError
 from pyagentd.policy.presets import Preset, WantedServers, parse_preset, read_profile
 from pyagentd.policy.profiles import Profile, make_profile
-from pyagentd.runtime.grants import Origins, Trust, preset_hash, server_scripts
+from pyagentd.runtime.grants import TRUST, KeptSet, Origins, preset_hash, server_scripts
 from pyagentd.store import named_agents, paths, presetfile
 from pyagentd.store.named_agents import DOCS_DIR, AgentFile, docs_dir
 from pyagentd.store.paths import BranchRef
@@ -305,12 +304,12 @@ class Presets:
         self,
         directories: tuple[Path, ...],
         *,
-        trust: Trust | None = None,
+        trust: KeptSet | None = None,
         profiles: Mapping[str, Profile] | None = None,
         default: Mapping[str, str] | None = None,
     ) -> None:
         self.default = default or {}
-        self.trust = trust or Trust()
+        self.trust = trust or KeptSet(None, TRUST)
         self.origins: Origins | None = None
         self.named: NamedAgentOverlay | None = None
         self._directories = directories
@@ -419,7 +418,11 @@ class Presets:
             assert root is not None
             try:
                 data = regularfile.read_bytes(file, limit=_MAX_BYTES)
-                scripts = tuple(server_scripts(root, self._own_servers(data, file, name)))
+                try:
+                    wanted = self.of_content(data, file, name).mcp
+                except PyagentdError:  # it cannot be used
+                    wanted = None
+                scripts = tuple(server_scripts(root, wanted.own if wanted is not None else ()))
             except (OSError, ValueError) as error:
                 _log.warning("%s: %s", file, error)
                 continue
@@ -427,14 +430,6 @@ class Presets:
             own = PresetTemplate(name=name, file=file, origin="project", data=data, hash=hashed, scripts=scripts)
             found.append(replace(own, trusted=hashed in self.trust))
         return found
-
-    def _own_servers(self, data: bytes, file: Path, name: str) -> Sequence[ServerSettings]:
-        """Return the servers that a preset writes out; none of one that cannot be read, nor used."""
-        try:
-            wanted = self.of_content(data, file, name).mcp
-        except PyagentdError:
-            return ()
-        return wanted.own if wanted is not None else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -13,9 +12,6 @@ from pyagentd.runtime.recorder import Recorder
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.store.conversation import Message
 from pyagentd.store.journal import part_row, rows_of_message
-
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}")
-
 
 CommandRule = Literal["human", "never", "always"]
 
@@ -48,13 +44,6 @@ class Submission:
         said = [self.text, None if self.text is not None else "document", self.steer]
         named = {key: self.metadata.get(key) for key in ("agent", "model")}
         return hashlib.sha256(json.dumps([said, named], sort_keys=True).encode()).hexdigest()[:32]
-
-    def check(self) -> None:
-        """Raise ``BadRequest`` for an id that is none, and for a steering message that stands in the document."""
-        if self.id is not None and not _ID.fullmatch(self.id):
-            raise BadRequest(f"{self.id!r} is not an id", hint="Up to 100 letters, digits, and _ . : -")
-        if self.steer and self.text is None:
-            raise BadRequest("A message that steers a run is sent as text", hint="Use the operation prompt")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

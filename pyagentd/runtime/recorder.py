@@ -8,7 +8,7 @@ what was shown live.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -164,16 +164,6 @@ class Recorder:
                 raise
             for row in rows:
                 self._take(row)
-
-    def adopt(self, facts: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
-        """Write rows of what the document shows already.
-
-        Raises:
-            StoreError: The disk refused; nothing was added.
-        """
-        self.flush()
-        for row in self.journal.append_many(facts):
-            self.conversation.apply(row)
 
     def delta(self, part_id: str, text: str) -> None:
         """Add streamed text to a part; written and shown at the next beat.

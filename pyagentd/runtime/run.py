@@ -43,7 +43,7 @@ from pyagentd.llm.backend import (
 )
 from pyagentd.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult, Usage
 from pyagentd.policy.action import Action, Target, canonical_tool
-from pyagentd.runtime.approvals import Authority, Place
+from pyagentd.runtime.approvals import AskedCall, Authority, Place
 from pyagentd.runtime.opening import RESTARTED, ResumedRun, decided_before
 from pyagentd.runtime.recorder import Recorder
 from pyagentd.runtime.status import BY_PARENT, RESTART, Outcome, told_of
@@ -60,12 +60,8 @@ from pyagentd.tools.spec import Args, CallHooks, Output, ToolContext, ToolSpec, 
 log = logging.getLogger(__name__)
 
 
-# The model's answer as it becomes rows: one assistant message, its parts in the order they began.
-#
-# Another message begins where the user steered the run: theirs stands in between.
-#
-# Follows the stream of ``llm`` and the envelopes of ``tools``; knows the shape of ``message`` and ``part`` rows
-# (``data_json`` is the part as the AI SDK writes it) and nothing of the loop around it.
+# The model's answer as it becomes rows: one assistant message, its parts in the order they began, ``data_json`` as the
+# AI SDK writes it. Another message begins where the user steered the run: theirs stands in between.
 
 _AWAITED = frozenset({"tool-PersistentAgent", "tool-task", "tool-mission"})  # calls that wait for an agent
 
@@ -335,9 +331,6 @@ def _provider_metadata(part: Text | Reasoning) -> dict[str, Any]:
     }
 
 
-# What the model sees while a run lasts: the conversation so far, what steers it, what fits the model's window.
-
-
 class FitToWindow(Protocol):
     """Makes a view fit the model's window.
 
@@ -595,7 +588,7 @@ class ToolCaller:
             if spec.confirming is not None:
                 wanted = replace(spec, confirm=await spec.confirming(dict(asked.input), context))
             try:
-                return await self._authority.for_call(wanted, asked, context, place)(action)
+                return await self._authority.authorise(AskedCall(asked, wanted, action, context), place)
             finally:
                 place.leave()
 

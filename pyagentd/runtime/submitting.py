@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}")
 _AGAIN_S = 2.0  # an editor that had not saved may have by then
 
 
@@ -59,11 +61,15 @@ class Queues:
         """Start a run for a message, or queue it behind the run in flight.
 
         Raises:
+            BadRequest: Its id is none, or it steers and stands in the document.
             Busy: The daemon stops.
             Conflict: The message's id is taken by something else.
             PyagentdError: The prompt, the preset or the backend is no good; nothing was recorded.
         """
-        given.check()
+        if given.id is not None and not _ID.fullmatch(given.id):
+            raise BadRequest(f"{given.id!r} is not an id", hint="Up to 100 letters, digits, and _ . : -")
+        if given.steer and given.text is None:
+            raise BadRequest("A message that steers a run is sent as text", hint="Use the operation prompt")
         if given.id is not None and (known := self._receipt(branch, given, given.id)) is not None:
             return known
         branch.require_writable()

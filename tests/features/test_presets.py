@@ -10,7 +10,7 @@ import pytest
 from pyagentd.config import load_config
 from pyagentd.errors import BadRequest, PresetError, PyagentdError
 from pyagentd.policy.profiles import make_profile
-from pyagentd.runtime.grants import Trust, preset_hash
+from pyagentd.runtime.grants import TRUST, KeptSet, preset_hash
 from pyagentd.runtime.presets import Presets, configured_profiles
 from pyagentd.store.db.state import State
 from pyagentd.store.document.text import body_sha256
@@ -45,7 +45,7 @@ def of(project: Path) -> Path:
     return project / ".pyagentd" / "presets"
 
 
-def makes(tmp_path: Path, trust: Trust | None = None) -> Presets:
+def makes(tmp_path: Path, trust: KeptSet | None = None) -> Presets:
     return Presets((tmp_path / "shipped", tmp_path / "user"), trust=trust)
 
 
@@ -131,17 +131,17 @@ def test_trust_outlives_the_daemon_and_not_its_database(tmp_path: Path) -> None:
     root = tmp_path / "sessions"
     root.mkdir()
     state = State(root)
-    Trust(state).add(["a", "b"])
+    KeptSet(state, TRUST).add(["a", "b"])
     state.close()
     again = State(root)
-    kept = Trust(again)
+    kept = KeptSet(again, TRUST)
     assert "a" in kept and "b" in kept and "c" not in kept
     kept.add(["c"])
-    assert "c" in Trust(again) and "a" in Trust(again)
+    assert "c" in KeptSet(again, TRUST) and "a" in KeptSet(again, TRUST)
     again.close()
     (root / "state.db").unlink()
     lost = State(root)
-    assert "a" not in Trust(lost)
+    assert "a" not in KeptSet(lost, TRUST)
     lost.close()
 
 

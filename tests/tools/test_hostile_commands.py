@@ -19,12 +19,13 @@ from pathlib import Path
 import pytest
 
 from pyagentd.messages import ToolCall
-from pyagentd.policy.action import under
+from pyagentd.policy.action import Action, under
 from pyagentd.policy.guard import Context
 from pyagentd.policy.presets import Commands, Paths, Preset
 from pyagentd.policy.profiles import Profile
-from pyagentd.runtime.approvals import Answer, Authority
-from pyagentd.tools.invoke import Envelope, invoke
+from pyagentd.runtime.approvals import Answer, AskedCall, Authority
+from pyagentd.runtime.approvals import Place as CallPlace
+from pyagentd.tools.invoke import EditedCall, Envelope, invoke
 from pyagentd.tools.sandbox.plan import ShellScope
 from pyagentd.tools.shell import BASH
 from pyagentd.tools.spec import ToolContext
@@ -214,7 +215,11 @@ class Session:
         authority = Authority(context=self._rules, ask_human=self._asked, stop=lambda: None, witness=witness)
         args = {"command": command, "timeout_ms": _SECONDS * 1000}
         call = ToolCall(id="c", name="Bash", input=args)
-        return await invoke(BASH, args, self._ctx, authority.for_call(BASH, call, self._ctx)), passed
+
+        async def authorise(action: Action) -> EditedCall | None:
+            return await authority.authorise(AskedCall(call, BASH, action, self._ctx), CallPlace())
+
+        return await invoke(BASH, args, self._ctx, authorise), passed
 
 
 @pytest.fixture
