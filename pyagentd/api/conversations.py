@@ -873,7 +873,7 @@ def _edit_from_wire(hunks: Sequence[Any]) -> Edit:
             case [int(begin), int(end), str(text), *rest] if last < begin <= end:
                 roles = (rest[0] if rest else None) or ()
                 spans = sorted(span for each in roles for span in _span_from_wire(each, len(text)))
-                found.append(Hunk(begin - 1, end - 1, writable(text), tuple(merge_spans(spans))))
+                found.append(Hunk(begin - 1, end - 1, writable(text), merge_spans(spans)))
                 last = end - 1
             case _:
                 raise BadRequest(f"No hunk of an edit: {str(hunk)[:60]}", hint="(BEG END TEXT ROLES), in order")

@@ -70,7 +70,7 @@ def adopt(
         maker.notes.append(f"{changed} tool calls had no id of their own; each has one now")
     return Adoption(
         facts=tuple(maker.facts),
-        document=replace(document, spans=tuple(merge_spans(spans))),
+        document=replace(document, spans=merge_spans(spans)),
         notes=tuple(maker.notes),
     )
 

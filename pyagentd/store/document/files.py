@@ -491,7 +491,7 @@ def join_edits(edits: Iterable[tuple[str, Edit]]) -> list[tuple[str, Edit]]:
         if found and not id and not found[-1][0] and len(edit) == 1 == len(found[-1][1]):
             ((begin, end, text, spans),), ((first, last, before, own),) = edit, found[-1][1]
             if begin == end == first + len(before) and first == last:
-                both = tuple(merge_spans([*own, *_shift_spans(spans, len(before))]))
+                both = merge_spans([*own, *_shift_spans(spans, len(before))])
                 found[-1] = ("", (Hunk(first, last, before + text, both),))
                 continue
         found.append((id, edit))

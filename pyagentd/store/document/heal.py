@@ -217,7 +217,7 @@ def expected_text(
             layout.add_step(message, [part for part in parts if removed or not part.hidden])
     layout.end_turn(due)
     layout.end()
-    return ExpectedText("".join(layout.texts), tuple(merge_spans(layout.spans)), tuple(layout.places))
+    return ExpectedText("".join(layout.texts), merge_spans(layout.spans), tuple(layout.places))
 
 
 def error_blocks(conversation: Conversation) -> Iterator[tuple[str, str]]:
@@ -663,7 +663,7 @@ def heal(document: Document, conversation: Conversation) -> Document:
     ranges = _find_places([span[:2] for span in target.spans], kept)
     spans += _shifted_unrecorded_spans(document, target, recorded, spans, ranges, said)
     spans += error_note_spans(body, conversation, spans)
-    return replace(document, spans=tuple(merge_spans(sorted(spans))), stale=False, block=None)
+    return replace(document, spans=merge_spans(sorted(spans)), stale=False, block=None)
 
 
 def error_note_spans(body: str, conversation: Conversation, spans: Sequence[Span]) -> Iterator[Span]:

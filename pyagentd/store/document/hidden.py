@@ -312,7 +312,7 @@ def _replace_roles(document: Document, ranges: Sequence[Range], spans: Iterable[
     kept = list(document.spans)
     for start, end in ranges:
         kept = [part for span in kept for part in outside(span, start, end)]
-    return replace(document, spans=tuple(merge_spans(sorted([*kept, *spans]))))
+    return replace(document, spans=merge_spans(sorted([*kept, *spans])))
 
 
 def _ignore_ranges(document: Document, ranges: Iterable[Range]) -> Document:

@@ -54,8 +54,9 @@ def common_text(old: str, new: str, *, exact: bool = False) -> list[TextMatch]:
             found.append(item)
         else:
             todo += reversed(list(_split(old, new, item, exact)))
-    joined = list(_join_matches(found))
-    kept = joined if exact else list(_join_matches(_without_chance(old, new, joined)))
+    kept = _join_matches(found)
+    if not exact:
+        kept = _join_matches(_without_chance(old, new, kept))
     return list(_align_to_lines(old, new, [*kept, TextMatch(len(old), len(new), 0)]))
 
 
@@ -184,17 +185,15 @@ def _matching_pairs(left: Sequence[str], right: Sequence[str]) -> Iterator[tuple
         yield from ((i + n, j + n) for n in range(size))
 
 
-def _join_matches(found: Iterable[TextMatch]) -> Iterator[TextMatch]:
-    last: TextMatch | None = None
+def _join_matches(found: Iterable[TextMatch]) -> list[TextMatch]:
+    joined: list[TextMatch] = []
     for match in found:
-        if last is not None and last.old + last.size == match.old and last.new + last.size == match.new:
-            last = last._replace(size=last.size + match.size)
-            continue
-        if last is not None:
-            yield last
-        last = match
-    if last is not None:
-        yield last
+        last = joined[-1] if joined else None
+        if last is not None and (last.old + last.size, last.new + last.size) == (match.old, match.new):
+            joined[-1] = last._replace(size=last.size + match.size)
+        else:
+            joined.append(match)
+    return joined
 
 
 def _without_chance(old: str, new: str, found: Sequence[TextMatch]) -> Iterator[TextMatch]:
@@ -698,26 +697,11 @@ def keep_together(
 
 def longest_common(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[tuple[int, int]]:
     """Return the pairs of a longest common subsequence (Hunt and Szymanski's way: few pieces are equal)."""
-    if not left or not right:
-        return []
     places: dict[Hashable, list[int]] = defaultdict(list)
     for index, key in enumerate(right):
         places[key].append(index)
-    ends: list[int] = []  # ends[k]: smallest place that ends a common subsequence of length k + 1
-    chains: list[tuple[int, int, int]] = []  # left, right, the link before
-    tops: list[int] = []  # the link that ends ends[k]
-    for index, key in enumerate(left):
-        for place in _nearest(places.get(key, []), index):
-            length = bisect_left(ends, place)
-            chains.append((index, place, tops[length - 1] if length else -1))
-            ends[length : length + 1] = [place]
-            tops[length : length + 1] = [len(chains) - 1]
-    pairs: list[tuple[int, int]] = []
-    link = tops[-1] if tops else -1
-    while link >= 0:
-        index, place, link = chains[link]
-        pairs.append((index, place))
-    return pairs[::-1]
+    pairs = [(index, place) for index, key in enumerate(left) for place in _nearest(places.get(key, []), index)]
+    return _heaviest_rising(pairs, [1.0] * len(pairs))
 
 
 def link_moved(

@@ -10,7 +10,7 @@ import hashlib
 import os
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
@@ -259,49 +259,42 @@ def _settings(entries: dict[str, str]) -> Settings:
     for name, raw in entries.items():
         if name == BOUNDS or name in _SYSTEM_MESSAGE:
             continue
-        reader = _READERS.get(name)
         try:
-            if reader is None:
+            if name not in _READERS:
                 raise SexpError(name)
-            known[reader[0]] = reader[1](read_(raw)[0])
+            field, reader = _READERS[name]
+            datum = read_(raw)[0]
+            known[field] = reader(datum) if datum is not None else () if reader is _names else None
         except SexpError:
             other.append((name, raw))
     return Settings(**known, other=tuple(other))
 
 
-def _name(datum: Any) -> str | None:
-    if datum is None:
-        return None
+def _name(datum: Any) -> str:
     if not isinstance(datum, str):
         raise SexpError("not a name")
     return str(datum)
 
 
 def _names(datum: Any) -> tuple[str, ...]:
-    if datum is None:
-        return ()
-    if not isinstance(datum, list) or not all(isinstance(item, str) for item in datum):
+    if not isinstance(datum, list):
         raise SexpError("not a list of names")
-    return tuple(str(item) for item in datum)
+    return tuple(map(_name, datum))
 
 
-def _number(datum: Any) -> float | None:
-    if datum is None:
-        return None
+def _number(datum: Any) -> float:
     if not isinstance(datum, int | float) or isinstance(datum, bool):
         raise SexpError("not a number")
     return datum
 
 
-def _count(datum: Any) -> int | None:
-    if datum is None:
-        return None
+def _count(datum: Any) -> int:
     if not isinstance(datum, int) or isinstance(datum, bool) or not 1 <= datum <= MOST_TOKENS:
         raise SexpError("not a number of tokens")
     return datum
 
 
-_READERS = {
+_READERS: Mapping[str, tuple[str, Callable[[Any], object]]] = {
     "gptel-model": ("model", _name),
     "gptel--backend-name": ("backend", _name),
     "gptel--tool-names": ("tools", _names),
@@ -399,7 +392,7 @@ def parse(file_text: str) -> Document:
     body, spans = _without_strays(body, spans, found)
     return Document(
         body=body,
-        spans=tuple(merge_spans(spans)),
+        spans=merge_spans(spans),
         settings=block.settings,
         stale=stale or not block.whole,
         block=(block.start, block.end) if block.torn else None,
@@ -580,20 +573,15 @@ def _tool_messages(text: str, call_id: str) -> list[dict[str, Any]]:
     return [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
 
 
-def merge_spans(spans: Iterable[Span]) -> Iterator[Span]:
-    """Yield sorted ``spans`` with equal ones that touch joined, and empty ones left out."""
-    last: Span | None = None
+def merge_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
+    """Return sorted ``spans`` with equal ones that touch joined, and empty ones left out."""
+    merged: list[Span] = []
     for span in spans:
-        if span.start == span.end:
-            continue
-        if last is not None and last.end == span.start and last.kind == span.kind and last.id == span.id:
-            last = last._replace(end=span.end)
-            continue
-        if last is not None:
-            yield last
-        last = span
-    if last is not None:
-        yield last
+        if merged and (merged[-1].end, *merged[-1][2:]) == (span.start, *span[2:]):
+            merged[-1] = merged[-1]._replace(end=span.end)
+        elif span.start < span.end:
+            merged.append(span)
+    return tuple(merged)
 
 
 def outside(span: Span, start: int, end: int) -> Iterator[Span]:

@@ -87,7 +87,7 @@ def document_of(pieces: Iterable[Piece]) -> Document:
         last = "start" if piece.kind == "user" else piece.kind
     if last != "start":
         body += render.RUN_CLOSE
-    return Document(body=body, spans=tuple(merge_spans(spans)))
+    return Document(body=body, spans=merge_spans(spans))
 
 
 def _tool(name: str, call_id: str, input: object, output: str, *, failed: bool = False) -> Piece:

@@ -211,7 +211,7 @@ def read_org(text: str) -> tuple[Document, str | None]:
     return (
         Document(
             body=text[:start] + text[end:],
-            spans=tuple(document.merge_spans(kept)),
+            spans=document.merge_spans(kept),
             settings=settings,
             stale=stale,
             damage=damage,
@@ -230,7 +230,7 @@ def as_markdown(org: Document) -> Document:
         length += len(piece)
         places[end] = length
     spans = (span._replace(start=places[span.start], end=places[span.end]) for span in org.spans)
-    return replace(org, body="".join(said), spans=tuple(document.merge_spans(spans)))
+    return replace(org, body="".join(said), spans=document.merge_spans(spans))
 
 
 def _to_markdown(text: str, in_block: bool) -> tuple[str, bool]:
