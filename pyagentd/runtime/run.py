@@ -60,8 +60,8 @@ from pyagentd.tools.spec import Args, CallHooks, Output, ToolContext, ToolSpec, 
 log = logging.getLogger(__name__)
 
 
-# The model's answer as it becomes rows: one assistant message, its parts in the order they began, ``data_json`` as the
-# AI SDK writes it. Another message begins where the user steered the run: theirs stands in between.
+# The model's answer as it becomes rows: one assistant message, its parts in the order they began, ``data_json`` as
+# the AI SDK writes it. Another message begins where the user steered the run: theirs stands in between.
 
 _AWAITED = frozenset({"tool-PersistentAgent", "tool-task", "tool-mission"})  # calls that wait for an agent
 
