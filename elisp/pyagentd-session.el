@@ -437,8 +437,7 @@ Works on the whole buffer, silently."
     (with-silent-modifications
       (remove-text-properties (point-min) (point-max) '(gptel nil))
       (kill-local-variable 'gptel--bounds)
-      (let* ((read-circle nil)          ; who goes through a loop never ends
-             (block (pyagentd-locals-find))
+      (let* ((block (pyagentd-locals-find))
              (start (plist-get block :start))
              (count (or (plist-get block :count) 0)))
         (when block
@@ -449,9 +448,14 @@ Works on the whole buffer, silently."
                          (and printed
                               (pyagentd-block--spans
                                (ignore-errors
-                                 (car (read-from-string printed))))))
+                                 (pyagentd-block--read printed)))))
                        (plist-get block :bounds))))
         count))))
+
+(defun pyagentd-block--read (text)
+  "Return the value printed in TEXT; signal an error if it has none."
+  (let ((read-circle nil))    ; who goes through a loop never ends
+    (car (read-from-string text))))
 
 (defun pyagentd-block--cut (start)
   "Delete the block that begins at START, and the empty line before it."
@@ -481,7 +485,7 @@ Works on the whole buffer, silently."
 (defun pyagentd-block--set-text (variable text)
   "Let VARIABLE have the value printed in TEXT; return nil if it has none."
   (condition-case nil
-      (let ((value (car (read-from-string text))))
+      (let ((value (pyagentd-block--read text)))
         (when (pcase variable
                 ((or 'gptel-model 'gptel--backend-name)
                  (or (symbolp value) (stringp value)))
