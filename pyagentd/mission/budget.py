@@ -51,37 +51,21 @@ class Budget:
 
 @dataclass(slots=True, kw_only=True)
 class Scope:
-    """One running mission, as the missions that its tools start (its children) see it.
+    """One running mission, as the missions that its tools start (its children) see it."""
 
-    Attributes:
-        budget: Shared by the tree.
-        depth: 0 for a mission without a parent.
-        deadline: When it has to be over, in seconds of ``monotonic``; never later than its parent's.
-        limit_ms: The time limit that the deadline comes from; None when it is the parent's, or there is none.
-        max_cost_usd: The most that it and its children may cost, or None.
-        llm: Its callback, which a tool with ``llm="caller"`` uses too.
-        models: The registry it looks names up in.
-        firewall: Hides private values from its model.
-        runtime: Its services; its listener and event loop are its children's too.
-        parent: The mission whose tool started it, or None.
-        times: Seconds spent, by what they were spent on.
-        left_behind: What was still running in a thread of its own when the mission stopped waiting for it.
-        spent: Its usage so far, with that of its children, running ones included.
-    """
-
-    budget: Budget
-    depth: int = 0
-    deadline: float = float("inf")
-    limit_ms: int | None = None
-    max_cost_usd: float | None = None
-    llm: LLM | None = None
-    models: Mapping[str, Any] = field(default_factory=dict)
+    budget: Budget  # shared by the tree
+    depth: int = 0  # 0 for a mission without a parent
+    deadline: float = float("inf")  # in seconds of ``monotonic``; never later than its parent's
+    limit_ms: int | None = None  # that the deadline comes from; None when it is the parent's, or there is none
+    max_cost_usd: float | None = None  # the most that it and its children may cost
+    llm: LLM | None = None  # its callback, which a tool with ``llm="caller"`` uses too
+    models: Mapping[str, Any] = field(default_factory=dict)  # the registry it looks names up in
     firewall: Firewall | None = None
-    runtime: Runtime = field(default_factory=Runtime)
-    parent: "Scope | None" = None
-    times: dict[Activity, float] = field(default_factory=dict)
-    left_behind: list[str] = field(default_factory=list)
-    spent: Usage = field(default_factory=Usage)
+    runtime: Runtime = field(default_factory=Runtime)  # its listener and event loop are its children's too
+    parent: "Scope | None" = None  # the mission whose tool started it
+    times: dict[Activity, float] = field(default_factory=dict)  # seconds spent, by what they were spent on
+    left_behind: list[str] = field(default_factory=list)  # what still ran in a thread when it was waited for no more
+    spent: Usage = field(default_factory=Usage)  # so far, with that of its children, running ones included
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def spend(self, usage: Usage) -> None:

@@ -285,11 +285,7 @@ async def adelegate(prompt: str, *, llm: ModelLike, **options: Any) -> Step[Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Validation:
-    """Why ``delegate`` would refuse a mission.
-
-    Attributes:
-        problems: The failures that it would end with; empty when the mission can run.
-    """
+    """Why ``delegate`` would refuse a mission: the failures that it would end with."""
 
     problems: tuple[Fail, ...] = ()
 
@@ -331,15 +327,10 @@ def validate(prompt: str, **options: Any) -> Validation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
-    """The programs of a finished mission; calling it runs them again without a model.
+    """The programs of a finished mission; calling it runs them again without a model."""
 
-    Attributes:
-        programs: The sources of the turns that had a program and did not fail.
-        signature: What they return, or None.
-    """
-
-    programs: tuple[str, ...]
-    signature: str | None = None
+    programs: tuple[str, ...]  # of the turns that had one and did not fail
+    signature: str | None = None  # what they return
 
     def __call__(self, context: Any = None, **options: Any) -> Step[Any]:
         """Run them over ``context``; ``options`` are those of ``delegate``, ``tools`` above all."""
@@ -373,12 +364,7 @@ def compiled(step: Step[Any]) -> Compiled:
 
 @dataclass(frozen=True, init=False)
 class Mission(Generic[T]):
-    """A mission to run as often as one likes: the arguments of ``delegate``, of which ``llm`` can be given later.
-
-    Attributes:
-        prompt: The prompt.
-        options: The other arguments.
-    """
+    """A mission to run as often as one likes: the arguments of ``delegate``, of which ``llm`` can be given later."""
 
     prompt: str
     options: Mapping[str, Any]
@@ -669,12 +655,7 @@ find_tools looks for others by words. Return the names of the tools that are nee
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discovery:
-    """The tools that the first mission chose.
-
-    Attributes:
-        tools: The chosen tools, by name.
-        step: The step of that mission.
-    """
+    """The tools that the first mission chose, by name, and its step."""
 
     tools: Mapping[str, Tool] = field(default_factory=dict)
     step: Step[Any]

@@ -167,11 +167,7 @@ def _hide_private(value: Any) -> Any:
 
 
 class Firewall:
-    """Turns the values of one mission into text for its model.
-
-    Args:
-        limits: How much of a large value the model is shown.
-    """
+    """Turns the values of one mission into text for its model."""
 
     def __init__(self, limits: PromptLimit | None = None) -> None:
         self.limits = limits or PromptLimit()

@@ -53,24 +53,15 @@ _MOST_PAUSES = 12  # in a row, in which the rate limit let no item through: six 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """The result of one item.
+    """The result of one item."""
 
-    Attributes:
-        index: The item's number, from 0.
-        key: A hash of mission and item, and of how many like it came before.
-        item: The item.
-        ok: Whether the mission succeeded.
-        value: Its value as JSON has it.
-        fail: ``{"reason", "message"}`` of one that failed, else None.
-        usage: ``turns``, ``input_tokens``, ``output_tokens``, ``cost_usd``, ``duration_ms``.
-    """
-
-    index: int
-    key: str
+    index: int  # of the item, from 0
+    key: str  # a hash of mission and item, and of how many like it came before
     item: Any
     ok: bool
-    value: Any = None
-    fail: Mapping[str, str] | None = None
+    value: Any = None  # as JSON has it
+    fail: Mapping[str, str] | None = None  # ``{"reason", "message"}`` of one that failed
+    # ``turns``, ``input_tokens``, ``output_tokens``, ``cost_usd``, ``duration_ms``
     usage: Mapping[str, float] = field(default_factory=dict)
 
     def to_json(self) -> str:
@@ -213,13 +204,7 @@ class _Window:
 
 
 class Workers:
-    """Where items run: an executor, or how one is made.
-
-    Args:
-        make: Makes an executor; called again where all workers of one were lost.
-        most: How many items are handed to it at a time.
-        owned: Whether it is shut down at the end.
-    """
+    """Where items run, ``most`` at a time: an executor that is made anew where all its workers were lost."""
 
     def __init__(self, make: Callable[[], Executor], most: int, *, owned: bool = True) -> None:
         self._make, self.most, self._owned = make, most, owned
@@ -348,23 +333,14 @@ def _begin_once(mark: list[str], mission: Mission[Any], item: Any) -> _Reply:
 
 @dataclass(slots=True, kw_only=True)
 class Summary:
-    """The outcome of a run.
+    """The outcome of a run."""
 
-    Attributes:
-        total: How many items there are.
-        before: How many had their row already.
-        done: How many got one now.
-        failed: How many of these failed.
-        cost_usd: What they cost.
-        stopped: Why it ended before all had one; "" when it did not.
-    """
-
-    total: int = 0
-    before: int = 0
-    done: int = 0
-    failed: int = 0
-    cost_usd: float = 0.0
-    stopped: str = ""
+    total: int = 0  # items
+    before: int = 0  # items that had their row already
+    done: int = 0  # items that got one now
+    failed: int = 0  # of those that got one now
+    cost_usd: float = 0.0  # of them
+    stopped: str = ""  # why it ended before all had one
 
 
 def run_over(

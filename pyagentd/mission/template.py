@@ -208,11 +208,6 @@ def unknown_names(text: str, params: Iterable[Field]) -> tuple[str, ...]:
 def expand(text: str, context: Mapping[Any, Any], text_of: TextOf) -> str:
     """Return ``text`` with its placeholders replaced by values of ``context``; nil becomes "".
 
-    Args:
-        text: The template.
-        context: Values by keyword or string.
-        text_of: The function that turns a value into text.
-
     Raises:
         TemplateError: The template is malformed, or names have no value; all of them are listed.
     """

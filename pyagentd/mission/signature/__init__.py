@@ -68,17 +68,11 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Typed parameters and a typed result.
+    """Typed parameters and a typed result."""
 
-    Attributes:
-        params: The parameters, in order; arguments are a map by their names.
-        returns: The type of the result.
-        python: The Python type that it was made from, or None.
-    """
-
-    params: tuple[Field, ...]
+    params: tuple[Field, ...]  # in order; arguments are a map by their names
     returns: Type
-    python: Any = field(default=None, compare=False, repr=False)
+    python: Any = field(default=None, compare=False, repr=False)  # the Python type that it was made from
 
     def render(self) -> str:
         """Return the canonical text, which parses to an equal signature."""
@@ -101,12 +95,7 @@ class Signature:
         return problems_of(Map(self.params), args, strict=strict)
 
     def coerce_input(self, args: Any, strict: bool = False) -> Coercion:
-        """Convert ``args`` to the types of the parameters where nothing is lost.
-
-        Args:
-            args: A map by the names of the parameters.
-            strict: Whether undeclared arguments are problems; otherwise they are left out.
-        """
+        """Convert the map ``args`` to the types of the parameters where nothing is lost; see ``coerce``."""
         return coerce(Map(self.params), args, strict=strict)
 
     def instance(self, value: Any) -> tuple[Any, tuple[Problem, ...]]:

@@ -28,16 +28,10 @@ class Type:
 
 @dataclass(frozen=True, slots=True)
 class Primitive(Type):
-    """A named type; ``:map`` fits any map and ``:any`` any value including nil.
+    """A named type; ``:map`` fits any map and ``:any`` any value including nil."""
 
-    Attributes:
-        name: As in the shorthand, without the colon.
-        least: Smallest number, or shortest length of a string; None: no bound.
-        most: Largest number, or greatest length.
-    """
-
-    name: Name
-    least: Number | None = None
+    name: Name  # as in the shorthand, without the colon
+    least: Number | None = None  # the smallest number, or the shortest length of a string
     most: Number | None = None
 
 
@@ -64,17 +58,11 @@ class List(Type):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a map, or a parameter.
+    """A field of a map, or a parameter."""
 
-    Attributes:
-        name: The key as text; a map may hold it as keyword or as string.
-        type: What its value may be.
-        optional: Whether it may be absent. Whether it may be nil is up to the type; the shorthand's ``?`` means both.
-    """
-
-    name: str
+    name: str  # a map may have it as keyword or as string
     type: Type
-    optional: bool = False
+    optional: bool = False  # it may be absent; whether it may be nil is up to the type, ``?`` of shorthand means both
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,18 +79,11 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coercion:
-    """Arguments converted to the types of a signature.
+    """Arguments converted to the types of a signature."""
 
-    Attributes:
-        value: The arguments, declared ones only, each under the key (keyword or string) it came with; they
-            themselves where there are problems.
-        warnings: Conversions that were made.
-        problems: What neither fits nor can be converted; empty means that ``value`` fits.
-    """
-
-    value: Any
-    warnings: tuple[Problem, ...] = ()
-    problems: tuple[Problem, ...] = ()
+    value: Any  # declared ones only, each under the key it came with; they themselves where there are problems
+    warnings: tuple[Problem, ...] = ()  # conversions that were made
+    problems: tuple[Problem, ...] = ()  # what neither fits nor can be converted
 
 
 def fits(of: Type, value: Any, *, exact: bool = False) -> bool:
@@ -108,13 +101,7 @@ def problems_of(of: Type, value: Any, *, strict: bool = False) -> tuple[Problem,
 
 
 def coerce(of: Type, value: Any, *, strict: bool = False) -> Coercion:
-    """Return ``value`` converted to ``of``.
-
-    Args:
-        of: The type that is wanted.
-        value: A Lisp value or a plain Python value.
-        strict: Whether fields that are not declared are problems; otherwise they are left out.
-    """
+    """Return ``value`` converted to ``of``; fields that are not declared are left out, or problems if ``strict``."""
     walk = _Walk(strict=strict, converts=True)
     made = walk.visit(of, value)
     problems = walk.found(problems=True)
