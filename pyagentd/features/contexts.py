@@ -239,16 +239,6 @@ class Contexts(Feature):
         rows = await asyncio.to_thread(agents.of, self.kernel.state, owner.name)
         return list(filter(owner.has, rows))
 
-    async def saved(self, ref: BranchRef, messages: Sequence[Mapping[str, Any]]) -> ContextRow | None:
-        """Return what was saved last of an agent or a session and has just these messages, if anything."""
-        rows = await self.history(ref)
-
-        def is_same(row: ContextRow) -> bool:
-            context = contexts.read_or_none(Path(row.file_path)) if row.message_count == len(messages) else None
-            return context is not None and list(context.messages) == list(messages)
-
-        return await asyncio.to_thread(lambda: next(filter(is_same, rows), None))
-
     async def known(self, agent_name: str) -> list[ContextRow]:
         """Return the saved conversations of an agent that may be gone, the last one first.
 
@@ -329,7 +319,13 @@ class Contexts(Feature):
         told = {}
         with contextlib.suppress(BadRequest):  # of what is no conversation nothing is saved
             said = await self._current_conversation(branch)
-            row = await self.saved(branch.ref, contexts.canonical(said.messages))
+            rows, messages = await self.history(branch.ref), contexts.canonical(said.messages)
+
+            def is_same(row: ContextRow) -> bool:
+                context = contexts.read_or_none(Path(row.file_path)) if row.message_count == len(messages) else None
+                return context is not None and list(context.messages) == list(messages)
+
+            row = await asyncio.to_thread(lambda: next(filter(is_same, rows), None))
             row = row or await self._write(branch, said, first_words(said.messages), trigger)
             told = {"notice": _put_away(row, when)}
         async with branch.starting:

@@ -104,7 +104,7 @@ class RunKeeper:
                 if begun is not None:
                     await _surely(self._end(*begun, kept))
                 elif action.kind == "write":
-                    self._tell(list(files), call_id)
+                    self.snapshots.tell(self.branch.ref, files, call_id)
 
     async def warm(self) -> None:
         """Look at the workspace beforehand, so that the first command need not wait for it."""
@@ -169,7 +169,7 @@ class RunKeeper:
             self._say(f"The files could not be kept, so this cannot be undone: {error}")
             return
         kept.before, kept.after = change.before, change.after
-        self._tell(changed, change.call)
+        self.snapshots.tell(self.branch.ref, changed, change.call)
 
     def _after(self, begun: Change, files: tuple[str, ...]) -> tuple[Change, list[str]]:
         """Record what the call changed, and return it with the paths."""
@@ -189,13 +189,6 @@ class RunKeeper:
             records.forget(begun.id)
             raise
         return change, [each.path for each in found if each.path not in change.others]
-
-    def _tell(self, changed: list[str], call_id: str) -> None:
-        """Tell whoever watches the branch, or the session, which files are another by now."""
-        if changed:
-            facts = {"paths": changed[:_TOLD_PATHS], "call_id": call_id, "more": len(changed) > _TOLD_PATHS}
-            for key in dict.fromkeys((self.branch.key, self.top.key)):
-                self.snapshots.kernel.publish(Event("files", key, 0, (facts,)))
 
     def _say(self, text: str) -> None:
         """Tell the user, once for a session."""
@@ -526,6 +519,13 @@ class Snapshots(Feature):
             ref = parent
         return tuple(reversed(found))
 
+    def tell(self, ref: BranchRef, changed: Sequence[str], call_id: str) -> None:
+        """Tell whoever watches a branch, or its session, which files are another by now."""
+        if changed:
+            facts = {"paths": list(changed[:_TOLD_PATHS]), "call_id": call_id, "more": len(changed) > _TOLD_PATHS}
+            for key in dict.fromkeys((ref.key, paths.root_of(ref).key)):
+                self.kernel.publish(Event("files", key, 0, (facts,)))
+
     def now_ms(self) -> int:
         """Return the time, as changes have it."""
         return epoch_ms(self.kernel.clock.now())
@@ -702,9 +702,7 @@ class Snapshots(Feature):
                     return self._perform(ref, (turn, own), self._proposals(undos), conflicts)
 
                 done = await asyncio.to_thread(perform)
-        for key in dict.fromkeys((ref.key, paths.root_of(ref).key)):
-            if done.restored:
-                self.kernel.publish(Event("files", key, 0, ({"paths": done.restored, "call_id": "", "more": False},)))
+        self.tell(ref, done.restored, "")
         return done.to_wire()
 
     # -- what would become of files ------------------------------------------------------------------------------
@@ -764,7 +762,8 @@ class Snapshots(Feature):
         for each in proposals:
             if each.becomes == "unkept" or (each.becomes == "conflict" and conflicts != "overwrite"):
                 done.kept.append({"path": each.path, "reason": each.reason})
-                if each.becomes == "conflict" and conflicts == "copy" and each.target is not None:
+                is_file = each.target is not None and not each.target.is_dir
+                if each.becomes == "conflict" and conflicts == "copy" and is_file:
                     self._copy(each, done)
             else:
                 wanted.append(each)
@@ -817,16 +816,12 @@ class Snapshots(Feature):
 
     def _copy(self, proposal: Proposal, done: RestoreResult) -> None:
         """Put the old version beside a file that is kept."""
-        assert proposal.target is not None
         number = 1
         while os.path.lexists(f"{proposal.path}.~{number}~"):
             number += 1
         path = f"{proposal.path}.~{number}~"
         with contextlib.suppress(OSError, StoreError, ToolError):
-            content = require_content(
-                self.objects.get("blob", proposal.target.id), f"The old version of {proposal.path}"
-            )
-            put(path, proposal.target, content)
+            self._create(replace(proposal, path=path))
             done.copies.append(path)
 
 
