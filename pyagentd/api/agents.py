@@ -315,7 +315,7 @@ class Agents(Group):
         for pattern in (*allowed, *denied):
             validate_pattern(pattern)
         with _errors_logged(place.parent):
-            presetfile.set_paths(place, allowed, presetfile.DEFAULT_WRITE, denied)
+            presetfile.change(place, lambda preset: presetfile.with_paths(preset, read=allowed, deny=denied))
         if paths.scope_plan_file(place.parent).exists():
             metadata.touch_scope_plan(place.parent, self._kernel.clock.now())
         return {"file": str(place)}

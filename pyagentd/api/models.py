@@ -651,9 +651,10 @@ async def write_settings(kernel: Kernel, ref: BranchRef, values: Mapping[str, An
     file = paths.preset_file(ref.branch_dir)
     with kernel.origins.keep_trust(ref):
         if left:
-            presetfile.set_values(file, {name.replace("_", "-"): value for name, value in left.items()})
+            written = {name.replace("_", "-"): value for name, value in left.items()}
+            presetfile.change(file, lambda preset: presetfile.with_values(preset, written))
         if body is not None:
-            presetfile.set_body(file, body)
+            presetfile.change(file, lambda preset: presetfile.with_body(preset, body))
 
 
 async def _answer_text(backend: Backend, request: ModelRequest) -> str:

@@ -7,7 +7,7 @@ meaning of the keys; this module knows only the file and the section ``paths``, 
 import os
 import re
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,38 +129,15 @@ def _hint(problem: str) -> str:
     return "Correct the YAML there"
 
 
-def set_paths(path: Path, read_patterns: Iterable[str], write_default: Iterable[str], deny: Iterable[str]) -> None:
-    """Rewrite ``paths`` of the preset at ``path``; see ``with_paths``.
+def change(path: Path, text_of: Callable[[PresetFile], str]) -> None:
+    """Put what ``text_of`` makes of the preset at ``path`` into its place.
 
     Raises:
         PresetError: The file is missing or malformed.
         StoreError: The disk refused; the file is untouched.
     """
     with _changing:
-        text = with_paths(read(path), read=read_patterns, write_default=write_default, deny=deny)
-        atomic.write_text(path, text)
-
-
-def set_values(path: Path, values: Mapping[str, Any]) -> None:
-    """Set top-level keys of the preset at ``path``; everything else stays byte for byte.
-
-    Raises:
-        PresetError: The file is missing or malformed.
-        StoreError: The disk refused; the file is untouched.
-    """
-    with _changing:
-        atomic.write_text(path, with_values(read(path), values))
-
-
-def set_body(path: Path, body: str) -> None:
-    """Replace the system message of the preset at ``path``; its front matter stays byte for byte.
-
-    Raises:
-        PresetError: The file is missing or malformed.
-        StoreError: The disk refused; the file is untouched.
-    """
-    with _changing:
-        atomic.write_text(path, with_body(read(path), body))
+        atomic.write_text(path, text_of(read(path)))
 
 
 def with_body(preset: PresetFile, body: str) -> str:

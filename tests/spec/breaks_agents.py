@@ -328,8 +328,8 @@ BREAKS_OF_AGENTS = [
     _of(
         "Preset.md updated with path controls",
         _PIECES,
-        "set_paths(place, allowed, presetfile.DEFAULT_WRITE, denied)",
-        "set_paths(place, allowed, (), denied)",
+        "with_paths(preset, read=allowed, deny=denied)",
+        "with_paths(preset, read=allowed, write_default=(), deny=denied)",
     ),
     _of("Agent inherits parent allowed paths", _PIECES, '_SCOPE = ("paths", ', "_SCOPE = ("),
     _of(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pyagentd.errors import PresetError
 from pyagentd.store import presetfile
-from pyagentd.store.presetfile import STANDARD_DENY, parse, read, set_paths, with_paths
+from pyagentd.store.presetfile import STANDARD_DENY, parse, read, with_paths
 
 COMMENTED = """\
 ---
@@ -107,9 +107,9 @@ def test_any_pattern_comes_back_as_it_was_given(patterns):
 def test_setting_paths_twice_is_setting_them_once(tmp_path):
     file = tmp_path / "preset.md"
     file.write_text(COMMENTED)
-    set_paths(file, ["/p/**"], ["/tmp/**"], ["/d/**"])
+    presetfile.change(file, lambda preset: with_paths(preset, read=["/p/**"], deny=["/d/**"]))
     once = file.read_bytes()
-    set_paths(file, ["/p/**"], ["/tmp/**"], ["/d/**"])
+    presetfile.change(file, lambda preset: with_paths(preset, read=["/p/**"], deny=["/d/**"]))
     assert file.read_bytes() == once
 
 

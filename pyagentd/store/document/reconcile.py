@@ -384,7 +384,8 @@ class Recognition:
     def _match_pieces(self) -> tuple[list[int], set[int]]:
         """Return the links, and the numbers of the found pieces that were moved."""
         links = self._match_in_order()
-        return links, link_moved(self.recorded, self.found, links, self._last_answer())
+        answers = [index for index in range(self.above) if self.found[index].key[0] != "user"]
+        return links, link_moved(self.recorded, self.found, links, answers[-1] + 1 if answers else 0)
 
     def _match_in_order(self) -> list[int]:
         """Match what the record shows, then between that what it says is hidden: the user may have it back."""
@@ -575,10 +576,6 @@ class Recognition:
 
     # -- user text ---------------------------------------------------------------------------------------------
 
-    def _last_answer(self) -> int:
-        """Return the number after the last piece above the end that is no user text."""
-        return next((i + 1 for i in range(self.above - 1, -1, -1) if self.found[i].key[0] != "user"), 0)
-
     def _find_prompt(self) -> int:
         """Return the first piece of the new prompt: after the last answer and the last prompt that is as recorded."""
         start = self.above
@@ -609,7 +606,8 @@ class Recognition:
         while index < stop:
             first, owner = index, self.owners[index]
             index += 1
-            while index < stop and self.owners[index] is owner and self._is_adjacent(index):
+            region = self.found[first].region
+            while index < stop and self.owners[index] is owner and self.found[index].region == region:
                 index += 1
             if owner is not None and self._is_message(owner, first, index):
                 text = owner.recorded_text if self.recorded[self.links[first]].restored else owner.text
@@ -628,7 +626,8 @@ class Recognition:
             first, last = extents.get(owner.id, (index, index))
             between = range(last + 1, index)
             joined = self.found[index].region == self.found[first].region
-            if joined and all(self._owner(n) is None and not self._is_prompt(n) for n in between):
+            prompt = range(self.prompt_start, self.above)
+            if joined and all(self._owner(n) is None and n not in prompt for n in between):
                 extents[owner.id] = first, index
         return extents
 
@@ -641,14 +640,8 @@ class Recognition:
         return owners
 
     def _owner(self, index: int) -> conversation.Message | None:
-        number = self.links[index] if self.links[index] >= 0 else self.sources[index]
+        number = self._number(index)
         return self.recorded[number].message if number >= 0 else None
-
-    def _is_prompt(self, index: int) -> bool:
-        return self.prompt_start <= index < self.above
-
-    def _is_adjacent(self, index: int) -> bool:
-        return self.found[index].region == self.found[index - 1].region
 
     def _is_message(self, message: conversation.Message, start: int, stop: int) -> bool:
         number = self.links[start]
@@ -670,11 +663,10 @@ class Recognition:
         return stop
 
     def _view_piece(self, index: int) -> ViewPiece | None:
-        found, number, source = self.found[index], self.links[index], self.sources[index]
-        if found.key[0] == "compaction" or (number < 0 and found.key[0] == "reasoning"):
+        found, number, is_exact = self.found[index], self._number(index), self.links[index] >= 0
+        if found.key[0] == "compaction" or (not is_exact and found.key[0] == "reasoning"):
             return None
-        known = number if number >= 0 else source
-        return ViewPiece(found, known, self.recorded[known] if known >= 0 else None, number >= 0)
+        return ViewPiece(found, number, self.recorded[number] if number >= 0 else None, is_exact)
 
     # -- edits -------------------------------------------------------------------------------------------------
 
@@ -787,7 +779,7 @@ class _Place:
     def find(self, anchor: int) -> tuple[int, int]:
         """Return the offset in the body where the run goes on, and how many of its characters are there."""
         position, known = self._follow(anchor, 0)
-        if not self._is_answer_shown(known):
+        if not any(block.role is not None and block.offset < known for block in self._blocks):
             # Nothing of the run at the anchor: text above was edited, or nothing was inserted yet.
             found = self._find_anywhere(anchor if self._ends_prompt(anchor) else 0)
             if found is None:
@@ -837,10 +829,6 @@ class _Place:
             following = self._starts[index + 1] if index + 1 < len(self._starts) else len(self._body)
             return position if span else following
         return span.end if span and (span.kind, span.id) == _span_role(role) else position
-
-    def _is_answer_shown(self, known: int) -> bool:
-        """Return whether so many characters of the run include some of an answer or a tool."""
-        return any(block.role is not None and block.offset < known for block in self._blocks)
 
     def _is_chance(self, anchor: int, known: int) -> bool:
         """Return whether all that agrees are blank lines of the user's: those before a heading that stands below.
@@ -903,17 +891,17 @@ class _Place:
         """Return where the next prompt begins: what stands below it is of other runs."""
         if not self._spans:
             return len(self._body)
-        heading = self._body.find(RUN_CLOSE, position)
-        while heading >= 0 and self._role_end(heading, None) == heading:
-            heading = self._body.find(RUN_CLOSE, heading + 1)
-        return len(self._body) if heading < 0 else heading
+        heading = self._heading(position)
+        while heading < len(self._body) and self._role_end(heading, None) == heading:
+            heading = self._heading(heading + 1)
+        return heading
 
     def _inside_edited(self, position: int, known: int) -> tuple[int, int]:
         """Go past the rest of a text that the user edited while it was growing."""
         block = next((b for b in self._blocks if b.offset < known < b.end), None)
         if block is None or block.role is None:
             return position, known
-        end = self._role_end(position, block.role) if self._spans else self._paragraphs_end(position)
+        end = self._role_end(position, block.role) if self._spans else self._heading(position)
         if end == position:
             return position, known
         for old, new, size in reversed(common_text(block.text[known - block.offset :], self._body[position:end])):
@@ -922,7 +910,8 @@ class _Place:
                 break
         return (end if self._spans else position), known
 
-    def _paragraphs_end(self, position: int) -> int:
+    def _heading(self, position: int) -> int:
+        """Return where the next heading begins, whatever its role; else the end."""
         heading = self._body.find(RUN_CLOSE, position)
         return len(self._body) if heading < 0 else heading
 

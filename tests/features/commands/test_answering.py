@@ -350,7 +350,9 @@ async def test_settings_are_set_for_the_conversation_and_for_one_message(world: 
 async def test_a_setting_is_set_where_the_preset_has_it(world: World) -> None:
     ref, service = world.session(), world.service()
     world.server.rule = lambda request: answer("ok")
-    presetfile.set_values(paths.preset_file(ref.branch_dir), {"max-tokens": 777})
+    presetfile.change(
+        paths.preset_file(ref.branch_dir), lambda preset: presetfile.with_values(preset, {"max-tokens": 777})
+    )
     await asked(world, service, ref, "/set max-tokens 900")
     assert paths.preset_file(ref.branch_dir).read_text().count("max") == 1
     await asked(world, service, ref, "/set max-tokens default")
