@@ -85,9 +85,7 @@ class BadMessage(Exception):
 class Channel:
     """One end of the connection between caller and child.
 
-    Args:
-        peer: A connected stream socket; the caller closes it.
-        check: Called every 20 ms while waiting; may raise to end the waiting. Without it, waiting has no end.
+    While it waits it calls ``check`` every 20 ms, which may raise to end the waiting; without it that has no end.
     """
 
     def __init__(self, peer: socket.socket, check: Callable[[], None] | None = None) -> None:

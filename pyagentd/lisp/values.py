@@ -652,10 +652,7 @@ def no_data(value: Value) -> LispError:
 
 
 def check_data(value: Value) -> None:
-    """Check that a value and all its parts are data.
-
-    Args:
-        value: Of an extent that was checked before (``serialization.check_extent``).
+    """Check that a value, whose extent was checked before (``serialization.check_extent``), and its parts are data.
 
     Raises:
         LispError: ``eval_error``.
@@ -691,12 +688,9 @@ def _other_spelling(m: dict[Any, Any], key: Any) -> Any:
 def merge_maps(
     maps: Iterable[dict[Any, Any]], budget: Budget, combine: Callable[[Any, Any], Any] | None = None
 ) -> dict[Any, Any]:
-    """Return one map of all entries, keys spelled as in the first map that has them; later values win.
+    """Return one map of all entries, which have been charged; keys are spelled as in the first map that has them.
 
-    Args:
-        maps: Their entries have been charged.
-        budget: Pays for calling ``combine``.
-        combine: Makes one value of an earlier and a later one under the same key.
+    Later values win, or ``combine`` makes one value of an earlier and a later one.
     """
     result: dict[Any, Any] = {}
     kinds: set[type] = set()
@@ -787,10 +781,7 @@ def keyword_lookup(keyword: Keyword, value: Value, default: Value = None) -> Val
 def as_function(value: Value, arity: int, name: str = "") -> Callable[..., Value]:
     """Return ``value`` as a Python callable with ``arity`` positional parameters, which is checked once, here.
 
-    Args:
-        value: A function, keyword, map or set.
-        arity: With how many arguments it will be called.
-        name: Who is going to call it (``"map"``), for the message.
+    ``name`` is that of the builtin that is going to call it, for the message.
 
     Raises:
         LispError: ``eval_error`` when it is not a function, or takes another number of arguments.

@@ -80,13 +80,7 @@ Confirm = bool | Literal["always"]
 
 
 def decide(action: Action, context: Context, confirm: Confirm) -> Decision:
-    """Return whether ``action`` may happen.
-
-    Args:
-        action: Computed by the tool from its checked arguments.
-        context: The rules.
-        confirm: The tool wants a human to agree, see ``Confirm``.
-    """
+    """Return whether ``action``, which the tool has computed from its checked arguments, may happen."""
     action = _complete_command(action)
     if refusal := protected_reason(action, context):
         return Deny(refusal, "protected")

@@ -50,12 +50,7 @@ class WantedServers:
 
 
 def read_wanted(value: object, source: Source, path: Path = ()) -> WantedServers:
-    """Read the value of the key ``mcp``.
-
-    Args:
-        value: What is written.
-        source: Where, for errors.
-        path: Where in it.
+    """Read the value of the key ``mcp``; ``source`` and ``path`` are where it is written.
 
     Raises:
         PyagentdError: The source's error: it is of the wrong kind.

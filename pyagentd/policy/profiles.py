@@ -270,10 +270,7 @@ def is_read_only(tool: str) -> bool:
 def read_only_refusal(action: Action, *, own: bool, above: bool) -> str | None:
     """Return why an agent that only looks may not do this; None when it may, or when it is no such agent.
 
-    Args:
-        action: What is about to happen.
-        own: Its own preset is read-only.
-        above: That of a session above it is, or was when it was spawned.
+    Its ``own`` preset is read-only, or that of a session ``above`` it is, or was when it was spawned.
     """
     if not (own or above) or _only_looks(action):
         return None

@@ -38,12 +38,7 @@ class SwappedLink(ToolError):
 
 @contextmanager
 def parent(path: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
-    """Yield a descriptor of the directory of ``path`` and the last component's name.
-
-    Args:
-        path: Resolved absolute path.
-        create: Make the directories that are missing.
-    """
+    """Yield a descriptor of the directory of ``path`` and the last component's name; ``create`` what is missing."""
     *directories, name = path.split("/")[1:]
     descriptor = os.open("/", _DIRECTORY)
     try:

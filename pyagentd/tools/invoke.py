@@ -265,14 +265,10 @@ class Envelope:
 async def invoke(
     spec: ToolSpec, args: object, ctx: ToolContext, authorise: Authorise, began: Callable[[], None] = lambda: None
 ) -> Envelope:
-    """Run one call of ``spec``.
+    """Run one call of ``spec`` with what the model gave, unchecked.
 
-    Args:
-        spec: The tool.
-        args: What the model gave, unchecked.
-        ctx: Where the call happens.
-        authorise: Asked once, after validation and before any effect.
-        began: Called right before the tool acts; what it raises, the tool does not act.
+    ``authorise`` is asked once, after validation and before any effect; ``began`` is called right before the tool
+    acts, which it does not if that raises.
 
     Raises:
         asyncio.CancelledError: The run was aborted; the tool has been stopped.

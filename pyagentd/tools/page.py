@@ -40,13 +40,7 @@ def is_text(content_type: str) -> bool:
 
 
 def text_of(body: bytes, content_type: str, url: str) -> str:
-    """Return the text of a page; blocks while it works.
-
-    Args:
-        body: As it came.
-        content_type: As the server says.
-        url: Where from; relative links are of it.
-    """
+    """Return the text of a page, whose relative links are of ``url``; blocks while it works."""
     html = is_html(content_type)
     text = _decode(body, content_type, html).replace("\r\n", "\n")
     return _markdown(text, url) if html else text

@@ -314,14 +314,7 @@ async def _run_to_end(started: Enclosure, ctx: ToolContext, pipe: Pipe, seconds:
 
 
 def describe_command(command: str, root: Path, scope: ShellScope, env: Mapping[str, str]) -> Target:
-    """Return a command that would run in ``root`` as policy sees it.
-
-    Args:
-        command: The line.
-        root: The workspace root.
-        scope: Whether it is confined, and what it may write.
-        env: The environment it gets.
-    """
+    """Return a command that would run in ``root`` under ``scope``, with the variables ``env``, as policy sees it."""
     if "\0" in command:
         raise ToolError("a command must not contain a NUL character")
     try:

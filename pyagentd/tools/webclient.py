@@ -57,13 +57,9 @@ async def fetch(
     headers: Mapping[str, str] | None = None,
     json: Any = None,
 ) -> WebResponse:
-    """Send one request and return the answer, whatever its status.
+    """Send one request and return the answer, whatever its status; ``json`` is posted, else it is a GET.
 
-    Args:
-        url: Canonical, see ``web.canonical``.
-        guarded: Refuse addresses that are not public.
-        headers: Beside the usual ones.
-        json: What is posted, if anything.
+    The URL is canonical (``web.canonical``); a ``guarded`` request is refused where the address is not public.
 
     Raises:
         ToolError: The address is refused, or the server cannot be reached; says what happened.

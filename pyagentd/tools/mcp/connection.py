@@ -277,12 +277,6 @@ class Unavailable(ToolError):
 class Connection:
     """One server.
 
-    Args:
-        launch: How it is started.
-        changed: See ``Changed``.
-        learned: See ``Learned``.
-        now: The time, in seconds.
-
     Attributes:
         catalog: What it offers; None: nobody has asked it yet.
         resources: Its resources, as it last said.
@@ -534,12 +528,7 @@ _LOOK_S = 60.0  # between looks for servers that nobody uses
 
 
 class Pool:
-    """The servers that were wanted so far.
-
-    Args:
-        changed: See ``Changed``.
-        learned: See ``Learned``.
-    """
+    """The servers that were wanted so far."""
 
     def __init__(self, changed: Changed, learned: Learned) -> None:
         self._on_changed = changed
@@ -604,12 +593,7 @@ def piece_of_resource(contents: "TextResourceContents | BlobResourceContents") -
 
 
 def text_of(answer: CallResult, directory: Path, name: str) -> str:
-    """Return an answer as text, and keep in ``directory`` what is none; blocks.
-
-    Args:
-        answer: What the server said.
-        directory: Where files go; made on demand.
-        name: What the files are called after.
+    """Return an answer as text, and keep in ``directory`` what is none, in files called after ``name``; blocks.
 
     Raises:
         OSError: A file cannot be written.
