@@ -902,7 +902,9 @@ a screen reader can read."
     (insert "\n")
     (when (> level 0)
       (add-text-properties start (point)
-                           (list 'pyagentd-id (plist-get line :id)
+                           (list 'pyagentd-id (or (plist-get line :id)
+                                                  (buffer-substring-no-properties
+                                                   start (point)))
                                  'pyagentd-folded (plist-get line :folded)))
       (add-face-text-property start (point)
                               (intern (format "outline-%d" (min level 8)))
@@ -929,13 +931,11 @@ a screen reader can read."
   "Call FUNCTION at the beginning of each heading, with its id or text."
   (save-excursion
     (goto-char (point-min))
-    (while (re-search-forward (concat "^\\(?:" outline-regexp "\\).*") nil t)
-      (let ((text (match-string-no-properties 0)))
-        (beginning-of-line)
-        (save-excursion
-          (funcall function
-                   (or (get-text-property (point) 'pyagentd-id) text)))
-        (end-of-line)))))
+    (while (not (eobp))
+      (when-let ((id (get-text-property (point) 'pyagentd-id)))
+        (save-excursion (funcall function id)))
+      (goto-char (next-single-property-change (point) 'pyagentd-id nil
+                                              (point-max))))))
 
 (defun pyagentd-report--place ()
   "Return where point is, (ID LINES COLUMN); nil at the end of the buffer.

@@ -164,5 +164,15 @@
                    (pyagentd-test-said
                      (pyagentd-schedules--add :at "14:30" "Go on."))))))
 
+(ert-deftest pyagentd-report-stays-where-lines-only-look-like-headings ()
+  (with-temp-buffer
+    (pyagentd-report-mode)
+    (let ((report '(:title "Output"
+                    :lines ((:level 0 :parts ("* ok\n* ok\n* ok\nlast"))))))
+      (pyagentd-report-print report)
+      (goto-char (point-min))
+      (pyagentd-report-print report)
+      (should (bobp)))))
+
 (provide 'inspect-test)
 ;;; inspect-test.el ends here
