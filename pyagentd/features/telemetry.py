@@ -139,10 +139,11 @@ class Telemetry(Feature):
         return envelope
 
 
-async def _ready(spans: "_Spans", branch: LiveBranch, before: Callable[[], Awaitable[None]]) -> None:
+async def _ready(spans: "_Spans", branch: LiveBranch, before: Callable[[], Awaitable[None]] | None) -> None:
     """Have what the task of a run logs belong to its span."""
     spans.enter(branch)
-    await before()
+    if before is not None:
+        await before()
 
 
 def _plain(name: str) -> str:

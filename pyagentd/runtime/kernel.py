@@ -309,7 +309,6 @@ class Kernel:
             if found is None or self.closing:  # meanwhile; the next daemon finds it as it is
                 self.trees.on_run_ended(waiting.run_id)
                 return
-            self.questions.go_on(waiting.run_id, found.asks)
             run = self._run(branch, waiting.run_id, found.view, found.settings, found.resumed)
             self.set_off(branch, run, found.options)
         except PyagentdError as error:

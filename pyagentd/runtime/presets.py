@@ -375,19 +375,18 @@ class Presets:
     def of_content(self, data: bytes, file: Path, name: str) -> Preset:
         """Return what a file with this content says; two hundred agents of one kind have the same."""
         known = self._contents.get(data)
-        if isinstance(known, Preset):
-            return replace(known, name=name)
-        if known is not None and known[0] == file:  # what is wrong is told of the file
+        if known is None or (isinstance(known, tuple) and known[0] != file):  # what is wrong is told of the file
+            try:
+                known = self.parsed(presetfile.decode(data, file), name)
+            except PresetError as error:
+                known = (file, error)
+            while len(self._contents) >= _REMEMBERED:  # threads may do so at once
+                with suppress(KeyError, RuntimeError, StopIteration):
+                    del self._contents[next(iter(self._contents))]
+            self._contents[data] = known
+        if isinstance(known, tuple):
             raise PresetError(known[1].message, hint=known[1].hint)
-        try:
-            made: Preset | tuple[Path, PresetError] = self.parsed(presetfile.decode(data, file), name)
-        except PresetError as error:
-            made = (file, error)
-        while len(self._contents) >= _REMEMBERED:  # threads may do so at once
-            with suppress(KeyError, RuntimeError, StopIteration):
-                del self._contents[next(iter(self._contents))]
-        self._contents[data] = made
-        return self.of_content(data, file, name) if isinstance(made, tuple) else replace(made, name=name)
+        return replace(known, name=name)
 
     def warm(self, ref: BranchRef | None, root: Path | str | None) -> None:
         """Read what sessions of ``ref`` and ``root`` will ask for, so that nobody waits then; blocks, never fails."""

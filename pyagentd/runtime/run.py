@@ -480,11 +480,6 @@ Around = Callable[[ToolCall, Awaitable[Envelope]], Awaitable[Envelope]]
 """Watches one call, which is made when the second argument is awaited; returns its outcome."""
 
 
-async def _make_unwatched(call: ToolCall, made: Awaitable[Envelope]) -> Envelope:
-    """Only make the call."""
-    return await made
-
-
 class ToolCaller:
     """Makes the calls of one run.
 
@@ -503,7 +498,7 @@ class ToolCaller:
         context: ToolContext,
         authority: Authority,
         answer: AnswerRecorder,
-        around: Around,
+        around: Around | None,
     ) -> None:
         self._around = around
         self._tools = tools
@@ -561,7 +556,8 @@ class ToolCaller:
 
     async def _make(self, call: ToolCall, stand_in: ToolSpec | None, place: Place) -> ToolResult:
         try:
-            made = await self._around(call, self._invoke(call, stand_in, place))
+            outcome = self._invoke(call, stand_in, place)
+            made = await (outcome if self._around is None else self._around(call, outcome))
         finally:
             place.leave()
         return self._answer.result(call, made)
@@ -814,10 +810,6 @@ Fresh = Callable[["RunSettings"], Awaitable["RunSettings"]]
 """Returns the settings that hold from now on: the very same when nothing was changed. Only of named agents."""
 
 
-async def _at_once() -> None:
-    """Need nothing before the first request."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
     """Fixed while the run lasts, but for what ``fresh`` reads anew."""
@@ -839,9 +831,9 @@ class RunSettings:
     fit: FitToWindow | None = None  # called at every step boundary
     make: "Callable[..., Run] | None" = None  # makes a run that is more than a conversation; called as ``Run``
     agent: str = ""  # who answers, where that is not the agent that the session was opened with
-    ready: Callable[[], Awaitable[None]] = _at_once  # waits for what the first request needs: servers of tools
+    ready: Callable[[], Awaitable[None]] | None = None  # waits for what the first request needs: servers of tools
     fresh: Fresh | None = None  # called before every request; None: what holds first holds to the end
-    around: Around = _make_unwatched  # watches every tool call
+    around: Around | None = None  # watches every tool call
     kept: dict[object, Any] = field(default_factory=dict)  # by the backend, of the last request
 
 
@@ -987,7 +979,8 @@ class Run:
 
     async def _begin(self) -> Step:
         await self._prepare()
-        await self._settings.ready()
+        if self._settings.ready is not None:
+            await self._settings.ready()
         self._log.system_prompt(self._settings.system, self._recorder.now_ms())
         return self._call_model
 
@@ -1113,7 +1106,8 @@ class Run:
         resumed = self._resumed
         assert resumed is not None
         await self._prepare()
-        await self._settings.ready()
+        if self._settings.ready is not None:
+            await self._settings.ready()
         calls, results = self._answer.calls, resumed.standing.results
         self._view.append(self._answer.step_message())
         begun = (call for call in calls if call.id in resumed.begun and call.id not in results)

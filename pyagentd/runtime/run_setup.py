@@ -434,7 +434,21 @@ class RunBuilder:
                 self._longest(plan.preset, model),
             )
         await kernel.grants.load(self.top, self.root)
-        self.authority = self._authority()
+        self.authority = Authority(
+            context=policy_context(
+                self.rules,
+                ref,
+                self.ancestors,
+                self.options,
+                kernel.config,
+                remembered=lambda: kernel.grants.patterns(self.top, plan.place.root),
+            ),
+            ask_human=partial(kernel.questions.ask, branch, self.run_id, self.ancestors),
+            stop=branch.stop,
+            witness=self.witness,
+            leaving=lambda: kernel.closing,
+            unasked=self._tell_unasked,
+        )
         tools = self._tools(plan)
         self.offer = ToolOffer(tools, found_before(branch.conversation), window=asked.window)
         settings = RunSettings(
@@ -648,25 +662,6 @@ class RunBuilder:
         thinking = min(thinking, max(whole - answer, whole // 2))
         return {"max_tokens": whole - thinking, "thinking_budget": thinking or None}
 
-    def _authority(self) -> Authority:
-        """Return who decides what the run may do."""
-        kernel, branch, root = self.kernel, self.branch, self.root
-        return Authority(
-            context=policy_context(
-                self.rules,
-                branch.ref,
-                self.ancestors,
-                self.options,
-                kernel.config,
-                remembered=lambda: kernel.grants.patterns(self.top, root),
-            ),
-            ask_human=partial(kernel.questions.ask, branch, self.run_id, self.ancestors),
-            stop=branch.stop,
-            witness=self.witness,
-            leaving=lambda: kernel.closing,
-            unasked=self._tell_unasked,
-        )
-
     def _tell_unasked(self, tool: str, action: str) -> None:
         """Tell whoever watches, here or above, that something was denied because nobody could be asked."""
         ref = self.branch.ref
@@ -698,19 +693,19 @@ class RunBuilder:
 # asked, from the log. Whoever answers stands in for its client (``settings.LateArrival``).
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunContinuation:
+class RunContinuation(NamedTuple):
     """What a run goes on with."""
 
-    options: SendOptions
     view: tuple[Message, ...]  # what the model sees, its finished steps last
     settings: RunSettings
     resumed: ResumedRun
-    asks: tuple[Mapping[str, Any], ...]  # rows of all questions that it asked
+    options: SendOptions
 
 
 async def find_continuation(kernel: "Kernel", branch: LiveBranch, run_id: str) -> RunContinuation | None:
     """Return what the last run of a branch goes on with; None when nothing of it may be, or can be, taken up.
+
+    The questions that it had asked are those that it finds again.
 
     Raises:
         PyagentdError: The preset, the document or a log is no good.
@@ -725,7 +720,6 @@ async def find_continuation(kernel: "Kernel", branch: LiveBranch, run_id: str) -
     late = kernel.trees.late[paths.root_of(branch.ref).key]
     grants = tuple(map(compile_action, data.get("allow", ())))
     options = SendOptions(interactive=data["interactive"], env=late.env, late=late, grants=grants)
-    asks = tuple(ask for ask in branch.conversation.asks.values() if ask.get("run_id") == run_id)
     view, seen = await asyncio.to_thread(turns.of_run, branch.file, branch.conversation.snapshot(), last)
     view = _join_views(view, standing.done)
     for each in kernel.features:
@@ -738,18 +732,11 @@ async def find_continuation(kernel: "Kernel", branch: LiveBranch, run_id: str) -
                 return found
         return None
 
+    resumed = ResumedRun(standing=standing, begun=frozenset(branch.conversation.begun), rejoin=rejoin)
     asked = branch.conversation.messages[data["message_id"]].row["metadata_json"]
-    return RunContinuation(
-        options=options,
-        view=view,
-        settings=await RunBuilder(kernel, branch, run_id, options, message=asked).settings(seen, model=model),
-        resumed=ResumedRun(
-            standing=standing,
-            begun=frozenset(branch.conversation.begun),
-            rejoin=rejoin,
-        ),
-        asks=asks,
-    )
+    settings = await RunBuilder(kernel, branch, run_id, options, message=asked).settings(seen, model=model)
+    kernel.questions.go_on(run_id, [ask for ask in branch.conversation.asks.values() if ask.get("run_id") == run_id])
+    return RunContinuation(view, settings, resumed, options)
 
 
 def _join_views(view: tuple[Message, ...], done: tuple[Message, ...]) -> tuple[Message, ...]:

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pyagentd.errors import BadRequest
 from pyagentd.events import Event
@@ -224,14 +224,6 @@ def _with_prompt(view: tuple[Message, ...], text: str) -> tuple[Message, ...]:
 # nothing answered twice, whenever the daemon ends.
 
 
-class _RecordedPrompt(NamedTuple):
-    """The user's message: its id, and id and number of the row with its text."""
-
-    message_id: str
-    part_id: str
-    seq: int
-
-
 def record_start(branch: "LiveBranch", prompt: Prompt, run: Mapping[str, Any]) -> None:
     """Record the user's edits and message and the start of its run, and show them.
 
@@ -258,22 +250,22 @@ def record_start(branch: "LiveBranch", prompt: Prompt, run: Mapping[str, Any]) -
         """Tell where the turn stands whose rows are recorded; its run's inserts follow."""
         place = {"position": anchor + 1}
         if prompt.insert:
-            branch.document.add(Insert(prompt.insert, None, message.part_id, message.seq))
+            branch.document.add(Insert(prompt.insert, None, part_id, seq))
             told = (prompt.text, {**place, "insert": prompt.insert})
-            branch.publish(Event("prompt", branch.key, message.seq, told))
+            branch.publish(Event("prompt", branch.key, seq, told))
         else:
-            branch.publish(Event("fired", branch.key, 0, ({"id": message.message_id, "text": prompt.text, **place},)))
+            branch.publish(Event("fired", branch.key, 0, ({"id": message_id, "text": prompt.text, **place},)))
 
     try:
         with recorder.together():
             for edit in prompt.edits:
                 recorder.record("edit", edit)
-            message = _record_message(branch, prompt)
-            row = {**run, "state": "started", "message_id": message.message_id}
+            message_id, part_id, seq = _record_message(branch, prompt)
+            row = {**run, "state": "started", "message_id": message_id}
             row |= {"anchor": anchor, "prompt": prompt.insert}
             if prompt.above:  # what stands above the marker is not the message
                 row["above"] = prompt.above
-            if prompt.id and prompt.id != message.message_id:  # it asks again: its own id is of no message
+            if prompt.id and prompt.id != message_id:  # it asks again: its own id is of no message
                 row |= {"submission": prompt.id, "payload": prompt.metadata.get("payload")}
             recorder.record("run", row)
             branch.announce = show
@@ -284,8 +276,11 @@ def record_start(branch: "LiveBranch", prompt: Prompt, run: Mapping[str, Any]) -
         branch.say(note)
 
 
-def _record_message(branch: "LiveBranch", prompt: Prompt) -> _RecordedPrompt:
-    """Record the user's message; of one that is asked again what is new about it."""
+def _record_message(branch: "LiveBranch", prompt: Prompt) -> tuple[str, str, int]:
+    """Record the user's message, of one that is asked again what is new about it.
+
+    Return its id, and id and number of the row with its text.
+    """
     recorder, queue = branch.recorder, branch.queue
     if prompt.message_id and not prompt.queued:
         known = recorder.conversation.messages[prompt.message_id].row
@@ -293,7 +288,7 @@ def _record_message(branch: "LiveBranch", prompt: Prompt) -> _RecordedPrompt:
         metadata: Mapping[str, Any] = {**known["metadata_json"], **new}
         if metadata != known["metadata_json"]:
             recorder.record("message", {**known, "metadata_json": metadata, "updated_at": recorder.now_ms()})
-        return _RecordedPrompt(prompt.message_id, "", recorder.last_seq)
+        return prompt.message_id, "", recorder.last_seq
     if prompt.queued:
         rows = list(queue.fire(queue.get(prompt.queued), text=prompt.text, metadata=prompt.metadata))
     else:
@@ -306,7 +301,7 @@ def _record_message(branch: "LiveBranch", prompt: Prompt) -> _RecordedPrompt:
             id=prompt.id or None,
         )
     seq = [recorder.record(kind, data) for kind, data in rows][-1]
-    return _RecordedPrompt(str(rows[0][1]["id"]), str(rows[1][1]["id"]), seq)
+    return str(rows[0][1]["id"]), str(rows[1][1]["id"]), seq
 
 
 # How a queued message becomes the prompt of a turn: where it stands in the document, or is put.
