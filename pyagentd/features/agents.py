@@ -370,17 +370,16 @@ def answers_of(conversation: Conversation, run: RunState) -> list[Message]:
     inside = False
     for message in conversation.messages.values():
         if message.role == "user":
-            steered = inside and message.row.get("metadata_json", {}).get("steered") == run.data["id"]
+            steered = inside and message.metadata.get("steered") == run.data["id"]
             inside = steered or message.id == run.data["message_id"]
         elif inside:
             found.append(message)
     return found
 
 
-def agents_in(row: dict[str, object]) -> tuple[str, ...]:
-    """Return the agents whose ends a message tells, from its row."""
-    metadata = row.get("metadata_json")
-    found = metadata.get("agents") if isinstance(metadata, dict) else None
+def agents_in(message: Message) -> tuple[str, ...]:
+    """Return the agents whose ends a message tells."""
+    found = message.metadata.get("agents")
     return tuple(found) if isinstance(found, list) else ()
 
 
@@ -426,7 +425,7 @@ def agents_below(
         state, conversation = opened.get(child.key) or ("idle", read_conversation(child))
         session = conversation.session
         outcome = outcome_of(conversation, conversation.last_run, wanted(child))
-        usages = (message.row.get("metadata_json", {}).get("usage") for message in conversation.messages.values())
+        usages = (message.metadata.get("usage") for message in conversation.messages.values())
         found.append(
             {
                 "id": child.session_id,
@@ -479,7 +478,7 @@ def _answering(branch: LiveBranch) -> list[asyncio.Task[Outcome]]:
     """Return the run in flight of a branch if it answers the results of agents."""
     run, task = branch.conversation.last_run, branch.task
     message = branch.conversation.messages.get(run.data["message_id"]) if run else None
-    return [task] if task is not None and not task.done() and message is not None and agents_in(message.row) else []
+    return [task] if task is not None and not task.done() and message is not None and agents_in(message) else []
 
 
 class Background:
@@ -521,7 +520,7 @@ class Background:
 
     def has(self, branch: LiveBranch) -> bool:
         """Return whether results are owed to a branch that may still come."""
-        queued = not branch.paused and any(agents_in(message.row) for message in branch.queue.waiting)
+        queued = not branch.paused and any(agents_in(message) for message in branch.queue.waiting)
         return queued or bool(self._alive.get(branch.key))
 
     async def settled(self, branch: LiveBranch, outcome: Outcome) -> Outcome:
@@ -567,7 +566,7 @@ class Background:
         conversation, alive = parent.conversation, self._alive.get(parent.key, ())
         owed = {id: row for id, row in conversation.agents.items() if row["state"] == "running" and id not in alive}
         messages = (*conversation.messages.values(), *conversation.queued.values()) if owed else ()
-        known = {agent for message in messages for agent in agents_in(message.row)}
+        known = {agent for message in messages for agent in agents_in(message)}
         for agent, row in owed.items():
             if agent in known:  # the message was recorded, that it was not
                 self._note(parent, agent, "delivered")
@@ -665,7 +664,7 @@ class Background:
         """Submit a result, or add it to one that waits at the queue's end."""
         async with parent.starting:
             last = parent.queue.waiting[-1:]
-            if last and (agents := agents_in(last[0].row)):
+            if last and (agents := agents_in(last[0])):
                 parent.queue.edit(last[0].id, f"{last[0].text}\n\n{text}", {"agents": [*agents, agent]})
                 self._kernel.queue.tell(parent)
                 self._note(parent, agent, "delivered")

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pyagentd.clock import epoch_ms, iso8601, new_id, span
-from pyagentd.errors import BadRequest, Busy, NotASession, NotFound, PyagentdError
+from pyagentd.errors import BadRequest, NotASession, NotFound, PyagentdError
 from pyagentd.events import Event
 from pyagentd.features.compaction import Summariser
 from pyagentd.features.history import History
@@ -220,8 +220,7 @@ class Contexts(Feature):
             raise BadRequest(f"The context {row.id} is empty", hint="Restore another")
         async with branch.starting:
             self._history.require_ready(branch)
-            if branch.queue.waiting:
-                raise Busy("Messages are queued", hint="Wait for the answers, or remove the messages from the queue")
+            self._history.require_no_queue(branch)
             if hidden.continuation(branch.conversation, ""):
                 await self._history.clear_held(branch)
             await self._append(branch, context.id, found)
@@ -286,7 +285,7 @@ class Contexts(Feature):
         """
         said = await self._current_conversation(branch)
         triggers = self.kernel.find(Triggers)
-        options = SendOptions() if triggers is None else triggers.options_for(branch.ref)
+        options = SendOptions() if triggers is None else triggers.options_for(branch.ref, SendOptions())
         text = await self._describe(branch, said.messages, options)
         async with branch.starting:
             if branch.run is not None or branch.queue.waiting or said.is_older_than(branch):

@@ -271,7 +271,8 @@ class History:
         """
         async with branch.starting:
             self.require_ready(branch)
-            self._require_next(branch)
+            if not branch.paused:  # what is sent would be answered behind what waits
+                self.require_no_queue(branch)
             prompt = prompt_of(branch.conversation, message_id)
             gone = hidden.continuation(branch.conversation, prompt.id)
             changed = await self._hide(branch, gone, by="variant", after=prompt.id)
@@ -293,7 +294,8 @@ class History:
             raise BadRequest("The prompt is empty", hint="Write something")
         async with branch.starting:
             self.require_ready(branch)
-            self._require_next(branch)
+            if not branch.paused:  # what is sent would be answered behind what waits
+                self.require_no_queue(branch)
             prompt = chosen_prompt(branch.conversation, message_id)
             after = hidden.before(branch.conversation, prompt.id)
             gone = hidden.continuation(branch.conversation, after)
@@ -349,9 +351,9 @@ class History:
         if self._kernel.closing:
             raise Busy("The daemon is stopping", hint="Try again in a moment")
 
-    def _require_next(self, branch: LiveBranch) -> None:
-        """Raise ``Busy`` if what is sent now would not be answered at once, but behind what waits."""
-        if branch.queue.waiting and not branch.paused:
+    def require_no_queue(self, branch: LiveBranch) -> None:
+        """Raise ``Busy`` if messages wait for their turn."""
+        if branch.queue.waiting:
             raise Busy("Messages are queued", hint="Wait for the answers, or remove the messages from the queue")
 
     async def _hide(

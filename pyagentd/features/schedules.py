@@ -331,7 +331,7 @@ class Triggers(Feature):
             now_ms = epoch_ms(self.kernel.clock.now())
             given = Submission(
                 text=trigger.text,
-                options=replace(self._complete_options(branch.ref, trigger.options), interactive=False),
+                options=replace(self.options_for(branch.ref, trigger.options), interactive=False),
                 metadata={"trigger": trigger.to_wire(now_ms)},
             )
             submitted = await self.kernel.submit(branch, given)
@@ -351,10 +351,6 @@ class Triggers(Feature):
         branch, options = ended.branch, ended.options
         if options.interactive and (options.env or options.api_key):
             self._known[paths.root_of(branch.ref).key] = SendOptions(env=dict(options.env), api_key=options.api_key)
-
-    def options_for(self, ref: BranchRef) -> SendOptions:
-        """Return environment and key of the last person who talked there, for what no person begins."""
-        return self._complete_options(ref, SendOptions())
 
     async def _check_limits(self, branch: LiveBranch, trigger: Trigger) -> None:
         now_ms, count = epoch_ms(self.kernel.clock.now()), partial(schedules.deliveries_since, self.kernel.state)
@@ -376,8 +372,8 @@ class Triggers(Feature):
         if tree not in self._known and any(map(is_secret, env)):
             self._known[tree] = SendOptions(env=dict(env))
 
-    def _complete_options(self, ref: BranchRef, options: SendOptions) -> SendOptions:
-        """Return ``options`` with what a person's last run in the same tree had and these lack."""
+    def options_for(self, ref: BranchRef, options: SendOptions) -> SendOptions:
+        """Return ``options`` of what no person begins, with what a person's last run in the same tree had beyond."""
         known = self._known.get(paths.root_of(ref).key)
         if known is None:
             return options

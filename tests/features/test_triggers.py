@@ -379,7 +379,7 @@ async def test_a_key_goes_only_where_the_person_sent_it(world: World, clock: Man
         await world.kernel.feature(Triggers).deliver(branch, delivery("1"))
         await quiet(world)
         assert world.server.last.headers["x-api-key"] == "hers"
-        elsewhere = world.kernel.feature(Triggers)._complete_options(
+        elsewhere = world.kernel.feature(Triggers).options_for(
             ref, replace(options, api_key=None, env={"ANTHROPIC_BASE_URL": "http://elsewhere"})
         )
         assert elsewhere.api_key is None
