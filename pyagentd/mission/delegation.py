@@ -90,7 +90,7 @@ def _step(args: Arguments, runtime: Runtime, parent: Scope | None, span: str) ->
     except CannotStart as error:
         return Step(ok=False, fail=error.fails[0])
     except CheckpointError as error:
-        return Step(ok=False, fail=Fail(reason="checkpoint_error", message=str(error)))
+        return failed_step("checkpoint_error", str(error))
     scope = _scope(args, mission, runtime, parent, resumed)
     signature = mission.signature.render() if mission.signature else None
     if scope.depth > scope.budget.depth:

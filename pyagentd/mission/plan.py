@@ -50,8 +50,8 @@ class PlanError(UserError):
 
     code = "plan-error"
 
-    def __init__(self, problems: Sequence[str], *, hint: str = "") -> None:
-        super().__init__("; ".join(problems), hint=hint)
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("; ".join(problems))
         self.problems = tuple(problems)
 
 
@@ -281,7 +281,6 @@ def run_plan(
     tools: Mapping[str, Any] | None = None,
     save_to: str | Path | None = None,
     on_step: Callable[[PlanStep], None] = lambda step: None,
-    clock: Callable[[], float] = time.monotonic,
     **options: Any,
 ) -> Plan:
     """Run the remaining steps of ``plan`` and return it with the results.
@@ -291,7 +290,6 @@ def run_plan(
         tools: The tools that its steps may call.
         save_to: A file to which the plan is written before and after each step.
         on_step: Called with each step when it starts and when it ends.
-        clock: Returns seconds, for durations.
         options: Of ``delegate``, for the steps that are prompts: ``llm`` above all.
 
     Raises:
@@ -314,9 +312,9 @@ def run_plan(
     while (ready := plan.ready()) and plan.failed is None:
         step = replace(ready[0], status="running")
         plan = note(step)
-        started = clock()
+        started = time.monotonic()
         ended = _run_step(step, plan, known, options)
-        plan = note(replace(ended, duration_ms=round((clock() - started) * 1000)))
+        plan = note(replace(ended, duration_ms=round((time.monotonic() - started) * 1000)))
     return plan
 
 

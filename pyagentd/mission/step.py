@@ -187,11 +187,9 @@ class MissionFailed(Exception):
         self.fail = fail
 
 
-def failed_step(
-    reason: str, message: str, *, op: str | None = None, details: Mapping[str, Any] | None = None
-) -> Step[Any]:
+def failed_step(reason: str, message: str) -> Step[Any]:
     """Return the step of a mission that failed before its first turn."""
-    return Step(ok=False, fail=Fail(reason=reason, message=message, op=op, details=details or {}))
+    return Step(ok=False, fail=Fail(reason=reason, message=message))
 
 
 # Steps and turns as plain JSON and back.

@@ -15,7 +15,6 @@ from pyagentd.mission import Fail, LLMTool, Scripted, Step, compiled, delegate, 
 from pyagentd.mission.checks import ChainedFailure, start_context
 from pyagentd.mission.llmtool import OPTIONS
 from pyagentd.mission.options import KNOWN
-from pyagentd.mission.step import failed_step
 
 
 @pytest.mark.spec("004", "Dry Run Mode")
@@ -131,7 +130,7 @@ def test_a_step_brings_its_value_and_its_signature() -> None:
 @pytest.mark.spec("004", "Auto-Chaining with Failed Steps")
 @pytest.mark.spec("004", "Error reason chained_failure")
 def test_a_failure_is_kept_whole() -> None:
-    first = failed_step("llm_error", "No answer", op="llm", details={"attempts": 3})
+    first = Step(ok=False, fail=Fail(reason="llm_error", message="No answer", op="llm", details={"attempts": 3}))
     with pytest.raises(ChainedFailure) as caught:
         start_context(first)
     assert caught.value.fail == Fail(
