@@ -3,6 +3,7 @@
 The whole interface is ``Service.operations``: every public method of the groups, under its name on the wire.
 """
 
+import shutil
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -11,7 +12,7 @@ from pyagentd.api.approvals import Approvals
 from pyagentd.api.background import Background
 from pyagentd.api.commands import Builtin
 from pyagentd.api.conversations import Conversations
-from pyagentd.api.group import Process, methods
+from pyagentd.api.group import REPLIES, Process, methods
 from pyagentd.api.history import Histories
 from pyagentd.api.inspection import Inspection
 from pyagentd.api.mcp import McpOperations
@@ -57,6 +58,7 @@ class Service:
         stop: Callable[[], None],
         clients: Callable[[], int],
     ) -> None:
+        shutil.rmtree(kernel.config.runtime_dir / REPLIES, ignore_errors=True)  # of a daemon that was killed
         process = Process(stop=stop, clients=clients)
         self._operations = {
             name: getattr(group, method)

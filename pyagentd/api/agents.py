@@ -182,9 +182,9 @@ class Agents(Group):
 
     async def agents(self, client: Client, *, branch: str, call: str | None = None) -> AgentsReply:
         """Return the agents of a branch as a tree, or the one that a ``call`` started; what is large by ``path``."""
-        ref = self._ref(branch)
-        found = [each for each in await agent_tree(self._kernel, ref) if call in (None, each["call_id"])]
-        reply: AgentsReply = await self._rows_reply(f"agents-{ref.session_id}-{ref.branch_name}", "agents", found)
+        tree = await agent_tree(self._kernel, self._ref(branch))
+        found = [each for each in tree if call in (None, each["call_id"])]
+        reply: AgentsReply = await self._rows_reply("agents", found)
         return reply
 
     async def abort_agent(self, client: Client, *, branch: str, agent: str) -> AgentAborted:

@@ -727,7 +727,7 @@ class Conversations(Group):
             if message is not None:
                 shown["messages"] = list(_answers(shown["messages"], message))
             text, seq = json.dumps(shown, ensure_ascii=False), live.recorder.last_seq
-        return {**await self._json_reply(live.ref, "show", text), "seq": seq}
+        return {**await self._json_reply("show", text), "seq": seq}
 
     def _described_live(self, live: LiveBranch, preset: Preset, made_from: str | None) -> BranchDescription:
         override, agents = live.override(preset), self._kernel.find(AgentSpawner)

@@ -9,6 +9,7 @@ import inspect
 import json
 import logging
 import os
+import secrets
 import time
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,14 +31,16 @@ from pyagentd.runtime.kernel import Kernel
 from pyagentd.runtime.queue import Receipt
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.store import metadata, paths, sessions
-from pyagentd.store.atomic import write_bytes, write_text
+from pyagentd.store.atomic import make_dirs, write_bytes
 from pyagentd.store.metadata import workspace_root
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.registry import Registry
 from pyagentd.wire.operations import Operation, operation
 
-# A reply larger than this goes by file.
+# A reply larger than this goes by file, which is kept for a while.
 INLINE_LIMIT = 512 * 1024
+REPLIES = "replies"  # the directory of these files, in the runtime directory
+KEPT_S = 600.0
 
 TITLE_LENGTH = 200  # characters
 
@@ -114,23 +117,25 @@ class Group:
             raise StoreError("There is no index here")
         return self._indexer
 
-    async def _json_reply(self, ref: BranchRef, what: str, text: str) -> JsonReply:
-        """Return JSON about a branch, as a file called after ``what`` where it is too large for a frame."""
+    async def _json_reply(self, what: str, text: str) -> JsonReply:
+        """Return JSON, in a file called after ``what`` where it is too large for a frame."""
         if len(text) < INLINE_LIMIT // 4:  # characters may have four bytes
             return {"json": text}
-        path = self._kernel.config.runtime_dir / f"{what}-{ref.session_id}-{ref.branch_name}.json"
-        await asyncio.to_thread(write_text, path, text.encode("utf-8", "replace").decode(), fsync=False)
-        return {"path": str(path)}
+        return {"path": await self._spill(f"{what}.json", text.encode("utf-8", "replace"))}
 
-    async def _rows_reply(self, name: str, what: str, rows: Sequence[Any]) -> Any:
-        """Return rows as ``what``, or a file called after ``name`` with that as JSON, too large for a frame."""
+    async def _rows_reply(self, what: str, rows: Sequence[Any]) -> Any:
+        """Return rows as ``what``, or a file with that as JSON where they are too large for a frame."""
         # One by one: a single call would hold up every other thread.
         data = await asyncio.to_thread(lambda: f'{{"{what}": [{", ".join(map(json.dumps, rows))}]}}'.encode())
-        if len(data) < INLINE_LIMIT:
-            return {what: rows}
-        path = self._kernel.config.runtime_dir / f"{name}.json"
-        await asyncio.to_thread(write_bytes, path, data, fsync=False)
-        return {"path": str(path)}
+        return {what: rows} if len(data) < INLINE_LIMIT else {"path": await self._spill(f"{what}.json", data)}
+
+    async def _spill(self, name: str, data: bytes) -> str:
+        """Return the file of a reply that is too large for a frame; it is there as long as reading it may take."""
+        file = self._kernel.config.runtime_dir / REPLIES / f"{secrets.token_hex(8)}-{name}"
+        await asyncio.to_thread(make_dirs, file.parent)
+        await asyncio.to_thread(write_bytes, file, data, fsync=False)
+        asyncio.get_running_loop().call_later(KEPT_S, lambda: file.unlink(missing_ok=True))
+        return str(file)
 
     async def _root(self, branch: str | None, root: str | None) -> str | None:
         """Return the project: that of a branch if there is one."""

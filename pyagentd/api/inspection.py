@@ -174,9 +174,8 @@ class Inspection(Group):
 
     async def trace(self, client: Client, *, branch: str) -> JsonReply:
         """Return what happened in a branch as JSON: runs, requests, tokens, tools, decisions; by path when large."""
-        ref = self._ref(branch)
-        text = json.dumps(await self._traced(ref), ensure_ascii=False)
-        return await self._json_reply(ref, "trace", text)
+        told = await self._traced(self._ref(branch))
+        return await self._json_reply("trace", json.dumps(told, ensure_ascii=False))
 
     async def traced_request(
         self, client: Client, *, branch: str, run: str, step: int, purpose: str = "step", pretty: bool = False
@@ -185,10 +184,9 @@ class Inspection(Group):
 
         ``pretty`` breaks it into lines, for people.
         """
-        ref = self._ref(branch)
         written = partial(json.dumps, ensure_ascii=False, indent=2) if pretty else as_json
-        body = await asyncio.to_thread(written, await self._request(ref, run, step, purpose))
-        return await self._json_reply(ref, f"request-{run}-{step}", body)
+        body = await asyncio.to_thread(written, await self._request(self._ref(branch), run, step, purpose))
+        return await self._json_reply("request", body)
 
     async def _request(self, ref: BranchRef, run: str, step: int, purpose: str) -> Mapping[str, Any]:
         for traced in await asyncio.to_thread(read_trace, ref.branch_dir):

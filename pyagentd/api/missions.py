@@ -147,9 +147,8 @@ class Missions(Group):
 
         It is ``{session, preset, asks, missions}``; ``asks`` wait for a human, ``missions`` are ``Report``s.
         """
-        ref = self._ref(branch)
-        text = json.dumps(await self._traced(ref), ensure_ascii=False, default=str)
-        return await self._json_reply(ref, "mission", text)
+        told = await self._traced(self._ref(branch))
+        return await self._json_reply("mission", json.dumps(told, ensure_ascii=False, default=str))
 
     async def _traced(self, ref: BranchRef) -> dict[str, Any]:
         async with self._kernel.using(ref) as live:

@@ -308,8 +308,7 @@ class Sessions(Group):
         if watch:
             self._follow(client, "sessions")
         found = await session_rows(self, archived=archived)
-        name = f"sessions-{'all' if archived else 'unarchived'}"
-        reply: SessionsReply = await self._rows_reply(name, "sessions", found)
+        reply: SessionsReply = await self._rows_reply("sessions", found)
         return reply
 
     async def running(self, client: Client, *, watch: bool = False) -> RunningReply:
@@ -563,13 +562,12 @@ class Sessions(Group):
             source = replace(await asyncio.to_thread(exchange.export.read_source, ref), filled=filled)
             made = await asyncio.to_thread(exchange.export.export_text, source, format, self._settings_of(ref))
         data = made.text.encode("utf-8", "surrogateescape")  # bytes that are not text go out as they came
-        if (
-            place is None and 2 * len(data) < INLINE_LIMIT and writable(made.text) == made.text
-        ):  # quoting may double it
+        if place is not None:
+            await asyncio.to_thread(write_bytes, place, data)
+            return {"path": str(place), "notes": made.notes}
+        if 2 * len(data) < INLINE_LIMIT and writable(made.text) == made.text:  # quoting may double it
             return {"text": made.text, "notes": made.notes}
-        path = place or self._kernel.config.runtime_dir / f"export-{ref.session_id}-{ref.branch_name}.{format}"
-        await asyncio.to_thread(write_bytes, path, data, fsync=place is not None)
-        return {"path": str(path), "notes": made.notes}
+        return {"path": await self._spill(f"export.{format}", data), "notes": made.notes}
 
     async def import_(
         self,

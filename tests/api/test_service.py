@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import subprocess
 import threading
 from pathlib import Path
@@ -193,6 +195,21 @@ async def test_a_large_conversation_is_shown_by_file(world: World, monkeypatch: 
     shown = await world.service().show(Watcher(), branch=branch)
     with open(shown["path"]) as file:  # noqa: ASYNC230, PTH123 - a test may block
         assert json.load(file)["messages"] == []
+
+
+@pytest.mark.parametrize("kept", [0.0, 600.0])
+async def test_the_file_of_a_large_reply_does_not_stay(
+    world: World, monkeypatch: pytest.MonkeyPatch, kept: float
+) -> None:
+    monkeypatch.setattr("pyagentd.api.group.INLINE_LIMIT", 10)
+    monkeypatch.setattr("pyagentd.api.group.KEPT_S", kept)
+    branch = await made(world)
+    shown = await world.service().show(Watcher(), branch=branch)
+    if kept:  # as after the daemon was killed
+        world.service()
+    async with asyncio.timeout(60):
+        while os.path.exists(shown["path"]):  # noqa: PTH110, ASYNC110, ASYNC240 - a test may block
+            await asyncio.sleep(0.01)
 
 
 async def test_a_preset_that_cannot_be_read_is_said_on_attach(world: World) -> None:
