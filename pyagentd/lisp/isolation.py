@@ -228,10 +228,13 @@ class ForkServer:
         return self._control
 
     def _start(self) -> None:
+        # ``-S`` leaves out everything but the standard library.
+        ours = str(Path(pyagentd.__file__).resolve().parents[1])
+        others = (entry for entry in sys.path if entry != ours and Path(entry).is_absolute())
         self._control, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-X", "utf8", "-c", _BOOT, str(theirs.fileno()), *_path()],
+                [sys.executable, "-I", "-S", "-X", "utf8", "-c", _BOOT, str(theirs.fileno()), ours, *others],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -262,12 +265,6 @@ class ForkServer:
         if self._process is not None:
             self._process.returncode = 0  # not our child, so it cannot be waited for
         self._control = self._process = None
-
-
-def _path() -> list[str]:
-    """Return the import path of the fork server; ``-S`` leaves out everything but the standard library."""
-    ours = str(Path(pyagentd.__file__).resolve().parents[1])
-    return [ours, *(entry for entry in sys.path if entry != ours and Path(entry).is_absolute())]
 
 
 FORK_SERVER = ForkServer()

@@ -79,7 +79,7 @@ class Keyword:
         return self
 
 
-_QUOTE_OR_ESCAPE: Final = re.compile(r'\\.|"', re.DOTALL)
+_QUOTE_OR_ESCAPE: Final = re.compile(r'(\\.)|"', re.DOTALL)
 
 
 @final
@@ -92,7 +92,7 @@ class Pattern:
     __slots__ = ("matcher", "text")
 
     def __init__(self, text: str) -> None:
-        self.text = _QUOTE_OR_ESCAPE.sub(_escape_quote, text) if '"' in text else text
+        self.text = _QUOTE_OR_ESCAPE.sub(lambda found: found[1] or '\\"', text) if '"' in text else text
         self.matcher: Any = None  # the engine, once it was needed
 
     def __reduce__(self) -> tuple[type["Pattern"], tuple[str]]:
@@ -106,10 +106,6 @@ class Pattern:
 
     def __repr__(self) -> str:
         return f"Pattern({self.text!r})"
-
-
-def _escape_quote(found: re.Match[str]) -> str:
-    return '\\"' if found[0] == '"' else found[0]
 
 
 class _Mark:

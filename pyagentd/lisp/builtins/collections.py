@@ -124,8 +124,13 @@ def key_column(op: str, key: Any, items: Sequence[Any], budget: Budget) -> list[
         budget.cells(len(items))
         return field(key, items, budget)
     if type(key) is list and key:
-        for each in key:
-            items = _step(each, items, budget)
+        for each in key:  # one step along the path, for all items at once
+            budget.cells(len(items))
+            if type(each) is str or type(each) is Keyword:
+                items = field(each, items, budget)
+            else:
+                budget.steps(1 + len(items))
+                items = [lookup(item, each, None, budget) for item in items]
         return list(items)
     return column(op, key, items, budget)
 
@@ -145,33 +150,6 @@ def field(key: Any, items: Sequence[Any], budget: Budget) -> list[Any]:
     return [
         (item[key] if key in item else item.get(other)) if type(item) is dict else lookup(item, key) for item in items
     ]
-
-
-def _step(key: Any, items: Sequence[Any], budget: Budget) -> list[Any]:
-    """One step along a path, for all items at once."""
-    budget.cells(len(items))
-    if type(key) is str or type(key) is Keyword:
-        return field(key, items, budget)
-    budget.steps(1 + len(items))
-    return [lookup(item, key, None, budget) for item in items]
-
-
-def select_items(op: str, pred: Any, items: Sequence[Any], budget: Budget) -> list[Any]:
-    """Return the items for which pred is true."""
-    if type(pred) is Keyword:
-        answers = field(pred, items, budget)
-        return [item for item, yes in zip(items, answers, strict=True) if yes is not None and yes is not False]
-    function = as_function(pred, 1, op)
-    return [item for item in budget.each(items) if (yes := function(item)) is not None and yes is not False]
-
-
-def reject_items(op: str, pred: Any, items: Sequence[Any], budget: Budget) -> list[Any]:
-    """Return the items for which pred is false or nil."""
-    if type(pred) is Keyword:
-        answers = field(pred, items, budget)
-        return [item for item, yes in zip(items, answers, strict=True) if yes is None or yes is False]
-    function = as_function(pred, 1, op)
-    return [item for item in budget.each(items) if (yes := function(item)) is None or yes is False]
 
 
 def getter(op: str, key: Any) -> Callable[[Any], Any]:
@@ -460,10 +438,7 @@ def range_(budget: Budget, start_or_end: Any = MISSING, end: Any = MISSING, step
         budget.cells(max(0, (before - first + step - (1 if step > 0 else -1)) // step))
         budget.steps(len(numbers) >> 4)
         return list(numbers)
-    return _fractions(budget, float(first), float(before), float(step))
-
-
-def _fractions(budget: Budget, first: float, before: float, step: float) -> list[float]:
+    first, before, step = float(first), float(before), float(step)
     if not math.isfinite((before - first) / step):
         raise refuse("range", "has no end", "Give a finite start, end and step.")
     count = max(0, math.ceil((before - first) / step))
@@ -1020,7 +995,11 @@ def filter_(budget: Budget, pred: Any, coll: Any = MISSING) -> Any:
         return Stage(lambda found: filter_(budget, pred, found))
     found = items("filter", coll, budget)
     budget.cells(len(found))
-    return select_items("filter", pred, found, budget)
+    if type(pred) is Keyword:
+        answers = field(pred, found, budget)
+        return [item for item, yes in zip(found, answers, strict=True) if yes is not None and yes is not False]
+    function = as_function(pred, 1, "filter")
+    return [item for item in budget.each(found) if (yes := function(item)) is not None and yes is not False]
 
 
 @transforming_define("remove", charges=True, shown="pred coll")
@@ -1033,7 +1012,11 @@ def remove(budget: Budget, pred: Any, coll: Any = MISSING) -> Any:
         return Stage(lambda found: remove(budget, pred, found))
     found = items("remove", coll, budget)
     budget.cells(len(found))
-    return reject_items("remove", pred, found, budget)
+    if type(pred) is Keyword:
+        answers = field(pred, found, budget)
+        return [item for item, yes in zip(found, answers, strict=True) if yes is None or yes is False]
+    function = as_function(pred, 1, "remove")
+    return [item for item in budget.each(found) if (yes := function(item)) is None or yes is False]
 
 
 @transforming_define("keep", charges=True, shown="f coll")

@@ -315,7 +315,13 @@ def reduce(budget: Budget, f: Any, init_or_coll: Any, coll: Any = MISSING) -> An
         return function_named(f)(budget, initial, *found)
     held = [initial]
     del init_or_coll, initial
-    return _fold(as_function(f, 2, "reduce"), held, found, budget)
+    function = as_function(f, 2, "reduce")
+    for item in budget.each(found):
+        # Handed over: a function that adds to what it is given is the only one that has it.
+        held.append(function(held.pop(), item))
+        if type(held[0]) is Reduced:
+            return held[0].value
+    return held[0]
 
 
 _WITHOUT_ARGUMENTS: Final[dict[Any, Any]] = {
@@ -328,16 +334,6 @@ _WITHOUT_ARGUMENTS: Final[dict[Any, Any]] = {
 
 _AT_ONCE: Final = (collections.conj, maps.merge, collections.concat)
 """What gives the same when it is called with all items at once, without a copy for each."""
-
-
-def _fold(function: Callable[[Any, Any], Any], held: list[Any], found: list[Any], budget: Budget) -> Any:
-    """Call a function with the held value and each item in turn; return the last result."""
-    for item in budget.each(found):
-        # Handed over: a function that adds to what it is given is the only one that has it.
-        held.append(function(held.pop(), item))
-        if type(held[0]) is Reduced:
-            return held[0].value
-    return held[0]
 
 
 class Reduced:

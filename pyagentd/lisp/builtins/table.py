@@ -77,28 +77,22 @@ def _builtin(name: str, function: Callable[..., Any], charges: bool, shown: str)
     rest = code.co_varnames[code.co_argcount + code.co_kwonlyargcount] if variadic else ""
     required = len(names) - optional
     named = [*names[:required], *(f"{each}?" for each in names[required:]), *([f"{rest}…"] if rest else [])]
-    sentences, examples = _documentation(function.__doc__ or "")
+    sentences, examples = [], []
+    for line in (function.__doc__ or "").splitlines():
+        if example := _EXAMPLE.match(line):
+            examples.append((example["program"], example["value"]))
+        elif line.strip():
+            sentences.append(line.strip())
     return Builtin(
         name=name,
         function=function,
         least=required,
         most=None if variadic else len(names),
-        doc=sentences,
+        doc=" ".join(sentences),
         charges=charges,
         parameters=tuple(shown.split() or named),
-        examples=examples,
+        examples=tuple(examples),
     )
-
-
-def _documentation(text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """Sentences and examples of a docstring."""
-    sentences, examples = [], []
-    for line in text.splitlines():
-        if example := _EXAMPLE.match(line):
-            examples.append((example["program"], example["value"]))
-        elif line.strip():
-            sentences.append(line.strip())
-    return " ".join(sentences), tuple(examples)
 
 
 # Strings are indexed by grapheme, which a reader sees as one character.

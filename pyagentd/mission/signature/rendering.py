@@ -42,8 +42,10 @@ def type_text(of: Type) -> str:
         case List(item, least, most):
             properties = _properties(least, most)
             return f"[:vector {properties} {type_text(item)}]" if properties else f"[{type_text(item)}]"
-        case Map(fields, closed):
-            return _map(fields, closed)
+        case Map(fields, False):
+            return f"{{{_fields(fields)}}}"
+        case Map(fields):
+            return _vector(":map", "{:closed true}", *map(_entry, fields))
         case MapOf(key, value, least, most):
             return _vector(":map-of", _properties(least, most), type_text(key), type_text(value))
         case Enum(values):
@@ -89,12 +91,6 @@ def _in_field(field: Field) -> str:
             return type_text(field.type)
         case _:
             return f"[:? {type_text(field.type)}]" if field.optional else type_text(field.type)
-
-
-def _map(fields: tuple[Field, ...], closed: bool) -> str:
-    if not closed:
-        return f"{{{_fields(fields)}}}"
-    return _vector(":map", "{:closed true}", *map(_entry, fields))
 
 
 def _entry(field: Field) -> str:
