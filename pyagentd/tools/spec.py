@@ -372,7 +372,8 @@ def summary(name: str, args: Args, *, brief: str = "", error: str = "", denied: 
         case "rule":
             end = "→ denied"
         case _:
-            end = brief or (f"→ failed: {_first_line(error)}" if error else "")
+            why = next((line.strip() for line in error.splitlines() if line.strip()), "")
+            end = brief or (f"→ failed: {truncate(why, _REASON)}" if error else "")
     room = max(20, _LONGEST_LINE - len(end) - 1)
     return " ".join(filter(None, (truncate(head, room), end)))
 
@@ -432,8 +433,3 @@ _OBJECTS: Mapping[str, Callable[[Args, str], str]] = {
 def brief_count(count: int, one: str, many: str, *, more: bool = False) -> str:
     """Return how many were found, as ``Output.brief``: ``· 12 matches``."""
     return f"· {count}{'+' if more else ''} {one if count == 1 and not more else many}"
-
-
-def _first_line(text: str) -> str:
-    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    return truncate(line, _REASON)

@@ -685,6 +685,7 @@ def spec_of(
     """Return a tool of a server as one of ours; ``shared`` are names that no server's tool has alone."""
     name = tool_name(settings.name, tool.name, shared)
     looks = settings.trusted and tool.only_looks
+    described = truncate(tool.description.strip(), _LONGEST_DESCRIPTION)
 
     async def run(args: Args, ctx: ToolContext) -> Output:
         answer = await connection.call(tool.name, args)
@@ -692,7 +693,7 @@ def spec_of(
 
     return ToolSpec(
         name=name,
-        description=_description(settings.name, tool),
+        description=described or f"{tool.name} of the MCP server {settings.name}",
         input_schema=_schema(tool.schema),
         kind="mcp",
         run=run,
@@ -706,12 +707,6 @@ def spec_of(
         parallel_safe=looks,
         timeout_s=settings.call_s,
     )
-
-
-def _description(server: str, tool: ServerTool) -> str:
-    text = tool.description.strip()
-    cut = text if len(text) <= _LONGEST_DESCRIPTION else f"{text[:_LONGEST_DESCRIPTION]}…"
-    return cut or f"{tool.name} of the MCP server {server}"
 
 
 def is_sent(schema: Mapping[str, Any]) -> bool:

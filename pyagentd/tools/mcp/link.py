@@ -37,6 +37,7 @@ from pydantic import ValidationError
 
 from pyagentd import __version__
 from pyagentd.errors import ToolError
+from pyagentd.events import truncate
 from pyagentd.log import mask_secrets
 from pyagentd.tools.mcp.connection import (
     LONGEST_NAME,
@@ -62,7 +63,7 @@ log = logging.getLogger(__name__)
 #
 # In place of the SDK's own ``stdio_client``, for three things: a line has a bound, what a server says on its
 # standard error is kept to be told, and it gets exactly the environment it should. It has a process group of its
-# own, which is ended with the connection. Loaded when the first server is started.
+# own, which is ended with the connection.
 
 MOST_BYTES = 32 * 1024 * 1024  # of one message
 TOO_LONG = f"it sent a message of more than {MOST_BYTES // 1024 // 1024} MB"
@@ -193,8 +194,6 @@ async def program(
 
 
 # A server on the web, as the SDK reaches it: what it refuses is kept to be told, and what it sends is bounded.
-#
-# Loaded when the first server is started.
 
 _CONNECT_S = 30.0
 _READ_S = 300.0  # between two pieces of a stream, at least
@@ -590,7 +589,7 @@ def _resource(each: Any, uri: str, *, template: bool = False) -> ServerResource:
 def _short(text: str) -> str:
     """Return what a server says about a failure, in one line and without secrets."""
     line = re.sub(r"\s+", " ", mask_secrets(text[:_READ])).strip()
-    return line if len(line) <= _SHOWN else line[: _SHOWN - 1] + "…"
+    return truncate(line, _SHOWN)
 
 
 class _FilteredStream:
