@@ -24,7 +24,7 @@ from pyagentd.llm.prompts import accept_summary, previous_summary, shorten, summ
 from pyagentd.messages import Message, Text, ToolCall, ToolResult, Usage
 from pyagentd.messages import Part as MessagePart
 from pyagentd.runtime import system_prompt
-from pyagentd.runtime.document_sync import DocumentVersion, RecoveredRoles
+from pyagentd.runtime.document_sync import DocumentVersion
 from pyagentd.runtime.feature import Feature
 from pyagentd.runtime.run import FitToWindow, Run, RunPhase, RunSettings, Step
 from pyagentd.runtime.run_setup import RunBuilder
@@ -729,7 +729,7 @@ async def compact(kernel: "Kernel", branch: "LiveBranch", options: SendOptions, 
             for edit in found.edits:
                 branch.recorder.record("edit", edit)
         if found.roles is not None:
-            branch.tell_roles(found.roles)
+            branch.tell_roles(found.version, found.roles)
         branch.document.begin(prompt=found.text, inserted_prompt=False, anchor=anchor)
         place = {"position": anchor + 1, "behind": found.text}
         branch.publish(Event("compacting", branch.key, 0, (place,)))
@@ -755,6 +755,6 @@ def _read(doc: Document, revision: int, conversation: Conversation) -> Prompt:
         view=aligned.view,
         version=version,
         edits=aligned.edits,
-        roles=None if spans is None else RecoveredRoles(version=version, spans=spans),
+        roles=spans,
         settings=doc.settings,
     )

@@ -17,7 +17,7 @@ from pyagentd.errors import BadRequest, Busy, NotFound, PyagentdError, StoreErro
 from pyagentd.events import one_line
 from pyagentd.features.snapshots import Snapshots
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.document_sync import DocumentVersion, RecoveredRoles
+from pyagentd.runtime.document_sync import DocumentVersion
 from pyagentd.runtime.feature import BranchWritten, HistoryChanged
 from pyagentd.runtime.kernel import Kernel
 from pyagentd.runtime.queue import Receipt, Submission
@@ -378,7 +378,7 @@ class History:
                 branch.recorder.record("message", row)
             for edit in lacking:
                 branch.recorder.record("edit", edit)
-        branch.tell_roles(RecoveredRoles(version=version, spans=made.spans))
+        branch.tell_roles(version, made.spans)
         await branch.secure()
         self._kernel.bus.tell(HistoryChanged(branch))
         self._kernel.bus.tell(BranchWritten(branch.ref))
@@ -388,7 +388,7 @@ class History:
         conversation, live = branch.conversation.snapshot(), await branch.document.look()
         version, doc = DocumentVersion(revision=live.revision), live.document
         made = await asyncio.to_thread(answer_place, doc, conversation, prompt.id)
-        branch.tell_roles(RecoveredRoles(version=version, spans=made.document.spans), marker=made.marker)
+        branch.tell_roles(version, made.document.spans, made.marker)
         await branch.secure()
         return replace(version, marker=made.marker)
 

@@ -17,7 +17,7 @@ from pyagentd.clock import new_id
 from pyagentd.errors import BadRequest, PyagentdError, UserError, did_you_mean
 from pyagentd.runtime import turns
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.document_sync import DocumentVersion, RecoveredRoles
+from pyagentd.runtime.document_sync import DocumentVersion
 from pyagentd.runtime.feature import BranchWritten, Feature
 from pyagentd.runtime.queue import Receipt, Submission, is_persons
 from pyagentd.runtime.settings import SendOptions
@@ -440,7 +440,7 @@ async def _give_roles(branch: LiveBranch) -> None:
     before = conversation.with_rows(hidden.show(own, now_ms=branch.recorder.now_ms()))
     version, doc = DocumentVersion(revision=live.revision), live.document
     made = await asyncio.to_thread(hidden.change_roles, doc, before, conversation)
-    branch.tell_roles(RecoveredRoles(version=version, spans=made.spans))
+    branch.tell_roles(version, made.spans)
     await branch.secure()
 
 

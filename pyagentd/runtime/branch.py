@@ -22,7 +22,6 @@ from pyagentd.runtime.document_sync import (
     DocumentSync,
     DocumentVersion,
     Override,
-    RecoveredRoles,
     RunText,
     compare,
     edit_to_wire,
@@ -96,7 +95,7 @@ class LiveBranch:
         self.ref = ref
         self.key = ref.key
         self.refusal = opened.refusal
-        self.state = SessionStatus(self._tell_status, self._status_extras)
+        self.state = SessionStatus(ref.key, self.publish, self._status_extras)
         self.sinks: dict[Sink, None] = {}
         self.noticed: Callable[[], None] = lambda: None
         self._attaching: dict[object, Sink] = {}
@@ -255,7 +254,7 @@ class LiveBranch:
             if reading.spans is not None:
                 self.recovery = (doc, reading.spans)
                 with contextlib.suppress(Stale):
-                    self.tell_roles(RecoveredRoles(version=DocumentVersion(revision=revision), spans=reading.spans))
+                    self.tell_roles(DocumentVersion(revision=revision), reading.spans)
             return notes
 
     async def record_edits(self) -> tuple[DocumentVersion, Document]:
@@ -533,23 +532,21 @@ class LiveBranch:
 
     # -- inside ------------------------------------------------------------------------------------------------
 
-    def tell_roles(self, roles: RecoveredRoles, marker: int | None = None) -> None:
-        """Give the text other roles, and show them; with ``marker`` the next answer goes there."""
+    def tell_roles(self, version: DocumentVersion, spans: tuple[Span, ...], marker: int | None = None) -> None:
+        """Set the roles of its state ``version``, and show them; with ``marker`` the next answer goes there."""
         live = self.document.live
         if marker is not None:
-            marker = live.place(replace(roles.version, marker=marker))
+            marker = live.place(replace(version, marker=marker))
             live.go_to(marker)
-        if not self.document.set_roles(roles) and marker is None:
+        if not self.document.set_roles(version, spans) and marker is None:
             return
-        if len(spans := live.document.spans) > _MOST_ROLES:
+        now = live.document.spans
+        if len(now) > _MOST_ROLES:
             self.publish(Event("resync", self.key, self.recorder.last_seq))
             return
-        facts: dict[str, Any] = {"revision": live.revision, "spans": roles_to_wire(spans)}
+        facts: dict[str, Any] = {"revision": live.revision, "spans": roles_to_wire(now)}
         facts |= {} if marker is None else {"marker": marker + 1}
         self.publish(Event("roles", self.key, 0, (facts,)))
-
-    def _tell_status(self, facts: dict[str, Any]) -> None:
-        self.publish(Event("status", self.key, 0, (facts,)))
 
     def _status_extras(self) -> dict[str, Any]:
         name = names_for_turn(self.conversation).agent or opened_with(self.conversation)

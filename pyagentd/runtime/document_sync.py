@@ -174,14 +174,6 @@ class DocumentVersion:
     after: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecoveredRoles:
-    """Roles of the body in its state ``version``."""
-
-    version: DocumentVersion
-    spans: tuple[Span, ...]
-
-
 def roles_to_wire(spans: Sequence[Span]) -> list[tuple[int, int, object]]:
     """Return roles as clients are told: first position (from 1), position behind the last, role."""
     return [
@@ -644,14 +636,14 @@ class DocumentSync:
         self._schedule()
         return met
 
-    def set_roles(self, roles: RecoveredRoles) -> bool:
-        """Give the text other roles; return whether that changed any.
+    def set_roles(self, version: DocumentVersion, spans: tuple[Span, ...]) -> bool:
+        """Give the text the roles that it has in its state ``version``; return whether that changed any.
 
         Raises:
             Stale: They are of a text that is not known any more.
         """
-        live, spans = self.live, roles.spans
-        for edit in live.since(live.at(roles.version)):
+        live = self.live
+        for edit in live.since(live.at(version)):
             spans = spans_after(spans, edit)
         if spans == live.document.spans and not live.document.stale:
             return False

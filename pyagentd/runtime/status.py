@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any, Literal
 
 from pyagentd.errors import PyagentdError
+from pyagentd.events import Event
 from pyagentd.store.conversation import Conversation
 from pyagentd.tools.spec import summary
 
@@ -31,15 +32,17 @@ class SessionStatus:
     """One session's state.
 
     Args:
-        tell: Given all facts whenever one changes.
+        key: Its branch's.
+        publish: Given a ``status`` event with all facts whenever one changes.
         extra: Returns further facts to tell.
 
     Attributes:
         state: Where the session is.
     """
 
-    def __init__(self, tell: Callable[[dict[str, Any]], None], extra: Callable[[], Mapping[str, Any]]) -> None:
-        self._tell = tell
+    def __init__(self, key: str, publish: Callable[[Event], None], extra: Callable[[], Mapping[str, Any]]) -> None:
+        self._key = key
+        self._publish = publish
         self._extra = extra
         self.state = Session.IDLE
         self._facts: dict[str, Any] = {}
@@ -110,15 +113,15 @@ class SessionStatus:
         """Note how many messages wait."""
         if number != self._queued:
             self._queued = number
-            self._tell(self.facts)
+            self.publish_facts()
 
     def publish_facts(self) -> None:
-        """Tell the facts anew, since one of ``extra`` has changed."""
-        self._tell(self.facts)
+        """Tell the facts, since one of them or of ``extra`` has changed."""
+        self._publish(Event("status", self._key, 0, (self.facts,)))
 
     def _move(self, state: Session, facts: dict[str, Any]) -> None:
         self.state, self._facts = state, facts
-        self._tell(self.facts)
+        self.publish_facts()
 
 
 # How a run ended, as whoever waits for it is told.

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 from pyagentd.errors import BadRequest
 from pyagentd.events import Event
 from pyagentd.messages import Message, Text
-from pyagentd.runtime.document_sync import DocumentVersion, RecoveredRoles, RunText
+from pyagentd.runtime.document_sync import DocumentVersion, RunText
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.conversation import Message as Message_
 from pyagentd.store.document.files import document_cache
 from pyagentd.store.document.pieces import fragments
 from pyagentd.store.document.reconcile import Alignment, ModelView, align, align_turn, recognise
 from pyagentd.store.document.render import RUN_CLOSE, RUN_OPEN, Insert, prompt_text, writable
-from pyagentd.store.document.text import PROMPT_PREFIX, Document, Settings
+from pyagentd.store.document.text import PROMPT_PREFIX, Document, Settings, Span
 from pyagentd.store.journal import rows_of_message
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Prompt:
     insert: str = ""  # what is to be put into the document; "" when the user wrote it there
     message_id: str = ""  # of the recorded message that is asked again; "" when it is a new one
     edits: tuple[Mapping[str, Any], ...] = ()  # data of ``edit`` rows to record first
-    roles: RecoveredRoles | None = None  # recovered ones
+    roles: tuple[Span, ...] | None = None  # recovered ones of that document
     settings: Settings = field(default_factory=Settings)  # what the document's Local Variables say
     notes: tuple[str, ...] = ()  # for the user
     metadata: Mapping[str, Any] = field(default_factory=dict)  # of the message
@@ -200,11 +200,10 @@ def of_run(file: Path, conversation: Conversation, last: RunText) -> tuple[tuple
 
 
 def _common(now: DocumentNow, aligned: Alignment) -> dict[str, Any]:
-    roles, version = aligned.spans, DocumentVersion(revision=now.revision, marker=now.end)
     return {
-        "version": version,
+        "version": DocumentVersion(revision=now.revision, marker=now.end),
         "edits": aligned.edits,
-        "roles": None if roles is None else RecoveredRoles(version=version, spans=roles),
+        "roles": aligned.spans,
         "settings": now.document.settings,
         "notes": aligned.notes,
     }
@@ -237,7 +236,7 @@ def record_start(branch: "LiveBranch", prompt: Prompt, run: Mapping[str, Any]) -
     """
     recorder, anchor = branch.recorder, branch.document.place(prompt.version)
     if prompt.roles is not None:
-        branch.tell_roles(prompt.roles)
+        branch.tell_roles(prompt.version, prompt.roles)
     branch.document.begin(
         prompt=prompt.above or prompt.text,
         inserted_prompt=bool(prompt.insert),

@@ -19,7 +19,6 @@ from pyagentd.runtime.document_sync import (
     DocumentSync,
     DocumentVersion,
     LiveDocument,
-    RecoveredRoles,
     RunText,
 )
 from pyagentd.store import atomic
@@ -441,11 +440,11 @@ async def test_roles_of_an_older_text_are_those_of_the_same_words_now(desk: Desk
     live = await desk.document.look()
     version = DocumentVersion(revision=live.revision)
     desk.document.edit(None, live.revision, (Hunk(0, 0, "Oh. "),))
-    assert desk.document.set_roles(RecoveredRoles(version=version, spans=(Span(0, 5, "response"),)))
+    assert desk.document.set_roles(version, (Span(0, 5, "response"),))
     await desk.document.flush()
     doc = document.read(desk.file)
     assert [doc.body[span.start : span.end] for span in doc.spans] == ["Hello"]
-    assert not desk.document.set_roles(RecoveredRoles(version=version, spans=(Span(0, 5, "response"),)))
+    assert not desk.document.set_roles(version, (Span(0, 5, "response"),))
 
 
 async def test_what_the_file_lacks_is_known_where_it_cannot_be_written(desk: Desk) -> None:
