@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from pyagentd import regularfile
+from pyagentd import reader, regularfile
 from pyagentd.errors import StoreError
-from pyagentd.reader import parse
 from pyagentd.store import atomic
 
 FILE_NAME = "available_models.json"
@@ -37,23 +36,16 @@ class ModelList:
 def read(directory: Path) -> dict[str, ModelList]:
     """Return what is known, by provider; nothing where the file is missing or malformed."""
     try:
-        data = parse(regularfile.read_text(directory / FILE_NAME))
-        return {
-            str(name): ModelList(
-                valid=bool(each["valid"]),
-                models=tuple(map(str, each["models"])),
-                checked_at=str(each["checked_at"]),
-                server=str(each.get("server") or ""),
-            )
-            for name, each in data.items()
-        }
-    except (OSError, ValueError, AttributeError, KeyError, TypeError):
+        data = reader.parse(regularfile.read_text(directory / FILE_NAME))
+        found: dict[str, ModelList] = reader.convert(data, Mapping[str, ModelList], lenient=True)
+    except (OSError, ValueError, reader.Misfit):
         return {}
+    return found
 
 
 def write(directory: Path, lists: Mapping[str, ModelList]) -> None:
     """Write what is known; a disk that refuses costs asking again."""
-    data = {name: {**asdict(each), "models": list(each.models)} for name, each in sorted(lists.items())}
+    data = {name: asdict(each) for name, each in sorted(lists.items())}
     try:
         atomic.make_dirs(directory)
         atomic.write_text(directory / FILE_NAME, json.dumps(data, indent=2, ensure_ascii=False) + "\n", fsync=False)

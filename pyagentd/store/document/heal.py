@@ -56,7 +56,7 @@ def find_moved(
     body: str,
     spans: Sequence[Span],
     said: Sequence[tuple[int, int]],
-    kept: Sequence[TextMatch],
+    lines: Mapping[str, Sequence[int]],
     keys: Iterable[Key],
     torn: Iterable[Key],
     end: int,
@@ -67,12 +67,12 @@ def find_moved(
         body: The text.
         spans: The roles that are known, sorted.
         said: Where text of the user is known to stand.
-        kept: What of the text is not new.
+        lines: Where each line of what is new begins.
         keys: What to look for, no text of the user's among it.
         torn: Calls of which to look for the rest, where they are not found whole.
         end: Where to stop; what the user is writing there may quote an answer.
     """
-    searched = _FreshText(body, sorted([*(span[:2] for span in spans), *said]), kept, end)
+    searched = _FreshText(body, sorted([*(span[:2] for span in spans), *said]), lines, end)
     whole = {key for key in keys if searched.take(key)}
     for key in torn:
         if key not in whole:
@@ -81,27 +81,22 @@ def find_moved(
 
 
 class _FreshText:
-    def __init__(self, body: str, taken: Sequence[tuple[int, int]], kept: Sequence[TextMatch], end: int) -> None:
+    def __init__(
+        self, body: str, taken: Sequence[tuple[int, int]], lines: Mapping[str, Sequence[int]], end: int
+    ) -> None:
         self.found: list[Span] = []  # sorted
         self._begins: set[int] = set()  # where texts that were found begin
         self._body = body
-        self._lines: dict[str, list[int]] = defaultdict(list)
+        self._lines = lines
         self._gaps = list(_gaps(taken, end))
-        line = 0
-        for before, after in pairwise([TextMatch(0, 0, 0), *kept]):
-            line = max(line, body.rfind("\n", 0, before.new + before.size) + 1)
-            while before.new + before.size < after.new and line < min(after.new, end):
-                line_end = body.find("\n", line)
-                line_end = len(body) if line_end < 0 else line_end
-                self._lines[body[line:line_end]].append(line)
-                line = line_end + 1
 
     def take(self, key: Key) -> bool:
         """Give the text its role where it stands first as a block and has none yet; return whether it does."""
         kind, call_id, text = key
         for begin in self._places(text):
             end = begin + len(text)
-            if not self._is_block(kind, begin, end):
+            fits = self._body.startswith(FENCE_CLOSE, end) if kind == "tool" else _is_block(self._body, begin, end)
+            if not fits:
                 continue
             spans = (
                 list(self._fenced_spans(begin, end, call_id)) if kind == "tool" else [Span(begin, end, _KINDS[kind])]
@@ -131,16 +126,7 @@ class _FreshText:
 
     def _places(self, text: str) -> Iterator[int]:
         """Yield where a text may stand in what is new, the first place first."""
-        line, offset = _first_telling_line(text)
-        for start in self._lines.get(line, ()) if line else ():
-            begin = start - offset
-            if begin >= 0 and begin not in self._begins and self._body.startswith(text, begin):
-                yield begin
-
-    def _is_block(self, kind: str, start: int, end: int) -> bool:
-        if kind == "tool":
-            return self._body.startswith(FENCE_CLOSE, end)
-        return (start == 0 or self._body[start - 1] == "\n") and self._body[end : end + 1] in ("", "\n")
+        return (begin for begin in _places(self._body, self._lines, text) if begin not in self._begins)
 
     def _fenced_spans(self, start: int, end: int, call_id: str) -> Iterator[Span]:
         head = self._body.rfind("\n", 0, start) + 1
@@ -164,6 +150,28 @@ def _gaps(taken: Sequence[tuple[int, int]], end: int) -> Iterator[tuple[int, int
         position = max(position, stop)
     if position < end:
         yield position, end
+
+
+def _new_lines(body: str, kept: Sequence[TextMatch]) -> Mapping[str, Sequence[int]]:
+    """Return where each line that ``kept`` has not all of begins."""
+    lines: dict[str, list[int]] = defaultdict(list)
+    line = 0
+    for before, after in pairwise([TextMatch(0, 0, 0), *kept]):
+        line = max(line, body.rfind("\n", 0, before.new + before.size) + 1)
+        while before.new + before.size < after.new and line < after.new:
+            line_end = body.find("\n", line)
+            line_end = len(body) if line_end < 0 else line_end
+            lines[body[line:line_end]].append(line)
+            line = line_end + 1
+    return lines
+
+
+def _places(body: str, lines: Mapping[str, Sequence[int]], text: str) -> Iterator[int]:
+    """Yield where ``text`` stands, the first place first, with its first telling line as one of ``lines``."""
+    line, offset = _first_telling_line(text)
+    for start in lines.get(line, ()) if line else ():
+        if start >= offset and body.startswith(text, start - offset):
+            yield start - offset
 
 
 def _first_telling_line(text: str) -> tuple[str, int]:
@@ -348,12 +356,14 @@ class Comparison(NamedTuple):
     Attributes:
         target: That document.
         kept: What the text has of it.
+        lines: Where each line of what is new begins.
         spans: The roles that the text has therefore.
         places: Where each recorded piece is in the text; None for those that are not there in one piece.
     """
 
     target: ExpectedText
     kept: Sequence[TextMatch]
+    lines: Mapping[str, Sequence[int]]
     spans: list[Span]
     places: list[tuple[int, int] | None]
 
@@ -369,44 +379,36 @@ def compare(conversation: Conversation, recorded: Sequence[RecordedPiece], body:
         units.append((own[0][0], own[-1][1]))
     kept = _at_pieces(common_text(target.body, body), target.body, body, hidden, shown, units)
     places = _find_places(target.places, kept)
-    lost: dict[str, list[tuple[str, int]]] = defaultdict(list)  # what stands nowhere else, by its first telling line
+    lines = _new_lines(body, kept)
+    moved: list[int] = []  # where texts that were moved begin
     for piece, place in zip(recorded, places, strict=True):
         if place is None and not piece.is_hidden:
             text = PROMPT_PREFIX + piece.key[2] if piece.key[0] == "user" else piece.key[2]
-            line, offset = _first_telling_line(text)
-            lost[line].append((text, offset))
+            begins = _places(body, lines, text)
+            moved += (begin for begin in begins if body[begin + len(text) : begin + len(text) + 1] in ("", "\n"))
+    moved.sort()
     carrier = _Carrier(target, body)
     old = new = 0
     spans: list[Span] = []
     for match in kept:
         if new < match.new and (between := list(carrier.carry_between(old, match.old, new, match.new))):
-            end = _first_moved(body, new, match.new, lost)
+            end = _first_moved(body, new, match.new, moved)
             spans += (span._replace(end=min(span.end, end)) for span in between if span.start < end)
         spans += carrier.carry_unchanged(match)
         old, new = match.old + match.size, match.new + match.size
-    return Comparison(target, kept, list(merge_spans(spans)), places)
+    return Comparison(target, kept, lines, list(merge_spans(spans)), places)
 
 
-def _first_moved(body: str, start: int, end: int, lost: Mapping[str, Sequence[tuple[str, int]]]) -> int:
-    """Return where the first of the texts ``lost`` stands as whole lines between ``start`` and ``end``; else ``end``.
+def _first_moved(body: str, start: int, end: int, moved: Sequence[int]) -> int:
+    """Return where the first of the texts that were ``moved`` begins between ``start`` and ``end``; else ``end``.
 
     New text within an answer or a block has its role, but not from where another recorded text stands in it.
     """
-    line = body.rfind("\n", 0, start) + 1
-    while lost and line < end:
-        line_end = body.find("\n", line)
-        line_end = len(body) if line_end < 0 else line_end
-        for text, offset in lost.get(body[line:line_end], ()):
-            begin = line - offset
-            if (
-                begin >= start
-                and body.startswith(text, begin)
-                and body[begin + len(text) : begin + len(text) + 1] in ("", "\n")
-            ):
-                head = body.rfind("\n", 0, begin) + 1  # of a tool's block, whose text begins behind its fence
-                return head if start <= head and body.startswith(TOOL_OPEN, head) else begin
-        line = line_end + 1
-    return end
+    index = bisect_left(moved, start)
+    if index == len(moved) or moved[index] >= end:
+        return end
+    head = body.rfind("\n", 0, moved[index]) + 1  # of a tool's block, whose text begins behind its fence
+    return head if start <= head and body.startswith(TOOL_OPEN, head) else moved[index]
 
 
 def _at_pieces(
@@ -634,7 +636,7 @@ def _sizes(piece: RecordedPiece) -> Iterator[tuple[str, str, int]]:
 def heal(document: Document, conversation: Conversation) -> Document:
     """Return ``document`` with the roles that the text has according to the record."""
     body, recorded = document.body, recorded_pieces(conversation)
-    target, kept, spans, places = compare(conversation, recorded, body)
+    target, kept, lines, spans, places = compare(conversation, recorded, body)
     draft = _last_heading(body, spans, len(body))
     if any(
         body.startswith(f"{_HEADING}{piece.key[2]}\n", draft)
@@ -656,7 +658,7 @@ def heal(document: Document, conversation: Conversation) -> Document:
         if place is None and piece.key[0] == "tool" and not piece.message.is_hidden
     ]
     if absent or torn:
-        spans = find_moved(body, spans, said, kept, absent, torn, len(body) if draft < 0 else draft)
+        spans = find_moved(body, spans, said, lines, absent, torn, len(body) if draft < 0 else draft)
     if document.block is not None:
         spans = [span for piece in spans for span in outside(piece, *document.block)]
         spans.append(Span(*document.block, "ignore"))
@@ -742,7 +744,7 @@ def _shifted_unrecorded_spans(
         left, right = before[index], after[index]
         for shift in {left if left is not None else right or 0, right if right is not None else left or 0}:
             there = span._replace(start=span.start + shift, end=span.end + shift)
-            sure = left in (right, None) or right is None or _is_block(document.body, there)
+            sure = left in (right, None) or right is None or _is_block(document.body, there.start, there.end)
             if shift and any(begin < there.end and there.start < end for begin, end in said):
                 continue
             if sure and _is_free(there, taken, len(document.body)):
@@ -762,11 +764,8 @@ def _shape(span: Span) -> tuple[str, str, str]:
     return span.kind, span.id, str(span.end - span.start)
 
 
-def _is_block(body: str, span: Span) -> bool:
-    return (span.start == 0 or body[span.start - 1 : span.start] == "\n") and body[span.end : span.end + 1] in (
-        "",
-        "\n",
-    )
+def _is_block(body: str, start: int, end: int) -> bool:
+    return (start == 0 or body[start - 1] == "\n") and body[end : end + 1] in ("", "\n")
 
 
 def _is_free(span: Span, taken: Sequence[Span], size: int) -> bool:
