@@ -777,11 +777,9 @@ That is a plist as `pyagentd-here' has it."
         (lambda ()
           (pyagentd-list-session (pyagentd-list--row (tabulated-list-get-id))))))
 
-(defvar pyagentd-list--most nil
-  "How many rows a list that is shown now has at first, nil as the daemon has it.")
-
-(defun pyagentd-list-show (name &optional arguments)
-  "Show the list NAME, a string, with ARGUMENTS, a plist; return its buffer."
+(defun pyagentd-list-show (name &optional arguments limit)
+  "Show the list NAME, a string, with ARGUMENTS, a plist; return its buffer.
+It has at most LIMIT rows at first, nil as the daemon has it."
   (let ((buffer (get-buffer-create (format "*pyagentd %s*" name))))
     (with-current-buffer buffer
       (unless (and (derived-mode-p 'pyagentd-list-mode)
@@ -789,7 +787,7 @@ That is a plist as `pyagentd-here' has it."
         (pyagentd-list-mode)
         (setq desktop-save-buffer (null arguments)
               pyagentd-list-name name
-              pyagentd-list--limit pyagentd-list--most
+              pyagentd-list--limit limit
               pyagentd-list-arguments arguments))
       (revert-buffer))
     (pop-to-buffer buffer)

@@ -424,9 +424,8 @@ All words must occur, the last one also as the beginning of a word;
                         nil 'pyagentd-search-history default t))))
   (when (string-blank-p query)
     (user-error "The query is empty"))
-  (let ((pyagentd-list--most pyagentd-search--most))
-    (setq next-error-last-buffer
-          (pyagentd-list-show "search" (list :query query)))))
+  (setq next-error-last-buffer
+        (pyagentd-list-show "search" (list :query query) pyagentd-search--most)))
 
 ;;;; Moving
 
