@@ -272,6 +272,7 @@ class Pages(Group):
                 f"<{each['name']}>" if each["required"] else f"[{each['name']}]" for each in prompt["arguments"]
             )
             lines.append(body(f"/{name}:{prompt['name']} {takes}".rstrip()))
+            lines += [body("  ", line) for line in prompt["description"].splitlines()]
         return Report(title="MCP server", lines=lines)
 
 

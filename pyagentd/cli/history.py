@@ -88,7 +88,7 @@ def fork(session: str, message_id: str | None, title: str | None, only_list: boo
     with session_link(session) as (link, branch):
         if only_list:
             found = link.call("forks", timeout=LONG_S, branch=branch)["forks"]
-            rows = [(each["session_id"], str(each["message"]), each["created"] or "") for each in found]
+            rows = [(each["session_id"], each["message"] or "", each["created"] or "") for each in found]
             print_list(found, ("session", "at", "created"), rows, as_json=as_json, empty="No forks.")
             return
         made = link.call("fork", timeout=LONG_S, branch=branch, message=message_id, title=title)

@@ -221,17 +221,18 @@ def list_(root: Path, as_json: bool) -> None:
 @json_option
 def test(name: str, root: Path, as_json: bool) -> int:
     """Start the server NAME and show what it offers. Exits 1 if it cannot be reached."""
+    server: dict[str, Any] = {"name": name, "root": str(root.resolve()), "env": _environment()}
     with daemon() as link:
         try:
-            told = link.call("mcp-test", timeout=_TEST_S, name=name, root=str(root.resolve()), env=_environment())
+            told = link.call("mcp-test", timeout=_TEST_S, **server)
         except NotFound as error:
             raise NotFound(error.message, hint=f"{error.hint}{_unread(name, error.hint)}") from None
-    if as_json:
-        print_json({"tools": [], "refused": [], "resources": [], "prompts": []} | told)
-    elif told["ok"]:
-        _show(told)
-    else:
-        note(told["error"])
+        if as_json:
+            print_json({"tools": [], "refused": [], "resources": [], "prompts": []} | told)
+        elif told["ok"]:
+            print_page(link.call("report", timeout=_TEST_S, name="server", arguments=server))
+        else:
+            note(told["error"])
     return ExitCode.DONE if told["ok"] else ExitCode.FAILED
 
 
@@ -321,21 +322,6 @@ def _without_table(text: str, name: str) -> str:
 def _environment() -> dict[str, str]:
     """Return what a server is started with of our variables: where programs are found."""
     return {name: os.environ[name] for name in ("PATH",) if name in os.environ}
-
-
-def _show(told: dict[str, Any]) -> None:
-    print(f"{_line(told['title'] or told['name'])} (protocol {_line(told['protocol'])}, {told['duration_ms']} ms)")
-    for tool in told["tools"]:
-        looks = "  (says that it only looks)" if tool["looks"] else ""
-        print(f"  {_line(tool['rule'])}{looks}\n      {_line(tool['description'])}")
-    for refused in told["refused"]:
-        note(f"the tool {_line(refused['name'])} is left out: {_line(refused['why'])}")
-    for resource in told["resources"]:
-        print(f"  @{told['name']}:{_line(resource['uri'])}  {_line(resource['name'])}")
-    for prompt in told["prompts"]:
-        words = (f"<{each['name']}>" if each["required"] else f"[{each['name']}]" for each in prompt["arguments"])
-        print(f"  {_line(' '.join(('/' + told['name'] + ':' + prompt['name'], *words)))}")
-        print(f"      {_line(prompt['description'])}")
 
 
 def _line(text: str) -> str:
