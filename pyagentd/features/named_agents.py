@@ -162,7 +162,7 @@ async def create(kernel: "Kernel", wanted: AgentRequest) -> BranchRef:
     name = named_agents.validate_name(wanted.name)
     async with naming:
         await asyncio.to_thread(atomic.make_dirs, kernel.config.sessions_dir)  # where the table of agents is
-        known, before = await _free(kernel, name)
+        known, before = await asyncio.to_thread(_free, kernel, name)
         given = await _overrides(kernel, wanted, adopted=known)
         _, text = kernel.presets.template(DEFAULT_PRESET)
         template = kernel.config.agent_template or installation.shipped("template")
@@ -290,22 +290,24 @@ def opening_notes(kernel: "Kernel", branch: "LiveBranch") -> list[str]:
     return left_notice(branch.conversation)
 
 
-async def _free(kernel: "Kernel", name: str) -> tuple[bool, AgentRow | None]:
-    """See that a name is free.
+def _free(kernel: "Kernel", name: str, *, besides: str = "") -> tuple[bool, AgentRow | None]:
+    """See that a name is free, and that no agent but ``besides`` has it in other case; blocks.
 
     Returns:
         Whether its directory is to be taken up again, and the row of the agent that was destroyed.
     """
+    for other in agents.known(kernel.state):
+        if other.name not in (name, besides) and other.name.casefold() == name.casefold():
+            raise Conflict(f"There is an agent called {other.name!r}, which differs in case alone", hint=_OTHER)
     place = kernel.config.agents_dir.resolve() / name
-    row = await asyncio.to_thread(agents.find, kernel.state, name)
+    row = agents.find(kernel.state, name)
     exists = place.exists() or place.is_symlink()
-    await asyncio.to_thread(require_other_letters, kernel, name)
     if row is not None and row.status != "destroyed":
         if exists:
             raise Conflict(
                 f"There is an agent called {name!r} already", hint="Choose another name, or destroy it first"
             )
-        await asyncio.to_thread(agents.forget, kernel.state, name)  # its directory was removed by hand
+        agents.forget(kernel.state, name)  # its directory was removed by hand
         row = None
     if exists and row is not None and row.intent == "remove":
         raise Conflict(f"{place} was to be removed and is still there", hint="Remove it, or restart the daemon")
@@ -314,17 +316,6 @@ async def _free(kernel: "Kernel", name: str) -> tuple[bool, AgentRow | None]:
     if not exists and (kernel.config.sessions_dir / name / paths.BRANCHES_DIR).is_dir():
         raise Conflict(f"A session has the id {name!r} already", hint="Choose another name")
     return exists, row
-
-
-def require_other_letters(kernel: "Kernel", name: str, *, besides: str = "") -> None:
-    """See that no agent but ``besides`` has this name in other case: they could not be told apart; blocks.
-
-    Raises:
-        Conflict: One has.
-    """
-    for row in agents.known(kernel.state):
-        if row.name not in (name, besides) and row.name.casefold() == name.casefold():
-            raise Conflict(f"There is an agent called {row.name!r}, which differs in case alone", hint=_OTHER)
 
 
 async def _overrides(kernel: "Kernel", wanted: AgentRequest, *, adopted: bool) -> dict[str, Any]:
@@ -615,8 +606,8 @@ async def rename(kernel: "Kernel", name: str, new_name: str, *, user: str) -> Br
         return paths.ref_of(old)
     await asyncio.to_thread(_require_rest, kernel, name, old)
     async with naming, kernel.removing(old, to=new):
-        await asyncio.to_thread(require_other_letters, kernel, new_name, besides=name)
-        await asyncio.to_thread(_require_free, kernel, new)
+        if (await asyncio.to_thread(_free, kernel, new_name, besides=name))[0]:
+            raise Conflict(f"The name {new_name!r} is taken", hint=_OTHER)
         await asyncio.to_thread(_move, kernel, old, new)
     return await follow(kernel, old, new, user=user)
 
@@ -639,13 +630,6 @@ async def follow(kernel: "Kernel", old: Path, new: Path, *, user: str) -> Branch
     await asyncio.to_thread(kernel.ledger.flush)  # a daemon that is killed from here on has it audited
     await asyncio.to_thread(agents.intend, kernel.state, new.name, None)
     return ref
-
-
-def _require_free(kernel: "Kernel", new: Path) -> None:
-    row = agents.find(kernel.state, new.name)
-    taken = new.exists() or new.is_symlink() or (row is not None and row.status != "destroyed")
-    if taken or (kernel.config.sessions_dir / new.name / paths.BRANCHES_DIR).is_dir():
-        raise Conflict(f"The name {new.name!r} is taken", hint="Choose another name")
 
 
 def _require_rest(kernel: "Kernel", name: str, directory: Path) -> None:
