@@ -50,43 +50,38 @@ class Meters(Feature):
         kernel.bus.on(BranchOpened, self._count)
 
     def _count(self, opened: BranchOpened) -> None:
-        if (meter := opened.branch.meter) is None:
-            opened.branch.meter = meter_of(self.kernel, opened.branch)
-        else:  # kept in memory; agents below it may have gone on
-            meter.looked = False
+        """Give a branch that was opened its meter, which tells whoever watches it or a branch above."""
+        kernel, branch = self.kernel, opened.branch
+        if branch.meter is not None:  # kept in memory; agents below it may have gone on
+            branch.meter.looked = False
+            return
+        above, told = [ref.key for ref in paths.ancestors_of(branch.ref)], Expense()
 
+        def publish() -> None:
+            if branch.sinks:
+                branch.publish(Event("context", branch.key, 0, (meter.to_wire(),)))
+            else:
+                branch.noticed()
+            nonlocal told
+            if above and meter.own is not told:
+                told = meter.own
+                for key in above:
+                    parent = kernel.opened(key)
+                    if parent is not None and parent.meter is not None:
+                        parent.meter.note(branch.key, told)
 
-def meter_of(kernel: "Kernel", branch: LiveBranch) -> Meter:
-    """Return the meter of a branch that was opened; it tells whoever watches it or a branch above."""
-    above = [ref.key for ref in paths.ancestors_of(branch.ref)]
+        def served() -> ProviderModel:
+            try:
+                preset = answers_next(kernel, branch, SendOptions())
+                return ProviderModel(provider_of(preset, kernel.config, SendOptions()), preset.model)
+            except PyagentdError:
+                return ProviderModel("", "")
 
-    told = Expense()
+        def changed() -> None:
+            kernel.pulse.request("record", publish)  # many steps and agents change it within one beat
 
-    def publish() -> None:
-        if branch.sinks:
-            branch.publish(Event("context", branch.key, 0, (meter.to_wire(),)))
-        else:
-            branch.noticed()
-        nonlocal told
-        if above and meter.own is not told:
-            told = meter.own
-            for key in above:
-                parent = kernel.opened(key)
-                if parent is not None and parent.meter is not None:
-                    parent.meter.note(branch.key, told)
-
-    def changed() -> None:
-        kernel.pulse.request("record", publish)  # many steps and agents change it within one beat
-
-    def served() -> ProviderModel:
-        try:
-            preset = answers_next(kernel, branch, SendOptions())
-            return ProviderModel(provider_of(preset, kernel.config, SendOptions()), preset.model)
-        except PyagentdError:
-            return ProviderModel("", "")
-
-    meter = Meter(branch.conversation, facts_of(kernel), served=served, changed=changed)
-    return meter
+        meter = Meter(branch.conversation, facts_of(kernel), served=served, changed=changed)
+        branch.meter = meter
 
 
 async def look_below(kernel: "Kernel", branch: LiveBranch) -> list[AgentCost]:
