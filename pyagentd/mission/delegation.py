@@ -467,21 +467,14 @@ class Mission(Generic[T]):
         return list(dict.fromkeys(names))
 
     def _for_item(self, item: object, more: Mapping[str, Any]) -> "Mission[T]":
-        if not _is_context(item):
+        is_instance = is_dataclass(item) and not isinstance(item, type)
+        if not (isinstance(item, Mapping | Step) or is_instance or hasattr(item, "model_dump")):
             names = self._parameters()
             if len(names) != 1:
                 has = f"has the parameters {', '.join(names)}" if names else "has no parameters"
                 raise UserError(f"{item!r} is not a context, and the mission {has}", hint="Give a dict for each item")
             item = {names[0]: item}
         return Mission(self.prompt, **{**self.options, **more, "context": item})
-
-
-def _is_context(item: object) -> bool:
-    return (
-        isinstance(item, Mapping | Step)
-        or (is_dataclass(item) and not isinstance(item, type))
-        or hasattr(item, "model_dump")
-    )
 
 
 mission = Mission

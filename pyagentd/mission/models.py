@@ -140,10 +140,20 @@ async def ask(
     Raises:
         LLMError: The provider refused, cannot be reached, or cut the answer off.
     """
+    options = options or {}
+    messages = (Message(role=each["role"], parts=(Text(text=each["content"]),)) for each in request["messages"])
+    asked = ModelRequest(
+        model=model,
+        messages=tuple(messages),
+        system=request["system"],
+        max_tokens=options.get("max_tokens") or MAX_TOKENS,
+        temperature=options.get("temperature"),
+        purpose="mission",
+    )
     texts: list[str] = []
     usage = Usage()
     try:
-        async with aclosing(backend.stream(_request(model, request, options or {}))) as batches:
+        async with aclosing(backend.stream(asked)) as batches:
             async for batch in batches:
                 for item in batch:
                     if isinstance(item, PartFinished) and isinstance(item.part, Text):
@@ -180,18 +190,6 @@ def error_class(error: ProviderError) -> str:
             return "rate_limit"
         return "timeout" if "in time" in text or "silent" in text else "server_error"
     return "client_error"
-
-
-def _request(model: str, request: Request, options: Mapping[str, Any]) -> ModelRequest:
-    messages = tuple(Message(role=each["role"], parts=(Text(text=each["content"]),)) for each in request["messages"])
-    return ModelRequest(
-        model=model,
-        messages=messages,
-        system=request["system"],
-        max_tokens=options.get("max_tokens") or MAX_TOKENS,
-        temperature=options.get("temperature"),
-        purpose="mission",
-    )
 
 
 @cache

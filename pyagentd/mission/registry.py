@@ -59,9 +59,16 @@ def resolve(llm: Any, models: Mapping[str, Any] | None = None, caller: LLM | Non
         llm = known.get(llm, {"model": llm})  # a string in a registry is the provider's name of the model
     if callable(llm):
         return llm  # type: ignore[no-any-return]  # its parameters cannot be checked
-    if isinstance(llm, Mapping):
-        return _model(llm)
-    raise UserError(f"llm is {type(llm).__name__}, neither a callback nor the name of a model", hint=_GIVE)
+    if not isinstance(llm, Mapping):
+        raise UserError(f"llm is {type(llm).__name__}, neither a callback nor the name of a model", hint=_GIVE)
+    rest = {key: value for key, value in llm.items() if key != "model"}
+    try:
+        return missions.Model(llm["model"], **rest)
+    except KeyError:
+        raise UserError("A model in a registry needs a name", hint='Add "model": "claude-…"') from None
+    except TypeError:
+        takes = ", ".join(sorted(missions.Model.__slots__))
+        raise UserError(f"A model in a registry takes {takes}, got {', '.join(sorted(rest))}") from None
 
 
 def from_config(config: Config | None = None) -> dict[str, Any]:
@@ -72,17 +79,6 @@ def from_config(config: Config | None = None) -> dict[str, Any]:
 
 
 _GIVE = "Give llm a callback, or register the name with models= or configure()"
-
-
-def _model(settings: Mapping[str, Any]) -> Callable[..., Any]:
-    rest = {key: value for key, value in settings.items() if key != "model"}
-    try:
-        return missions.Model(settings["model"], **rest)
-    except KeyError:
-        raise UserError("A model in a registry needs a name", hint='Add "model": "claude-…"') from None
-    except TypeError:
-        known = ", ".join(sorted(missions.Model.__slots__))
-        raise UserError(f"A model in a registry takes {known}, got {', '.join(sorted(rest))}") from None
 
 
 ScriptedAnswer = str | dict[str, Any] | BaseException | Callable[[Request], Any]

@@ -104,7 +104,8 @@ def validate_arguments(tool: str, schema: Schema, args: object) -> dict[str, Any
     if problems:
         named = [truncate(each, _LONGEST_PROBLEM) for each in problems[:_MOST_PROBLEMS]]
         more = ["there is more"] if len(problems) > _MOST_PROBLEMS else []
-        raise ToolError(f"{tool}: " + "; ".join([*named, *more]), hint=_usage(schema))
+        takes = ", ".join(name if name in required else f"{name}?" for name in properties) or "no arguments"
+        raise ToolError(f"{tool}: " + "; ".join([*named, *more]), hint=f"It takes {takes}")
     return {name: _coerce(properties.get(name, {}), value) for name, value in given.items()}
 
 
@@ -188,12 +189,6 @@ def _coerce(schema: Schema, value: Any) -> Any:
     if isinstance(value, float) and "integer" in _types(schema) and "number" not in _types(schema):
         return int(value)
     return value
-
-
-def _usage(schema: Schema) -> str:
-    required = schema.get("required", ())
-    names = [name if name in required else f"{name}?" for name in schema.get("properties", {})]
-    return f"It takes {', '.join(names)}" if names else "It takes no arguments"
 
 
 def _join(where: str, name: object) -> str:

@@ -326,7 +326,16 @@ def web_search(settings: WebSettings, *, key: Callable[[], str], used: Callable[
             raise ToolError(
                 f"This session has searched {MOST_SEARCHES} times, which is all it may. Use what you have."
             )
-        inquiry = _build_inquiry(settings, args, key())
+        if settings.search is None:
+            raise ToolError(_UNCONFIGURED)
+        provider, variable, own = PROVIDERS[settings.search], key_variable(settings), key()
+        if variable and not own:
+            raise ToolError(
+                f"{settings.search} needs a key, and the variable {variable} has none. Go on without searching, and "
+                f"tell the user to set it where Emacs or the daemon is started."
+            )
+        most = args.get("max_results", _USUAL_RESULTS)
+        inquiry = provider.inquire((settings.search_url or provider.url).rstrip("/"), args["query"], most, own)
         under_way += 1
         try:
             client = await asyncio.to_thread(lambda: tools.webclient)
@@ -336,9 +345,8 @@ def web_search(settings: WebSettings, *, key: Callable[[], str], used: Callable[
             under_way -= 1
         if answered.status != 200:
             raise ToolError(f"{settings.search} answered {answered.status} {answered.reason}; it cannot search now.")
-        results = _parse_results(PROVIDERS[settings.search or ""], answered.body, settings.search or "")
-        shown = results[: args.get("max_results", _USUAL_RESULTS)]
-        return Output(text=json.dumps({"results": shown}, ensure_ascii=False, indent=1))
+        results = _parse_results(provider, answered.body, settings.search)[:most]
+        return Output(text=json.dumps({"results": results}, ensure_ascii=False, indent=1))
 
     return ToolSpec(
         name=WEB_SEARCH_NAME,
@@ -352,19 +360,6 @@ def web_search(settings: WebSettings, *, key: Callable[[], str], used: Callable[
         parallel_safe=True,
         timeout_s=TIMEOUT_S,
     )
-
-
-def _build_inquiry(settings: WebSettings, args: Args, key: str) -> Inquiry:
-    if settings.search is None:
-        raise ToolError(_UNCONFIGURED)
-    provider, variable = PROVIDERS[settings.search], key_variable(settings)
-    if variable and not key:
-        raise ToolError(
-            f"{settings.search} needs a key, and the variable {variable} has none. Go on without searching, and tell "
-            f"the user to set it where Emacs or the daemon is started."
-        )
-    url = (settings.search_url or provider.url).rstrip("/")
-    return provider.inquire(url, args["query"], args.get("max_results", _USUAL_RESULTS), key)
 
 
 def _parse_results(provider: Provider, body: bytes, name: str) -> list[dict[str, str]]:

@@ -81,24 +81,19 @@ async def fetch(
                 allow_redirects=False,
             ) as response,
         ):
-            body, whole = await _read(response.content)
+            body = bytearray()
+            async for chunk in response.content.iter_any():
+                body += chunk
+                if len(body) > MOST_BYTES:
+                    break
             return WebResponse(
                 status=response.status,
                 reason=response.reason or "",
                 headers={name.lower(): value for name, value in response.headers.items()},
-                body=body,
-                whole=whole,
+                body=bytes(body[:MOST_BYTES]),
+                whole=len(body) <= MOST_BYTES,
             )
     except (aiohttp.ClientError, ssl.SSLError, asyncio.IncompleteReadError, OSError) as error:
         if isinstance(cause := error.__cause__, ToolError):
             raise cause from None
         raise ToolError(f"{target.host} cannot be reached: {error or type(error).__name__}.") from error
-
-
-async def _read(stream: aiohttp.StreamReader) -> tuple[bytes, bool]:
-    taken = bytearray()
-    async for chunk in stream.iter_any():
-        taken += chunk
-        if len(taken) > MOST_BYTES:
-            return bytes(taken[:MOST_BYTES]), False
-    return bytes(taken), True
