@@ -72,7 +72,11 @@ def open_branch(ref: BranchRef, *, goes_on: bool = False, ended: Outcome | None 
             with suppress(OSError):  # who dies now leaves it missing, which is mended likewise
                 paths.session_file(ref.branch_dir).unlink()
         if lost in ("missing", "empty"):
-            _rebuild(ref, journal, conversation, goes_on=goes_on)
+            # The document that the log would have led to; a run that goes on finds there what it said so far.
+            with suppress(DocumentChanged):  # somebody else just made one
+                write_document(paths.session_file(ref.branch_dir), rebuild(conversation, is_agent=ref.is_agent))
+            if (run := conversation.last_run) is not None and not goes_on:
+                conversation.apply(journal.append("run", {**run.data, "state": "kept"}))
             hint = f". {CLEARS}" if lost == "empty" else ""
             notes = (*notes, f"{paths.SESSION_FILE} was {lost}; it was made anew from {paths.JOURNAL_FILE}{hint}")
         renderer = Renderer()
@@ -155,14 +159,6 @@ def _end_interrupted(ref: BranchRef, journal: Journal, conversation: Conversatio
         return error.message
     tools.flush()  # what the daemon's end kept from being logged
     return ""
-
-
-def _rebuild(ref: BranchRef, journal: Journal, conversation: Conversation, *, goes_on: bool) -> None:
-    """Write the document that the log would have led to; a run that goes on finds there what it said so far."""
-    with suppress(DocumentChanged):  # somebody else just made one
-        write_document(paths.session_file(ref.branch_dir), rebuild(conversation, is_agent=ref.is_agent))
-    if (run := conversation.last_run) is not None and not goes_on:
-        conversation.apply(journal.append("run", {**run.data, "state": "kept"}))
 
 
 def _has_end(ref: BranchRef, journal: Journal, conversation: Conversation) -> bool:

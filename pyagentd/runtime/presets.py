@@ -129,8 +129,11 @@ def docs_section(directory: Path) -> str:
     """
     told, left_out, room = [], [], MOST_SHOWN
     for name in sorted(_found(directory)):
-        text = _read(directory, name)
-        if text is None:
+        try:
+            text: str | None = files.read_bytes(f"{_jail(directory)}/{name}").decode()
+        except (OSError, ToolError, UnicodeDecodeError):
+            text = None
+        if text is None or "\0" in text:
             left_out.append(f"{DOCS_DIR}/{name} cannot be read as text")
         elif len(text) > room:
             left_out.append(f"{DOCS_DIR}/{name} has {len(text)} characters, for which there is no room")
@@ -241,14 +244,6 @@ def _found(directory: Path) -> Iterator[str]:
                 continue
             found += 1
             yield str(path.relative_to(jail))
-
-
-def _read(directory: Path, name: str) -> str | None:
-    try:
-        data = files.read_bytes(f"{_jail(directory)}/{name}")
-        return None if b"\0" in data else data.decode()
-    except (OSError, ToolError, UnicodeDecodeError):
-        return None
 
 
 PROJECT_PRESETS = Path(".pyagentd", "presets")

@@ -104,10 +104,6 @@ class Waitlist:
         known = queued.values()
         return sorted((message for message in known if "queued_at" in message.metadata), key=_queued_at)
 
-    def steering(self) -> list[Message]:
-        """Return those that the run in flight is to read at its next step."""
-        return [message for message in self.waiting if message.metadata.get("steer")]
-
     def to_wire(self) -> list[dict[str, Any]]:
         """Return the queue as clients are told: {id, text, queued_at, steer, origin, …}, the next one first."""
         rows = []

@@ -277,7 +277,12 @@ class AnswerRecorder:
                 streaming = self._streaming.get(index) or self._start(index, kind)
                 del self._streaming[index]
                 done = streaming.done()
-                self._put({**done, "data_json": done["data_json"] | _provider_metadata(part)})
+                data = done["data_json"] | {"text": part.text}
+                if isinstance(part, Reasoning):
+                    kept = {"signature": part.signature, "redactedData": part.redacted}
+                    known = {key: value for key, value in kept.items() if value is not None}
+                    data["providerMetadata"] = {part.provider: known}
+                self._put({**done, "data_json": data})
             case _:
                 raise TypeError(f"a model does not answer with {type(part).__name__}")
 
@@ -319,16 +324,6 @@ class AnswerRecorder:
 
 def _usage_of(message: conversation.Message) -> Usage:
     return Usage(**message.row["metadata_json"].get("usage", {}))
-
-
-def _provider_metadata(part: Text | Reasoning) -> dict[str, Any]:
-    if isinstance(part, Text):
-        return {"text": part.text}
-    kept = {"signature": part.signature, "redactedData": part.redacted}
-    return {
-        "text": part.text,
-        "providerMetadata": {part.provider: {key: value for key, value in kept.items() if value is not None}},
-    }
 
 
 class FitToWindow(Protocol):
@@ -787,15 +782,10 @@ def found_before(conversation: Conversation) -> Sequence[str]:
             continue
         for part in parts:
             if part.data.get("state") == "output-available":
-                names |= dict.fromkeys(_matches(str(part.data.get("output", ""))))
+                with contextlib.suppress(ValueError, KeyError, TypeError):  # else it was written by nobody we know
+                    matches = json.loads(str(part.data.get("output", "")))["matches"]
+                    names |= dict.fromkeys([str(match["id"]) for match in matches])
     return list(names)
-
-
-def _matches(output: str) -> list[str]:
-    try:
-        return [str(match["id"]) for match in json.loads(output)["matches"]]
-    except (ValueError, KeyError, TypeError):  # written by nobody we know
-        return []
 
 
 def _words(text: str) -> set[str]:

@@ -67,7 +67,7 @@ from pyagentd.store import named_agents, paths
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document.text import Settings
 from pyagentd.store.journal import served_by
-from pyagentd.store.paths import BranchRef, LinkedFile, linked_files, type_of
+from pyagentd.store.paths import BranchRef, linked_files, type_of
 from pyagentd.store.registry import run_progress as standing_of
 from pyagentd.store.trace import TraceWriter
 from pyagentd.tools.builtin import builtin_tools
@@ -175,14 +175,11 @@ def _of_text(text: str, branch_dir: Path, room: int) -> Iterator[tuple[Part, int
                 yield Media(type=kind, data=base64.b64encode(data).decode()), each.size
                 room -= each.size
             else:
-                yield Text(text=_attachment_note(each, too_large=bool(kind))), 0
+                why = " It is too large to be shown." if kind else ""
+                told = f"{each.link} is the file {each.file} ({each.size} bytes).{why}"
+                yield Text(text=f"<attachment>\n{told}\n</attachment>"), 0
         except OSError:
             continue
-
-
-def _attachment_note(each: LinkedFile, *, too_large: bool) -> str:
-    why = " It is too large to be shown." if too_large else ""
-    return f"<attachment>\n{each.link} is the file {each.file} ({each.size} bytes).{why}\n</attachment>"
 
 
 # The skills that a session's system prompt lists, as they are found now; blocks.
@@ -449,7 +446,12 @@ class RunBuilder:
             leaving=lambda: kernel.closing,
             unasked=self._tell_unasked,
         )
-        tools = self._tools(plan)
+        made = dict(plan.tools)
+        for each in plan.providers:
+            made |= {spec.name: spec for spec in each.tools_for(self)}
+        tools = {name: made[name] for name in plan.permitted if name in made}
+        for each in kernel.features_with("further_tools"):
+            tools |= each.further_tools(self, plan.wanted, plan.taken | made.keys(), self.permitted)
         self.offer = ToolOffer(tools, found_before(branch.conversation), window=asked.window)
         settings = RunSettings(
             backend=self._watch_backend(plan.backend),
@@ -480,7 +482,7 @@ class RunBuilder:
         return self._with_fitter(settings)
 
     def _facts(self, seen: Settings) -> tuple[tuple[object, ...], SettingsBlock]:
-        """Return what a plan is made of, as it is now, beside files that are read for it; see ``_is_lasting``."""
+        """Return what a plan is made of, as it is now, beside files that are read for it."""
         branch, preset_of = self.branch, self.kernel.presets.of_branch
         session = branch.conversation.session
         metadata = session.get("metadata_json", {})
@@ -493,12 +495,6 @@ class RunBuilder:
             *map(session.get, ("workspace_root", "agent")),
             *map(metadata.get, (*TAKEN_OVER, "above")),
         ), SettingsBlock(seen, metadata.get("settings"), branch.has_no_settings)
-
-    def _is_lasting(self, turn: TurnNames) -> bool:
-        """Return whether the facts are all that a plan is made of: no template, document or late key is read."""
-        above = self.branch.conversation.session["metadata_json"].get("above") or ()
-        templates = turn.agent or any(held.get("agent") for held in above)
-        return not (templates or self.kernel.named.is_named(self.branch.ref) or self.options.late is not None)
 
     async def _plan(self, seen: Settings, model: str | None) -> RunPlan:
         """Return a new plan, which the branch keeps for its next runs if nothing else is read for it."""
@@ -570,18 +566,12 @@ class RunBuilder:
             provider=provider_of(preset, kernel.config, self.options),
             models={},
         )
-        branch.plan = plan if self._is_lasting(turn) and not isinstance(backend, DeferredBackend) else None
+        # It holds as long as the facts do, unless a template, a document or a late key was read for it.
+        above = branch.conversation.session["metadata_json"].get("above") or ()
+        templates = turn.agent or any(held.get("agent") for held in above)
+        read = templates or kernel.named.is_named(ref) or self.options.late is not None
+        branch.plan = None if read or isinstance(backend, DeferredBackend) else plan
         return plan
-
-    def _tools(self, plan: RunPlan) -> dict[str, ToolSpec]:
-        """Return the tools that the model is offered, by name."""
-        known = dict(plan.tools)
-        for each in plan.providers:
-            known |= {spec.name: spec for spec in each.tools_for(self)}
-        tools = {name: known[name] for name in plan.permitted if name in known}
-        for feature in self.kernel.features_with("further_tools"):
-            tools |= feature.further_tools(self, plan.wanted, plan.taken | known.keys(), self.permitted)
-        return tools
 
     def _with_fitter(self, settings: RunSettings) -> RunSettings:
         for each in self.kernel.features_with("fit_for"):

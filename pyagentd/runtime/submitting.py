@@ -267,12 +267,12 @@ class Queues:
 
     async def take_steering(self, branch: LiveBranch, run_id: str) -> Sequence[str]:
         """Record the messages that steer a run as the user's next words in it, and return their texts."""
-        if not (waiting := branch.queue.steering()):
+        if not (waiting := [each for each in branch.queue.waiting if each.metadata.get("steer")]):
             return ()
         asked = {each.id: each.text for each in waiting}
         seen = {each.id: await self._seen(branch, each, asked[each.id], run_id) for each in waiting}
         # One that was edited meanwhile is asked about anew, and steers the next step.
-        found = [each for each in branch.queue.steering() if asked.get(each.id) == each.text]
+        found = [each for each in branch.queue.waiting if asked.get(each.id) == each.text]
         if not found:
             return ()
         with branch.recorder.together():

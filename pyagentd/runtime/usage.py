@@ -369,7 +369,9 @@ class Meter:
         match row.type:
             case "message" if data["role"] == "assistant" and "usage" in (data.get("metadata_json") or {}):
                 self._share(data["id"])
-                self._compactions = -1 if self._is_marker(data["id"]) else self._compactions
+                message = self._conversation.messages.get(data["id"])
+                if message is not None and _marker_in(message) is not None:
+                    self._compactions = -1
                 self.changed()
             case "part" if data["type"] == "step-start" and "usage" in data["data_json"]:
                 self._share(data["message_id"], data["id"])  # told with the message's row
@@ -424,10 +426,6 @@ class Meter:
         for message in self._conversation.messages.values():
             self._shares[message.id] = spent_on(message, self._facts_of)
         self._own = sum(self._shares.values(), Expense())
-
-    def _is_marker(self, message_id: str) -> bool:
-        message = self._conversation.messages.get(message_id)
-        return message is not None and _marker_in(message) is not None
 
     def _share(self, message_id: str, part_id: str = "") -> None:
         message = self._conversation.messages.get(message_id)

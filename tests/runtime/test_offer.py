@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from pyagentd.runtime.run import CORE, NAME, ToolOffer, best_matching_tools
-from pyagentd.runtime.run_setup import RunBuilder
 from pyagentd.tools.builtin import builtin_tools
 from pyagentd.tools.spec import ToolSpec
 from tests.runtime.test_approvals import results, talking
@@ -85,10 +84,11 @@ def test_of_more_the_usual_ones_and_a_search_are_offered() -> None:
 async def test_what_is_found_is_offered_from_the_next_request_on_and_in_later_turns(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tools = RunBuilder._tools
     schema = {"type": "object", "properties": {}, "description": ". " * 5000}
     large = {name: replace(spec, input_schema=schema) for name, spec in MANY.items()}
-    monkeypatch.setattr(RunBuilder, "_tools", lambda self, *given: tools(self, *given) | large)
+    feature = world.kernel.features_with("further_tools")[0]
+    further = feature.further_tools
+    monkeypatch.setattr(feature, "further_tools", lambda *given: {**further(*given), **large})
 
     def offered(number: int) -> list[str]:
         return [tool["name"] for tool in world.server.requests[number].body["tools"]]
