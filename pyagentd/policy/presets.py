@@ -98,7 +98,7 @@ def _server_entry(each: object, source: Source, path: Path) -> tuple[str, object
 # How single values are written.
 
 _NUMBER = r"(\d+(?:\.\d+)?)"
-_DURATION = re.compile(rf"(?:{_NUMBER}h)?(?:{_NUMBER}m)?(?:{_NUMBER}s?)?")
+_DURATION = re.compile(rf"(?:{_NUMBER}h)?(?:{_NUMBER}m)?(?:{_NUMBER}s)?|{_NUMBER}")
 
 
 def _parse_backend(value: object) -> str:
@@ -117,7 +117,8 @@ def _parse_seconds(value: object) -> float:
     """Return seconds, given as a number or as ``90s``, ``10m``, ``1h30m``."""
     seconds = 0.0
     if isinstance(value, str) and (found := _DURATION.fullmatch(value.strip())):
-        seconds = sum(float(number or 0) * unit for number, unit in zip(found.groups(), (3600, 60, 1), strict=True))
+        hours, minutes, rest, plain = (float(number or 0) for number in found.groups())
+        seconds = 3600 * hours + 60 * minutes + rest + plain
     elif isinstance(value, int | float) and not isinstance(value, bool):
         seconds = float(value)
     if not 0 < seconds < float("inf"):

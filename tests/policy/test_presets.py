@@ -177,6 +177,7 @@ def test_locked_ids_and_our_names_are_the_same_tools(theirs, ours):
         (LEAST + "max-turns: 0\n", 4, "`max-turns` is 0"),
         (LEAST + "token_budget: many\n", 4, "`token_budget` is 'many'"),
         (LEAST + "time-budget: 10 minutes\n", 4, "`time-budget` is '10 minutes'"),
+        (LEAST + "time-budget: 1h30\n", 4, "`time-budget` is '1h30'"),
         (LEAST + "time-budget: 0\n", 4, "`time-budget` is 0"),
         (LEAST + "time-budget: .inf\n", 4, "`time-budget` is inf"),
         (LEAST + "time-budget: ''\n", 4, "`time-budget` is ''"),
