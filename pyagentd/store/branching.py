@@ -102,13 +102,7 @@ def cut(document: Document, offset: int) -> Document:
 
 
 class LogBefore:
-    """What of a log lies before a branch point.
-
-    Args:
-        outline: The whole conversation.
-        point: Where the branch begins.
-        include: Whether the prompt itself is before the point.
-    """
+    """What of a log lies before a branch point; ``include``: the prompt itself, too."""
 
     def __init__(self, outline: Outline, point: BranchPoint, *, include: bool) -> None:
         self._rows = outline.rows
@@ -256,11 +250,7 @@ _STAMP = re.compile(r"-\d{8,14}(-\d+)?$")
 def duplicate_session(source: BranchRef, *, root: Path, name: str | None = None, clock: Clock) -> BranchRef:
     """Make a copy of the session that ``source`` belongs to: all branches, agents and files, lineage, active branch.
 
-    Args:
-        source: Any branch of it.
-        root: The sessions root, where the copy will live.
-        name: What the copy is called; without one it is "<title> copy".
-        clock: For the id and the metadata.
+    Without a ``name`` it is called "<title> copy".
 
     Returns:
         The copy of the active branch, or of ``source`` if none is active.
@@ -597,15 +587,7 @@ def fork_session(
     title: str | None,
     clock: Clock,
 ) -> BranchRef:
-    """Make a session of the first visible messages of ``source``.
-
-    Args:
-        source: A branch of a session.
-        conversation: Its record.
-        messages: What is copied of it, see ``hidden.visible``.
-        root: The sessions root, where the fork will live.
-        title: Its title; None makes one of the parent's.
-        clock: For the id and the rows.
+    """Make a session of the first visible ``messages`` of ``source``; without a ``title`` it has its parent's.
 
     Raises:
         NotFound: ``source`` lacks ``scope-plan.yml`` or ``preset.md``.

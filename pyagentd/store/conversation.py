@@ -25,10 +25,7 @@ class Part:
     """A part of a message: its last row, and what the user made of it.
 
     Attributes:
-        row: The last row.
-        id: Its id.
         type: ``text``, ``reasoning``, ``step-start`` or ``tool-<Name>``.
-        is_tool: Whether this is a tool call (with its result, once there is one).
         edited: The text the user put in its place, or None.
         hidden: Whether the user removed it.
         deltas: Streamed text that no full row has superseded yet.
@@ -69,15 +66,7 @@ class Part:
 
 
 class Message:
-    """A message: its last row, and its parts in order of their index.
-
-    Attributes:
-        row: The last row.
-        id: Its id.
-        role: ``user``, ``assistant`` or ``system``.
-        parts: Its parts.
-        hidden: Whether the user removed it.
-    """
+    """A message: its last row, and its parts in order of their index; ``hidden``: the user removed it."""
 
     __slots__ = ("hidden", "id", "parts", "role", "row")
 

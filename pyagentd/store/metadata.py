@@ -86,13 +86,7 @@ def write_scope_plan(
 ) -> None:
     """Write the metadata of a new session or agent; the caller syncs it.
 
-    Args:
-        branch_dir: Where to.
-        session_id: Its own id.
-        preset: Name of the preset its ``preset.md`` was copied from.
-        created: When, in ISO 8601.
-        parent_session_id: Given for an agent, and only for an agent: the session that spawned it.
-        activity_org_file: The document of the activity that the session belongs to.
+    ``created`` is in ISO 8601; ``parent_session_id`` is given for an agent, and only for an agent.
 
     Raises:
         StoreError: The disk refused.
@@ -105,13 +99,9 @@ def write_scope_plan(
 
 
 def write_branch_metadata(branch_dir: Path, *, parent_branch: str, created: str, position: int) -> None:
-    """Write the lineage of a branch.
+    """Write the lineage of a branch; "main" has none.
 
-    Args:
-        branch_dir: Where to; never the branch "main", which has none.
-        parent_branch: The name of the branch it was made from.
-        created: When, in ISO 8601.
-        position: The Emacs position (from 1) in the parent's document from which on nothing was copied.
+    ``created`` is in ISO 8601; from ``position`` on (Emacs', from 1) nothing of the parent's document was copied.
 
     Raises:
         StoreError: The disk refused.

@@ -217,14 +217,7 @@ class Material:
 
 
 def make(root: Path, name: str, material: Material, *, prepare: Prepare, clock: Clock) -> BranchRef:
-    """Make the directory of the agent ``name`` and return its branch.
-
-    Args:
-        root: The agents root; made when missing.
-        name: Checked by the caller.
-        material: What it is made of.
-        prepare: Called with the new workspace.
-        clock: For when it was made.
+    """Make the directory of the agent ``name`` below ``root``; ``prepare`` is called with its workspace.
 
     Raises:
         Conflict: Something has the directory's name.

@@ -586,11 +586,7 @@ _MOST = 8  # workspaces; the one not used for longest goes first
 
 
 class Stats:
-    """Stat and entry of the files of some workspaces.
-
-    Args:
-        directory: Of the store of snapshots.
-    """
+    """Stat and entry of the files of some workspaces, below the directory of the snapshots."""
 
     def __init__(self, directory: Path) -> None:
         self._place = directory / _PLACE
@@ -657,11 +653,7 @@ class Change:
 
 
 class Records:
-    """The changes of all branches.
-
-    Args:
-        directory: Of the store of snapshots.
-    """
+    """The changes of all branches, below the directory of the snapshots."""
 
     def __init__(self, directory: Path) -> None:
         self._lines = directory / _LINES
@@ -870,13 +862,7 @@ class Pruned:
 
 
 def prune(records: Records, objects: Objects, *, now_ms: int, gone: Callable[[Change], bool]) -> Pruned:
-    """Forget what is old or of nobody any more; then the oldest until the rest is small enough.
-
-    Args:
-        records: All changes.
-        objects: Their contents.
-        now_ms: The time, epoch ms.
-        gone: Whether the branch that made a change is not there any more.
+    """Forget what is old, or of a branch that is ``gone``; then the oldest until the rest is small enough.
 
     Raises:
         StoreError: The disk refused; what was forgotten stays forgotten.

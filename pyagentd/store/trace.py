@@ -204,12 +204,7 @@ class Sent(Protocol):
 
 
 class TraceWriter:
-    """Writes the requests of one run.
-
-    Args:
-        branch_dir: Of the branch.
-        run_id: The run.
-    """
+    """Writes the requests of one run."""
 
     def __init__(self, branch_dir: Path, run_id: str) -> None:
         self._path = paths.requests_file(branch_dir)

@@ -82,13 +82,7 @@ def intend(state: State, name: str, intent: str | None) -> None:
 
 
 def rename(state: State, name: str, row: AgentRow, *, old_dir: str) -> None:
-    """Put ``row`` in the place of the row of ``name``, and have what it saved and ran follow.
-
-    Args:
-        state: The database.
-        name: What the agent was called.
-        row: Its new row.
-        old_dir: Where it was.
+    """Put ``row`` in the place of the row of ``name``, and have what it saved and ran in ``old_dir`` follow.
 
     Raises:
         Conflict: There is an agent of the new name; nothing is written. Otherwise as ``State.writing``.
@@ -183,13 +177,7 @@ def ever(state: State, agent_name: str) -> list[ContextRow]:
 
 
 def find_context(state: State, id: str, agent_name: str | None = None) -> list[ContextRow]:
-    """Return the contexts whose id is ``id`` or begins with it; raises as ``State.reading``.
-
-    Args:
-        state: The database.
-        id: An id or its beginning.
-        agent_name: Only of this agent or session.
-    """
+    """Return the contexts, of ``agent_name`` if given, whose id is ``id`` or begins with it; raises as ``of``."""
     rest = "WHERE substr(id, 1, ?1) = ?2 AND (?3 IS NULL OR agent_name = ?3) ORDER BY id"
     found = _CONTEXTS.select(state, rest, (len(id), id, agent_name))
     return [row for row in found if row.id == id] or found

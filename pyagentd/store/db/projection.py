@@ -1148,9 +1148,7 @@ class Facts(NamedTuple):
 class Projection:
     """The tables of one sessions root; methods raise ``StoreError`` when the database or a file cannot be used.
 
-    Args:
-        state: The database.
-        root: The sessions root, to which the branches' keys are relative.
+    The branches' keys are relative to ``root``.
     """
 
     def __init__(self, state: State, root: Path) -> None:

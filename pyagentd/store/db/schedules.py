@@ -86,13 +86,7 @@ def remove_within(state: State, directory: str) -> int:
 
 
 def find(state: State, *, branch_dir: str | None = None, due_ms: int | None = None) -> list[Schedule]:
-    """Return schedules, the next one first; raises as ``State.reading``.
-
-    Args:
-        state: The database.
-        branch_dir: Only of this branch.
-        due_ms: Only those whose time has come by then.
-    """
+    """Return schedules, of one branch or due by ``due_ms`` if given, the next first; raises as ``State.reading``."""
     where = "WHERE (?1 IS NULL OR branch_dir = ?1) AND (?2 IS NULL OR next_at <= ?2)"
     return _SCHEDULES.select(state, f"{where} ORDER BY next_at, id", (branch_dir, due_ms))
 

@@ -360,12 +360,7 @@ class _Unusable(Exception):
 
 
 class State:
-    """The database of one sessions root; opened when it is first used.
-
-    Args:
-        root: The sessions root.
-        clock: For the name of a file that is moved aside.
-    """
+    """The database of one sessions root; opened when it is first used."""
 
     def __init__(self, root: Path, clock: Clock | None = None) -> None:
         self.path = root / FILE_NAME

@@ -49,13 +49,8 @@ def adopt(
 ) -> Adoption:
     """Return what ``conversation`` lacks of a document; nothing that is recorded is touched.
 
-    Args:
-        alignment: What of the document is in the log (``recognise``).
-        conversation: What the log says; a log of which nothing is in the document is another branch's, and then all
-            of the document is adopted.
-        session_id: Whose messages they become.
-        now_ms: When, in epoch milliseconds.
-        draft: Also take the text after the last answer (for an export; its message has origin "draft").
+    A log of which nothing is in the document is another branch's, and then all of the document is adopted. With
+    ``draft`` the text after the last answer is taken, too (for an export; its message has origin "draft").
     """
     document, pieces = alignment.document, alignment.pieces
     known = {(piece.key[0], piece.key[2]) for piece in recorded_pieces(conversation)}

@@ -538,11 +538,7 @@ def gptel_messages(
 
     Messages are not merged: gptel sends each region on its own, and parallel calls one after the other.
 
-    Args:
-        file_text: The whole file, or what was read from it.
-        end: The Emacs position (from 1) at which the prompt ends; None is the end of the body.
-        prompt_prefix: gptel's prompt prefix for Markdown.
-        response_prefix: gptel's response prefix for Markdown.
+    ``end`` is the Emacs position (from 1) at which the prompt ends; None is the end of the body.
     """
     document = parse(file_text) if isinstance(file_text, str) else file_text
     messages: list[dict[str, Any]] = []

@@ -110,12 +110,7 @@ class ExportResult:
 
 
 def export_text(source: Source, format: str, settings: Settings | None = None) -> ExportResult:
-    """Return ``source`` in one of ``FORMATS``.
-
-    Args:
-        source: What to export.
-        format: Its name.
-        settings: For a document that says nothing of its model, backend and tools.
+    """Return ``source`` in one of ``FORMATS``, with ``settings`` where the document says nothing of its model.
 
     Raises:
         BadRequest: There is no such format.

@@ -160,11 +160,7 @@ _LOWERED = 2
 
 
 class Prose:
-    """Renders texts of one conversation.
-
-    Args:
-        images: Images by the link that the texts have to them.
-    """
+    """Renders texts of one conversation; ``images`` are by the link that the texts have to them."""
 
     def __init__(self, images: Mapping[str, bytes] | None = None) -> None:
         self._images = images or {}
@@ -172,12 +168,7 @@ class Prose:
         self._typed = _markdown(breaks=True)
 
     def html(self, text: str, *, typed: bool = False) -> str:
-        """Return ``text`` as HTML.
-
-        Args:
-            text: Markdown.
-            typed: A person typed it: line ends are kept.
-        """
+        """Return Markdown as HTML; where a person ``typed`` it, line ends are kept."""
         markdown = self._typed if typed else self._markdown
         tokens = markdown.parse(text)
         _lower_headings(tokens)

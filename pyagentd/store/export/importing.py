@@ -83,13 +83,7 @@ def read_chat(path: Path) -> Chat:
 
 
 def preset_text(template: str, name: str, settings: Settings, system: str | None) -> str:
-    """Return the preset ``template`` with what a chat configures.
-
-    Args:
-        template: The text of a preset.
-        name: What it is called, for errors.
-        settings: Of the chat; what it does not say stays as in the template.
-        system: Becomes the body; None keeps the template's.
+    """Return the preset ``template``, the text of one, with what a chat configures; its ``name`` is for errors.
 
     Raises:
         PresetError: The template is malformed.
