@@ -1,34 +1,4 @@
-"""All errors of the package, in one tree ordered by who can recover.
-
-::
-
-    PyagentdError                what went wrong, and a hint what to do
-    ├── UserError                the person who asked can correct it
-    │   ├── NotFound             no such session, branch, ask, run
-    │   ├── Ambiguous            a prefix or name fits several
-    │   ├── NotASession          the file or directory is not a session
-    │   ├── PresetError          a preset is missing or malformed (file, line)
-    │   ├── SkillError           a skill is malformed (file, line)
-    │   ├── ConfigError          the configuration is malformed (file, line)
-    │   ├── SignatureError       a signature of a mission or tool cannot be read (line, column)
-    │   ├── TemplateError        a prompt's placeholders are malformed or have no value
-    │   ├── NoKey                a backend needs a key and none is known
-    │   ├── NotInstalled         an optional Python package is missing
-    │   ├── Busy                 the branch has a run in flight
-    │   ├── Blocked              a hook of the user's says no
-    │   ├── Conflict             an id is taken by something else
-    │   ├── Unconfirmed          something would be lost, and nobody has confirmed it
-    │   ├── RateLimited          a trigger delivers more often than it may
-    │   └── BadRequest           arguments of an operation do not fit
-    │       └── Stale            they are about a text that is another one by now
-    ├── ProviderError            the model's server refused for good
-    │   ├── TransientProviderError   ... or for now: the loop retries
-    │   └── ContextOverflow      ... because the conversation is too long for the model
-    ├── BudgetSpent              a run may not go on: turns, time or tokens of its preset
-    ├── StoreError               the disk said no (path, cause)
-    ├── ToolError                becomes an error envelope for the model
-    └── WireError                the peer broke the protocol
-        └── Unreachable          no daemon answers
+"""All errors of the package, in one tree ordered by who can recover: each class says what it means.
 
 ``code`` travels over the wire as a symbol and in ``--json`` output; it is stable.
 """

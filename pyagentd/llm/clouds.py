@@ -23,24 +23,27 @@ from anthropic import (
     DefaultAioHttpClient,
 )
 
-from pyagentd.clock import SystemClock
 from pyagentd.errors import ConfigError, NoKey, ProviderError
 from pyagentd.installation import extra
 from pyagentd.llm.anthropic import AnthropicBackend
 from pyagentd.llm.backend import Body
 from pyagentd.llm.http import Answer, HttpRefusal
-from pyagentd.llm.sdk import LIMITS, provider_error, timeouts
+from pyagentd.llm.sdk import LIMITS, timeouts, transport_error
 
 _HEADERS = {"Content-Type": "application/json", "Accept": "*/*"}
 
 
 class CloudServer:
-    """One cloud, through the SDK's client for it; see ``Server``."""
+    """One cloud, through the SDK's client for it; see ``Server``.
 
-    login = ""  # how one gets credentials, the hint of the error when there are none
+    Args:
+        client: That.
+        login: How one gets credentials, the hint of the error when there are none.
+    """
 
-    def __init__(self, client: AsyncAnthropic) -> None:
+    def __init__(self, client: AsyncAnthropic, login: str) -> None:
         self._client = client
+        self._login = login
 
     @asynccontextmanager
     async def post(self, path: str, body: Body) -> AsyncIterator[Answer]:
@@ -53,9 +56,13 @@ class CloudServer:
                 await stream.close()
         except anthropic.APIStatusError as error:
             raise HttpRefusal(error.status_code, error.response.headers, error.body) from None
-        except (AnthropicError, httpx2.HTTPError, ClientError) as error:
-            # `from None`: a cause may quote the request's headers in a logged traceback.
-            raise provider_error(error, SystemClock().now(), anthropic) from None
+        # `from None`: a cause may quote the request's headers in a logged traceback.
+        except anthropic.APIConnectionError as error:
+            raise transport_error(error, error.__cause__) from None
+        except (httpx2.HTTPError, ClientError) as error:
+            raise transport_error(error) from None
+        except AnthropicError as error:
+            raise ProviderError(f"The request was refused before it was sent: {error}") from None
 
     def chunks(self, response: httpx2.Response) -> AsyncIterator[bytes]:
         """Return the bytes of the answer."""
@@ -79,7 +86,7 @@ class CloudServer:
             raise
         except Exception as error:  # each cloud's package has errors of its own, which share no base
             raise NoKey(
-                f"No credentials for this backend: {type(error).__name__}: {error}", hint=self.login
+                f"No credentials for this backend: {type(error).__name__}: {error}", hint=self._login
             ) from None
 
 
@@ -96,18 +103,10 @@ class CloudBackend(AnthropicBackend):
 class BedrockServer(CloudServer):
     """Amazon Bedrock: its stream has frames of its own around the events."""
 
-    login = "Run `aws configure` or `aws sso login`, or set AWS_BEARER_TOKEN_BEDROCK, where the daemon starts"
-
     async def chunks(self, response: httpx2.Response) -> AsyncIterator[bytes]:
         """Return the bytes of the answer as the Messages API frames them."""
         async for event in self._client._make_sse_decoder().aiter_bytes(response.aiter_bytes()):
             yield f"event: {event.event}\ndata: {event.data.replace(chr(10), ' ')}\n\n".encode()
-
-
-class VertexServer(CloudServer):
-    """Google Vertex."""
-
-    login = "Run `gcloud auth application-default login` where the daemon starts"
 
 
 def bedrock(
@@ -145,7 +144,8 @@ def bedrock(
         raise ConfigError(
             f"Bedrock: {error}", hint='Add region = "us-east-1" to the backend, or set AWS_REGION'
         ) from None
-    return CloudBackend(BedrockServer(client))  # type: ignore[arg-type]  # it has the methods that are used
+    login = "Run `aws configure` or `aws sso login`, or set AWS_BEARER_TOKEN_BEDROCK, where the daemon starts"
+    return CloudBackend(BedrockServer(client, login))  # type: ignore[arg-type]  # it has the methods that are used
 
 
 def vertex(
@@ -181,4 +181,5 @@ def vertex(
         raise ConfigError(
             "Vertex: no project is known", hint='Add project = "…" to the backend, or set ANTHROPIC_VERTEX_PROJECT_ID'
         )
-    return CloudBackend(VertexServer(client))  # type: ignore[arg-type]  # it has the methods that are used
+    login = "Run `gcloud auth application-default login` where the daemon starts"
+    return CloudBackend(CloudServer(client, login))  # type: ignore[arg-type]  # it has the methods that are used

@@ -452,7 +452,7 @@ def error_of_body(body: object) -> tuple[str, str]:
     return "", body if isinstance(body, str) and not body.lstrip().startswith("<") else ""
 
 
-def network_error(error: Exception, address: str = "") -> ProviderError:
+def network_error(error: BaseException, address: str = "") -> ProviderError:
     """Return the error of ours for what aiohttp raised; ``address`` is the server's, as ``host:port``."""
     server = f"he model's server{f' at {address}' if address else ''}"
     match error:

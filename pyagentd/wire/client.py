@@ -35,7 +35,7 @@ from pyagentd.wire.lifecycle import LOCALHOST, LOG, Runtime, private_directory, 
 from pyagentd.wire.sexp import plists_to_dicts
 
 CALL_TIMEOUT_S: Final = 30.0
-COMMAND_TIMEOUT_S = 300.0  # of slash commands: some ask a model, and summarise a long conversation in pieces
+COMMAND_TIMEOUT_S: Final = 300.0  # of slash commands: some ask a model, and summarise a long conversation in pieces
 CONNECT_TIMEOUT_S: Final = 5.0
 START_TIMEOUT_S: Final = 15.0
 
