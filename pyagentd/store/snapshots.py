@@ -356,14 +356,6 @@ class TooMuch(StoreError):
     """A workspace is too large to be kept whole."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How much of a workspace is kept."""
-
-    files: int = MOST_FILES
-    new_bytes: int = MOST_NEW_BYTES
-
-
 @dataclass(slots=True)
 class _Node:
     """A directory as it was found last."""
@@ -399,7 +391,6 @@ class Scan:
         objects: Where contents go.
         left_out: Whether a file or directory does not belong to the workspace at all.
         secret: Whether the content of a file must not be kept.
-        limits: How much is kept.
         known: Stat and entry of files from an earlier daemon, by path.
     """
 
@@ -410,14 +401,12 @@ class Scan:
         *,
         left_out: Callable[[str, bool], bool] = lambda path, is_directory: False,
         secret: Callable[[str], bool] = lambda path: False,
-        limits: Limits = Limits(),
         known: dict[str, tuple[Signature, Entry]] | None = None,
     ) -> None:
         self._root = root
         self._objects = objects
         self._left_out = left_out
         self._secret = secret
-        self._limits = limits
         self._known = known or {}
         self._top = _Node(root)
         self._above = _rules_above(root)  # those above the workspace are read once
@@ -435,8 +424,8 @@ class Scan:
         found = os.stat(self._root)  # noqa: PTH116
         try:
             self._look(self._top, found, self._above, made, 0)
-            if made.bytes > self._limits.new_bytes:
-                raise TooMuch(f"{self._root} has more than {self._limits.new_bytes // 1_000_000} MB of files")
+            if made.bytes > MOST_NEW_BYTES:
+                raise TooMuch(f"{self._root} has more than {MOST_NEW_BYTES // 1_000_000} MB of files")
             self._read(made)
             self.read = len(made.todo)
             return Entry(directory_mode(found.st_mode), self._store_tree(self._top))
@@ -466,8 +455,8 @@ class Scan:
         if node.signature != _signature(found) or node.above is not above:
             self._list(node, found, above, made, depth)
         made.files += len(node.files)
-        if made.files > self._limits.files:
-            raise TooMuch(f"{self._root} has more than {self._limits.files:,} files")
+        if made.files > MOST_FILES:
+            raise TooMuch(f"{self._root} has more than {MOST_FILES:,} files")
         base = node.path + "/"
         gone = []
         for name, (signature, _) in node.files.items():
@@ -506,7 +495,7 @@ class Scan:
         files: dict[str, tuple[Signature | None, Entry | None]] = {}
         directories: dict[str, _Node] = {}
         base = node.path + "/"
-        room = self._limits.files - made.files
+        room = MOST_FILES - made.files
         try:
             with os.scandir(node.path) as entries:
                 for entry in entries:

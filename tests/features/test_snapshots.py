@@ -29,7 +29,6 @@ from pyagentd.store.snapshots import (
     EMPTY,
     Change,
     Entry,
-    Limits,
     Objects,
     Records,
     Scan,
@@ -269,8 +268,7 @@ async def test_clients_are_told_which_files_changed(world: World) -> None:
 
 
 async def test_a_workspace_that_is_too_large_is_said_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "Limits", Limits)
-    monkeypatch.setattr(Scan.__init__, "__kwdefaults__", {**Scan.__init__.__kwdefaults__, "limits": Limits(files=1)})
+    monkeypatch.setattr(store, "MOST_FILES", 1)
     for name in "ab":
         (world.project / name).write_text(name)
     async with talking(world) as talk:
@@ -459,13 +457,14 @@ def test_an_object_that_a_loss_of_power_damaged_is_stored_again(tmp_path: Path, 
     assert objects.get("blob", name) == b"content"
 
 
-def test_counting_stops_early(tmp_path: Path) -> None:
+def test_counting_stops_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "MOST_FILES", 10)
     for number in range(50):
         (tmp_path / f"d{number}").mkdir()
         (tmp_path / f"d{number}" / "f").write_text("x")
     objects = Objects(tmp_path / "store")
     with pytest.raises(TooMuch, match="more than 10 files"):
-        Scan(str(tmp_path), objects, limits=Limits(files=10)).snapshot()
+        Scan(str(tmp_path), objects).snapshot()
     assert not objects.names(), "nothing was read"
 
 

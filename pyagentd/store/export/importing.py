@@ -5,9 +5,9 @@ with gptel's properties at its beginning, whose marks become those of Markdown. 
 configured there goes into ``preset.md``, and what could not be taken over is said. The file itself is only read.
 """
 
+import errno
 import itertools
 import re
-import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -115,20 +115,13 @@ def fill(branch_dir: Path, made: Adoption) -> None:
 
 def _content(path: Path) -> bytes:
     try:
-        info = path.stat()
-        if stat.S_ISDIR(info.st_mode):
-            raise BadRequest(f"{path} is a directory", hint="Name the file of a chat")
-        if not stat.S_ISREG(info.st_mode):
-            raise BadRequest(f"{path} is not an ordinary file", hint="Name the file of a chat")
-        if info.st_size > LARGEST:
-            size = info.st_size // 1024 // 1024
-            raise BadRequest(
-                f"{path} has {size} MB, which is not a chat", hint=f"At most {LARGEST // 1024 // 1024} MB"
-            )
         return regularfile.read_bytes(path, limit=LARGEST, links=True)
     except FileNotFoundError as error:
         raise NotFound(f"There is no file {path}", hint="Name a saved chat") from error
     except OSError as error:
+        if error.errno in (errno.EISDIR, errno.EINVAL, errno.ENXIO, errno.EFBIG):
+            hint = f"Name the file of a chat, of at most {LARGEST // 1024 // 1024} MB"
+            raise BadRequest(f"{path} is not a chat: {error.strerror}", hint=hint) from error
         raise StoreError(f"cannot read {path}: {error.strerror}") from error
 
 
