@@ -50,13 +50,7 @@ DEFAULT_LIMITS = Limits()
 
 
 class Budget:
-    """The budget of one run, created when the run starts.
-
-    Args:
-        limits: The limits.
-        now: Returns monotonic seconds.
-        cancelled: Called whenever the clock is read; true ends the run.
-    """
+    """The budget of one run, created when the run starts; ``cancelled`` is asked whenever the clock is read."""
 
     __slots__ = (
         "_cancelled",

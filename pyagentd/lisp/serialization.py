@@ -30,7 +30,7 @@ from pyagentd.lisp.values import (
 
 # -- Lisp notation
 
-_ESCAPES: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"})
+ESCAPES: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"})
 
 
 def readable(value: Value, budget: Budget | None = None) -> str:
@@ -91,7 +91,7 @@ def _atom(value: Value, budget: Budget) -> str:
     kind = type(value)
     if kind is str:
         budget.bytes(len(value))
-        return f'"{value.translate(_ESCAPES)}"'
+        return f'"{value.translate(ESCAPES)}"'
     if kind is Keyword:
         return f":{value.name}"
     if value is None:
@@ -322,10 +322,7 @@ def _decode_object(data: Mapping[str, Any], depth: int) -> Value:
 def size(value: Value, budget: Budget | None = None, limit: int | None = None) -> int:
     """Return the size of a value in bytes: of its encoded JSON in UTF-8 without spaces. The memory is measured so.
 
-    Args:
-        value: The value; a function counts as 16 bytes.
-        budget: Charged for visiting the parts.
-        limit: Stop when the size exceeds this; the result is then a lower bound.
+    A function counts as 16 bytes. It stops when the size exceeds ``limit``; the result is then a lower bound.
     """
     budget, total = budget or Budget(), 0
 

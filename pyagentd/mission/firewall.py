@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pyagentd.lisp.serialization import number, readable
+from pyagentd.lisp.serialization import ESCAPES, number, readable
 from pyagentd.lisp.values import Keyword, LispSet, from_key
 from pyagentd.mission.options import PromptLimit
 from pyagentd.mission.signature import Problem
@@ -31,10 +31,9 @@ HIDDEN = "[Hidden] [Firewalled]"
 
 _A_NAME = re.compile(r'"?([^\s{}\[\]:"]+)"?')
 _PREFIX = 24  # characters by which a longer secret is recognised, since messages shorten values
-_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"})
 LINE_ENDS: Final = {code: f"\\u{code:04x}" for code in (0x0B, 0x0C, 0x85, 0x2028, 0x2029)}
 """Unusual characters that end a line, and the escape sequence for each."""
-_ESCAPES |= LINE_ENDS
+_ESCAPES: Final = ESCAPES | LINE_ENDS
 _CONTAINERS: frozenset[type] = frozenset({dict, list, tuple, set, frozenset, LispSet})
 
 

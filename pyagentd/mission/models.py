@@ -129,13 +129,8 @@ async def ask(
 ) -> Answer:
     """Send one request of a mission to ``backend`` and return the answer with its usage and cost.
 
-    Args:
-        backend: Whose connections belong to the running loop.
-        model: The provider's name of the model.
-        request: What the mission asks.
-        options: ``max_tokens`` and ``temperature``; others are not known here and left out.
-        config: For prices the user states.
-        seller: The name of the backend, whose prices count.
+    Its connections belong to the running loop. Of ``options``, ``max_tokens`` and ``temperature`` count; of prices,
+    those that the user states for the backend of the name ``seller``.
 
     Raises:
         LLMError: The provider refused, cannot be reached, or cut the answer off.

@@ -109,13 +109,9 @@ def with_retries(
     sleep: Callable[[float], None],
     seconds_left: Callable[[], float],
 ) -> _T:
-    """Return the result of ``call``, retried as ``retry`` allows.
+    """Return the result of ``call``, retried as ``retry`` allows; any ``Exception`` is a failure.
 
-    Args:
-        call: One attempt; any ``Exception`` is a failure.
-        retry: How many attempts, and the waits between them.
-        sleep: Waits that many seconds.
-        seconds_left: Returns how long the mission may still last; instead of a longer wait it gives up.
+    ``seconds_left`` returns how long the mission may still last; instead of a longer wait it gives up.
 
     Raises:
         AttemptsFailed: No attempt succeeded.

@@ -311,13 +311,7 @@ def key_variable(settings: WebSettings) -> str:
 
 
 def web_search(settings: WebSettings, *, key: Callable[[], str], used: Callable[[], int]) -> ToolSpec:
-    """Return the tool for one run.
-
-    Args:
-        settings: Who searches.
-        key: Returns the provider's key, "" when it is not known.
-        used: Returns how often the session has searched so far.
-    """
+    """Return the tool for one run, given what returns the provider's key ("": not known) and the searches so far."""
     under_way = 0
 
     async def run(args: Args, ctx: ToolContext) -> Output:

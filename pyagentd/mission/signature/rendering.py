@@ -5,6 +5,7 @@ The canonical text is shorthand, with Malli where shorthand cannot express a typ
 
 from typing import Any, TypeAlias
 
+from pyagentd.lisp.serialization import ESCAPES
 from pyagentd.mission.signature.parsing import is_plain
 from pyagentd.mission.signature.types import (
     And,
@@ -22,8 +23,6 @@ from pyagentd.mission.signature.types import (
     Primitive,
     Type,
 )
-
-_ESCAPED = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"})
 
 
 def signature_text(params: tuple[Field, ...], returns: Type) -> str:
@@ -68,14 +67,14 @@ def constant_text(constant: Constant) -> str:
         case str() if constant.is_keyword:
             return f":{constant.value}"
         case str():
-            return f'"{constant.value.translate(_ESCAPED)}"'
+            return f'"{constant.value.translate(ESCAPES)}"'
         case number:
             return repr(number)
 
 
 def name_text(name: str) -> str:
     """Return the text of a field's name, in quotes unless it can be parsed without."""
-    return name if is_plain(name) else f'"{name.translate(_ESCAPED)}"'
+    return name if is_plain(name) else f'"{name.translate(ESCAPES)}"'
 
 
 def _fields(fields: tuple[Field, ...]) -> str:

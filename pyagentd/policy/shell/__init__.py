@@ -345,9 +345,7 @@ def _left_directories(path: str) -> list[str]:
 def refuse_late_options(words: tuple[Word, ...], roles: Mapping[str, Role]) -> None:
     """Refuse a word that could turn into an option when the command runs.
 
-    Args:
-        words: The command.
-        roles: What is known of the program's options. Without any, ``--`` after an option may be its argument.
+    Where nothing is known of the program's options (``roles``), ``--`` after an option may be its argument.
     """
     takes_nothing = True  # the word before is no option that takes this one as its argument
     for word in words[1:]:

@@ -293,12 +293,9 @@ class Forgotten(Broken):
 
 
 class Link:
-    """A connection.
+    """A connection to a server.
 
-    Args:
-        launch: To which server.
-        changed: Called when the server says that it offers something else now.
-        ended: Called once, when nothing more can be said, with the reason.
+    It calls ``changed`` when that says that it offers something else now, and ``ended`` once, with the reason.
     """
 
     def __init__(self, launch: Launch, changed: Callable[[], None], ended: Callable[[str], None]) -> None:

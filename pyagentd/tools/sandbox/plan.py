@@ -574,13 +574,10 @@ def search_depths(scope: Collection[str], writable: Collection[str], root: Path,
 def find_closed(
     rules: Rules, trees: Mapping[str, int | None], scope: ShellScope, kept: Collection[str]
 ) -> Iterator[FoundEntry]:
-    """Yield what the rules are about in ``trees`` and, where a rule names a place, elsewhere.
+    """Yield what the rules are about in ``trees``, each so deep, and, where a rule names a place, elsewhere.
 
-    Args:
-        rules: What is looked for.
-        trees: Where, and how deep.
-        scope: Whose protected places are left apart.
-        kept: What a shared directory for temporary files is kept visible for: the workspace, trees of the scope.
+    Protected places of ``scope`` are left apart. A shared directory for temporary files stays visible for what is
+    ``kept``: the workspace, trees of the scope.
     """
     apart = {*scope.protected, *scope.hidden, *SYSTEM, *NEVER}
     for tree, levels in trees.items():
