@@ -65,7 +65,14 @@ class Questions:
         """
         known = self._take(run_id, fields)
         if known is not None and known["decision"] is not None:
-            return _recorded_answer(known, fields)
+            return Answer(
+                decision=known["decision"],
+                reason=known.get("decided_reason") or "",
+                input=known["input"] if known["input"] != fields.get("input") else None,  # it was edited
+                answers=tuple(tuple(each) for each in known["answers"]) if "answers" in known else None,
+                by=known.get("decided_by") or "",
+                shown=known.get("preview"),
+            )
         row = _row(branch, run_id, fields, known)
         seq = branch.recorder.record("ask", row)
         await branch.recorder.commit()
@@ -203,18 +210,6 @@ def _answered_row(row: Mapping[str, Any], answer: Answer, now_ms: int) -> dict[s
         "input": answer.input or row["input"],
         **({} if answer.answers is None else {"answers": [list(each) for each in answer.answers]}),
     }
-
-
-def _recorded_answer(row: Mapping[str, Any], fields: Mapping[str, Any]) -> Answer:
-    edited = row["input"] if row["input"] != fields.get("input") else None
-    return Answer(
-        decision=row["decision"],
-        reason=row.get("decided_reason") or "",
-        input=edited,
-        answers=tuple(tuple(each) for each in row["answers"]) if "answers" in row else None,
-        by=row.get("decided_by") or "",
-        shown=row.get("preview"),
-    )
 
 
 # Questions to the programs of clients, such as functions and buffers of an Emacs: nothing of them is recorded.

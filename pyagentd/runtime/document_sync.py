@@ -470,7 +470,10 @@ class RunText:
         body, inserts = doc.body, self.inserts
         if self.inserted_prompt and inserts:  # else the disk refused its rows
             if self._prompt_start(body) is None:  # so nothing of the run is there
-                return self._place_of_prompt(doc), inserts
+                # The prompt goes where it went, if that is below the last answer still.
+                answered = max((span.end for span in doc.spans), default=0)
+                stands = answered <= self.anchor <= len(body) and body.endswith(PROMPT_PREFIX, 0, self.anchor)
+                return self.anchor if stands else len(body), inserts
             inserts = inserts[1:]
         anchor = self.prompt_end(body)
         found = locate(body, doc.spans, anchor, inserts)
@@ -481,12 +484,6 @@ class RunText:
             by_text = locate(body, (), anchor, inserts, written=written)
             return max(by_roles, by_text, key=lambda place: place[0])
         return found
-
-    def _place_of_prompt(self, doc: Document) -> int:
-        """Return where a prompt goes that the text lacks: where it went, if that is below the last answer still."""
-        answered = max((span.end for span in doc.spans), default=0)
-        stands = answered <= self.anchor and doc.body.endswith(PROMPT_PREFIX, 0, self.anchor)
-        return self.anchor if stands and self.anchor <= len(doc.body) else len(doc.body)
 
 
 _OPENED = body_sha256(PROMPT_PREFIX)

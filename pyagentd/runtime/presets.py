@@ -372,7 +372,8 @@ class Presets:
         known = self._contents.get(data)
         if known is None or (isinstance(known, tuple) and known[0] != file):  # what is wrong is told of the file
             try:
-                known = self.parsed(presetfile.decode(data, file), name)
+                found = presetfile.decode(data, file)
+                known = parse_preset(name, found.front, found.body, str(found.path), profiles=self.profiles)
             except PresetError as error:
                 known = (file, error)
             while len(self._contents) >= _REMEMBERED:  # threads may do so at once
@@ -395,10 +396,6 @@ class Presets:
     def is_warm(self, root: Path | str | None) -> bool:
         """Return whether the templates for ``root`` were read."""
         return str(root) in self._warm
-
-    def parsed(self, file: presetfile.PresetFile, name: str) -> Preset:
-        """Return what a file says; raises ``PresetError``."""
-        return parse_preset(name, file.front, file.body, str(file.path), profiles=self.profiles)
 
     def _found(self, root: Path | None) -> list[PresetTemplate]:
         """Return every template, in the order in which later ones win."""
