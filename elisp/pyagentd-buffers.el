@@ -220,16 +220,13 @@ That is nil if the text cannot be used, unless it is NEWER than the file."
 
 (defun pyagentd-buffers--on-change (facts _id reply)
   "Make the change in FACTS and tell REPLY what became of it."
-  (let ((buffer (pyagentd-buffers--visiting (plist-get facts :path))))
+  (let ((path (plist-get facts :path)))
     (funcall reply
-             (if (and buffer
-                      (equal (plist-get facts :version)
-                             (number-to-string
-                              (buffer-chars-modified-tick buffer))))
-                 (with-current-buffer buffer
-                   (pyagentd-buffers--changed (plist-get facts :path)
-                                              (plist-get facts :edits)))
-               (list :outcome "outdated")))))
+             (or (pyagentd-with-live-buffer (pyagentd-buffers--visiting path)
+                   (when (equal (plist-get facts :version)
+                                (number-to-string (buffer-chars-modified-tick)))
+                     (pyagentd-buffers--changed path (plist-get facts :edits))))
+                 (list :outcome "outdated")))))
 
 (defun pyagentd-buffers--changed (path edits)
   "Make EDITS in this buffer, which visits PATH, and save it.

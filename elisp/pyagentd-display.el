@@ -843,38 +843,28 @@ one that names a language does."
             (line-beginning-position)
           (point))))))
 
-(defun pyagentd-code-button--blocks (beg end)
-  "Return the complete blocks of code with a fence between BEG and END."
-  (goto-char beg)
-  (let (blocks)
-    (while (re-search-forward pyagentd-code--fence end t)
-      (when (eq (get-text-property (match-beginning 0) 'gptel) 'response)
-        (let* ((pos (match-beginning 0))
-               (answer (pyagentd-code--answer (1+ pos)))
-               (near (pyagentd-code-blocks
-                      (pyagentd-code-button--start pos answer)
-                      (min (cdr answer)
-                           (+ end pyagentd-code-button--reach)))))
-          (setq blocks (append (seq-filter
-                                (lambda (block)
-                                  (and (<= (- (car block) 200) end)
-                                       (<= beg (+ (nth 1 block) 200))))
-                                near)
-                               blocks))
-          (goto-char (min end (cdr answer))))))
-    blocks))
-
 (defun pyagentd-code-button--find (beg end &rest _)
-  "Give blocks of code with a fence between BEG and END their buttons."
+  "Give complete blocks of code with a fence between BEG and END their buttons."
   (when pyagentd-code-buttons
     (save-excursion
       (save-match-data
         (goto-char end)
-        (let ((end (line-end-position)))
-          (goto-char beg)
-          (forward-line 0)
-          (mapc #'pyagentd-code-button--make
-                (pyagentd-code-button--blocks (point) end)))))
+        (setq end (line-end-position))
+        (goto-char beg)
+        (forward-line 0)
+        (setq beg (point))
+        (while (re-search-forward pyagentd-code--fence end t)
+          (when (eq (get-text-property (match-beginning 0) 'gptel) 'response)
+            (let* ((pos (match-beginning 0))
+                   (answer (pyagentd-code--answer (1+ pos))))
+              (dolist (block (pyagentd-code-blocks
+                              (pyagentd-code-button--start pos answer)
+                              (min (cdr answer)
+                                   (+ end pyagentd-code-button--reach))))
+                (when (and (<= (- (car block) 200) end)
+                           (<= beg (+ (nth 1 block) 200)))
+                  (pyagentd-code-button--make block)))
+              (goto-char (min end (cdr answer))))))))
     (setq pyagentd-code-button--all
           (pyagentd-display--thinned pyagentd-code-button--all
                                      pyagentd-code-button--most
