@@ -604,11 +604,12 @@ late, since answers may have come while Emacs was busy."
 (defun pyagentd-sync-finish ()
   "Send all that was typed, also while an edit is on its way.
 The daemon writes it, whether or not this buffer is there then."
-  (unless (or (pyagentd-sync-flush) (not (pyagentd-attached-p)))
+  (when (and (not (pyagentd-sync-flush)) (pyagentd-attached-p)
+             (pyagentd-edit-pending-p))
     (let ((before (car pyagentd-edit--sent)))
       (setq pyagentd-edit--sent nil)
-      (when-let ((taken (pyagentd-edit-take t)))
-        (pyagentd-sync--send (append taken (list :after before)) nil)))))
+      (pyagentd-sync--send (append (pyagentd-edit-take t) (list :after before))
+                           nil))))
 
 (defun pyagentd-sync-leave ()
   "Send all that was typed here, where Emacs or this buffer is about to end.

@@ -588,6 +588,17 @@
     (should (equal (pyagentd-test-content (sync-test--kept file))
                    "### Hi there, you"))))
 
+(ert-deftest pyagentd-sync-what-is-on-its-way-from-a-killed-buffer-is-kept ()
+  (sync-test--with-session "### Hi"
+    (pyagentd-test-tell 'fake-silent "" 'checkpoint)
+    (insert " there")
+    (pyagentd-session-save)
+    (kill-buffer)
+    (pyagentd-test-await (pyagentd-test-calls 'checkpoint))
+    (should (= 1 (length (sync-test--sent))))
+    (should (equal (pyagentd-test-content (sync-test--kept file))
+                   "### Hi there"))))
+
 (ert-deftest pyagentd-sync-the-parts-of-a-killed-buffer-are-kept-until-they-are-written ()
   (let ((pyagentd-edit--longest 4))
     (sync-test--with-session "### Hi"
