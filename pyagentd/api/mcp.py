@@ -195,9 +195,12 @@ class McpOperations(Group):
         """Return the servers of the user and of the project ``root``, or of a branch's; none is started."""
         place, project = await self._servers_of(await self._root(branch, root))
         options = send_options(client, env, None, ())
-        own, servers = self._kernel.config.mcp, self._kernel.feature(Servers)
+        own = self._kernel.config.mcp
         rows = [self._one_server(each, place, options, origin="user", trusted=True, hidden=False) for each in own]
-        names, trusted = {each.name for each in own}, bool(project.servers) and servers.trusts(project)
+        names, trusted = (
+            {each.name for each in own},
+            bool(project.servers) and project.hash in self._kernel.presets.trust,
+        )
         rows += [
             self._one_server(each, place, options, origin="project", trusted=trusted, hidden=each.name in names)
             for each in project.servers
@@ -341,7 +344,7 @@ class McpOperations(Group):
         project = await self._project(root)
         if project is None:
             return {"hooks": found, "hash": "", "scripts": [], "file": "", "text": "", "error": ""}
-        trusted = self._kernel.feature(Hooks).trusts(project)
+        trusted = project.hash in self._kernel.presets.trust
         found += [_hook_row(hook, project.root, "project", trusted) for hook in project.hooks]
         return {
             "hooks": found,

@@ -346,10 +346,6 @@ class Hooks(Feature):
 
     # -- what people know ----------------------------------------------------------------------------------------
 
-    def trusts(self, project: ProjectHooks) -> bool:
-        """Return whether the user agreed to exactly this."""
-        return project.hash in self.kernel.presets.trust
-
     def say(self, branch: LiveBranch, root: Path, text: str) -> None:
         """Tell the user once."""
         if (str(root), text) not in self._notices:
@@ -479,7 +475,7 @@ class RunHooks:
             return None
         if project.error:
             self._hooks.say(self.branch, project.root, f"The project's hooks cannot be used: {project.error}")
-        elif not self._hooks.trusts(project):
+        elif project.hash not in self._hooks.kernel.presets.trust:
             self._hooks.say(
                 self.branch,
                 project.root,

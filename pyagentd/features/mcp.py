@@ -26,7 +26,7 @@ from pyagentd.policy.presets import Preset, WantedServers
 from pyagentd.policy.profiles import resolve_profile, verdict
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import BranchesRemoved, Feature
-from pyagentd.runtime.grants import ProjectServers, project_servers
+from pyagentd.runtime.grants import project_servers
 from pyagentd.runtime.queue import is_persons
 from pyagentd.runtime.run import CORE, RunSettings
 from pyagentd.runtime.settings import SendOptions, variable_of
@@ -222,7 +222,7 @@ class Servers(Feature):
         )
         if not project.servers:
             return own, problems
-        if not self.trusts(project):
+        if project.hash not in self.kernel.presets.trust:
             names = ", ".join(each.name for each in project.servers)
             # It comes first: nothing else about them matters before.
             return own, [
@@ -266,10 +266,6 @@ class Servers(Feature):
             for each in taken
         ]
         return [each for each in lent if each.name not in known], problems
-
-    def trusts(self, project: ProjectServers) -> bool:
-        """Return whether the user agreed to exactly this."""
-        return project.hash in self.kernel.presets.trust
 
     async def of(self, ref: BranchRef, preset: Preset, root: Path, options: SendOptions) -> list[Server]:
         """Return the servers that hold for a branch, and tell what is wrong with others; nothing is started."""
@@ -342,7 +338,7 @@ class Servers(Feature):
     def _refusal_of(self, root: Path) -> str:
         """Return why a server of a workspace must not be started: it may be wanted long after it was trusted."""
         project = project_servers(root)
-        if project is not None and self.trusts(project):
+        if project is not None and project.hash in self.kernel.presets.trust:
             return ""
         return "its files changed since you said you trust it. Read them, then: pyagentd mcp trust"
 

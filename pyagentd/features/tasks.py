@@ -137,7 +137,7 @@ def _lives(pid: int) -> bool:
 POLL_S = 0.5
 
 
-async def runner_gone(pid: int, pid_started: int, output: Path, *, every_s: float, tick: Callable[[], None]) -> None:
+async def runner_gone(pid: int, pid_started: int, output: Path, tick: Callable[[], None]) -> None:
     """Return when the runner of the task that prints to ``output`` is gone; call ``tick`` now and then."""
     try:
         descriptor = os.pidfd_open(pid)
@@ -153,7 +153,7 @@ async def runner_gone(pid: int, pid_started: int, output: Path, *, every_s: floa
             return
         while not ended.is_set():
             with suppress(TimeoutError):
-                async with asyncio.timeout(every_s):
+                async with asyncio.timeout(TICK_S):
                     await ended.wait()
             tick()
     finally:
@@ -543,8 +543,7 @@ class Tasks(Feature):
         output = Path(task.output_path)
         try:
             if is_runner(task.pid, task.pid_started, output):
-                tick = lambda: self._tick(running)  # noqa: E731
-                await runner_gone(task.pid, task.pid_started, output, every_s=TICK_S, tick=tick)
+                await runner_gone(task.pid, task.pid_started, output, lambda: self._tick(running))
             if running.process is not None:
                 await asyncio.to_thread(running.process.wait)
             await self._on_task_ended(running, await asyncio.to_thread(ending_of, output))
