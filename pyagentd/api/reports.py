@@ -256,24 +256,31 @@ class Pages(Group):
         told = await self._group(McpOperations).mcp_test(client, name=name, root=root, env=env)
         if not told["ok"]:
             return Report(title="MCP server", lines=[heading(name), body(Text(told["error"], "bad"))])
-        lines = [heading(told["title"] or name), body(f"protocol {told['protocol']}, {told['duration_ms']} ms")]
+        # What a server says of itself stays on its line: another one might pass for something of ours.
+        lines = [heading(_on_a_line(told["title"] or name))]
+        lines.append(body(f"protocol {_on_a_line(told['protocol'])}, {told['duration_ms']} ms"))
         for tool in told["tools"]:
             looks = "  says that it only looks" if tool["looks"] else ""
-            lines += [heading(f"{tool['rule']}{looks}", 2), *text_lines(tool["description"])]
+            lines += [heading(f"{_on_a_line(tool['rule'])}{looks}", 2), *text_lines(tool["description"])]
         for refused in told["refused"]:
-            lines += [heading(refused["name"], 2), body(Text(f"cannot be offered: {refused['why']}", "bad"))]
+            why = Text(f"cannot be offered: {_on_a_line(refused['why'])}", "bad")
+            lines += [heading(_on_a_line(refused["name"]), 2), body(why)]
         if told["resources"]:
             lines.append(heading("Resources", 2))
-            lines += [body(f"@{name}:{each['uri']}  {each['name']}") for each in told["resources"]]
+            lines += [body(_on_a_line(f"@{name}:{each['uri']} {each['name']}")) for each in told["resources"]]
         if told["prompts"]:
             lines.append(heading("Prompts", 2))
         for prompt in told["prompts"]:
             takes = " ".join(
                 f"<{each['name']}>" if each["required"] else f"[{each['name']}]" for each in prompt["arguments"]
             )
-            lines.append(body(f"/{name}:{prompt['name']} {takes}".rstrip()))
+            lines.append(body(_on_a_line(f"/{name}:{prompt['name']} {takes}")))
             lines += [body("  ", line) for line in prompt["description"].splitlines()]
         return Report(title="MCP server", lines=lines)
+
+
+def _on_a_line(text: str) -> str:
+    return printable(" ".join(text.split()))
 
 
 class Reports(Group):

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from pyagentd.api.mcp import McpOperations
 from pyagentd.cli import main
-from pyagentd.cli.tools import _show
+from pyagentd.cli.output import print_page
 from pyagentd.config import load_config
 from pyagentd.config.tables import ServerSettings, read_server
 from pyagentd.errors import BadRequest, ConfigError, NotFound, ToolError
@@ -26,7 +27,7 @@ from pyagentd.tools.mcp.connection import IDLE_S
 from tests.features.test_mcp import having, notices, offered
 from tests.mcp.servers import plain, table
 from tests.runtime.test_approvals import Talk
-from tests.runtime.world import World
+from tests.runtime.world import Watcher, World
 from tests.server import answer, tool_use
 
 SERVER = {"command": plain()[0], "args": plain()[1:]}
@@ -224,17 +225,25 @@ async def test_a_tool_whose_name_cannot_be_shown_is_none(world: World, name: str
         assert told["tools"][0]["name"] == "echo" and name not in [each["name"] for each in told["tools"]]
 
 
-def test_what_a_server_says_of_itself_stays_on_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_what_a_server_says_of_itself_stays_on_its_line(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     evil = "a\n  mcp:files:read_file\x1b[2J"
-    _show({
-        "name": "notes", "title": evil, "protocol": evil, "duration_ms": 1,
-        "tools": [{"rule": evil, "description": evil, "looks": False}],
-        "refused": [{"name": evil, "why": evil}],
-        "resources": [{"uri": evil, "name": evil}],
-        "prompts": [{"name": evil, "description": evil, "arguments": [{"name": evil, "required": True}]}],
-    })  # fmt: skip
+
+    async def mcp_test(*_: Any, **__: Any) -> dict[str, Any]:
+        return {
+            "ok": True, "name": "notes", "title": evil, "protocol": evil, "duration_ms": 1,
+            "tools": [{"rule": evil, "description": "Reads", "looks": False}],
+            "refused": [{"name": evil, "why": evil}],
+            "resources": [{"uri": evil, "name": evil}],
+            "prompts": [{"name": evil, "description": "Asks", "arguments": [{"name": evil, "required": True}]}],
+        }  # fmt: skip
+
+    monkeypatch.setattr(McpOperations, "mcp_test", mcp_test)
+    print_page(await world.service().report(Watcher(), name="server", arguments={"name": "notes"}))
     out = capsys.readouterr().out
-    assert len(out.splitlines()) == 6 and "\x1b" not in out
+    assert len(out.splitlines()) == 11 and "\x1b" not in out
+    assert not any(line.strip().startswith("mcp:") for line in out.splitlines())
 
 
 @pytest.mark.parametrize(
