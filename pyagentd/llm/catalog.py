@@ -20,6 +20,7 @@ from pyagentd.config import Config
 from pyagentd.config.tables import ModelSettings
 from pyagentd.errors import ConfigError
 from pyagentd.messages import Usage
+from pyagentd.words import short_tokens
 
 UNKNOWN_WINDOW = 200_000  # tokens
 UNKNOWN_OUTPUT = 32_000  # tokens
@@ -160,17 +161,14 @@ def family(model: str) -> str:
 
 def words(facts: Mapping[str, Any]) -> str:
     """Return what people are told of a model, of what ``ModelFacts.to_wire`` says; "" when nothing is known."""
-    told = [f"{short(facts['context_window'])} context"] if facts.get("context_window") else []
+    told = (
+        [f"{short_tokens(facts['context_window']).replace('.0M', 'M')} context"]
+        if facts.get("context_window")
+        else []
+    )
     if facts.get("input_usd") is not None:
         told.append(f"${facts['input_usd']:g} in, ${facts['output_usd']:g} out")
     return ", ".join([*told, *(facts.get("abilities") or ())])
-
-
-def short(tokens: int) -> str:
-    """Return a number of tokens as people say it: 128k, 1M."""
-    return (
-        f"{tokens / _MILLION:.3g}M" if tokens >= _MILLION else f"{tokens // 1000}k" if tokens >= 1000 else str(tokens)
-    )
 
 
 def provider_lines(providers: Sequence[Mapping[str, Any]]) -> str:

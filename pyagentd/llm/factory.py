@@ -125,9 +125,10 @@ _backends: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[BackendSettings, Ba
 def _check(name: str, settings: BackendSettings) -> None:
     if settings.kind == "offline":
         return
-    if settings.base_url is not None:
-        _check_url(settings.base_url)
-    elif settings.kind in ("openai", "openai-compatible"):
+    if settings.base_url is not None and not is_address(settings.base_url):
+        hint = "It looks like https://host[:port]"
+        raise ConfigError(f"The base URL {settings.base_url!r} is not an HTTP address", hint=hint)
+    if settings.base_url is None and settings.kind in ("openai", "openai-compatible"):
         raise ConfigError(
             f'The backend "{name}" has no address',
             hint=f'Add base_url = "http://127.0.0.1:11434/v1" to [backend.{name}], or another server\'s',
@@ -151,11 +152,6 @@ def _hint_for_key(settings: BackendSettings) -> str:
     if settings.key_env is None or settings.kind in ("bedrock", "vertex"):  # clouds have other credentials as well
         return ""
     return f"Set {settings.key_env} where you start Emacs or pyagentd, {otherwise}"
-
-
-def _check_url(url: str) -> None:
-    if not is_address(url):
-        raise ConfigError(f"The base URL {url!r} is not an HTTP address", hint="It looks like https://host[:port]")
 
 
 async def _open(settings: BackendSettings) -> Backend:

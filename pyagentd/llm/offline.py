@@ -21,7 +21,7 @@ from pyagentd.llm import catalog, prompts
 from pyagentd.llm.anthropic import AnthropicBackend
 from pyagentd.llm.backend import Body
 from pyagentd.llm.http import Answer, Json
-from pyagentd.llm.prompts import HEADINGS, SYSTEM, TITLE_SYSTEM, quoted_prompt
+from pyagentd.llm.prompts import HEADINGS, quoted_prompt
 from pyagentd.words import quantity
 
 # Which files a prompt names or implies; pure.
@@ -299,7 +299,6 @@ _TOOL = re.compile(r"^([A-Za-z_][\w-]*)\(", re.MULTILINE)
 _TYPE = re.compile(r"```\n(.*?)\n```", re.DOTALL)
 _LIST = re.compile(r"ctx/([\w-]+)`?[^\n]*?\[")
 _COMMAND = re.compile(r"\b(?:run|execute)\s+(?:the\s+command\s+)?`([^`\n]+)`", re.IGNORECASE)
-_AGENT = re.compile(r"\b(sub-?agents?|agents?|explorers?|delegat\w*)\b", re.IGNORECASE)
 _MOST = 20  # files that are read
 
 _FILES = """\
@@ -344,7 +343,7 @@ def _exploring_program(parts: Mapping[str, str], prompt: str) -> str:
     if "Bash" in tools and (commands := _COMMAND.findall(prompt)):
         calls = " ".join(f'(call "Bash" {{:command {json.dumps(command)}}})' for command in commands)
         return f'{{:found (mapv (fn [text] {{:path "" :text text :lines (count (split-lines text))}}) [{calls}])}}'
-    if "PersistentAgent" in tools and _AGENT.search(prompt):
+    if "PersistentAgent" in tools and _SPAWN.search(prompt):
         return _agent(prompt)
     if "Read" not in tools:
         return ""
@@ -418,12 +417,8 @@ class Call:
     input: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """``calls`` returns the inputs to call ``tool`` with, none when the rule does not fit."""
-
-    tool: str
-    calls: Callable[[View], Iterable[Mapping[str, Any]]]
+Rule = tuple[str, Callable[[View], Iterable[Mapping[str, Any]]]]
+"""A tool, and what returns the inputs to call it with, none when the rule does not fit."""
 
 
 def plan(view: View) -> tuple[Call, ...]:
@@ -442,14 +437,13 @@ def plan(view: View) -> tuple[Call, ...]:
 
 def missing_tool(view: View) -> str:
     """Return the name of the tool that the prompt calls for and nobody offered, or ""."""
-    offered = any(rule.tool in view.tools and [*rule.calls(view)] for rule in RULES)
-    return "" if offered else next((rule.tool for rule in RULES if [*rule.calls(view)]), "")
+    wanted = [tool for tool, calls in RULES if [*calls(view)]]
+    return "" if view.tools.keys() & wanted else next(iter(wanted), "")
 
 
 def _apply(rule: Rule, view: View) -> tuple[Call, ...]:
-    if rule.tool not in view.tools:
-        return ()
-    return tuple(Call(rule.tool, arguments) for arguments in rule.calls(view))
+    tool, calls = rule
+    return tuple(Call(tool, arguments) for arguments in calls(view)) if tool in view.tools else ()
 
 
 def _delegations(view: View) -> Iterable[Mapping[str, Any]]:
@@ -520,14 +514,14 @@ def _read(view: View, path: str) -> Mapping[str, Any]:
     return {"path" if "path" in properties else "file_path": path}
 
 
-RULES = (
-    Rule("PersistentAgent", _delegations),  # agent, explorer, sub-agent, delegate, spawn
-    Rule("mission", _missions),  # a mission that returns `{count :int}`
-    Rule("Bash", _commands),  # run `make test`, run `make` in the background and wake
-    Rule("Write", _writes),  # write `text` to notes.md
-    Rule("Grep", _searches),  # search for `TODO`
-    Rule("Read", _reads),  # README.md, pyagentd/clock.py
-    Rule("Glob", _globs),  # presets/*.md, pyagentd/llm, "list the files", "the presets"
+RULES: tuple[Rule, ...] = (
+    ("PersistentAgent", _delegations),  # agent, explorer, sub-agent, delegate, spawn
+    ("mission", _missions),  # a mission that returns `{count :int}`
+    ("Bash", _commands),  # run `make test`, run `make` in the background and wake
+    ("Write", _writes),  # write `text` to notes.md
+    ("Grep", _searches),  # search for `TODO`
+    ("Read", _reads),  # README.md, pyagentd/clock.py
+    ("Glob", _globs),  # presets/*.md, pyagentd/llm, "list the files", "the presets"
 )
 
 
@@ -674,16 +668,6 @@ _CALL = re.compile(r"^\(tool: (\S+)", re.MULTILINE)
 _SUMMARY_SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 
 
-def wants_summary(body: dict[str, Any]) -> bool:
-    """Return whether the request ``body`` asks for a summary and not for an answer."""
-    return text_of(body.get("system")) == SYSTEM
-
-
-def wants_description(body: dict[str, Any]) -> bool:
-    """Return whether the request ``body`` asks what a conversation was that is put away."""
-    return text_of(body.get("system")) == prompts.DESCRIPTION_SYSTEM
-
-
 def description_of(text: str) -> str:
     """Return the prompts of the conversation that the text of such a request quotes, the first few of them."""
     talk = _TALK.search(text)
@@ -726,11 +710,6 @@ def _list(lines: list[str]) -> str:
 # How the offline stand-in names a conversation: by the first words of its prompt; pure.
 
 _WORDS = 7
-
-
-def wants_title(body: dict[str, Any]) -> bool:
-    """Return whether the request ``body`` asks for a title and not for an answer."""
-    return text_of(body.get("system")) == TITLE_SYSTEM
 
 
 def first_words(text: str) -> str:
@@ -814,13 +793,13 @@ def _tokens(body: Json) -> int:
 
 
 def _answer(body: Json, key: str) -> Iterator[Json]:
-    view = view_of(body)
+    view, system = view_of(body), text_of(body.get("system"))
     calls: tuple[Call, ...] = ()
-    if wants_title(body):
+    if system == prompts.TITLE_SYSTEM:
         text = first_words(view.prompt)
-    elif wants_summary(body):
+    elif system == prompts.SYSTEM:
         text = summary_of(view.prompt)
-    elif wants_description(body):
+    elif system == prompts.DESCRIPTION_SYSTEM:
         text = description_of(view.prompt)
     elif wants_mission(body):
         text = answer(body)
