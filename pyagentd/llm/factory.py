@@ -15,6 +15,7 @@ from typing import Protocol, assert_never, cast
 from weakref import WeakKeyDictionary
 
 from pyagentd import llm
+from pyagentd.config import tables
 from pyagentd.config.tables import Kind, is_address
 from pyagentd.errors import ConfigError, NoKey
 from pyagentd.installation import extra
@@ -77,6 +78,23 @@ class BackendSettings:
     text_calls: bool = False  # of Chat Completions: whether calls of tools are looked for in the text of answers
     max_retries: int = 4  # after the first attempt
     timeout_s: float = 600.0  # the longest silence within an answer
+
+
+def server_of(
+    known: tables.BackendSettings, api_key: str | None, *, max_retries: int = 4, timeout_s: float = 600.0
+) -> BackendSettings:
+    """Return what the backend is made of that the configuration describes, with a key for it."""
+    return BackendSettings(
+        kind=known.kind,
+        base_url=known.base_url,
+        api_key=api_key,
+        key_env=known.key_env,
+        region=known.region,
+        project=known.project,
+        text_calls=known.reads_text_calls,
+        max_retries=max_retries,
+        timeout_s=timeout_s,
+    )
 
 
 def make_backend(name: str, settings: BackendSettings) -> Backend:

@@ -19,7 +19,7 @@ from pyagentd.config import Config, load_config
 from pyagentd.errors import ProviderError, TransientProviderError, UserError
 from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, StepFinished
 from pyagentd.llm.catalog import facts
-from pyagentd.llm.factory import BackendSettings, close_backends, make_backend
+from pyagentd.llm.factory import close_backends, make_backend, server_of
 from pyagentd.messages import Message, Text, Usage
 from pyagentd.mission.options import Answer, LLMError, Request
 
@@ -101,14 +101,8 @@ class Model:
         """Send the request on the running event loop; the connection stays open until ``factory.close_backends``."""
         config = self.config or load_config()
         known = config.backend(self.backend)
-        settings = BackendSettings(
-            kind=known.kind,
-            base_url=known.base_url,
-            api_key=os.environ.get(known.key_env) if known.key_env else None,
-            key_env=known.key_env,
-            max_retries=0,
-            timeout_s=self.timeout_s,
-        )
+        key = os.environ.get(known.key_env) if known.key_env else None
+        settings = server_of(known, key, max_retries=0, timeout_s=self.timeout_s)
         try:
             served = make_backend(known.name, settings)
         except UserError as error:

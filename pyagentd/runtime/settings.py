@@ -9,8 +9,8 @@ from typing import Protocol
 
 from pyagentd.config import BackendSettings, Config
 from pyagentd.errors import BadRequest, ConfigError, PresetError
+from pyagentd.llm import factory
 from pyagentd.llm.backend import Backend
-from pyagentd.llm.factory import BackendSettings as BackendSettings_
 from pyagentd.llm.factory import make_backend
 from pyagentd.log import conceal
 from pyagentd.policy.presets import Preset
@@ -187,17 +187,9 @@ def backend_for(
     return make_backend(known.name, settings), model
 
 
-def server_of(known: BackendSettings, options: "SendOptions") -> BackendSettings_:
+def server_of(known: BackendSettings, options: "SendOptions") -> factory.BackendSettings:
     """Return where a provider's server is, with the key for it as a client has it."""
-    return BackendSettings_(
-        kind=known.kind,
-        base_url=known.base_url,
-        api_key=key_of(known, options),
-        key_env=known.key_env,
-        region=known.region,
-        project=known.project,
-        text_calls=known.reads_text_calls,
-    )
+    return factory.server_of(known, key_of(known, options))
 
 
 def key_of(known: BackendSettings, options: "SendOptions") -> str | None:

@@ -12,7 +12,7 @@ from pyagentd.config import Config, load_config
 from pyagentd.errors import ContextOverflow, ProviderError, TransientProviderError, UserError
 from pyagentd.llm.anthropic import AnthropicBackend, server
 from pyagentd.llm.backend import Backend
-from pyagentd.llm.factory import close_backends
+from pyagentd.llm.factory import BackendSettings, close_backends
 from pyagentd.messages import Usage
 from pyagentd.mission import LLMError, Model, ModelNotFound, adelegate, configure, cost_of, models, priced
 from pyagentd.mission.options import Request
@@ -54,6 +54,21 @@ async def test_text_tokens_and_cost_come_back(model_server: ModelServer, backend
     assert answer["content"] == "(+ 1 2)"
     assert answer["tokens"]["input"] > 0 and answer["tokens"]["output"] > 0
     assert answer["cost_usd"] == cost_of(SONNET, answer["tokens"], config)
+
+
+async def test_the_region_of_a_cloud_counts_for_missions_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "config.toml").write_text('[backend.bedrock]\nkind = "bedrock"\nregion = "eu-west-1"\n')
+    config = load_config({"PYAGENTD_CONFIG": str(tmp_path / "config.toml")})
+    made: list[BackendSettings] = []
+
+    def make(name: str, settings: BackendSettings) -> Backend:
+        made.append(settings)
+        raise UserError("enough")
+
+    monkeypatch.setattr(models, "make_backend", make)
+    with pytest.raises(LLMError, match="enough"):
+        await Model("claude-haiku-4-5", backend="bedrock", config=config).ask(asked())
+    assert made[0].region == "eu-west-1"
 
 
 async def test_the_request_is_what_the_mission_asks(model_server: ModelServer, backend: Backend) -> None:
