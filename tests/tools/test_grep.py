@@ -156,7 +156,7 @@ async def test_cancellation_kills_the_worker(root: Path, call: Call) -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert children() == set()
+    await until(lambda: not children())  # one that was just being started is killed, and gone a moment later
 
 
 async def test_searches_run_side_by_side(poem: Path, call: Call) -> None:
