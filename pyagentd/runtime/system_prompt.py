@@ -165,7 +165,16 @@ def find_instructions(root: Path, own: Sequence[Path] = ()) -> Instructions:
             file = directory / name
             if (text := _read(file, directories[0], notes)) is not None and text not in texts.values():
                 texts[file] = text
-    kept, cut = _within(texts)
+    room, kept, cut = LONGEST, dict[Path, str](), []
+    for file, text in texts.items():
+        if len(text) > room:
+            cut.append(file)
+            text = text[:room].rstrip()
+        room -= len(text)
+        if text:
+            kept[file] = text
+    if cut and cut[0] in kept:
+        kept[cut[0]] += "\n[The rest of these instructions is left out: there are more than fit.]"
     if cut:
         losing = ", ".join(map(str, cut))
         notes.append(
@@ -200,21 +209,6 @@ def _read(file: Path, top: Path | None, notes: list[str]) -> str | None:
         notes.append(f"{file} was not read: {getattr(error, 'strerror', None) or error}")
         return None
     return writable(data.decode("utf-8-sig", "replace")).strip() or None
-
-
-def _within(texts: dict[Path, str]) -> tuple[dict[Path, str], list[Path]]:
-    """Return the head of all texts, as much as there is room for, and the files that lost something."""
-    room, kept, cut = LONGEST, {}, []
-    for file, text in texts.items():
-        if len(text) > room:
-            cut.append(file)
-            text = text[:room].rstrip()
-        room -= len(text)
-        if text:
-            kept[file] = text
-    if cut and cut[0] in kept:
-        kept[cut[0]] += "\n[The rest of these instructions is left out: there are more than fit.]"
-    return kept, cut
 
 
 # Skills: know-how for one kind of task, told to the model by name and description, and read when it is wanted.
