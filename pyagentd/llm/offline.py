@@ -348,7 +348,7 @@ def _exploring_program(parts: Mapping[str, str], prompt: str) -> str:
     if "Read" not in tools:
         return ""
     targets = targets_of(prompt)
-    if _lists(parts) and not named_paths(prompt):
+    if _LIST.search(parts.get("Data Inventory", "")) and not named_paths(prompt):
         return ""
     globs = " ".join(f'(names (call "Glob" {{:pattern {json.dumps(glob)}}}))' for glob in targets.globs)
     known = json.dumps([*targets.files])
@@ -367,16 +367,12 @@ def _agent(prompt: str) -> str:
     )
 
 
-def _lists(parts: Mapping[str, str]) -> list[str]:
-    return _LIST.findall(parts.get("Data Inventory", ""))
-
-
 def _returning_program(parts: Mapping[str, str], *, found: bool) -> str:
     """Return the program that ends the mission."""
     stated = _TYPE.search(parts.get("Expected Output", ""))
     value = expression(shape_of(stated[1]) if stated else "any")
-    lists = _lists(parts)
-    known = "ctx/found" if found else f"ctx/{lists[0]}" if lists else "[]"
+    listed = _LIST.search(parts.get("Data Inventory", ""))
+    known = "ctx/found" if found else f"ctx/{listed[1]}" if listed else "[]"
     return f'(let [found {known}]\n  (call "return" {value}))'
 
 
@@ -615,16 +611,6 @@ def _description(lines: list[str]) -> str:
     return next(found, "").strip("\"'")
 
 
-def _report_agent(exchange: Exchange) -> str:
-    return (
-        f"The agent for {_subject(exchange)} ({exchange.input.get('preset', 'agent')}) answered with what is below."
-    )
-
-
-def _mission(exchange: Exchange) -> str:
-    return f"The mission for `{exchange.input.get('signature', '')}` returned what is below."
-
-
 def _other(exchange: Exchange) -> str:
     count = quantity(len(exchange.text.splitlines()), "line")
     first = _first_line(exchange.text)
@@ -636,8 +622,10 @@ def _other(exchange: Exchange) -> str:
 _FACTS: dict[str, Callable[[Exchange], str]] = {
     "Glob": _glob,
     "Read": _report_read,
-    "PersistentAgent": _report_agent,
-    "mission": _mission,
+    "PersistentAgent": lambda agent: (
+        f"The agent for {_subject(agent)} ({agent.input.get('preset', 'agent')}) answered with what is below."
+    ),
+    "mission": lambda mission: f"The mission for `{mission.input.get('signature', '')}` returned what is below.",
 }
 
 

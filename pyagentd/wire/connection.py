@@ -609,13 +609,11 @@ class Connection(asyncio.Protocol):
         if self._token is not None and not token_matches(self._token, hello.get("token")):
             self._drop("has no valid token")
             return
-        if hello.get("proto") != PROTOCOL:
-            hint = "Install the same version of both, then restart the daemon with `pyagentd stop`."
-            said = f"The daemon speaks protocol {PROTOCOL}, the client {hello.get('proto')}"
-            self._refuse(uid, WireError(said, hint=hint))
-            self._transport.close()
-            return
         try:
+            if hello.get("proto") != PROTOCOL:
+                hint = "Install the same version of both, then restart the daemon with `pyagentd stop`."
+                said = f"The daemon speaks protocol {PROTOCOL}, the client {hello.get('proto')}"
+                raise WireError(said, hint=hint)
             check_versions(str(self._host.greeting.get("version", "")), str(hello.get("version", "")))
         except WireError as error:
             self._refuse(uid, error)
