@@ -64,6 +64,13 @@ def open_binary(path: Path | str, *, limit: int) -> BinaryIO:
     return os.fdopen(open_file(path, limit=limit), "rb")
 
 
+def read_end(path: Path | str, size: int, *, limit: int) -> bytes:
+    """Return the last ``size`` bytes of the file, all of a shorter one; see ``open_file``."""
+    with open_binary(path, limit=limit) as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - size))
+        return file.read(size)
+
+
 def read_bytes(path: Path | str, *, limit: int = CONFIGURATION, links: bool = False) -> bytes:
     """Return what the file holds; see ``open_file``."""
     with os.fdopen(open_file(path, limit=limit, links=links), "rb") as file:

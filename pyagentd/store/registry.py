@@ -14,7 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from pyagentd.errors import Ambiguous, NotASession, NotFound, StoreError
+from pyagentd import regularfile
+from pyagentd.errors import Ambiguous, NotASession, NotFound
 from pyagentd.events import one_line
 from pyagentd.log import of_session
 from pyagentd.messages import Message, Part, ToolResult
@@ -318,16 +319,9 @@ def unfinished_agents(branch_dir: Path) -> list[BranchRef]:
 def is_finished(log: Path) -> bool:
     """Return whether the log at ``log`` ends with the word that all text of its last run is in the document."""
     try:
-        fd = atomic.open_read(log)
-    except (FileNotFoundError, StoreError):
+        tail = regularfile.read_end(log, _TAIL, limit=regularfile.LOG)
+    except OSError:
         return True
-    try:
-        end = os.fstat(fd).st_size
-        tail = atomic.read_fd(fd, _TAIL, max(0, end - _TAIL), log)
-    except StoreError:
-        return True
-    finally:
-        atomic.close_fd(fd)
     for line in reversed(tail.split(b"\n")):
         row = row_of(line)
         if row is not None and row.type == "run":

@@ -665,9 +665,7 @@ class Records:
         if (head := self._heads.get(ref.key)) is not None:
             return head
         try:
-            with regularfile.open_binary(self.file(ref), limit=regularfile.LOG) as file:
-                file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
-                lines = file.read().split(b"\n")
+            lines = regularfile.read_end(self.file(ref), _TAIL, limit=regularfile.LOG).split(b"\n")
         except OSError:
             lines = []
         known = read_changes(lines)

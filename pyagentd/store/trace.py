@@ -4,7 +4,6 @@ import copy
 import hashlib
 import json
 import logging
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -348,16 +347,9 @@ class TraceWriter:
 def _last_line(path: Path) -> dict[str, Any] | None:
     """Return the last line of the file if it is whole and short."""
     try:
-        descriptor = atomic.open_read(path)
-    except (FileNotFoundError, StoreError):
+        tail = regularfile.read_end(path, _TAIL, limit=regularfile.LOG)
+    except OSError:
         return None
-    try:
-        size = os.fstat(descriptor).st_size
-        tail = atomic.read_fd(descriptor, min(size, _TAIL), max(0, size - _TAIL), path)
-    except StoreError:
-        return None
-    finally:
-        os.close(descriptor)
     if not tail.endswith(b"\n"):
         return None
     return line_of(tail[:-1].rpartition(b"\n")[2])
