@@ -22,7 +22,6 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from weakref import WeakMethod
 
-LOG_NAME = "daemon.log"
 SESSION_LOG_NAME = "session.log"
 
 _MAX_BYTES = 2_000_000

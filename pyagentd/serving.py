@@ -19,9 +19,9 @@ from pyagentd.clock import Pulse
 from pyagentd.config import Config
 from pyagentd.errors import PyagentdError
 from pyagentd.installation import in_background
-from pyagentd.log import LOG_NAME, setup_logging
+from pyagentd.log import setup_logging
 from pyagentd.wire.connection import Server, new_token
-from pyagentd.wire.lifecycle import Instance
+from pyagentd.wire.lifecycle import LOG, Instance
 
 log = logging.getLogger(__name__)
 
@@ -44,14 +44,14 @@ def serve(config: Config, *, detach: bool, tcp_port: int | None) -> int:
         UserError: Another daemon serves this user, or a path, a port or the database cannot be used.
     """
     if detach:
-        return in_background(lambda ready: _serve(config, tcp_port, ready), errors=config.runtime_dir / LOG_NAME)
+        return in_background(lambda ready: _serve(config, tcp_port, ready), errors=config.runtime_dir / LOG)
     _serve(config, tcp_port, ready=lambda: None)
     return 0
 
 
 def _serve(config: Config, tcp_port: int | None, ready: Callable[[], None]) -> None:
     with Instance(config.runtime_dir, config.sessions_dir) as instance:
-        setup_logging(config.runtime_dir / LOG_NAME, config.log_level)
+        setup_logging(config.runtime_dir / LOG, config.log_level)
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         gc.set_threshold(*COLLECT)
         asyncio.run(_run(config, instance, tcp_port, ready))

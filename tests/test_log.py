@@ -16,7 +16,7 @@ LOGGER = logging.getLogger("pyagentd.test")
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(log, "_secrets", set())
-    path = tmp_path / log.LOG_NAME
+    path = tmp_path / "daemon.log"
     log.setup_logging(path, "info")
     yield path
     package = logging.getLogger("pyagentd")
