@@ -102,7 +102,11 @@ class Emacs:
 
     def wait(self, form: str, timeout_s: float = 60.0) -> Any:
         """Wait until ``form`` is non-nil and return its value."""
-        return wait_for(lambda: self.eval(form), form, timeout_s)
+        try:
+            return wait_for(lambda: self.eval(form), form, timeout_s)
+        except AssertionError as error:
+            error.add_note(str(self.eval('(with-current-buffer "*Messages*" (buffer-string))')))
+            raise
 
     def screen(self, *, colour: bool = False) -> str:
         """Return what the terminal shows."""
