@@ -117,7 +117,7 @@ NAMES = ("AGENTS.md", "CLAUDE.md", "CONTEXT.md")
 
 LONGEST = 32_000  # characters of all of them, about 8,000 tokens
 
-_MAX_BYTES = 1_000_000  # of one file
+_MAX_BYTES = 1_000_000  # that are read of one file
 _MAX_LEVELS = 40  # directories
 
 
@@ -202,7 +202,8 @@ def _read(file: Path, top: Path | None, notes: list[str]) -> str | None:
         if top is not None and (not real.is_relative_to(top.resolve()) or real.suffix.lower() != ".md"):
             notes.append(f"{file} was not read: it is a link to {real}")
             return None
-        data = regularfile.read_bytes(real, limit=_MAX_BYTES)
+        with regularfile.open_binary(real, limit=regularfile.DOCUMENT) as opened:
+            data = opened.read(_MAX_BYTES)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
     except (OSError, RuntimeError) as error:  # RuntimeError: links that go round

@@ -182,10 +182,9 @@ def is_secret(name: str) -> bool:
 
 
 def git_files(root: Path, most: int = 20_000) -> list[str] | None:
-    """Return the files of a repository by their names from ``root`` on: what git knows or would add.
+    """Return the files of a repository by their names from ``root`` on, at most so many: what git knows or would add.
 
-    None where git has none, or more than ``most``. The repository may be an agent's, so git runs nothing that its
-    configuration names.
+    None where git has none. The repository may be an agent's, so git runs nothing that its configuration names.
     """
     listing = ("git", "-c", "core.fsmonitor=false", "-C", str(root), "ls-files", "-co", "--exclude-standard", "-z")
     env = {**child_environment({}), "GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"}
@@ -194,4 +193,4 @@ def git_files(root: Path, most: int = 20_000) -> list[str] | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     names = done.stdout.decode(errors="surrogateescape").split("\0")[:-1]
-    return names if done.returncode == 0 and len(names) <= most else None
+    return names[:most] if done.returncode == 0 else None

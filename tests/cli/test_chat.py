@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from pyagentd.cli import chat
 from pyagentd.cli.chat import MarkdownBlocks, command_completions, completions, files, letters, wrap_columns
 
 MARKDOWN = (
@@ -81,6 +82,17 @@ def test_files_are_those_of_git_where_there_is_one(tmp_path: Path) -> None:
     assert sorted(files(tmp_path)) == [".gitignore", "a.txt", "sub/b.txt"]
     subprocess.run(["git", "-C", str(tmp_path), "config", "core.fsmonitor", "touch ran;:"], check=True)
     assert sorted(files(tmp_path)) == [".gitignore", "a.txt", "sub/b.txt"]
+
+
+def test_of_a_large_repository_the_first_files_are_listed_and_none_that_git_ignores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a.log", "b.txt", "c.txt", "d.txt", ".gitignore"):
+        (tmp_path / name).write_text("*.log\n")
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    monkeypatch.setattr(chat, "_MOST_FILES", 3)
+    found = files(tmp_path)
+    assert len(found) == 3 and "a.log" not in found
 
 
 def test_a_name_is_found_by_its_beginning_or_else_by_a_part() -> None:
