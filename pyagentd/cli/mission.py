@@ -319,6 +319,8 @@ def _follow_run(link: DaemonClient, begun: Mapping[str, Any], *, human: bool, tr
     view = _TurnPrinter(lambda: _mission_state(link, begun)) if trace else _Quiet()
     following = Follower(link, begun["branch"], begun["run"], view, human=human, seq=begun.get("seq"))
     ending = following.catch_up() or following.follow()
+    if isinstance(view, _TurnPrinter) and ending.reason in ("done", "error"):  # a run that was faster told nothing
+        view.catch_up(True)
     if view.denied:
         note(denied_note(view.denied))
     return ending, bool(view.denied)

@@ -5,13 +5,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from pyagentd import __version__
-from pyagentd.cli import main
+from pyagentd.cli import main, mission
 from pyagentd.cli.output import ExitCode, exit_code
 from pyagentd.errors import Busy, ProviderError, Unreachable, WireError
+from pyagentd.wire.client import DaemonClient
 from pyagentd.wire.lifecycle import Instance
 
 
@@ -35,6 +37,24 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_an_exit_code_says_who_failed(error: Exception, code: ExitCode) -> None:
     assert exit_code(error) == code
+
+
+def test_a_mission_that_was_over_before_it_is_followed_is_traced_all_the_same(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    turn = {"number": 1, "state": "done", "said": "", "program": "(+ 1 2)", "calls": [], "result": "3"}
+
+    class Link:
+        def call(self, operation: str, **arguments: object) -> dict[str, Any]:
+            return {
+                "attach": {"branch": "/s", "seq": 9, "status": {"state": "idle"}},
+                "replay": {"events": [], "seq": 9, "done": True},
+                "mission-trace": {"json": json.dumps({"missions": [{"run": "run_1", "turns": [turn]}]})},
+            }[operation]
+
+    begun = {"branch": "/s", "run": "run_1", "session_id": "s"}  # it went on already, so no row is named
+    ending, _ = mission._follow_run(cast(DaemonClient, Link()), begun, human=False, trace=True)
+    assert ending.reason == "done" and capsys.readouterr().err.count("(+ 1 2)") == 1
 
 
 # Options of a mission that are for one over items only, for one in a session, for its beginning.
