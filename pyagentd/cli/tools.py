@@ -239,16 +239,19 @@ def test(name: str, root: Path, as_json: bool) -> int:
 @mcp.command("trust")
 @_root
 @json_option
-def trust_servers(root: Path, as_json: bool) -> None:
+def trust_servers(root: Path, as_json: bool) -> int:
     """Show what the project's servers run, and trust them as they are.
 
     They are programs that run as you. You are asked again when their configuration changes, or a program or script of
     the project that they run. Their data may change.
     """
+    place = str(root.resolve())
     with daemon(human=True) as link:
-        trusted = _trust_page(link, "servers", quiet=as_json, root=str(root.resolve()))
+        trusted = _trust_page(link, "servers", quiet=as_json, root=place)
+        error = None if trusted else link.call("mcp", root=place)["error"]
     if as_json:
-        print_json(trusted or {"trusted": []})
+        print_json(trusted or {"trusted": [], "error": error})
+    return ExitCode.FAILED if error else ExitCode.DONE
 
 
 def _pair(text: str, mark: str, option: str) -> tuple[str, str]:

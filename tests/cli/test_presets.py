@@ -1,6 +1,8 @@
-"""``pyagentd presets``: what it lists, and how a project's presets come to be trusted."""
+"""``pyagentd presets``: what it lists, and how what a project has comes to be trusted."""
 
 from __future__ import annotations
+
+import json
 
 import pytest
 
@@ -69,3 +71,11 @@ def test_a_preset_without_a_model_is_answered_by_the_stand_in_and_else_named_wit
     refused = system.run("ask", "--preset", "nomodel", "hello")
     assert refused.returncode == 1 and "The preset nomodel names no model" in refused.stderr
     assert f"Write `model: NAME` into {system.home}/config/presets/nomodel.md" in refused.stderr
+
+
+def test_trusting_servers_that_cannot_be_read_fails_and_says_why(system: System) -> None:
+    (system.project / ".mcp.json").write_text("{")
+    said = system.run("mcp", "trust", "--root", str(system.project))
+    assert said.returncode == 1 and ".mcp.json" in said.stderr
+    told = system.run("mcp", "trust", "--json", "--root", str(system.project))
+    assert told.returncode == 1 and ".mcp.json" in json.loads(told.stdout)["error"]
