@@ -369,9 +369,7 @@ class LiveBranch:
 
     async def secure_prompt(self) -> None:
         """Return when what was recorded survives a power failure and the file has the prompt; see ``secure``."""
-        await self.recorder.commit()
-        if self.document.lacks_text:
-            await self.document.flush()
+        await asyncio.gather(self.recorder.commit(), *([self.document.flush()] if self.document.lacks_text else []))
 
     def stop(self, why: str = "") -> None:
         """Have the run end as soon as it can, saying ``why``; its task says when it has."""
