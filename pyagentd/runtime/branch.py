@@ -369,7 +369,10 @@ class LiveBranch:
 
     async def secure_prompt(self) -> None:
         """Return when what was recorded survives a power failure and the file has the prompt; see ``secure``."""
-        await asyncio.gather(self.recorder.commit(), *([self.document.flush()] if self.document.lacks_text else []))
+        if self.document.lacks_text:
+            await asyncio.gather(self.recorder.commit(), self.document.flush())
+        else:
+            await self.recorder.commit()
 
     def stop(self, why: str = "") -> None:
         """Have the run end as soon as it can, saying ``why``; its task says when it has."""
