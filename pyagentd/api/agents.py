@@ -24,7 +24,7 @@ from pyagentd.features.agents import (
     result_of,
 )
 from pyagentd.features.contexts import Contexts
-from pyagentd.features.named_agents import MODEL_SETTING, AgentDefaults, AgentRequest, AgentSettings, Files
+from pyagentd.features.named_agents import MODEL_SETTING, AgentDefaults, AgentSettings, Files
 from pyagentd.log import of_session
 from pyagentd.policy.action import validate_pattern
 from pyagentd.policy.presets import Result
@@ -130,33 +130,11 @@ class AgentRenamed(BranchPlaces):
     note: None
 
 
-class RunningTask(TypedDict):
-    """A background command that would be ended."""
-
-    id: str
-    command: str
-    started_at: str  # ISO 8601
-
-
-class DestroyWarningsReply(TypedDict):
+class DestroyWarnings(TypedDict):
     """What would be lost with an agent."""
 
-    name: str
     dir: str
-    lines: list[str]  # all of it, for people
-    files: int
-    size: int  # bytes
-    more: bool  # there are more files than were counted
-    trash: bool  # the directory would go to the trash
-    contexts: int  # saved conversations
-    messages: int  # of the conversation that goes on
-    asks: int  # open questions
-    runs: int  # answers in flight
-    schedules: int
-    branch: str | None  # of its workspace; nil: no repository
-    uncommitted: int | None  # files
-    unpushed: int | None  # commits
-    tasks: list[RunningTask]
+    lines: list[str]  # for people
 
 
 class AgentDestroyed(TypedDict):
@@ -337,12 +315,11 @@ class Agents(Group):
             await asyncio.to_thread(atomic.make_dirs, self._kernel.config.sessions_dir)  # where lists of models are
             checked = await checked_model(self._kernel, None, model, send_options(client, env, key, ()))
             model, note = checked.model, checked.note
-        wanted = AgentRequest(
-            name=name, system_prompt=system_prompt, model=model, permissions=_permissions(permissions)
-        )
         place = self._kernel.config.agents_dir.resolve() / name
         kept = agent_files.is_name(name) and await asyncio.to_thread((place / agent_files.AGENT_FILE).is_file)
-        ref = await named_agents.create(self._kernel, wanted)
+        ref = await named_agents.create(
+            self._kernel, name, system_prompt=system_prompt, model=model, permissions=_permissions(permissions)
+        )
         if kept:
             saved = quantity(len(await self._kernel.feature(Contexts).history(ref)), "saved conversation")
             taken = f"Its kept files were taken up: configuration, docs, workspace, {saved}"
@@ -424,20 +401,10 @@ class Agents(Group):
         config = await named_agents.agent_settings(self._kernel, new_name)
         return {**describe_branch(ref), "name": new_name, "dir": str(ref.session_dir), "config": config, "note": None}
 
-    async def destroy_warnings(self, client: Client, *, name: str, keep_files: bool = False) -> DestroyWarningsReply:
+    async def destroy_warnings(self, client: Client, *, name: str, keep_files: bool = False) -> DestroyWarnings:
         """Return what destroying an agent would lose."""
-        found = await named_agents.destroy_warnings(self._kernel, name)
-        git = found.worktree
-        return reply_of(
-            DestroyWarningsReply,
-            found,
-            dir=str(found.directory),
-            lines=found.lines(keep_files=keep_files),
-            branch=git.branch if git else None,
-            uncommitted=git.uncommitted if git else None,
-            unpushed=git.unpushed if git else None,
-            tasks=[reply_of(RunningTask, task) for task in found.tasks],
-        )
+        lines = await named_agents.destroy_warnings(self._kernel, name, keep_files=keep_files)
+        return {"dir": str(self._kernel.config.agents_dir.resolve() / name), "lines": lines}
 
     async def agent_destroy(
         self, client: Client, *, name: str, keep_files: bool = False, confirmed: bool = False
@@ -447,7 +414,7 @@ class Agents(Group):
         Without ``confirmed`` nothing is done: the error, ``unconfirmed``, says what would be lost.
         """
         if not confirmed:
-            lines = (await named_agents.destroy_warnings(self._kernel, name)).lines(keep_files=keep_files)
+            lines = await named_agents.destroy_warnings(self._kernel, name, keep_files=keep_files)
             lost = "; ".join(lines) or "nothing"
             raise Unconfirmed(
                 f"The agent {name} is not destroyed: this would be lost: {lost}", hint="Confirm it first"

@@ -37,7 +37,6 @@ from pyagentd.store import sessions as trash
 from pyagentd.store.db import agents, schedules, tasks
 from pyagentd.store.db.agents import AgentRow, ContextRow
 from pyagentd.store.db.audit import Entry
-from pyagentd.store.db.tasks import Task
 from pyagentd.store.named_agents import AgentFile, Material
 from pyagentd.store.paths import BranchRef
 from pyagentd.words import quantity, size
@@ -140,18 +139,15 @@ naming = asyncio.Lock()
 """Held while a name is claimed, or given up: that happens one after the other."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentRequest:
-    """What is said about an agent that is to be made; None: the defaults say."""
-
-    name: str
-    system_prompt: str | None = None
-    model: str | None = None
-    permissions: Permissions | None = None
-
-
-async def create(kernel: "Kernel", wanted: AgentRequest) -> BranchRef:
-    """Make an agent and return its branch, registered and idle.
+async def create(
+    kernel: "Kernel",
+    name: str,
+    *,
+    system_prompt: str | None = None,
+    model: str | None = None,
+    permissions: Permissions | None = None,
+) -> BranchRef:
+    """Make an agent and return its branch, registered and idle; what is not said the defaults say.
 
     Raises:
         BadRequest: The name, or the model, is not possible.
@@ -159,11 +155,21 @@ async def create(kernel: "Kernel", wanted: AgentRequest) -> BranchRef:
         PresetError: The permissions, the template or the preset are malformed.
         StoreError: The disk refused, or git. Nothing is left behind in any case.
     """
-    name = named_agents.validate_name(wanted.name)
+    named_agents.validate_name(name)
     async with naming:
         await asyncio.to_thread(atomic.make_dirs, kernel.config.sessions_dir)  # where the table of agents is
         known, before = await asyncio.to_thread(_free, kernel, name)
-        given = await _overrides(kernel, wanted, adopted=known)
+        if not known:  # one that is taken up has its own
+            model = model or await asyncio.to_thread(kernel.state.get, MODEL_SETTING)
+            permissions = permissions or await asyncio.to_thread(kernel.state.get, PERMISSIONS_SETTING)
+            permissions = permissions or DEFAULT_PERMISSIONS
+        given: dict[str, Any] = {}
+        if system_prompt is not None:
+            given["system_prompt"] = checked_prompt(system_prompt)
+        if model:
+            given["model"] = parse_model(model, kernel.config)
+        if permissions:
+            given["permissions"] = checked_permissions(kernel, permissions)
         _, text = kernel.presets.template(DEFAULT_PRESET)
         template = kernel.config.agent_template or installation.shipped("template")
         if not named_agents.agent_file(template).is_file():
@@ -316,24 +322,6 @@ def _free(kernel: "Kernel", name: str, *, besides: str = "") -> tuple[bool, Agen
     if not exists and (kernel.config.sessions_dir / name / paths.BRANCHES_DIR).is_dir():
         raise Conflict(f"A session has the id {name!r} already", hint="Choose another name")
     return exists, row
-
-
-async def _overrides(kernel: "Kernel", wanted: AgentRequest, *, adopted: bool) -> dict[str, Any]:
-    """Return the keys of ``agent.json`` that are set; of one that is taken up only what was said."""
-    values: dict[str, Any] = {}
-    model, permissions = wanted.model, wanted.permissions
-    if not adopted:
-        model = model or await asyncio.to_thread(kernel.state.get, MODEL_SETTING)
-        permissions = (
-            permissions or await asyncio.to_thread(kernel.state.get, PERMISSIONS_SETTING) or DEFAULT_PERMISSIONS
-        )
-    if wanted.system_prompt is not None:
-        values["system_prompt"] = checked_prompt(wanted.system_prompt)
-    if model:
-        values["model"] = parse_model(model, kernel.config)
-    if permissions:
-        values["permissions"] = checked_permissions(kernel, permissions)
-    return values
 
 
 def _written(permissions: Permissions) -> str:
@@ -831,98 +819,56 @@ def _git_output(directory: Path, *words: str) -> str | None:
 _MOST_FILES = 100_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DestroyWarnings:
-    """What there is of an agent; counts, sizes in bytes."""
-
-    name: str
-    directory: Path
-    files: int
-    size: int
-    more: bool  # there are more files than were counted
-    trash: bool  # the directory would go to the system's trash
-    worktree: Worktree | None  # None: its workspace is not a repository, or cannot be asked
-    contexts: int  # files of saved conversations
-    messages: int  # of the conversation that goes on
-    tasks: tuple[Task, ...]  # that run
-    asks: int  # open questions
-    runs: int  # answers in flight
-    schedules: int  # turns that would come by themselves
-
-    def lines(self, *, keep_files: bool) -> list[str]:
-        """Return what people are told before they confirm."""
-        return list(self._ended_lines()) if keep_files else [*self._removed(), *self._ended_lines()]
-
-    def _removed(self) -> Iterator[str]:
-        where = "go to the trash" if self.trash else "are deleted for good: there is no trash for them"
-        least = "more than " if self.more else ""
-        yield f"{least}{quantity(self.files, 'file')} ({size(self.size)}) in {self.directory} {where}"
-        if self.worktree is not None and self.worktree.uncommitted:
-            yield f"{quantity(self.worktree.uncommitted, 'file')} in its workspace not committed"
-        if self.worktree is not None and self.worktree.unpushed:
-            yield f"{quantity(self.worktree.unpushed, 'commit')} in its workspace not pushed anywhere"
-        if self.contexts:
-            yield quantity(self.contexts, "saved conversation")
-        if self.messages:
-            yield f"the conversation that goes on ({quantity(self.messages, 'message')}), saved with the files"
-
-    def _ended_lines(self) -> Iterator[str]:
-        if self.runs:
-            yield f"{quantity(self.runs, 'answer')} in flight, cut off"
-        for task in self.tasks:
-            yield f"the running command {task.command!r} ({task.id}), ended"
-        if self.asks:
-            yield f"{quantity(self.asks, 'open question')}, dismissed"
-        if self.schedules:
-            yield f"{quantity(self.schedules, 'scheduled turn')}, cancelled"
-
-
-async def destroy_warnings(kernel: "Kernel", name: str) -> DestroyWarnings:
-    """Return what would be lost with the agent ``name``; raises as ``agent_dir``."""
+async def destroy_warnings(kernel: "Kernel", name: str, *, keep_files: bool) -> list[str]:
+    """Return what people are told that would be lost with the agent ``name``; raises as ``agent_dir``."""
     place = await asyncio.to_thread(agent_dir, kernel, name)
     messages = 0
     for timeline in metadata.branches(place):
         async with kernel.using(timeline) as branch:  # what waits for a human from before goes on, and asks
             messages += await asyncio.to_thread(contexts.count, branch.conversation.snapshot())
-    live = {branch.key: branch for branch in kernel.inside(place)}
-    asks = len(kernel.asks.within(str(place)))
+    runs = sum(branch.run is not None for branch in kernel.inside(place))
     began = [] if (running := kernel.find(Tasks)) is None else await running.of(name)
-    key = kernel.projection.key(place)
+    due = await asyncio.to_thread(schedules.within, kernel.state, kernel.projection.key(place))
+    ended = [f"{quantity(runs, 'answer')} in flight, cut off"] if runs else []
+    ended += [
+        f"the running command {each.command!r} ({each.id}), ended" for each in began if each.status == "running"
+    ]
+    if asks := kernel.asks.within(str(place)):
+        ended.append(f"{quantity(len(asks), 'open question')}, dismissed")
+    if due:
+        ended.append(f"{quantity(len(due), 'scheduled turn')}, cancelled")
+    return ended if keep_files else [*await asyncio.to_thread(lambda: list(_removed_files(place, messages))), *ended]
 
-    def looked() -> DestroyWarnings:
-        files, size, more = _count_files(place)
-        return DestroyWarnings(
-            name=name,
-            directory=place,
-            files=files,
-            size=size,
-            more=more,
-            trash=trash.has_trash(place),
-            worktree=repository_state(named_agents.workspace_dir(place)),
-            contexts=len(list(named_agents.saved_dir(place).glob("*.json"))),
-            messages=messages,
-            tasks=tuple(task for task in began if task.status == "running"),
-            asks=asks,
-            runs=sum(branch.run is not None for branch in live.values()),
-            schedules=len(schedules.within(kernel.state, key)),
-        )
 
-    return await asyncio.to_thread(looked)
+def _removed_files(place: Path, messages: int) -> Iterator[str]:
+    """Yield what would go with the directory of an agent whose conversation has so many messages; blocks."""
+    files, bytes_, more = _count_files(place)
+    where = "go to the trash" if trash.has_trash(place) else "are deleted for good: there is no trash for them"
+    yield f"{'more than ' if more else ''}{quantity(files, 'file')} ({size(bytes_)}) in {place} {where}"
+    if (worktree := repository_state(named_agents.workspace_dir(place))) is not None:
+        if worktree.uncommitted:
+            yield f"{quantity(worktree.uncommitted, 'file')} in its workspace not committed"
+        if worktree.unpushed:
+            yield f"{quantity(worktree.unpushed, 'commit')} in its workspace not pushed anywhere"
+    if saved := len(list(named_agents.saved_dir(place).glob("*.json"))):
+        yield quantity(saved, "saved conversation")
+    if messages:
+        yield f"the conversation that goes on ({quantity(messages, 'message')}), saved with the files"
 
 
 def _count_files(place: Path) -> tuple[int, int, bool]:
     """Return how many files there are in a directory, their size, and whether there are more."""
-    files = size = 0
+    files = bytes_ = 0
     for directory, _, names in os.walk(place):
         for name in names:
             if files >= _MOST_FILES:
-                return files, size, True
+                return files, bytes_, True
             files += 1
             try:
-                size += (Path(directory) / name).lstat().st_size
+                bytes_ += (Path(directory) / name).lstat().st_size
             except OSError:  # gone meanwhile
                 continue
-    return files, size, False
+    return files, bytes_, False
 
 
 # The defaults that a user sets for all named agents: what a new one gets, and when one is idle.

@@ -22,6 +22,7 @@ from pyagentd.store import sessions as store_trash
 from pyagentd.store.db import agents, audit, tasks
 from pyagentd.store.db import agents as contexts
 from pyagentd.store.document import hidden
+from pyagentd.words import size
 from tests.features.test_named_agents import git
 from tests.runtime.world import Watcher, World, attached
 from tests.server import answer, tool_use
@@ -136,9 +137,14 @@ async def test_what_is_lost_is_counted(world: World, service: Service) -> None:
     (place / "workspace/new.txt").write_text("new")
     git(place / "workspace", "commit", "--quiet", "--all", "--message", "more")
     lost = await service.destroy_warnings(Watcher(), name=NAME)
-    assert (lost["uncommitted"], lost["unpushed"], lost["branch"]) == (1, 1, "main")
-    assert (lost["contexts"], lost["messages"], lost["trash"], lost["runs"], lost["asks"]) == (1, 2, True, 0, 0)
-    assert lost["files"] == len(below(place)) and lost["size"] == sum(map(len, below(place).values()))
+    count, amount = len(below(place)), size(sum(map(len, below(place).values())))
+    assert lost["lines"] == [
+        f"{count} files ({amount}) in {place} go to the trash",
+        "1 file in its workspace not committed",
+        "1 commit in its workspace not pushed anywhere",
+        "1 saved conversation",
+        "the conversation that goes on (2 messages), saved with the files",
+    ]
     assert (await service.destroy_warnings(Watcher(), name=NAME, keep_files=True))["lines"] == []
 
 
@@ -192,7 +198,11 @@ async def test_what_it_does_is_ended_and_who_watches_is_told(world: World, servi
         await world.kernel.prompt(branch, text="Hello", options=world.granted("tool:Bash:sleep.*"))
         await watcher.until(lambda: world.kernel.asks.all())
         lost = await service.destroy_warnings(Watcher(), name=NAME, keep_files=True)
-        assert (lost["runs"], lost["asks"], [task["command"] for task in lost["tasks"]]) == (1, 1, ["sleep 600"])
+        assert lost["lines"] == [
+            "1 answer in flight, cut off",
+            "the running command 'sleep 600' (task_001), ended",
+            "1 open question, dismissed",
+        ]
         await destroyed(service)
     assert not world.kernel.asks.all() and not world.kernel.runs and world.kernel.opened(ref.key) is None
     assert watcher.of("deleted", ref.key)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pyagentd.features.contexts import IDLE_SETTING, Contexts, left_notice
-from pyagentd.features.named_agents import AgentRequest, create, rename
+from pyagentd.features.named_agents import create, rename
 from pyagentd.policy.presets import DEFAULT_PRESET
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.store import paths
@@ -35,7 +35,7 @@ def clock(world: World) -> ManualClock:
 async def agent(world: World) -> BranchRef:
     world.preset(DEFAULT_PRESET)
     world.kernel.config.sessions_dir.mkdir(exist_ok=True)
-    ref = await create(world.kernel, AgentRequest(name="bob"))
+    ref = await create(world.kernel, "bob")
     assert await status(world) == "idle"
     return ref
 
@@ -287,7 +287,7 @@ async def test_an_agent_somebody_talks_to_while_another_one_is_saved_goes_on(
     world: World, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await say(world, await agent(world), "one")
-    eve = await create(world.kernel, AgentRequest(name="eve"))
+    eve = await create(world.kernel, "eve")
     await say(world, eve, "one")
     clock.forward(minutes=30)
     contexts = world.kernel.feature(Contexts)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pyagentd.errors import Busy
-from pyagentd.features.named_agents import AgentRequest, create
+from pyagentd.features.named_agents import create
 from pyagentd.policy.presets import DEFAULT_PRESET
 from pyagentd.runtime.grants import local_user
 from pyagentd.store.paths import BranchRef
@@ -22,7 +22,7 @@ from tests.server import answer, tool_use
 async def made(world: World, **wanted: Any) -> BranchRef:
     world.preset(DEFAULT_PRESET)
     world.kernel.config.sessions_dir.mkdir(exist_ok=True)
-    return await create(world.kernel, AgentRequest(name="bob", **wanted))
+    return await create(world.kernel, "bob", **wanted)
 
 
 def config(ref: BranchRef) -> dict[str, Any]:

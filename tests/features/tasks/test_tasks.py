@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pyagentd.features.named_agents import AgentRequest, create
+from pyagentd.features.named_agents import create
 from pyagentd.features.tasks import Tasks, is_runner, started_of, status_lines, tail, task_lines, task_record
 from pyagentd.policy.presets import DEFAULT_PRESET
 from pyagentd.runtime.kernel import Kernel
@@ -83,7 +83,7 @@ async def test_a_task_goes_on_when_its_turn_is_over_and_its_end_is_recorded(worl
 @pytest.mark.spec("003", "Task Tracking: completed or failed with its exit code")
 async def test_the_file_of_a_named_agent_says_how_each_ended(world: World) -> None:
     world.preset(DEFAULT_PRESET)
-    ref = await create(world.kernel, AgentRequest(name="bob", permissions="open"))
+    ref = await create(world.kernel, "bob", permissions="open")
     await run(world, ref, bash("true"), bash("exit 3"), "Started.")
     await over(world.kernel, "bob")
     ended = named_agents.read(ref.session_dir).values["running_tasks"]
