@@ -143,3 +143,24 @@ def span(seconds: float) -> str:
         if (seconds >= size and seconds % size == 0) or size == 1:
             return f"{seconds / size:g} {unit}{'' if seconds == size else 's'}"
     raise AssertionError(seconds)
+
+
+_NUMBER = r"(\d++(?:\.\d++)?)\s*+"
+# Possessive: a model says it, and blanks that could be shared out in many ways would keep everybody waiting.
+_SPAN = re.compile(
+    rf"\s*+(?:{_NUMBER}d)?\s*+(?:{_NUMBER}h)?\s*+(?:{_NUMBER}m(?:in)?)?\s*+(?:{_NUMBER}s)?\s*+|\s*+{_NUMBER}",
+    re.IGNORECASE,
+)
+
+
+def seconds_of(text: str) -> float:
+    """Return a span of time as people write it: ``90s``, ``45min``, ``1h30m``, ``7d``; a number alone is seconds.
+
+    Raises:
+        ValueError: It is none.
+    """
+    found = _SPAN.fullmatch(text)
+    if found is None or not any(found.groups()):
+        raise ValueError(text)
+    days, hours, minutes, seconds, plain = (float(number or 0) for number in found.groups())
+    return 86_400 * days + 3_600 * hours + 60 * minutes + seconds + plain

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
 from pyagentd import installation, reader
-from pyagentd.clock import epoch_ms, iso8601
+from pyagentd.clock import epoch_ms, iso8601, seconds_of
 from pyagentd.errors import BadRequest, Busy, Conflict, NotFound, PresetError, PyagentdError, StoreError
 from pyagentd.events import one_line, truncate
 from pyagentd.features.contexts import IDLE_S, Contexts, left_notice
@@ -888,8 +888,6 @@ class AgentDefaults(TypedDict):
 DEFAULTS: AgentDefaults = {"default_model": None, "default_permissions": DEFAULT_PERMISSIONS, "idle_timeout": IDLE_S}
 """Every key with what holds where nobody set it; model None: that of the preset; idle timeout in seconds, 0 never."""
 
-_DEFAULTS_UNITS = {"": 1, "s": 1, "min": 60, "m": 60, "h": 3600}
-_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|)")
 _LONGEST_S = 365 * 24 * 3600
 
 
@@ -925,9 +923,11 @@ def put(kernel: "Kernel", key: str, value: Any) -> None:
 
 def _seconds(value: Any) -> int:
     """Return a span: a number of seconds, or a text such as 90, 45min, 2h, never."""
-    text = str(value).strip().lower()
-    found = _SPAN.fullmatch("0" if text == "never" else text)
-    seconds = float(found[1]) * _DEFAULTS_UNITS[found[2]] if found else -1
+    text = str(value).strip()
+    try:
+        seconds = 0 if text.lower() == "never" else seconds_of(text)
+    except ValueError:
+        seconds = -1
     if not 0 <= seconds <= _LONGEST_S:
         raise BadRequest(f"{text[:40]!r} is not a span of time", hint="Give seconds, or 45min, 2h, never")
     return round(seconds)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakValueDictionary
 from zoneinfo import ZoneInfo
 
-from pyagentd.clock import Clock, epoch_ms, new_id
+from pyagentd.clock import Clock, epoch_ms, new_id, seconds_of
 from pyagentd.errors import BadRequest, Busy, NotASession, NotFound, PyagentdError, RateLimited, StoreError, ToolError
 from pyagentd.policy.action import Target
 from pyagentd.policy.profiles import compile_action
@@ -54,10 +54,6 @@ SHORTEST = timedelta(minutes=1)  # between two firings of one schedule
 LONGEST = timedelta(days=366)  # ahead
 
 _MOST_MISSED = 10_000  # occurrences that are counted
-# Possessive: a model says it, and blanks that could be shared out in many ways would keep everybody waiting.
-_DURATION = re.compile(
-    r"\s*+(?:(\d++)\s*+d)?\s*+(?:(\d++)\s*+h)?\s*+(?:(\d++)\s*+m)?\s*+(?:(\d++)\s*+s?)?\s*+", re.IGNORECASE
-)
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})")
 
 
@@ -162,14 +158,10 @@ def duration(said: str) -> timedelta:
     Raises:
         BadRequest: It is none.
     """
-    found = _DURATION.fullmatch(said)
-    if found is None or not any(found.groups()):
-        raise BadRequest(f"{said[:40]!r} is not a duration", hint="It looks like 90s, 10m, 1h30m or 7d")
     try:
-        days, hours, minutes, seconds = (int(text or 0) for text in found.groups())
-        return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
-    except (OverflowError, ValueError):  # the latter of thousands of digits
-        raise BadRequest(f"{said[:40]!r} is too long") from None
+        return timedelta(seconds=seconds_of(said))
+    except (ValueError, OverflowError):  # the latter of many digits
+        raise BadRequest(f"{said[:40]!r} is not a duration", hint="It looks like 90s, 10m, 1h30m or 7d") from None
 
 
 def next_occurrence(when: When, due: datetime, now: datetime) -> tuple[datetime | None, int]:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
+from pyagentd.clock import seconds_of
 from pyagentd.config.tables import ServerSettings, read_server
 from pyagentd.errors import BadRequest, PresetError
 from pyagentd.policy.action import Roam, canonical_tool, normalise, validate_pattern
@@ -97,9 +98,6 @@ def _server_entry(each: object, source: Source, path: Path) -> tuple[str, object
 
 # How single values are written.
 
-_NUMBER = r"(\d+(?:\.\d+)?)"
-_DURATION = re.compile(rf"(?:{_NUMBER}h)?(?:{_NUMBER}m)?(?:{_NUMBER}s)?|{_NUMBER}")
-
 
 def _parse_backend(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
@@ -115,12 +113,7 @@ def _parse_line(value: object) -> str:
 
 def _parse_seconds(value: object) -> float:
     """Return seconds, given as a number or as ``90s``, ``10m``, ``1h30m``."""
-    seconds = 0.0
-    if isinstance(value, str) and (found := _DURATION.fullmatch(value.strip())):
-        hours, minutes, rest, plain = (float(number or 0) for number in found.groups())
-        seconds = 3600 * hours + 60 * minutes + rest + plain
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        seconds = float(value)
+    seconds = seconds_of(str(value))
     if not 0 < seconds < float("inf"):
         raise ValueError
     return seconds
