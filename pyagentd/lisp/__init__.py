@@ -6,7 +6,7 @@ network; they call tools through one function that the caller passes.
 
 from pyagentd.lisp.errors import Fail, LispError, Return
 from pyagentd.lisp.limits import Budget, Limits
-from pyagentd.lisp.program import Program, Result, ToolCall, Usage, compile, run
+from pyagentd.lisp.program import Program, Result, Usage, compile, run
 from pyagentd.lisp.values import Keyword, LispSet
 
 __all__ = [
@@ -19,7 +19,6 @@ __all__ = [
     "Program",
     "Result",
     "Return",
-    "ToolCall",
     "Usage",
     "compile",
     "run",

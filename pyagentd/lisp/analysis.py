@@ -362,6 +362,18 @@ _ELSEWHERE: Final = {
     "swap!": "There are no atoms: use reduce, or (memory/put :key value).",
     "reset!": "There are no atoms: use (memory/put :key value).",
     "volatile!": "There are no volatiles: use let, loop or reduce.",
+    "while": "Values do not change: use loop and recur.",
+    "doto": "Values do not change: use ->, or do with several calls.",
+    "memoize": "Compute the values once: bind them with let, or put them into a map with reduce.",
+    **dict.fromkeys(
+        ("bit-and", "bit-or", "bit-xor", "bit-not", "bit-shift-left", "bit-shift-right", "bit-test"),
+        "There are no operations on bits: use quot, mod and pow.",
+    ),
+    **dict.fromkeys(
+        ("clojure.set", "set"),
+        "Of clojure.set there are union, intersection, difference, subset?, superset?, rename-keys and map-invert: "
+        "use filter, map and group-by instead of the others.",
+    ),
     "lazy-seq": "Nothing is lazy: use iterate, or loop and recur.",
     **dict.fromkeys(
         ("rand", "rand-int", "rand-nth", "shuffle", "random-uuid"),
@@ -493,7 +505,7 @@ class Analysis:
         name = form.name
         if name.startswith("%"):
             self.fail(f"{name} stands for an argument inside #(…) only", form, "Write (fn [x] …) or #(… %).")
-        hint = _ELSEWHERE.get(name.partition("/")[0], "")
+        hint = _ELSEWHERE.get(self._full_name(name).partition("/")[0], "")
         if name[0] == "." or name[-1] == ".":
             hint = _NO_JAVA
         if name.startswith("data/"):

@@ -404,7 +404,7 @@ def logic(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     return Logic(kind, analysis.nodes(items, scope), form.start)
 
 
-@special("do", "time", "dosync")
+@special("do", "time")
 def do(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     """``(do form …)``: the value of the last; nil without any."""
     return body(analysis, form.items[1:], scope, tail, form.start)
@@ -770,7 +770,7 @@ def recur(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     return Recur(args, form.start)
 
 
-# ``for``, ``doseq``, ``dotimes`` and ``while``.
+# ``for``, ``doseq`` and ``dotimes``.
 
 
 @special("for")
@@ -851,19 +851,6 @@ def dotimes(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     inner = body(analysis, form.items[2:], {**scope, name: var}, None, start)
     function = analysis.function([Arity([var], None, inner)], None, form, before)
     return RuntimeCall("times", [analysis.node(count, scope), function], start)
-
-
-@special("while")
-def while_(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
-    """``(while test body …)``: nil; the test usually reads ``(memory/get …)``."""
-    if len(form.items) < 2:
-        analysis.fail("while needs a test", form)
-    before = analysis.functions
-    start = form.start
-    test = analysis.node(form.items[1], scope)
-    turn = Do([body(analysis, form.items[2:], scope, None, start), Recur([], start)], start)
-    node = If(test, turn, Const(None, start), start)
-    return Loop([], [], node, start, fresh=analysis.functions > before)
 
 
 # ``case``, ``condp`` and ``where``: comparing a value with others.
@@ -1015,15 +1002,3 @@ def thread_as(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
         value = chain.hold(node, form.start)
         node = analysis.node(step, {**scope, name: value.var})
     return chain.around(node, form.start)
-
-
-@special("doto")
-def doto(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
-    """``(doto x (f a))``: calls each step with x and returns x."""
-    if len(form.items) < 2:
-        analysis.fail("doto needs a value", form)
-    chain = Bindings(analysis, scope)
-    value = chain.hold(analysis.node(form.items[1], scope), form.start)
-    for step in form.items[2:]:
-        chain.hold(analysis.node(_step(step, value, last=False), scope), form.start)
-    return chain.around(value, form.start)

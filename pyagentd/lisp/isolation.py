@@ -45,7 +45,6 @@ from pyagentd.lisp.limits import Budget, Limits, too_long
 from pyagentd.lisp.parallel import (
     Ended,
     Group,
-    OrderedRecords,
     Position,
     Threads,
     is_abandoned,
@@ -53,7 +52,7 @@ from pyagentd.lisp.parallel import (
     running_call,
     start_early,
 )
-from pyagentd.lisp.runtime import Result, ToolCall, Tools, Usage
+from pyagentd.lisp.runtime import Result, Tools, Usage
 from pyagentd.lisp.serialization import decode, encode
 from pyagentd.lisp.values import Value
 
@@ -373,7 +372,6 @@ class _ChildRun:
         self._source = source
         self._tools = tools
         self._limits = limits
-        self._calls: OrderedRecords[ToolCall] = OrderedRecords()
         self._parallel = _is_parallel(source, limits)
         self._threads = Threads(Budget(limits))
         self._lock = threading.Lock()
@@ -395,7 +393,6 @@ class _ChildRun:
                             value=decode(value),
                             memory=decode(memory),
                             put=bool(put),
-                            tool_calls=tuple(self._calls.items),
                             signal=signal if signal in ("return", "fail") else None,
                             usage=Usage(**usage),
                         )
@@ -412,7 +409,7 @@ class _ChildRun:
     def _begin_call(self, number: int, name: str, args: dict[Any, Value], position: Position) -> None:
         """Call a tool and answer; in a thread of its own if the program can make calls in parallel."""
         if not self._parallel:
-            answer = self._call_tool(name, args, position)
+            answer = self._call_tool(name, args)
             self._timeout.check()
             self._channel.send({**answer, "id": number})
             return
@@ -422,7 +419,7 @@ class _ChildRun:
 
         def call() -> None:
             try:
-                answer = self._call_tool(name, args, position)
+                answer = self._call_tool(name, args)
             except BaseException as error:  # raised again where the result is waited for
                 self._timeout.failure = error
                 return
@@ -437,30 +434,18 @@ class _ChildRun:
             daemon=True,
         ).start()
 
-    def _call_tool(self, name: str, args: dict[Any, Value], position: Position) -> Json:
+    def _call_tool(self, name: str, args: dict[Any, Value]) -> Json:
         """Call a tool and return the message for the child; errors the program may not catch leave this function."""
         assert self._tools is not None
-        started_at, started = time.time(), time.monotonic()
-        value: Value = None
-        failure: str | None = None
         with self._timeout.in_tool():
             try:
-                value = self._tools(name, args)
-                answer: Json = {"value": encode(value, Budget(self._limits))}
+                return {"value": encode(self._tools(name, args), Budget(self._limits))}
             except LispError as error:
-                failure = error.message
-                answer = {"error": error_message(error)}
+                return {"error": error_message(error)}
             except ToolError as error:
-                failure = str(error)
-                answer = {"tool_error": failure}
+                return {"tool_error": str(error)}
             except Signal as signal:
-                answer = {"signal": signal.name, "value": encode(signal.value, Budget(self._limits))}
-        spent = (time.monotonic() - started) * 1000
-        self._calls.add(
-            ToolCall(name=name, args=args, result=value, error=failure, started_at=started_at, duration_ms=spent),
-            position,
-        )
-        return answer
+                return {"signal": signal.name, "value": encode(signal.value, Budget(self._limits))}
 
 
 def _is_parallel(source: str, limits: Limits) -> bool:

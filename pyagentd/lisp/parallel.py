@@ -34,10 +34,10 @@ class OrderedRecords(Generic[_T]):
         self._positions: list[Position] = []
         self._lock = threading.Lock()
 
-    def add(self, item: _T, position: Position | None = None) -> None:
-        """Add a record at a position; by default that of the call that is running."""
+    def add(self, item: _T) -> None:
+        """Add a record at the position of the call that is running."""
         with self._lock:
-            where = _called.get() if position is None else position
+            where = _called.get()
             index = bisect(self._positions, where)
             self._positions.insert(index, where)
             self.items.insert(index, item)
@@ -185,13 +185,12 @@ class Threads:
             raise Ended
 
     @contextmanager
-    def wait_for_tool(self) -> Iterator[Position]:
-        """Wait for a tool; gives the position of the call."""
-        position = self.place.next()
-        token = _called.set(position)
+    def wait_for_tool(self) -> Iterator[None]:
+        """Wait for a tool, at the next position."""
+        token = _called.set(self.place.next())
         try:
             with self.let_others_run():
-                yield position
+                yield
         finally:
             _called.reset(token)
 

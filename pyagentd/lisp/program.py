@@ -15,11 +15,11 @@ from pyagentd.lisp.compiler import ENTRY, Emitter
 from pyagentd.lisp.errors import LispError, Signal
 from pyagentd.lisp.limits import DEFAULT_LIMITS, Budget, Limits
 from pyagentd.lisp.reader import read
-from pyagentd.lisp.runtime import Isolation, Result, Run, ToolCall, Tools, Usage, memory_full, value_error
+from pyagentd.lisp.runtime import Isolation, Result, Run, Tools, Usage, memory_full, value_error
 from pyagentd.lisp.serialization import check_extent, size
 from pyagentd.lisp.values import Value
 
-__all__ = ["Isolation", "Program", "Result", "ToolCall", "Tools", "Usage", "compile", "run"]
+__all__ = ["Isolation", "Program", "Result", "Tools", "Usage", "compile", "run"]
 
 _FILE = "<lisp>"
 _TOO_NESTED = "the program is nested too deeply or too large to compile"
@@ -90,7 +90,6 @@ class Program:
         return Result(
             value=value,
             memory=running.memory,
-            tool_calls=tuple(running.calls.items),
             put=running.put,
             signal=signal,
             usage=Usage(

@@ -1,11 +1,10 @@
 """What exists while a program runs: the ``Run`` and the functions that compiled code calls.
 
-A ``Run`` holds what one run reads and changes: ``ctx/``, ``memory/``, the tools, the budget and the tool calls made.
+A ``Run`` holds what one run reads and changes: ``ctx/``, ``memory/``, the tools and the budget.
 The compiler turns each special form into Python that calls the functions here; they take the run first, except
 ``field`` and ``equal``, which are called so often that they take only what they need.
 """
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +15,7 @@ from pyagentd.lisp.builtins import BUILTINS
 from pyagentd.lisp.builtins.table import items
 from pyagentd.lisp.errors import MISSING, Fail, LispError, Return
 from pyagentd.lisp.limits import Budget
-from pyagentd.lisp.parallel import OrderedRecords, Position, Threads
+from pyagentd.lisp.parallel import Threads
 from pyagentd.lisp.serialization import check_extent, size
 from pyagentd.lisp.values import (
     Keyword,
@@ -33,33 +32,12 @@ from pyagentd.lisp.values import (
     wrong_arity,
 )
 
-__all__ = ["Isolation", "Result", "Run", "ToolCall", "Tools", "Usage", "equal", "field", "memory_full"]
+__all__ = ["Isolation", "Result", "Run", "Tools", "Usage", "equal", "field", "memory_full"]
 
 Tools = Callable[[str, dict[Any, Value]], Value]
 """Called with a tool's name and a map of arguments; returns the result or raises ``ToolError`` or ``LispError``."""
 
 Isolation = Literal["none", "process"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCall:
-    """One call of a tool by a program.
-
-    Args:
-        name: The tool.
-        args: The map of arguments.
-        result: Its result; None if it failed.
-        error: Why it failed, in a sentence; None if it succeeded.
-        started_at: Seconds since the epoch.
-        duration_ms: Wall time.
-    """
-
-    name: str
-    args: dict[Any, Value]
-    result: Value = None
-    error: str | None = None
-    started_at: float = 0.0
-    duration_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +58,6 @@ class Result:
         value: The value of the last form, or the argument of ``return`` or ``fail``.
         memory: The memory after the run, by name.
         put: Whether the run changed the memory.
-        tool_calls: All tool calls, in order.
         signal: "return" or "fail" if the program called it, else None.
         usage: The usage of the run.
     """
@@ -88,7 +65,6 @@ class Result:
     value: Value
     memory: dict[str, Value]
     put: bool = False
-    tool_calls: tuple[ToolCall, ...] = ()
     signal: Literal["return", "fail"] | None = None
     usage: Usage = Usage()
 
@@ -96,7 +72,7 @@ class Result:
 class Run:
     """The state of one run of a program."""
 
-    __slots__ = ("budget", "calls", "context", "memory", "put", "started", "threads", "tools")
+    __slots__ = ("budget", "context", "memory", "put", "started", "threads", "tools")
 
     def __init__(
         self, context: Mapping[Any, Value], memory: Mapping[Any, Value], tools: Tools | None, budget: Budget
@@ -107,7 +83,6 @@ class Run:
         self.memory = {key.name if type(key) is Keyword else key: value for key, value in memory.items()}
         self.tools = tools
         self.budget = budget
-        self.calls: OrderedRecords[ToolCall] = OrderedRecords()
         self.started = 0  # tool calls, those still running too
         self.threads = Threads(budget)
 
@@ -173,7 +148,7 @@ def _memory_key(key: Value) -> str:
 
 
 def call_tool(run: Run, name: Value, args: Value) -> Value:
-    """Call a tool with a map of arguments and record the call.
+    """Call a tool with a map of arguments.
 
     Raises:
         LispError: ``tool_not_found``, ``validation_error``, ``tool_error``.
@@ -201,27 +176,12 @@ def call_tool(run: Run, name: Value, args: Value) -> Value:
     check_extent(args, budget.limits)
     budget.look()
     run.started += 1
-    started_at, started = time.time(), time.monotonic()
-
-    def record(result: Value, error: str | None) -> None:
-        spent = time.monotonic() - started
-        call = ToolCall(
-            name=name, args=args, result=result, error=error, started_at=started_at, duration_ms=spent * 1000
-        )
-        run.calls.add(call, position)
-
-    position: Position = ()
     try:
-        with run.threads.wait_for_tool() as position:
+        with run.threads.wait_for_tool():
             result = run.tools(name, args)
-    except LispError as error:
-        record(None, error.message)
-        raise
     except (ToolError, RecursionError) as error:
         message = error.message if isinstance(error, PyagentdError) else "it is nested too deeply"
-        record(None, message)
         raise LispError("tool_error", f"the tool {name} failed: {message}") from error
-    record(result, None)
     items, characters = check_extent(result, budget.limits)
     budget.cells(items)  # results of tools use memory like values of the program
     budget.bytes(characters)

@@ -19,7 +19,7 @@ TEMPLATES: dict[str, str] = {
         (#(+ % %2) <int> <int>) | ((comp inc inc) <int>) | ((partial + 10) <int>) | (condp = <int> 1 10 2 20 30)
         (do <int> <int>) | (as-> <int> x (+ x 1) (* x x)) | (cond-> <int> <bool> inc <bool> (* 2))
         (compare <int> <int>) | (abs <int>) | (compare <str> <str>) | (get-in {:a {:b <int>}} [:a :b])
-        (bit-and <n> <n>) | (bit-xor <n> <n>) | (transduce (comp (map inc) (filter even?)) + 0 <ints>)
+        (transduce (comp (map inc) (filter even?)) + 0 <ints>)
         (count (distinct <ints>)) | (count <strs>)""",
     "bool": """
         (< <int> <int>) | (<= <int> <int> <int>) | (= <int> <int>) | (not= <int> <int>) | (= <ints> <ints>)

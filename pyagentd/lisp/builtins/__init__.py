@@ -35,7 +35,6 @@ FAMILIES: Final[tuple[Family, ...]] = (
     functions.define,
     collections.stages_define,
     table.define,
-    numbers.bits_define,
 )
 
 BUILTINS: Final[Mapping[str, Builtin]] = MappingProxyType(

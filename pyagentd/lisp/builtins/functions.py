@@ -3,7 +3,6 @@
 Every call of an inner function costs a step: composing is cheap, and the calls of what was composed are not.
 """
 
-import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -13,7 +12,7 @@ from pyagentd.lisp.builtins.table import NUMBERS, Family, check_numbers, integer
 from pyagentd.lisp.errors import MISSING
 from pyagentd.lisp.limits import Budget
 from pyagentd.lisp.parallel import Future
-from pyagentd.lisp.values import Keyword, LispSet, as_function, as_key, compare, equal, type_name
+from pyagentd.lisp.values import Keyword, LispSet, as_function, compare, equal, type_name
 
 # Equality and order: ``= not= < > <= >= compare`` and ``not``.
 #
@@ -124,16 +123,6 @@ _PREDICATES: Final[Sequence[tuple[str, Callable[[Any], bool], str]]] = (
         lambda x: type(x) in _COLLECTIONS,
         'Whether x is a vector, map or set.\n(coll? {}) => true\n(coll? "a") => false',
     ),
-    (
-        "associative?",
-        lambda x: type(x) is dict or type(x) is list,
-        "Whether x is a map or vector.\n(associative? {}) => true",
-    ),
-    (
-        "sorted?",
-        lambda x: type(x) is dict or type(x) is LispSet,
-        "Whether the items of x are sorted: true for maps and sets.\n(sorted? {:a 1}) => true",
-    ),
     ("fn?", is_function, "Whether x is a function.\n(fn? inc) => true\n(fn? :a) => false"),
     ("ifn?", is_callable, "Whether x can be called: true for functions, keywords, maps and sets.\n(ifn? :a) => true"),
     (
@@ -151,12 +140,6 @@ _PREDICATES: Final[Sequence[tuple[str, Callable[[Any], bool], str]]] = (
         "nat-int?",
         lambda x: type(x) is int and x >= 0,
         "Whether x is an integer that is not negative.\n(nat-int? 0) => true",
-    ),
-    ("NaN?", lambda x: math.isnan(number("NaN?", x)), "Whether a float is not a number.\n(NaN? 1.0) => false"),
-    (
-        "infinite?",
-        lambda x: type(number("infinite?", x)) is float and math.isinf(x),
-        "Whether a number is infinite.\n(infinite? 1.0) => false",
     ),
     (
         "boolean",
@@ -431,23 +414,3 @@ def none_of(budget: Budget, *preds: Any) -> Made:
     """
     answer_of = some_fn(budget, *preds)
     return lambda *args: answer_of(*args) is None
-
-
-@define("memoize", charges=True)
-def memoize(budget: Budget, f: Any) -> Made:
-    """Return a function that caches the results of f by its arguments.
-
-    (map (memoize inc) [1 1 2]) => [2 2 3]
-    """
-    function = _callee("memoize", f)
-    remembered: dict[Any, Any] = {}
-
-    def called(*args: Any) -> Any:
-        budget.steps(1 + len(args))
-        key = as_key(list(args), budget)
-        if key not in remembered:
-            budget.cells(1)
-            remembered[key] = function(len(args))(*args)
-        return remembered[key]
-
-    return called

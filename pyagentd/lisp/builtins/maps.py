@@ -24,7 +24,6 @@ from pyagentd.lisp.values import (
     merge_maps,
     pairs,
     present_key,
-    truthy,
 )
 
 define: Final = Family("Maps")
@@ -531,11 +530,7 @@ def is_superset(budget: Budget, a: Any, b: Any) -> bool:
     return is_subset(budget, b, a)
 
 
-def _relation(*names: str) -> tuple[str, ...]:
-    return tuple(f"{space}/{name}" for name in names for space in ("clojure.set", "set"))
-
-
-@sets_define(*_relation("map-invert"), charges=True)
+@sets_define("clojure.set/map-invert", "set/map-invert", charges=True)
 def map_invert(budget: Budget, m: Any) -> dict[Any, Any]:
     """Return a map from the values of a map to its keys.
 
@@ -544,57 +539,6 @@ def map_invert(budget: Budget, m: Any) -> dict[Any, Any]:
     found = mapping("map-invert", m)
     budget.cells(len(found))
     return {as_key(found[key], budget): from_key(key) for key in in_order(found, budget)}
-
-
-@sets_define(*_relation("select"), charges=True)
-def select(budget: Budget, pred: Any, s: Any) -> LispSet:
-    """Return the members for which pred is true.
-
-    (clojure.set/select odd? #{1 2 3}) => #{1 3}
-    """
-    test = as_function(pred, 1, "select")
-    return LispSet.of([each for each in items("select", s, budget) if truthy(test(each))], budget)
-
-
-@sets_define(*_relation("project"), charges=True)
-def project(budget: Budget, rows: Any, keys: Any) -> LispSet:
-    """Return the set of maps with only these keys.
-
-    (clojure.set/project #{{:a 1 :b 2}} [:a]) => #{{:a 1}}
-    """
-    return LispSet.of([select_keys(budget, each, keys) for each in items("project", rows, budget)], budget)
-
-
-@sets_define(*_relation("index"), charges=True)
-def index(budget: Budget, rows: Any, keys: Any) -> dict[Any, Any]:
-    """Group a set of maps by the values of these keys.
-
-    (clojure.set/index #{{:a 1 :b 2}} [:a]) => {{:a 1} #{{:a 1 :b 2}}}
-    """
-    groups: dict[Any, list[Any]] = {}
-    for each in items("index", rows, budget):
-        groups.setdefault(as_key(select_keys(budget, each, keys), budget), []).append(each)
-    return {key: LispSet.of(group, budget) for key, group in groups.items()}
-
-
-@sets_define(*_relation("join"), charges=True)
-def join(budget: Budget, rows: Any, others: Any) -> LispSet:
-    """Return the maps of two sets merged where they agree in all keys that both have.
-
-    (clojure.set/join #{{:a 1 :b 2}} #{{:a 1 :c 3}}) => #{{:a 1 :b 2 :c 3}}
-    """
-    left = [mapping("join", each) for each in items("join", rows, budget)]
-    right = [mapping("join", each) for each in items("join", others, budget)]
-    shared = sorted(set(left[0]) & set(right[0]), key=str) if left and right else []
-    by_values: dict[Any, list[dict[Any, Any]]] = {}
-    for each in right:
-        by_values.setdefault(as_key([each.get(key) for key in shared], budget), []).append(each)
-    found: list[Any] = []
-    for each in left:
-        for other in by_values.get(as_key([each.get(key) for key in shared], budget), ()):
-            budget.cells(len(each) + len(other))
-            found.append({**each, **other})
-    return LispSet.of(found, budget)
 
 
 @sets_define("disj", charges=True)

@@ -1,4 +1,4 @@
-"""Arithmetic, rounding, powers, bits, and numbers from text.
+"""Arithmetic, rounding, powers, and numbers from text.
 
 Integers are exact and of any size the run's budget allows: whatever can grow faster than by adding charges the bits
 of its result before it is computed. Floats are IEEE doubles.
@@ -9,7 +9,6 @@ import operator
 import re
 from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Context, Decimal
-from functools import reduce
 from typing import Any, Final
 
 from pyagentd.lisp.builtins.table import Family, check_numbers, integer, number, numeric_hint, refuse, string, wrong
@@ -243,72 +242,6 @@ def _within_range(op: str, compute: Callable[..., Any], *args: Any) -> Any:
         return compute(*args)
     except OverflowError:
         raise refuse(op, "the result is too large for a float", "use smaller numbers or integers") from None
-
-
-# Bitwise operations on integers.
-
-bits_define: Final = Family("Bits")
-
-_FARTHEST: Final = 1_000_000_000
-
-
-def _bitwise(op: str, combine: Callable[[int, int], int], doc: str) -> None:
-    """Declare an operation on two or more integers."""
-
-    def combine_integers(x: Any, y: Any, *more: Any) -> int:
-        return reduce(combine, [integer(op, each) for each in (x, y, *more)])
-
-    combine_integers.__doc__ = doc
-    bits_define(op)(combine_integers)
-
-
-_bitwise("bit-and", operator.and_, "Bitwise and.\n(bit-and 12 10) => 8")
-_bitwise("bit-or", operator.or_, "Bitwise or.\n(bit-or 12 10) => 14")
-_bitwise("bit-xor", operator.xor, "Bitwise exclusive or.\n(bit-xor 12 10) => 6")
-
-
-@bits_define("bit-not")
-def bit_not(x: Any) -> int:
-    """Bitwise not.
-
-    (bit-not 0) => -1
-    """
-    return ~integer("bit-not", x)
-
-
-@bits_define("bit-shift-left", charges=True)
-def bit_shift_left(budget: Budget, x: Any, n: Any) -> int:
-    """Shift the bits of an integer left by n places.
-
-    (bit-shift-left 1 4) => 16
-    """
-    places = _shift_places("bit-shift-left", n)
-    budget.bits(integer("bit-shift-left", x).bit_length() + places)
-    return int(x << places)
-
-
-@bits_define("bit-shift-right")
-def bit_shift_right(x: Any, n: Any) -> int:
-    """Shift the bits of an integer right by n places.
-
-    (bit-shift-right 16 4) => 1
-    """
-    return integer("bit-shift-right", x) >> _shift_places("bit-shift-right", n)
-
-
-def _shift_places(op: str, n: Any) -> int:
-    if not 0 <= integer(op, n) <= _FARTHEST:
-        raise refuse(op, "the number of places is out of range")
-    return int(n)
-
-
-@bits_define("bit-test")
-def bit_test(x: Any, n: Any) -> bool:
-    """Whether the bit at a position of an integer is set.
-
-    (bit-test 4 2) => true
-    """
-    return bool(integer("bit-test", x) >> _shift_places("bit-test", n) & 1)
 
 
 # Rounding.

@@ -21,7 +21,7 @@ NAMES = [
 OWN = [each for each in BUILTINS.values() if not each.alias_of]
 TOTAL = frozenset(
     {"hash-set", "empty", "keywordize-keys", "stringify-keys", "parse-boolean", "doall", "boolean", "type", "str"}
-    | {"vector?", "map?", "coll?", "associative?", "sorted?", "fn?", "ifn?", "zero?", "pos-int?", "neg-int?"}
+    | {"vector?", "map?", "coll?", "fn?", "ifn?", "zero?", "pos-int?", "neg-int?"}
     | {"nat-int?", "pr-str"}
 )
 """Builtins that no value can be wrong for; a wrong number of arguments still is."""

@@ -82,7 +82,7 @@ def outcome(program: lisp.Program) -> str:
 
     try:
         result = program.run(CONTEXT, MEMORY, tools=listening)
-        return f"{result.signal} {readable(result.value)} {readable(result.memory)} {[readable(c.args) for c in result.tool_calls]} {said}"
+        return f"{result.signal} {readable(result.value)} {readable(result.memory)} {said}"
     except LispError as error:
         return f"{error.reason} {error.message}"
 

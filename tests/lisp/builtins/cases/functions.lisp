@@ -60,9 +60,5 @@
 (filter (none-of even?) [1 2]) => [1]
 (filter (none-of) [1 2]) => [1 2]
 ((none-of 5) 1) !! not callable
-((memoize inc) 1) => 2
-(map (memoize (fn [x] [x])) [1 1 2]) => [[1] [1] [2]]
-((memoize +) 1 2) => 3
-(memoize 5) !! memoize: expects a function
 (apply max []) !! max expects at least 1 argument
 (apply max-key []) !! max-key expects

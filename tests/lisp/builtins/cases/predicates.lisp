@@ -63,12 +63,6 @@
 (seqable? []) => true
 (seqable? 5) => false
 (seqable? :a) => false
-(associative? {}) => true
-(associative? []) => true
-(associative? #{}) => false
-(sorted? {}) => true
-(sorted? #{}) => true
-(sorted? []) => false
 (fn? inc) => true
 (fn? (fn [x] x)) => true
 (fn? (comp inc dec)) => true
@@ -103,12 +97,6 @@
 (nat-int? 0) => true
 (nat-int? -1) => false
 (nat-int? "0") => false
-(NaN? 1.0) => false
-(NaN? 5) => false
-(NaN? nil) !! NaN?: expects a number
-(infinite? 1.0) => false
-(infinite? (* 1e308 10)) => true
-(infinite? nil) !! infinite?: expects a number
 (boolean nil) => false
 (boolean false) => false
 (boolean 0) => true

@@ -31,16 +31,3 @@
 (clojure.set/rename-keys {:a 1 :b 2} {:a :b :b :a}) => {:a 2 :b 1}
 (clojure.set/rename-keys {:a 1} {:c :d}) => {:a 1}
 (clojure.set/rename-keys {:a 1} 5) !! rename-keys
-(clojure.set/select odd? #{1 2 3}) => #{1 3}
-(clojure.set/select odd? nil) => #{}
-(clojure.set/select odd? 5) !! select
-(clojure.set/project #{{:a 1 :b 2} {:a 1 :b 3}} [:a]) => #{{:a 1}}
-(clojure.set/project [{:a 1}] [:b]) => #{{}}
-(clojure.set/project [5] [:a]) !! select-keys
-(get (clojure.set/index #{{:a 1 :b 2} {:a 1 :b 3}} [:a]) {:a 1}) => #{{:a 1 :b 2} {:a 1 :b 3}}
-(clojure.set/index [] [:a]) => {}
-(clojure.set/index 5 [:a]) !! index
-(clojure.set/join #{{:a 1 :b 2}} #{{:a 1 :c 3} {:a 2 :c 4}}) => #{{:a 1 :b 2 :c 3}}
-(clojure.set/join #{{:a 1}} #{{:b 2}}) => #{{:a 1 :b 2}}
-(clojure.set/join #{} #{{:b 2}}) => #{}
-(clojure.set/join [5] [{:a 1}]) !! join

@@ -33,9 +33,6 @@
 (time (+ 1 2)) => 3
 (time) => nil
 (time 1 2) => 2
-(dosync (+ 1 2)) => 3
-(dosync) => nil
-(dosync 1 2) => 2
 (comment anything goes) => nil
 (comment) => nil
 [(comment 1) 2] => [nil 2]

@@ -16,9 +16,6 @@
 (dotimes [i 3] (memory/put :i i)) memory/i => 2
 (dotimes [i 0] (throw "never")) => nil
 (dotimes [_ 2] 1) => nil
-(while (< (memory/get :n 0) 3) (memory/put :n (inc (memory/get :n 0)))) memory/n => 3
-(while false 1) => nil
-(while nil) => nil
 (map (fn [x] (map (fn [y] (* x y)) [1 2])) [1 2]) => [[1 2] [2 4]]
 (map (fn [x] (let [y (inc x)] (* y y))) [1 2]) => [4 9]
 (filter (fn [x] (let [y (inc x)] (even? y))) [1 2 3]) => [1 3]
@@ -34,4 +31,3 @@
 (for [x [1] :let y] x) !! analysis_error 1:18 :let needs a vector
 (for [x 5] x) !! eval_error 1:1 for: expects a collection
 (dotimes [i "a"] i) !! eval_error 1:1 dotimes expects an integer
-(while) !! analysis_error 1:1 while needs a test

@@ -24,9 +24,6 @@
 (as-> 1 x (+ x 1) [x x]) => [2 2]
 (as-> {:a 1} $ (:a $) (* $ 10)) => 10
 (as-> 5 x) => 5
-(doto {:a 1} (get :a)) => {:a 1}
-(doto 5 (do (memory/put :seen 1))) => 5
-(doto 1) => 1
 (->) !! analysis_error 1:1 -> needs a value
 (some->) !! analysis_error 1:1 some-> needs a value
 (cond-> 1 true) !! analysis_error 1:1 cond-> needs a value and pairs
