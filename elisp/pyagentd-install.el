@@ -203,8 +203,8 @@ if that worked; else FAILED is, with an error, a list (SYMBOL . DATA)."
 The installation leaves out what few need, such as servers of tools (mcp)."
   (interactive
    (list (completing-read "Install packages for: "
-                          '("acp" "bedrock" "dask" "epc" "gemini" "mcp"
-                            "otel" "vertex" "watch")
+                          '("acp" "bedrock" "dask" "epc" "mcp" "otel"
+                            "vertex" "watch")
                           nil t)))
   (let ((default-directory (expand-file-name "~/")))
     (pyagentd-install-clear)

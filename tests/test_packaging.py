@@ -340,7 +340,7 @@ for work in (
 
 def test_what_can_be_installed_later_is_declared() -> None:
     later = doctor.EXTRAS
-    assert set(later) == set(EXTRAS) - {"anthropic", "daemon", "dev", "full", "openai"}
+    assert set(later) == set(EXTRAS) - {"anthropic", "daemon", "dev", "full", "gemini", "openai"}
     assert all("pyagentd" not in each for name in later for each in doctor.requirements(name))
     assert doctor.requirements("mcp") == EXTRAS["mcp"]
     listed = CliRunner().invoke(doctor.install, [])

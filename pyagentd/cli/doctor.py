@@ -351,7 +351,6 @@ EXTRAS = {
     "bedrock": "Claude at Amazon Bedrock",
     "dask": "missions on several machines",
     "epc": "scripts in Python that talk to the daemon",
-    "gemini": "Gemini",
     "mcp": "servers of tools (the Model Context Protocol)",
     "otel": "traces and numbers for OpenTelemetry",
     "vertex": "Claude at Google Vertex",

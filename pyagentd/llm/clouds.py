@@ -10,9 +10,9 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import aiohttp
 import anthropic
 import httpx2
-from aiohttp import ClientError
 from anthropic import (
     NOT_GIVEN,
     AnthropicError,
@@ -23,13 +23,13 @@ from anthropic import (
     DefaultAioHttpClient,
 )
 
-from pyagentd.errors import ConfigError, NoKey, ProviderError
+from pyagentd.errors import ConfigError, NoKey, ProviderError, TransientProviderError
 from pyagentd.installation import extra
 from pyagentd.llm.anthropic import AnthropicBackend
 from pyagentd.llm.backend import Body
-from pyagentd.llm.http import Answer, HttpRefusal
-from pyagentd.llm.sdk import LIMITS, timeouts, transport_error
+from pyagentd.llm.http import CONNECT_S, KEEP_S, MAX_CONNECTIONS, OFFLINE, Answer, HttpRefusal, network_error
 
+_LIMITS = httpx2.Limits(max_connections=MAX_CONNECTIONS, keepalive_expiry=KEEP_S)
 _HEADERS = {"Content-Type": "application/json", "Accept": "*/*"}
 
 
@@ -58,9 +58,9 @@ class CloudServer:
             raise HttpRefusal(error.status_code, error.response.headers, error.body) from None
         # `from None`: a cause may quote the request's headers in a logged traceback.
         except anthropic.APIConnectionError as error:
-            raise transport_error(error, error.__cause__) from None
-        except (httpx2.HTTPError, ClientError) as error:
-            raise transport_error(error) from None
+            raise _transport_error(error, error.__cause__) from None
+        except (httpx2.HTTPError, aiohttp.ClientError) as error:
+            raise _transport_error(error) from None
         except AnthropicError as error:
             raise ProviderError(f"The request was refused before it was sent: {error}") from None
 
@@ -82,7 +82,7 @@ class CloudServer:
                 stream_cls=AsyncStream[object],
                 options={"headers": _HEADERS},
             )
-        except (AnthropicError, httpx2.HTTPError, ClientError):
+        except (AnthropicError, httpx2.HTTPError, aiohttp.ClientError):
             raise
         except Exception as error:  # each cloud's package has errors of its own, which share no base
             raise NoKey(
@@ -129,7 +129,7 @@ def bedrock(
         import boto3  # noqa: F401  # the SDK loads it with its first request, on the loop
         import botocore.eventstream
         import botocore.parsers  # noqa: F401
-    timeout = timeouts(timeout_s)
+    timeout = _timeouts(timeout_s)
     try:
         client = AsyncAnthropicBedrock(
             api_key=api_key or None,
@@ -138,7 +138,7 @@ def bedrock(
             timeout=timeout,
             max_retries=0,
             open_telemetry=False,
-            http_client=DefaultAioHttpClient(timeout=timeout, limits=LIMITS),
+            http_client=DefaultAioHttpClient(timeout=timeout, limits=_LIMITS),
         )
     except Exception as error:  # of the SDK or of botocore: no region, no such profile
         raise ConfigError(
@@ -166,7 +166,7 @@ def vertex(
     """
     with extra("vertex", "Vertex"):
         import google.auth.transport.requests  # noqa: F401  # the SDK loads it with its first request
-    timeout = timeouts(timeout_s)
+    timeout = _timeouts(timeout_s)
     client = AsyncAnthropicVertex(
         region=region or os.environ.get("CLOUD_ML_REGION") or "global",
         project_id=project or os.environ.get("ANTHROPIC_VERTEX_PROJECT_ID") or NOT_GIVEN,
@@ -175,7 +175,7 @@ def vertex(
         timeout=timeout,
         max_retries=0,
         open_telemetry=False,
-        http_client=DefaultAioHttpClient(timeout=timeout, limits=LIMITS),
+        http_client=DefaultAioHttpClient(timeout=timeout, limits=_LIMITS),
     )
     if not client.project_id:
         raise ConfigError(
@@ -183,3 +183,47 @@ def vertex(
         )
     login = "Run `gcloud auth application-default login` where the daemon starts"
     return CloudBackend(CloudServer(client, login))  # type: ignore[arg-type]  # it has the methods that are used
+
+
+# Exceptions of the SDK and of its HTTP client, as errors of ours.
+
+# Raised before or beside the network: sending the same request again gives the same error.
+_OUR_FAULT = (httpx2.UnsupportedProtocol, httpx2.LocalProtocolError, httpx2.DecodingError, httpx2.TooManyRedirects)
+
+
+def _timeouts(timeout_s: float) -> httpx2.Timeout:
+    """Return the limits of one request; ``timeout_s`` is the longest silence within an answer."""
+    return httpx2.Timeout(timeout_s, connect=min(CONNECT_S, timeout_s))
+
+
+def _transport_error(error: Exception, cause: BaseException | None = None) -> ProviderError:
+    """Return the error of ours that ``error`` of httpx2 means, or one of an SDK with such a ``cause``."""
+    cause = cause or error
+    beneath = cause.__cause__  # what aiohttp raised: httpx2 has one name for no connection and a lost one
+    address = _address(error)
+    server = f"he model's server{f' at {address}' if address else ''}"
+    match beneath if isinstance(beneath, aiohttp.ClientError) else cause:
+        case aiohttp.ClientError() as lost:
+            return network_error(lost, address)
+        case httpx2.TransportError() if isinstance(cause, _OUR_FAULT):
+            return network_error(cause)
+        case httpx2.ConnectTimeout() | httpx2.PoolTimeout():
+            text = f"T{server} could not be reached in time"
+        case httpx2.TimeoutException():
+            text = f"T{server} went silent"
+        case httpx2.ConnectError() | httpx2.ProxyError():
+            text = f"T{server} cannot be reached: {str(cause) or type(cause).__name__}"
+        case httpx2.TransportError():
+            text = f"The connection to t{server} broke off: {str(cause) or type(cause).__name__}"
+        case _:
+            return network_error(cause)
+    return TransientProviderError(text, hint=OFFLINE)
+
+
+def _address(error: Exception) -> str:
+    """Return which server was asked, as ``host:port``; "" when the error does not say."""
+    try:
+        request = error.request  # type: ignore[attr-defined]  # a property of the SDK's and of httpx2's errors
+        return str(request.url.netloc.decode("ascii"))
+    except (AttributeError, RuntimeError):
+        return ""

@@ -7,11 +7,11 @@ made on. Making one is cheap and loads no HTTP client and no SDK; the first requ
 import asyncio
 import gc
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol, assert_never, cast
+from typing import TYPE_CHECKING, Protocol, assert_never, cast
 from weakref import WeakKeyDictionary
 
 from pyagentd import llm
@@ -21,6 +21,9 @@ from pyagentd.errors import ConfigError, NoKey
 from pyagentd.installation import extra
 from pyagentd.llm.backend import Backend
 from pyagentd.llm.retry import RetryingBackend, RetryPolicy
+
+if TYPE_CHECKING:
+    from pyagentd.llm.http import HttpServer
 
 # Load the HTTP client once, off the event loop.
 #
@@ -189,28 +192,12 @@ def _build(settings: BackendSettings) -> Backend:
         case "offline":
             return llm.offline.offline_backend()
         case "openai" | "openai-compatible":
-            server = llm.openai.server(
-                api_key=(settings.api_key or "").strip() or _PLACEHOLDER_KEY,
-                base_url=settings.base_url or "",
-                timeout_s=settings.timeout_s,
-            )
             kind = llm.responses.ResponsesBackend if settings.kind == "openai" else llm.openai.OpenAIBackend
-            return kind(server, text_calls=settings.text_calls)
+            return kind(_server(llm.openai.server, settings), text_calls=settings.text_calls)
         case "anthropic":
-            server = llm.anthropic.server(
-                api_key=(settings.api_key or "").strip() or _PLACEHOLDER_KEY,
-                base_url=settings.base_url or llm.anthropic.BASE_URL,
-                timeout_s=settings.timeout_s,
-            )
-            return llm.anthropic.AnthropicBackend(server)
+            return llm.anthropic.AnthropicBackend(_server(llm.anthropic.server, settings, llm.anthropic.BASE_URL))
         case "gemini":
-            with _without_gc(), extra("gemini", "This backend"):
-                gemini = llm.gemini
-            return gemini.GeminiBackend(
-                api_key=(settings.api_key or "").strip() or _PLACEHOLDER_KEY,
-                base_url=settings.base_url or "",
-                timeout_s=settings.timeout_s,
-            )
+            return llm.gemini.GeminiBackend(_server(llm.gemini.server, settings))
         case "bedrock" | "vertex":
             with _without_gc(), extra(settings.kind, "This backend"):
                 return (llm.clouds.bedrock if settings.kind == "bedrock" else llm.clouds.vertex)(
@@ -222,3 +209,12 @@ def _build(settings: BackendSettings) -> Backend:
                 )
         case _:
             assert_never(settings.kind)
+
+
+def _server(make: Callable[..., "HttpServer"], settings: BackendSettings, otherwise: str = "") -> "HttpServer":
+    """Return the server that ``make`` makes; ``otherwise`` is its address where the settings name none."""
+    return make(
+        api_key=(settings.api_key or "").strip() or _PLACEHOLDER_KEY,
+        base_url=settings.base_url or otherwise,
+        timeout_s=settings.timeout_s,
+    )

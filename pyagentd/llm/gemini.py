@@ -1,25 +1,18 @@
-"""Google's Gemini API, through Google's official SDK.
+"""Google's Gemini API: bodies, and the decoding of its stream.
 
 Gemini signs the model's reasoning and wants each signature back at the part where it was. The signature of a call is
-kept in the reasoning before the call, that of a text as hidden reasoning after the text. Importing this imports the
-SDK, about a second.
+kept in the reasoning before the call, that of a text as hidden reasoning after the text.
 """
 
-import asyncio
-import base64
 import logging
 import re
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence, Set
-from contextlib import aclosing
-from datetime import datetime
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import replace
 from typing import Any, Literal
+from urllib.parse import quote
 
-import httpx2
-from google import genai
-from google.genai import errors, types
-
-from pyagentd.clock import Clock, SystemClock
-from pyagentd.errors import NoKey, ProviderError, TransientProviderError
+from pyagentd.clock import Clock
+from pyagentd.errors import TransientProviderError
 from pyagentd.llm.backend import (
     Body,
     BodyWriter,
@@ -29,10 +22,20 @@ from pyagentd.llm.backend import (
     StepFinished,
     StopReason,
     StreamItem,
-    dumps,
 )
-from pyagentd.llm.http import AGAIN, HttpRefusal, Json, Parts, api_name, ended_early, made_call, refusal
-from pyagentd.llm.sdk import LIMITS, timeouts, transport_error
+from pyagentd.llm.http import (
+    AGAIN,
+    Decoder,
+    HttpBackend,
+    HttpServer,
+    Json,
+    SseEvent,
+    api_name,
+    given_arguments,
+    load_event,
+    made_call,
+)
+from pyagentd.llm.openai import broke_off, tokens
 from pyagentd.messages import Media, Message, Reasoning, Text, ToolCall, ToolResult, Usage
 
 _log = logging.getLogger(__name__)
@@ -47,7 +50,7 @@ _UNSIGNED = "skip_thought_signature_validator"  # what Google names for calls of
 Quirk = Literal["temperature", "thinking", "signatures"]  # refused; refused; wanted with every call
 
 
-def head(request: ModelRequest, quirks: Set[Quirk]) -> Json:
+def settings_body(request: ModelRequest, quirks: Set[Quirk]) -> Json:
     """Return the body of ``request`` without the conversation, as a model with these quirks takes it."""
     # What it thinks counts against the limit.
     settings: Json = {"maxOutputTokens": request.max_tokens + (request.thinking_budget or 0)}
@@ -130,7 +133,7 @@ def _name(name: str) -> str:
     return api_name(name if name[:1].isalpha() or name[:1] == "_" else f"_{name}", _LONGEST_NAME)
 
 
-# From the pieces of one streamed answer to stream items; pure, one decoder per answer.
+# From the events of one streamed answer to stream items; pure, one decoder per answer.
 
 _STOPS: Mapping[str, StopReason] = {
     "STOP": "end_turn",
@@ -140,8 +143,8 @@ _STOPS: Mapping[str, StopReason] = {
 _FAILED = ("MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL", "MISSING_THOUGHT_SIGNATURE")
 
 
-class GeminiDecoder(Parts):
-    """Folds the pieces of one answer."""
+class GeminiDecoder(Decoder):
+    """Folds the events of one answer."""
 
     provider = PROVIDER
 
@@ -150,199 +153,141 @@ class GeminiDecoder(Parts):
         self._names = {_name(tool.name): tool.name for tool in request.tools}
         self._stop = self._why = ""
         self._blocked = False
-        self._usage = Usage()
-
-    def decode(self, piece: types.GenerateContentResponse) -> list[StreamItem]:
-        """Return the items that a piece means; raises ``ProviderError``."""
-        items: list[StreamItem] = []
-        for candidate in (piece.candidates or ())[:1]:
-            for part in (candidate.content.parts if candidate.content else None) or ():
-                self._part(part, items)
-            if candidate.finish_reason is not None:
-                self._stop, self._why = str(candidate.finish_reason.value), candidate.finish_message or ""
-        if piece.prompt_feedback is not None and piece.prompt_feedback.block_reason is not None:
-            self._blocked = True
-        if piece.usage_metadata is not None:
-            self._usage = _usage(piece.usage_metadata)
-        return items
+        self._usage: Json = {}
 
     def end(self) -> list[StreamItem]:
-        """Return what the end of the answer means; raises ``ProviderError`` where it broke off."""
-        items: list[StreamItem] = []
+        """Return what the end of the body means: that of the answer, once the server said why it stopped.
+
+        Raises:
+            TransientProviderError: It stopped at what the model should not have written.
+        """
         if not self._stop and not self._blocked:
-            raise ended_early()
+            return []
         if self._stop in _FAILED:
             raise TransientProviderError(f"The model's answer was broken: {self._why or self._stop}", hint=AGAIN)
+        items: list[StreamItem] = []
         self._close(items)
         if not self._blocked and self._stop not in _STOPS:
             _log.warning("unknown reason to stop %r is taken as the end of the turn", self._stop)
         reason = "refusal" if self._blocked else _STOPS.get(self._stop, "end_turn")
-        items.append(StepFinished("tool_use" if self._calls and reason == "end_turn" else reason, self._usage))
-        return items
+        reason = "tool_use" if self._calls and reason == "end_turn" else reason
+        self.finished = True
+        return [*items, StepFinished(reason, _usage(self._usage))]
 
-    def _part(self, part: types.Part, items: list[StreamItem]) -> None:
-        signature = base64.b64encode(part.thought_signature).decode() if part.thought_signature else None
-        if (call := part.function_call) is not None:
+    def _take(self, event: SseEvent, items: list[StreamItem]) -> None:
+        body = load_event(event)
+        if body.get("error"):
+            raise broke_off(body)
+        for candidate in (body.get("candidates") or ())[:1]:
+            for part in (candidate.get("content") or {}).get("parts") or ():
+                self._part(part, items)
+            if candidate.get("finishReason"):
+                self._stop, self._why = candidate["finishReason"], candidate.get("finishMessage") or ""
+        if (body.get("promptFeedback") or {}).get("blockReason"):
+            self._blocked = True
+        self._usage.update(body.get("usageMetadata") or {})
+
+    def _part(self, part: Json, items: list[StreamItem]) -> None:
+        signature = part.get("thoughtSignature") or None
+        if (call := part.get("functionCall")) is not None:
             if signature and self._kind != "reasoning":
                 self._begin("reasoning", items)
             self._close(items, signature)
             self._call(call, items)
-        elif part.text:
-            self._grow("reasoning" if part.thought else "text", part.text, items)
-        if signature and part.function_call is None:
+        elif part.get("text"):
+            self._grow("reasoning" if part.get("thought") else "text", part["text"], items)
+        if signature and call is None:
             self._close(items)
             self._begin("reasoning", items)
             self._close(items, redacted=signature)
 
-    def _call(self, call: types.FunctionCall, items: list[StreamItem]) -> None:
-        id, name = self._begin_call(call.id or "", call.name or "")
-        written = dumps(call.args or {})
+    def _call(self, call: Json, items: list[StreamItem]) -> None:
+        id, name = self._begin_call(call.get("id") or "", call.get("name") or "")
+        written = given_arguments(call.get("args"))
         self._count(len(written))
         made, _ = made_call(id, name, written)
         items += [PartStarted(self._next, "tool", id, name), PartFinished(self._next, made)]
         self._next += 1
 
 
-def _usage(given: types.GenerateContentResponseUsageMetadata) -> Usage:
+def _usage(given: Json) -> Usage:
     """Return the tokens that the server counted; what was read from its cache is part of the prompt there."""
-    prompt = (given.prompt_token_count or 0) + (given.tool_use_prompt_token_count or 0)
-    read = min(prompt, given.cached_content_token_count or 0)
+    prompt = tokens(given.get("promptTokenCount")) + tokens(given.get("toolUsePromptTokenCount"))
+    read = min(prompt, tokens(given.get("cachedContentTokenCount")))
     return Usage(
         input=prompt - read,
-        output=given.candidates_token_count or 0,
-        reasoning=given.thoughts_token_count or 0,
+        output=tokens(given.get("candidatesTokenCount")),
+        reasoning=tokens(given.get("thoughtsTokenCount")),
         cache_read=read,
     )
 
 
-# What a model refuses, learned from the first refusal, and other errors; pure.
+# The client and the backend.
 
 
-def quirk(sent: Json, refused: str) -> Quirk | None:
-    """Return what to change after the server refused a body with the message ``refused``, None for nothing."""
-    said, settings = refused.lower(), sent["generationConfig"]
-    if re.search(r"thought.?signature", said):
-        return "signatures"
-    if "temperature" in settings and "temperature" in said:
-        return "temperature"
-    if "thinkingConfig" in settings and "think" in said:
-        return "thinking"
-    return None
-
-
-def _error(error: Exception, now: datetime) -> ProviderError:
-    if not isinstance(error, errors.APIError):
-        return transport_error(error)
-    headers = {name.lower(): value for name, value in dict(getattr(error.response, "headers", {})).items()}
-    if delay := re.search(r"""["']retryDelay["']: ["']([0-9.]+)s["']""", str(error.details)):
-        headers.setdefault("retry-after", delay[1])
-    return refusal(HttpRefusal(error.code or 500, headers, error.details), now)
-
-
-# The backend.
-
-
-class GeminiBackend:
-    """Streams answers of one server over one pool of connections.
+def server(*, api_key: str, base_url: str, timeout_s: float) -> HttpServer:
+    """Return the server at ``base_url``.
 
     Args:
         api_key: Sent as it is; nothing is looked up in the environment or in files.
         base_url: Where ``/v1/models`` is.
         timeout_s: The longest silence within an answer.
-        clock: What a date to wait for is measured by.
     """
+    return HttpServer(base_url, {"x-goog-api-key": api_key}, timeout_s)
 
-    def __init__(self, *, api_key: str, base_url: str, timeout_s: float, clock: Clock | None = None) -> None:
-        http = httpx2.AsyncClient(
-            timeout=timeouts(timeout_s), limits=LIMITS, event_hooks={"response": [self._remember_response]}
-        )
-        options = types.HttpOptions(base_url=base_url, timeout=round(timeout_s * 1000), httpx_async_client=http)
-        self._client = genai.Client(vertexai=False, api_key=api_key, http_options=options)
-        self._http = http
-        self._clock = clock or SystemClock()
-        self._responses: dict[asyncio.Task[Any] | None, httpx2.Response] = {}  # by who reads them
-        self._quirks: dict[str, frozenset[Quirk]] = {}  # by model
-        self._names: Mapping[str, str] = {}
-        self._writers: dict[frozenset[Quirk], BodyWriter] = {}
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[StreamItem], None]:
-        """Send ``request`` and yield its answer, see ``Backend``."""
-        decoder, reader = GeminiDecoder(request), asyncio.current_task()
-        try:
-            async with aclosing(self._pieces(request)) as pieces:
-                async for piece in pieces:
-                    if items := decoder.decode(piece):
-                        yield items
-            yield decoder.end()
-        except (errors.APIError, httpx2.HTTPError) as error:
-            # `from None`: a cause may quote the request's headers in a logged traceback.
-            raise _error(error, self._clock.now()) from None
-        except (errors.UnknownApiResponseError, ValueError) as error:
-            raise ProviderError(
-                f"The model's server sent what is not an answer of the Gemini API ({type(error).__name__})",
-                hint="Check that the base URL is what the backend's kind says",
-            ) from None
-        finally:
-            # The SDK leaves that to the garbage collector where somebody stops reading.
-            if (response := self._responses.pop(reader, None)) is not None:
-                await response.aclose()
+class GeminiBackend(HttpBackend[Quirk]):
+    """The Gemini API."""
 
-    async def models(self) -> tuple[str, ...]:
-        """Return the names of the models that answer with this key.
+    list_path = "/v1/models?pageSize=1000"
+    key = "contents"
+    api = "Gemini API"
 
-        Raises:
-            NoKey: It refuses the key.
-            ProviderError: It has no such list, or cannot be asked now.
-        """
-        try:
-            listed = [each async for each in await self._client.aio.models.list(config={"page_size": 1000})]
-        except (errors.APIError, httpx2.HTTPError) as error:
-            made = _error(error, self._clock.now())
-            if isinstance(error, errors.APIError) and (error.code in (401, 403) or "API key" in made.message):
-                raise NoKey(f"The key is refused: {made.message}") from None
-            raise made from None
-        answering = (each for each in listed if "generateContent" in (each.supported_actions or ["generateContent"]))
-        return tuple((each.name or "").removeprefix("models/") for each in answering)
+    def __init__(self, server: HttpServer, clock: Clock | None = None) -> None:
+        super().__init__(server, clock)
+        self._names: dict[str, str] = {}  # of the tools that were called, by the calls' ids
 
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._http.aclose()
-
-    async def _remember_response(self, response: httpx2.Response) -> None:
-        self._responses[asyncio.current_task()] = response
-
-    async def _pieces(self, request: ModelRequest) -> AsyncGenerator[types.GenerateContentResponse, None]:
-        """Send ``request``, once more for each thing that its model turns out to refuse."""
-        while True:
-            quirks = self._quirks.get(request.model, frozenset())
-            settings = head(request, quirks)
-            body = self._body(settings, request, quirks)
-            if request.sent is not None:
-                request.sent(body)
-            config = types.GenerateContentConfig.model_validate(
-                {name: value for name, value in settings.items() if name in ("systemInstruction", "tools")}
-                | settings["generationConfig"]
-                | {"automaticFunctionCalling": {"disable": True}}
-            )
-            try:
-                answer = await self._client.aio.models.generate_content_stream(
-                    model=request.model,
-                    contents=[types.Content.model_validate_json(each) for each in body.messages],
-                    config=config,
-                )
-                async for piece in answer:
-                    yield piece
-                return
-            except errors.ClientError as error:
-                found = quirk(settings, str(error.details)) if error.code == 400 else None
-                if found is None or found in quirks:
-                    raise
-                _log.warning("%s: sending the request in another form (%s)", request.model, found)
-                self._quirks[request.model] = quirks | {found}
-
-    def _body(self, settings: Json, request: ModelRequest, quirks: frozenset[Quirk]) -> Body:
-        if (writer := self._writers.get(quirks)) is None:
-            writer = self._writers[quirks] = BodyWriter(lambda each: contents(each, self._names, quirks))
+    def settings(self, request: ModelRequest, quirks: Set[Quirk]) -> Json:
+        """Return the body without the conversation."""
         calls = (part for each in request.messages for part in each.parts if isinstance(part, ToolCall))
         self._names = {call.id: call.name for call in calls}
-        return writer.write(settings, request.messages, key="contents", kept=request.kept)
+        return settings_body(request, quirks)
+
+    def writer(self, quirks: Set[Quirk]) -> BodyWriter:
+        """Return a new writer of bodies."""
+        return BodyWriter(lambda each: contents(each, self._names, quirks))
+
+    def decoder(self, request: ModelRequest) -> GeminiDecoder:
+        """Return what reads the answer."""
+        return GeminiDecoder(request)
+
+    def addressed(self, request: ModelRequest, body: Body) -> tuple[str, Body]:
+        """Return where a request is sent, and what: the model is in the address."""
+        head = {name: value for name, value in body.head.items() if name != "model"}
+        size = body.size - len(b'"model":%s,' % body.head["model"])
+        model = request.model if "/" in request.model else f"models/{request.model}"
+        return f"/v1/{quote(model)}:streamGenerateContent?alt=sse", replace(body, head=head, size=size)
+
+    def listed(self, page: Any) -> tuple[list[Any], str]:
+        """Return the names on a page of the list of models, and where the next page is."""
+        answering = (
+            each["name"]
+            for each in page["models"]
+            if "generateContent" in each.get("supportedGenerationMethods", ["generateContent"])
+        )
+        further = page.get("nextPageToken")
+        return (
+            [name.removeprefix("models/") for name in answering],
+            f"{self.list_path}&pageToken={quote(further)}" if further else "",
+        )
+
+    def quirk(self, body: Json, said: str) -> Quirk | None:
+        """Return what to change after a refusal, None for nothing."""
+        settings = body["generationConfig"]
+        if re.search(r"thought.?signature", said):
+            return "signatures"
+        if "temperature" in settings and "temperature" in said:
+            return "temperature"
+        if "thinkingConfig" in settings and "think" in said:
+            return "thinking"
+        return None

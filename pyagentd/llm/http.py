@@ -1,6 +1,6 @@
 """HTTP for all providers: one server and its connections, server-sent events, limits of an answer, errors as ours.
 
-Importing this imports aiohttp, so only the providers' modules import it. Exceptions of SDKs are handled in ``sdk``.
+Importing this imports aiohttp, so only the providers' modules import it.
 """
 
 import asyncio
@@ -355,6 +355,7 @@ def made_call(id: str, name: str, text: str) -> tuple[ToolCall, bool]:
 _TRANSIENT_STATUS = frozenset({408, 409, 429})
 _REFUSED = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
 _RETRY_HEADER = {"true": True, "false": False}
+_RETRY_DELAY = re.compile(r'"retryDelay": "([0-9]+(?:\.[0-9]+)?)s"')  # so Google says how long to wait
 _NO_CREDIT = "Add credit at the provider's console, or use another key or backend"
 _MENDS = {
     401: "Check the API key: the environment variable (ANTHROPIC_API_KEY, or what key_env of the backend names), "
@@ -414,7 +415,10 @@ def refusal(refused: HttpRefusal, now: datetime) -> ProviderError:
         return ProviderError(text, hint=_NO_CREDIT)
     if _RETRY_HEADER.get(headers.get("x-should-retry", ""), transient):
         hint = _MENDS[status] if status == HTTPStatus.TOO_MANY_REQUESTS else _OVERLOADED
-        return TransientProviderError(text, retry_after=retry_after(headers, now), hint=hint)
+        wait = retry_after(headers, now)
+        if wait is None and (told := _RETRY_DELAY.search(json.dumps(refused.body, default=str))):
+            wait = float(told[1])
+        return TransientProviderError(text, retry_after=wait, hint=hint)
     if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or (status in _REFUSED and _TOO_LONG.search(text)):
         return ContextOverflow(text)
     if status == HTTPStatus.BAD_REQUEST and _CREDIT.search(text):
@@ -779,8 +783,22 @@ class HttpBackend(Generic[_Quirk]):
         except HttpRefusal as refused:
             raise refusal(refused, self._clock.now()) from None
 
+    def addressed(self, request: ModelRequest, body: Body) -> tuple[str, Body]:
+        """Return where a request is sent, and what."""
+        return self.path, body
+
+    def listed(self, page: Any) -> tuple[list[Any], str]:
+        """Return the names on a page of the list of models, and where the next page is, "" for nowhere.
+
+        This is as Anthropic and OpenAI lay it out. What is not so raises ``KeyError``, ``TypeError`` or the like.
+        """
+        names = [each["id"] for each in page["data"] if "id" in each]
+        if page.get("has_more") is not True or not isinstance(last := page.get("last_id"), str):
+            return names, ""
+        return names, f"{self.list_path}{'&' if '?' in self.list_path else '?'}after_id={quote(last)}"
+
     async def models(self) -> tuple[str, ...]:
-        """Return the names of the models that the server has for this key, as Anthropic and OpenAI lay that out.
+        """Return the names of the models that the server has for this key.
 
         Raises:
             NoKey: It refuses the key.
@@ -790,22 +808,18 @@ class HttpBackend(Generic[_Quirk]):
         names: dict[str, None] = {}
         page = self.list_path
         try:
-            while len(names) <= MAX_MODELS:
+            while page and len(names) <= MAX_MODELS:
                 before = len(names)
-                match await self._server.get(page):
-                    case {"data": list(listed), **rest}:
-                        found = (each.get("id") for each in listed if isinstance(each, dict))
-                        names |= dict.fromkeys(name for name in found if isinstance(name, str))
-                    case _:
-                        raise ProviderError("The model's server has no list of models", hint="Check the base URL")
-                if rest.get("has_more") is not True or not isinstance(last := rest.get("last_id"), str):
-                    break
+                found, page = self.listed(await self._server.get(page))
+                names |= dict.fromkeys(name for name in found if isinstance(name, str))
                 if len(names) == before:  # it says the same again and again
                     break
-                page = f"{self.list_path}{'&' if '?' in self.list_path else '?'}after_id={quote(last)}"
+        except (KeyError, TypeError, AttributeError):
+            raise ProviderError("The model's server has no list of models", hint="Check the base URL") from None
         except HttpRefusal as refused:
             error = refusal(refused, self._clock.now())
-            if refused.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+            is_key = refused.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+            if is_key or _BAD_KEY.search(error.message):
                 raise NoKey(f"The key is refused: {error.message}") from None
             raise error from None
         return tuple(names)
@@ -825,7 +839,7 @@ class HttpBackend(Generic[_Quirk]):
             if request.sent is not None:
                 request.sent(body)
             try:
-                answer = await stack.enter_async_context(self._server.post(self.path, body))
+                answer = await stack.enter_async_context(self._server.post(*self.addressed(request, body)))
             except HttpRefusal as error:
                 found = None
                 if error.status in _OTHER_FORM or error.status >= 500:

@@ -28,7 +28,7 @@ KINDS: dict[str, str] = {
     "openai": "/v1",
     "openai-compatible": "/v1",
 }  # what follows the server's address
-PACKAGES = {"bedrock": "boto3", "gemini": "google.genai", "vertex": "google.auth"}  # of extras
+PACKAGES = {"bedrock": "boto3", "vertex": "google.auth"}  # of extras
 PNG = "iVBORw0KGgo="
 
 

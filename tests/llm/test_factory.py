@@ -134,7 +134,7 @@ def test_a_provider_loads_no_more_than_it_needs(model_server: ModelServer) -> No
         ("anthropic", "", {*sdks, "google"}),
         ("openai-compatible", "/v1", {*sdks, "google"}),
         ("openai", "/v1", {*sdks, "google"}),
-        ("gemini", "", {"anthropic", "openai"}),
+        ("gemini", "", {*sdks, "google"}),
     )
     for kind, path, others in needs:
         run_python(
@@ -154,16 +154,16 @@ def test_a_provider_loads_no_more_than_it_needs(model_server: ModelServer) -> No
 def test_a_missing_sdk_is_named_with_its_extra() -> None:
     run_python(
         "import asyncio, sys\n"
-        "sys.modules['google'] = sys.modules['google.genai'] = None\n"
+        "sys.modules['boto3'] = None\n"
         "from pyagentd.errors import NotInstalled\n"
         "from pyagentd.llm.factory import BackendSettings, make_backend\n"
         "from tests.llm.requests import collect, request\n"
         "async def ask():\n"
-        "    backend = make_backend('x', BackendSettings(kind='gemini', base_url='http://127.0.0.1:1'))\n"
+        "    backend = make_backend('x', BackendSettings(kind='bedrock', region='x'))\n"
         "    try:\n"
         "        await collect(backend, request())\n"
         "    except NotInstalled as error:\n"
-        "        assert '`pyagentd install gemini`' in error.hint\n"
+        "        assert '`pyagentd install bedrock`' in error.hint\n"
         "    else:\n"
         "        raise AssertionError('nothing was said')\n"
         "asyncio.run(ask())"

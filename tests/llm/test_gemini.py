@@ -18,8 +18,6 @@ from tests.server.answers import Fixed
 from tests.server.gemini import event
 from tests.server.http import json_reply
 
-pytest.importorskip("google.genai")
-
 
 def settings(server: ModelServer, **given: Any) -> BackendSettings:
     return BackendSettings(kind="gemini", base_url=server.url, api_key="k", **given)
