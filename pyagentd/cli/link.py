@@ -7,7 +7,9 @@ completed here, since the daemon has another working directory.
 import importlib
 import json
 import os
+import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +21,12 @@ from click.shell_completion import CompletionItem
 from pyagentd import config, installation, llm, store
 from pyagentd.config import runtime_dir, sessions_dir
 from pyagentd.errors import ConfigError, Unreachable
-from pyagentd.wire.client import DaemonClient, connect, start_daemon
+from pyagentd.wire.client import DaemonClient, connect
+from pyagentd.wire.lifecycle import LOG
+
+_START_S = 60.0  # until a daemon serves
+_LOST_RACE_S = 1.0  # how long another one that was faster to start may take to answer
+_POLL_S = 0.01
 
 # What a run needs to know of the environment it was asked for in; never the whole environment.
 _SENT = ("PYAGENTD_BACKEND", "ANTHROPIC_BASE_URL", "PATH")
@@ -45,10 +52,8 @@ def daemon(*, start: bool = True, human: bool = False, name: str = "") -> Iterat
     except Unreachable as error:
         if not start:
             raise Unreachable(error.message, hint="`pyagentd serve --detach` starts one") from None
-        # -P: a directory called pyagentd where the user happens to stand must not be run.
-        command = (sys.executable, "-P", "-m", "pyagentd", "serve")
-        config.load_config()  # what is wrong with it is told here, and not only in the daemon's log
-        link = start_daemon(command, runtime, human=human, name=name, is_json=True)
+        config.load_config()  # what is wrong with it is told as that
+        link = _start_daemon(runtime, human=human, name=name)
     with link:
         served, wanted = link.greeting["sessions_dir"], sessions_dir()
         if start and Path(served).resolve() != wanted.resolve():
@@ -57,6 +62,33 @@ def daemon(*, start: bool = True, human: bool = False, name: str = "") -> Iterat
                 hint="Give each sessions directory a PYAGENTD_RUNTIME_DIR of its own, or run `pyagentd stop` first",
             )
         yield link
+
+
+def _start_daemon(runtime: Path, *, human: bool, name: str) -> DaemonClient:
+    """Start a daemon that outlives this process, and connect to it or to one that was faster."""
+    # -P: a directory called pyagentd where the user happens to stand must not be run.
+    command = (sys.executable, "-P", "-m", "pyagentd", "serve", "--detach")
+    try:
+        started = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            timeout=_START_S,
+            check=False,
+        )
+        said = started.stderr.decode(errors="replace").strip().rpartition("\n")[2].removeprefix("pyagentd: ")
+    except subprocess.TimeoutExpired:
+        said = f"it does not serve after {_START_S:g} s"
+    deadline = time.monotonic() + _LOST_RACE_S
+    while True:
+        try:
+            return connect(runtime, human=human, name=name, is_json=True)
+        except Unreachable as error:
+            if time.monotonic() > deadline:
+                why = said.rstrip(".") or error.message
+                raise Unreachable(f"The daemon did not start: {why}", hint=f"See {runtime / LOG}") from error
+        time.sleep(_POLL_S)
 
 
 @contextmanager

@@ -9,10 +9,9 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -31,17 +30,12 @@ from pyagentd.wire.frames import (
     error_from,
     parse,
 )
-from pyagentd.wire.lifecycle import LOCALHOST, LOG, Runtime, private_directory, read_runtime
+from pyagentd.wire.lifecycle import LOCALHOST, Runtime, read_runtime
 from pyagentd.wire.sexp import plists_to_dicts
 
 CALL_TIMEOUT_S: Final = 30.0
 COMMAND_TIMEOUT_S: Final = 300.0  # of slash commands: some ask a model, and summarise a long conversation in pieces
 CONNECT_TIMEOUT_S: Final = 5.0
-START_TIMEOUT_S: Final = 15.0
-
-_POLL_S: Final = 0.01
-_LOST_RACE_S: Final = 1.0  # how long another daemon that won the start may take to answer
-_LOG_TAIL: Final = 2000  # bytes
 
 
 def result_of(answer: IncomingMessage, *, is_json: bool = False) -> Any:
@@ -231,52 +225,6 @@ def terminate(runtime_dir: Path, timeout: float = CONNECT_TIMEOUT_S) -> int:
     return runtime.pid
 
 
-def start_daemon(
-    command: Sequence[str], runtime_dir: Path, *, timeout: float = START_TIMEOUT_S, **hello: Any
-) -> DaemonClient:
-    """Start a daemon that outlives this process, and connect to it or to one that was faster.
-
-    Args:
-        command: What runs it, such as ``["pyagentd", "serve"]``.
-        runtime_dir: Where it will leave its address.
-        timeout: Seconds until it must answer.
-        **hello: As for ``connect``.
-
-    Raises:
-        Unreachable: It ended, or did not answer in time; the message has the end of its log.
-    """
-    private_directory(runtime_dir)
-    log = runtime_dir / LOG
-    process = _spawn(command, log)
-    deadline = time.monotonic() + timeout
-    while True:
-        try:
-            return connect(runtime_dir, **hello)
-        except Unreachable as error:
-            if process.poll() not in (None, 0):
-                deadline = min(deadline, time.monotonic() + _LOST_RACE_S)
-            if time.monotonic() > deadline:
-                raise Unreachable(
-                    f"The daemon did not start: {_tail(log).rstrip('.')}", hint=f"See {log}."
-                ) from error
-        time.sleep(_POLL_S)
-
-
-def _spawn(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
-    try:
-        opened = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    except OSError as error:
-        raise Unreachable(f"The daemon cannot be started: {log}: {error.strerror}") from error
-    try:
-        with os.fdopen(opened, "ab") as output:
-            # A session of its own: it outlives us and our terminal.
-            return subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
-            )
-    except OSError as error:
-        raise Unreachable(f"{command[0]} cannot be run: {error.strerror}") from error
-
-
 def _open(runtime: Runtime, timeout: float) -> socket.socket:
     reason, ended = "it has no address", False
     for family, address in _addresses(runtime):
@@ -308,9 +256,3 @@ def event_of(item: list[Any]) -> Event:
         text, role = arguments
         return Event("insert", branch, seq, (text, tuple(role) if isinstance(role, list) else role))
     return Event(kind, branch, seq, tuple(map(plists_to_dicts, arguments)))
-
-
-def _tail(log: Path) -> str:
-    """Return the last line of what the daemon said, which is the error if it failed."""
-    lines = log.read_bytes()[-_LOG_TAIL:].decode(errors="replace").strip().splitlines()
-    return lines[-1].removeprefix("pyagentd: ") if lines else "it said nothing"

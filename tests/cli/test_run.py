@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import click
@@ -581,6 +582,15 @@ def test_what_the_key_is_stays_out_of_log_and_arguments(system: System, server: 
     for file in [system.runtime / "daemon.log", *branch.rglob("*")]:
         assert not file.is_file() or b"test-key" not in file.read_bytes(), file
     assert b"test-key" not in Path(f"/proc/{system.daemon_pid()}/cmdline").read_bytes()
+
+
+@pytest.mark.cold
+def test_of_commands_at_once_one_starts_the_daemon_which_keeps_no_directory_busy(system: System) -> None:
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(lambda _: system.json("sessions"), range(4))) == [[]] * 4
+    process = Path(f"/proc/{system.daemon_pid()}")
+    assert (process / "cwd").readlink() == Path("/")  # else where it was first needed could not be unmounted
+    assert os.getsid(int(process.name)) not in (os.getsid(0), int(process.name))  # nor can it get a terminal
 
 
 # -- how calls came out, scripts, one question --------------------------------------------------------------------

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import socket
-import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +12,7 @@ import pytest
 
 from pyagentd.errors import BadRequest, Busy, PyagentdError, Unreachable, WireError
 from pyagentd.events import Event
-from pyagentd.wire.client import connect, start_daemon
+from pyagentd.wire.client import connect
 from tests.wire.conftest import Daemon
 
 
@@ -157,52 +153,3 @@ def test_a_daemon_of_another_minor_version_is_told_what_to_do(tmp_path: Path) ->
         with pytest.raises(WireError, match=r"version 0\.0\.9, the client") as caught:
             connect(tmp_path)
     assert "pyagentd stop" in caught.value.hint
-
-
-SERVE = """
-import asyncio, os, sys
-from pathlib import Path
-from pyagentd.clock import Pulse
-from pyagentd.wire.lifecycle import Instance
-from pyagentd.wire.connection import Server
-
-async def main(base):
-    async def session(client):
-        return {"sid": os.getsid(0), "pid": os.getpid()}
-    server = Server(pulse=Pulse(asyncio.get_running_loop()))
-    server.offer({"session": session})
-    with Instance(base / "run", base / "sessions") as instance:
-        await server.listen(instance.bind_unix())
-        instance.publish(version="test")
-        await asyncio.sleep(20)  # a late starter may get the lock after the test, and nobody will stop it
-
-asyncio.run(main(Path(sys.argv[1])))
-"""
-
-
-def test_of_many_started_at_once_one_serves_all_and_outlives_its_session(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", SERVE, str(tmp_path)]
-    with ThreadPoolExecutor(4) as threads:
-        clients = list(threads.map(lambda _: start_daemon(command, tmp_path / "run"), range(4)))
-    answers = [client.call("session") for client in clients]
-    pid = answers[0]["pid"]
-    try:
-        assert answers == [{"sid": pid, "pid": pid}] * 4
-        assert pid != os.getpid()
-    finally:
-        os.kill(pid, signal.SIGKILL)
-    for client in clients:
-        with pytest.raises(Unreachable):
-            list(client.events(10))
-        client.close()
-
-
-def test_a_daemon_that_fails_says_why(tmp_path: Path) -> None:
-    with pytest.raises(Unreachable, match="SyntaxError") as caught:
-        start_daemon([sys.executable, "-c", "=="], tmp_path / "run")
-    assert str(tmp_path / "run" / "daemon.log") in caught.value.hint
-
-
-def test_a_command_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(Unreachable, match="no-such-command"):
-        start_daemon([str(tmp_path / "no-such-command")], tmp_path / "run")
