@@ -27,7 +27,6 @@ from pyagentd.cli.output import (
     print_json,
     print_list,
     print_reply,
-    print_table,
     print_view,
 )
 from pyagentd.errors import PyagentdError
@@ -35,7 +34,6 @@ from pyagentd.events import one_line
 
 _DECISIONS = ("allow", "session", "always", "answer", "deny", "abort")
 _LISTS = ("choices", "remember", "covers", "commands", "patterns")  # that not every kind of question has
-_DETAIL = 100  # characters
 
 
 def complete_ask(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
@@ -45,7 +43,7 @@ def complete_ask(context: click.Context, parameter: click.Parameter, incomplete:
             found = link.call("asks", timeout=2.0)["asks"]
     except (PyagentdError, OSError):
         return []
-    return [CompletionItem(row["id"], help=_line(row)) for row in found if row["id"].startswith(incomplete)]
+    return [CompletionItem(row["id"], help=row["what"]) for row in found if row["id"].startswith(incomplete)]
 
 
 @click.command()
@@ -59,16 +57,14 @@ def asks(session: str | None, as_json: bool) -> None:
     with daemon() as link:
         told = link.call("asks", session=session_filter(link, session))["asks"]
     found = [{**{name: [] for name in _LISTS}, **row, "session": _session(row)} for row in told]
-    if as_json:
-        print_json(found)
-    elif sys.stdout.isatty():
-        if not found:
-            note("No pending approvals.")
-        for row in found:
-            _show(row)
-    else:
-        rows = [(row["id"], _session(row), row["tool"] or "", _line(row)) for row in found]
-        print_table(("id", "session", "tool", "what"), rows, empty="No pending approvals.")
+    if as_json or not sys.stdout.isatty():
+        rows = [(row["id"], row["session"], row.get("tool") or "", row["what"]) for row in found]
+        print_list(found, ("id", "session", "tool", "what"), rows, as_json=as_json, empty="No pending approvals.")
+        return
+    if not found:
+        note("No pending approvals.")
+    for row in found:
+        _show(row)
 
 
 @click.command()
@@ -126,12 +122,6 @@ def _session(row: Mapping[str, Any]) -> str:
     """Return the session or agent that asks, from where it is."""
     place = Path(str(row["branch"]))
     return str(row.get("agent") or (place.parent.parent.name if place.parent.name == "branches" else place.name))
-
-
-def _line(row: Mapping[str, Any]) -> str:
-    detail = one_line(str(row.get("detail") or row.get("action") or ""), _DETAIL)
-    task = " ".join(str(row.get("description") or "").split())
-    return printable(f"{detail} ({task[:_DETAIL]})" if task else detail)
 
 
 def _show(row: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ from unittest.mock import MagicMock
 import pytest
 from click.testing import CliRunner
 
-from pyagentd.cli import asks, sessions
+from pyagentd.cli import sessions
 from pyagentd.cli.follow import TextView
 from pyagentd.cli.output import note, print_table
 from pyagentd.events import Event
@@ -108,12 +108,6 @@ def test_a_notice_begins_a_new_line(monkeypatch: pytest.MonkeyPatch) -> None:
     view.show(Event("insert", "b", 2, ("the rest", "response")))
     view.pause()
     assert both.getvalue() == "half a line\npyagentd: by the way\nthe rest\n"
-
-
-def test_a_question_of_an_agent_names_its_task() -> None:
-    row = {"id": "ask_1", "agent": "explorer-1", "detail": "make", "description": "Look at\nthe docs"}
-    assert asks._line(row) == "make (Look at the docs)"
-    assert asks._line({**row, "description": None}) == "make"
 
 
 def test_the_line_of_a_tool_begins_a_line_where_both_streams_are_one_pipe(
