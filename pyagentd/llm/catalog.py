@@ -1,14 +1,13 @@
 """Facts about models by name: context window, maximum output, prices, abilities.
 
 The sources, the first that knows a model wins: ``[model."NAME"]`` in ``config.toml`` (key by key), ``catalogue.json``
-beside it, which ``pyagentd models --catalogue`` writes, and the tables of the package: ``models.toml``, from
-Anthropic's pages, over ``catalogue.json``. Nothing is fetched here. A price without a source is unknown, never 0; a
-window without one is taken to be ``UNKNOWN_WINDOW``, and the user is told.
+beside it, which ``pyagentd models --catalogue`` writes, and ``catalogue.json`` of the package. Nothing is fetched
+here. A price without a source is unknown, never 0; a window without one is taken to be ``UNKNOWN_WINDOW``, and the
+user is told.
 """
 
 import json
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -27,7 +26,6 @@ UNKNOWN_OUTPUT = 32_000  # tokens
 _RESERVE = 20_000  # tokens
 _MILLION = 1_000_000
 _DATED = re.compile(r"(.+?)-(?:20\d{6}|latest)")  # a snapshot of a model costs what the model costs
-_TABLE = Path(__file__).with_name("models.toml")
 CATALOGUE = "catalogue.json"
 _SHIPPED = Path(__file__).with_name(CATALOGUE)
 _MOST = 20_000_000  # bytes of a catalogue
@@ -139,7 +137,7 @@ def _catalogue_entry(model: str, config: Config, backend: str) -> Mapping[str, A
     sellers = (backend.casefold(), served.kind if served else "")
     names = dict.fromkeys((*(f"{seller}/{model}" for seller in sellers), model, family(model)))
     own = _first(_read(catalogue_file(config.file)), names)
-    return own or {**_first(_of_others(), names), **_first(_table(), names)}
+    return own or _first(_shipped(), names)
 
 
 def _first(table: Mapping[str, Mapping[str, Any]], names: Iterable[str]) -> Mapping[str, Any]:
@@ -148,9 +146,9 @@ def _first(table: Mapping[str, Mapping[str, Any]], names: Iterable[str]) -> Mapp
 
 def shipped_models(backend: str = "anthropic") -> tuple[str, ...]:
     """Return the names of the models of a provider that are known without asking it."""
-    if backend == "anthropic":
-        return tuple(_table())
-    return tuple(name for name, each in _of_others().items() if each.get("provider") == backend)
+    known = _shipped()
+    names = (name for name, each in known.items() if each.get("provider") == backend)
+    return tuple(name for name in names if family(name) == name or family(name) not in known)
 
 
 def family(model: str) -> str:
@@ -204,12 +202,7 @@ def _prices(stated: Mapping[str, Any]) -> "Prices | None":
 
 
 @cache
-def _table() -> Mapping[str, Mapping[str, Any]]:
-    return tomllib.loads(_TABLE.read_text(encoding="utf-8"))
-
-
-@cache
-def _of_others() -> Mapping[str, Mapping[str, Any]]:
+def _shipped() -> Mapping[str, Mapping[str, Any]]:
     return json.loads(_SHIPPED.read_text(encoding="utf-8"))  # type: ignore[no-any-return]  # checked when it was made
 
 
@@ -220,15 +213,26 @@ def catalogue_file(config_file: Path) -> Path:
 
 @cache
 def _read(file: Path) -> Mapping[str, Mapping[str, Any]]:
-    """Return what the user's catalogue says: nothing where there is none, or it is none (the command made it)."""
+    """Return what the user's catalogue says: nothing where there is none, or it is none."""
     try:
         table = json.loads(regularfile.read_bytes(file, limit=_MOST, links=True))
     except (OSError, ValueError):
         return {}
-    return {name: each for name, each in table.items() if isinstance(each, dict)} if isinstance(table, dict) else {}
+    return {name: each for name, each in table.items() if _is_entry(each)} if isinstance(table, dict) else {}
 
 
-# A catalogue is made from LiteLLM's table of models, which its authors keep up to date.
+def _is_entry(value: object) -> bool:
+    """Return whether a file that people can edit says of a model what it should."""
+    return (
+        isinstance(value, dict)
+        and all(_is_number(value[key]) for key in (*_TOKENS, *_PRICES) if key in value)
+        and isinstance(value.get("abilities", []), list)
+    )
+
+
+# A catalogue is made from LiteLLM's table of models, which its authors keep up to date. The one of the package has
+# more from https://platform.claude.com/docs/en/about-claude/pricing: what a long prompt costs (``long``: the prices
+# of a request with more tokens than ``above``), and claude-opus-4-1.
 
 SOURCE = "https://raw.githubusercontent.com/BerriAI/litellm/main/model_prices_and_context_window.json"
 _PROVIDERS = {  # by LiteLLM's name: what the names of its models begin with there, and here

@@ -163,3 +163,11 @@ def test_a_catalogue_that_cannot_be_read_changes_nothing(
     assert not (tmp_path / "catalogue.json").exists()
     (tmp_path / "catalogue.json").write_text("{")  # broken by hand
     assert facts("gpt-5", config_of(tmp_path)).window_known
+
+
+def test_a_model_of_the_catalogue_that_somebody_edited_to_nonsense_is_as_shipped(tmp_path: Path) -> None:
+    edited = {"gpt-5": {"context_window": "400k"}, "gpt-5-mini": {"abilities": 3}, "mine": {"context_window": 9}}
+    (tmp_path / "catalogue.json").write_text(json.dumps(edited))
+    config = config_of(tmp_path)
+    assert facts("gpt-5", config).usable() > 200_000 and facts("gpt-5-mini", config).abilities
+    assert facts("mine", config).context_window == 9

@@ -1,8 +1,8 @@
 """What requests counted: in the tables as in the logs, and once however many copies there are."""
 
+import json
 import shutil
 import sqlite3
-import tomllib
 from importlib.resources import files
 
 import pytest
@@ -129,7 +129,7 @@ def test_what_was_removed_or_read_anew_is_counted_as_the_log_says(shelf):
 
 
 def test_a_price_by_length_can_be_told_from_what_is_kept():
-    shipped = tomllib.loads(files("pyagentd.llm").joinpath("models.toml").read_text(encoding="utf-8"))
+    shipped = json.loads(files("pyagentd.llm").joinpath("catalogue.json").read_text(encoding="utf-8"))
     assert {table["long"]["above"] for table in shipped.values() if "long" in table} <= {*LENGTHS}
 
 
