@@ -226,7 +226,10 @@ class Writer:
 
     def call_builtin(self, name: str, args: list[ast.expr], p: Place) -> ast.expr:
         """Return a call of a builtin."""
-        charges = [python_name("budget", p)] if BUILTINS[name].charges else []
+        builtin = BUILTINS[name]
+        if builtin.stage and len(args) == builtin.least:
+            return call(self.runtime("stage", p), [python_name("run", p), self.builtin(name, p), *args], p)
+        charges = [python_name("budget", p)] if builtin.charges else []
         return call(self.builtin(name, p), [*charges, *args], p)
 
     def charger(self, cells: int) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 from pyagentd.errors import PyagentdError, ToolError
 from pyagentd.lisp.builtins import BUILTINS
+from pyagentd.lisp.builtins.collections import Stage
 from pyagentd.lisp.builtins.table import items
 from pyagentd.lisp.errors import MISSING, Fail, LispError, Return
 from pyagentd.lisp.limits import Budget
@@ -288,30 +289,17 @@ def _field_of(value: Value, path: tuple[Any, ...]) -> Value:
     return value
 
 
-def _getter(path: tuple[Any, ...]) -> Callable[[Value], Value]:
-    """Return a function that returns the field at a path of a map, or nil."""
-    if len(path) > 1 or type(path[0]) is not Keyword:
-        return lambda value: _field_of(value, path)
-    key = path[0]
-    name = key.name
-
-    def field(value: Value) -> Value:
-        if type(value) is dict:
-            return value[key] if key in value else value.get(name)
-        return _field_of(value, path)
-
-    return field
-
-
 def _name_of(value: Value) -> Value:
     return value.name if type(value) is Keyword else value
 
 
 def where(run: Run, path: tuple[Any, ...], operator: str, wanted: Value) -> Callable[[Value], bool]:
     """Return the predicate of ``(where :field operator value)``; without an operator it tests for truth."""
-    get, budget = _getter(path), run.budget
+    budget = run.budget
     if not operator:
-        return lambda value: truthy(get(value))
+        return lambda value: truthy(_field_of(value, path))
+    if operator in {"<", ">", "<=", ">="}:
+        return lambda value: where_order(run, operator, _field_of(value, path), wanted)
     if operator == "in":
         if type(wanted) not in {list, LispSet}:
             raise LispError(
@@ -319,26 +307,18 @@ def where(run: Run, path: tuple[Any, ...], operator: str, wanted: Value) -> Call
                 f"where: in expects a vector, got {a_type(wanted)}",
                 hint='Write (where :status in ["a" "b"]).',
             )
-        choices = [_name_of(each) for each in wanted]
+        choices = list(map(_name_of, wanted))
 
         def is_one(value: Value) -> bool:
-            found = _name_of(get(value))
+            found = _name_of(_field_of(value, path))
             return found is not None and any(equal(found, each, budget) for each in budget.each(choices))
 
         return is_one
-    if operator in {"<", ">", "<=", ">="}:
-        compare = BUILTINS[operator].function
-
-        def is_ordered(value: Value) -> bool:
-            found = get(value)
-            return found is not None and wanted is not None and bool(compare(found, wanted))
-
-        return is_ordered
     wanted = _name_of(wanted)
     if operator == "includes":
 
         def includes(value: Value) -> bool:
-            found = get(value)
+            found = _field_of(value, path)
             if type(found) is str:
                 budget.steps(1 + (len(found) >> 6))
                 return type(wanted) is str and wanted in found
@@ -348,7 +328,7 @@ def where(run: Run, path: tuple[Any, ...], operator: str, wanted: Value) -> Call
 
         return includes
     negated = operator == "not="
-    return lambda value: equal(_name_of(get(value)), wanted, budget) is not negated
+    return lambda value: equal(_name_of(_field_of(value, path)), wanted, budget) is not negated
 
 
 def where_order(run: Run, operator: str, found: Value, wanted: Value) -> bool:
@@ -368,6 +348,11 @@ class NextArguments(tuple[Any, ...]):
     """The values for the next iteration of a loop whose iterations are calls."""
 
     __slots__ = ()
+
+
+def stage(run: Run, function: Callable[..., list[Value]], *args: Value) -> Stage:
+    """Return the stage of a pipeline that a builtin is without its collection."""
+    return Stage(function, run.budget, *args)
 
 
 def callee(run: Run, function: Value, count: int) -> Callable[..., Value]:

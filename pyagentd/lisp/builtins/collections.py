@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import accumulate, chain, repeat
 from itertools import count as counting
 from itertools import cycle as turning
@@ -191,35 +192,22 @@ def as_keys(values: list[Any], budget: Budget) -> list[Any]:
 stages_define: Final = Family("Pipelines")
 
 
-class Stage:
+class Stage(partial[list[Any]]):
     """The value of ``(map f)``: called with a collection it returns a vector."""
-
-    __slots__ = ("run",)
 
     arity: Final = (1, 1)
 
-    def __init__(self, run: Callable[[Any], list[Any]]) -> None:
-        self.run = run
 
-    def __call__(self, coll: Any) -> list[Any]:
-        """Run the stage on a collection."""
-        return self.run(coll)
-
-
-def compose_stages(stages: Sequence[Stage]) -> Stage:
-    """Return one stage that runs all stages in order."""
-
-    def run(coll: Any) -> list[Any]:
-        for stage in stages:
-            coll = stage.run(coll)
-        return coll  # type: ignore[no-any-return]  # the result of a stage is a list
-
-    return Stage(run)
+def run_stages(stages: Sequence[Stage], coll: Any) -> Any:
+    """Return the result of stages that run one after the other."""
+    for stage in stages:
+        coll = stage(coll)
+    return coll
 
 
 def run_stage(op: str, stage: Any, coll: Any, budget: Budget) -> list[Any]:
     """Return the result of a stage, or of any function of a collection, for a collection."""
-    made = stage.run(coll) if type(stage) is Stage else as_function(stage, 1, op)(coll)
+    made = as_function(stage, 1, op)(coll)
     if type(made) is not list:
         raise wrong(op, "a pipeline such as (map f) or (comp (filter p) (map f))", stage)
     return made
@@ -611,27 +599,23 @@ def _slice_items(op: str, coll: Any, budget: Budget, start: int, end: int | None
     return found[start:end]
 
 
-@picking_define("take", charges=True, shown="n coll")
-def take(budget: Budget, n: Any, coll: Any = MISSING) -> Any:
+@picking_define("take", charges=True, stage=True)
+def take(budget: Budget, n: Any, coll: Any) -> Any:
     """Return the first n items.
 
     (take 2 [1 2 3]) => [1 2]
     """
-    if coll is MISSING:
-        return Stage(lambda found: take(budget, n, found))
     if type(coll) is Endless:
         return coll.prefix(size("take", n), budget)
     return _slice_items("take", coll, budget, 0, size("take", n))
 
 
-@picking_define("drop", charges=True, shown="n coll")
-def drop(budget: Budget, n: Any, coll: Any = MISSING) -> Any:
+@picking_define("drop", charges=True, stage=True)
+def drop(budget: Budget, n: Any, coll: Any) -> Any:
     """Return all but the first n items.
 
     (drop 2 [1 2 3]) => [3]
     """
-    if coll is MISSING:
-        return Stage(lambda found: drop(budget, n, found))
     if type(coll) is Endless:
         return coll.drop(size("drop", n), budget)
     return _slice_items("drop", coll, budget, size("drop", n), None)
@@ -708,14 +692,12 @@ def tree_seq(budget: Budget, has_children: Any, children: Any, root: Any) -> lis
     return found
 
 
-@picking_define("take-nth", charges=True, shown="n coll")
-def take_nth(budget: Budget, n: Any, coll: Any = MISSING) -> Any:
+@picking_define("take-nth", charges=True, stage=True)
+def take_nth(budget: Budget, n: Any, coll: Any) -> Any:
     """Return every n-th item, starting with the first.
 
     (take-nth 2 [1 2 3 4 5]) => [1 3 5]
     """
-    if coll is MISSING:
-        return Stage(lambda found: take_nth(budget, n, found))
     step = size("take-nth", n)
     if step < 1:
         raise refuse("take-nth", "the number must be positive")
@@ -724,14 +706,12 @@ def take_nth(budget: Budget, n: Any, coll: Any = MISSING) -> Any:
     return found[::step]
 
 
-@picking_define("take-while", charges=True, shown="pred coll")
-def take_while(budget: Budget, pred: Any, coll: Any = MISSING) -> Any:
+@picking_define("take-while", charges=True, stage=True)
+def take_while(budget: Budget, pred: Any, coll: Any) -> Any:
     """Return the items before the first one for which pred is false or nil.
 
     (take-while pos? [2 1 0 5]) => [2 1]
     """
-    if coll is MISSING:
-        return Stage(lambda found: take_while(budget, pred, found))
     if type(coll) is Endless:
         function = as_function(pred, 1, "take-while")
         taken: list[Any] = []
@@ -745,14 +725,12 @@ def take_while(budget: Budget, pred: Any, coll: Any = MISSING) -> Any:
     return _slice_items("take-while", found, budget, 0, _run_length("take-while", pred, found, budget))
 
 
-@picking_define("drop-while", charges=True, shown="pred coll")
-def drop_while(budget: Budget, pred: Any, coll: Any = MISSING) -> Any:
+@picking_define("drop-while", charges=True, stage=True)
+def drop_while(budget: Budget, pred: Any, coll: Any) -> Any:
     """Return the items from the first one for which pred is false or nil.
 
     (drop-while pos? [2 1 0 5]) => [0 5]
     """
-    if coll is MISSING:
-        return Stage(lambda found: drop_while(budget, pred, found))
     found = items("drop-while", coll, budget)
     return _slice_items("drop-while", found, budget, _run_length("drop-while", pred, found, budget), None)
 
@@ -854,14 +832,12 @@ def interleave(budget: Budget, *colls: Any) -> list[Any]:
     return list(chain.from_iterable(_zip_rows("interleave", colls, budget)))
 
 
-@arranging_define("interpose", charges=True, shown="separator coll")
-def interpose(budget: Budget, separator: Any, coll: Any = MISSING) -> Any:
+@arranging_define("interpose", charges=True, stage=True)
+def interpose(budget: Budget, separator: Any, coll: Any) -> Any:
     """Return the items with a separator between them.
 
     (interpose 0 [1 2 3]) => [1 0 2 0 3]
     """
-    if coll is MISSING:
-        return Stage(lambda found: interpose(budget, separator, found))
     found = items("interpose", coll, budget)
     budget.cells(2 * len(found))
     return [each for item in budget.each(found) for each in (separator, item)][1:]
@@ -905,17 +881,14 @@ def partition(budget: Budget, n: Any, *step_pad_coll: Any) -> list[Any]:
     return [*whole, *((part + padding)[: size("partition", n)] for part in parts[len(whole) :][:1])]
 
 
-@arranging_define("partition-all", charges=True, shown="n step? coll")
-def partition_all(budget: Budget, n: Any, *step_coll: Any) -> Any:
+@arranging_define("partition-all", charges=True, stage=True, shown="n step? coll")
+def partition_all(budget: Budget, n: Any, step_or_coll: Any, coll: Any = MISSING) -> Any:
     """Return vectors of n items, the last one possibly shorter; a step can be given before the collection.
 
     (partition-all 2 [1 2 3]) => [[1 2] [3]]
     """
-    if not step_coll:
-        return Stage(lambda found: partition_all(budget, n, found))
-    if len(step_coll) > 2:
-        raise refuse("partition-all", "expects 2 or 3 arguments", "Write (partition-all n coll).")
-    return _partition_items("partition-all", n, step_coll[0] if len(step_coll) > 1 else n, step_coll[-1], budget)
+    step, found = (n, step_or_coll) if coll is MISSING else (step_or_coll, coll)
+    return _partition_items("partition-all", n, step, found, budget)
 
 
 def _partition_items(op: str, n: Any, step: Any, coll: Any, budget: Budget) -> list[Any]:
@@ -929,14 +902,12 @@ def _partition_items(op: str, n: Any, step: Any, coll: Any, budget: Budget) -> l
     return [found[start : start + n] for start in range(0, len(found), step)]
 
 
-@arranging_define("partition-by", charges=True, shown="f coll")
-def partition_by(budget: Budget, f: Any, coll: Any = MISSING) -> Any:
+@arranging_define("partition-by", charges=True, stage=True)
+def partition_by(budget: Budget, f: Any, coll: Any) -> Any:
     """Return vectors of adjacent items for which f returns equal values.
 
     (partition-by odd? [1 3 2 4 5]) => [[1 3] [2 4] [5]]
     """
-    if coll is MISSING:
-        return Stage(lambda found: partition_by(budget, f, found))
     found = items("partition-by", coll, budget)
     budget.cells(2 * len(found))
     parts: list[Any] = []
@@ -954,8 +925,8 @@ def partition_by(budget: Budget, f: Any, coll: Any = MISSING) -> Any:
 transforming_define: Final = Family("Transforming and choosing items")
 
 
-@transforming_define("map", "mapv", charges=True, shown="f coll colls…")
-def map_(budget: Budget, f: Any, coll: Any = MISSING, *colls: Any) -> Any:
+@transforming_define("map", "mapv", charges=True, stage=True)
+def map_(budget: Budget, f: Any, coll: Any, *colls: Any) -> Any:
     """Return the results of f for the items; with several collections, for their first items, second items and so on.
 
     The items of a map are its ``[key value]`` pairs.
@@ -964,8 +935,6 @@ def map_(budget: Budget, f: Any, coll: Any = MISSING, *colls: Any) -> Any:
     (map :name [{:name "Ada"} {:name "Alan"}]) => ["Ada" "Alan"]
     (map + [1 2] [10 20]) => [11 22]
     """
-    if coll is MISSING:
-        return Stage(lambda found: map_(budget, f, found))
     if not colls:
         return column("map", f, items("map", coll, budget), budget)
     columns = cut_to_shortest((coll, *colls), lambda each: items("map", each, budget), "map", budget)
@@ -984,15 +953,13 @@ def pluck(budget: Budget, key: Any, coll: Any) -> list[Any]:
     return key_column("pluck", key, items("pluck", coll, budget), budget)
 
 
-@transforming_define("filter", "filterv", charges=True, shown="pred coll")
-def filter_(budget: Budget, pred: Any, coll: Any = MISSING) -> Any:
+@transforming_define("filter", "filterv", charges=True, stage=True)
+def filter_(budget: Budget, pred: Any, coll: Any) -> Any:
     """Return the items for which pred is true.
 
     (filter even? [1 2 3 4]) => [2 4]
     (filter :active [{:id 1 :active true} {:id 2}]) => [{:id 1 :active true}]
     """
-    if coll is MISSING:
-        return Stage(lambda found: filter_(budget, pred, found))
     found = items("filter", coll, budget)
     budget.cells(len(found))
     if type(pred) is Keyword:
@@ -1002,14 +969,12 @@ def filter_(budget: Budget, pred: Any, coll: Any = MISSING) -> Any:
     return [item for item in budget.each(found) if (yes := function(item)) is not None and yes is not False]
 
 
-@transforming_define("remove", charges=True, shown="pred coll")
-def remove(budget: Budget, pred: Any, coll: Any = MISSING) -> Any:
+@transforming_define("remove", charges=True, stage=True)
+def remove(budget: Budget, pred: Any, coll: Any) -> Any:
     """Return the items for which pred is false or nil.
 
     (remove even? [1 2 3 4]) => [1 3]
     """
-    if coll is MISSING:
-        return Stage(lambda found: remove(budget, pred, found))
     found = items("remove", coll, budget)
     budget.cells(len(found))
     if type(pred) is Keyword:
@@ -1019,49 +984,41 @@ def remove(budget: Budget, pred: Any, coll: Any = MISSING) -> Any:
     return [item for item in budget.each(found) if (yes := function(item)) is None or yes is False]
 
 
-@transforming_define("keep", charges=True, shown="f coll")
-def keep(budget: Budget, f: Any, coll: Any = MISSING) -> Any:
+@transforming_define("keep", charges=True, stage=True)
+def keep(budget: Budget, f: Any, coll: Any) -> Any:
     """Return the results of f for the items, without nils.
 
     (keep parse-long ["1" "x" "3"]) => [1 3]
     """
-    if coll is MISSING:
-        return Stage(lambda found: keep(budget, f, found))
     return [each for each in column("keep", f, items("keep", coll, budget), budget) if each is not None]
 
 
-@transforming_define("map-indexed", charges=True, shown="f coll")
-def map_indexed(budget: Budget, f: Any, coll: Any = MISSING) -> Any:
+@transforming_define("map-indexed", charges=True, stage=True)
+def map_indexed(budget: Budget, f: Any, coll: Any) -> Any:
     """Return the results of f for index and item.
 
     (map-indexed (fn [i x] [i x]) ["a" "b"]) => [[0 "a"] [1 "b"]]
     """
-    if coll is MISSING:
-        return Stage(lambda found: map_indexed(budget, f, found))
     found = items("map-indexed", coll, budget)
     budget.cells(len(found))
     return list(map(as_function(f, 2, "map-indexed"), range(len(found)), budget.each(found)))
 
 
-@transforming_define("keep-indexed", charges=True, shown="f coll")
-def keep_indexed(budget: Budget, f: Any, coll: Any = MISSING) -> Any:
+@transforming_define("keep-indexed", charges=True, stage=True)
+def keep_indexed(budget: Budget, f: Any, coll: Any) -> Any:
     """Return the results of f for index and item, without nils.
 
     (keep-indexed (fn [i x] (when (odd? i) x)) [:a :b :c :d]) => [:b :d]
     """
-    if coll is MISSING:
-        return Stage(lambda found: keep_indexed(budget, f, found))
     return [each for each in map_indexed(budget, f, coll) if each is not None]
 
 
-@transforming_define("mapcat", charges=True, shown="f coll colls…")
-def mapcat(budget: Budget, f: Any, coll: Any = MISSING, *colls: Any) -> Any:
+@transforming_define("mapcat", charges=True, stage=True)
+def mapcat(budget: Budget, f: Any, coll: Any, *colls: Any) -> Any:
     """Call f with each item and concatenate the resulting collections.
 
     (mapcat :tags [{:tags [1 2]} {:tags [3]}]) => [1 2 3]
     """
-    if coll is MISSING:
-        return Stage(lambda found: mapcat(budget, f, found))
     return concatenate("mapcat", map_(budget, f, coll, *colls), budget)
 
 
@@ -1109,14 +1066,12 @@ def flatten(budget: Budget, coll: Any) -> list[Any]:
     return result
 
 
-@transforming_define("distinct", charges=True, shown="coll")
-def distinct(budget: Budget, coll: Any = MISSING) -> Any:
+@transforming_define("distinct", charges=True, stage=True)
+def distinct(budget: Budget, coll: Any) -> Any:
     """Return the distinct items, in the order of their first occurrence.
 
     (distinct [1 2 1 3 2]) => [1 2 3]
     """
-    if coll is MISSING:
-        return Stage(lambda found: distinct(budget, found))
     if type(coll) is dict:
         raise wrong("distinct", "a vector", coll, hint="The keys of a map are distinct; see (distinct (vals m)).")
     found = items("distinct", coll, budget)
@@ -1142,14 +1097,12 @@ def without_repeats(found: list[Any], keys: list[Any], budget: Budget) -> list[A
     return [first[key] for key in dict.fromkeys(keys)]
 
 
-@transforming_define("dedupe", charges=True, shown="coll")
-def dedupe(budget: Budget, coll: Any = MISSING) -> Any:
+@transforming_define("dedupe", charges=True, stage=True)
+def dedupe(budget: Budget, coll: Any) -> Any:
     """Return the items without those that equal the preceding one.
 
     (dedupe [1 1 2 2 1]) => [1 2 1]
     """
-    if coll is MISSING:
-        return Stage(lambda found: dedupe(budget, found))
     found = items("dedupe", coll, budget)
     budget.cells(len(found))
     return [

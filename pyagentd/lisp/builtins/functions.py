@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from pyagentd.lisp.builtins.collections import Stage, compose_stages
+from pyagentd.lisp.builtins.collections import Stage, run_stages
 from pyagentd.lisp.builtins.table import NUMBERS, Family, check_numbers, integer, items, number, refuse, wrong
 from pyagentd.lisp.errors import MISSING
 from pyagentd.lisp.limits import Budget
@@ -282,7 +282,7 @@ def comp(budget: Budget, *fs: Any) -> Made:
         if len(stages) < len(fs):
             # What is no stage takes a collection as a whole, as cat does.
             stages = [each if type(each) is Stage else Stage(as_function(each, 1, "comp")) for each in fs]
-        return compose_stages(stages)
+        return Stage(run_stages, stages)
     *others, innermost = fs
     outer = [as_function(each, 1, "comp") for each in reversed(others)]
     inner = _callee("comp", innermost)

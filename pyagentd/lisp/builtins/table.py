@@ -33,6 +33,7 @@ class Builtin:
     most: int | None  # arguments; None for any number
     doc: str  # what it does, in sentences
     charges: bool
+    stage: bool = False  # without its last argument, a collection, it is a stage of a pipeline
     parameters: tuple[str, ...] = ()  # names of the arguments as documentation shows them
     examples: tuple[tuple[str, str], ...] = ()  # (program, value), both as program text
     alias_of: str = ""  # the name it is another name of
@@ -46,7 +47,7 @@ class Family:
         self.builtins: dict[str, Builtin] = {}
 
     def __call__(
-        self, name: str, *aliases: str, charges: bool = False, shown: str = ""
+        self, name: str, *aliases: str, charges: bool = False, stage: bool = False, shown: str = ""
     ) -> Callable[[Function], Function]:
         """Declare the decorated function as a builtin.
 
@@ -54,11 +55,12 @@ class Family:
             name: Its name.
             aliases: Other names of it.
             charges: Whether it takes the budget first.
+            stage: Whether it is a stage of a pipeline without its collection, its last required argument.
             shown: Its arguments as documentation shows them, where they are not those of the Python function.
         """
 
         def declare(function: Function) -> Function:
-            own = _builtin(name, function, charges, shown)
+            own = _builtin(name, function, charges, stage, shown)
             function.lisp_name = name  # type: ignore[attr-defined]  # by which errors speak of it
             self.builtins[name] = own
             self.builtins.update({each: replace(own, name=each, alias_of=name) for each in aliases})
@@ -67,7 +69,7 @@ class Family:
         return declare
 
 
-def _builtin(name: str, function: Callable[..., Any], charges: bool, shown: str) -> Builtin:
+def _builtin(name: str, function: Callable[..., Any], charges: bool, stage: bool, shown: str) -> Builtin:
     """Return the row for `function`; arity and parameter names come from its code."""
     code = function.__code__
     skipped = 1 if charges else 0
@@ -86,10 +88,11 @@ def _builtin(name: str, function: Callable[..., Any], charges: bool, shown: str)
     return Builtin(
         name=name,
         function=function,
-        least=required,
+        least=required - stage,
         most=None if variadic else len(names),
         doc=" ".join(sentences),
         charges=charges,
+        stage=stage,
         parameters=tuple(shown.split() or named),
         examples=tuple(examples),
     )

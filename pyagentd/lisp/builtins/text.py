@@ -287,14 +287,12 @@ def _with_cost(engine: re.Pattern[str], items: list[_Item], choices: int) -> _Qu
 formatting_define: Final = Family("Formatting")
 
 _DIRECTIVE: Final = re.compile(
-    r"%(?:(?P<index>[0-9]{1,3})\$)?(?P<flags>[-+ 0,#(]*)(?P<width>[0-9]*)(?:\.(?P<precision>[0-9]*))?(?P<kind>.?)",
+    r"%(?:(?P<index>[0-9]{1,3})\$)?(?P<flags>[-+ 0,#]*)(?P<width>[0-9]*)(?:\.(?P<precision>[0-9]*))?(?P<kind>.?)",
     re.DOTALL,
 )
 _WIDEST: Final = 1000
 _DECIMALS: Final = Context(prec=_WIDEST + 309)  # a float has at most 309 digits before the point
 _KINDS: Final = "s d i f e g x X o b c n %"
-_Make = Callable[[Any, str, int | None, Budget], str]
-"""Makes the text of an argument, given the flags and the precision of a directive."""
 
 
 @formatting_define("format", charges=True)
@@ -323,19 +321,47 @@ def _format_directive(match: re.Match[str], args: tuple[Any, ...], waiting: Any,
     kind, flags = match["kind"], match["flags"]
     if kind == "%" or kind == "n":
         return "%" if kind == "%" else "\n"
-    make = _MAKERS.get(kind.lower() if kind in ("S", "E", "G", "X") else kind)
-    if make is None:
+    of = kind.lower() if kind in ("S", "E", "G", "X") else kind
+    if of not in _TYPES:
         raise refuse(
             "format", "the template has an unknown directive", f"Known are {_KINDS}; write %% for a percent sign."
         )
-    width, precision = (
-        int(match["width"] or 0),
-        int(match["precision"] or 0) if match["precision"] is not None else None,
-    )
+    width = int(match["width"] or 0)
+    precision = None if match["precision"] is None else int(match["precision"] or 0)
     if width > _WIDEST or (precision or 0) > _WIDEST:
         raise refuse("format", f"a width or precision above {_WIDEST}")
-    made = make(_argument(match["index"], args, waiting), flags, precision, budget)
-    return _pad(made.upper() if kind.isupper() else made, flags, width)
+    value, python = _argument(match["index"], args, waiting), _TYPES[of]
+    align, sign = "<" if "-" in flags else "", "+" if "+" in flags else " " if " " in flags else ""
+    if python == "s":
+        made = ("nil" if value is None else text(value, budget))[:precision]
+        made = format(made, f"{align or '>'}{width}")
+    else:
+        value = _number(of, value, precision)
+        zeros = "0" if "0" in flags and not align else ""
+        rounded = f".{6 if precision is None else precision}" if python in "efg" else ""
+        made = format(value, f"{align}{sign}{zeros}{width}{',' if ',' in flags else ''}{rounded}{python}")
+    return made.upper() if kind.isupper() else made
+
+
+_TYPES: Final = {**dict.fromkeys("scb", "s"), **dict.fromkeys("di", "d"), **{kind: kind for kind in "xoefg"}}
+"""Python's type of format for each kind of directive."""
+
+
+def _number(kind: str, value: Any, precision: int | None) -> Any:
+    """Return the argument of a directive that takes a number."""
+    if kind in "dixo":
+        if kind in "di" and type(value) is float:
+            raise wrong("format", "an integer for %d", value, hint="Write %.0f, or (int x).")
+        return integer("format", value)
+    try:
+        shown = float(number("format", value))
+    except OverflowError:
+        raise wrong("format", "a number in the range of floats", value) from None
+    if kind != "f" or not math.isfinite(shown):
+        return shown
+    # In decimals, halves away from zero, as ``round`` does.
+    digits = 6 if precision is None else precision
+    return Decimal(repr(shown)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, _DECIMALS)
 
 
 def _argument(index: str | None, args: tuple[Any, ...], waiting: Any) -> Any:
@@ -345,64 +371,6 @@ def _argument(index: str | None, args: tuple[Any, ...], waiting: Any) -> Any:
         return next(waiting) if index is None else args[len(args)]
     except (StopIteration, IndexError):
         raise refuse("format", "there are more directives than arguments") from None
-
-
-def _pad(made: str, flags: str, width: int) -> str:
-    if "-" in flags:
-        return made.ljust(width)
-    if "0" in flags and made[-1:].isalnum():
-        signs = len(made) - len(made.lstrip("+-( "))
-        return made[:signs] + made[signs:].rjust(width - signs, "0")
-    return made.rjust(width)
-
-
-def _add_sign(made: str, flags: str) -> str:
-    """Return a number's text with the sign its flags ask for."""
-    if made.startswith("-"):
-        return f"({made[1:]})" if "(" in flags else made
-    return ("+" if "+" in flags else " " if " " in flags else "") + made
-
-
-def _text(value: Any, flags: str, precision: int | None, budget: Budget) -> str:
-    return ("nil" if value is None else text(value, budget))[:precision]
-
-
-def _decimal(value: Any, flags: str, precision: int | None, budget: Budget) -> str:
-    if type(value) is float:
-        raise wrong("format", "an integer for %d", value, hint="Write %.0f, or (int x).")
-    return _add_sign(f"{integer('format', value):{',' if ',' in flags else ''}d}", flags)
-
-
-def _fraction(kind: str) -> _Make:
-    def make(value: Any, flags: str, precision: int | None, budget: Budget) -> str:
-        digits = 6 if precision is None else precision
-        try:
-            shown: float | Decimal = float(number("format", value))
-        except OverflowError:
-            raise wrong("format", "a number in the range of floats", value) from None
-        if kind == "f" and math.isfinite(shown):  # in decimals, halves away from zero, as ``round`` does
-            shown = Decimal(repr(shown)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, _DECIMALS)
-        return _add_sign(f"{shown:{',' if ',' in flags else ''}.{digits}{kind}}", flags)
-
-    return make
-
-
-def _in_base(spec: str) -> _Make:
-    return lambda value, flags, precision, budget: _add_sign(f"{integer('format', value):{spec}}", flags)
-
-
-_MAKERS: Final[dict[str, _Make]] = {
-    "s": _text,
-    "c": _text,
-    "b": _text,
-    "d": _decimal,
-    "i": _decimal,
-    "f": _fraction("f"),
-    "e": _fraction("e"),
-    "g": _fraction("g"),
-    "x": _in_base("x"),
-    "o": _in_base("o"),
-}
 
 
 # Regular expressions: ``#"[0-9]+"``, ``re-find`` and what uses them.
