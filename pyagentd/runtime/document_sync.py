@@ -24,7 +24,6 @@ from pyagentd.policy.presets import Preset
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import adopt
 from pyagentd.store.document.files import (
-    SETTLED_NS,
     CachedDocument,
     DocumentChanged,
     Edit,
@@ -493,6 +492,7 @@ PERSIST_PAUSE_S = 16.0  # ... at the longest, while the disk refuses
 PERSIST_S_PER_BYTE = 1 / 800_000  # ... and this for its size, since it is written whole
 PERSIST_LARGE_S = 5.0  # ... up to this
 PERSIST_TOGETHER_S = 0.05  # ... and this for each document that is being written by and by
+_SETTLED_S = 0.05  # a file that was changed this long ago is hardly being written
 _WRITING_S = 0.2  # so long a file that was changed just now is left to its writer
 _PIECE_S = 1.5  # ... and one that lacks its end, if nothing is written
 _PIECES_S = 4.0  # ... or at the most
@@ -858,12 +858,12 @@ class DocumentSync:
         while (stamp := stamp_of(self._path)) != known.stamp:
             waited_s = time.monotonic() - began_s
             age_s = (time.time_ns() - stamp.mtime_ns) / 1e9 if stamp else 0.0
-            if waited_s > _WRITING_S or not 0 <= age_s < SETTLED_NS / 1e9:
+            if waited_s > _WRITING_S or not 0 <= age_s < _SETTLED_S:
                 found = await asyncio.to_thread(document_cache.read, self._path)
                 is_fresh = found.stamp is not None and 0 <= age_s < _PIECE_S and waited_s < _PIECES_S
                 if not (is_fresh and lacks_end(found.formatted, known.formatted)):
                     return found
-            await asyncio.sleep(SETTLED_NS / 1e9)
+            await asyncio.sleep(_SETTLED_S)
         return known
 
     async def _load(self) -> LiveDocument:

@@ -7,7 +7,6 @@ never over content that was not read (``write_document``).
 
 import hashlib
 import threading
-import time
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
@@ -143,14 +142,8 @@ def _is_utf8(data: bytes) -> bool:
     return True
 
 
-# Session documents as they were last read or written here, so that a file that did not change is not parsed again.
-#
-# A file is known by its stamp. As git does with its index, a stamp is believed only if the file was last written a
-# while before it was read, and never right after our own write: a second write may have left the same stamp. Else its
-# bytes are compared.
+# Session documents as they were last read or written here: a file that still has these bytes is not parsed again.
 
-SETTLED_NS = 50_000_000  # a file system's clock ticks every 10 ms at most, ...
-SETTLED_COARSE_NS = 2_100_000_000  # ... or every second or two, where times are whole seconds
 KEPT = 20  # documents
 KEPT_BYTES = 32 << 20  # of them all
 
@@ -161,8 +154,6 @@ class CachedDocument:
 
     formatted: DocumentFile
     stamp: Stamp | None
-    settled: bool = False  # the stamp alone tells whether the file changed
-    ours: bool = False  # we wrote it, and took its stamp right then
 
     @property
     def document(self) -> Document:
@@ -184,7 +175,7 @@ class DocumentCache:
 
     def __init__(self) -> None:
         self.parsed = 0
-        self._held: OrderedDict[Path, CachedDocument] = OrderedDict()
+        self._held: OrderedDict[Path, DocumentFile] = OrderedDict()
         self._lock = threading.Lock()
 
     def read(self, path: Path) -> CachedDocument:
@@ -193,65 +184,45 @@ class DocumentCache:
         Raises:
             StoreError: The file cannot be read.
         """
-        now, stamp = time.time_ns(), stamp_of(path)  # before reading: what changes meanwhile is read again
-        with self._lock:
-            held = self._held.get(path)
-        if held is not None and held.stamp == stamp and held.settled:
-            return held
+        stamp = stamp_of(path)  # before reading: what changes meanwhile is read again
         try:
             data = regularfile.read_bytes(path, limit=regularfile.DOCUMENT)
         except FileNotFoundError:
             return CachedDocument(formatted=format_document(Document()), stamp=None)
         except OSError as error:
             raise StoreError(f"cannot read {path}: {error.strerror}") from error
-        if held is not None and held.formatted.data == data:
-            found = held.formatted
-        else:
+        found = self._held.get(path)
+        if found is None or found.data != data:
             found = parse_bytes(data)
             self.parsed += 1
-        read = CachedDocument(
-            formatted=found, stamp=stamp, settled=stamp is not None and _is_stamp_settled(stamp, now)
-        )
-        self._remember(path, read)
-        return read
+        self.remember(path, found)
+        return CachedDocument(formatted=found, stamp=stamp)
 
     def glance(self, path: Path) -> tuple[Document, object]:
         """Return the document as ``read`` does, and its ``DocumentFile.origin``; None where that is not known.
 
         For whoever reads each file once, and again when its stamp has changed: nothing is kept for it.
         """
-        with self._lock:
-            held = self._held.get(path)
-        if held is not None:
-            is_same = (held.ours or held.settled) and held.stamp == stamp_of(path)
-            with suppress(OSError):
-                if is_same or regularfile.read_bytes(path, limit=regularfile.DOCUMENT) == held.formatted.data:
-                    return held.document, held.formatted.origin
+        held = self._held.get(path)
+        with suppress(OSError):
+            if held is not None and regularfile.read_bytes(path, limit=regularfile.DOCUMENT) == held.data:
+                return held.document, held.origin
         return text.read(path), None
-
-    def wrote(self, path: Path, written: DocumentFile, stamp: Stamp | None) -> None:
-        """Note what was written to ``path``, and the stamp that it had then."""
-        self._remember(path, CachedDocument(formatted=written, stamp=stamp, ours=True))
 
     def forget(self) -> None:
         """Forget all documents."""
         with self._lock:
             self._held.clear()
 
-    def _remember(self, path: Path, found: CachedDocument) -> None:
+    def remember(self, path: Path, found: DocumentFile) -> None:
+        """Note what the file at ``path`` holds."""
         with self._lock:
             self._held.pop(path, None)
-            if found.formatted.faithful:
+            if found.faithful:
                 self._held[path] = found
-            size = sum(len(held.formatted.data) for held in self._held.values())
+            size = sum(len(held.data) for held in self._held.values())
             while self._held and (len(self._held) > KEPT or size > KEPT_BYTES):
-                size -= len(self._held.popitem(last=False)[1].formatted.data)
-
-
-def _is_stamp_settled(stamp: Stamp, now_ns: int) -> bool:
-    """Return whether whatever is written from ``now_ns`` (since the epoch) on has another stamp."""
-    coarse = stamp.mtime_ns % 1_000_000_000 == 0
-    return now_ns - stamp.mtime_ns > (SETTLED_COARSE_NS if coarse else SETTLED_NS)
+                size -= len(self._held.popitem(last=False)[1].data)
 
 
 document_cache = DocumentCache()
@@ -282,9 +253,8 @@ def write_document(path: Path, doc: Document, before: CachedDocument | None = No
     check()
     made = format_document(doc, before.formatted if before else None, kept)
     status = atomic.write_bytes(path, made.data, check=check)  # syncing takes a while
-    file = CachedDocument(formatted=made, stamp=stamp_in(status))
-    document_cache.wrote(path, made, file.stamp)
-    return file
+    document_cache.remember(path, made)
+    return CachedDocument(formatted=made, stamp=stamp_in(status))
 
 
 def apply(doc: Document, marker: int, *inserts: Insert) -> tuple[Document, int]:
