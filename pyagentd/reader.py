@@ -291,6 +291,11 @@ def keys_of(wanted: type) -> tuple[str, ...]:
     return tuple(key for field in _fields(wanted).values() for key in field.keys)
 
 
+def keys_by_field(wanted: type) -> Mapping[str, str]:
+    """Return the fields of a dataclass that are read from outside, each with its key."""
+    return {name: field.keys[0] for name, field in _fields(wanted).items()}
+
+
 def find_key(values: Mapping[str, Any], *keys: str) -> str | None:
     """Return the first of ``keys`` that has a value, as it is spelled there, with dashes or underscores; or None."""
     return next((way for key in keys for way in _spellings(key) if values.get(way) is not None), None)

@@ -51,7 +51,7 @@ def serve(config: Config, *, detach: bool, tcp_port: int | None) -> int:
 
 def _serve(config: Config, tcp_port: int | None, ready: Callable[[], None]) -> None:
     with Instance(config.runtime_dir, config.sessions_dir) as instance:
-        setup_logging(config.runtime_dir / LOG, config.log_level)
+        setup_logging(config.runtime_dir / LOG, config.log.level)
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         gc.set_threshold(*COLLECT)
         asyncio.run(_run(config, instance, tcp_port, ready))

@@ -21,7 +21,7 @@ def config_of(tmp_path: Path, text: str = "", **env: str) -> Config:
 
 def test_without_a_file_everything_has_a_default(tmp_path: Path) -> None:
     config = config_of(tmp_path)
-    assert config.log_level == "info"
+    assert config.log.level == "info"
     assert config.backend_override is None
     assert config.presets_dir == tmp_path / "presets"
     assert set(config.backends) == {"anthropic", "offline"}
@@ -66,7 +66,7 @@ def test_runtime_dir_prefers_the_more_specific_variable(env: dict[str, str], exp
 def test_environment_beats_file_and_file_beats_default_each_naming_itself(tmp_path: Path) -> None:
     text = '[log]\nlevel = "debug"\n\n[presets]\ndir = "mine"\n'
     config = config_of(tmp_path, text, PYAGENTD_LOG_LEVEL="error")
-    assert config.log_level == "error"
+    assert config.log.level == "error"
     assert config.settings["log.level"].source == "environment PYAGENTD_LOG_LEVEL"
     assert config.presets_dir == tmp_path / "mine"
     assert config.settings["presets.dir"].source == f"{tmp_path}/config.toml:5"
@@ -74,8 +74,8 @@ def test_environment_beats_file_and_file_beats_default_each_naming_itself(tmp_pa
 
 def test_a_default_backend_must_be_one_that_is_there(tmp_path: Path) -> None:
     text = '[backend.local]\nkind = "anthropic"\nmodel = "qwen3"\n[default]\nbackend = "{}"\n'
-    assert config_of(tmp_path, text.format("local")).default_backend == "local"
-    assert config_of(tmp_path, text.format("Claude")).default_backend == "Claude"
+    assert config_of(tmp_path, text.format("local")).default.backend == "local"
+    assert config_of(tmp_path, text.format("Claude")).default.backend == "Claude"
     with pytest.raises(ConfigError) as caught:
         config_of(tmp_path, text.format("lokal"))
     assert "config.toml:5" in str(caught.value) and "local" in str(caught.value)
@@ -197,32 +197,41 @@ def test_a_client_without_an_address_does_not_inherit_the_one_the_daemon_was_sta
 
 
 def test_titles_are_made_unless_file_or_environment_say_otherwise(tmp_path: Path) -> None:
-    assert config_of(tmp_path).titles is True
+    assert config_of(tmp_path).titles.enabled is True
     configured = config_of(tmp_path, '[titles]\nenabled = false\nmodel = "small"\n')
-    assert (configured.titles, configured.titles_model) == (False, "small")
+    assert (configured.titles.enabled, configured.titles.model) == (False, "small")
     assert configured.settings["titles.enabled"].source.endswith("config.toml:2")
     overridden = config_of(tmp_path, "[titles]\nenabled = false\n", PYAGENTD_TITLES="on")
-    assert (overridden.titles, overridden.titles_model) == (True, None)
+    assert (overridden.titles.enabled, overridden.titles.model) == (True, "")
     assert overridden.settings["titles.enabled"].source == "environment PYAGENTD_TITLES"
 
 
 def test_confinement_is_tried_unless_file_or_environment_say_otherwise(tmp_path: Path) -> None:
-    assert config_of(tmp_path).confinement == "auto"
-    assert config_of(tmp_path, '[shell]\nconfinement = "landlock"\n').confinement == "landlock"
-    assert config_of(tmp_path, '[shell]\nconfinement = "landlock"\n', PYAGENTD_CONFINEMENT="off").confinement == "off"
+    assert config_of(tmp_path).shell.confinement == "auto"
+    assert config_of(tmp_path, '[shell]\nconfinement = "landlock"\n').shell.confinement == "landlock"
+    assert (
+        config_of(tmp_path, '[shell]\nconfinement = "landlock"\n', PYAGENTD_CONFINEMENT="off").shell.confinement
+        == "off"
+    )
     with pytest.raises(
         ConfigError, match=r"config.toml:2: `shell.confinement` is 'jail'. It should be one of auto, bubblewrap"
     ):
         config_of(tmp_path, '[shell]\nconfinement = "jail"\n')
 
 
+def test_a_value_is_shown_under_the_key_it_is_written_with(tmp_path: Path) -> None:
+    shown = config_of(tmp_path, "[telemetry]\ninterval = 5\n").settings
+    assert shown["telemetry.interval"] == Setting("5.0", f"{tmp_path / 'config.toml'}:2")
+    assert "telemetry.interval_s" not in shown
+
+
 def test_one_setting_turns_off_all_that_asks_a_model_unasked(tmp_path: Path) -> None:
-    assert config_of(tmp_path).extra_requests is True
+    assert config_of(tmp_path).privacy.extra_requests is True
     quiet = config_of(tmp_path, "[privacy]\nextra_requests = false\n[titles]\nenabled = true\n")
-    assert (quiet.extra_requests, quiet.titles, quiet.compaction.auto) == (False, False, False)
+    assert (quiet.privacy.extra_requests, quiet.titles.enabled, quiet.compaction.auto) == (False, False, False)
     for name in ("privacy.extra_requests", "titles.enabled", "compaction.auto"):
         assert quiet.settings[name].source.endswith("config.toml:2")
-    assert config_of(tmp_path, PYAGENTD_EXTRA_REQUESTS="off").titles is False
+    assert config_of(tmp_path, PYAGENTD_EXTRA_REQUESTS="off").titles.enabled is False
     with pytest.raises(ConfigError, match="PYAGENTD_EXTRA_REQUESTS"):
         config_of(tmp_path, PYAGENTD_EXTRA_REQUESTS="perhaps")
 

@@ -479,7 +479,7 @@ class Conversations(Group):
 
     async def _unconfined(self, preset: Preset) -> str:
         """Return why commands of a session are not confined, "" when they are."""
-        scope = ShellScope(confine=preset.shell.confine, wanted=self._kernel.config.confinement)
+        scope = ShellScope(confine=preset.shell.confine, wanted=self._kernel.config.shell.confinement)
         if enclosure.is_tried():
             return enclosure.confinement_warning(scope)
         return await asyncio.to_thread(enclosure.confinement_warning, scope)

@@ -329,7 +329,7 @@ class Inspection(Group):
             "tasks": 0 if tasks is None else tasks.pending,
             "memory": _memory(),
             "sessions_dir": str(self._kernel.config.sessions_dir),
-            "confinement": await asyncio.to_thread(confinement, self._kernel.config.confinement),
+            "confinement": await asyncio.to_thread(confinement, self._kernel.config.shell.confinement),
         }
 
     async def metrics(self, client: Client) -> str:

@@ -801,7 +801,7 @@ def configuration_of(
             if name not in config.models and not catalog.facts(name, config, backend=backend.name).window_known:
                 facts |= {name: stated} if (stated := _facts_from_gptel(model)) else {}
     tables += [store.configfile.table(("model", name), stated) for name, stated in facts.items()]
-    if current and config.default_backend is None and tables:
+    if current and not config.default.backend and tables:
         default = store.configfile.table(("default",), {"backend": current})
         lines = "\n".join(f"# {line}" for line in default.splitlines())
         tables.append(f"# What answers where a shipped preset names Claude:\n{lines}\n")

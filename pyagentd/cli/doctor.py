@@ -186,12 +186,12 @@ def check_directory(name: str, path: Path, *, private: bool) -> Finding:
 
 def check_confinement(config: Config) -> Finding:
     """Try what keeps the commands of agents inside their scope."""
-    found = enclosure.confinement(config.confinement)
+    found = enclosure.confinement(config.shell.confinement)
     setting = config.settings["shell.confinement"]
-    if config.confinement == "off":
+    if config.shell.confinement == "off":
         return Finding("confinement", "warning", f"{enclosure.describe_mechanism(None)} Off by {setting.source}")
-    if found is None and config.confinement != "auto":
-        detail = f"{config.confinement} ({setting.source}) does not work here; no command will run"
+    if found is None and config.shell.confinement != "auto":
+        detail = f"{config.shell.confinement} ({setting.source}) does not work here; no command will run"
         return Finding("confinement", "missing", detail, _INSTALL_BUBBLEWRAP)
     return Finding(
         "confinement",
@@ -226,7 +226,7 @@ def check_daemon(config: Config) -> Finding:
 def check_backend(config: Config) -> Iterator[Finding]:
     """Check the backend that is used when a preset names none: its key, and whether its server is there."""
     try:
-        backend = config.backend(config.backend_override or config.default_backend or "anthropic")
+        backend = config.backend(config.backend_override or config.default.backend or "anthropic")
     except PyagentdError as error:
         yield Finding("backend", "missing", error.message, error.hint)
         return

@@ -143,7 +143,7 @@ def run_environment(env: Mapping[str, str], backend: str = "") -> tuple[dict[str
     """
     try:
         loaded = config.load_config(env)
-        named = env.get("PYAGENTD_BACKEND") or backend or loaded.default_backend or "anthropic"
+        named = env.get("PYAGENTD_BACKEND") or backend or loaded.default.backend or "anthropic"
         known = loaded.backend(named)
     except ConfigError:  # the run itself will say what is wrong
         return {name: env[name] for name in _SENT if name in env}, None

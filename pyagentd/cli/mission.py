@@ -193,9 +193,9 @@ def _mission_over(
     config = load_config()
     backend, slash, name = (model or "").partition("/")
     if not slash or backend not in config.backends:
-        backend, name = config.backend_override or config.default_backend or "anthropic", model or ""
+        backend, name = config.backend_override or config.default.backend or "anthropic", model or ""
     name = (
-        name or config.default_model or config.backend(backend).model or ("offline" if backend == "offline" else "")
+        name or config.default.model or config.backend(backend).model or ("offline" if backend == "offline" else "")
     )
     if not name:
         raise click.UsageError("Give --model: the configuration names none")

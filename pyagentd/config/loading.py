@@ -20,21 +20,14 @@ from pyagentd.config import (
 from pyagentd.config.tables import (
     SERVICES,
     BackendSettings,
-    CompactionSettings,
-    Confinement,
     HookSettings,
-    ModelSettings,
-    ProfileSettings,
     ServerSettings,
     Tables,
-    TelemetryTable,
-    TriggerSettings,
-    WebSettings,
     read_hooks,
     read_server,
 )
 from pyagentd.errors import ConfigError
-from pyagentd.reader import INSIDE, Source
+from pyagentd.reader import Source
 
 # Where the user's own instructions and skills are.
 #
@@ -123,8 +116,8 @@ _SWITCH: Mapping[str, bool] = {"on": True, "off": False, "true": True, "false": 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
-    """The effective configuration of this process."""
+class Config(Tables):
+    """The effective configuration of this process: what file and environment say, and what follows from it."""
 
     file: Path  # may not exist
     sessions_dir: Path
@@ -132,25 +125,11 @@ class Config:
     presets_dir: Path
     agents_dir: Path  # of named agents, each with a directory below it
     agent_template: Path | None  # what they are made from; None: what comes with the package
-    log_level: str
-    extra_requests: bool  # whether a model may be asked what nobody typed
-    titles: bool  # whether a model is asked for the title of a session
-    titles_model: str | None  # which one, of the run's backend; None: the run's
-    confinement: Confinement  # of commands, on this machine
-    compaction: CompactionSettings
     backend_override: str | None  # backend of every preset, whatever it names
-    default_backend: str | None  # of what is made from a shipped preset; None: what the preset names
-    default_model: str | None  # likewise; also for a preset of the default backend that names no model
-    backends: Mapping[str, BackendSettings]
-    profiles: Mapping[str, ProfileSettings]
     hooks: tuple[HookSettings, ...]  # programs that are asked, in their order
     mcp: tuple[ServerSettings, ...]  # servers of tools, in their order
     mcp_problems: tuple[str, ...]  # what is wrong with others, which are left out
-    models: Mapping[str, ModelSettings]
-    web: WebSettings
     own: OwnPlaces  # the user's instructions and skills
-    triggers: TriggerSettings
-    telemetry: TelemetryTable
     settings: Mapping[str, Setting] = field(repr=False)  # dotted name -> value and source, for display
 
     def backend(self, name: str, env: Environment | None = None) -> BackendSettings:
@@ -195,20 +174,19 @@ def load_config(env: Environment | None = None) -> Config:
     env = os.environ if env is None else env
     file = read_config_file(config_file(env))
     tables, source, variables = _read_tables(file, env)
-    default = tables.default.backend.strip()
-    backends = {name: replace(each, name=name) for name, each in tables.backend.items()}
+    backends = {name: replace(each, name=name) for name, each in tables.backends.items()}
     if address := env.get("ANTHROPIC_BASE_URL"):
         for name, each in backends.items():
             if each.takes_address_from_environment:
                 backends[name] = replace(each, base_url=address)
-    mcp, mcp_problems = _servers(tables.mcp, source)
+    mcp, mcp_problems = _servers(tables.server_tables, source)
     sessions, runtime, base = sessions_setting(env), runtime_setting(env), file.path.parent
     places = {
         "presets.dir": absolute(tables.presets.dir or "presets", base),
         "agents.dir": absolute(tables.agents.dir, base) if tables.agents.dir else default_agents_dir(env),
         "agents.template": absolute(tables.agents.template, base) if tables.agents.template else None,
     }
-    override, extra = env.get("PYAGENTD_BACKEND"), tables.privacy.extra_requests
+    override = env.get("PYAGENTD_BACKEND")
     claude = (Path(home) / ".claude",) if (home := env.get("HOME")) else ()
 
     def source_of(path: reader.Path) -> str:
@@ -224,30 +202,26 @@ def load_config(env: Environment | None = None) -> Config:
     for name, place in places.items():
         settings[name] = replace(settings[name], value=str(place or ""))
     for name, made in backends.items():
-        if made.base_url != tables.backend[name].base_url:
+        if made.base_url != tables.backends[name].base_url:
             settings[f"backend.{name}.base_url"] = Setting(made.base_url or "", "environment ANTHROPIC_BASE_URL")
-    if not extra:
+    if not tables.privacy.extra_requests:
+        tables = replace(
+            tables,
+            titles=replace(tables.titles, enabled=False),
+            compaction=replace(tables.compaction, auto=False),
+        )
         withheld = Setting("false", settings["privacy.extra_requests"].source)
         settings |= {"titles.enabled": withheld, "compaction.auto": withheld}
     return Config(
+        **{each.name: getattr(tables, each.name) for each in fields(Tables)} | {"backends": backends},
         file=file.path,
         sessions_dir=Path(sessions.value),
         runtime_dir=Path(runtime.value),
         presets_dir=Path(settings["presets.dir"].value),
         agents_dir=Path(settings["agents.dir"].value),
         agent_template=places["agents.template"],
-        log_level=tables.log.level,
-        extra_requests=extra,
-        titles=extra and tables.titles.enabled,
-        titles_model=tables.titles.model or None,
-        confinement=tables.shell.confinement,
-        compaction=tables.compaction if extra else replace(tables.compaction, auto=False),
         backend_override=override or None,
-        default_backend=default or None,
-        default_model=tables.default.model.strip() or None,
-        backends=backends,
-        profiles=tables.profile,
-        hooks=read_hooks(tables.hooks, source, ("hooks",)),
+        hooks=read_hooks(tables.hook_tables, source, ("hooks",)),
         mcp=mcp,
         mcp_problems=mcp_problems,
         own=OwnPlaces(
@@ -255,10 +229,6 @@ def load_config(env: Environment | None = None) -> Config:
             skills=(base / "skills", *(each / "skills" for each in claude)),
             more_skills=tuple(absolute(text, base) for text in tables.skills.paths),
         ),
-        triggers=tables.triggers,
-        telemetry=tables.telemetry,
-        models=tables.model,
-        web=tables.web,
         settings=settings,
     )
 
@@ -273,10 +243,10 @@ def _read_tables(file: TomlFile, env: Environment) -> tuple[Tables, Source, Mapp
     data, variables = _with_environment(file, env)
     source = Source(place=lambda path: variables.get(path) or file.place(path), error=ConfigError)
     tables = reader.read(data, Tables, source)
-    default = tables.default.backend.strip()
+    default = tables.default.backend
     named = _ALIASES.get(default.casefold(), default)
-    if default and named not in tables.backend and service(named.casefold()) is None:
-        known = ", ".join(sorted({*tables.backend, *SERVICES}))
+    if default and named not in tables.backends and service(named.casefold()) is None:
+        known = ", ".join(sorted({*tables.backends, *SERVICES}))
         raise source.wrong(("default", "backend"), f"no backend is called {default!r}; known: {known}")
     return tables, source, variables
 
@@ -334,9 +304,9 @@ def _servers(tables: Mapping[str, object], source: Source) -> tuple[tuple[Server
 def _leaves(value: Any, path: reader.Path = ()) -> Iterator[tuple[reader.Path, str]]:
     """Yield every value that the tables have, for display."""
     if is_dataclass(value):
-        for each in fields(value):
-            if each.metadata != INSIDE and not (path == () and each.name in ("hooks", "mcp")):
-                yield from _leaves(getattr(value, each.name), (*path, each.name))
+        for name, key in reader.keys_by_field(type(value)).items():
+            if path or key not in ("hooks", "mcp"):
+                yield from _leaves(getattr(value, name), (*path, key))
     elif isinstance(value, Mapping):
         for name, each in value.items():
             yield from _leaves(each, (*path, name))

@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from pyagentd.config import absolute
 from pyagentd.errors import ConfigError
-from pyagentd.reader import INSIDE, FromOne, Misfit, Path, Rule, Source, read
+from pyagentd.reader import INSIDE, FromOne, Misfit, Path, Rule, Source, Text, read
 
 Confinement = Literal["auto", "bubblewrap", "landlock", "off"]
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -80,10 +80,15 @@ _Action = Annotated[str, Rule(parse=lambda text: _expression(text).pattern, word
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefaultTable:
-    """``[default]``: what answers in place of what a shipped preset names."""
+    """``[default]``: what answers in place of what a shipped preset names.
 
-    backend: str = ""
-    model: str = ""
+    Attributes:
+        backend: "": what the preset names.
+        model: Likewise; also for a preset of that backend that names no model.
+    """
+
+    backend: Text = ""
+    model: Text = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +128,7 @@ class PrivacyTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TitlesTable:
-    """``[titles]``: whether a model is asked for the title of a session, and which."""
+    """``[titles]``: whether a model is asked for the title of a session, and which; "" is the run's."""
 
     enabled: bool = True
     model: str = ""
@@ -355,14 +360,14 @@ class Tables:
     triggers: TriggerSettings = TriggerSettings()
     telemetry: TelemetryTable = TelemetryTable()
     web: WebSettings = WebSettings()
-    backend: Mapping[str, BackendSettings] = field(default_factory=dict)
-    profile: Mapping[str, ProfileSettings] = field(default_factory=dict)
-    model: Mapping[str, ModelSettings] = field(default_factory=dict)
-    hooks: Mapping[str, Any] = field(default_factory=dict)
-    mcp: Mapping[str, Any] = field(default_factory=dict)
+    backends: Annotated[Mapping[str, BackendSettings], Rule(keys=("backend",))] = field(default_factory=dict)
+    profiles: Annotated[Mapping[str, ProfileSettings], Rule(keys=("profile",))] = field(default_factory=dict)
+    models: Annotated[Mapping[str, ModelSettings], Rule(keys=("model",))] = field(default_factory=dict)
+    hook_tables: Annotated[Mapping[str, Any], Rule(keys=("hooks",))] = field(default_factory=dict)
+    server_tables: Annotated[Mapping[str, Any], Rule(keys=("mcp",))] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in self.profile:
+        for name in self.profiles:
             if not re.fullmatch(r"[\w-]+", name):
                 raise Misfit(("profile", name), f"{name!r} is not a name of a profile", "Letters, digits, - and _")
             if name in BUILTIN_PROFILES:

@@ -501,7 +501,7 @@ class Contexts(Feature):
 
     async def _describe(self, branch: LiveBranch, messages: Sequence[Message], options: SendOptions) -> str:
         """Return what a model says of a conversation; its first words where no model can or may be asked."""
-        if branch.run is not None or not self.kernel.config.extra_requests:
+        if branch.run is not None or not self.kernel.config.privacy.extra_requests:
             return first_words(messages)
         kernel, run_id = self.kernel, new_id("run")
         try:

@@ -30,7 +30,7 @@ class Titles(Feature):
 
     def __init__(self, kernel: Kernel, *, timeout_s: float = TIMEOUT_S) -> None:
         super().__init__(kernel)
-        if kernel.config.titles:
+        if kernel.config.titles.enabled:
             kernel.bus.on(RunEnded, self._run_ended)
         self._timeout_s = timeout_s
         self._asked: set[Path] = set()  # directories of sessions; one that failed is not tried again
@@ -70,7 +70,7 @@ class Titles(Feature):
         async with self.kernel.using(ref) as branch:
             preset = answers_next(self.kernel, branch, options)
         backend, model = backend_for(preset, config, options)
-        chosen = extra_model(config.titles_model, provider_of(preset, config, options), model, config)
+        chosen = extra_model(config.titles.model, provider_of(preset, config, options), model, config)
         # A title is not worth a second try.
         said = await ask_model(backend, title_request(chosen, prompt, answer), retrying=give_up)
         return "" if said.stop_reason == "refusal" else "".join(said.texts)

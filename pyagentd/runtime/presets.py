@@ -257,8 +257,8 @@ _log = logging.getLogger(__name__)
 
 def configured_default(config: Config) -> dict[str, str]:
     """Return the backend and the model that the user has in place of those that shipped presets name."""
-    name = config.default_backend
-    model = config.default_model or (config.backend(name).model if name else None)
+    name = config.default.backend
+    model = config.default.model or (config.backend(name).model if name else None)
     return {key: value for key, value in (("backend", name), ("model", model)) if value}
 
 

@@ -291,7 +291,7 @@ def shell_scope(
             commands=own.shell.allow,
             network=own.shell.network,
             confine=own.shell.confine,
-            wanted=config.confinement,
+            wanted=config.shell.confinement,
         )
 
     return scope

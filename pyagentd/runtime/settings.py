@@ -121,8 +121,8 @@ def with_backend_and_model(preset: Preset, config: Config, options: "SendOptions
         ConfigError: The preset names a backend nobody configured.
     """
     known = _known_backend(preset, config, options)
-    default = config.default_model if is_backend(config, config.default_backend or "anthropic", known.name) else None
-    own = known.model or default or ""
+    default = config.default.model if is_backend(config, config.default.backend or "anthropic", known.name) else ""
+    own = known.model or default
     stand_in = known.name if known.kind == "offline" else ""  # it has no models, so it goes by its own name
     if is_backend(config, preset.backend, known.name):
         return replace(preset, model=preset.model or own or stand_in)
@@ -137,7 +137,7 @@ def is_backend(config: Config, named: str, backend: str) -> bool:
         return False
 
 
-def extra_model(configured: str | None, backend: str, model: str, config: Config) -> str:
+def extra_model(configured: str, backend: str, model: str, config: Config) -> str:
     """Return the model for a title or a summary of a run that ``model`` answers.
 
     Args:
@@ -147,11 +147,11 @@ def extra_model(configured: str | None, backend: str, model: str, config: Config
         model: The run's.
         config: What is known of the backend.
     """
-    provider, _, name = (configured or "").rpartition("/")
+    provider, _, name = configured.rpartition("/")
     if provider:
         return name if is_backend(config, provider, backend) else model
     known = config.backends.get(backend)
-    default = config.default_backend or "anthropic"
+    default = config.default.backend or "anthropic"
     elsewhere = known is not None and known.model and not is_backend(config, default, backend)
     return model if elsewhere or not name else name
 

@@ -115,7 +115,7 @@ def test_only_what_is_missing_is_written_and_the_result_is_a_configuration(tmp_p
     assert added["model"] == {"new": {"context_window": 1_000_000, "input": 0.5, "output": 2}}
     append(file, text.replace("# [default]", "[default]").replace('# backend = "Own"', 'backend = "Own"'))
     made = load_config({"PYAGENTD_CONFIG": str(file)})
-    assert made.default_backend == "Own" and made.backend("own").models == ("new", "gpt-5")
+    assert made.default.backend == "Own" and made.backend("own").models == ("new", "gpt-5")
     assert file.read_text().startswith("[backend.known]  # mine\n")
 
 

@@ -351,7 +351,7 @@ def test_a_server_of_this_machine_is_found_and_used_when_told(
     (home / "config.toml").write_text("# mine\n[log]\nlevel = 'info'\n")
     assert main(["models", "--local", "--use"]) == ExitCode.DONE
     config = load_config()
-    assert config.log_level == "info" and config.default_backend == "ollama"
+    assert config.log.level == "info" and config.default.backend == "ollama"
     known = config.backend("Ollama")
     assert (known.kind, known.base_url, known.model) == ("openai-compatible", f"{model_server.url}/v1", "qwen3")
     before = (home / "config.toml").read_text()

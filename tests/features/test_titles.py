@@ -188,7 +188,7 @@ async def test_the_model_for_titles_can_be_configured(world: World, titles: Titl
     config = world.home / "config.toml"
     config.write_text('[titles]\nmodel = "small"\n')
     configured = load_config({"PYAGENTD_CONFIG": str(config)})
-    world.kernel.config = replace(world.kernel.config, titles_model=configured.titles_model)
+    world.kernel.config = replace(world.kernel.config, titles=configured.titles)
     titled(world, "Short")
     await send(world, world.session(), Watcher())
     await settled(titles)
