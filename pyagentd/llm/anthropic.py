@@ -8,7 +8,7 @@ object for each token. The SDK is ``clouds``': Bedrock and Vertex.
 import logging
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, get_args
 
 from pyagentd.errors import ProviderError, TransientProviderError
 from pyagentd.llm.backend import (
@@ -20,7 +20,6 @@ from pyagentd.llm.backend import (
     PartFinished,
     PartKind,
     PartStarted,
-    StepFinished,
     StopReason,
     StreamItem,
     ToolSchema,
@@ -33,12 +32,13 @@ from pyagentd.llm.http import (
     HttpServer,
     Json,
     SseEvent,
-    Step,
     api_name,
     effort_of,
     given_arguments,
     load_event,
-    made_call,
+    says_unsupported,
+    stop_reason,
+    tokens,
 )
 from pyagentd.messages import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult, Usage
 
@@ -157,8 +157,10 @@ _KINDS: dict[str, PartKind] = {
     "redacted_thinking": "reasoning",
     "tool_use": "tool",
 }
-_STOP_REASONS: frozenset[str] = frozenset(get_args(StopReason))
-_SAME_AS: dict[str, StopReason] = {"model_context_window_exceeded": "max_tokens"}
+_STOPS: dict[str, StopReason] = {
+    **{reason: reason for reason in get_args(StopReason)},
+    "model_context_window_exceeded": "max_tokens",
+}
 _TRANSIENT = frozenset({"overloaded_error", "api_error", "rate_limit_error", "timeout_error"})
 
 
@@ -255,24 +257,14 @@ class StepDecoder(Decoder):
                 items.append(PartFinished(index, part))
             case "tool":
                 text = text if text.strip() else given_arguments(block.given)
-                call, half = made_call(block.call_id, block.name, text)
-                (self._broken if half else items).append(PartFinished(index, call))
+                self._finish_call(index, block.call_id, block.name, text, items)
 
     def _message_delta(self, body: Json, items: list[StreamItem]) -> None:
         self._note_usage(body.get("usage"))
         self._stop_reason = body["delta"].get("stop_reason") or self._stop_reason
 
     def _message_stop(self, body: Json, items: list[StreamItem]) -> None:
-        if self._stop_reason is None:
-            raise ProviderError("The model's server ended its answer without saying why it stopped", hint=AGAIN)
-        reason = _stop_reason(self._stop_reason)
-        # A call cut off by the token limit is void; any other half a call is the model's fault, and it is told.
-        if reason != "max_tokens":
-            items.extend(self._broken)
-        if self._calls and reason == "end_turn":
-            reason = "tool_use"  # so proxies end an answer with calls
-        self.finished = True
-        items.append(StepFinished(reason, self._total()))
+        self._finish(stop_reason(self._stop_reason, _STOPS), self._total(), items)
 
     def _error(self, body: Json, items: list[StreamItem]) -> None:
         error = body.get("error") or {}
@@ -286,20 +278,14 @@ class StepDecoder(Decoder):
 
     def _total(self) -> Usage:
         usage = self._usage
-        reasoning = (usage.get("output_tokens_details") or {}).get("thinking_tokens") or 0
-        counts = {
-            "input": usage.get("input_tokens", 0),
-            "output": usage.get("output_tokens", 0),
-            "reasoning": reasoning,
-            "cache_read": usage.get("cache_read_input_tokens", 0),
-            "cache_write": usage.get("cache_creation_input_tokens", 0),
-        }
-        for name, count in counts.items():
-            if isinstance(count, float) and count.is_integer():
-                counts[name] = int(count)
-            elif type(count) is not int:
-                raise TypeError("number of tokens")
-        return Usage(**{**counts, "output": max(0, counts["output"] - counts["reasoning"])})
+        reasoning = tokens((usage.get("output_tokens_details") or {}).get("thinking_tokens"))
+        return Usage(
+            input=tokens(usage.get("input_tokens")),
+            output=max(0, tokens(usage.get("output_tokens")) - reasoning),
+            reasoning=reasoning,
+            cache_read=tokens(usage.get("cache_read_input_tokens")),
+            cache_write=tokens(usage.get("cache_creation_input_tokens")),
+        )
 
 
 _HANDLERS: dict[str, Callable[[StepDecoder, Json, list[StreamItem]], None]] = {
@@ -312,21 +298,11 @@ _HANDLERS: dict[str, Callable[[StepDecoder, Json, list[StreamItem]], None]] = {
 }
 
 
-def _stop_reason(given: str) -> StopReason:
-    if given in _STOP_REASONS:
-        return cast(StopReason, given)
-    if given not in _SAME_AS:
-        _log.warning("unknown stop reason %r is taken as the end of the turn", given)
-    return _SAME_AS.get(given, "end_turn")
-
-
 # What some models take and others refuse; pure.
 #
 # Newer Claude models answer 400 to any ``temperature`` and to a fixed thinking budget.
 
 Quirk = Literal["temperature", "thinking budget", "thinking", "effort"]
-
-_UNSUPPORTED = ("not support", "unsupported", "not available")
 
 
 def without_unsupported(body: Json, quirks: Set[Quirk]) -> Json:
@@ -374,6 +350,7 @@ class AnthropicBackend(HttpBackend[Quirk]):
     path = "/v1/messages"
     list_path = "/v1/models?limit=1000"
     api = "Messages API"
+    decoder = StepDecoder
 
     def settings(self, request: ModelRequest, quirks: Set[Quirk]) -> Json:
         """Return the body without the conversation."""
@@ -383,10 +360,6 @@ class AnthropicBackend(HttpBackend[Quirk]):
         """Return a new writer of bodies."""
         return body_writer()
 
-    def decoder(self, request: ModelRequest) -> Step:
-        """Return what reads the answer."""
-        return StepDecoder(request)
-
     def quirk(self, body: Json, said: str) -> Quirk | None:
         """Return what to change after a refusal, None for nothing."""
         if "temperature" in body and "temperature" in said:
@@ -395,6 +368,6 @@ class AnthropicBackend(HttpBackend[Quirk]):
             return "effort"
         if body.get("thinking", {}).get("type") == "enabled" and "thinking" in said and "adaptive" in said:
             return "thinking budget"
-        if "thinking" in body and "thinking" in said and any(word in said for word in _UNSUPPORTED):
+        if "thinking" in body and "thinking" in said and says_unsupported(said):
             return "thinking"
         return None

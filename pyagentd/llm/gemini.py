@@ -4,7 +4,6 @@ Gemini signs the model's reasoning and wants each signature back at the part whe
 kept in the reasoning before the call, that of a text as hidden reasoning after the text.
 """
 
-import logging
 import re
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
@@ -17,9 +16,7 @@ from pyagentd.llm.backend import (
     Body,
     BodyWriter,
     ModelRequest,
-    PartFinished,
     PartStarted,
-    StepFinished,
     StopReason,
     StreamItem,
 )
@@ -33,12 +30,11 @@ from pyagentd.llm.http import (
     api_name,
     given_arguments,
     load_event,
-    made_call,
+    stop_reason,
+    tokens,
 )
-from pyagentd.llm.openai import broke_off, tokens
+from pyagentd.llm.openai import broke_off
 from pyagentd.messages import Media, Message, Reasoning, Text, ToolCall, ToolResult, Usage
-
-_log = logging.getLogger(__name__)
 
 PROVIDER = "gemini"  # in the record of reasoning that comes from here
 
@@ -152,7 +148,6 @@ class GeminiDecoder(Decoder):
         super().__init__(request)
         self._names = {_name(tool.name): tool.name for tool in request.tools}
         self._stop = self._why = ""
-        self._blocked = False
         self._usage: Json = {}
 
     def end(self) -> list[StreamItem]:
@@ -161,18 +156,14 @@ class GeminiDecoder(Decoder):
         Raises:
             TransientProviderError: It stopped at what the model should not have written.
         """
-        if not self._stop and not self._blocked:
+        if not self._stop and not self._refused:
             return []
         if self._stop in _FAILED:
             raise TransientProviderError(f"The model's answer was broken: {self._why or self._stop}", hint=AGAIN)
         items: list[StreamItem] = []
         self._close(items)
-        if not self._blocked and self._stop not in _STOPS:
-            _log.warning("unknown reason to stop %r is taken as the end of the turn", self._stop)
-        reason = "refusal" if self._blocked else _STOPS.get(self._stop, "end_turn")
-        reason = "tool_use" if self._calls and reason == "end_turn" else reason
-        self.finished = True
-        return [*items, StepFinished(reason, _usage(self._usage))]
+        self._finish(stop_reason(self._stop or "SAFETY", _STOPS), _usage(self._usage), items)
+        return items
 
     def _take(self, event: SseEvent, items: list[StreamItem]) -> None:
         body = load_event(event)
@@ -184,7 +175,7 @@ class GeminiDecoder(Decoder):
             if candidate.get("finishReason"):
                 self._stop, self._why = candidate["finishReason"], candidate.get("finishMessage") or ""
         if (body.get("promptFeedback") or {}).get("blockReason"):
-            self._blocked = True
+            self._refused = True
         self._usage.update(body.get("usageMetadata") or {})
 
     def _part(self, part: Json, items: list[StreamItem]) -> None:
@@ -205,8 +196,8 @@ class GeminiDecoder(Decoder):
         id, name = self._begin_call(call.get("id") or "", call.get("name") or "")
         written = given_arguments(call.get("args"))
         self._count(len(written))
-        made, _ = made_call(id, name, written)
-        items += [PartStarted(self._next, "tool", id, name), PartFinished(self._next, made)]
+        items.append(PartStarted(self._next, "tool", id, name))
+        self._finish_call(self._next, id, name, written, items)
         self._next += 1
 
 
@@ -242,6 +233,7 @@ class GeminiBackend(HttpBackend[Quirk]):
     list_path = "/v1/models?pageSize=1000"
     key = "contents"
     api = "Gemini API"
+    decoder = GeminiDecoder
 
     def __init__(self, server: HttpServer, clock: Clock | None = None) -> None:
         super().__init__(server, clock)
@@ -256,10 +248,6 @@ class GeminiBackend(HttpBackend[Quirk]):
     def writer(self, quirks: Set[Quirk]) -> BodyWriter:
         """Return a new writer of bodies."""
         return BodyWriter(lambda each: contents(each, self._names, quirks))
-
-    def decoder(self, request: ModelRequest) -> GeminiDecoder:
-        """Return what reads the answer."""
-        return GeminiDecoder(request)
 
     def addressed(self, request: ModelRequest, body: Body) -> tuple[str, Body]:
         """Return where a request is sent, and what: the model is in the address."""

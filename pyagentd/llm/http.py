@@ -13,7 +13,7 @@ import re
 import ssl
 import sys
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence, Set
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence, Set
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from email.utils import parsedate_to_datetime
@@ -41,9 +41,11 @@ from pyagentd.llm.backend import (
     PartFinished,
     PartKind,
     PartStarted,
+    StepFinished,
+    StopReason,
     StreamItem,
 )
-from pyagentd.messages import Reasoning, Text, ToolCall
+from pyagentd.messages import Reasoning, Text, ToolCall, Usage
 
 Json = dict[str, Any]
 
@@ -222,87 +224,31 @@ def _without_surrogates(name: str) -> str:
     return name.encode("utf-8", "replace").decode()[:MAX_NAME]
 
 
-class Parts:
-    """What the decoders of all providers share: the limits of an answer, its calls, the text that grows.
+class Decoder:
+    """Folds the events of one streamed answer.
 
     Args:
         request: What is answered: its tools' names, and ids of calls that are taken.
-    """
-
-    provider = "anthropic"  # in the record of reasoning that comes from here
-    longest_name = 128  # characters of a tool's name
-
-    def __init__(self, request: ModelRequest) -> None:
-        self._names = {api_name(tool.name, self.longest_name): tool.name for tool in request.tools}
-        self._ids = taken_ids(request)
-        self._calls = self._text_length = self._received = 0  # calls; characters of text, of everything
-        self._next = 0  # number of the next part, where the API gives none
-        self._kind: PartKind | None = None  # of the text or reasoning that grows
-        self._pieces: list[str] = []
-
-    def _count_text(self, text: str) -> None:
-        if not isinstance(text, str):
-            raise TypeError("text of a delta")
-        self._text_length += len(text)
-        if self._text_length > MAX_TEXT:
-            raise too_much(f"{MAX_TEXT // 1_000_000} million characters of text")
-        self._count(len(text))
-
-    def _count(self, characters: int) -> None:
-        self._received += characters
-        if self._received > MAX_ANSWER:
-            raise too_much(f"{MAX_ANSWER // 1_000_000} million characters")
-
-    def _begin_call(self, id: str, name: str) -> tuple[str, str]:
-        """Return id and name of another call."""
-        self._calls += 1
-        if self._calls > MAX_CALLS:
-            raise too_much(f"{MAX_CALLS} calls of tools")
-        return unique_id(_without_surrogates(id), self._ids), self._name(name)
-
-    def _name(self, name: str) -> str:
-        name = _without_surrogates(name)
-        return self._names.get(name, name)
-
-    def _grow(self, kind: PartKind, text: str, items: list[StreamItem]) -> None:
-        """Add to the part that grows, or begin another one."""
-        self._count_text(text)
-        if not text:
-            return
-        if self._kind != kind:
-            self._begin(kind, items)
-        self._pieces.append(text)
-        items.append(PartDelta(self._next, text))
-
-    def _begin(self, kind: PartKind, items: list[StreamItem]) -> None:
-        self._close(items)
-        self._kind = kind
-        items.append(PartStarted(self._next, kind))
-
-    def _close(self, items: list[StreamItem], signature: str | None = None, redacted: str | None = None) -> None:
-        """End the part that grows; the signature is one of reasoning."""
-        if self._kind is None:
-            return
-        text = "".join(self._pieces)
-        thought = Reasoning(text=text, signature=signature, redacted=redacted, provider=self.provider)
-        items.append(PartFinished(self._next, Text(text=text) if self._kind == "text" else thought))
-        self._next, self._kind = self._next + 1, None
-        self._pieces.clear()
-
-
-class Decoder(Parts):
-    """Folds the events of one streamed answer.
 
     Attributes:
         finished: The answer is complete.
         failure: What the server reported, or how it broke the protocol; transient when it may pass.
     """
 
+    provider = "anthropic"  # in the record of reasoning that comes from here
+    longest_name = 128  # characters of a tool's name
+
     def __init__(self, request: ModelRequest) -> None:
-        super().__init__(request)
         self.finished = False
         self.failure: ProviderError | None = None
+        self._names = {api_name(tool.name, self.longest_name): tool.name for tool in request.tools}
+        self._ids = taken_ids(request)
+        self._calls = self._text_length = self._received = 0  # calls; characters of text, of everything
+        self._next = 0  # number of the next part, where the API gives none
+        self._kind: PartKind | None = None  # of the text or reasoning that grows
+        self._pieces: list[str] = []
         self._broken: list[PartFinished] = []  # calls whose arguments are no JSON object
+        self._refused = False  # the model would not answer
 
     def decode(self, events: Iterable[SseEvent]) -> list[StreamItem]:
         """Return the items that ``events`` mean, up to the one that fails; that one sets ``failure``.
@@ -335,15 +281,91 @@ class Decoder(Parts):
     def _take(self, event: SseEvent, items: list[StreamItem]) -> None:
         raise NotImplementedError
 
+    def _count_text(self, text: str) -> None:
+        if not isinstance(text, str):
+            raise TypeError("text of a delta")
+        self._text_length += len(text)
+        if self._text_length > MAX_TEXT:
+            raise too_much(f"{MAX_TEXT // 1_000_000} million characters of text")
+        self._count(len(text))
 
-def made_call(id: str, name: str, text: str) -> tuple[ToolCall, bool]:
-    """Return a call with the arguments that ``text`` is, and whether that is half a call: cut off, or no JSON object.
+    def _count(self, characters: int) -> None:
+        self._received += characters
+        if self._received > MAX_ANSWER:
+            raise too_much(f"{MAX_ANSWER // 1_000_000} million characters")
 
-    What is too long is kept as it came, see ``ToolCall``.
-    """
-    given = arguments(text if text.strip() else "{}") if len(text) <= MAX_ARGUMENTS else None
-    call = ToolCall(id=id, name=name, input=given or {}, unreadable="" if given is not None else text)
-    return call, given is None and len(text) <= MAX_ARGUMENTS
+    def _begin_call(self, id: str, name: str) -> tuple[str, str]:
+        """Return id and name of another call."""
+        self._calls += 1
+        if self._calls > MAX_CALLS:
+            raise too_much(f"{MAX_CALLS} calls of tools")
+        return unique_id(_without_surrogates(id), self._ids), self._name(name)
+
+    def _finish_call(
+        self, index: int, id: str, name: str, text: str, items: list[StreamItem], *, is_cut: bool = False
+    ) -> None:
+        """End a call with the arguments that ``text`` is; what is too long is kept as it came, see ``ToolCall``."""
+        given = arguments(text if text.strip() else "{}") if len(text) <= MAX_ARGUMENTS else None
+        call = ToolCall(id=id, name=name, input=given or {}, unreadable="" if given is not None else text)
+        is_half = is_cut or (given is None and len(text) <= MAX_ARGUMENTS)
+        (self._broken if is_half else items).append(PartFinished(index, call))
+
+    def _finish(self, reason: StopReason, usage: Usage, items: list[StreamItem]) -> None:
+        """End the answer."""
+        # A call cut off by the token limit is void; any other half a call is the model's fault, and it is told.
+        if reason != "max_tokens":
+            items.extend(self._broken)
+        if self._calls and reason == "end_turn":
+            reason = "tool_use"  # so proxies and several servers end an answer with calls
+        self.finished = True
+        items.append(StepFinished("refusal" if self._refused else reason, usage))
+
+    def _name(self, name: str) -> str:
+        name = _without_surrogates(name)
+        return self._names.get(name, name)
+
+    def _grow(self, kind: PartKind, text: str, items: list[StreamItem]) -> None:
+        """Add to the part that grows, or begin another one."""
+        self._count_text(text)
+        if not text:
+            return
+        if self._kind != kind:
+            self._begin(kind, items)
+        self._pieces.append(text)
+        items.append(PartDelta(self._next, text))
+
+    def _begin(self, kind: PartKind, items: list[StreamItem]) -> None:
+        self._close(items)
+        self._kind = kind
+        items.append(PartStarted(self._next, kind))
+
+    def _close(self, items: list[StreamItem], signature: str | None = None, redacted: str | None = None) -> None:
+        """End the part that grows; the signature is one of reasoning."""
+        if self._kind is None:
+            return
+        text = "".join(self._pieces)
+        thought = Reasoning(text=text, signature=signature, redacted=redacted, provider=self.provider)
+        items.append(PartFinished(self._next, Text(text=text) if self._kind == "text" else thought))
+        self._next, self._kind = self._next + 1, None
+        self._pieces.clear()
+
+
+def stop_reason(given: str | None, known: Mapping[str, StopReason]) -> StopReason:
+    """Return why an answer ended, in our words; raises ``ProviderError`` where the server did not say."""
+    if given is None:
+        raise ProviderError("The model's server ended its answer without saying why it stopped", hint=AGAIN)
+    if given not in known:
+        _log.warning("unknown reason to stop %r is taken as the end of the turn", given)
+    return known.get(given, "end_turn")
+
+
+def tokens(given: Any) -> int:
+    """Return a number of tokens, 0 where none is given; raises ``ProviderError`` when it is not a number."""
+    if given is None:
+        return 0
+    if isinstance(given, bool) or not isinstance(given, int | float) or given % 1:
+        raise ProviderError(f"The model's server counted {given!r} tokens", hint=AGAIN)
+    return max(0, int(given))
 
 
 # What a server refuses and what the network does, as errors of ours.
@@ -669,22 +691,7 @@ async def _read_bounded(response: aiohttp.ClientResponse, most: int) -> bytes:
     return bytes(held)
 
 
-class Step(Protocol):
-    """Folds the events of one answer."""
-
-    finished: bool
-    failure: ProviderError | None
-
-    def decode(self, events: Iterable[SseEvent]) -> list[StreamItem]:
-        """Return the items that ``events`` mean, up to the one that fails."""
-        ...
-
-    def end(self) -> list[StreamItem]:
-        """Return the items that the end of the body means."""
-        ...
-
-
-async def read_answer(chunks: AsyncIterator[bytes], step: Step) -> AsyncIterator[Sequence[StreamItem]]:
+async def read_answer(chunks: AsyncIterator[bytes], step: Decoder) -> AsyncIterator[Sequence[StreamItem]]:
     """Yield what ``step`` makes of an answer; raises what failed, or that it ended in the middle."""
     events = SseDecoder()
     async for chunk in chunks:
@@ -726,8 +733,16 @@ async def _drain(chunks: AsyncIterator[bytes]) -> None:
                 pass
 
 
+_UNSUPPORTED = re.compile(
+    "not support|unsupported|not permitted|unrecognized|unknown|extra|not allowed|not available"
+)
 _OTHER_FORM = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)  # the request may do in another form
 _Quirk = TypeVar("_Quirk", bound=str)
+
+
+def says_unsupported(said: str) -> bool:
+    """Return whether a refusal, in lower case, says that something is not supported."""
+    return _UNSUPPORTED.search(said) is not None
 
 
 class HttpBackend(Generic[_Quirk]):
@@ -746,6 +761,7 @@ class HttpBackend(Generic[_Quirk]):
     key = "messages"  # what holds the conversation
     api: str  # what the server should be
     usual: frozenset[_Quirk] = frozenset()
+    decoder: Callable[[ModelRequest], Decoder]  # makes what reads an answer
 
     def __init__(self, server: Server, clock: Clock | None = None) -> None:
         self._server = server
@@ -763,10 +779,6 @@ class HttpBackend(Generic[_Quirk]):
 
     def writer(self, quirks: Set[_Quirk]) -> BodyWriter:
         """Return a new writer of bodies."""
-        raise NotImplementedError
-
-    def decoder(self, request: ModelRequest) -> Step:
-        """Return what reads the answer."""
         raise NotImplementedError
 
     def quirk(self, body: Json, said: str) -> _Quirk | None:

@@ -19,9 +19,7 @@ from pyagentd.errors import ProviderError, TransientProviderError
 from pyagentd.llm.backend import (
     BodyWriter,
     ModelRequest,
-    PartFinished,
     PartStarted,
-    StepFinished,
     StopReason,
     StreamItem,
     ToolSchema,
@@ -34,13 +32,14 @@ from pyagentd.llm.http import (
     HttpServer,
     Json,
     SseEvent,
-    Step,
     api_name,
     effort_of,
     error_of_body,
     given_arguments,
     load_event,
-    made_call,
+    says_unsupported,
+    stop_reason,
+    tokens,
 )
 from pyagentd.llm.textcalls import TextCalls, describe_tools, in_words
 from pyagentd.messages import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult, Usage
@@ -235,7 +234,6 @@ class ChatDecoder(Decoder):
         self._made: list[_Call] = []
         self._at: dict[int, _Call] = {}  # by the server's number: some give all of them the same
         self._stop: str | None = None
-        self._refused = False
         self._usage: Json = {}
 
     def end(self) -> list[StreamItem]:
@@ -303,25 +301,14 @@ class ChatDecoder(Decoder):
         call.pieces.append(text)
 
     def _end(self, items: list[StreamItem]) -> None:
-        stop = self._stop
-        if stop is None:
-            raise ProviderError("The model's server ended its answer without saying why it stopped", hint=AGAIN)
-        if stop in _FAILED:
-            raise TransientProviderError(f"The model's server broke off: it stopped with {stop!r}", hint=AGAIN)
-        if stop not in _STOPS:
-            _log.warning("unknown reason to stop %r is taken as the end of the turn", stop)
-        reason = _STOPS.get(stop, "end_turn")
+        if self._stop in _FAILED:
+            raise TransientProviderError(f"The model's server broke off: it stopped with {self._stop!r}", hint=AGAIN)
+        reason = stop_reason(self._stop, _STOPS)
         self._close(items)
         items.extend(PartStarted(call.index, "tool", call.id) for call in self._made if not call.name)
-        for each in self._made:
-            call, is_half = made_call(each.id, each.name, "".join(each.pieces))
-            # A call cut off by the token limit is void; any other half a call is the model's fault, and it is told.
-            if not is_half or reason != "max_tokens":
-                items.append(PartFinished(each.index, call))
-        if self._made and reason == "end_turn":
-            reason = "tool_use"  # so several servers end an answer with calls
-        self.finished = True
-        items.append(StepFinished("refusal" if self._refused else reason, _usage(self._usage)))
+        for call in self._made:
+            self._finish_call(call.index, call.id, call.name, "".join(call.pieces), items)
+        self._finish(reason, _usage(self._usage), items)
 
 
 def broke_off(body: Json) -> ProviderError:
@@ -357,15 +344,6 @@ def usage_of(prompt: int, answer: int, reasoning: int, read: Any, written: Any) 
     )
 
 
-def tokens(given: Any) -> int:
-    """Return a number of tokens, 0 where none is given; raises ``ProviderError`` when it is not a number."""
-    if given is None:
-        return 0
-    if isinstance(given, bool) or not isinstance(given, int | float) or given % 1:
-        raise ProviderError(f"The model's server counted {given!r} tokens", hint=AGAIN)
-    return max(0, int(given))
-
-
 # What servers refuse, learned from the first refusal; pure.
 
 # Ollama of a model without a template for them; llama.cpp; vLLM; LM Studio and others.
@@ -373,12 +351,6 @@ _NO_TOOLS = re.compile(
     r"does not support (tools|function calling)|tools? param requires --jinja|requires --enable-auto-tool-choice"
     r"|(tools|functions|function calling)\W? (is|are) not supported"
 )
-_UNSUPPORTED = ("not support", "unsupported", "not permitted", "unrecognized", "unknown", "extra", "not allowed")
-
-
-def says_unsupported(said: str) -> bool:
-    """Return whether a refusal, in lower case, says that something is not supported."""
-    return any(word in said for word in _UNSUPPORTED)
 
 
 # The client and the backend.
@@ -433,7 +405,7 @@ class OpenAIBackend(HttpBackend[Quirk]):
         """Return a new writer of bodies."""
         return BodyWriter(partial(message_bodies, quirks=quirks, documents=self.takes_documents()))
 
-    def decoder(self, request: ModelRequest) -> Step:
+    def decoder(self, request: ModelRequest) -> Decoder:
         """Return what reads the answer."""
         in_text = self._text_calls or "tools" in self._quirks.get(request.model, ())
         decoder = ChatDecoder(request)

@@ -16,22 +16,12 @@ from pyagentd.llm.backend import (
     PartFinished,
     PartKind,
     PartStarted,
-    StepFinished,
     StopReason,
     StreamItem,
     dumps,
 )
-from pyagentd.llm.http import Decoder, Json, SseEvent, api_name, effort_of, load_event, made_call
-from pyagentd.llm.openai import (
-    LONGEST_NAME,
-    OpenAIBackend,
-    Quirk,
-    broke_off,
-    result_text,
-    says_unsupported,
-    tokens,
-    usage_of,
-)
+from pyagentd.llm.http import Decoder, Json, SseEvent, api_name, effort_of, load_event, says_unsupported, tokens
+from pyagentd.llm.openai import LONGEST_NAME, OpenAIBackend, Quirk, broke_off, result_text, usage_of
 from pyagentd.messages import Media, Message, Reasoning, Text, ToolCall, ToolResult, Usage
 
 PROVIDER = "openai"  # in the record of reasoning that comes from here
@@ -147,7 +137,6 @@ class ResponseDecoder(Decoder):
     def __init__(self, request: ModelRequest) -> None:
         super().__init__(request)
         self._items: dict[int, _Item] = {}
-        self._refused = False
 
     def _take(self, event: SseEvent, items: list[StreamItem]) -> None:
         body = load_event(event)
@@ -197,10 +186,8 @@ class ResponseDecoder(Decoder):
                 )
                 items.append(PartFinished(index, part))
             case "tool":
-                call, is_half = made_call(item.call_id, item.name, given["arguments"])
-                # A call cut off by the token limit is void; any other half a call is the model's fault.
-                is_half = is_half or given.get("status") == "incomplete"
-                (self._broken if is_half else items).append(PartFinished(index, call))
+                is_cut = given.get("status") == "incomplete"
+                self._finish_call(index, item.call_id, item.name, given["arguments"], items, is_cut=is_cut)
 
     def _on_completed(self, body: Json, items: list[StreamItem]) -> None:
         response = body["response"]
@@ -208,11 +195,8 @@ class ResponseDecoder(Decoder):
             if item.kind == "text":
                 items.append(PartFinished(index, Text(text="".join(item.pieces))))
         why = (response.get("incomplete_details") or {}).get("reason")
-        reason = _STOPS.get(why, "max_tokens") if why else "tool_use" if self._calls else "end_turn"
-        if reason != "max_tokens":
-            items.extend(self._broken)
-        self.finished = True
-        items.append(StepFinished("refusal" if self._refused else reason, _usage(response.get("usage") or {})))
+        reason = _STOPS.get(why, "max_tokens") if why else "end_turn"
+        self._finish(reason, _usage(response.get("usage") or {}), items)
 
     def _on_failed(self, body: Json, items: list[StreamItem]) -> None:
         error = (body.get("response") or {}).get("error") or body.get("error") or body
@@ -250,6 +234,7 @@ class ResponsesBackend(OpenAIBackend):
     path = "/responses"
     key = "input"
     api = "Responses API; if it speaks Chat Completions, the kind is openai-compatible"
+    decoder = ResponseDecoder
 
     def settings(self, request: ModelRequest, quirks: Set[Quirk]) -> Json:
         """Return the body without the conversation."""
@@ -262,10 +247,6 @@ class ResponsesBackend(OpenAIBackend):
     def writer(self, quirks: Set[Quirk]) -> BodyWriter:
         """Return a new writer of bodies."""
         return BodyWriter(partial(items_of, quirks=quirks))
-
-    def decoder(self, request: ModelRequest) -> ResponseDecoder:
-        """Return what reads the answer."""
-        return ResponseDecoder(request)
 
     def quirk(self, body: Json, said: str) -> Quirk | None:
         """Return what to change after a refusal, None for nothing."""

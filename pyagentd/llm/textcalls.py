@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from pyagentd.errors import ProviderError
 from pyagentd.llm.backend import (
     MAX_ARGUMENTS,
     ModelRequest,
@@ -23,7 +22,7 @@ from pyagentd.llm.backend import (
     ToolSchema,
     dumps,
 )
-from pyagentd.llm.http import MAX_CALLS, Json, SseEvent, Step, api_name, arguments, taken_ids, unique_id
+from pyagentd.llm.http import MAX_CALLS, Decoder, Json, SseEvent, api_name, arguments, unique_id
 from pyagentd.messages import Message, Part, Text, ToolCall, ToolResult
 
 # The notations, as models learned them:
@@ -168,7 +167,7 @@ def _typed_value(text: str, parameter: str, tool: ToolSchema) -> object:
         return text
 
 
-class TextCalls:
+class TextCalls(Decoder):
     """Decodes an answer with another decoder, and reads calls in its text.
 
     Args:
@@ -176,18 +175,15 @@ class TextCalls:
         request: What is answered.
     """
 
-    def __init__(self, inner: Step, request: ModelRequest) -> None:
+    def __init__(self, inner: Decoder, request: ModelRequest) -> None:
+        super().__init__(request)
         self._inner = inner
         self._tools = {name: tool for tool in request.tools for name in (api_name(tool.name, 64), tool.name)}
-        self._ids = taken_ids(request)
         self._numbers: dict[int, int] = {}  # of parts, by the number that the other decoder gives them
-        self._next = 0
         self._held = ""  # text that may be a call
         self._shown = ""  # text of the same part that is none
         self._done: PartFinished | None = None  # the part of text that is complete, until what follows is known
         self._read_call = False
-        self.finished = False
-        self.failure: ProviderError | None = None
 
     def decode(self, events: Iterable[SseEvent]) -> list[StreamItem]:
         """Return the items that ``events`` mean."""
@@ -200,21 +196,21 @@ class TextCalls:
     def _read(self, given: Iterable[StreamItem]) -> list[StreamItem]:
         items: list[StreamItem] = []
         for item in given:
-            self._take(item, items)
+            self._pass_on(item, items)
         self.finished, self.failure = self._inner.finished, self._inner.failure
         if self.failure is not None:  # what was held back was said
             self._show(self._held, items)
             self._held = ""
         return items
 
-    def _take(self, item: StreamItem, items: list[StreamItem]) -> None:
+    def _pass_on(self, item: StreamItem, items: list[StreamItem]) -> None:
         if self._done is not None:
-            self._finish(self._done, items, item.stop_reason if isinstance(item, StepFinished) else "")
+            self._end_text(self._done, items, item.stop_reason if isinstance(item, StepFinished) else "")
         match item:
             case PartStarted(kind="text"):
                 self._held = self._shown = ""
             case PartDelta(index=index) if index not in self._numbers:  # only text is not begun yet
-                self._grow(item.text, items)
+                self._hold(item.text, items)
             case PartFinished(part=Text()):
                 self._done = item
             case StepFinished(stop_reason="end_turn") if self._read_call:
@@ -234,7 +230,7 @@ class TextCalls:
             self._next += 1
         return self._numbers[index]
 
-    def _grow(self, text: str, items: list[StreamItem]) -> None:
+    def _hold(self, text: str, items: list[StreamItem]) -> None:
         self._held += text
         at = _start(self._held, first=not self._shown.strip(), line=not self._shown or self._shown[-1] == "\n")
         self._show(self._held[:at], items)
@@ -248,7 +244,7 @@ class TextCalls:
         self._shown += text
         items.append(PartDelta(self._next, text))
 
-    def _finish(self, done: PartFinished, items: list[StreamItem], reason: str) -> None:
+    def _end_text(self, done: PartFinished, items: list[StreamItem], reason: str) -> None:
         """End the part of text, with the calls that it ends with."""
         self._done = None
         calls = calls_in(self._held, self._tools) if len(self._held) <= MAX_ARGUMENTS else []
