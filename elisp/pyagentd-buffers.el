@@ -17,11 +17,12 @@
 
 (declare-function pyagentd-host-name "pyagentd-host")
 (declare-function pyagentd-tools--definitions "pyagentd-tools")
+(defvar pyagentd-hook-functions)
 
 ;;;; What this Emacs shows and can do
 
 ;; After each connection the daemon is told what Emacs has for it: its
-;; buffers and its tools.  It asks about them by events, and never waits
+;; buffers, tools and hooks.  It asks about them by events, and never waits
 ;; long.  Whoever knows an answer registers here; questions are answered
 ;; from a timer, one at a time.
 
@@ -36,14 +37,8 @@ the files on disk only."
          (when (fboundp 'pyagentd-offer) (pyagentd-offer)))
   :group 'pyagentd)
 
-(defconst pyagentd-offer--inline 200000
-  "Characters that an answer may have before it goes by a file.")
-
 (defvar pyagentd-offer--answerers nil
   "Alist of what can be asked and the functions that answer.")
-
-(defvar pyagentd-offer--spill nil
-  "Directory for answers that are too long for a frame.")
 
 (defvar pyagentd-offer--timer nil
   "Timer that tells the daemon what there is, or nil.")
@@ -62,11 +57,11 @@ the files on disk only."
       (pyagentd-rpc-call-async
        'emacs-offer
        (list :buffers (and pyagentd-share-buffers t)
-             :tools (pyagentd-tools--definitions))
+             :tools (pyagentd-tools--definitions)
+             :hooks (mapcar (lambda (entry) (symbol-name (car entry)))
+                            (seq-filter #'cdr pyagentd-hook-functions)))
        :success
        (lambda (answer)
-         (setq pyagentd-offer--spill (and (not pyagentd-host)
-                                          (plist-get answer :spill)))
          (dolist (refused (plist-get answer :refused))
            (pyagentd-log 'warn "A tool cannot be used: %s"
                          (plist-get refused :why))))))))
@@ -76,15 +71,15 @@ the files on disk only."
 (defun pyagentd-offer-register (what function)
   "Have FUNCTION answer questions about WHAT, a string.
 It is called with the facts, a plist, the number of the question, and a
-function REPLY that takes the answer, a plist as in `pyagentd-json-of'.
+function REPLY that takes the answer, a plist as in `pyagentd-json-of' or
+a JSON object.
 It may call REPLY later; only the first answer counts.  An error in
 FUNCTION is an answer with :error and :text."
   (setf (alist-get what pyagentd-offer--answerers nil nil #'equal) function))
 
 (defun pyagentd-offer--answer (asked)
-  "Answer ASKED, a plist with :id, :what and :facts or :path."
+  "Answer ASKED, a plist with :id, :what and :facts."
   (let* ((id (plist-get asked :id))
-         (path (plist-get asked :path)) ; of long facts
          (function (cdr (assoc (plist-get asked :what)
                                pyagentd-offer--answerers)))
          (answered nil)
@@ -95,14 +90,7 @@ FUNCTION is an answer with :error and :text."
     (condition-case-unless-debug err
         (let ((inhibit-quit nil))       ; a save may hang
           (if function
-              (funcall function
-                       (pyagentd-json-plist
-                        (if (null path) (plist-get asked :facts)
-                          (with-temp-buffer
-                            (let ((coding-system-for-read 'utf-8-unix))
-                              (insert-file-contents path))
-                            (delete-file path)
-                            (buffer-string))))
+              (funcall function (pyagentd-json-plist (plist-get asked :facts))
                        id reply)
             (funcall reply nil)))
       ((error quit) (funcall reply (pyagentd-offer--failed err))))))
@@ -113,21 +101,18 @@ FUNCTION is an answer with :error and :text."
     (list :error t :text text :outcome "refused" :reason text)))
 
 (defun pyagentd-offer--send (id answer)
-  "Send ANSWER, a plist, to the question ID."
-  (let ((text (condition-case err (pyagentd-json-of answer)
-                (error (pyagentd-json-of (pyagentd-offer--failed err))))))
-    (pyagentd-rpc-call-async
-     'emacs-answer
-     (if (and pyagentd-offer--spill
-              (> (string-bytes text) pyagentd-offer--inline))
-         (let ((temporary-file-directory
-                (file-name-as-directory pyagentd-offer--spill))
-               (coding-system-for-write (if (multibyte-string-p text)
-                                            'utf-8-unix
-                                          'no-conversion)))
-           (list :id id :path (make-temp-file "emacs-" nil ".json" text)))
-       (list :id id :answer text))
-     :error #'ignore)))
+  "Send ANSWER, a plist or a JSON object, to the question ID."
+  (condition-case err
+      (pyagentd-rpc-call-async
+       'emacs-answer
+       (list :id id :answer (if (stringp answer) answer
+                              (pyagentd-json-of answer)))
+       :error #'ignore)
+    (error                              ; no JSON, or too long for a frame
+     (pyagentd-rpc-call-async
+      'emacs-answer
+      (list :id id :answer (pyagentd-json-of (pyagentd-offer--failed err)))
+      :error #'ignore))))
 
 (pyagentd-events-register
  'emacs (lambda (_branch _seq args)     ; soon

@@ -647,53 +647,30 @@ It must be quick: the agent waits some seconds at most."
   (unless (memq function (alist-get event pyagentd-hook-functions))
     (setf (alist-get event pyagentd-hook-functions)
           (append (alist-get event pyagentd-hook-functions) (list function))))
-  (pyagentd-hooks--offer))
+  (pyagentd-offer))
 
 (defun pyagentd-remove-hook (event function)
   "Do not have FUNCTION asked at EVENT any more.
 See `pyagentd-add-hook'."
   (setf (alist-get event pyagentd-hook-functions)
         (remq function (alist-get event pyagentd-hook-functions)))
-  (pyagentd-hooks--offer))
+  (pyagentd-offer))
 
-(defun pyagentd-hooks--offer ()
-  "Tell the daemon, if there is one, for which events there are functions."
-  (when (pyagentd-rpc-connected-p)
-    (pyagentd-rpc-call-async
-     'hook-functions
-     (list :events (mapcar (lambda (entry) (symbol-name (car entry)))
-                           (seq-filter #'cdr pyagentd-hook-functions))))))
+(defun pyagentd-hooks--on-hook (facts _id reply)
+  "Give what the functions for the event in FACTS say about them to REPLY."
+  (let (said)
+    (seq-some (lambda (function)        ; up to one that forbids
+                (let ((changes (funcall function facts)))
+                  (cl-loop for (key value) on changes by #'cddr
+                           do (setq facts (plist-put facts key value)
+                                    said (plist-put said key value)))
+                  (or (plist-get changes :block)
+                      (plist-get changes :deny))))
+              (alist-get (intern (plist-get facts :event))
+                         pyagentd-hook-functions))
+    (funcall reply (json-encode (or said (make-hash-table))))))
 
-(defun pyagentd-hooks--asked (event text)
-  "Return what the functions for EVENT say about the facts in TEXT.
-Both are JSON."
-  (condition-case-unless-debug err
-      (let ((facts (pyagentd-json-plist text))
-            (said nil))
-        (seq-some (lambda (function)    ; up to one that forbids
-                    (let ((changes (funcall function facts)))
-                      (cl-loop for (key value) on changes by #'cddr
-                               do (setq facts (plist-put facts key value)
-                                        said (plist-put said key value)))
-                      (or (plist-get changes :block)
-                          (plist-get changes :deny))))
-                  (alist-get event pyagentd-hook-functions))
-        (json-encode (or said (make-hash-table))))
-    (error (json-encode (list :error (error-message-string err))))))
-
-(pyagentd-events-register
- 'hook (lambda (_branch _seq args)
-         (pcase-let ((`(,asked) args))
-           (pyagentd-rpc-call-async
-            'hook-answer
-            (list :id (plist-get asked :id)
-                  :answer (pyagentd-hooks--asked
-                           (intern (format "%s" (plist-get asked :event)))
-                           (plist-get asked :facts)))))))
-(add-hook 'pyagentd-rpc-connected-hook
-          (lambda ()
-            (when (seq-some #'cdr pyagentd-hook-functions)
-              (pyagentd-hooks--offer))))
+(pyagentd-offer-register "hook" #'pyagentd-hooks--on-hook)
 
 (provide 'pyagentd-tools)
 ;;; pyagentd-tools.el ends here

@@ -55,7 +55,7 @@ def stamp(moment: datetime) -> str:
 _OTHER = re.compile(r"[^a-z0-9]+")
 _SLUG_LENGTH = 60
 
-Prefix = Literal["msg", "prt", "run", "ask", "edt", "hid", "snp", "hok", "ema", "sch", "call"]
+Prefix = Literal["msg", "prt", "run", "ask", "edt", "hid", "snp", "ema", "sch", "call"]
 
 
 def slugify(name: str, *, fallback: str = "session") -> str:

@@ -58,10 +58,8 @@ denied       {asker, agent, tool, action}: here or in an agent below (``asker`` 
 failed       {id}: the call of a tool with that id, whose text follows, has failed (seq 0)
 files        {paths, call_id, more}: files that are another now, absolute: by a tool call or, with ``call_id`` "", by
              restoring; ``more`` says that there are further ones (seq 0)
-hook         {id, event, facts}: a question to functions of this client, ``facts`` in JSON; ``hook-answer`` answers it
-             (seq 0)
-emacs        {id, what: "look"|"change"|"call"|"confirm"|"stop", facts or path}: what this Emacs is asked about its
-             buffers and tools, in JSON or the file with it; ``emacs-answer`` answers it (branch "", seq 0)
+emacs        {id, what: "look"|"change"|"call"|"confirm"|"hook"|"stop", facts}: what this Emacs is asked about its
+             buffers, tools and hooks, in JSON; ``emacs-answer`` answers it (branch "", seq 0)
 notice       {text}: one line for the user (seq 0)
 task         {id, agent, command, status, started_at, pid, exit_code, ended_at, output}: a command in the background
              began, printed something (``output`` is the end of it) or ended; see ``features/tasks.py`` (seq 0)
@@ -84,7 +82,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypedDict
 
 Kind = Literal[
     "insert", "edit", "prompt", "compacting", "fired", "queue", "run", "status", "ask", "answered", "agent",
-    "persisted", "unsaved", "roles", "todo", "failed", "files", "hook", "emacs", "notice", "session", "deleted",
+    "persisted", "unsaved", "roles", "todo", "failed", "files", "emacs", "notice", "session", "deleted",
     "progress", "log", "task", "context", "resync", "agents",
     "reply-options", "sessions", "tool", "denied",
 ]  # fmt: skip

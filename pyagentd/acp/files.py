@@ -11,7 +11,6 @@ import hashlib
 import json
 import mimetypes
 import re
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
@@ -24,11 +23,9 @@ from pyagentd.acp.wire import Daemon
 from pyagentd.errors import BadRequest, PyagentdError
 from pyagentd.events import Event
 from pyagentd.store import paths
-from pyagentd.store.atomic import write_text
 from pyagentd.store.paths import check_size, media_type
 
 _LONGEST: Final = 1_000_000  # characters of a file that is asked about
-_INLINE: Final = 200_000  # bytes of an answer before it goes by a file
 _READ_S: Final = 0.8  # a look may take a second
 
 Answer = dict[str, Any]
@@ -51,17 +48,18 @@ class Files:
         self._daemon = daemon
         self._editor = editor
         self._session_of = session_of
-        self._spill = ""  # where the daemon takes long answers; "" before this is offered
+        self._offered = False
         self._answering: set[asyncio.Task[None]] = set()
 
     async def offer(self) -> None:
         """Tell the daemon, once for each connection, that it may ask."""
-        if self.can and not self._spill:
-            self._spill = str((await self._daemon.call("emacs-offer", buffers=True))["spill"])
+        if self.can and not self._offered:
+            await self._daemon.call("emacs-offer", buffers=True)
+            self._offered = True
 
     def lost(self) -> None:
         """Note that the daemon has ended."""
-        self._spill = ""
+        self._offered = False
 
     def take(self, event: Event) -> None:
         """Have a question of the daemon's answered."""
@@ -71,7 +69,7 @@ class Files:
 
     async def _answer(self, asked: Mapping[str, Any]) -> None:
         with suppress(PyagentdError, ConnectionError, OSError):  # one of the two is gone
-            facts = await asyncio.to_thread(_facts, asked)
+            facts = json.loads(asked["facts"])
             match asked["what"]:
                 case "look":
                     answer = await self._look(str(facts["path"]))
@@ -79,12 +77,7 @@ class Files:
                     answer = await self._change(str(facts["path"]), str(facts["version"]), facts["edits"])
                 case _:
                     return
-            text = json.dumps(answer, ensure_ascii=False)
-            given: Answer = {"answer": text}
-            if len(text.encode()) > _INLINE:
-                given = {"path": str(Path(self._spill) / f"emacs-{secrets.token_hex(8)}.json")}
-                await asyncio.to_thread(write_text, Path(given["path"]), text, fsync=False)
-            await self._daemon.call("emacs-answer", id=asked["id"], **given)
+            await self._daemon.call("emacs-answer", id=asked["id"], answer=json.dumps(answer, ensure_ascii=False))
 
     async def _look(self, path: str) -> Answer:
         shown = await self._editor_text(path)
@@ -117,16 +110,6 @@ class Files:
                 return (await self._editor().read_text_file(path=path, session_id=session)).content
         except (RequestError, TimeoutError):
             return None
-
-
-def _facts(asked: Mapping[str, Any]) -> Mapping[str, Any]:
-    if path := asked.get("path"):
-        text = Path(path).read_text("utf-8")
-        Path(path).unlink()
-    else:
-        text = str(asked["facts"])
-    facts: Mapping[str, Any] = json.loads(text)
-    return facts
 
 
 def _is_on_disk(path: str, text: str) -> bool:

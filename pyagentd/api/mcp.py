@@ -11,10 +11,10 @@ from typing import Any, Literal, TypedDict
 
 from pyagentd.api.approvals import AnswerReply
 from pyagentd.api.group import NOTHING, Client, Env, Group, directory, project_of, reply_of, send_options
-from pyagentd.config.tables import HookSettings, ServerSettings, read_server
+from pyagentd.config.tables import EVENTS, HookSettings, ServerSettings, read_server
 from pyagentd.errors import BadRequest, ConfigError, NotFound, ToolError
 from pyagentd.features.emacs import EmacsClients, EmacsOffer, OfferedTool, offered_tool
-from pyagentd.features.hooks import Hooks, problem_of
+from pyagentd.features.hooks import problem_of
 from pyagentd.features.mcp import Server, Servers
 from pyagentd.reader import Source
 from pyagentd.runtime.grants import ProjectHooks, ProjectServers, project_hooks, project_servers
@@ -172,18 +172,11 @@ class HooksReply(TypedDict):
     error: str
 
 
-class HookEvents(TypedDict):
-    """What a client is asked about."""
-
-    events: list[str]
-
-
 class EmacsOffered(TypedDict):
     """What was taken of an offer."""
 
     tools: list[str]
     refused: list[ToolRefused]
-    spill: str  # the directory for files ``emacs-…`` with what is too long for a frame
 
 
 class McpOperations(Group):
@@ -370,20 +363,18 @@ class McpOperations(Group):
         _log.info("%s trusts the hooks in %s (%s)", client.name, project.file, hash)
         return {"trusted": [" ".join(hook.command) for hook in project.hooks]}
 
-    async def hook_functions(self, client: Client, *, events: Sequence[str] | None = None) -> HookEvents:
-        """Register this client for hooks: ``hook`` events ask it about ``events`` of branches that it watches."""
-        self._kernel.feature(Hooks).offer(client, tuple(events or ()))
-        return {"events": list(events or ())}
-
-    async def hook_answer(self, client: Client, *, id: str, answer: str) -> AnswerReply:
-        """Answer a ``hook`` event with a JSON object."""
-        return {"accepted": self._kernel.feature(Hooks).answer(client, id, answer)}
-
     async def _project(self, root: str | None) -> ProjectHooks | None:
         return None if root is None else await asyncio.to_thread(lambda: project_hooks(directory(root)))
 
-    async def emacs_offer(self, client: Client, *, buffers: bool = False, tools: str = "[]") -> EmacsOffered:
-        """Offer ``buffers`` and ``tools``, a JSON list of definitions, in place of what the client offered before."""
+    async def emacs_offer(
+        self, client: Client, *, buffers: bool = False, tools: str = "[]", hooks: Sequence[str] | None = None
+    ) -> EmacsOffered:
+        """Offer ``buffers``, ``tools`` and ``hooks``, in place of what the client offered before.
+
+        ``tools`` is a JSON list of definitions, ``hooks`` the events that the client has functions for.
+        """
+        if unknown := set(hooks or ()) - set(EVENTS):
+            raise BadRequest(f"There is no event {min(unknown)!r} for hooks", hint=f"Known: {', '.join(EVENTS)}")
         usable: dict[str, OfferedTool] = {}
         refused: list[ToolRefused] = []
         for said in _json_list(tools, "tools"):
@@ -393,15 +384,14 @@ class McpOperations(Group):
             except BadRequest as error:
                 name = str(said.get("name") or "") if isinstance(said, dict) else ""
                 refused.append({"name": name, "why": str(error)})
-        self._kernel.feature(EmacsClients).offer(client, EmacsOffer(buffers=buffers, tools=tuple(usable.values())))
+        offered = EmacsOffer(buffers=buffers, tools=tuple(usable.values()), hooks=frozenset(hooks or ()))
+        self._kernel.feature(EmacsClients).offer(client, offered)
         _log.info("%s offers%s and %d tools", client.name, " its buffers" if buffers else "", len(usable))
-        return {"tools": list(usable), "refused": refused, "spill": str(self._kernel.config.runtime_dir)}
+        return {"tools": list(usable), "refused": refused}
 
-    async def emacs_answer(
-        self, client: Client, *, id: str, answer: str | None = None, path: str | None = None
-    ) -> AnswerReply:
-        """Answer an ``emacs`` event with a JSON object, or the file with it."""
-        return {"accepted": await self._kernel.feature(EmacsClients).answer(client, id, answer, path)}
+    async def emacs_answer(self, client: Client, *, id: str, answer: str) -> AnswerReply:
+        """Answer an ``emacs`` event with a JSON object."""
+        return {"accepted": self._kernel.feature(EmacsClients).answer(client, id, answer)}
 
 
 async def _offers(server: Server) -> McpOffer:

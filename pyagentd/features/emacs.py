@@ -1,18 +1,15 @@
-"""Buffers and tools that Emacs offers to a run, and the calls to Emacs that wait for an answer.
+"""Buffers, tools and hooks that Emacs offers to a run, and the calls to Emacs that wait for an answer.
 
 A question goes to one client as an event and has one answer, a JSON object, within a time limit of the asker's; a
-client that disconnects has not answered. Data too long for a frame goes through a private file beside the socket,
-which the reader removes. docs/emacs-tools.md describes the protocol.
+client that disconnects has not answered. docs/emacs-tools.md describes the protocol.
 """
 
 import asyncio
 import json
 import logging
 import re
-import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from pyagentd.clock import new_id
@@ -21,10 +18,8 @@ from pyagentd.events import Event, Sink
 from pyagentd.policy.action import Kind, Target
 from pyagentd.policy.guard import Confirm
 from pyagentd.reader import FullText, Rule, Source, object_in, read
-from pyagentd.runtime.asking import ClientQuestions, NoAnswer
+from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import ClientGone, Feature, Permitted
-from pyagentd.store.atomic import write_text
-from pyagentd.tools.files import read_bytes
 from pyagentd.tools.search import directory
 from pyagentd.tools.shell import describe_command
 from pyagentd.tools.spec import (
@@ -136,9 +131,9 @@ def _seconds(said: object) -> float:
     return DEFAULT_S
 
 
-What = Literal["look", "change", "call", "confirm"]
+What = Literal["look", "change", "call", "confirm", "hook"]
 
-_INLINE_BYTES = 200_000
+_MOST_BYTES = 4_000_000  # of what an event carries: no command is so long, and no buffer that is looked at
 _TOOLS = "emacs_tools"
 """In the session's row: the definitions that a run had last."""
 
@@ -149,6 +144,15 @@ class EmacsOffer:
 
     buffers: bool = False
     tools: tuple[OfferedTool, ...] = ()
+    hooks: frozenset[str] = frozenset()  # events that it has functions for
+
+
+class NoAnswer(Exception):
+    """A client was asked and has gone, or has not answered in time."""
+
+
+class TooLong(NoAnswer):
+    """A client cannot be asked about so much."""
 
 
 class EmacsClients(Feature):
@@ -156,9 +160,8 @@ class EmacsClients(Feature):
 
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
-        self._spill = kernel.config.runtime_dir  # for what is too long for a frame
         self._offers: dict[Sink, EmacsOffer] = {}
-        self._questions = ClientQuestions()
+        self._open: dict[str, tuple[Sink, asyncio.Future[dict[str, Any]]]] = {}  # questions, and who was asked
         self._silent: set[Sink] = set()
         kernel.bus.on(ClientGone, lambda gone: self.forget(gone.client))
 
@@ -202,7 +205,9 @@ class EmacsClients(Feature):
         """Let a client go that has gone; what it was asked it has not answered."""
         self._offers.pop(client, None)
         self._silent.discard(client)
-        self._questions.forget(client)
+        for asked, answer in self._open.values():
+            if asked is client and not answer.done():
+                answer.set_exception(NoAnswer("the user's Emacs has gone"))
 
     def with_buffers(self, first: Iterable[Sink] = ()) -> list[Sink]:
         """Return the clients that show buffers and answer, those of ``first`` before the others."""
@@ -217,6 +222,13 @@ class EmacsClients(Feature):
                 found.setdefault(tool.name, (client, tool))
         return found
 
+    def with_hook(self, event: str, branch: LiveBranch) -> list[Sink]:
+        """Return the clients that watch ``branch`` and have functions for ``event``."""
+        if not any(event in offered.hooks for offered in self._offers.values()):
+            return []
+        watching = dict.fromkeys(self.kernel.watchers_of(branch))
+        return [client for client in watching if event in self._offers.get(client, EmacsOffer()).hooks]
+
     def names(self) -> set[str]:
         """Return the names of all tools that any client offers."""
         return {tool.name for offered in self._offers.values() for tool in offered.tools}
@@ -228,54 +240,41 @@ class EmacsClients(Feature):
 
         Raises:
             NoAnswer: It has gone, or did not answer in time.
+            TooLong: It cannot be asked about ``facts``.
         """
-        number, done, sent = new_id("ema"), False, dict[str, str]()
+        if client not in self._offers:
+            raise NoAnswer("the user's Emacs has gone")
+        text = json.dumps(facts, ensure_ascii=False, default=str)
+        if len(text.encode(errors="replace")) > _MOST_BYTES:
+            raise TooLong("what it would have been told is too long for Emacs")
+        number = new_id("ema")
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._open[number] = client, answer
         try:
-            sent = await self._sent(facts)
-            if client not in self._offers:
-                raise NoAnswer("the user's Emacs has gone")
-            event = Event("emacs", "", 0, ({"id": number, "what": what, **sent},))
-            told = await self._questions.ask(number, client, event, timeout_s)
-            done = True
-            return told
+            client.push(Event("emacs", "", 0, ({"id": number, "what": what, "facts": text},)))
+            async with asyncio.timeout(timeout_s):
+                return await answer
         except TimeoutError:
             self._silent.add(client)
             raise NoAnswer(f"the user's Emacs did not answer within {timeout_s:g} s") from None
         finally:
-            if "path" in sent and not done:  # else the client has removed it
-                Path(sent["path"]).unlink(missing_ok=True)  # noqa: ASYNC240 - one name, also when cancelled
-            if not done:
+            del self._open[number]
+            if answer.cancelled() or answer.exception():
                 client.push(Event("emacs", "", 0, ({"id": number, "what": "stop", "facts": "{}"},)))
 
-    async def answer(self, client: Sink, number: str, said: str | None, path: str | None) -> bool:
-        """Take a client's answer, a JSON object or the file with it; return whether anybody still waited for it.
+    def answer(self, client: Sink, number: str, said: str) -> bool:
+        """Take a client's answer, a JSON object; return whether anybody still waited for it.
 
         Raises:
             BadRequest: It is not a JSON object.
         """
         self._silent.discard(client)
-        text = said if path is None else await asyncio.to_thread(self._read_and_remove, path)
-        return self._questions.answer(client, number, object_in(text, "The answer"))
-
-    async def _sent(self, facts: Mapping[str, Any]) -> dict[str, str]:
-        text = json.dumps(facts, ensure_ascii=False)
-        if len(text) * 4 < _INLINE_BYTES or len(text.encode(errors="replace")) < _INLINE_BYTES:
-            return {"facts": text}
-        path = self._spill / f"emacs-{secrets.token_hex(8)}.json"
-        await asyncio.to_thread(write_text, path, text, fsync=False)
-        return {"path": str(path)}
-
-    def _read_and_remove(self, path: str) -> str:
-        """Return what is in a file of a client's, and remove it."""
-        file = Path(path)
-        if file.parent.resolve() != self._spill.resolve() or not file.name.startswith("emacs-"):
-            raise BadRequest(f"{path} is not a place for an answer", hint=f"Put it into {self._spill}")
-        try:
-            data = read_bytes(str(file.resolve()))
-            file.unlink()
-        except (OSError, ToolError) as error:
-            raise BadRequest(f"The answer in {path} cannot be read: {error}") from error
-        return data.decode(errors="replace")
+        told = object_in(said, "The answer")
+        asked, waiting = self._open.get(number, (None, None))
+        if waiting is None or asked is not client or waiting.done():
+            return False
+        waiting.set_result(told)
+        return True
 
 
 def _read_kept(tools: object) -> dict[str, OfferedTool]:

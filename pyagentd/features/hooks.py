@@ -10,7 +10,7 @@ import logging
 import os
 import shlex
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -18,16 +18,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyagentd import installation, reader
-from pyagentd.clock import new_id
-from pyagentd.config.tables import EVENTS, HookSettings
-from pyagentd.errors import BadRequest, Blocked, ToolError
-from pyagentd.events import Event, Sink
+from pyagentd.config.tables import HookSettings
+from pyagentd.errors import Blocked, ToolError
+from pyagentd.events import Sink
+from pyagentd.features.emacs import EmacsClients, NoAnswer, TooLong
 from pyagentd.policy.action import Action
 from pyagentd.policy.presets import Preset
-from pyagentd.reader import object_in
-from pyagentd.runtime.asking import ClientQuestions, NoAnswer
 from pyagentd.runtime.branch import LiveBranch
-from pyagentd.runtime.feature import ClientGone, Feature, RunEnded
+from pyagentd.runtime.feature import Feature, RunEnded
 from pyagentd.runtime.grants import ProjectHooks, RunWitness, project_hooks
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.runtime.turns import Prompt
@@ -180,13 +178,7 @@ async def _write(stream: asyncio.StreamWriter | None, facts: Mapping[str, Any]) 
         await stream.wait_closed()
 
 
-# Functions of an Emacs as hooks: asked by an event, answered by an operation, never waited for beyond their time.
-#
-# A client says which events it has functions for. It is asked about branches it watches and about their agents. A
-# client that goes, or does not answer in time, has said nothing.
-
-TIMEOUT_S = 3.0
-_MOST_BYTES = 2_000_000  # of what an event carries; no command is so long
+TIMEOUT_S = 3.0  # for the functions of an Emacs, which says nothing when it goes, or does not answer in time
 MOST_TEXT = 100_000  # characters of one field that hooks are told
 _LAST_S = 3.0  # for hooks that are told of an end, once the daemon stops
 _POLL_S = 0.25
@@ -197,11 +189,8 @@ class Hooks(Feature):
 
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
-        self._events: dict[Sink, frozenset[str]] = {}  # that clients have functions for
-        self._questions = ClientQuestions()
         self._notices: set[tuple[str, str]] = set()
         kernel.bus.on(RunEnded, self._run_ended)
-        kernel.bus.on(ClientGone, self._client_gone)
 
     # -- the five moments ----------------------------------------------------------------------------------------
 
@@ -294,55 +283,26 @@ class Hooks(Feature):
 
     # -- functions of clients ------------------------------------------------------------------------------------
 
-    def offer(self, client: Sink, events: Collection[str]) -> None:
-        """Have ``client`` asked about ``events`` from now on, and about nothing else.
-
-        Raises:
-            BadRequest: There is no such event.
-        """
-        if unknown := set(events) - set(EVENTS):
-            raise BadRequest(f"There is no event {min(unknown)!r} for hooks", hint=f"Known: {', '.join(EVENTS)}")
-        if events:
-            self._events[client] = frozenset(events)
-        else:
-            self._events.pop(client, None)
-
-    def answer(self, client: Sink, number: str, said: str) -> bool:
-        """Take a client's answer; return whether anybody still waited for it; ``BadRequest`` for no JSON object."""
-        return self._questions.answer(client, number, object_in(said, "The answer of a hook"))
-
     def clients_for(self, event: str, branch: LiveBranch) -> list[Sink]:
         """Return those of the clients that watch a branch that have functions for ``event``."""
-        if not self._events:
-            return []
-        watching = dict.fromkeys(self.kernel.watchers_of(branch))
-        return [client for client in watching if event in self._events.get(client, ())]
+        clients = self.kernel.find(EmacsClients)
+        return [] if clients is None else clients.with_hook(event, branch)
 
-    async def ask(self, client: Sink, branch: str, event: str, facts: Mapping[str, Any]) -> HookAnswer:
+    async def ask(self, client: Sink, facts: Mapping[str, Any]) -> HookAnswer:
         """Ask one client and return its word.
 
-        ``{"block": REASON}`` forbids, ``{"error": TEXT}`` says that a function failed; all else are changes.
+        ``{"block": REASON}`` forbids, ``{"error": true, "text": TEXT}`` says that a function failed; all else are
+        changes.
         """
-        text = json.dumps(facts, ensure_ascii=False, default=str)
-        if len(text.encode(errors="replace")) > _MOST_BYTES:
-            why = "what it would have been told is too long for Emacs"
-            # A model makes a call as long as it likes: that must not get it past a guard.
-            return HookAnswer(blocks=why) if event == "tool.before" else HookAnswer(problem=why)
-        number = new_id("hok")
-        asked = Event("hook", branch, 0, ({"id": number, "event": event, "facts": text},))
         try:
-            said = await self._questions.ask(number, client, asked, TIMEOUT_S)
-        except TimeoutError:
-            return HookAnswer(problem=f"Emacs did not answer within {TIMEOUT_S:g} s")
-        except NoAnswer:
-            return HookAnswer(problem="its Emacs has gone")
-        error = str(said.pop("error", "") or "")
-        word = answer_of(said)
-        return replace(word, problem=error) if error else word
-
-    def _client_gone(self, gone: ClientGone) -> None:
-        self._events.pop(gone.client, None)
-        self._questions.forget(gone.client)
+            said = await self.kernel.feature(EmacsClients).ask(client, "hook", facts, timeout_s=TIMEOUT_S)
+        except TooLong as error:
+            # A model makes a call as long as it likes: that must not get it past a guard.
+            why = str(error)
+            return HookAnswer(blocks=why) if facts["event"] == "tool.before" else HookAnswer(problem=why)
+        except NoAnswer as error:
+            return HookAnswer(problem=str(error))
+        return HookAnswer(problem=str(said.get("text"))) if said.get("error") else answer_of(said)
 
     # -- what people know ----------------------------------------------------------------------------------------
 
@@ -441,7 +401,7 @@ class RunHooks:
             self._note(event, name, word)
             yield name, word
         for client in self._hooks.clients_for(event, self.branch):
-            word = await self._hooks.ask(client, self.branch.key, event, {**common, **facts})
+            word = await self._hooks.ask(client, {**common, **facts})
             name = f"function of {getattr(client, 'name', 'Emacs')}"
             self._note(event, name, word)
             yield name, word

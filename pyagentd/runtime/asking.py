@@ -4,14 +4,12 @@ A run that an earlier daemon began finds the questions it had asked: one without
 id, one with an answer is not.
 """
 
-import asyncio
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyagentd.clock import new_id
 from pyagentd.errors import StoreError
-from pyagentd.events import Event, Sink
 from pyagentd.runtime.approvals import Answer
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.settings import SendOptions
@@ -210,42 +208,3 @@ def _answered_row(row: Mapping[str, Any], answer: Answer, now_ms: int) -> dict[s
         "input": answer.input or row["input"],
         **({} if answer.answers is None else {"answers": [list(each) for each in answer.answers]}),
     }
-
-
-# Questions to the programs of clients, such as functions and buffers of an Emacs: nothing of them is recorded.
-
-
-class NoAnswer(Exception):
-    """A client was asked and has gone, or has not answered in time."""
-
-
-class ClientQuestions:
-    """Questions to clients that wait for an answer, an object, each from the one client that was asked."""
-
-    def __init__(self) -> None:
-        self._open: dict[str, tuple[Sink, asyncio.Future[dict[str, Any]]]] = {}
-
-    async def ask(self, number: str, client: Sink, event: Event, timeout_s: float | None) -> dict[str, Any]:
-        """Send a question with this number and return its answer; raises ``NoAnswer``, and ``TimeoutError``."""
-        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._open[number] = client, answer
-        try:
-            client.push(event)
-            async with asyncio.timeout(timeout_s):
-                return await answer
-        finally:
-            del self._open[number]
-
-    def answer(self, client: Sink, number: str, told: dict[str, Any]) -> bool:
-        """Take a client's answer; return whether anybody still waited for it."""
-        asked, waiting = self._open.get(number, (None, None))
-        if waiting is None or asked is not client or waiting.done():
-            return False
-        waiting.set_result(told)
-        return True
-
-    def forget(self, client: Sink) -> None:
-        """Note that a client has gone: what it was asked it has not answered."""
-        for asked, answer in self._open.values():
-            if asked is client and not answer.done():
-                answer.set_exception(NoAnswer("the user's Emacs has gone"))

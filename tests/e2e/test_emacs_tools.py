@@ -57,7 +57,7 @@ def test_agents_work_in_buffers_and_call_functions_of_emacs(scripted: System, mo
     emacs.eval(NOTES.format(file=file))
     emacs.eval(f'(progn (find-file "{directory}/session.md") nil)')
     emacs.wait("pyagentd-attach-state")
-    emacs.wait("pyagentd-offer--spill")
+    emacs.wait("(not (or pyagentd-offer--timer pyagentd-rpc--pending))")
     model_server.say(
         answer(tool_use("Read", file_path="notes.txt")),
         answer(tool_use("Edit", file_path="notes.txt", old_string="two", new_string="two\ntwo and a half")),
@@ -100,7 +100,7 @@ def test_what_is_asked_about_shows_the_buffer_and_evaluation_is_always_asked_abo
     emacs = scripted.emacs(terminal=True, size=(130, 48))
     emacs.eval(f'(with-current-buffer (find-file-noselect "{file}") (insert "unsaved ") nil)')
     visit(emacs, directory / "session.md")
-    emacs.wait("pyagentd-offer--spill")
+    emacs.wait("(not (or pyagentd-offer--timer pyagentd-rpc--pending))")
     model_server.say(
         answer(tool_use("Edit", file_path="notes.txt", old_string="unsaved one", new_string="uno")),
         answer(tool_use("emacs_eval", expression='(setq told "by an agent")')),

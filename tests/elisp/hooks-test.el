@@ -17,9 +17,16 @@
        (pyagentd-add-hook 'tool.before function))
      ,@body))
 
-(defun hooks-test-asked (text)
-  "Return what the hooks say about the facts in TEXT."
-  (pyagentd-json-plist (pyagentd-hooks--asked 'tool.before text)))
+(defun hooks-test-asked (facts)
+  "Return what the daemon is told when it asks about FACTS, a plist."
+  (let (answer)
+    (cl-letf (((symbol-function 'pyagentd-rpc-call-async)
+               (lambda (_method plist &rest _)
+                 (setq answer (pyagentd-json-plist (plist-get plist :answer))))))
+      (pyagentd-offer--answer
+       (list :id "1" :what "hook"
+             :facts (json-encode `(:event "tool.before" ,@facts)))))
+    answer))
 
 (ert-deftest pyagentd-hooks-see-facts-and-what-others-changed ()
   (hooks-test-with
@@ -27,22 +34,22 @@
               (list :input (list :n (1+ (plist-get (plist-get facts :input) :n)))))
             (lambda (facts)
               (list :append (format "%s" (plist-get (plist-get facts :input) :n)))))
-    (should (equal (json-encode (hooks-test-asked "{\"input\": {\"n\": 1}}"))
+    (should (equal (json-encode (hooks-test-asked '(:input (:n 1))))
                    "{\"input\":{\"n\":2},\"append\":\"2\"}"))))
 
 (ert-deftest pyagentd-hooks-stop-at-the-first-that-forbids ()
   (let (asked)
     (hooks-test-with (list (lambda (_) (list :block "no"))
                            (lambda (_) (setq asked t) nil))
-      (should (equal (hooks-test-asked "{}") '(:block "no")))
+      (should (equal (hooks-test-asked nil) '(:block "no")))
       (should-not asked))))
 
 (ert-deftest pyagentd-hooks-that-fail-say-so ()
   (let ((debug-on-error nil))
     (hooks-test-with (list (lambda (_) (error "Broken")))
-      (should (equal (hooks-test-asked "{}") '(:error "Broken"))))
+      (should (equal (plist-get (hooks-test-asked nil) :text) "Broken")))
     (hooks-test-with (list (lambda (_) (list :block (current-buffer))))
-      (should (plist-get (hooks-test-asked "{}") :error)))))
+      (should (plist-get (hooks-test-asked nil) :error)))))
 
 (ert-deftest pyagentd-hooks-are-for-events-that-are-there ()
   (should-error (pyagentd-add-hook 'tool.during #'ignore) :type 'user-error))

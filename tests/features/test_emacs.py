@@ -36,20 +36,14 @@ class Emacs(Watcher):
     def push(self, event: Event) -> None:
         if event.kind == "emacs":
             told = event.args[0]
-            text = told["facts"] if "facts" in told else Path(told["path"]).read_text()
-            self.asked.append((told["what"], json.loads(text)))
+            self.asked.append((told["what"], json.loads(told["facts"])))
             said = self.answers(*self.asked[-1])
             if said is not None:
                 self.world.kernel.spawn(self._answer(told["id"], json.dumps(said)))
         super().push(event)
 
     async def _answer(self, id: str, text: str) -> None:
-        if len(text) < 1000:
-            await self.service.emacs_answer(self, id=id, answer=text)
-        else:
-            file = self.world.kernel.config.runtime_dir / f"emacs-{id}.json"
-            file.write_text(text)
-            await self.service.emacs_answer(self, id=id, path=str(file))
+        await self.service.emacs_answer(self, id=id, answer=text)
 
     async def offer(self, *tools: dict[str, Any], buffers: bool = True) -> dict[str, Any]:
         return await self.service.emacs_offer(self, buffers=buffers, tools=json.dumps(tools))
@@ -226,12 +220,6 @@ async def test_unsaved_text_in_two_emacsen_is_nobodys_to_change(desk: Desk) -> N
     assert "2 Emacsen have unsaved" in await desk.turn("Write", file_path="notes.txt", content="x")
     desk.world.kernel.feature(EmacsClients).forget(other)
     assert "saved" in await desk.turn("Write", file_path="notes.txt", content="x")
-
-
-async def test_a_long_text_goes_by_file_both_ways(desk: Desk) -> None:
-    desk.text, desk.told = "x" * 300_000, {"modified": True}
-    await desk.turn("Write", file_path="notes.txt", content="y" * 300_000)
-    assert desk.file.read_text() == "y" * 300_000
 
 
 async def test_a_file_of_another_machine_is_read_where_it_is_open(desk: Desk) -> None:

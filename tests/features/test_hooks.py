@@ -454,18 +454,19 @@ class Emacs(Watcher):
 
     def push(self, event: Any) -> None:
         super().push(event)
-        if event.kind == "hook":
+        if event.kind == "emacs" and event.args[0]["what"] == "hook":
             asked = event.args[0]
-            said = self.functions[asked["event"]](json.loads(asked["facts"]))
+            facts = json.loads(asked["facts"])
+            said = self.functions[facts["event"]](facts)
             if said is not None:
-                answer = self.world.service().hook_answer(self, id=asked["id"], answer=json.dumps(said))
+                answer = self.world.service().emacs_answer(self, id=asked["id"], answer=json.dumps(said))
                 self.task = asyncio.ensure_future(answer)
 
 
 async def test_functions_of_an_attached_emacs_are_hooks(world: World) -> None:
     async with talking(world) as talk:
         emacs = Emacs(world, {"tool.before": lambda facts: {"block": f"no {facts['tool']}"}})
-        await world.service().hook_functions(emacs, events=["tool.before"])
+        await world.service().emacs_offer(emacs, hooks=["tool.before"])
         await talk.turn(write("x"), "Done.")
         assert (world.project / "a.txt").exists(), "it does not watch"
         await attached(talk.branch, emacs)
@@ -475,11 +476,11 @@ async def test_functions_of_an_attached_emacs_are_hooks(world: World) -> None:
 async def test_no_call_is_too_long_for_a_function_that_forbids_it(world: World) -> None:
     async with talking(world) as talk:
         emacs = Emacs(world, {"tool.before": lambda facts: {"block": f"no {facts['tool']}"}})
-        await world.service().hook_functions(emacs, events=["tool.before"])
+        await world.service().emacs_offer(emacs, hooks=["tool.before"])
         await attached(talk.branch, emacs)
         assert "no Write" in await talk.turn(write("x" * 600_000), "Well.")
         assert not (world.project / "a.txt").exists()
-        word = await world.kernel.feature(Hooks).ask(emacs, talk.branch.key, "tool.before", {"input": "😀" * 600_000})
+        word = await world.kernel.feature(Hooks).ask(emacs, {"event": "tool.before", "input": "😀" * 1_200_000})
         assert word.blocks is not None and "too long for Emacs" in word.blocks
 
 
@@ -489,7 +490,7 @@ async def test_an_emacs_that_dies_or_sleeps_does_not_stop_a_run(
     monkeypatch.setattr("pyagentd.features.hooks.TIMEOUT_S", 0.05)
     async with talking(world) as talk:
         emacs = Emacs(world, {"tool.before": lambda facts: None})
-        await world.service().hook_functions(emacs, events=["tool.before"])
+        await world.service().emacs_offer(emacs, hooks=["tool.before"])
         await attached(talk.branch, emacs)
         await talk.turn(write("x"), "Done.")
         assert (world.project / "a.txt").read_text() == "x" and any("did not answer" in n for n in talk.notices)
@@ -503,7 +504,7 @@ async def test_an_emacs_that_dies_or_sleeps_does_not_stop_a_run(
 
 async def test_events_that_are_not_there_are_refused(world: World) -> None:
     with pytest.raises(BadRequest, match=r"tool\.during"):
-        await world.service().hook_functions(Watcher(), events=["tool.during"])
+        await world.service().emacs_offer(Watcher(), hooks=["tool.during"])
 
 
 def test_nothing_of_ours_is_in_a_hooks_environment(tmp_path: Path) -> None:
