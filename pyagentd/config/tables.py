@@ -462,7 +462,8 @@ def _words(value: object) -> tuple[str, ...]:
     return _program([value] if isinstance(value, str) and value else value) if value not in ("", [], ()) else ()
 
 
-_Seconds = Annotated[float, Meta(gt=0, le=24 * 60 * 60), Rule(words="a number of seconds above 0, up to 86400")]
+_A_DAY = Meta(gt=0, le=24 * 60 * 60)
+_SECONDS = "a number of seconds above 0, up to 86400"
 _Type = Annotated[
     Literal["stdio", "http", "streamable-http", "streamableHttp"],
     Rule(words="stdio or http (streamable HTTP): others cannot be reached"),
@@ -470,54 +471,33 @@ _Type = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _ServerTable:
-    """A server as it is written down."""
+class ServerSettings:
+    """One server."""
 
+    name: str = field(default="", metadata=INSIDE)
     command: Annotated[tuple[str, ...], Rule(parse=_words, words="a program, or a list of it and its arguments")] = ()
-    args: tuple[str, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict)
-    cwd: str = ""
+    args: tuple[str, ...] = ()  # more arguments; of a server that was read they are in ``command``
+    env: Mapping[str, str] = field(default_factory=dict)  # variables of the program
+    cwd: str = ""  # where it runs; "": in a directory of its own, one of a project in the workspace root
     url: Annotated[str, Rule(parse=_server_address, words=_ADDRESS)] = ""
     headers: Mapping[str, str] = field(default_factory=dict)
-    tools: tuple[str, ...] | None = None
-    timeout: _Seconds = 60.0
-    start_timeout: _Seconds = 30.0
-    trusted: bool = False
+    tools: tuple[str, ...] | None = None  # patterns as in a shell; None: all
+    call_s: Annotated[float, _A_DAY, Rule(keys=("timeout",), words=_SECONDS)] = 60.0
+    start_s: Annotated[float, _A_DAY, Rule(keys=("start_timeout",), words=_SECONDS)] = 30.0
+    trusted: bool = False  # its word is believed that a tool only looks
     enabled: bool = True
-    type: _Type | None = None
+    type: _Type | None = None  # what can be reached says the same
     transport: _Type | None = None
+    source: str = field(default="", metadata=INSIDE)  # FILE:LINE, or FILE
+    of_project: bool = field(default=False, metadata=INSIDE)  # a project's file names it; the user trusts it as it is
+    literal: bool = field(
+        default=False, metadata=INSIDE
+    )  # its texts mean what they say: ${NAME} and ~ are not filled
 
     def __post_init__(self) -> None:
         if bool(self.command) == bool(self.url):
             hint = 'Write command = ["PROGRAM", "ARGUMENT"] or url = "https://…"'
             raise Misfit((), "an MCP server needs either a command or a url", hint)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _OtherServerTable(_ServerTable):
-    """Likewise, in the file of other programs."""
-
-    disabled: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerSettings:
-    """One server."""
-
-    name: str
-    command: tuple[str, ...] = ()  # a program and its arguments; of a server on the web empty
-    env: tuple[tuple[str, str], ...] = ()  # variables of the program
-    cwd: str = ""  # where it runs; "": in a directory of its own, one of a project in the workspace root
-    url: str = ""
-    headers: tuple[tuple[str, str], ...] = ()
-    tools: tuple[str, ...] | None = None  # patterns as in a shell; None: all
-    call_s: float = 60.0
-    start_s: float = 30.0
-    trusted: bool = False  # its word is believed that a tool only looks
-    enabled: bool = True
-    source: str = ""  # FILE:LINE, or FILE
-    of_project: bool = False  # a project's file names it, which the user trusts as it is
-    literal: bool = False  # its texts mean what they say: ${NAME} and ~ stand for nothing
 
 
 def read_server(name: str, table: object, source: Source, path: Path = ()) -> ServerSettings:
@@ -535,18 +515,13 @@ def read_server(name: str, table: object, source: Source, path: Path = ()) -> Se
     if not _SERVER_NAME.fullmatch(name):
         hint = "Use at most 32 letters, digits, _ and -, the first no _ or -"
         raise source.wrong(path, f"{name!r} is not a name for an MCP server", hint)
-    made = read(table, _OtherServerTable if source.lenient else _ServerTable, source, path)
-    return ServerSettings(
+    made = read(table, ServerSettings, source, path)
+    is_disabled = source.lenient and isinstance(table, Mapping) and table.get("disabled") is True
+    return replace(
+        made,
         name=name,
         command=(*made.command, *made.args) if made.command else (),
-        env=tuple(made.env.items()),
-        cwd=made.cwd,
-        url=made.url,
-        headers=tuple(made.headers.items()),
-        tools=made.tools,
-        call_s=made.timeout,
-        start_s=made.start_timeout,
-        trusted=made.trusted,
-        enabled=made.enabled and not (isinstance(made, _OtherServerTable) and made.disabled),
+        args=(),
+        enabled=made.enabled and not is_disabled,
         source=source.place(path),
     )

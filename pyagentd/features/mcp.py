@@ -244,7 +244,7 @@ class Servers(Feature):
         The protocol has no variables in them, so a password may well have a ``${`` in it.
         """
         for server in servers:
-            for _, value in (*server.env, *server.headers):
+            for value in (*server.env.values(), *server.headers.values()):
                 conceal(value)
         self.lent.pop(key, None)
         if servers:
@@ -442,7 +442,7 @@ class Servers(Feature):
 
 
 def _launch_key(server: ServerSettings) -> tuple[object, ...]:
-    return server.command, server.url, dict(server.env), dict(server.headers)
+    return server.command, server.url, server.env, server.headers
 
 
 def _some(names: Sequence[str]) -> str:

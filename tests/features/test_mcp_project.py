@@ -275,7 +275,7 @@ def test_the_configuration_has_its_servers_with_their_lines(tmp_path: Path) -> N
     file = tmp_path / "config.toml"
     file.write_text('\n[mcp.a]\ncommand = "x"\nargs = ["y"]\n[mcp.a.env]\nB = "c"\n')
     (server,) = load_config({"PYAGENTD_CONFIG": str(file)}).mcp
-    assert server == ServerSettings(name="a", command=("x", "y"), env=(("B", "c"),), source=f"{file}:2")
+    assert server == ServerSettings(name="a", command=("x", "y"), env={"B": "c"}, source=f"{file}:2")
 
 
 async def test_an_agent_in_a_session_from_elsewhere_has_no_server_of_its_own(world: World) -> None:
@@ -390,8 +390,8 @@ def test_servers_are_added_shown_and_removed_with_the_arguments_of_claude(
         main(["mcp", "add", "--transport", "http", "tracker", "https://x.example/mcp", "-H", "A: Bearer ${T}"]) == 0
     )
     files, tracker = load_config().mcp
-    assert files.command == ("npx", "-y", "some-server", "${root}") and files.env == (("KEY", 'a "b" = c'),)
-    assert tracker.url == "https://x.example/mcp" and tracker.headers == (("A", "Bearer ${T}"),)
+    assert files.command == ("npx", "-y", "some-server", "${root}") and files.env == {"KEY": 'a "b" = c'}
+    assert tracker.url == "https://x.example/mcp" and tracker.headers == {"A": "Bearer ${T}"}
     assert config.read_text().startswith(before)
     assert main(["mcp", "add-json", "-s", "project", "old", '{"type": "http", "url": "https://y.example"}']) == 0
     assert json.loads(project.read_text()) == {"mcpServers": {"old": {"type": "http", "url": "https://y.example"}}}

@@ -130,7 +130,7 @@ def test_what_settings_refer_to_is_filled_in(tmp_path: Path) -> None:
         name="a",
         command=("x", "${root}/y", "${workspaceFolder}", "${A}-${B:-b}", "$C"),
         cwd="~no-such-user/sub",
-        env=(("T", "${A}"),),
+        env={"T": "${A}"},
     )
     made = launch(settings, around(tmp_path, A="a"))
     assert made.command == ("x", f"{tmp_path}/y", str(tmp_path), "a-b", "$C")
@@ -141,12 +141,12 @@ def test_what_settings_refer_to_is_filled_in(tmp_path: Path) -> None:
 
 
 def test_texts_that_mean_what_they_say_are_left_as_they_are(tmp_path: Path) -> None:
-    words, pairs = ("~/x", "${A}", "${NONE}"), (("K", "p${A}w${ANTHROPIC_API_KEY}"),)
+    words, pairs = ("~/x", "${A}", "${NONE}"), {"K": "p${A}w${ANTHROPIC_API_KEY}"}
     made = launch(ServerSettings(name="a", command=words, env=pairs, literal=True), around(tmp_path, A="a"))
-    assert (made.command, made.env) == (words, pairs)
+    assert (made.command, dict(made.env)) == (words, pairs)
     there = ServerSettings(name="a", url="https://x/${A}", headers=pairs, literal=True)
     made = launch(there, around(tmp_path, A="a"))
-    assert (made.url, made.headers) == ("https://x/${A}", pairs)
+    assert (made.url, dict(made.headers)) == ("https://x/${A}", pairs)
 
 
 def test_a_server_of_the_users_runs_where_no_checkout_can_lend_it_programs(tmp_path: Path) -> None:
@@ -162,13 +162,13 @@ def test_a_projects_server_runs_in_the_project_and_loads_what_it_names(tmp_path:
     its = ServerSettings(name="a", command=("python", "s.py"), of_project=True)
     made = launch(its, around(tmp_path))
     assert made.cwd == tmp_path and not made.is_apart and made.environment["PYTHONSAFEPATH"] == "1"
-    given = replace(its, env=(("PYTHONSAFEPATH", ""),))
+    given = replace(its, env={"PYTHONSAFEPATH": ""})
     assert launch(given, around(tmp_path)).environment["PYTHONSAFEPATH"] == "", "the user has read it"
 
 
 @pytest.mark.parametrize("name", ["NOBODY", "LOCAL_KEY", "ANTHROPIC_API_KEY", "PYAGENTD_TOKEN"])
 def test_what_nobody_has_and_what_no_server_gets(tmp_path: Path, name: str) -> None:
-    settings = ServerSettings(name="a", url="https://x", headers=(("K", f"${{{name}}}"),), source="here:3")
+    settings = ServerSettings(name="a", url="https://x", headers={"K": f"${{{name}}}"}, source="here:3")
     values = {name: "secret"} if name != "NOBODY" else {}
     with pytest.raises(ConfigError, match=rf"here:3: .*{name}"):
         launch(settings, around(tmp_path, **values))
