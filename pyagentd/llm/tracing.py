@@ -1,7 +1,7 @@
 """A backend that records each request of a run as it was sent, and how it was answered."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import replace
 from typing import Any, Protocol
@@ -11,22 +11,7 @@ from pyagentd.errors import PyagentdError
 from pyagentd.llm.backend import Backend, Body, ModelRequest, PartFinished, RetryNotice, StepFinished, StreamItem
 from pyagentd.log import mask_secrets
 from pyagentd.messages import Message, ToolCall
-
-
-class Trace(Protocol):
-    """Where requests are noted; no method raises."""
-
-    def next_step(self) -> int:
-        """Return the number of the run's next step."""
-        ...
-
-    def request(self, body: Body, *, step: int, attempt: int, purpose: str, at_ms: int) -> None:
-        """Note a request that is being sent."""
-        ...
-
-    def answer(self, step: int, facts: Mapping[str, Any]) -> None:
-        """Note how it was answered."""
-        ...
+from pyagentd.store.trace import TraceWriter
 
 
 class RequestWatch(Protocol):
@@ -66,7 +51,7 @@ class WatchedBackend:
         self,
         backend: Backend,
         *,
-        trace: Trace,
+        trace: TraceWriter,
         clock: Clock,
         watchers: Sequence[Watcher] = (),
         completed: Callable[[tuple[Message, ...]], Awaitable[tuple[Message, ...]] | None] = lambda messages: None,
@@ -117,7 +102,7 @@ class _Step:
 
     inside: Callable[[], AbstractContextManager[object]] | None = None
 
-    def __init__(self, trace: Trace, clock: Clock, purpose: str) -> None:
+    def __init__(self, trace: TraceWriter, clock: Clock, purpose: str) -> None:
         self._trace = trace
         self._purpose = purpose
         self._clock = clock
