@@ -23,12 +23,12 @@ from pyagentd.config.tables import TelemetryTable
 from pyagentd.errors import NotInstalled, PyagentdError
 from pyagentd.installation import extra
 from pyagentd.llm.backend import ModelRequest, PartFinished, RetryNotice, StepFinished, StreamItem
-from pyagentd.llm.tracing import Watcher
 from pyagentd.log import correlate, mask_secrets
 from pyagentd.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import Feature, RunEnded, RunStarted
 from pyagentd.runtime.run import Run, RunSettings
+from pyagentd.runtime.tracing import Watcher
 from pyagentd.store import paths
 from pyagentd.tools.invoke import Envelope
 
@@ -159,7 +159,7 @@ def _series(name: str, kind: str, told: str, values: Iterable[tuple[Mapping[str,
 
 
 class _Request:
-    """One request, counted, and its span; see ``llm.tracing.RequestWatch``."""
+    """One request, counted, and its span; see ``runtime.tracing.RequestWatch``."""
 
     def __init__(self, telemetry: Telemetry, run: "RunBuilder", request: ModelRequest) -> None:
         self._telemetry = telemetry

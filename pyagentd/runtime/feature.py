@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from pyagentd.events import Sink
-from pyagentd.llm.tracing import Watcher
 from pyagentd.messages import Message, ToolCall
 from pyagentd.policy.presets import Preset
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.run import FitToWindow, RunSettings
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.runtime.status import Outcome
+from pyagentd.runtime.tracing import Watcher
 from pyagentd.runtime.turns import Prompt
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.paths import BranchRef

@@ -19,7 +19,6 @@ from pyagentd.config import Config
 from pyagentd.errors import BadRequest
 from pyagentd.events import Event
 from pyagentd.llm.backend import Backend
-from pyagentd.llm.tracing import WatchedBackend
 from pyagentd.messages import Media, Message, Part, Text, ToolCall
 from pyagentd.policy.action import exactly, under
 from pyagentd.policy.guard import Context
@@ -62,6 +61,7 @@ from pyagentd.runtime.system_prompt import (
     system_prompt,
     workplace_of,
 )
+from pyagentd.runtime.tracing import WatchedBackend
 from pyagentd.runtime.turn_agent import TAKEN_OVER, TurnNames, TurnPresets, names_for_turn, opened_with, turn_presets
 from pyagentd.store import named_agents, paths
 from pyagentd.store.conversation import Conversation
