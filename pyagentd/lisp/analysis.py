@@ -364,6 +364,7 @@ _ELSEWHERE: Final = {
     "volatile!": "There are no volatiles: use let, loop or reduce.",
     "while": "Values do not change: use loop and recur.",
     "doto": "Values do not change: use ->, or do with several calls.",
+    "letfn": "Define the functions with defn; they can call each other.",
     "memoize": "Compute the values once: bind them with let, or put them into a map with reduce.",
     **dict.fromkeys(
         ("bit-and", "bit-or", "bit-xor", "bit-not", "bit-shift-left", "bit-shift-right", "bit-test"),

@@ -378,44 +378,30 @@ class Operations(Writer):
         self, args: list[ast.expr], p: Place, known: list[bool]
     ) -> tuple[list[ast.expr], list[ast.expr]] | None:
         """Return tests that two operands are numbers, and expressions for their later use; None if not inlined."""
-        if not any(isinstance(arg, PLAIN) for arg in args):
-            return self.computed_numbers(args, p, known)
+        are_computed = not any(isinstance(arg, PLAIN) for arg in args)
         tests: list[ast.expr] = []
         operands: list[ast.expr] = []
         for arg, is_known in zip(args, known, strict=True):
-            if isinstance(arg, ast.Constant):
-                if type(arg.value) not in {int, float}:
-                    return None
-                operands.append(arg)
-                continue
-            if isinstance(arg, ast.Name) and type(self.globals.get(arg.id)) in {int, float}:
-                operands.append(arg)
-                continue
-            if is_known and isinstance(arg, ast.Name):
+            if isinstance(arg, ast.Constant) and type(arg.value) not in {int, float}:
+                return None
+            if isinstance(arg, ast.Constant) or (
+                isinstance(arg, ast.Name) and (is_known or type(self.globals.get(arg.id)) in {int, float})
+            ):
                 operands.append(arg)
                 continue
             first, again = self.twice(arg, p)
+            operands.append(again())
             if is_known:
-                tests.insert(0, is_not(first, None, p))
-                operands.append(again())
-                continue
-            is_number = either([self.is_type(first, "int", p), self.is_type(again(), "float", p)], p)
+                test = is_not(first, None, p)
+            elif are_computed:
+                test = self.is_one_of(first, "numbers·", p)
+            else:
+                test = either([self.is_type(first, "int", p), self.is_type(again(), "float", p)], p)
             # An operand that must be computed comes first, so that it is always evaluated.
-            tests.insert(0 if not isinstance(arg, PLAIN) else len(tests), is_number)
-            operands.append(again())
+            tests.insert(len(tests) if are_computed or isinstance(arg, PLAIN) else 0, test)
+        if are_computed:  # one test, which evaluates both operands in order, whatever the first one is
+            tests = [ast.BinOp(tests[0], ast.BitAnd(), tests[1], **p)]
         return tests, operands
-
-    def computed_numbers(
-        self, args: list[ast.expr], p: Place, known: list[bool]
-    ) -> tuple[list[ast.expr], list[ast.expr]]:
-        """Return a test that evaluates both operands in order, whatever the first one is."""
-        tests: list[ast.expr] = []
-        operands: list[ast.expr] = []
-        for arg, is_known in zip(args, known, strict=True):
-            first, again = self.twice(arg, p)
-            tests.append(is_not(first, None, p) if is_known else self.is_one_of(first, "numbers·", p))
-            operands.append(again())
-        return [ast.BinOp(tests[0], ast.BitAnd(), tests[1], **p)], operands
 
     def order(self, name: str, args: list[ast.expr], p: Place, known: list[bool]) -> ast.expr:
         """Return a comparison; ``known`` are the operands that are certain to be numbers."""

@@ -588,7 +588,7 @@ def _is_class(form: Form) -> bool:
     return isinstance(form, Literal) or (isinstance(form, Symbol) and (form.name[0].isupper() or "." in form.name))
 
 
-# Functions and loops: ``fn``, ``defn``, ``letfn``, ``loop`` and ``recur``.
+# Functions and loops: ``fn``, ``defn``, ``loop`` and ``recur``.
 
 
 @special("fn", "fn*")
@@ -681,27 +681,6 @@ def defn(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
         var.arity = node.arities[0].range
     node.var = None
     return Define(var, node, form.start)
-
-
-@special("letfn")
-def letfn(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
-    """``(letfn [(even [n] …) (odd [n] …)] body …)``: mutually recursive functions."""
-    bindings = binding_vector(analysis, form)
-    names = dict(scope)
-    found: list[tuple[Var, List]] = []
-    for each in bindings.items:
-        if not isinstance(each, List) or not each.items:
-            analysis.fail("letfn binds functions", each, "Write (letfn [(double [x] (* 2 x))] …).")
-        name = simple_name(analysis, each.items[0])
-        var = names[name] = analysis.new_variable(name)
-        found.append((var, each))
-    pairs: Pairs = []
-    for var, each in found:
-        node = _function(analysis, each, each.items[1:], names, var)
-        node.var = None
-        pairs.append((var, node))
-    inner = body(analysis, form.items[2:], names, tail, form.start)
-    return Let(pairs, inner, form.start) if pairs else inner
 
 
 @special("loop")

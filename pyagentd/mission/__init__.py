@@ -17,11 +17,11 @@ signature, or with the reason why there is none. No daemon and no disk is needed
 ``docs/missions.md`` describes it. Names are loaded when they are used: importing this package costs nothing.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pyagentd.door import door
 
 if TYPE_CHECKING:
-    from pyagentd.errors import SignatureError as SignatureError
     from pyagentd.errors import TemplateError as TemplateError
     from pyagentd.mission.budget import Budget as Budget
     from pyagentd.mission.budget import current as current
@@ -67,10 +67,10 @@ if TYPE_CHECKING:
     from pyagentd.mission.registry import ModelNotFound as ModelNotFound
     from pyagentd.mission.registry import Scripted as Scripted
     from pyagentd.mission.registry import configure as configure
-    from pyagentd.mission.registry import from_config as models_from_config  # noqa: F401
+    from pyagentd.mission.registry import models_from_config as models_from_config
     from pyagentd.mission.runtime import Event as Event
     from pyagentd.mission.signature import Signature as Signature
-    from pyagentd.mission.signature import parse as parse_signature  # noqa: F401
+    from pyagentd.mission.signature import SignatureError as SignatureError
     from pyagentd.mission.step import Fail as Fail
     from pyagentd.mission.step import MissionFailed as MissionFailed
     from pyagentd.mission.step import Step as Step
@@ -81,35 +81,24 @@ if TYPE_CHECKING:
     from pyagentd.mission.tools import normalize as normalize
 
 _NAMES = {
-    "errors": "SignatureError TemplateError",
-    "mission.budget": "Budget current",
-    "mission.checkpoint": "CheckpointError State",
-    "mission.delegation": "Compiled Discovery Mission Validation adelegate compiled "
+    "budget": "Budget current",
+    "checkpoint": "CheckpointError State",
+    "delegation": "Compiled Discovery Mission Validation adelegate compiled "
     "delegate delegate_discovering discover gather gather_sync mission validate",
-    "mission.llmtool": "LLMTool SubAgentError ToolsError as_tool",
-    "mission.models": "Model cost_of priced",
-    "mission.options": "Answer Context LLM LLMError Limits ModelLike PromptLimit Request Retry ToolLike Tools",
-    "mission.plan": "Plan PlanError PlanStep create_plan make_plan run_plan",
-    "mission.registry": "ModelNotFound Scripted configure models_from_config",
-    "mission.runtime": "Event",
-    "mission.signature": "Signature parse_signature",
-    "mission.step": "Fail MissionFailed Step ToolCall Turn Usage",
-    "mission.tools": "Tool normalize",
+    "llmtool": "LLMTool SubAgentError ToolsError as_tool",
+    "models": "Model cost_of priced",
+    "options": "Answer Context LLM LLMError Limits ModelLike PromptLimit Request Retry ToolLike Tools",
+    "plan": "Plan PlanError PlanStep create_plan make_plan run_plan",
+    "registry": "ModelNotFound Scripted configure models_from_config",
+    "runtime": "Event",
+    "signature": "Signature SignatureError",
+    "step": "Fail MissionFailed Step ToolCall Turn Usage",
+    "template": "TemplateError",
+    "tools": "Tool normalize",
 }
 _FROM = {name: module for module, names in _NAMES.items() for name in names.split()}
-_RENAMED = {"models_from_config": "from_config", "parse_signature": "parse"}
 
 __all__ = [*_FROM]
 
-
-def __getattr__(name: str) -> Any:
-    """Load a name of the public interface, or a module of the package, when it is first used."""
-    if (module := _FROM.get(name)) is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f"pyagentd.{module}"), _RENAMED.get(name, name))
-    globals()[name] = found
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+if not TYPE_CHECKING:
+    __getattr__ = door(__name__, **_FROM)

@@ -71,7 +71,7 @@ def resolve(llm: Any, models: Mapping[str, Any] | None = None, caller: LLM | Non
         raise UserError(f"A model in a registry takes {takes}, got {', '.join(sorted(rest))}") from None
 
 
-def from_config(config: Config | None = None) -> dict[str, Any]:
+def models_from_config(config: Config | None = None) -> dict[str, Any]:
     """Return the registry that ``config.toml`` describes: each ``[backend.NAME]`` with a model, by its name."""
     given = config or load_config()
     named = ((name, each.model) for name, each in given.backends.items())

@@ -212,6 +212,7 @@ class TestErrors:
         [
             ("(while true 1)", "use loop and recur"),
             ("(doto 1 inc)", "use ->"),
+            ("(letfn [(f [x] x)] (f 1))", "with defn"),
             ("(map (memoize inc) [1])", "bind them with let"),
             ("(bit-and 12 10)", "use quot, mod and pow"),
             ("(clojure.set/join #{} #{})", "use filter, map and group-by"),

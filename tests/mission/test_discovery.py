@@ -2,8 +2,9 @@
 
 import pytest
 
-from pyagentd.mission import Budget, Scripted, delegate_discovering, discover, parse_signature
+from pyagentd.mission import Budget, Scripted, delegate_discovering, discover
 from pyagentd.mission.delegation import rank_tools
+from pyagentd.mission.signature import parse
 from pyagentd.mission.tools import Tool
 
 
@@ -141,7 +142,7 @@ def test_a_name_says_more_than_a_description() -> None:
 
 
 def test_parameters_count() -> None:
-    by_user = Tool(name="lookup", signature=parse_signature("(user_email :string) -> :any"))
+    by_user = Tool(name="lookup", signature=parse("(user_email :string) -> :any"))
     assert rank_tools("email", {"lookup": by_user, "other": Tool(name="other")}) == [by_user]
 
 

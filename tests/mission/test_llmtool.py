@@ -14,9 +14,9 @@ from pyagentd.mission import (
     adelegate,
     as_tool,
     delegate,
-    parse_signature,
 )
 from pyagentd.mission.llmtool import judgment_prompt, program_of
+from pyagentd.mission.signature import parse
 
 URGENT = {"prompt": "Is this urgent? {{subject}}", "signature": "(subject :string) -> {urgent :bool}"}
 CALL = '(call "return" (call "t" {:subject "Server down"}))'
@@ -121,7 +121,7 @@ def test_a_judgment_is_told_its_type_and_no_language() -> None:
     run(llm, URGENT)
     system = llm.requests[1]["system"]
     assert "{urgent :bool}" in system and '"boolean"' in system and "ctx/" not in system
-    assert system == judgment_prompt(parse_signature(URGENT["signature"]))
+    assert system == judgment_prompt(parse(URGENT["signature"]))
     assert "Is this urgent? Server down" in llm.requests[1]["messages"][0]["content"]
 
 

@@ -16,7 +16,7 @@ from pyagentd.llm.factory import BackendSettings, close_backends
 from pyagentd.messages import Usage
 from pyagentd.mission import LLMError, Model, ModelNotFound, adelegate, configure, cost_of, models, priced
 from pyagentd.mission.options import Request
-from pyagentd.mission.registry import from_config, resolve
+from pyagentd.mission.registry import models_from_config, resolve
 from tests.server import ModelServer, refusal
 
 SONNET = "claude-sonnet-4-5"
@@ -224,7 +224,7 @@ def test_a_registry_for_the_process_stands_behind_the_missions_own() -> None:
 def test_the_configuration_names_models(config: Config) -> None:
     haiku = replace(config.backends["anthropic"], name="haiku", model="claude-haiku-4-5")
     told = replace(config, backends={**config.backends, "haiku": haiku})
-    assert from_config(told) == {"haiku": Model("claude-haiku-4-5", backend="haiku")}
+    assert models_from_config(told) == {"haiku": Model("claude-haiku-4-5", backend="haiku")}
 
 
 @pytest_asyncio.fixture

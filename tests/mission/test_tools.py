@@ -15,7 +15,8 @@ import pytest
 from pydantic import BaseModel
 
 from pyagentd.lisp.values import Keyword
-from pyagentd.mission import LLMTool, Scripted, Tool, ToolsError, as_tool, delegate, normalize, parse_signature, tools
+from pyagentd.mission import LLMTool, Scripted, Tool, ToolsError, as_tool, delegate, normalize, tools
+from pyagentd.mission.signature import parse
 from pyagentd.mission.signature.hints import construct
 
 SEARCH = "(query :string, limit :int?) -> [:string]"
@@ -57,7 +58,7 @@ def one(given: Any, **options: Any) -> Tool:
         ((search, "(q :string) -> :any", {"validation": "strict"}), "t(q :string) -> :any"),
         ((search, {"description": "other"}), "t(query :string, limit :int?) -> [:string]"),
         ({"function": search, "signature": "(q :string) -> :any"}, "t(q :string) -> :any"),
-        (Tool(name="other", function=search, signature=parse_signature(SEARCH)), f"t{SEARCH}"),
+        (Tool(name="other", function=search, signature=parse(SEARCH)), f"t{SEARCH}"),
         (LLMTool(prompt="{{a}}", signature="(a :string) -> :bool"), "t(a :string) -> :bool"),
         ({"prompt": "{{a}}", "signature": "(a :string) -> :bool"}, "t(a :string) -> :bool"),
         (as_tool(prompt="{{a}}", signature="(a :string) -> :bool", llm=len), "t(a :string) -> :bool"),
@@ -427,13 +428,13 @@ def test_a_function_with_hints_gets_what_they_name() -> None:
 
 @pytest.mark.spec("004", "Tool Definition Syntaxes")
 def test_a_function_of_one_other_parameter_gets_the_dict_that_its_signature_states() -> None:
-    signature = parse_signature("(id :int) -> :int")
+    signature = parse("(id :int) -> :int")
     assert tools.call_function(lambda given: given["id"], {"id": 4}, signature) == 4
     assert tools.call_function(lambda id: id, {"id": 4}, signature) == 4
 
 
 def test_a_built_in_that_does_not_tell_its_parameters_gets_them_in_order() -> None:
-    assert tools.call_function(math.hypot, {"x": 3, "y": 4}, parse_signature("(x :float, y :float) -> :float")) == 5.0
+    assert tools.call_function(math.hypot, {"x": 3, "y": 4}, parse("(x :float, y :float) -> :float")) == 5.0
 
 
 def test_a_hint_that_names_nothing_is_no_obstacle() -> None:

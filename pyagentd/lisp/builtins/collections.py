@@ -1,7 +1,7 @@
 """Functions that make collections or add to them. Values are immutable: each function returns a new collection."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import accumulate, chain, repeat
 from itertools import count as counting
@@ -153,15 +153,6 @@ def field(key: Any, items: Sequence[Any], budget: Budget) -> list[Any]:
     ]
 
 
-def getter(op: str, key: Any) -> Callable[[Any], Any]:
-    """`key_column` for one item at a time."""
-    if type(key) is str:
-        return lambda item: values.find(item, key, None) if type(item) is dict else lookup(item, key)
-    if type(key) is list and key:
-        return lambda item: value_at_path(key, item)
-    return as_function(key, 1, op)
-
-
 def value_at_path(path: Sequence[Any], value: Any, default: Any = None) -> Any:
     """Return the value at a path of keys and indices; `default` if there is none."""
     for key in path:
@@ -211,20 +202,6 @@ def run_stage(op: str, stage: Any, coll: Any, budget: Budget) -> list[Any]:
     if type(made) is not list:
         raise wrong(op, "a pipeline such as (map f) or (comp (filter p) (map f))", stage)
     return made
-
-
-@stages_define("transduce", charges=True, shown="stage f init? coll")
-def transduce(budget: Budget, stage: Any, f: Any, init_or_coll: Any, coll: Any = MISSING) -> Any:
-    """Reduce the result of a pipeline for a collection with f; the default initial value is (f).
-
-    (transduce (comp (filter odd?) (map inc)) + 0 [1 2 3]) => 6
-    (transduce (map inc) + [1 2]) => 5
-    """
-    initial = as_function(f, 0, "transduce")() if coll is MISSING else init_or_coll
-    function = as_function(f, 2, "transduce")
-    for item in budget.each(run_stage("transduce", stage, init_or_coll if coll is MISSING else coll, budget)):
-        initial = function(initial, item)
-    return initial
 
 
 @stages_define("sequence", "eduction", charges=True, shown="stage coll")

@@ -6,7 +6,7 @@ from functools import cmp_to_key
 from typing import Any, Final
 
 from pyagentd.lisp.builtins import collections, functions, maps, numbers, text
-from pyagentd.lisp.builtins.collections import as_keys, getter, key_column
+from pyagentd.lisp.builtins.collections import as_keys, key_column, run_stage
 from pyagentd.lisp.builtins.functions import complement
 from pyagentd.lisp.builtins.table import NUMBERS, Family, function_named, items, refuse, wrong
 from pyagentd.lisp.errors import MISSING
@@ -225,7 +225,7 @@ def max_key(budget: Budget, f: Any, x: Any, *xs: Any) -> Any:
 
     (max-key count "a" "abc" "ab") => "abc"
     """
-    return _extreme_by("max-key", max, getter("max-key", f), [x, *xs][::-1], budget)
+    return _extreme_by("max-key", max, f, [x, *xs][::-1], budget)
 
 
 @aggregation_define("min-key", charges=True)
@@ -234,7 +234,7 @@ def min_key(budget: Budget, f: Any, x: Any, *xs: Any) -> Any:
 
     (min-key count "abc" "a" "ab") => "a"
     """
-    return _extreme_by("min-key", min, getter("min-key", f), [x, *xs][::-1], budget)
+    return _extreme_by("min-key", min, f, [x, *xs][::-1], budget)
 
 
 @aggregation_define("group-by", charges=True)
@@ -352,6 +352,18 @@ def reduced(x: Any) -> Reduced:
     (reduce (fn [sum x] (if (> sum 5) (reduced sum) (+ sum x))) 0 [1 2 3 4 5]) => 6
     """
     return Reduced(x)
+
+
+@collections.stages_define("transduce", charges=True, shown="stage f init? coll")
+def transduce(budget: Budget, stage: Any, f: Any, init_or_coll: Any, coll: Any = MISSING) -> Any:
+    """Reduce the result of a pipeline for a collection with f; the default initial value is (f).
+
+    (transduce (comp (filter odd?) (map inc)) + 0 [1 2 3]) => 6
+    (transduce (map inc) + [1 2]) => 5
+    """
+    if coll is MISSING:
+        init_or_coll, coll = as_function(f, 0, "transduce")(), init_or_coll
+    return reduce(budget, f, init_or_coll, run_stage("transduce", stage, coll, budget))
 
 
 @define("reduce-kv", charges=True)

@@ -39,8 +39,7 @@ MAX_DEPTH = 64
 
 _TOKEN = re.compile(
     r"""
-      (?P<space>\s+)
-    | (?P<comma>,)
+      (?P<space>[\s,]+)
     | (?P<arrow>->)
     | (?P<open>[(\[{])
     | (?P<close>[)\]}])
@@ -78,7 +77,6 @@ class Form:
     source: str = ""  # the text it was read from; "" for data
     offset: int = -1  # where in it; -1 for data
     optional: bool = False  # a ``?`` follows it
-    after_comma: bool = False
 
     def error(self, message: str, hint: str = "") -> SignatureError:
         """Return an error at the position of this form."""
@@ -119,7 +117,6 @@ class _Reader:
         self._text = text
         self._open: list[int] = []
         self._inside: list[list[Form]] = [[]]
-        self._comma = -1
 
     def forms(self) -> tuple[Form, ...]:
         at = 0
@@ -133,17 +130,12 @@ class _Reader:
             where = self._open[-1]
             bracket = self._text[where]
             raise self._error(f"this `{bracket}` is never closed", where, f"Add a `{_CLOSES[bracket]}`")
-        self._no_loose_comma()
         return tuple(self._inside[0])
 
     def _take(self, kind: str, text: str, at: int) -> None:
         match kind:
             case "space":
                 pass
-            case "comma":
-                if not self._inside[-1] or self._comma >= 0:
-                    raise self._error("there is nothing before this comma", at, "Remove the comma")
-                self._comma = at
             case "open":
                 self._take_open(at)
             case "close":
@@ -164,16 +156,14 @@ class _Reader:
                 self._add("arrow", text, at)
 
     def _add(self, kind: Kind, value: Any, at: int) -> None:
-        form = Form(kind=kind, value=value, source=self._text, offset=at, after_comma=self._comma >= 0)
-        self._comma = -1
-        self._inside[-1].append(form)
+        self._inside[-1].append(Form(kind=kind, value=value, source=self._text, offset=at))
 
     def _take_open(self, at: int) -> None:
         if len(self._open) == MAX_DEPTH:
             raise self._error(
                 f"brackets are nested more than {MAX_DEPTH} deep", at, "Use :map or :any for deep values"
             )
-        # The forms inside come later; until then this one holds the place and whether a comma stood before it.
+        # The forms inside come later; until then this one holds the place.
         self._add(_BRACKETS[self._text[at]], (), at)
         self._open.append(at)
         self._inside.append([])
@@ -187,7 +177,6 @@ class _Reader:
             column = where - self._text.rfind("\n", 0, where)
             message = f"`{text}` closes the `{bracket}` of column {column}"
             raise self._error(message, at, f"Write `{_CLOSES[bracket]}`")
-        self._no_loose_comma()
         inside = self._inside.pop()
         self._inside[-1][-1] = replace(self._inside[-1][-1], value=tuple(inside))
 
@@ -200,10 +189,6 @@ class _Reader:
         if last.optional or (last.kind == "keyword" and last.value.endswith("?")):
             raise self._error("the type is already optional", at, "Remove the second `?`")
         inside[-1] = replace(last, optional=True)
-
-    def _no_loose_comma(self) -> None:
-        if self._comma >= 0:
-            raise self._error("there is nothing after this comma", self._comma, "Remove the comma")
 
     def _unescape(self, text: str, at: int) -> str:
         def plain(found: re.Match[str]) -> str:
@@ -595,11 +580,7 @@ def fields_of(forms: Sequence[Form], what: What) -> tuple[Field, ...]:
         key = rest.pop(0)
         name = name_of(key, what)
         # `{a int}` forgot a colon, `{a b :int}` a type.
-        if (
-            not rest
-            or rest[0].after_comma
-            or (rest[0].kind == "name" and not find_type_name(rest[0].value.lower().rstrip("?")))
-        ):
+        if not rest or (rest[0].kind == "name" and not find_type_name(rest[0].value.lower().rstrip("?"))):
             if key.kind == "keyword" and find_type_name(name.rstrip("?")):
                 raise key.error(f"this type has no name of a {what}", f"Write one before it: `value :{name}`")
             raise key.error(f"the {what} `{name}` has no type", f"Write one after it, as in `{name} :any`")

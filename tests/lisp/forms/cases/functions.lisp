@@ -28,9 +28,6 @@
 (defn- f [] 1) (f) => 1
 (defn- f [x] x) (f 2) => 2
 (defn- f [& xs] xs) (f 1) => [1]
-(letfn [(f [x] (* 2 x))] (f 4)) => 8
-(letfn [(a [n] (if (= n 0) :a (b (dec n)))) (b [n] (if (= n 0) :b (a (dec n))))] (a 3)) => :b
-(letfn [(f ([] 1) ([x] x))] [(f) (f 2)]) => [1 2]
 (loop [i 0] (if (< i 5) (recur (inc i)) i)) => 5
 (loop [i 0 acc []] (if (= i 3) acc (recur (inc i) (conj acc i)))) => [0 1 2]
 (loop [a 1 b 2 n 0] (if (= n 3) [a b] (recur b a (inc n)))) => [2 1]
@@ -60,7 +57,6 @@
 (loop [x 1] (+ 1 (recur x))) !! analysis_error 1:18 recur must be the last thing
 (loop [x 1] (recur)) !! analysis_error 1:13 recur needs 1 values here, got 0
 (loop [x] 1) !! analysis_error 1:7 bindings need pairs
-(letfn [5] 1) !! analysis_error 1:9 letfn binds functions
 ((fn [x] x)) !! eval_error 1:1 fn expects 1 argument, got 0
 (let [f (fn [x] x)] (f 1 2)) !! eval_error 1:21 f expects 1 argument, got 2
 (defn f ([x] 1) ([x y] 2)) (f 1 2 3) !! eval_error 1:28 f expects 1 to 2 arguments, got 3
