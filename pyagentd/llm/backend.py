@@ -9,7 +9,6 @@ This module knows no provider and imports none.
 
 import hashlib
 import json
-import weakref
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -109,14 +108,6 @@ def _begin(head: Mapping[str, bytes], key: str) -> bytes:
     return b'{%s"%s":[' % (values, key.encode())
 
 
-class _Reference(weakref.ref[Message]):
-    """A message that may die, and under which key it is known."""
-
-    __slots__ = ("key",)
-
-    key: int
-
-
 @dataclass(slots=True)
 class _Written:
     """What a message is in a body."""
@@ -156,9 +147,8 @@ class BodyWriter:
     """Writes the requests of one client, so that a step pays for what is new in it and not for the conversation.
 
     A run sends the same messages again with every step, as the same objects, and new ones behind them: what it sent
-    last is kept and extended, by its next step and by the next run. The JSON of each message and its digest are kept
-    as long as it lives, for other requests that say it. Of the rest, a long value that did not change is kept from
-    one request to the next.
+    last is kept and extended, by its next step and by the next run. Of the rest, a long value that did not change is
+    kept from one request to the next.
 
     Args:
         items: Returns what a message is in the body: none where nothing in it can be sent.
@@ -176,8 +166,6 @@ class BodyWriter:
         self._items = items
         self._mark = mark
         self._marks = marks
-        self._known: dict[int, tuple[_Reference, _Written]] = {}  # by the identity of a living message
-        self._forget = lambda gone: self._known.pop(gone.key, None)  # one for all: there are many messages
         self._long: IdentityCache[object, bytes] = IdentityCache(encode)
 
     def write(
@@ -225,14 +213,7 @@ class BodyWriter:
             begin = _written(first)
             sent = _Kept(first, (), [], list(begin.json), list(begin.digests), begin.size)
         for message in messages[len(sent.messages) :]:
-            known = self._known.get(id(message))
-            if known is not None and known[0]() is message:
-                written = known[1]
-            else:
-                written = _written(self._items(message))
-                reference = _Reference(message, self._forget)
-                reference.key = id(message)
-                self._known[reference.key] = (reference, written)
+            written = _written(self._items(message))
             sent.written.append(written)
             sent.json += written.json
             sent.digests += written.digests

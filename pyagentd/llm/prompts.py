@@ -9,6 +9,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from pyagentd import events
 from pyagentd.llm.backend import ModelRequest
 from pyagentd.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult
 
@@ -207,17 +208,7 @@ def description_request(
 
 def one_line(text: str, longest: int = DESCRIPTION_LONGEST) -> str:
     """Return a text as one line without control characters, with an ellipsis where it is cut."""
-    plain = "".join(
-        " " if char.isspace() else char
-        for char in text[:_DESCRIPTION_READ_AT_MOST]
-        if char.isspace() or unicodedata.category(char) not in ("Cc", "Cs")
-    )
-    line = " ".join(plain.split())
-    if len(line) <= longest:
-        return line
-    cut = line[: longest - 1]
-    whole, _, _ = cut.rpartition(" ")
-    return f"{whole if len(whole) > longest // 2 else cut}…"
+    return events.one_line(_printable(text[:_DESCRIPTION_READ_AT_MOST]), longest)
 
 
 # What a model is asked when a person has a passage of a buffer rewritten, and what is made of its answer; pure.
