@@ -22,6 +22,7 @@
 (require 'pyagentd-daemon)
 
 (declare-function pyagentd-notify-settled "pyagentd-notify")
+(declare-function pyagentd-asks "pyagentd-views")
 (declare-function pyagentd-question-open "pyagentd-form")
 
 ;;;; What the daemon asks
@@ -326,17 +327,17 @@ It has at most ROOM lines, nil for all; of a change the first changed one."
 ;; text: `C-c C-c' goes to the question first.
 
 (defconst pyagentd-ask-keys
-  '((?y pyagentd-allow-once "once" allow)
-    (?s pyagentd-allow-session "session" session)
-    (?p pyagentd-allow-always "project" always)
-    (?n pyagentd-deny "deny" deny)
-    (?r pyagentd-deny-with-reason "deny with a reason" why)
+  '((?y pyagentd-allow-once "once")
+    (?s pyagentd-allow-session "session")
+    (?p pyagentd-allow-always "project")
+    (?n pyagentd-deny "deny")
+    (?r pyagentd-deny-with-reason "deny with a reason")
     (?e pyagentd-ask--edit "edit")
-    (?d pyagentd-ask--diff "diff" diff)
+    (?d pyagentd-ask--diff "diff")
     (?E pyagentd-ask--ediff "Ediff")
-    (?o pyagentd-ask--show "details" show)
-    (?k pyagentd-ask--abort "abort" abort))
-  "Letters with their commands, a word, and what the minibuffer decides by it.
+    (?o pyagentd-ask--show "details")
+    (?k pyagentd-ask--abort "abort"))
+  "Letters with their commands and a word for them.
 Which of them an ask offers the daemon says.")
 
 (defun pyagentd-ask-offered (ask)
@@ -355,7 +356,7 @@ Which of them an ask offers the daemon says.")
   "Return a header line with the keys for ASK but that of the command WITHOUT."
   (let ((offered (pyagentd-ask-offered ask)))
     (concat
-     (mapconcat (pcase-lambda (`(,letter ,command ,word . ,_))
+     (mapconcat (pcase-lambda (`(,letter ,command ,word))
                   (if (or (eq command without) (not (assq letter offered))) ""
                     (concat " " (propertize (string letter) 'face 'pyagentd-key)
                             " " word " ")))
@@ -380,9 +381,6 @@ Which of them an ask offers the daemon says.")
 (pyagentd-deflocal pyagentd-ask-notice--focus nil
   "Where point is on the question, an overlay; nil while it is not.
 Its property `pyagentd-ask-back' is a marker at where point was before.")
-
-(declare-function pyagentd-ask--diff "pyagentd-form")
-(declare-function pyagentd-ask--show "pyagentd-views")
 
 ;;;; Keys
 
@@ -754,12 +752,10 @@ PASSING says that there is nothing to see any more once we have answered."
 (pyagentd-deflocal pyagentd-ask-here--back nil
   "Function that goes back to the question that this was shown from, or nil.")
 
-(defun pyagentd-ask-here-display (selected)
-  "Show this buffer, in a window that is SELECTED or not.
-Its keys are letters, so whoever asked for it is there."
-  (setq pyagentd-ask-here--back (and selected (pyagentd-ask-notice-aside)))
-  (if selected (pop-to-buffer (current-buffer))
-    (display-buffer (current-buffer))))
+(defun pyagentd-ask-here-display ()
+  "Show this buffer in the selected window: its keys are letters."
+  (setq pyagentd-ask-here--back (pyagentd-ask-notice-aside))
+  (pop-to-buffer (current-buffer)))
 
 (defun pyagentd-ask--here-quit ()
   "Close this window, and go back to the question that it was shown from."
@@ -1024,63 +1020,13 @@ With a prefix argument read a REASON, which the model is told."
 
 ;;;; Any ask
 
-(defun pyagentd-answer--read-decision (ask)
-  "Read how to answer ASK; return a symbol of `pyagentd-answer--choices'."
-  (let ((offered (cl-loop with letters = (pyagentd-ask-offered ask)
-                          for (letter _ word decision) in pyagentd-ask-keys
-                          when (and decision (assq letter letters))
-                          collect (list letter word decision)))
-        (title (truncate-string-to-width (pyagentd-ask-title ask) 200)))
-    (cl-loop for key = (car (read-multiple-choice
-                             title (mapcar #'butlast offered)))
-             for decision = (nth 2 (assq key offered))
-             while (memq decision '(show diff))
-             do (if (eq decision 'show) (pyagentd-ask--show ask)
-                  (pyagentd-ask--diff ask))
-             finally return decision)))
-
-(defun pyagentd-answer--choose ()
-  "Answer one of the open asks as the user wants it.
-That is the one here if it is a question, else one to choose."
-  (let* ((here (pyagentd-ask-here))
-         (asks (or (pyagentd-ask-open) (user-error "No pending approvals")))
-         (ask (cond ((pyagentd-ask-question-p here) here)
-                    ((null (cdr asks)) (car asks))
-                    (t (pyagentd-choose
-                        "Answer: "
-                        (seq-map-indexed
-                         (lambda (ask place)
-                           (cons (format "%d %s" (1+ place)
-                                         (pyagentd-ask-title ask))
-                                 ask))
-                         asks))))))
-    (if (pyagentd-ask-question-p ask)
-        (pyagentd-question-open ask)
-      (pcase (pyagentd-answer--read-decision ask)
-        ('why (pyagentd-answer-with
-               ask 'deny
-               :reason (pyagentd-answer--read-reason)))
-        ((and decision (or 'session 'always))
-         (pyagentd-answer--lasting ask decision))
-        (decision (pyagentd-answer-with ask decision))))))
-
-(defun pyagentd-answer (&optional ask decision reason)
-  "Answer the open questions here in a form, or choose any pending one.
-The ask and how to answer it are chosen; if none is known here, the
-daemon is asked for those elsewhere.  Where nothing is asked and the
-last answer offers options, pick one of them.
-
-From Lisp, answer ASK with DECISION, a symbol as `pyagentd-answer-with'
-takes it, and REASON."
+(defun pyagentd-answer ()
+  "Go to the open question here, or list those of all sessions.
+Where nothing is asked and the last answer offers options, pick one of them."
   (interactive)
-  (cond (decision (pyagentd-answer-with ask decision :reason reason))
-        ((pyagentd-ask-open) (pyagentd-answer--choose))
-        (pyagentd-reply-options (call-interactively #'pyagentd-reply-options--pick))
-        (t (pyagentd-later-asking
-            'asks nil
-            (lambda (answer)
-              (pyagentd-ask-receive-all (plist-get answer :asks))
-              (pyagentd-answer--choose))))))
+  (cond ((pyagentd-ask-notice-current) (pyagentd-ask--go))
+        ((or (pyagentd-ask-open) (null pyagentd-reply-options)) (pyagentd-asks))
+        (t (call-interactively #'pyagentd-reply-options--pick))))
 
 (provide 'pyagentd-ask)
 ;;; pyagentd-ask.el ends here

@@ -299,12 +299,10 @@ argument, or ALL from Lisp, all of them as JSON."
   (push (cons 'buffer-read-only pyagentd-ask-diff-mode-map)
         minor-mode-overriding-map-alist))
 
-(defun pyagentd-ask--diff (&optional ask)
-  "Show the change that ASK, or the question here, proposes as a diff.
-With ASK, from Lisp, its window is not selected."
+(defun pyagentd-ask--diff ()
+  "Show the change that the question here proposes as a diff."
   (interactive)
-  (let* ((selected (null ask))
-         (ask (or ask (pyagentd-answer-current)))
+  (let* ((ask (pyagentd-answer-current))
          (preview (plist-get ask :preview)))
     (unless (assq ?d (pyagentd-ask-offered ask))
       (user-error "This changes no file"))
@@ -318,7 +316,7 @@ With ASK, from Lisp, its window is not selected."
        " (answered)   q close" t)
       (goto-char (point-min))
       (set-buffer-modified-p nil)
-      (pyagentd-ask-here-display selected))))
+      (pyagentd-ask-here-display))))
 
 ;;;; Ediff
 

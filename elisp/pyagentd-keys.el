@@ -51,7 +51,7 @@ in the list of sessions."
        ("d" "Diff" pyagentd-ask--diff)
        ("E" "Ediff" pyagentd-ask--ediff)
        ("o" "Details" pyagentd-ask--show)
-       ("w" "Answer any" pyagentd-answer :key "C-c C-r")
+       ("w" "Answer" pyagentd-answer :key "C-c C-r")
        ("l" "List all" pyagentd-asks :value (length (pyagentd-ask-open))))
       ("Turns"
        ("U" "Rewind" pyagentd-rewind :key "C-c M-u")

@@ -113,12 +113,10 @@ kill ring.  Return words that say where it is."
 
 ;;;; Pending approvals
 
-(defun pyagentd-ask--show (&optional ask)
-  "Show the details of ASK, by default the question here.
-With ASK, from Lisp, its window is not selected."
+(defun pyagentd-ask--show ()
+  "Show the details of the question here."
   (interactive)
-  (let ((selected (null ask))
-        (ask (or ask (pyagentd-answer-current))))
+  (let ((ask (pyagentd-answer-current)))
     (with-current-buffer
         (pyagentd-report-buffer "ask" (list :id (pyagentd-ask-id ask)))
       (use-local-map
@@ -130,7 +128,7 @@ With ASK, from Lisp, its window is not selected."
       (pyagentd-ask-here-set
        ask (pyagentd-ask-keys-header ask 'pyagentd-ask--show)
        " (answered)   q close" t)
-      (pyagentd-ask-here-display selected))))
+      (pyagentd-ask-here-display))))
 
 (defvar-local pyagentd-asks--seen nil
   "Id of the ask that was at point after the last command here.
@@ -215,7 +213,7 @@ U takes the marks away"))
 (apply #'pyagentd-list-add-keys "asks"
        '("RET" pyagentd-ask--show "details")
        '("v" pyagentd-list--visit "conversation")
-       (mapcar (pcase-lambda (`(,letter ,command ,word . ,_))
+       (mapcar (pcase-lambda (`(,letter ,command ,word))
                  (pcase command
                    ('pyagentd-allow-once
                     (list (string letter) #'pyagentd-asks--allow word t))

@@ -406,17 +406,18 @@ The variable `asked' is bound to the question, or nil."
 
 ;;;; All asks
 
-(ert-deftest pyagentd-answer-any-chooses-and-answers ()
+(ert-deftest pyagentd-answer-goes-to-the-question-here-else-lists-all ()
   (pyagentd-test-with-ask
     (answer-test--open)
-    (cl-letf (((symbol-function 'completing-read)
-               (lambda (_ table &rest _) (nth 1 (all-completions "" table))))
-              ((symbol-function 'read-multiple-choice)
-               (lambda (_ choices)
-                 (should (equal '(?y ?s ?p ?n ?r ?o ?k) (mapcar #'car choices)))
-                 (assq ?y choices))))
-      (call-interactively #'pyagentd-answer))
-    (should (equal "q2" (plist-get (answer-test--sent) :ask)))))
+    (switch-to-buffer (current-buffer))
+    (pyagentd-test-type "C-c C-r y")
+    (should (equal "q2" (plist-get (answer-test--sent) :ask)))
+    (pyagentd-test-answer 'view (pyagentd-test-view '("Agent" "What") nil))
+    (with-temp-buffer
+      (save-window-excursion
+        (call-interactively #'pyagentd-answer)
+        (should (equal "*pyagentd asks*" (buffer-name)))
+        (kill-buffer)))))
 
 (ert-deftest pyagentd-answer-lists-what-the-daemon-asks ()
   (pyagentd-test-with-ask
