@@ -22,6 +22,7 @@
 (require 'pyagentd-daemon)
 
 (declare-function pyagentd-notify-settled "pyagentd-notify")
+(declare-function pyagentd-ask--show "pyagentd-views")
 (declare-function pyagentd-asks "pyagentd-views")
 (declare-function pyagentd-question-open "pyagentd-form")
 

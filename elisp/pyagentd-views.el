@@ -360,11 +360,6 @@ asked in the run: what would be asked is denied."
 
 ;;;; Changed files
 
-(defvar-local pyagentd-snapshots--undo-id nil
-  "Id of the restoring that was done here last, or nil.")
-
-;;;; The list
-
 (defun pyagentd-snapshots--diff ()
   "Show what restoring the file at point would change."
   (interactive nil pyagentd-list-mode)
@@ -385,80 +380,10 @@ asked in the run: what would be asked is denied."
                       "Changes since (empty for all): "
                       (pyagentd-prompt-labels (plist-get answer :prompts))))))))
 
-;;;; Restoring
-
-(defun pyagentd-snapshots--restored (answer)
-  "Say what ANSWER tells about a restoring, and fetch the list again."
-  (unless (string-empty-p (plist-get answer :id))
-    (setq pyagentd-snapshots--undo-id (plist-get answer :id)))
-  (message "%s" (plist-get answer :note))
-  (revert-buffer))
-
-(defun pyagentd-snapshots--request-restore (paths conflicts)
-  "Put PATHS back; CONFLICTS says what becomes of those somebody else changed."
-  (dolist (path paths)
-    (when-let ((buffer (get-file-buffer path)))
-      (when (buffer-modified-p buffer)
-        (user-error "%s has changes that are not saved" buffer))))
-  (pyagentd-later-here
-   'restore (append (list :branch (plist-get pyagentd-list-arguments :branch)
-                          :paths paths :conflicts conflicts)
-                    (when-let ((message (plist-get pyagentd-list-arguments
-                                                   :message)))
-                      (list :message message)))
-   #'pyagentd-snapshots--restored pyagentd-later-patience))
-
-(defun pyagentd-snapshots--restore ()
-  "Restore the file at point as it was.
-Of one that somebody else changed, too, the old version is put beside it,
-or it is overwritten."
-  (interactive nil pyagentd-list-mode)
-  (let* ((row (pyagentd-table-facts))
-         (path (plist-get row :path))
-         (name (abbreviate-file-name path)))
-    (pcase (pyagentd-symbol (plist-get row :change))
-      ('unkept (user-error "%s" (plist-get row :reason)))
-      ('conflict
-       (pcase (car (read-multiple-choice
-                    (format "%s: %s" name (plist-get row :reason))
-                    '((?k "keep it") (?c "copy of the old version beside it")
-                      (?o "overwrite it"))))
-         (?c (pyagentd-snapshots--request-restore (list path) "copy"))
-         (?o (pyagentd-snapshots--request-restore (list path) "overwrite"))))
-      (_ (when (y-or-n-p (format "Restore %s? " name))
-           (pyagentd-snapshots--request-restore (list path) "keep"))))))
-
-(defun pyagentd-snapshots--restore-all ()
-  "Restore all files listed here, except those that somebody else changed, too."
-  (interactive nil pyagentd-list-mode)
-  (let ((paths (mapcar
-                (lambda (file) (plist-get file :path))
-                (seq-filter (lambda (file)
-                              (memq (pyagentd-symbol (plist-get file :change))
-                                    '(restore create delete)))
-                            (pyagentd-list-facts)))))
-    (unless paths (user-error "Nothing can be restored"))
-    (when (yes-or-no-p (format "Restore %s (new files are deleted)? "
-                               (pyagentd-count (length paths) "file")))
-      (pyagentd-snapshots--request-restore paths "keep"))))
-
-(defun pyagentd-snapshots--undo ()
-  "Undo the last restore that was done here."
-  (interactive nil pyagentd-list-mode)
-  (pyagentd-later-here
-   'undo-restore
-   (list :branch (plist-get pyagentd-list-arguments :branch)
-         :id (or pyagentd-snapshots--undo-id
-                 (user-error "No restore to undo")))
-   #'pyagentd-snapshots--restored pyagentd-later-patience))
-
 (pyagentd-list-add-keys "changes"
   '("RET" pyagentd-snapshots--diff "difference")
   '("=" pyagentd-snapshots--diff "difference")
-  '("r" pyagentd-snapshots--restore "restore")
-  '("R" pyagentd-snapshots--restore-all "restore all")
-  '("s" pyagentd-snapshots--since "since")
-  '("u" pyagentd-snapshots--undo "undo"))
+  '("s" pyagentd-snapshots--since "since"))
 
 (defun pyagentd-changes (&optional last)
   "List the files that the agents of the session here have changed.

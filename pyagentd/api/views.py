@@ -24,6 +24,7 @@ from pyagentd.api.models import ModelOperations
 from pyagentd.api.sessions import Sessions, session_rows
 from pyagentd.errors import BadRequest, NotFound, did_you_mean
 from pyagentd.events import Face, FilePlace, Place, ReportPlace, SessionPlace, ViewPlace, one_line, truncate
+from pyagentd.features.snapshots import Snapshots
 from pyagentd.features.usage import By
 from pyagentd.policy.guard import explain_pattern
 from pyagentd.runtime.approvals import agent_words
@@ -63,7 +64,7 @@ class MessagePlace(HitFacts):
     query: str  # what was searched for
 
 
-Fact = str | bool | None | Place | AskRow
+Fact = str | bool | None | list[str] | Place | AskRow
 
 
 class RowReply(TypedDict):
@@ -950,6 +951,37 @@ class Lists(Group):
     async def changes(self, client: Client, *, branch: str, message: str | None = None) -> View:
         """List the files that agents of a session changed."""
         answer = await self._group(Histories).changes(client, branch=branch, message=message)
+        restorable = [row["path"] for row in answer["files"] if row["change"] in _RESTORABLE]
+        given = {"branch": branch, "message": message}
+
+        def restore(key: str, label: str, question: str, needs: str, conflicts: str = "keep") -> ActionReply:
+            arguments = {**given, "conflicts": conflicts}
+            more: dict[str, Any] = {
+                "arguments": arguments,
+                "question": question,
+                "needs": needs,
+                "patience": _PATIENCE,
+            }
+            return action(key, label, "restore", "paths", **more)
+
+        actions = [
+            restore("r", "restore", "Restore %s?", "restorable"),
+            restore("c", "copy", "Put the old version of %s beside it?", "conflict", "copy"),
+            restore("O", "overwrite", "Overwrite %s, which somebody else changed, too?", "conflict", "overwrite"),
+        ]
+        if restorable:
+            question = f"Restore {quantity(len(restorable), 'file')} (new files are deleted)?"
+            arguments = {**given, "paths": restorable}
+            actions.append(
+                action("R", "restore all", "restore", arguments=arguments, question=question, patience=_PATIENCE)
+            )
+        changes = await self._kernel.feature(Snapshots).changes(self._ref(branch), None)
+        if restores := [change.id for change in changes if change.kind == "restore"]:
+            arguments = {"branch": branch, "id": restores[-1]}
+            question = "Undo the last restore?"
+            actions.append(
+                action("u", "undo", "undo-restore", arguments=arguments, question=question, patience=_PATIENCE)
+            )
         return View(
             title="Changes",
             columns=(
@@ -962,11 +994,17 @@ class Lists(Group):
                     row,
                     row["path"],
                     row["path"],
-                    _pick(row, "path", "change", "reason", "diff"),
+                    {
+                        **_pick(row, "reason", "diff"),
+                        "paths": [row["path"]],
+                        "restorable": row["change"] in _RESTORABLE,
+                        "conflict": row["change"] == "conflict",
+                    },
                     file_place(row["path"]),
                 )
                 for row in answer["files"]
             ],
+            actions=actions,
             empty="No changed files.",
             note={None: "whole session", "last": "since the last prompt"}.get(message, "since a prompt"),
         )
@@ -1385,6 +1423,9 @@ CHANGES: Mapping[str, tuple[str, Face]] = {
     "unkept": ("not kept", "dim"),
 }
 """What became of a file that restoring would put back, and its face."""
+
+_RESTORABLE = ("restore", "create", "delete")
+_PATIENCE = 60  # seconds: many files are compared
 
 
 def _pick(row: Mapping[str, Any], *names: str) -> dict[str, Any]:

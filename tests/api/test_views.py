@@ -390,6 +390,13 @@ async def test_files_that_agents_changed_are_listed_with_what_became_of_them(wor
     async with changing(world) as talk:
         await talk.turn(write("tea", "green"))
         view = await service.view(Watcher(), name="changes", arguments={"branch": talk.branch.key})
+        every = next(each for each in view["actions"] if each["key"] == "R")
+        await service.restore(Watcher(), **every["arguments"])
+        then = await service.view(Watcher(), name="changes", arguments={"branch": talk.branch.key})
+        undo = next(each for each in then["actions"] if each["key"] == "u")
+        await service.undo_restore(Watcher(), **undo["arguments"])
+    assert not then["rows"] and (world.project / "tea").read_text() == "green"
+    assert [each["key"] for each in view["actions"]] == ["r", "c", "O", "R"]
     assert texts(view) == [["created", str(world.project / "tea"), ""]]
     assert "green" in view["rows"][0]["facts"]["diff"] and view["note"] == "whole session"
     assert view["rows"][0]["visit"] == {"kind": "file", "file": str(world.project / "tea")}

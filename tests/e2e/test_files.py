@@ -54,10 +54,11 @@ def test_changed_files_are_listed_and_put_back(system: System, model_server: Mod
     emacs.wait('(string-search "a.txt" (buffer-string))')
     emacs.eval('(progn (goto-char (point-min)) (search-forward "a.txt") (pyagentd-snapshots--diff) t)')
     assert "+one" in emacs.eval('(with-current-buffer "*File diff*" (buffer-string))')
-    emacs.eval("(cl-letf (((symbol-function 'yes-or-no-p) #'always)) (pyagentd-snapshots--restore-all) t)")
+    press = "(cl-letf (((symbol-function 'y-or-n-p) #'always)) (call-interactively (key-binding \"%s\")) t)"
+    emacs.eval(press % "R")
     emacs.wait('(string-prefix-p "No changed files" (buffer-string))')
     assert (system.project / "a.txt").read_text() == "one\n" and not (system.project / "b.txt").exists()
-    emacs.eval("(progn (pyagentd-snapshots--undo) t)")
+    emacs.eval(press % "u")
     wait_for((system.project / "b.txt").exists, "what was created to be back")
     assert (system.project / "b.txt").read_text() == "new\n"
     refused = system.run("restore", session, "--to", "last", "--yes", "b.txt", "c.txt")

@@ -18,10 +18,13 @@
        (pyagentd-test-answer
         'view (pyagentd-test-view
                '("What" "File")
-               '(("/p/a" (:path "/p/a" :change "restore" :diff "-two\n+one") nil
+               '(("/p/a" (:paths ("/p/a") :restorable t :diff "-two\n+one") nil
                   "changed" "/p/a")
-                 ("/p/b" (:path "/p/b" :change "unkept" :reason "Too large") nil
-                  "not kept" "/p/b"))))
+                 ("/p/b" (:paths ("/p/b") :reason "Too large") nil
+                  "not kept" "/p/b"))
+               '((:key "r" :label "restore" :operation "restore"
+                  :takes ("paths") :arguments (:branch "/s/b")
+                  :question "Restore %s?" :needs "restorable"))))
        (save-window-excursion (pyagentd-changes)
                               (pyagentd-test-settle))
        (with-current-buffer "*pyagentd changes*"
@@ -29,22 +32,23 @@
          (unwind-protect (progn ,@body)
            (kill-buffer "*pyagentd changes*"))))))
 
-(ert-deftest pyagentd-snapshots-restore-and-undo ()
+(ert-deftest pyagentd-snapshots-restore-leaves-what-is-not-saved ()
   (snapshots-test-with-list
     (pyagentd-test-answer 'restore '(:id "r1" :restored ("/p/a")
                                     :note "1 restored"))
-    (pyagentd-test-answer 'undo-restore '(:id "" :restored ("/p/a")
-                                         :note "1 restored"))
-    (should-error (pyagentd-snapshots--undo) :type 'user-error)
-    (should (equal "1 restored"
-                   (pyagentd-test-said
-                     (cl-letf (((symbol-function 'y-or-n-p) #'always))
-                       (pyagentd-test-type "r")))))
-    (pyagentd-test-type "u")
+    (cl-letf (((symbol-function 'y-or-n-p) #'always))
+      (with-temp-buffer
+        (insert "typed")
+        (setq buffer-file-name "/p/a")
+        (with-current-buffer "*pyagentd changes*"
+          (should-error (pyagentd-test-type "r") :type 'user-error))
+        (set-buffer-modified-p nil)
+        (setq buffer-file-name nil))
+      (should (equal "1 restored: /p/a"
+                     (pyagentd-test-said (pyagentd-test-type "r")))))
+    (should-error (pyagentd-test-type "n r") :type 'user-error)
     (should (equal (pyagentd-test-calls 'restore)
-                   '((:branch "/s/b" :paths ("/p/a") :conflicts "keep"))))
-    (should (equal (pyagentd-test-calls 'undo-restore)
-                   '((:branch "/s/b" :id "r1"))))))
+                   '((:paths ("/p/a") :branch "/s/b"))))))
 
 (ert-deftest pyagentd-snapshots-since-a-prompt ()
   (snapshots-test-with-list
