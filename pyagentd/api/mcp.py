@@ -17,7 +17,7 @@ from pyagentd.features.emacs import EmacsClients, EmacsOffer, OfferedTool, offer
 from pyagentd.features.hooks import problem_of
 from pyagentd.features.mcp import Server, Servers
 from pyagentd.reader import Source
-from pyagentd.runtime.grants import ProjectHooks, ProjectServers, project_hooks, project_servers
+from pyagentd.runtime.grants import ProjectPrograms, project_hooks, project_servers
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.tools.mcp.connection import rule_of
 from pyagentd.wire.operations import by_person
@@ -274,25 +274,25 @@ class McpOperations(Group):
     async def trust_mcp(self, client: Client, *, root: str, hash: str) -> TrustReply:
         """Trust the servers of the project ``root`` if their hash is still ``hash``."""
         _, project = await self._servers_of(root)
-        if not project.servers:
-            raise BadRequest(
-                f"{root} has no MCP servers that can be used{': ' + project.error if project.error else ''}",
-                hint="They are in .mcp.json or .pyagentd/mcp.toml",
-            )
-        if project.hash != hash:
-            raise BadRequest(
-                f"The MCP servers of {root} have changed since", hint="Look at them again (pyagentd mcp list)"
-            )
-        await asyncio.to_thread(self._kernel.presets.trust.add, [hash])
-        _log.info("%s trusts the MCP servers of %s (%s)", client.name, root, hash)
+        await self._trust(client, project, hash, "MCP servers", "They are in .mcp.json or .pyagentd/mcp.toml")
         return {"trusted": [each.name for each in project.servers]}
 
-    async def _servers_of(self, root: str | None) -> tuple[Path, ProjectServers]:
+    async def _trust(self, client: Client, project: ProjectPrograms, hash: str, what: str, where: str) -> None:
+        """Trust what a project has run if its hash is still ``hash``."""
+        if not project.hooks and not project.servers:
+            because = f": {project.error}" if project.error else ""
+            raise BadRequest(f"{project.root} has no {what} that can be used{because}", hint=where)
+        if project.hash != hash:
+            raise BadRequest(f"The {what} of {project.root} have changed since", hint="Look at them again")
+        await asyncio.to_thread(self._kernel.presets.trust.add, [hash])
+        _log.info("%s trusts the %s of %s (%s)", client.name, what, project.root, hash)
+
+    async def _servers_of(self, root: str | None) -> tuple[Path, ProjectPrograms]:
         place, found = Path.home(), None
         if root is not None:
             place = await asyncio.to_thread(lambda: project_of(root) or directory(root))
             found = await asyncio.to_thread(project_servers, place)
-        return place, found or ProjectServers(root=place, hash="")
+        return place, found or ProjectPrograms(root=place)
 
     def _one_server(
         self,
@@ -343,27 +343,19 @@ class McpOperations(Group):
             "hooks": found,
             "hash": project.hash,
             "scripts": _file_texts(project.scripts),
-            "file": str(project.file),
-            "text": project.text,
+            "file": str(project.files[0][0]),
+            "text": project.files[0][1],
             "error": project.error,
         }
 
     @by_person
     async def trust_hooks(self, client: Client, *, root: str, hash: str) -> TrustReply:
         """Trust the hooks of the project ``root`` if their hash is still ``hash``."""
-        project = await self._project(root)
-        if project is None or project.error:
-            raise BadRequest(
-                f"{root} has no hooks that can be used{': ' + project.error if project else ''}",
-                hint="They are in .pyagentd/hooks.toml",
-            )
-        if project.hash != hash:
-            raise BadRequest(f"The hooks of {root} have changed since", hint="Look at them again (pyagentd hooks)")
-        await asyncio.to_thread(self._kernel.presets.trust.add, [hash])
-        _log.info("%s trusts the hooks in %s (%s)", client.name, project.file, hash)
+        project = await self._project(root) or ProjectPrograms(root=Path(root))
+        await self._trust(client, project, hash, "hooks", "They are in .pyagentd/hooks.toml")
         return {"trusted": [" ".join(hook.command) for hook in project.hooks]}
 
-    async def _project(self, root: str | None) -> ProjectHooks | None:
+    async def _project(self, root: str | None) -> ProjectPrograms | None:
         return None if root is None else await asyncio.to_thread(lambda: project_hooks(directory(root)))
 
     async def emacs_offer(

@@ -26,7 +26,7 @@ from pyagentd.policy.action import Action
 from pyagentd.policy.presets import Preset
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import Feature, RunEnded
-from pyagentd.runtime.grants import ProjectHooks, RunWitness, project_hooks
+from pyagentd.runtime.grants import ProjectPrograms, RunWitness, project_hooks
 from pyagentd.runtime.settings import SendOptions
 from pyagentd.runtime.turns import Prompt
 from pyagentd.tools.process import Group, child_environment
@@ -428,7 +428,7 @@ class RunHooks:
             if number + 1 >= len(hooks):
                 return
 
-    async def _trusted_hooks(self) -> ProjectHooks | None:
+    async def _trusted_hooks(self) -> ProjectPrograms | None:
         """Return the project's hooks if the user trusts them as they are now; else say why they do not run."""
         project = await asyncio.to_thread(project_hooks, self.root)
         if project is None:
@@ -439,8 +439,8 @@ class RunHooks:
             self._hooks.say(
                 self.branch,
                 project.root,
-                f"{project.file} has hooks that you have not said you trust, or that changed since: they do not run. "
-                "Read them, then: pyagentd hooks --trust (in Emacs M-x pyagentd-list, hooks)",
+                f"{project.files[0][0]} has hooks that you have not said you trust, or that changed since: they do "
+                "not run. Read them, then: pyagentd hooks --trust (in Emacs M-x pyagentd-list, hooks)",
             )
         else:
             return project

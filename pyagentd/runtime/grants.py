@@ -488,19 +488,19 @@ _MOST_BYTES = 1_000_000  # of each file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProjectHooks:
-    """What a project would have run, as it was read."""
+class ProjectPrograms:
+    """What a project would have run, be it hooks or servers, as it was read."""
 
     root: Path
-    file: Path
-    hash: str  # of all of it
-    text: str = ""  # of the file
+    hash: str = ""  # of all of it; "" when it cannot be used
+    files: tuple[tuple[Path, str], ...] = ()  # that name them, with their text
     hooks: tuple[HookSettings, ...] = ()
+    servers: tuple[ServerSettings, ...] = ()
     scripts: tuple[tuple[Path, str], ...] = ()  # the project's own programs, with their text
-    error: str = ""  # why none of it can be used
+    error: str = ""  # why none of it, or not all, can be used
 
 
-def project_hooks(root: Path) -> ProjectHooks | None:
+def project_hooks(root: Path) -> ProjectPrograms | None:
     """Return what the project ``root`` would have run; None when it has no hooks. Reads files."""
     file = root / FILE
     if not os.path.lexists(file):
@@ -512,12 +512,12 @@ def project_hooks(root: Path) -> ProjectHooks | None:
         words = (word for hook in hooks for word in hook.command)
         scripts = [(path, read_project_file(path)) for path in scripts_of(root, words)]
     except (OSError, ValueError, ConfigError) as error:
-        return ProjectHooks(root=root, file=file, hash="", error=str(error))
+        return ProjectPrograms(root=root, files=((file, ""),), error=str(error))
     hashed = hashlib.sha256(b"hooks\0" + os.fsencode(root.resolve()) + b"\0" + hashlib.sha256(data).digest())
     for path, code in scripts:
         hashed.update(os.fsencode(path) + b"\0" + hashlib.sha256(code).digest())
-    text, shown = data.decode(errors="replace"), _file_texts(scripts)
-    return ProjectHooks(root=root, file=file, hash=hashed.hexdigest(), text=text, hooks=hooks, scripts=shown)
+    files, shown = _file_texts([(file, data)]), _file_texts(scripts)
+    return ProjectPrograms(root=root, hash=hashed.hexdigest(), files=files, hooks=hooks, scripts=shown)
 
 
 def hooks_in(root: Path) -> list[str]:
@@ -579,19 +579,7 @@ _INTERPRETER = re.compile(
 _NO_SCRIPT = frozenset(("-m", "-c", "-e", "-p", "--eval", "--print"))  # what follows is not a file
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProjectServers:
-    """What a project would have started, as it was read."""
-
-    root: Path
-    hash: str  # of all of it; "" when it cannot be used
-    files: tuple[tuple[Path, str], ...] = ()  # with their text
-    servers: tuple[ServerSettings, ...] = ()
-    scripts: tuple[tuple[Path, str], ...] = ()  # the project's own programs, with their text
-    error: str = ""  # why none of it, or not all, can be used
-
-
-def project_servers(root: Path) -> ProjectServers | None:
+def project_servers(root: Path) -> ProjectPrograms | None:
     """Return what the project ``root`` would have started; None when it names no servers. Reads files."""
     files = [file for name in (OTHERS, OURS) if os.path.lexists(file := root / name)]
     if not files:
@@ -608,7 +596,7 @@ def project_servers(root: Path) -> ProjectServers | None:
         else:
             texts.append((file, data))
     if not texts:
-        return ProjectServers(root=root, hash="", error="; ".join(problems))
+        return ProjectPrograms(root=root, error="; ".join(problems))
     scripts: dict[Path, bytes] = {}
     for each in list(servers.values()):
         try:
@@ -621,7 +609,7 @@ def project_servers(root: Path) -> ProjectServers | None:
     hashed = hashlib.sha256(b"mcp\0" + os.fsencode(root.resolve()))
     for path, data in (*texts, *scripts.items()):
         hashed.update(b"\0" + os.fsencode(path) + b"\0" + hashlib.sha256(data).digest())
-    return ProjectServers(
+    return ProjectPrograms(
         root=root,
         hash=hashed.hexdigest(),
         files=_file_texts(texts),
