@@ -68,6 +68,8 @@ venv)
   run \"$python\" -I -m pip install $options \"$what\" ;;
 esac
 run \"$new/bin/pyagentd\" --version
+# Python compiles what it loads by itself, but each first time takes longer.
+nice -n 19 \"$python\" -I -m compileall -qq \"$new/lib\" </dev/null >/dev/null 2>&1 &
 "
   "What installs the requirement $what into the directory $new.
 Without that it prints what would do so.  The last line that it prints is
@@ -266,16 +268,6 @@ The installation leaves out what few need, such as servers of tools (mcp)."
                (current-buffer)))
       (pyagentd-install--end)
       (pyagentd-install--prune directory)
-      ;; Python makes the byte code of what it loads by itself, but each first
-      ;; time takes longer.  This gives way to the daemon that is just starting.
-      (let ((default-directory (file-name-as-directory directory)))
-        (make-process :name "pyagentd-compile" :noquery t
-                      :command (list (expand-file-name "bin/python" directory)
-                                     "-I" "-c" "import compileall, os
-os.nice(19)
-compileall.compile_dir('lib', quiet=2)")
-                      :connection-type 'pipe
-                      :filter #'ignore :sentinel #'ignore))
       (message "pyagentd: server %s is installed (%d s)" version seconds)
       (pcase-dolist (`(,then . ,_) waiting)
         (when then
@@ -311,19 +303,14 @@ compileall.compile_dir('lib', quiet=2)")
   "Delete all environments but NEW and the one that was good before it.
 One that is not complete may be in the making, by another Emacs: it is
 deleted when it is a day old."
-  (let* ((others (seq-remove (lambda (environment)
-                               (file-equal-p
-                                (plist-get environment :directory) new))
-                             (pyagentd-server-environments)))
-         (before (car (seq-sort-by (lambda (environment)
-                                     (plist-get environment :time))
-                                   #'> others))))
-    (dolist (directory (directory-files pyagentd-server-directory
-                                        t "\\`[0-9]"))
-      (unless (or (file-equal-p directory new)
-                  (and before
-                       (file-equal-p directory
-                                     (plist-get before :directory)))
+  (let* ((others (remove new (directory-files pyagentd-server-directory
+                                              t "\\`[0-9]")))
+         (before (seq-find (lambda (directory) (member directory others))
+                           (mapcar (lambda (environment)
+                                     (plist-get environment :directory))
+                                   (pyagentd-server-environments)))))
+    (dolist (directory others)
+      (unless (or (equal directory before)
                   (and (null (pyagentd-server--environment directory))
                        (time-less-p
                         (time-subtract nil (* 24 60 60))
@@ -578,59 +565,53 @@ Emacs only): "))
 (defconst pyagentd-doctor--timeout 60
   "Seconds that the server's own examination may take.")
 
-(defvar-local pyagentd-doctor--own nil
-  "Findings of Emacs, see `pyagentd-doctor-check-finding'.")
-(defvar-local pyagentd-doctor--server nil
-  "Findings of the server; the symbol `asked' while they are awaited.")
-(defvar-local pyagentd-doctor--process nil
-  "The process that examines the server, or nil.")
-(defvar-local pyagentd-doctor--hosts nil
-  "Findings about other machines, an alist with their names.")
+(defvar-local pyagentd-doctor--findings nil
+  "Alist of what is examined and the findings about it, in their order.
+What is examined is `emacs', the names of other machines, and `server'; for
+findings see `pyagentd-doctor-check-finding'.")
 
 (defvar pyagentd-doctor--host-timeout 15
   "Seconds that another machine may take to answer.")
 
+(defun pyagentd-doctor--awaiting (what &rest asked)
+  "Return a function that shows findings about WHAT; until then ASKED are shown.
+It does nothing once everything is examined anew."
+  (let ((entry (cons what asked)))
+    (setq pyagentd-doctor--findings
+          (append pyagentd-doctor--findings (list entry)))
+    (pyagentd-later-back
+     (lambda (&rest findings)
+       (when (memq entry pyagentd-doctor--findings)
+         (setcdr entry findings)
+         (pyagentd-doctor--show))))))
+
 (defun pyagentd-doctor--ask ()
   "Have the server examine itself; show what it says when it did."
-  (when-let* ((found (pyagentd-server-found))
-              (command (plist-get found :command))
+  (when-let* ((command (plist-get (pyagentd-server-found) :command))
               ((executable-find (car command))))
-    (let (process)
-      (setq process
-            (pyagentd-run
-             "pyagentd-doctor" (append command '("doctor" "--json" "--no-emacs"))
-             (pyagentd-later-back
-              (lambda (_status text)
-                (when (eq process pyagentd-doctor--process)
-                  (setq pyagentd-doctor--process nil
-                        pyagentd-doctor--server (pyagentd-doctor-check-read text))
-                  (pyagentd-doctor--show))))
-             nil pyagentd-doctor--timeout)
-            pyagentd-doctor--server 'asked
-            pyagentd-doctor--process process))))
+    (let ((answered (pyagentd-doctor--awaiting
+                     'server (pyagentd-doctor-check-finding
+                              "checks" 'asked "asking the server…"))))
+      (pyagentd-run
+       "pyagentd-doctor" (append command '("doctor" "--json" "--no-emacs"))
+       (lambda (_status text)
+         (apply answered (pyagentd-doctor-check-read text)))
+       nil pyagentd-doctor--timeout))))
 
 (defun pyagentd-doctor--ask-hosts ()
   "Ask the other machines whose daemon is used or was used."
   (require 'pyagentd-host)
-  (let ((buffer (current-buffer)))
-    (setq pyagentd-doctor--hosts
-          (mapcar (lambda (host)
-                    (cons host (pyagentd-doctor-check-finding
-                                host 'asked "asking over SSH…")))
-                  (pyagentd-host-known)))
-    (dolist (entry pyagentd-doctor--hosts)
+  (dolist (host (pyagentd-host-known))
+    (let* ((found (pyagentd-doctor--awaiting
+                   host (pyagentd-doctor-check-finding
+                         host 'asked "asking over SSH…")))
+           (answered (lambda (version reason)
+                       (funcall found (pyagentd-doctor-check-host
+                                       host version reason)))))
       (condition-case error
-          (pyagentd-host-probe
-           (car entry) pyagentd-doctor--host-timeout
-           (lambda (version reason)
-             (pyagentd-with-live-buffer buffer
-               (when (memq entry pyagentd-doctor--hosts)
-                 (setcdr entry (pyagentd-doctor-check-host
-                                (car entry) version reason))
-                 (pyagentd-doctor--show)))))
+          (pyagentd-host-probe host pyagentd-doctor--host-timeout answered)
         (error                          ; there is no ssh
-         (setcdr entry (pyagentd-doctor-check-host
-                        (car entry) nil (error-message-string error))))))))
+         (funcall answered nil (error-message-string error)))))))
 
 (defconst pyagentd-doctor--marks
   '((ok "✓" "good") (warning "!" "warn") (missing "✗" "bad") (asked "…" "dim"))
@@ -663,8 +644,7 @@ Emacs only): "))
   (let* ((levels (mapcar (lambda (finding) (plist-get finding :level)) findings))
          (missing (seq-count (lambda (level) (eq level 'missing)) levels))
          (warnings (seq-count (lambda (level) (eq level 'warning)) levels)))
-    (cond ((eq pyagentd-doctor--server 'asked) "Checking the server…")
-          ((memq 'asked levels) "Checking other machines…")
+    (cond ((memq 'asked levels) "Checking…")
           ((= 0 missing warnings) "All checks passed.")
           (t (format "%s failed, %s."
                      (if (= missing 0) "No check"
@@ -674,9 +654,7 @@ Emacs only): "))
 
 (defun pyagentd-doctor--show ()
   "Show the findings."
-  (let ((all (append pyagentd-doctor--own (mapcar #'cdr pyagentd-doctor--hosts)
-                     (and (listp pyagentd-doctor--server)
-                          pyagentd-doctor--server))))
+  (let ((all (seq-mapcat #'cdr pyagentd-doctor--findings)))
     (pyagentd-report-print
      (list :title "Doctor"
            :lines
@@ -706,18 +684,16 @@ Emacs only): "))
 
 (defun pyagentd-doctor--refresh ()
   "Examine everything anew."
-  (setq pyagentd-doctor--own (pyagentd-doctor-check-examine 'asked)
-        pyagentd-doctor--server nil
-        pyagentd-doctor--process nil)
-  (pyagentd-doctor--ask)
-  (pyagentd-doctor--ask-hosts)
-  (pyagentd-doctor--show)
-  (unless (pyagentd-server-found)
-    (pyagentd-installer-find
-     (pyagentd-later-back
-      (lambda (installer)
-        (setq pyagentd-doctor--own (pyagentd-doctor-check-examine installer))
-        (pyagentd-doctor--show))))))
+  (setq pyagentd-doctor--findings nil)
+  (let ((examined (apply #'pyagentd-doctor--awaiting 'emacs
+                         (pyagentd-doctor-check-examine 'asked))))
+    (pyagentd-doctor--ask-hosts)
+    (pyagentd-doctor--ask)
+    (pyagentd-doctor--show)
+    (unless (pyagentd-server-found)
+      (pyagentd-installer-find
+       (lambda (installer)
+         (apply examined (pyagentd-doctor-check-examine installer)))))))
 
 (defun pyagentd-doctor--again ()
   "Look again, if the buffer is still there."
