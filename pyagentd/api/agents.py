@@ -541,6 +541,13 @@ def _branch(row: AgentRow) -> BranchRef | None:
         return None
 
 
+def profile_word(permissions: Any) -> str:
+    """Return the name of a profile, "custom" for rules of one's own."""
+    if isinstance(permissions, str) and not permissions.startswith("{"):
+        return permissions
+    return "custom" if permissions else ""
+
+
 def _permissions(value: Any) -> str | Mapping[str, Any] | None:
     """Return permissions as a client gives them: a profile's name, or a profile."""
     if value is None or isinstance(value, str):

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
+from pyagentd.api.agents import profile_word
 from pyagentd.api.group import NOTHING, Client, Env, Group, name_of, reply_of, send_options
 from pyagentd.clock import iso8601
 from pyagentd.errors import BadRequest, NotFound, PyagentdError
@@ -204,7 +205,7 @@ class Background(Group):
             "model": answers.model,
             "backend": backend,
             "stand_in": stand_in,
-            "permissions": permissions if isinstance(permissions, str) else "custom" if permissions else "",
+            "permissions": profile_word(permissions),
             "status": life or state,
             "messages": messages,
             "asks": len(kernel.asks.within(str(ref.session_dir))),

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypedDict, TypeVar
 
+from pyagentd.api.agents import profile_word
 from pyagentd.api.group import reply_of
 from pyagentd.api.models import SETTINGS
 from pyagentd.errors import NotFound, did_you_mean
@@ -120,9 +121,8 @@ class Builtin:
             return Answer(text="There is no named agent yet; /agent init makes one.", data={"agents": []})
         rows = []
         for each in found:
-            profile, model = each["permissions"], str(each["model"] or each.get("effective_model") or "-")
-            profile = profile if isinstance(profile, str) and not profile.startswith("{") else "custom"
-            rows.append((each["name"], each["status"], model, profile, each["error"] or ""))
+            model = each["model"] or each["effective_model"] or "-"
+            rows.append((each["name"], each["status"], model, profile_word(each["permissions"]), each["error"] or ""))
         return Answer(text=columns(rows), data={"agents": found})
 
     @slash(

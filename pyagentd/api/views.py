@@ -12,7 +12,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict, cast, get_args
 
-from pyagentd.api.agents import Agents, agent_tree
+from pyagentd.api.agents import Agents, agent_tree, profile_word
 from pyagentd.api.approvals import Approvals, AskRow
 from pyagentd.api.background import Background
 from pyagentd.api.conversations import Conversations
@@ -293,9 +293,9 @@ def age(value: object, now: datetime) -> CellReply:
     return cell(f"{seconds // size}{unit}", sort=seconds)
 
 
-def tokens(number: int | None) -> CellReply:
+def tokens(number: int | None, none: str = "0") -> CellReply:
     """Return the cell of a number of tokens in a few characters: 950, 1.2k, 12k, 1.2M."""
-    return cell(short_tokens(number or 0), sort=number or 0)
+    return cell(short_tokens(number) if number else none, sort=number or 0)
 
 
 def decision(value: str) -> tuple[str, Face]:
@@ -381,18 +381,10 @@ class Lists(Group):
                 Column("Title", 24, _session_cell, most=64),
                 Column("Age", 5, lambda row: age(row["updated"] or row["created"], now), right=True),
                 Column("State", 8, _state_cell),
-                Column(
-                    "Tokens", 6, lambda row: tokens(row["tokens"]) if row["tokens"] else cell("", sort=0), right=True
-                ),
+                Column("Tokens", 6, lambda row: tokens(row["tokens"], none=""), right=True),
                 Column("Cost", 8, _price_cell, right=True),
                 Column("Preset", 21, of("preset", "dim")),
-                Column(
-                    "Id",
-                    0,
-                    lambda row: cell("" if row["what"] == "branch" else row["session_id"], "dim"),
-                    least=16,
-                    sorts=False,
-                ),
+                Column("Id", 0, of("shown_id", "dim"), least=16, sorts=False),
             ),
             rows=[_session_row(*line) for line in found[:limit]],
             actions=(
@@ -500,7 +492,13 @@ class Lists(Group):
             title="Queue",
             columns=(
                 Column("Sent", 6, time_of("queued_at", "%H:%M")),
-                Column("From", 9, _origin_cell),
+                Column(
+                    "From",
+                    9,
+                    lambda row: cell(
+                        "steers" if row["steer"] else "trigger" if row.get("trigger") else row["origin"]
+                    ),
+                ),
                 Column("Text", 0, of("text"), sorts=False),
             ),
             rows=[
@@ -530,7 +528,7 @@ class Lists(Group):
                 Column("Name", 22, of("name", "strong")),
                 Column("Status", 10, _status_cell),
                 Column("Model", 22, lambda row: cell(row["model"] or row["effective_model"] or "")),
-                Column("Permissions", 12, _permissions_cell),
+                Column("Permissions", 12, lambda row: cell(profile_word(row["permissions"]))),
                 Column("Made", 17, time_of("created_at")),
                 Column("Directory", 0, unless("error", of("dir", "dim")), sorts=False),
             ),
@@ -675,7 +673,7 @@ class Lists(Group):
             title="Agents",
             sorts=False,
             columns=(
-                Column("Agent", 48, _agent_cell),
+                Column("Agent", 48, of("name")),
                 Column("State", 12, _agent_state_cell),
                 Column("Tokens", 12, lambda row: tokens(row["tokens"])),
                 Column("Id", 30, of("id", "dim")),
@@ -683,7 +681,7 @@ class Lists(Group):
             ),
             rows=[
                 Row(
-                    item={**row, "stem": stem},
+                    item={**row, "name": f"{stem}{row['preset'] or 'agent'}  {row['description'] or ''}".rstrip()},
                     id=row["id"],
                     label=row["id"],
                     facts={"branch": row["branch_dir"]},
@@ -723,7 +721,7 @@ class Lists(Group):
                     item={**row, "stem": stems[-1]},
                     id=row["branch"],
                     label=row["name"],
-                    facts=_pick(row, "branch", "name", "parent", "file"),
+                    facts={name: row[name] for name in ("branch", "name", "parent", "file")},
                     visit=session_place(row["branch"], self._title(ref)),
                 )
             )
@@ -787,9 +785,7 @@ class Lists(Group):
                 Column(
                     "Agent",
                     24,
-                    lambda row: cell(
-                        agent_words(row["agent"] or "") or ("" if wanted else row["session"] or ""), "dim"
-                    ),
+                    lambda row: cell(agent_words(row["agent"] or "") or (not wanted and row["session"]) or "", "dim"),
                 ),
                 Column("Reason", 0, of("reason", "detail")),
             ),
@@ -928,7 +924,12 @@ class Lists(Group):
                 Column("State", 12, _server_state_cell),
                 Column("Tools", 6, number_of("tools"), right=True),
                 Column("From", 12, lambda row: cell("you" if row["origin"] == "user" else "the project")),
-                Column("Reached by", 0, unless("problem", _address_cell), sorts=False),
+                Column(
+                    "Reached by",
+                    0,
+                    unless("problem", lambda row: cell(row["url"] or " ".join(row["command"]))),
+                    sorts=False,
+                ),
             ),
             rows=[
                 Row(
@@ -995,7 +996,8 @@ class Lists(Group):
                     row["path"],
                     row["path"],
                     {
-                        **_pick(row, "reason", "diff"),
+                        "reason": row["reason"],
+                        "diff": row["diff"],
                         "paths": [row["path"]],
                         "restorable": row["change"] in _RESTORABLE,
                         "conflict": row["change"] == "conflict",
@@ -1173,6 +1175,7 @@ def _session_row(node: Node, stem: str, level: int) -> Row:
             **row,
             "what": what,
             "name": name,
+            "shown_id": "" if what == "branch" else row["session_id"],
             "stem": stem,
             "archived": archived,
             "tokens": used,
@@ -1266,10 +1269,6 @@ def _activity_of(row: Mapping[str, Any]) -> str:
     return {"WAIT": "waits for the model", "TYPE": "answers"}.get(str(row["phase"]), "")
 
 
-def _origin_cell(row: Mapping[str, Any]) -> CellReply:
-    return cell("steers" if row["steer"] else "trigger" if row.get("trigger") else row["origin"] or "")
-
-
 # Named agents, and what holds for all of them.
 
 AGENT_KEYS = {
@@ -1342,11 +1341,6 @@ def _status_cell(row: Mapping[str, Any]) -> CellReply:
     return cell(state, faces.get(state, "dim"))
 
 
-def _permissions_cell(row: Mapping[str, Any]) -> CellReply:
-    rights = row["permissions"] or ""
-    return cell("custom" if not isinstance(rights, str) or rights.startswith("{") else rights)
-
-
 # Tasks, agents and branches.
 
 
@@ -1355,10 +1349,6 @@ def task_status(row: Mapping[str, Any]) -> tuple[str, Face]:
     faces: Mapping[str, Face] = {"running": "good", "completed": "dim"}
     text = f"{row['status']} ({row['exit_code']})" if row["exit_code"] else row["status"]
     return text, faces.get(row["status"], "bad")
-
-
-def _agent_cell(row: Mapping[str, Any]) -> CellReply:
-    return cell(f"{row['stem']}{row['preset'] or 'agent'}  {row['description'] or ''}".rstrip())
 
 
 def _agent_state_cell(row: Mapping[str, Any]) -> CellReply:
@@ -1411,10 +1401,6 @@ def _server_state_cell(row: Mapping[str, Any]) -> CellReply:
     return cell(row["state"], "bad" if row["state"] == "failed" else "")
 
 
-def _address_cell(row: Mapping[str, Any]) -> CellReply:
-    return cell(row["url"] or " ".join(row["command"]))
-
-
 CHANGES: Mapping[str, tuple[str, Face]] = {
     "restore": ("changed", ""),
     "create": ("deleted", "warn"),
@@ -1426,7 +1412,3 @@ CHANGES: Mapping[str, tuple[str, Face]] = {
 
 _RESTORABLE = ("restore", "create", "delete")
 _PATIENCE = 60  # seconds: many files are compared
-
-
-def _pick(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    return {name: row[name] for name in names}
