@@ -265,12 +265,12 @@ for %s\n" (cadr key)))
        (lambda (text close)
          (pyagentd-later
           'add-configuration (list :text text)
-          (lambda (answer)
+          (lambda (file)
             (funcall close)
             (pyagentd-gptel--keep-keys keys)
             (message "Written to %s; the daemon reads it when it \
 starts (`pyagentd stop' ends this one)"
-                     (plist-get answer :file)))))))))
+                     file))))))))
 
 (defun pyagentd-gptel--keep-keys (keys)
   "Remember KEYS, lists (VARIABLE HOST), in variable `pyagentd-keys'."

@@ -586,11 +586,10 @@ variant: see `pyagentd-history--next-variant'."
                             (plist-get point :end)))))))
             (pyagentd-history--call
              'prompt-text (list :message message)
-             (lambda (answer)
-               (let ((recorded (plist-get answer :text)))
-                 (if (equal text (string-trim recorded))
-                     (pyagentd-history--edit message text)
-                   (pyagentd-history--send-edited point text recorded))))))))))))
+             (lambda (recorded)
+               (if (equal text (string-trim recorded))
+                   (pyagentd-history--edit message text)
+                 (pyagentd-history--send-edited point text recorded)))))))))))
 
 (defun pyagentd-history--edit (message text)
   "Show TEXT, the prompt MESSAGE, to be edited.

@@ -245,19 +245,17 @@ answer to METHOD."
   "Make a directory for an agent below PARENT-BRANCH-DIR and return its name.
 It is called after PRESET, the time and DESCRIPTION, and is empty.  Needs
 the daemon."
-  (plist-get (pyagentd-jf-call
-              'create-agent-directory
-              (list :directory (expand-file-name parent-branch-dir)
-                    :preset preset :description description))
-             :directory))
+  (pyagentd-jf-call
+   'create-agent-directory
+   (list :directory (expand-file-name parent-branch-dir)
+         :preset preset :description description)))
 
 (defun jf/gptel--copy-preset-template (preset directory)
   "Copy the template PRESET to preset.md in DIRECTORY; return the file's name.
 Needs the daemon."
-  (plist-get (pyagentd-jf-call
-              'copy-preset-template
-              (list :preset preset :directory (expand-file-name directory)))
-             :file))
+  (pyagentd-jf-call
+   'copy-preset-template
+   (list :preset preset :directory (expand-file-name directory))))
 
 (defun jf/gptel--load-preset-from-file (directory)
   "Return what preset.md in DIRECTORY says, nil if it is missing or no preset.
@@ -307,12 +305,11 @@ ALLOWED, a list or vector of patterns, is what may be read.  What may be
 written stays as it is, \"/tmp/**\" where FILE does not say.  What is
 denied stays denied, and so are DENIED and the standard four.  Needs the
 daemon."
-  (plist-get (pyagentd-jf-call
-              'update-preset-paths
-              (list :file (expand-file-name file)
-                    :allowed (pyagentd-jf--patterns "allowed" allowed)
-                    :denied (pyagentd-jf--patterns "denied" denied)))
-             :file))
+  (pyagentd-jf-call
+   'update-preset-paths
+   (list :file (expand-file-name file)
+         :allowed (pyagentd-jf--patterns "allowed" allowed)
+         :denied (pyagentd-jf--patterns "denied" denied))))
 
 ;;;; Agents
 

@@ -404,7 +404,7 @@ and give the command there again"))
      (pyagentd-edit (format "system prompt of %s%s" (buffer-name)
                             (if pyagentd-settings-next-only
                                 ", next message only" ""))
-                    (or next (plist-get answer :system) "")
+                    (or next answer "")
                     (if (fboundp 'markdown-mode) 'markdown-mode #'text-mode)
                     set :key pyagentd--branch-dir))))
 

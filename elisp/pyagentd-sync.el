@@ -962,11 +962,11 @@ text that the daemon has.  The others follow."
   (pyagentd-in-session
     (pyagentd-later-here
      'recovery (list :branch pyagentd--branch-dir)
-     (lambda (answer)
-       (when (member (plist-get answer :diff) '(nil ""))
+     (lambda (diff)
+       (when (member diff '(nil ""))
          (user-error "No roles were recovered since this session was opened"))
        (pyagentd-show-diff (format "*recovery: %s*" pyagentd--session-id)
-                           (plist-get answer :diff) #'pop-to-buffer)))))
+                           diff #'pop-to-buffer)))))
 
 ;;;; Buffers of agents that were spawned
 

@@ -65,11 +65,11 @@ moves to where the model reads it; without any it is asked for."
     (with-current-buffer (pyagentd-queue--buffer)
       (pyagentd-later-here
        'queue-cancel (list :branch branch :id id)
-       (lambda (answer)
+       (lambda (text)
          (pyagentd-list-changed "queue")
          (message "Removed from the queue; %s"
                   (if (equal origin "document") "its text is a draft"
-                    (pyagentd-queue--return (plist-get answer :text)))))))))
+                    (pyagentd-queue--return text))))))))
 
 (defun pyagentd-queue--return (text)
   "Put TEXT, which was never in the buffer, at its end as a draft.
@@ -251,8 +251,8 @@ C-u = chooses one" (plist-get branch :name)))))
     (pyagentd-later
      'branch-diff (list :branch (plist-get branch :branch)
                         :other (plist-get other :branch))
-     (lambda (told)
-       (pyagentd-show-diff "*Branch diff*" (plist-get told :diff))))))
+     (lambda (diff)
+       (pyagentd-show-diff "*Branch diff*" diff)))))
 
 (pyagentd-list-add-keys "branches"
   '("b" pyagentd-branches--branch "branch")
@@ -430,12 +430,12 @@ PROMPT and INITIAL are what is asked, and what stands there already."
        (if (not tools) (pyagentd-mission prompt signature)
          (pyagentd-later-asking
           'mission-tools nil
-          (lambda (answer)
+          (lambda (tools)
             (pyagentd-mission
              prompt signature
              (completing-read-multiple
               "Tools (comma between them, empty for the usual ones): "
-              (plist-get answer :tools) nil t)))))))))
+              tools nil t)))))))))
 
 ;;;###autoload
 (defun pyagentd-mission (&optional prompt signature tools)

@@ -9,7 +9,7 @@ from typing import Any, NotRequired, TypedDict
 
 from pyagentd import clock
 from pyagentd.api.group import NOTHING, Client, Env, Group, expand_home, reply_of, send_options
-from pyagentd.api.models import FileWritten, checked_model, model_source
+from pyagentd.api.models import checked_model, model_source
 from pyagentd.clock import stamp
 from pyagentd.errors import Ambiguous, BadRequest, NotFound, PresetError, PyagentdError, Unconfirmed
 from pyagentd.events import Event
@@ -71,12 +71,6 @@ class AgentResult(TypedDict):
 
 
 _SCOPE = ("paths", "org_roam_patterns", "shell_commands")
-
-
-class MadeDirectory(TypedDict):
-    """A directory that was made."""
-
-    directory: str
 
 
 class AgentCreated(BranchPlaces):
@@ -248,20 +242,18 @@ class Agents(Group):
     # For Emacs code that makes agents step by step (``jf/gptel--create-agent-directory`` and the
     # like). The product itself makes an agent whole, or not at all (``store.sessions``).
 
-    async def create_agent_directory(
-        self, client: Client, *, directory: str, preset: str, description: str
-    ) -> MadeDirectory:
-        """Make an empty directory for an agent under the branch, or agent, in ``directory``."""
+    async def create_agent_directory(self, client: Client, *, directory: str, preset: str, description: str) -> str:
+        """Make an empty directory for an agent under the branch, or agent, in ``directory``; return its name."""
         parent = paths.ref_of(expand_home(directory))
         name = clock.agent_id(preset, stamp(self._kernel.clock.now()), description)
         making = sessions.build_directory(paths.agents_dir(parent.branch_dir), name)
         with _errors_logged(parent.session_dir), making as (_, place):
             pass
         _log.info("Created agent directory: %s", place, extra=of_session(parent.session_dir))
-        return {"directory": str(place)}
+        return str(place)
 
-    async def copy_preset_template(self, client: Client, *, preset: str, directory: str) -> FileWritten:
-        """Make the template ``preset`` the configuration of the branch or agent in ``directory``."""
+    async def copy_preset_template(self, client: Client, *, preset: str, directory: str) -> str:
+        """Make the template ``preset`` the configuration of the branch or agent in ``directory``; return its file."""
         place = expand_home(directory).absolute()
         if not place.is_dir():
             raise NotFound(f"{directory} is not a directory", hint="Make it first")
@@ -269,7 +261,7 @@ class Agents(Group):
             _, text = self._kernel.presets.template(preset)
             atomic.write_text(paths.preset_file(place), text)
         _log.info("Copied preset template %s to %s", preset, place, extra=of_session(place))
-        return {"file": str(paths.preset_file(place))}
+        return str(paths.preset_file(place))
 
     async def load_preset(self, client: Client, *, directory: str) -> dict[str, Any] | None:
         """Return the keys of ``preset.md`` and its body as ``system``; nil when it is missing or no preset."""
@@ -287,8 +279,8 @@ class Agents(Group):
 
     async def update_preset_paths(
         self, client: Client, *, file: str, allowed: Sequence[str] = (), denied: Sequence[str] = ()
-    ) -> FileWritten:
-        """Set ``paths`` of the preset in ``file``: what may be read, and what else is denied."""
+    ) -> str:
+        """Set ``paths`` of the preset in ``file``: what may be read, and what else is denied; return the file."""
         place = _preset(file)
         for pattern in (*allowed, *denied):
             validate_pattern(pattern)
@@ -296,7 +288,7 @@ class Agents(Group):
             presetfile.change(place, lambda preset: presetfile.with_paths(preset, read=allowed, deny=denied))
         if paths.scope_plan_file(place.parent).exists():
             metadata.touch_scope_plan(place.parent, self._kernel.clock.now())
-        return {"file": str(place)}
+        return str(place)
 
     async def agent_init(
         self,

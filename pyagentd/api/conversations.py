@@ -96,18 +96,6 @@ class QueueReply(TypedDict):
     paused: bool
 
 
-class QueueText(TypedDict):
-    """A message that was taken back."""
-
-    text: str
-
-
-class PauseReply(TypedDict):
-    """Whether a queue waits until somebody goes on."""
-
-    paused: bool
-
-
 class ResumeReply(TypedDict):
     """Whether messages wait."""
 
@@ -263,18 +251,6 @@ class Checkpoint(TypedDict):
     mtime: int  # of the file, in nanoseconds
 
 
-class RolesRecovered(TypedDict):
-    """What the last recovery of roles changed."""
-
-    diff: str  # "" when nothing was recovered
-
-
-class SystemPrompt(TypedDict):
-    """The system prompt in the configuration, without what the daemon adds."""
-
-    system: str
-
-
 class ToolsReply(TypedDict):
     """Tools by name."""
 
@@ -379,21 +355,20 @@ class Conversations(Group):
                 "paused": live.paused and bool(live.queue.waiting),
             }
 
-    async def queue_cancel(self, client: Client, *, branch: str, id: str) -> QueueText:
+    async def queue_cancel(self, client: Client, *, branch: str, id: str) -> str:
         """Remove a message from the queue and return its text; the document keeps it."""
         async with self._kernel.using(self._ref(branch)) as live:
-            return {"text": await self._kernel.queue.cancel(live, id)}
+            return await self._kernel.queue.cancel(live, id)
 
     async def queue_edit(self, client: Client, *, branch: str, id: str, text: str) -> None:
         """Replace the text of a message; its place in the queue stays."""
         async with self._kernel.using(self._ref(branch)) as live:
             await self._kernel.queue.edit(live, id, text)
 
-    async def queue_pause(self, client: Client, *, branch: str) -> PauseReply:
+    async def queue_pause(self, client: Client, *, branch: str) -> None:
         """Pause the queue if it has messages, until it is resumed; a client calls this before it stops a run."""
         async with self._kernel.using(self._ref(branch)) as live:
             self._kernel.queue.pause(live)
-            return {"paused": live.paused}
 
     async def queue_resume(
         self,
@@ -526,11 +501,11 @@ class Conversations(Group):
             saved = live.document.live.revision
         return {"revision": saved, "mtime": 0 if stamp is None else stamp.mtime_ns}
 
-    async def recovery(self, client: Client, *, branch: str) -> RolesRecovered:
-        """Return what the last recovery of roles changed, as a unified diff."""
+    async def recovery(self, client: Client, *, branch: str) -> str:
+        """Return what the last recovery of roles changed, as a unified diff; "" where none were recovered."""
         live = self._kernel.opened(self._ref(branch).key)
         known = live.recovery if live is not None else None
-        return {"diff": await asyncio.to_thread(role_diff, *known) if known else ""}
+        return await asyncio.to_thread(role_diff, *known) if known else ""
 
     async def keep_settings(self, client: Client, *, branch: str) -> SettingsKept:
         """Write what the document's Local Variables set in place of the preset into ``preset.md``.
@@ -581,10 +556,10 @@ class Conversations(Group):
                 await live.document.flush()
             return self._described_live(live, own, await _made_from(live))
 
-    async def system_prompt(self, client: Client, *, branch: str) -> SystemPrompt:
-        """Return the system prompt of the session's configuration."""
+    async def system_prompt(self, client: Client, *, branch: str) -> str:
+        """Return the system prompt of the session's configuration, without what the daemon adds."""
         async with self._kernel.using(self._ref(branch)) as live:
-            return {"system": self._kernel.presets.of_branch(live.ref).body}
+            return self._kernel.presets.of_branch(live.ref).body
 
     async def tools_available(self, client: Client, *, branch: str) -> ToolsReply:
         """Return the names of the tools that a session can have, and of those that are on.

@@ -80,13 +80,6 @@ class VariantsReply(TypedDict):
     variants: list[MessageVariants]
 
 
-class PromptTextReply(TypedDict):
-    """A message of the user's."""
-
-    text: str
-    recorded: str  # as it was sent at first
-
-
 class PromptRow(TypedDict):
     """A prompt to which one can rewind."""
 
@@ -244,11 +237,10 @@ class Histories(Group):
         async with self._kernel.using(self._ref(branch)) as live:
             return _change_reply(await self._history.choose(live, message, n))
 
-    async def prompt_text(self, client: Client, *, branch: str, message: str) -> PromptTextReply:
-        """Return the recorded text of the user's message ``message``, and its first version."""
+    async def prompt_text(self, client: Client, *, branch: str, message: str) -> str:
+        """Return the recorded text of the user's message ``message``."""
         async with self._kernel.using(self._ref(branch)) as live:
-            prompt = chosen_prompt(live.conversation, message)
-            return {"text": prompt.text, "recorded": prompt.recorded_text}
+            return chosen_prompt(live.conversation, message).text
 
     async def history(self, client: Client, *, branch: str) -> HistoryReply:
         """Return which regions of the document are hidden turns, which messages have variants, and the prompts."""

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
-from pyagentd.api.approvals import AnswerReply
 from pyagentd.api.group import NOTHING, Client, Env, Group, directory, project_of, reply_of, send_options
 from pyagentd.config.tables import EVENTS, HookSettings, ServerSettings, read_server
 from pyagentd.errors import BadRequest, ConfigError, NotFound, ToolError
@@ -136,12 +135,6 @@ class MentionsReply(TypedDict):
     resources: list[MentionRow]
 
 
-class ServersLent(TypedDict):
-    """The servers that a branch gets."""
-
-    names: list[str]
-
-
 class TrustReply(TypedDict):
     """What is trusted now, by name."""
 
@@ -248,7 +241,7 @@ class McpOperations(Group):
         return {"resources": found[:_LISTED]}
 
     @by_person
-    async def lend_mcp(self, client: Client, *, branch: str, servers: str) -> ServersLent:
+    async def lend_mcp(self, client: Client, *, branch: str, servers: str) -> None:
         """Give ``branch`` the client's MCP servers too, from its next run on, in place of those it gave before.
 
         ``servers`` is a JSON list of tables as of ``config.toml``, each with its ``name``, whose texts mean what
@@ -268,7 +261,6 @@ class McpOperations(Group):
         self._kernel.feature(Servers).lend(self._open(branch).ref.key, given)
         if names:
             _log.info("%s lends MCP servers: %s", client.name, ", ".join(names))
-        return {"names": names}
 
     @by_person
     async def trust_mcp(self, client: Client, *, root: str, hash: str) -> TrustReply:
@@ -381,9 +373,9 @@ class McpOperations(Group):
         _log.info("%s offers%s and %d tools", client.name, " its buffers" if buffers else "", len(usable))
         return {"tools": list(usable), "refused": refused}
 
-    async def emacs_answer(self, client: Client, *, id: str, answer: str) -> AnswerReply:
+    async def emacs_answer(self, client: Client, *, id: str, answer: str) -> None:
         """Answer an ``emacs`` event with a JSON object."""
-        return {"accepted": self._kernel.feature(EmacsClients).answer(client, id, answer)}
+        self._kernel.feature(EmacsClients).answer(client, id, answer)
 
 
 async def _offers(server: Server) -> McpOffer:

@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
 from pyagentd import features
 from pyagentd.api.group import (
@@ -43,19 +43,6 @@ class MissionRuns(BranchPlaces):
     run: str
     queued: None
     running: Literal[True]
-
-
-class MissionChecked(TypedDict):
-    """A signature as it is understood."""
-
-    signature: str
-    inputs: list[str]
-
-
-class MissionTools(TypedDict):
-    """Names of tools."""
-
-    tools: list[str]
 
 
 class Missions(Group):
@@ -158,14 +145,13 @@ class Missions(Group):
             preset = live.conversation.session.get("agent")
         return {"session": describe_branch(ref), "preset": preset, "asks": asks, "missions": found}
 
-    async def mission_check(self, client: Client, *, signature: str) -> MissionChecked:
+    async def mission_check(self, client: Client, *, signature: str) -> str:
         """Return a signature as it is understood; an error names the place."""
-        read = features.missions.parse_readable(signature, "The signature")
-        return {"signature": read.render(), "inputs": [field.name for field in read.params]}
+        return features.missions.parse_readable(signature, "The signature").render()
 
-    async def mission_tools(self, client: Client) -> MissionTools:
+    async def mission_tools(self, client: Client) -> list[str]:
         """Return the names of the tools that a mission can be given."""
-        return {"tools": sorted(_tool_names())}
+        return sorted(_tool_names())
 
 
 def _known(tools: Sequence[str]) -> list[str]:

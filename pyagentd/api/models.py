@@ -206,12 +206,6 @@ class GptelConfiguration(TypedDict):
     notes: list[str]
 
 
-class FileWritten(TypedDict):
-    """The file that was written."""
-
-    file: str
-
-
 _SHOWN_BYTES = 300_000  # of the texts of all presets in one answer
 _DESCRIPTION = 500  # characters of one, as far as they are told
 
@@ -511,8 +505,8 @@ class ModelOperations(Group):
         return {"text": text, "file": str(config.file), "keys": keys, "notes": notes}
 
     @by_person
-    async def add_configuration(self, client: Client, *, text: str) -> FileWritten:
-        """Append ``text`` to ``config.toml``: backends, models and the default one.
+    async def add_configuration(self, client: Client, *, text: str) -> str:
+        """Append ``text`` to ``config.toml``: backends, models and the default one; return the file.
 
         Raises:
             ConfigError: It holds something else, or the file would be wrong with it; nothing is written.
@@ -522,7 +516,7 @@ class ModelOperations(Group):
             raise ConfigError(f"Only the tables {', '.join(_TABLES)} can be written, not {', '.join(sorted(others))}")
         await asyncio.to_thread(store.configfile.append, file, text)
         _log.info("%s wrote to %s", client.name, file)
-        return {"file": str(file)}
+        return str(file)
 
     async def presets(self, client: Client, *, root: str | None = None) -> PresetsReply:
         """Return the presets for sessions in the project ``root``; a broken one with its ``error``."""

@@ -119,10 +119,6 @@ class RunningReply(TypedDict):
     running: list[RunningRow]
 
 
-class Empty(TypedDict):
-    """No fields."""
-
-
 What = Literal["session", "branch", "agent"]
 
 
@@ -210,12 +206,6 @@ class BranchesReply(TypedDict):
     """Branches, each after its parent."""
 
     branches: list[BranchRow]
-
-
-class BranchesCompared(TypedDict):
-    """How two branches differ."""
-
-    diff: str  # unified
 
 
 _TEMPERATURES = (0.0, 2.0)
@@ -317,7 +307,7 @@ class Sessions(Group):
             self._follow(client, "sessions")
         return {"running": cast(list[RunningRow], self._kernel.feature(Overview).running())}
 
-    async def unwatch(self, client: Client) -> Empty:
+    async def unwatch(self, client: Client) -> None:
         """Stop sending the client changes of sessions, named agents and tasks.
 
         That is what ``watch`` of ``sessions``, ``running``, ``agent_list`` and ``tasks`` asked for. What it is
@@ -326,7 +316,6 @@ class Sessions(Group):
         if (overview := self._kernel.find(Overview)) is not None:
             overview.watchers.discard(client)
         self._kernel.overseers.discard(client)
-        return {}
 
     def _found(self, archived: bool) -> list[dict[str, Any]]:
         facts = {} if self._indexer is None else self._indexer.facts()
@@ -532,10 +521,9 @@ class Sessions(Group):
         nodes = await asyncio.to_thread(metadata.tree, self._ref(branch).session_dir)
         return {"branches": [_branch_row(node) for node in nodes]}
 
-    async def branch_diff(self, client: Client, *, branch: str, other: str) -> BranchesCompared:
-        """Return how the saved conversation of a branch differs from that of another; a sentence if not at all."""
-        told = await asyncio.to_thread(branching.difference, self._ref(other), self._ref(branch))
-        return {"diff": told}
+    async def branch_diff(self, client: Client, *, branch: str, other: str) -> str:
+        """Return how the saved conversation of a branch differs from that of another: a diff, a sentence if not."""
+        return await asyncio.to_thread(branching.difference, self._ref(other), self._ref(branch))
 
     async def switch(self, client: Client, *, branch: str) -> BranchPlaces:
         """Make a branch the active one of its session."""

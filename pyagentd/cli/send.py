@@ -707,7 +707,7 @@ def queue(session: str, cancel: str | None, edit: tuple[str, str] | None, resume
         raise click.UsageError("--cancel, --edit and --resume exclude each other")
     with session_link(session) as (link, branch):
         if cancel is not None:
-            text = link.call("queue-cancel", branch=branch, id=cancel)["text"]
+            text = link.call("queue-cancel", branch=branch, id=cancel)
             print_reply({"id": cancel, "text": text}, text, as_json=as_json)
             return
         if edit:

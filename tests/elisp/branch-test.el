@@ -244,7 +244,7 @@ The variable `new' is bound to the file of the branch that it makes."
 
 (ert-deftest pyagentd-branches-diff-is-shown ()
   (branch-test-with-tree
-    (pyagentd-test-answer 'branch-diff '(:diff "--- x\n+++ y\n-old\n+new"))
+    (pyagentd-test-answer 'branch-diff "--- x\n+++ y\n-old\n+new")
     (should-error (pyagentd-branches--diff) :type 'user-error)
     (forward-line 2)
     (pyagentd-branches--diff)

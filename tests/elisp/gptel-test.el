@@ -171,7 +171,7 @@
        'gptel-backends
        '(:text "[backend.Mine]\nkind = \"openai\"\n" :file "/c.toml"
          :keys (("PYAGENTD_KEY_MINE" "llm.example.org")) :notes ("Other: no")))
-      (pyagentd-test-answer 'add-configuration '(:file "/c.toml"))
+      (pyagentd-test-answer 'add-configuration "/c.toml")
       (pyagentd-gptel--import-backends)
       (pyagentd-test-await (get-buffer buffer))
       (let ((told (car (plist-get (car (pyagentd-test-calls 'gptel-backends))

@@ -52,7 +52,7 @@ The variable `branch' is bound to its directory."
 
 (ert-deftest pyagentd-edit-prompt-stays-open-when-it-is-refused ()
   (history-test-with-session
-    (pyagentd-test-answer 'prompt-text '(:text "One?"))
+    (pyagentd-test-answer 'prompt-text "One?")
     (pyagentd-test-refuse 'edit "A run is in flight")
     (goto-char 3)
     (pyagentd-test-type "M-x pyagentd-edit-prompt RET")
@@ -72,7 +72,7 @@ The variable `branch' is bound to its directory."
 
 (ert-deftest pyagentd-edit-prompt-keeps-what-was-typed-while-it-was-sent ()
   (history-test-with-session
-    (pyagentd-test-answer 'prompt-text '(:text "One?"))
+    (pyagentd-test-answer 'prompt-text "One?")
     (pyagentd-test-answer 'edit nil)
     (goto-char 3)
     (pyagentd-test-type "M-x pyagentd-edit-prompt RET")
@@ -91,7 +91,7 @@ The variable `branch' is bound to its directory."
 (ert-deftest pyagentd-edit-prompt-again-shows-what-was-begun ()
   (history-test-with-session
     (let ((edit (lambda (position text)
-                  (pyagentd-test-answer 'prompt-text (list :text text))
+                  (pyagentd-test-answer 'prompt-text text)
                   (with-current-buffer (find-file-noselect file)
                     (goto-char position)
                     (pyagentd-test-type "M-x pyagentd-edit-prompt RET"))
@@ -111,7 +111,7 @@ The variable `branch' is bound to its directory."
 
 (ert-deftest pyagentd-edit-prompt-in-place-stands-again-when-it-is-refused ()
   (history-test-with-session
-    (pyagentd-test-answer 'prompt-text '(:text "Uno?"))
+    (pyagentd-test-answer 'prompt-text "Uno?")
     (pyagentd-test-refuse 'edit "A run is in flight")
     (goto-char 3)
     (let ((text (buffer-string)))
@@ -123,7 +123,7 @@ The variable `branch' is bound to its directory."
 
 (ert-deftest pyagentd-edit-prompt-in-place-that-may-be-sent-yet-can-be-yanked ()
   (history-test-with-session
-    (pyagentd-test-answer 'prompt-text '(:text "Uno?"))
+    (pyagentd-test-answer 'prompt-text "Uno?")
     (pyagentd-test-tell 'fake-silent "" 'edit)
     (goto-char 3)
     (let ((pyagentd-later-patience 0.3) kill-ring)

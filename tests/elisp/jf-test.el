@@ -88,9 +88,9 @@
 
 (ert-deftest pyagentd-jf-pieces-are-asked-for-with-absolute-names ()
   (jf-test--with-answers
-      '((create-agent-directory :directory "/b/agents/x")
-        (copy-preset-template :file "/b/agents/x/preset.md")
-        (update-preset-paths :file "/b/agents/x/preset.md"))
+      '((create-agent-directory . "/b/agents/x")
+        (copy-preset-template . "/b/agents/x/preset.md")
+        (update-preset-paths . "/b/agents/x/preset.md"))
     (let ((default-directory "/b/"))
       (should (equal (jf/gptel--create-agent-directory "." "explorer" "find it")
                      "/b/agents/x"))

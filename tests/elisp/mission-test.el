@@ -106,7 +106,7 @@
   (pyagentd-test-with-ask
     (let ((file (pyagentd-test-file
                  root "" "sessions/m-20260205143053/branches/main/session.md")))
-      (pyagentd-test-answer 'mission-check '(:signature "() -> :int"))
+      (pyagentd-test-answer 'mission-check "() -> :int")
       (pyagentd-test-answer
        'mission (list :branch (directory-file-name (file-name-directory file))
                       :file file :session-id "m-20260205143053"))
@@ -130,7 +130,7 @@
 (ert-deftest pyagentd-mission-asks-again-for-what-is-no-signature ()
   (pyagentd-test-with-ask
     (pyagentd-test-refuse 'mission-check "No type :in" "Write :int")
-    (pyagentd-test-answer 'mission-tools '(:tools ("Glob" "Read")))
+    (pyagentd-test-answer 'mission-tools '("Glob" "Read"))
     (pyagentd-test-tell 'fake-silent "" 'mission)
     (let (asked)
       (cl-letf (((symbol-function 'read-string)

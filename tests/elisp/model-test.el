@@ -125,7 +125,7 @@
 (ert-deftest pyagentd-model-prompt-begun-is-finished-where-its-session-is-now ()
   (pyagentd-test-with-daemon
     (pyagentd-test-answer 'attach '(:seq 0 :revision 10 :model "m"))
-    (pyagentd-test-answer 'system-prompt '(:system "Be kind."))
+    (pyagentd-test-answer 'system-prompt "Be kind.")
     (pyagentd-test-answer 'configure '(:own-settings nil :settings nil))
     (save-window-excursion
       (let* ((file (pyagentd-test-file root "### Hi"))

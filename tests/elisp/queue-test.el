@@ -220,7 +220,7 @@
   (pyagentd-test-with-daemon
     (with-current-buffer (find-file-noselect (pyagentd-test-file root "### Hi"))
       (pyagentd-test-answer 'attach '(:seq 0 :revision 10))
-      (pyagentd-test-answer 'queue-pause '(:paused t))
+      (pyagentd-test-answer 'queue-pause nil)
       (pyagentd-test-answer 'abort '(:aborted t))
       (pyagentd-test-attach-now)
       (pyagentd-abort)

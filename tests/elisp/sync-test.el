@@ -518,7 +518,7 @@
   (sync-test--with-session "### Hi"
     (should (string-match-p "No roles"
                             (pyagentd-test-said (pyagentd-sync--show-recovery))))
-    (pyagentd-test-tell 'fake-answer "(:diff \"--- roles\\n+model (1-3): Yes\")"
+    (pyagentd-test-tell 'fake-answer "\"--- roles\\n+model (1-3): Yes\""
                         'recovery)
     (save-window-excursion
       (pyagentd-sync--show-recovery)

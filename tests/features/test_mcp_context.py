@@ -187,9 +187,7 @@ async def test_what_a_client_lends_is_offered_beside_what_is_configured(world: W
     async with having(world, table("notes", plain(), tools=["echo"])) as talk:
         lent = [{"name": "notes", "command": ["other"]}, {"name": "more", "command": plain(), "tools": ["echo"]}]
         key, service = talk.branch.key, talk.service
-        assert await service.lend_mcp(talk.watcher, branch=key, servers=json.dumps(lent)) == {
-            "names": ["notes", "more"]
-        }
+        await service.lend_mcp(talk.watcher, branch=key, servers=json.dumps(lent))
         await talk.say("Done.")
         await talk.watcher.finished(talk.branch)
         assert {"notes_echo", "more_echo"} <= {*offered(world)}

@@ -27,7 +27,7 @@ async def directory(world: World, ref: BranchRef, description: str = "find modul
     made = await call(
         world, "create_agent_directory", directory=str(ref.branch_dir), preset="explorer", description=description
     )
-    return Path(made["directory"])
+    return Path(made)
 
 
 @pytest.mark.spec("000", "Agent directory created via filesystem module")
@@ -49,7 +49,7 @@ async def test_an_agents_directory_needs_a_parent(world: World) -> None:
 async def test_the_template_is_copied_byte_for_byte(world: World) -> None:
     place = await directory(world, world.session())
     copied = await call(world, "copy_preset_template", preset="main", directory=str(place))
-    assert copied == {"file": str(place / "preset.md")}
+    assert copied == str(place / "preset.md")
     assert (place / "preset.md").read_bytes() == (world.presets / "main.md").read_bytes()
 
 

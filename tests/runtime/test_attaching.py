@@ -114,9 +114,9 @@ async def test_roles_shifted_by_a_formatter_are_recovered_and_can_be_compared(wo
     client = Watcher()
     given = await service.attach(client, branch=ref.key, sha256=body_sha256(body(ref)))
     assert given["roles"]
-    diff = (await service.recovery(client, branch=ref.key))["diff"]
+    diff = await service.recovery(client, branch=ref.key)
     assert "+model" in diff and "It says alpha." in diff
-    assert (await service.recovery(client, branch=world.session("other").key))["diff"] == ""
+    assert await service.recovery(client, branch=world.session("other").key) == ""
 
 
 async def test_roles_lost_between_two_prompts_of_a_terminal_are_written(world: World) -> None:

@@ -249,7 +249,7 @@ async def test_thinking_and_system_prompt_are_set_in_the_preset_of_the_session(w
     world.server.say("One.", "Two.")
     ref, service = world.session(), world.service()
     front = (ref.branch_dir / "preset.md").read_text().split("\n---\n")[0]
-    assert (await service.system_prompt(Watcher(), branch=ref.key))["system"] == "You are main."
+    assert await service.system_prompt(Watcher(), branch=ref.key) == "You are main."
     told = await service.configure(Watcher(), branch=ref.key, thinking="low", system="Be brief.\n\n---\nReally.\n")
     assert told["thinking"] == "low"
     assert (ref.branch_dir / "preset.md").read_text() == f"{front}\nthinking: low\n---\nBe brief.\n\n---\nReally.\n"
@@ -260,7 +260,7 @@ async def test_thinking_and_system_prompt_are_set_in_the_preset_of_the_session(w
     assert sent(world)["thinking"] is None and "Really." in sent(world)["system"]
     with pytest.raises(BadRequest, match="thinking"):
         await service.configure(Watcher(), branch=ref.key, thinking="much", system="")
-    assert (await service.system_prompt(Watcher(), branch=ref.key))["system"], "nothing was changed"
+    assert await service.system_prompt(Watcher(), branch=ref.key), "nothing was changed"
 
 
 async def test_tools_are_switched_in_the_preset_of_the_session_whatever_the_document_said(world: World) -> None:
@@ -298,7 +298,7 @@ async def test_the_system_prompt_of_a_named_agent_is_written_where_it_says_what_
     ref = paths.ref_of(Path(made["dir"]))
     await service.configure(Watcher(), branch=ref.key, system="Be brief.")
     assert named_agents.read(ref.session_dir).system_prompt == "Be brief."
-    assert (await service.system_prompt(Watcher(), branch=ref.key))["system"] == "Be brief."
+    assert await service.system_prompt(Watcher(), branch=ref.key) == "Be brief."
 
 
 async def test_the_tools_that_a_session_can_have_are_told(world: World) -> None:
