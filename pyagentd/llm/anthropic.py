@@ -6,7 +6,7 @@ object for each token. The SDK is ``clouds``': Bedrock and Vertex.
 """
 
 import logging
-from collections.abc import Callable, Set
+from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -188,11 +188,25 @@ class StepDecoder(Decoder):
 
     def _take(self, event: SseEvent, items: list[StreamItem]) -> None:
         body = load_event(event)
-        kind = body.get("type") or event.name
-        if kind == "content_block_delta":
-            self._delta(body, items)
-        elif (handle := _HANDLERS.get(kind)) is not None:
-            handle(self, body, items)
+        match body.get("type") or event.name:
+            case "content_block_delta":
+                self._delta(body, items)
+            case "message_start":
+                self._note_usage(body["message"].get("usage"))
+            case "content_block_start":
+                self._block_start(body, items)
+            case "content_block_stop":
+                self._block_stop(body, items)
+            case "message_delta":
+                self._note_usage(body.get("usage"))
+                self._stop_reason = body["delta"].get("stop_reason") or self._stop_reason
+            case "message_stop":
+                self._finish(stop_reason(self._stop_reason, _STOPS), self._total(), items)
+            case "error":
+                error = body.get("error") or {}
+                kind, message = error.get("type", "error"), error.get("message") or "no message"
+                text = f"The model's server broke off: {message} ({kind})"
+                raise (TransientProviderError if kind in _TRANSIENT else ProviderError)(text, hint=AGAIN)
 
     def _delta(self, body: Json, items: list[StreamItem]) -> None:
         index = body["index"]
@@ -218,9 +232,6 @@ class StepDecoder(Decoder):
         block.pieces.append(text)
         if text:
             items.append(PartDelta(index, text))
-
-    def _message_start(self, body: Json, items: list[StreamItem]) -> None:
-        self._note_usage(body["message"].get("usage"))
 
     def _block_start(self, body: Json, items: list[StreamItem]) -> None:
         index, start = body["index"], body["content_block"]
@@ -259,19 +270,6 @@ class StepDecoder(Decoder):
                 text = text if text.strip() else given_arguments(block.given)
                 self._finish_call(index, block.call_id, block.name, text, items)
 
-    def _message_delta(self, body: Json, items: list[StreamItem]) -> None:
-        self._note_usage(body.get("usage"))
-        self._stop_reason = body["delta"].get("stop_reason") or self._stop_reason
-
-    def _message_stop(self, body: Json, items: list[StreamItem]) -> None:
-        self._finish(stop_reason(self._stop_reason, _STOPS), self._total(), items)
-
-    def _error(self, body: Json, items: list[StreamItem]) -> None:
-        error = body.get("error") or {}
-        kind, message = error.get("type", "error"), error.get("message") or "no message"
-        text = f"The model's server broke off: {message} ({kind})"
-        raise TransientProviderError(text, hint=AGAIN) if kind in _TRANSIENT else ProviderError(text, hint=AGAIN)
-
     def _note_usage(self, usage: Json | None) -> None:
         # Counts are cumulative: a later one replaces an earlier one, a missing one does not.
         self._usage.update({key: value for key, value in (usage or {}).items() if value is not None})
@@ -286,16 +284,6 @@ class StepDecoder(Decoder):
             cache_read=tokens(usage.get("cache_read_input_tokens")),
             cache_write=tokens(usage.get("cache_creation_input_tokens")),
         )
-
-
-_HANDLERS: dict[str, Callable[[StepDecoder, Json, list[StreamItem]], None]] = {
-    "message_start": StepDecoder._message_start,
-    "content_block_start": StepDecoder._block_start,
-    "content_block_stop": StepDecoder._block_stop,
-    "message_delta": StepDecoder._message_delta,
-    "message_stop": StepDecoder._message_stop,
-    "error": StepDecoder._error,
-}
 
 
 # What some models take and others refuse; pure.

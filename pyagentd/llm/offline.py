@@ -108,99 +108,49 @@ _NAMES = re.compile(r"path|file|name|title|id|preset")
 SENTENCE = "pyagentd's offline stand-in, not a language model: this is what the tools found"
 
 
-@dataclass(frozen=True, slots=True)
-class Map:
-    """A map with named fields."""
+def expression(text: str) -> str:
+    """Return what a program evaluates for the type that a prompt shows: ``found``, where it is not understood here.
 
-    fields: "tuple[tuple[str, Shape], ...]"
-
-
-@dataclass(frozen=True, slots=True)
-class Items:
-    """A list."""
-
-    of: "Shape"
-
-
-Shape = Map | Items | str
-"""A type: a map, a list, or the name of anything else without its colon."""
-
-
-def shape_of(text: str) -> Shape:
-    """Return the type that a prompt shows, "any" where it is more than is understood here."""
-    tokens = [*_TOKEN.finditer(text)]
+    There ``found`` is a list of maps {:path :lines :text}.
+    """
     try:
-        return _types_read(iter([token[0] for token in tokens]))
-    except (StopIteration, RuntimeError):
-        return "any"
+        return _value(iter(_TOKEN.findall(text)), "", "")
+    except StopIteration:
+        return "found"
 
 
-def expression(shape: Shape, name: str = "") -> str:
-    """Return what a program evaluates for a type, where ``found`` is a list of maps {:path :lines :text}."""
-    match shape:
-        case Map(fields):
-            return _map(fields, "")
-        case Items(of=Map(fields)):
-            return f"(mapv (fn [f] {_map(fields, 'f')}) found)"
-        case Items(of="int" | "float"):
-            return "(mapv :lines found)"
-        case Items():
-            return "(mapv :path found)"
+def _value(tokens: Iterator[str], name: str, item: str) -> str:
+    """Return the value of a field, for the ``item`` of what was found that is at hand, "" for all of it."""
+    token = next(tokens)
+    if token == "{":
+        fields: list[str] = []
+        while (field := next(tokens)) != "}":
+            if field not in ("?", "|"):
+                field = field.lstrip(":")
+                fields.append(f":{field} {_value(tokens, field, item)}")
+        return "{" + " ".join(fields) + "}"
+    if token == "[":
+        made = _value(tokens, name if item else "path", item or "f")
+        while next(tokens) != "]":
+            pass
+        return f"[{made}]" if item else f"(mapv (fn [f] {made}) found)"
+    total = "(reduce + 0 (map :lines found))" if _SIZES.search(name) else "(count found)"
+    lines = f"(:lines {item})" if item else total
+    match token.lstrip(":"):
         case "int":
-            return "(reduce + 0 (map :lines found))" if _SIZES.search(name) else "(count found)"
+            return lines
         case "float":
-            return "(* 1.0 (count found))"
+            return f"(* 1.0 {lines})"
         case "bool":
-            return "(> (count found) 0)"
+            return f"(> {lines} 0)"
+        case "string" | "keyword" if item:
+            return f"({':path' if _NAMES.search(name) else ':text'} {item})"
         case "string" | "keyword":
             told = f'(str (count found) " found by {SENTENCE}")'
             return f"(if (= 1 (count found)) (:text (first found)) {told})"
-        case "map":
+        case "map" if not item:
             return "{:found found}"
-    return "found"
-
-
-def _map(fields: tuple[tuple[str, Shape], ...], item: str) -> str:
-    made = (f":{name} {_of_item(shape, name, item) if item else expression(shape, name)}" for name, shape in fields)
-    return "{" + " ".join(made) + "}"
-
-
-def _of_item(shape: Shape, name: str, item: str) -> str:
-    """Return what one thing that was found has for a field."""
-    match shape:
-        case "int":
-            return f"(:lines {item})"
-        case "float":
-            return f"(* 1.0 (:lines {item}))"
-        case "bool":
-            return f"(> (:lines {item}) 0)"
-        case "string" | "keyword" if _NAMES.search(name):
-            return f"(:path {item})"
-        case "string" | "keyword":
-            return f"(:text {item})"
-        case Items(of="string"):
-            return f"[(:text {item})]"
-        case Items():
-            return "[]"
-        case Map(fields):
-            return _map(fields, item)
-    return item
-
-
-def _types_read(tokens: Iterator[str]) -> Shape:
-    token = next(tokens)
-    if token == "[":
-        of = _types_read(tokens)
-        while next(tokens) != "]":
-            pass
-        return Items(of)
-    if token != "{":
-        return token.lstrip(":")
-    fields: list[tuple[str, Shape]] = []
-    while (name := next(tokens)) != "}":
-        if name not in ("?", "|"):
-            fields.append((name.lstrip(":"), _types_read(tokens)))
-    return Map(tuple(fields))
+    return item or "found"
 
 
 # What a request of the Messages API says, as far as the offline stand-in cares; pure.
@@ -370,7 +320,7 @@ def _agent(prompt: str) -> str:
 def _returning_program(parts: Mapping[str, str], *, found: bool) -> str:
     """Return the program that ends the mission."""
     stated = _TYPE.search(parts.get("Expected Output", ""))
-    value = expression(shape_of(stated[1]) if stated else "any")
+    value = expression(stated[1]) if stated else "found"
     listed = _LIST.search(parts.get("Data Inventory", ""))
     known = "ctx/found" if found else f"ctx/{listed[1]}" if listed else "[]"
     return f'(let [found {known}]\n  (call "return" {value}))'

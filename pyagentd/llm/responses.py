@@ -4,7 +4,7 @@ Each request tells OpenAI to store nothing: reasoning comes encrypted, is kept i
 next request. What both APIs share is in ``openai``.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -140,10 +140,29 @@ class ResponseDecoder(Decoder):
 
     def _take(self, event: SseEvent, items: list[StreamItem]) -> None:
         body = load_event(event)
-        if (handle := _HANDLERS.get(body.get("type") or event.name)) is not None:
-            handle(self, body, items)
+        match str(body.get("type") or event.name).removeprefix("response."):
+            case "output_text.delta" | "reasoning_summary_text.delta" | "reasoning_text.delta":
+                self._text(body["output_index"], body["delta"], items)
+            case "function_call_arguments.delta":
+                self._count(len(body["delta"]))
+            case "output_item.added":
+                self._item_added(body, items)
+            case "output_item.done":
+                self._item_done(body, items)
+            case "reasoning_summary_part.added" if body["summary_index"] > 0:
+                self._text(body["output_index"], "\n\n", items)
+            case "refusal.delta":
+                self._refused = True
+                self._text(body["output_index"], body["delta"], items)
+            case "completed" | "incomplete":
+                self._completed(body["response"], items)
+            case "failed" | "error":
+                error = (body.get("response") or {}).get("error") or body.get("error") or body
+                if error.get("code") == "context_length_exceeded":
+                    raise ContextOverflow(f"The model's server says: {error.get('message')}")
+                raise broke_off({"error": error})
 
-    def _on_item_added(self, body: Json, items: list[StreamItem]) -> None:
+    def _item_added(self, body: Json, items: list[StreamItem]) -> None:
         given = body["item"]
         if (kind := _KINDS.get(given["type"])) is None:
             return
@@ -152,25 +171,12 @@ class ResponseDecoder(Decoder):
             item.call_id, item.name = self._begin_call(given["call_id"], given["name"])
         items.append(PartStarted(body["output_index"], kind, item.call_id, item.name))
 
-    def _text(self, body: Json, items: list[StreamItem]) -> None:
-        item = self._items[body["output_index"]]
-        text = body["delta"]
+    def _text(self, index: int, text: str, items: list[StreamItem]) -> None:
         self._count_text(text)
-        item.pieces.append(text)
-        items.append(PartDelta(body["output_index"], text))
+        self._items[index].pieces.append(text)
+        items.append(PartDelta(index, text))
 
-    def _refusal(self, body: Json, items: list[StreamItem]) -> None:
-        self._refused = True
-        self._text(body, items)
-
-    def _summary(self, body: Json, items: list[StreamItem]) -> None:
-        if body["summary_index"] > 0:
-            self._text({**body, "delta": "\n\n"}, items)
-
-    def _arguments(self, body: Json, items: list[StreamItem]) -> None:
-        self._count(len(body["delta"]))
-
-    def _done(self, body: Json, items: list[StreamItem]) -> None:
+    def _item_done(self, body: Json, items: list[StreamItem]) -> None:
         index, given = body["output_index"], body["item"]
         if (item := self._items.pop(index, None)) is None:
             return
@@ -189,36 +195,13 @@ class ResponseDecoder(Decoder):
                 is_cut = given.get("status") == "incomplete"
                 self._finish_call(index, item.call_id, item.name, given["arguments"], items, is_cut=is_cut)
 
-    def _on_completed(self, body: Json, items: list[StreamItem]) -> None:
-        response = body["response"]
+    def _completed(self, response: Json, items: list[StreamItem]) -> None:
         for index, item in self._items.items():
             if item.kind == "text":
                 items.append(PartFinished(index, Text(text="".join(item.pieces))))
         why = (response.get("incomplete_details") or {}).get("reason")
         reason = _STOPS.get(why, "max_tokens") if why else "end_turn"
         self._finish(reason, _usage(response.get("usage") or {}), items)
-
-    def _on_failed(self, body: Json, items: list[StreamItem]) -> None:
-        error = (body.get("response") or {}).get("error") or body.get("error") or body
-        if error.get("code") == "context_length_exceeded":
-            raise ContextOverflow(f"The model's server says: {error.get('message')}")
-        raise broke_off({"error": error})
-
-
-_HANDLERS: Mapping[str, Callable[[ResponseDecoder, Json, list[StreamItem]], None]] = {
-    "response.output_item.added": ResponseDecoder._on_item_added,
-    "response.output_text.delta": ResponseDecoder._text,
-    "response.refusal.delta": ResponseDecoder._refusal,
-    "response.reasoning_summary_part.added": ResponseDecoder._summary,
-    "response.reasoning_summary_text.delta": ResponseDecoder._text,
-    "response.reasoning_text.delta": ResponseDecoder._text,
-    "response.function_call_arguments.delta": ResponseDecoder._arguments,
-    "response.output_item.done": ResponseDecoder._done,
-    "response.completed": ResponseDecoder._on_completed,
-    "response.incomplete": ResponseDecoder._on_completed,
-    "response.failed": ResponseDecoder._on_failed,
-    "error": ResponseDecoder._on_failed,
-}
 
 
 def _usage(given: Json) -> Usage:
