@@ -592,6 +592,10 @@ It was called BASE with EXTENSION.  The same content has the same name."
       (make-directory directory t)
       (with-file-modes #o600
         (write-region content nil file nil 'quiet nil 'excl)))
+    (when pyagentd-host                 ; what is here is a copy
+      (pyagentd-later 'attach-file
+                      (list :branch pyagentd--branch-dir :name name
+                            :content (base64-encode-string content t))))
     name))
 
 (defconst pyagentd-media--largest-shown 3750000

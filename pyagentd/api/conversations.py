@@ -1,6 +1,7 @@
 """Operations on one conversation: attach, edit, send, queue, abort, compact."""
 
 import asyncio
+import base64
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -46,6 +47,7 @@ from pyagentd.runtime.status import call_summaries, failed_calls
 from pyagentd.runtime.system_prompt import skills_of
 from pyagentd.runtime.usage import ContextReply
 from pyagentd.store import metadata, paths
+from pyagentd.store.atomic import make_dirs, write_bytes
 from pyagentd.store.document.files import Edit, Hunk, normalise_hunks
 from pyagentd.store.document.heal import role_diff
 from pyagentd.store.document.render import writable
@@ -397,6 +399,25 @@ class Conversations(Group):
             if waits and live.run is not None:
                 live.run.retry_now()
         return {"retried": waits, "note": None if waits else "No request is waiting to be retried"}
+
+    async def attach_file(self, client: Client, *, branch: str, name: str, content: str) -> str:
+        """Put ``content``, in base64, into the branch's ``files/``, and return the file.
+
+        That is for a client on another machine. What has that ``name`` already stays.
+        """
+        home, data = paths.files_dir(self._ref(branch).branch_dir), base64.b64decode(content)
+        file = home / name
+        if file.parent != home or not name.strip("."):
+            raise BadRequest(f"{name!r} is no name of a file")
+        paths.check_size(name, paths.media_type(data), len(data))
+
+        def write() -> None:
+            make_dirs(home)
+            if not file.exists():
+                write_bytes(file, data)
+
+        await asyncio.to_thread(write)
+        return str(file)
 
     async def commands(self, client: Client, *, branch: str | None = None) -> CommandsReply:
         """Return the commands of a conversation, or without ``branch`` those that work everywhere.

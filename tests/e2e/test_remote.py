@@ -416,3 +416,17 @@ def test_the_command_line_of_the_host(host: Host) -> None:
     near.env.pop("PYAGENTD_HOST")
     assert made["session_id"] in near.ok("--host", "far", "sessions")
     assert near.run("--host", "far", "show", "none").returncode not in (0, 127), "its exit status is ours"
+
+
+def test_a_picture_of_this_machine_reaches_the_model(host: Host, model_server: ModelServer) -> None:
+    picture = b"\x89PNG\r\n\x1a\n" + bytes(20)
+    (host.near.home / "cup.png").write_bytes(picture)
+    emacs = host.emacs()
+    branch = new_session(emacs, host)
+    emacs.eval(f'(progn (goto-char (point-max)) (pyagentd-add--attach-file "{host.near.home}/cup.png") t)')
+    model_server.say("A cup.")
+    send(emacs, "What is it?")
+    wait(emacs, FINISHED)
+    (kept,) = (branch / "files").glob("cup-*.png")
+    assert kept.read_bytes() == picture
+    assert model_server.requests[0].messages[0]["content"][0]["type"] == "image"
