@@ -329,14 +329,11 @@ LINES are lists (ID LINE), with what says what a call was."
                  (eq 'tool (overlay-get line 'pyagentd-fold-kind)))
         (pyagentd-fold--set line t)))))
 
-(pyagentd-define-event failed `(,call)
-  "Note that a call has failed."
-  (setcar (pyagentd-failed--call (plist-get call :id)) t))
-
 (pyagentd-define-event tool `(,call)
-  "Note what a call was."
-  (setcdr (pyagentd-failed--call (plist-get call :id))
-          (plist-get call :summary)))
+  "Note what a call was, and whether it has failed."
+  (let ((known (pyagentd-failed--call (plist-get call :id))))
+    (setcar known (eq 'failed (pyagentd-symbol (plist-get call :state))))
+    (setcdr known (plist-get call :summary))))
 
 ;;;; Blocks of tools, thoughts
 

@@ -346,23 +346,20 @@ BRANCH it is asked for."
 
 ;;;; Take turns back, ask again
 
-(defun pyagentd-history--call (operation arguments then &optional late failure)
+(defun pyagentd-history--call (operation arguments then &optional late)
   "Have the daemon do OPERATION with ARGUMENTS, a plist, on this branch.
 THEN is called with its answer, in this buffer, and may ask something;
-LATE, if it comes too late; FAILURE with an error, which else is said."
+LATE, if it comes too late."
   (pyagentd-later-asking operation
                          (append (list :branch pyagentd--branch-dir) arguments)
-                         then pyagentd-later-patience failure late))
+                         then pyagentd-later-patience nil late))
 
-(defun pyagentd-history--run (operation arguments &optional then failure)
+(defun pyagentd-history--run (operation arguments &optional then)
   "Have the daemon do OPERATION, which starts a run, with ARGUMENTS, a plist.
-THEN is called when it has begun, FAILURE with an error, which else is
-said."
-  (pyagentd-history--call
-   operation
-   (append arguments (pyagentd-env) '(:allow nil))
-   (lambda (_) (when then (funcall then)))
-   nil failure))
+THEN is called when it has begun."
+  (pyagentd-history--call operation
+                          (append arguments (pyagentd-env) '(:allow nil))
+                          (lambda (_) (when then (funcall then)))))
 
 (defmacro pyagentd-history--in-base (position &rest body)
   "Evaluate BODY in the session buffer, with point there as POSITION.
@@ -518,48 +515,6 @@ come and go with it."
 
 ;;;; Editing a prompt
 
-(defun pyagentd-history--replace (start end old new)
-  "Replace OLD, the text between START and END or a part of it, by NEW.
-Return the bounds of NEW, markers, or nil if OLD is not there."
-  (save-restriction
-    (widen)
-    (save-excursion
-      (goto-char start)
-      (when (search-forward old end t)
-        (let ((place (match-beginning 0)))
-          (replace-match new t t)
-          (cons (copy-marker place t) (copy-marker (point))))))))
-
-(defun pyagentd-history--send-edited (point text recorded)
-  "Send TEXT, which the prompt POINT has become, instead of it, RECORDED.
-Until the daemon has taken it the prompt is what it was."
-  (let* ((place (pyagentd-history--replace (plist-get point :start)
-                                           (plist-get point :end)
-                                           text recorded))
-         (failure (lambda (err)
-                    (pyagentd-history--not-sent err place text recorded))))
-    (condition-case err
-        (pyagentd-attached-then
-         (lambda ()
-           (pyagentd-history--run
-            'edit (list :message (plist-get point :message-id) :text text)
-            nil failure))
-         failure)
-      (error (funcall failure err)))))
-
-(defun pyagentd-history--not-sent (err place text recorded)
-  "Say that ERR kept TEXT from being sent, and let it not be lost.
-It stands again where it was written, the bounds PLACE, in which RECORDED
-is now; if the daemon may still take it, it is in the kill ring."
-  (if (and place
-           (not (memq (car err) '(pyagentd-timeout pyagentd-disconnected)))
-           (pyagentd-history--replace (car place) (cdr place) recorded text))
-      (message "Not sent: %s" (pyagentd-error-text err))
-    (kill-new text)
-    (message "%s; what you wrote is in the kill ring, %s inserts it"
-             (pyagentd-error-text err)
-             (substitute-command-keys "\\[yank]"))))
-
 (defun pyagentd-edit-prompt ()
   "Edit the prompt at or before point and send it again.
 A prompt that was edited in place is sent as it stands now; else it is
@@ -587,9 +542,11 @@ variant: see `pyagentd-history--next-variant'."
             (pyagentd-history--call
              'prompt-text (list :message message)
              (lambda (recorded)
+               ;; The daemon puts back what was edited in place.
                (if (equal text (string-trim recorded))
                    (pyagentd-history--edit message text)
-                 (pyagentd-history--send-edited point text recorded)))))))))))
+                 (pyagentd-history--run
+                  'edit (list :message message :text text))))))))))))
 
 (defun pyagentd-history--edit (message text)
   "Show TEXT, the prompt MESSAGE, to be edited.

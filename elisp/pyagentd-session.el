@@ -750,8 +750,6 @@ See `pyagentd-autosave-idle-time'.")
   "Timer of the next automatic save.")
 (pyagentd-deflocal pyagentd-autosave--deadline nil
   "Time (`float-time') by which a change shall be saved, nil if none is due.")
-(pyagentd-deflocal pyagentd-autosave--last-change nil
-  "Time (`float-time') of the latest change.")
 
 (defun pyagentd-autosave-settle ()
   "Forget that the text was changed."
@@ -766,41 +764,35 @@ While changes go on it is saved after five seconds."
   (with-current-buffer (or (buffer-base-buffer) (current-buffer))
     (when (and pyagentd-autosave-enabled (> pyagentd-autosave-idle-time 0))
       (let ((now (float-time)))
-        (setq pyagentd-autosave--last-change now
-              pyagentd-autosave--deadline
+        (setq pyagentd-autosave--deadline
               (or pyagentd-autosave--deadline
-                  (+ now pyagentd-autosave--longest-delay))))
-      (unless pyagentd-autosave--timer
-        (pyagentd-autosave--arm pyagentd-autosave-idle-time)))))
+                  (+ now pyagentd-autosave--longest-delay)))
+        (pyagentd-autosave--arm (min pyagentd-autosave-idle-time
+                                     (- pyagentd-autosave--deadline now)))))))
 
 (defun pyagentd-autosave--arm (delay)
-  "Look after DELAY seconds whether it is time to save."
+  "Save the buffer after DELAY seconds, and not before."
+  (when pyagentd-autosave--timer
+    (cancel-timer pyagentd-autosave--timer))
   (setq pyagentd-autosave--timer
-        (run-at-time delay nil #'pyagentd-autosave--on-timer (current-buffer))))
-
-(defun pyagentd-autosave--due (now)
-  "Return how many seconds after NOW the buffer shall be saved."
-  (- (min (+ pyagentd-autosave--last-change pyagentd-autosave-idle-time)
-          pyagentd-autosave--deadline)
-     now))
+        (run-at-time (max 0 delay) nil #'pyagentd-autosave--on-timer
+                     (current-buffer))))
 
 (defun pyagentd-autosave--on-timer (buffer)
-  "Save BUFFER, or wait longer after another change."
+  "Save BUFFER, or try again later if that is not possible."
   (pyagentd-with-live-buffer buffer
     (setq pyagentd-autosave--timer nil)
     (when (and pyagentd-autosave--deadline pyagentd-autosave-enabled)
-      (let* ((now (float-time))
-             (due (pyagentd-autosave--due now)))
-        (if (> due 0.001)
-            (pyagentd-autosave--arm due)
-          ;; Timers come before the display of the key just typed.
-          (redisplay)
-          (pyagentd-guarded "Autosave"
-            (pyagentd-session-save))
-          (if (or (not (buffer-modified-p)) buffer-read-only
-                  (pyagentd-sync-attached-p))
-              (pyagentd-autosave-settle)
-            (pyagentd-autosave--arm pyagentd-autosave--pause)))))))
+      ;; Timers come before the display of the key just typed.
+      (redisplay)
+      (pyagentd-guarded "Autosave"
+        (pyagentd-session-save))
+      (if (or (not (buffer-modified-p)) buffer-read-only
+              (pyagentd-sync-attached-p))
+          (pyagentd-autosave-settle)
+        (setq pyagentd-autosave--deadline
+              (+ (float-time) pyagentd-autosave--pause))
+        (pyagentd-autosave--arm pyagentd-autosave--pause)))))
 
 ;;;; Session buffers: recognise, read, save
 
@@ -1086,8 +1078,14 @@ Return its name, or nil if that cannot be written either."
     (with-suppressed-warnings ((obsolete auto-save-visited-file-name))
       (let ((auto-save-visited-file-name nil))
         (auto-save-mode 1))))
-  (do-auto-save t t)
-  (and (file-exists-p buffer-auto-save-file-name) buffer-auto-save-file-name))
+  ;; Not `do-auto-save': of a text that it could not write it says nothing,
+  ;; and does not write it again for twenty minutes.
+  (condition-case nil
+      (with-file-modes #o600
+        (write-region nil nil buffer-auto-save-file-name nil 'quiet)
+        (set-buffer-auto-saved)
+        buffer-auto-save-file-name)
+    (file-error nil)))
 
 (defun pyagentd-session--drop-kept ()
   "Delete what `pyagentd-session-keep' wrote."

@@ -55,7 +55,6 @@ tool         {id, name, summary, state: "done"|"failed", denied: ""|"rule"|"user
              ``tools/spec.py`` (seq 0)
 denied       {asker, agent, tool, action}: here or in an agent below (``asker`` is its branch) a call was denied
              because nobody could be asked (seq 0)
-failed       {id}: the call of a tool with that id, whose text follows, has failed (seq 0)
 files        {paths, call_id, more}: files that are another now, absolute: by a tool call or, with ``call_id`` "", by
              restoring; ``more`` says that there are further ones (seq 0)
 emacs        {id, what: "look"|"change"|"call"|"confirm"|"hook"|"stop", facts}: what this Emacs is asked about its
@@ -82,7 +81,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypedDict
 
 Kind = Literal[
     "insert", "edit", "prompt", "compacting", "fired", "queue", "run", "status", "ask", "answered", "agent",
-    "persisted", "unsaved", "roles", "todo", "failed", "files", "emacs", "notice", "session", "deleted",
+    "persisted", "unsaved", "roles", "todo", "files", "emacs", "notice", "session", "deleted",
     "progress", "log", "task", "context", "resync", "agents",
     "reply-options", "sessions", "tool", "denied",
 ]  # fmt: skip

@@ -25,10 +25,11 @@ from pyagentd.runtime.settings import SendOptions
 from pyagentd.store import branching, metadata, paths
 from pyagentd.store.conversation import Conversation, Message
 from pyagentd.store.document import hidden
+from pyagentd.store.document.files import Hunk
 from pyagentd.store.document.hidden import By, Variant, answer_place, change_roles, hidden_ranges
 from pyagentd.store.document.reconcile import align, recognise
 from pyagentd.store.document.render import RUN_CLOSE, RUN_OPEN
-from pyagentd.store.document.text import Document
+from pyagentd.store.document.text import PROMPT_PREFIX, Document
 from pyagentd.store.paths import BranchRef
 
 # What clients are told of a branch's history: which regions of the text are hidden turns, what has variants.
@@ -285,6 +286,8 @@ class History:
     ) -> tuple[HistoryChange, Receipt]:
         """Take a prompt and all after it back, and send ``text`` in its place.
 
+        Where the document has that text in the prompt's place already, the recorded one stands there again.
+
         Raises:
             Busy: A run is in flight, or messages wait for theirs.
             NotFound: There is no such message of the user's.
@@ -297,11 +300,17 @@ class History:
             if not branch.paused:  # what is sent would be answered behind what waits
                 self.require_no_queue(branch)
             prompt = chosen_prompt(branch.conversation, message_id)
+            is_put_back = await self._reword(branch, prompt, text, prompt.text)
             after = hidden.before(branch.conversation, prompt.id)
             gone = hidden.continuation(branch.conversation, after)
             changed = await self._hide(branch, gone, by="edit", after=after)
             given = Submission(text=text, options=options, metadata=_carried_metadata(prompt))
-            return changed, await self._attempt(branch, gone, given)
+            try:
+                return changed, await self._attempt(branch, gone, given)
+            except PyagentdError:
+                if is_put_back:
+                    await self._reword(branch, prompt, prompt.text, text)
+                raise
 
     async def choose(self, branch: LiveBranch, message_id: str, number: int) -> HistoryChange:
         """Show another variant of a message, the oldest is 1, with the turns that came after it.
@@ -382,6 +391,21 @@ class History:
         await branch.secure()
         self._kernel.bus.tell(HistoryChanged(branch))
         self._kernel.bus.tell(BranchWritten(branch.ref))
+
+    async def _reword(self, branch: LiveBranch, prompt: Message, old: str, new: str) -> bool:
+        """Write ``new`` where the document has ``old`` for a prompt; return whether it had."""
+        if old.strip() == new.strip():
+            return False
+        live = await branch.document.look()
+        doc, revision = live.document, live.revision
+        found = await asyncio.to_thread(recognise, doc, branch.conversation.snapshot())
+        for place in [piece.found for piece in found.pieces if piece.message and piece.message.id == prompt.id]:
+            words = doc.body[place.start : place.end].strip().removeprefix(PROMPT_PREFIX).strip()
+            if words == old.strip():
+                begin = doc.body.index(words, place.start)
+                branch.document.edit(None, revision, (Hunk(begin, begin + len(words), new.strip()),))
+                return True
+        return False
 
     async def _place(self, branch: LiveBranch, prompt: Message) -> DocumentVersion:
         """Make room for another answer to ``prompt``; return where that is."""

@@ -560,8 +560,6 @@ class LiveBranch:
             announce, self.announce = self.announce, None
             announce()
         if row.type == "part" and (outcome := tool_event(row.data)) is not None:
-            if outcome["state"] == "failed":
-                self.publish(Event("failed", self.key, 0, ({"id": outcome["id"]},)))
             self.publish(Event("tool", self.key, 0, (outcome,)))
         for insert in inserts:
             self.document.add(insert)

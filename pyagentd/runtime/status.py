@@ -171,7 +171,7 @@ def told_of(error: Exception) -> tuple[str, str]:
 #
 # A call failed when the model got its result as an error: it could not be made, was denied, or was cut off. What a
 # tool itself says of its success, such as the exit code of a command, is in its result. Clients are told by
-# ``failed`` and ``tool`` events, each before the text of the call, and when they attach.
+# ``tool`` events, each before the text of the call, and when they attach.
 
 TOLD_MOST = 100  # calls that are told when a client attaches, the latest
 

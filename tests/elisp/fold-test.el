@@ -148,7 +148,7 @@
     (pyagentd-test-attach)
     (pyagentd-insert-start (point-max))
     (pyagentd-test-events
-     '(failed 0 (:id "id_2"))
+     '(tool 0 (:id "id_2" :state "failed"))
      '(insert 1 "\n\n" nil) '(insert 1 "``` tool (Edit :path \"a\")" ignore)
      '(insert 1 "\n(:name \"Edit\" :args (:path \"a\"))\n\nDenied." (tool "id_2"))
      '(insert 1 "\n```\n" ignore))
@@ -162,7 +162,7 @@
     (should (string-suffix-p "▸ Bash :command \"ls\" → exit 2\n"
                              (fold-test--shown)))
     (pyagentd-test-events
-     '(failed 2 (:id "id_4"))
+     '(tool 2 (:id "id_4" :state "failed"))
      '(insert 3 "``` tool (Write :content \"y = 2 \")" ignore)
      '(insert 3 "\n(:name \"Write\" :args (:content \"y = (2\n# \\\"\n\"))\n\nDenied."
               (tool "id_4"))

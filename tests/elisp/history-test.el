@@ -109,31 +109,17 @@ The variable `branch' is bound to its directory."
                                    (list one two))))
           (mapc #'kill-buffer (list one two)))))))
 
-(ert-deftest pyagentd-edit-prompt-in-place-stands-again-when-it-is-refused ()
+(ert-deftest pyagentd-edit-prompt-in-place-stays-when-it-is-refused ()
   (history-test-with-session
     (pyagentd-test-answer 'prompt-text "Uno?")
     (pyagentd-test-refuse 'edit "A run is in flight")
     (goto-char 3)
     (let ((text (buffer-string)))
       (should (equal (pyagentd-test-said (pyagentd-edit-prompt))
-                     "Not sent: A run is in flight"))
+                     "A run is in flight"))
       (should (equal (plist-get (car (pyagentd-test-calls 'edit)) :text)
                      "One?"))
       (should (equal (buffer-string) text)))))
-
-(ert-deftest pyagentd-edit-prompt-in-place-that-may-be-sent-yet-can-be-yanked ()
-  (history-test-with-session
-    (pyagentd-test-answer 'prompt-text "Uno?")
-    (pyagentd-test-tell 'fake-silent "" 'edit)
-    (goto-char 3)
-    (let ((pyagentd-later-patience 0.3) kill-ring)
-      (should (string-suffix-p
-               "what you wrote is in the kill ring, C-y inserts it"
-               (pyagentd-test-said
-                 (pyagentd-edit-prompt)
-                 (pyagentd-test-await kill-ring))))
-      (should (equal (current-kill 0) "One?"))
-      (should (string-prefix-p "### Uno?" (buffer-string))))))
 
 (ert-deftest pyagentd-fork-that-comes-too-late-is-told ()
   (history-test-with-session

@@ -158,7 +158,6 @@
           (pyagentd-autosave--longest-delay 0.1))
       (goto-char (point-max))
       (insert "x")
-      (pyagentd-autosave--on-timer (current-buffer))
       (should (buffer-modified-p))
       (pyagentd-test-await (not (buffer-modified-p))))
     (should (string-match-p "### x\n" (pyagentd-test-content file)))))
@@ -251,14 +250,17 @@
       (should (string-match-p "### draft\n\n<!-- Local"
                               (pyagentd-test-content file))))))
 
-(ert-deftest pyagentd-session-autosave-waits-for-quiet-but-not-for-ever ()
-  (with-temp-buffer
-    (let ((pyagentd-autosave-idle-time 0.5))
-      (setq pyagentd-autosave--deadline 105.0)
-      (pcase-dolist (`(,last ,now ,due) '((100.0 100.2 0.3) (103.0 103.2 0.3)
-                                          (104.9 104.9 0.1) (105.0 105.0 0)))
-        (setq pyagentd-autosave--last-change last)
-        (should (< (abs (- due (pyagentd-autosave--due now))) 0.001))))))
+(ert-deftest pyagentd-session-autosave-waits-for-quiet ()
+  (pyagentd-test-with-session session-test--text
+    (let ((pyagentd-autosave-idle-time 0.3))
+      (goto-char (point-max))
+      (insert "one")
+      (let ((until (+ (float-time) 0.6)))
+        (while (< (float-time) until)
+          (sleep-for 0.05)
+          (insert ".")
+          (should (buffer-modified-p))))
+      (pyagentd-test-await (not (buffer-modified-p))))))
 
 (ert-deftest pyagentd-session-autosave-can-be-off ()
   "SPEC 001 Disabling auto-save, Auto-save buffer-local control."
@@ -295,6 +297,16 @@
     (save-buffer)
     (should (equal (directory-files (file-name-directory file) nil "[^.]")
                    '("session.md")))))
+
+(ert-deftest pyagentd-session-says-only-of-what-was-written-that-it-is-kept ()
+  (skip-unless (file-exists-p "/dev/full"))
+  (pyagentd-test-with-session session-test--text
+    (insert "x")
+    (setq buffer-auto-save-file-name "/dev/full")
+    (should-not (pyagentd-session-keep))
+    (setq buffer-auto-save-file-name (expand-file-name "kept" root))
+    (should (string-prefix-p (buffer-string)
+                             (pyagentd-test-content (pyagentd-session-keep))))))
 
 (ert-deftest pyagentd-session-text-typed-in-an-answer-belongs-to-it ()
   (pyagentd-test-with-session session-test--text

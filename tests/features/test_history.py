@@ -296,6 +296,28 @@ async def test_an_edited_prompt_is_sent_instead_and_the_first_one_is_kept(world:
         assert chat.shown() == ["one", "Answer to one", "two", "Answer to two", "three", "Answer to three"]
 
 
+async def test_a_prompt_that_was_edited_in_place_is_put_back_unless_no_run_can_start(world: World) -> None:
+    async with world.kernel.using(world.session()) as branch:
+        chat = Chat(world, branch)
+        first = await chat.say("one")
+        doc = document.read(branch.file)
+        _reword_one(branch)
+        typed = body(branch.ref)
+        with pytest.raises(PyagentdError):
+            await chat.history.edit(branch, first, "uno", SendOptions(env={"PYAGENTD_BACKEND": "nowhere"}))
+        await branch.document.flush()
+        assert body(branch.ref) == typed
+        await chat.edit(first, "uno", "Sí")
+        assert chat.shown() == ["uno", "Sí"]
+        await chat.history.choose(branch, hidden.prompts(branch.conversation)[-1].id, 1)
+        assert chat.shown() == ["one", "Answer to one"] and body(branch.ref).startswith(doc.body.rstrip("# \n"))
+
+
+def _reword_one(branch: LiveBranch) -> None:
+    doc = document.read(branch.file)
+    branch.file.write_text(format_file(replace(doc, body=doc.body.replace("one", "uno", 1))))
+
+
 async def test_the_first_prompt_can_be_edited(world: World) -> None:
     async with world.kernel.using(world.session()) as branch:
         chat = Chat(world, branch)

@@ -136,7 +136,8 @@ async def test_clients_are_told_which_calls_failed_before_their_text_and_when_th
         await talk.say(bash("make"), "Done")
         await talk.answer("deny")
         await talk.end()
-        (told,) = other.of("failed", talk.branch.key)
+        (told,) = other.of("tool", talk.branch.key)
+        assert told.args[0]["state"] == "failed"
         call = told.args[0]["id"]
         shown = [event for event in other.of("insert") if event.args[1] == ("tool", call)]
         assert other.events.index(told) < other.events.index(shown[0])

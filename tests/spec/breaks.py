@@ -106,8 +106,8 @@ BREAKS = [
     Break(
         "Auto-save after idle time",
         _AUTOSAVE_EL,
-        "            (pyagentd-session-save))\n          (if (or (not (buffer-modified-p))",
-        "            nil)\n          (if (or (not (buffer-modified-p))",
+        "        (pyagentd-session-save))\n      (if (or (not (buffer-modified-p))",
+        "        nil)\n      (if (or (not (buffer-modified-p))",
     ),
     Break(
         "Disabling auto-save",
