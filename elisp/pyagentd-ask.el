@@ -99,31 +99,13 @@
           pyagentd-ask--answered (delete id pyagentd-ask--answered))
     (run-hooks 'pyagentd-ask-changed-hook)))
 
-(defun pyagentd-ask--keep (asks known)
-  "Note that of KNOWN, open asks, those are settled that are not among ASKS."
-  (dolist (ask known)
-    (unless (seq-find (lambda (open) (equal (pyagentd-ask-id open)
-                                            (pyagentd-ask-id ask)))
-                      asks)
-      (pyagentd-ask-remove (pyagentd-ask-id ask)))))
-
-(defun pyagentd-ask-receive (asks branch)
-  "Note that ASKS, and no others, are those shown on BRANCH."
-  (pyagentd-ask--keep asks (seq-filter
-                            (lambda (known)
-                              (let ((above (plist-get known :above)))
-                                (member branch (list (car above)
-                                                     (car (last above))))))
-                            pyagentd-ask--pending))
-  (dolist (ask asks)
-    (pyagentd-ask-add ask branch))
-  (when asks                            ; one known before is new to a buffer
-    (run-hooks 'pyagentd-ask-changed-hook)))
-
 (defun pyagentd-ask-receive-all (asks)
   "Note that ASKS, and no others, are open anywhere."
-  (let ((pyagentd-ask-new-functions nil))
-    (pyagentd-ask--keep asks pyagentd-ask--pending)
+  (let ((pyagentd-ask-new-functions nil)
+        (ids (mapcar #'pyagentd-ask-id asks)))
+    (dolist (ask pyagentd-ask--pending)
+      (unless (member (pyagentd-ask-id ask) ids)
+        (pyagentd-ask-remove (pyagentd-ask-id ask))))
     (mapc #'pyagentd-ask-add asks)))
 
 (defun pyagentd-ask-clear ()

@@ -35,9 +35,8 @@
   "Path of the object that shows notifications.")
 
 (defvar pyagentd-desktop--shown nil
-  "What is shown, or about to be: an alist of names and plists.
-Their keys are :id, a number, nil as long as the desktop did not tell it;
-:then, a function; and :hidden, non-nil if it is to go once it has an id.")
+  "What is shown: lists (NAME ID FUNCTION).
+ID is a number, nil as long as the desktop did not tell it.")
 
 (defvar pyagentd-desktop--listening nil
   "What listens to clicks on notifications, nil for nothing.")
@@ -67,11 +66,11 @@ Their keys are :id, a number, nil as long as the desktop did not tell it;
 (defun pyagentd-desktop--clicked (id &rest _)
   "Do what is to be done when the notification ID is clicked."
   (pyagentd-guarded "Notification"
-    (when-let ((shown (seq-find (lambda (entry)
-                                  (eql id (plist-get (cdr entry) :id)))
-                                pyagentd-desktop--shown)))
-      (setq pyagentd-desktop--shown (delq shown pyagentd-desktop--shown))
-      (funcall (plist-get (cdr shown) :then)))))
+    (pcase (seq-find (lambda (shown) (eql id (nth 1 shown)))
+                     pyagentd-desktop--shown)
+      ((and shown `(,_ ,_ ,then))
+       (setq pyagentd-desktop--shown (delq shown pyagentd-desktop--shown))
+       (funcall then)))))
 
 ;;;; Showing and hiding
 
@@ -87,31 +86,31 @@ THEN is called when it is clicked.  Without a desktop do nothing."
                 (dbus-register-signal :session nil pyagentd-desktop--path
                                       pyagentd-desktop--service "ActionInvoked"
                                       #'pyagentd-desktop--clicked))))
-      (let ((id (plist-get (alist-get name pyagentd-desktop--shown) :id)))
-        (setf (alist-get name pyagentd-desktop--shown)
-              (list :id id :then then))
+      (let* ((before (assq name pyagentd-desktop--shown))
+             (shown (list name (nth 1 before) then)))
+        (setq pyagentd-desktop--shown
+              (cons shown (delq before pyagentd-desktop--shown)))
         (pyagentd-desktop--call
          "Notify" (lambda (id)
-                    (when-let ((shown (alist-get name pyagentd-desktop--shown)))
-                      (setf (alist-get name pyagentd-desktop--shown)
-                            (plist-put shown :id id))
-                      (when (plist-get shown :hidden)
-                        (pyagentd-desktop-hide name))))
-         :string "Emacs" :uint32 (or id 0) :string "emacs"
+                    (setf (nth 1 shown) id)
+                    (unless (memq shown pyagentd-desktop--shown) ; hidden since
+                      (pyagentd-desktop--close shown)))
+         :string "Emacs" :uint32 (or (nth 1 shown) 0) :string "emacs"
          :string title :string (pyagentd-desktop--text text)
          '(:array "default" "Show") '(:array :signature "{sv}")
          :int32 -1)))))
 
 (defun pyagentd-desktop-hide (name)
   "Close the notification NAME if it is shown."
-  (when-let ((shown (alist-get name pyagentd-desktop--shown)))
-    (if-let ((id (plist-get shown :id)))
-        (progn
-          (setf (alist-get name pyagentd-desktop--shown nil t) nil)
-          (pyagentd-guarded "Notification"
-            (pyagentd-desktop--call "CloseNotification" nil :uint32 id)))
-      (setf (alist-get name pyagentd-desktop--shown)
-            (plist-put shown :hidden t)))))
+  (when-let ((shown (assq name pyagentd-desktop--shown)))
+    (setq pyagentd-desktop--shown (delq shown pyagentd-desktop--shown))
+    (pyagentd-desktop--close shown)))
+
+(defun pyagentd-desktop--close (shown)
+  "Close SHOWN, once it has an id."
+  (when-let ((id (nth 1 shown)))
+    (pyagentd-guarded "Notification"
+      (pyagentd-desktop--call "CloseNotification" nil :uint32 id))))
 
 ;;;; In every mode line that something is asked
 

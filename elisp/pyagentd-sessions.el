@@ -41,18 +41,14 @@ What belongs to another one of them is left out."
   (let ((sessions (pyagentd-sessions--marked)))
     (cond ((null sessions) (call-interactively #'pyagentd-delete))
           ((yes-or-no-p
-            (format
-             "Move %s to the trash? "
-             (string-join
-              (cl-loop for what in '(session branch agent)
-                       for number = (seq-count
-                                     (lambda (session)
-                                       (eq what (or (plist-get session :what)
-                                                    'session)))
-                                     sessions)
-                       when (> number 0)
-                       collect (pyagentd-count number (symbol-name what)))
-              ", ")))
+            (format "Move %s to the trash? "
+                    (mapconcat (pcase-lambda (`(,what . ,these))
+                                 (pyagentd-count (length these)
+                                                 (symbol-name (or what 'session))))
+                               (seq-group-by (lambda (session)
+                                               (plist-get session :what))
+                                             sessions)
+                               ", ")))
            (pyagentd-sessions--delete-these sessions)))))
 
 (defun pyagentd-sessions--delete-these (sessions)
@@ -184,38 +180,25 @@ project around `default-directory', as with `pyagentd-session'."
 ;; The daemon keeps the index up to date by itself; it is made anew only
 ;; when something seems to be missing.
 
-(defvar pyagentd-index--reporter nil
-  "Progress reporter of the `reindex' in progress, nil if there is none.")
-
 (defun pyagentd-reindex ()
   "Rebuild the search index of all sessions.
 Emacs stays usable; the echo area shows the progress."
-  (pyagentd-start
-   (lambda ()
-     (setq pyagentd-index--reporter
-           (make-progress-reporter "Indexing sessions..." 0 100))
-     (pyagentd-rpc-call-async
-      'reindex nil
-      :success (lambda (answer)
-                 (setq pyagentd-index--reporter nil)
-                 (message "Indexed %s in %s, %.1f s"
-                          (pyagentd-count (plist-get answer :messages)
-                                          "message")
-                          (pyagentd-count (plist-get answer :branches)
-                                          "branch")
-                          (plist-get answer :seconds)))
-      :error (lambda (err)
-               (setq pyagentd-index--reporter nil)
-               (pyagentd-later-tell err))))))
+  (pyagentd-later
+   'reindex nil
+   (lambda (answer)
+     (message "Indexed %s in %s, %.1f s"
+              (pyagentd-count (plist-get answer :messages) "message")
+              (pyagentd-count (plist-get answer :branches) "branch")
+              (plist-get answer :seconds)))
+   3600))
 
 (pyagentd-events-register
  'progress
  (lambda (_branch _seq args)
-   (let ((total (or (plist-get (car args) :total) 0)))
-     (when (and pyagentd-index--reporter (> total 0))
-       (progress-reporter-update
-        pyagentd-index--reporter
-        (min 100 (/ (* 100 (plist-get (car args) :done)) total)))))))
+   (let ((message-log-max nil))
+     (message "Indexing sessions...%d%%"
+              (/ (* 100 (plist-get (car args) :done))
+                 (max 1 (plist-get (car args) :total)))))))
 
 ;;;; Show a message that was found
 

@@ -374,7 +374,7 @@ TEXT is what was sent as that of this buffer, or nil."
     (pyagentd-queued-receive (plist-get answer :queue))
     (pyagentd-overlay-forget)
     (mapc #'pyagentd-overlay-note (plist-get answer :agents))
-    (pyagentd-ask-receive (plist-get answer :asks) pyagentd--branch-dir)
+    (pyagentd-ask-notice-refresh)
     (pyagentd-todo-receive (plist-get answer :todo))
     (pyagentd-failed-receive (plist-get answer :failed)
                              (plist-get answer :summaries))

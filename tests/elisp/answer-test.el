@@ -153,8 +153,8 @@ The variable `asked' is bound to the question, or nil."
                    (setq answered (plist-get more :success)))))
         (pyagentd-allow-once))
       (ert-with-message-capture said
-        ;; All of this comes at once: an answer to attach that is older, ...
-        (pyagentd-events-enqueue (lambda () (pyagentd-ask-receive asks branch) nil))
+        ;; All of this comes at once: an older list of what is open, ...
+        (pyagentd-events-enqueue (lambda () (pyagentd-ask-receive-all asks) nil))
         (pyagentd-events-enqueue
          (lambda () `((answered ,branch 4 (:id "q2" :decision "allow" :by "emacs")))))
         (funcall answered '(:accepted t)) ; ... and this one

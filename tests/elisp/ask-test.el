@@ -91,13 +91,11 @@
     (should (= 1 (length (pyagentd-ask-open))))
     (should (= 1 (length (pyagentd-test-overlays))))))
 
-(ert-deftest pyagentd-ask-attach-tells-which-are-open ()
+(ert-deftest pyagentd-ask-daemon-tells-which-are-open ()
   (pyagentd-test-with-ask
-    (pyagentd-ask-receive (list (ask-test--plist "q2")) pyagentd--branch-dir)
+    (pyagentd-ask-receive-all (list (ask-test--plist "q2")))
     (should (equal '("q2") (mapcar #'pyagentd-ask-id (pyagentd-ask-open))))
-    (pyagentd-ask-receive nil "/elsewhere/branches/main")
-    (should (equal '("q2") (mapcar #'pyagentd-ask-id (pyagentd-ask-open))))
-    (pyagentd-ask-receive nil pyagentd--branch-dir)
+    (pyagentd-ask-receive-all nil)
     (should-not (pyagentd-ask-open))
     (should-not pyagentd-ask-notice--overlay)))
 
@@ -105,7 +103,7 @@
   (pyagentd-test-with-session "### Hi"
     (pyagentd-ask-add (ask-test--plist "q9") pyagentd--branch-dir)
     (unwind-protect
-        (progn (pyagentd-test-attach :asks (list (ask-test--plist "q9")))
+        (progn (pyagentd-test-attach)
                (should (string-search "Bash ls" (pyagentd-test-notice))))
       (pyagentd-ask-clear))))
 
