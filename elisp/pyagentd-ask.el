@@ -546,29 +546,18 @@ A preview has at most ROOM lines, nil for all."
 (defun pyagentd-ask-notice--fitted (current asks)
   "Return the notice about ASKS and CURRENT, short enough for its window.
 What does not fit below the top of a window cannot be scrolled to."
-  (let* ((text (pyagentd-ask-notice--text current asks))
-         (window (get-buffer-window nil 'visible))
-         (excess (if window
-                     (- (pyagentd-ask-notice--rows
-                         text (window-body-width window))
-                        (- (window-body-height window) 2))
-                   0))
-         (fitted (if (<= excess 0) text
-                   (pyagentd-ask-notice--text
-                    current asks
-                    (max 3 (- (cl-loop
-                               for line in (plist-get current :lines) sum
-                               (cl-loop
-                                for part in (plist-get line :parts)
-                                when (and (consp part)
-                                          (member (plist-get part :face)
-                                                  '("diff" "preview")))
-                                sum (length (split-string (plist-get part :text)
-                                                          "\n"))))
-                              excess 1))))))
-    (if window
-        (pyagentd-ask-notice--wrap fitted (1- (window-body-width window)))
-      fitted)))
+  (let ((text (pyagentd-ask-notice--text current asks))
+        (window (get-buffer-window nil 'visible)))
+    (if (not window) text
+      (let* ((width (window-body-width window))
+             (left (lambda (text)
+                     (- (window-body-height window) 2
+                        (pyagentd-ask-notice--rows text width)))))
+        (when (< (funcall left text) 0)
+          (let ((least (pyagentd-ask-notice--text current asks 3)))
+            (setq text (pyagentd-ask-notice--text
+                        current asks (max 3 (+ 3 (funcall left least)))))))
+        (pyagentd-ask-notice--wrap text (1- width))))))
 
 (defun pyagentd-ask-notice--wrap (text width)
   "Return TEXT in lines of at most WIDTH columns, broken at spaces if possible.

@@ -24,6 +24,7 @@
 (require 'pyagentd-add)
 (declare-function pyagentd-list "pyagentd-list")
 (declare-function pyagentd-menu-switch "pyagentd-menu")
+(declare-function pyagentd-model--choose-number "pyagentd-menu")
 (declare-function pyagentd-reindex "pyagentd-sessions")
 
 (defconst pyagentd-menus
@@ -69,9 +70,12 @@ in the list of sessions."
        ("-=" "Set for" pyagentd-model--switch-scope
         :value (if pyagentd-settings-next-only "next message" "this session") :stay t)
        ("*" "Model" pyagentd-choose-model :value (pyagentd-menu--setting "Model" :model) :stay t)
-       ("-t" "Temperature" pyagentd-model--choose-temperature
+       ("-t" "Temperature" (pyagentd-model--choose-number
+                            "Temperature" :temperature (lambda (number) (<= 0 number 2)))
         :value (pyagentd-menu--setting "Temperature" :temperature) :stay t)
-       ("-c" "Maximum tokens" pyagentd-model--choose-max-tokens
+       ("-c" "Maximum tokens" (pyagentd-model--choose-number
+                               "Maximum tokens" :max-tokens
+                               (lambda (number) (and (integerp number) (> number 0))))
         :value (pyagentd-menu--setting "Maximum tokens" :max-tokens) :stay t)
        ("-e" "Thinking" pyagentd-model--choose-thinking
         :value (pyagentd-menu--setting "Thinking" :thinking) :stay t)

@@ -295,17 +295,6 @@ FAILURE is called with an error, which is told by default."
   (format-prompt "%s, empty for the preset's" (pyagentd-model-value key)
                  (pyagentd-model--scoped words)))
 
-(defun pyagentd-model--read-number (words key valid)
-  "Read the setting KEY, a number, which is called WORDS; VALID checks it.
-Return nil if nothing was typed."
-  (pyagentd-in-session
-    (let ((text (string-trim (read-string (pyagentd-model--prompt words key)))))
-      (unless (string-empty-p text)
-        (let ((number (and (string-match-p "\\`[0-9]+\\(?:\\.[0-9]+\\)?\\'" text)
-                           (string-to-number text))))
-          (if (and number (funcall valid number)) number
-            (user-error "%s is no %s" text words)))))))
-
 ;;;; Commands
 
 (defun pyagentd-choose-model (name)
@@ -336,22 +325,17 @@ string stands for the model of the session's preset.md.
                                      pyagentd-settings--own)))
              (pyagentd-model--set :model (intern model)))))))
 
-(defun pyagentd-model--choose-temperature (temperature)
-  "Set the temperature of this session to TEMPERATURE, from 0 to 2.
-nil stands for the temperature of the session's preset.md."
-  (interactive (list (pyagentd-model--read-number
-                      "Temperature" :temperature (lambda (n) (<= 0 n 2))))
-               pyagentd-mode)
-  (pyagentd-model--set :temperature temperature))
-
-(defun pyagentd-model--choose-max-tokens (tokens)
-  "Set the maximum length of answers in this session to TOKENS tokens.
-nil stands for the maximum in the session's preset.md."
-  (interactive (list (pyagentd-model--read-number
-                      "Maximum tokens" :max-tokens
-                      (lambda (n) (and (integerp n) (> n 0)))))
-               pyagentd-mode)
-  (pyagentd-model--set :max-tokens tokens))
+(defun pyagentd-model--choose-number (words key valid)
+  "Read the setting KEY, a number that is called WORDS; VALID checks it.
+Nothing typed stands for that of the session's preset.md."
+  (pyagentd-in-session
+    (let* ((text (string-trim (read-string (pyagentd-model--prompt words key))))
+           (number (and (string-match-p "\\`[0-9]+\\(?:\\.[0-9]+\\)?\\'" text)
+                        (string-to-number text))))
+      (unless (or (string-empty-p text)
+                  (and number (funcall valid number)))
+        (user-error "%s is no %s" text words))
+      (pyagentd-model--set key number))))
 
 (defun pyagentd-model--choose-thinking (effort)
   "Set the thinking effort of this session's model to EFFORT.

@@ -283,17 +283,28 @@ RANGE is (BEG END) of its message in the saved document, or nil."
 
 ;;;; Showing
 
-(defun pyagentd-found--show (place)
-  "Move to PLACE, a cons (BEG . END), in the selected window."
-  (goto-char (car place))
-  (recenter (/ (window-height) 3)))
+(defun pyagentd-found--show (hit range window)
+  "Move to what HIT matched in WINDOW, which shows its text, and highlight it.
+RANGE is (BEG END) of its message in the saved document, or nil."
+  (with-selected-window window
+    (let ((place (save-restriction
+                   (widen)
+                   (pyagentd-found--place hit range))))
+      (if (not place)
+          (message "The message is no longer in the text")
+        (unless (<= (point-min) (car place) (cdr place) (point-max))
+          (widen))
+        (push-mark nil t)
+        (goto-char (car place))
+        (recenter (/ (window-height) 3))
+        (unless noninteractive
+          (pulse-momentary-highlight-region (car place) (cdr place)))))))
 
 (defun pyagentd-search-visit (hit other-window)
   "Visit the message HIT, a place of the list, in OTHER-WINDOW if non-nil.
 Point goes there when the daemon has said where it is, unless the user has
 moved in the meantime.  Return its buffer."
   (with-current-buffer (pyagentd-here-visit hit other-window)
-    (widen)
     (let ((window (selected-window))
           (start (copy-marker (point)))
           (keys num-input-keys))
@@ -303,15 +314,7 @@ moved in the meantime.  Return its buffer."
          (when (and (eq (window-buffer window) (current-buffer))
                     (or (= keys num-input-keys)
                         (= start (window-point window))))
-           (with-selected-window window
-             (let ((place (pyagentd-found--place hit range)))
-               (if (not place)
-                   (message "The message is no longer in the text")
-                 (push-mark nil t)
-                 (pyagentd-found--show place)
-                 (unless noninteractive
-                   (pulse-momentary-highlight-region (car place)
-                                                     (cdr place))))))))))
+           (pyagentd-found--show hit range window)))))
     (current-buffer)))
 
 (defconst pyagentd-found--glance 50000
@@ -343,9 +346,6 @@ A mode for Markdown takes seconds to be turned on in a long text.")
               pyagentd-found--previewed stamp))
       (current-buffer))))
 
-(defvar pyagentd-found--overlay nil
-  "Overlay on what matched in the message shown last.")
-
 (defvar pyagentd-found--wanted nil
   "The hit that was to be shown last.")
 
@@ -363,27 +363,10 @@ has said where the message is, unless the user has moved on by then."
        (lambda (range)
          (when (and (eq hit pyagentd-found--wanted)
                     (eq window (selected-window)))
-           (with-selected-window
-               (display-buffer (current-buffer)
-                               '(nil (inhibit-same-window . t)))
-             (let ((place (save-restriction
-                            (widen)
-                            (pyagentd-found--place hit range))))
-               (if (not place)
-                   (message "The message is no longer in the text")
-                 (unless (<= (point-min) (car place) (cdr place) (point-max))
-                   (widen))
-                 (unless pyagentd-found--overlay
-                   (setq pyagentd-found--overlay (make-overlay 1 1))
-                   (overlay-put pyagentd-found--overlay 'face 'next-error))
-                 (move-overlay pyagentd-found--overlay (car place) (cdr place)
-                               (current-buffer))
-                 (pyagentd-found--show place))))))))))
-
-(defun pyagentd-found-forget ()
-  "Highlight nothing any more."
-  (when pyagentd-found--overlay
-    (delete-overlay pyagentd-found--overlay)))
+           (pyagentd-found--show
+            hit range
+            (display-buffer (current-buffer)
+                            '(nil (inhibit-same-window . t))))))))))
 
 ;;;; Search in all conversations
 
@@ -453,8 +436,7 @@ For `next-error-function'."
 (defun pyagentd-search--on-shown ()
   "Let `next-error' go along the results when they were shown."
   (when (equal pyagentd-list-name "search")
-    (setq next-error-function #'pyagentd-search--next-error)
-    (add-hook 'kill-buffer-hook #'pyagentd-found-forget nil t)))
+    (setq next-error-function #'pyagentd-search--next-error)))
 
 (add-hook 'pyagentd-list-after-show-hook #'pyagentd-search--on-shown)
 

@@ -78,8 +78,7 @@
        ("pyagentd-list" pyagentd-agents pyagentd-list pyagentd-inspect
         pyagentd-report--usage-charts)
        ("pyagentd-menu" pyagentd-menu pyagentd-menu--in-model
-        pyagentd-choose-model pyagentd-model--choose-temperature
-        pyagentd-model--choose-max-tokens pyagentd-model--choose-thinking
+        pyagentd-choose-model pyagentd-model--choose-thinking
         pyagentd-model--choose-tools pyagentd-edit-system-prompt)
        ("pyagentd-sessions" pyagentd-search pyagentd-export pyagentd-import
         pyagentd-sessions)
@@ -92,6 +91,7 @@
 (autoload 'pyagentd-question-open "pyagentd-form")
 (autoload 'pyagentd-list-mode "pyagentd-list")
 (autoload 'pyagentd-menu-switch "pyagentd-menu")
+(autoload 'pyagentd-model--choose-number "pyagentd-menu")
 (autoload 'pyagentd-reindex "pyagentd-sessions")
 (autoload 'pyagentd-gptel-register "pyagentd-gptel")
 

@@ -161,7 +161,7 @@
                        "System prompt preset.md")))
       (pyagentd-model--switch-scope)
       (pyagentd-choose-model "haiku")
-      (pyagentd-model--choose-temperature 0)
+      (pyagentd-model--set :temperature 0)
       (pyagentd-model--choose-thinking "high")
       (should (equal (seq-take (funcall shown) 5)
                      '("Set for next message"
@@ -171,7 +171,7 @@
                        "Thinking high (next)")))
       (should (string-search "opus" pyagentd-status--line))
       (should (string-search "[next: " pyagentd-status--line))
-      (pyagentd-model--choose-temperature nil)
+      (pyagentd-model--set :temperature nil)
       (should (equal (nth 2 (funcall shown)) "Temperature 0.5"))
       (pyagentd-model--forget-next)
       (should-not (string-search "[next: " pyagentd-status--line)))))
