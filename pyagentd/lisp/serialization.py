@@ -7,7 +7,6 @@ vectors in memory and 2^60 items when written. Maps and sets are written in orde
 
 import json
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any, Final
@@ -117,14 +116,11 @@ def number(value: float) -> str:
 
 
 # -- Size of a value before it is written out: its items are counted level by level, each as often as it would be
-# written; of many, a part that occurs several times is visited once.
+# written, until there are too many.
 
 _COLLECTIONS = frozenset({list, dict, LispSet})
 _SHORT = 64
 """The largest number of characters of a map key that are not counted."""
-
-_FEW = 100_000
-"""Items up to which a part that occurs several times is visited as often: looking for such parts takes longer."""
 
 
 def check_extent(value: Value, limits: Limits) -> tuple[int, int]:
@@ -140,36 +136,20 @@ def check_extent(value: Value, limits: Limits) -> tuple[int, int]:
         return 0, len(value) if type(value) is str else 0
     level: list[Any] = [value]
     shapes = {type(value)}  # the types of what is in the level
-    times: dict[int, int] | None = None  # how often each of the level occurs, by id; None: it stands there as often
     items = characters = 0
     for _ in range(limits.depth):
-        inner: list[Any] = []
-        if times is None:
-            parts = list(chain.from_iterable(_all_parts(level, shapes)))
-            items += len(parts)
-            kinds = set(map(type, parts))
-            characters += _characters(parts, kinds) + _long_keys(level, shapes)
-            if shapes := kinds & _COLLECTIONS:
-                inner = parts if shapes == kinds else [part for part in parts if type(part) in _COLLECTIONS]
-            level, times = (inner, None) if items < _FEW else _once(inner)
-        else:
-            counts: Counter[int] = Counter()
-            for each in level:
-                count = times[id(each)]
-                parts = list(_parts(each))
-                items += count * len(parts)
-                characters += count * (_characters(parts, set(map(type, parts))) + _long_keys([each], {type(each)}))
-                found = [part for part in parts if type(part) in _COLLECTIONS]
-                inner += found
-                for part in found:
-                    counts[id(part)] += count
-            level, times = list({id(part): part for part in inner}.values()), counts
+        items += sum(map(len, level))
         if items > limits.cells:
             raise _too_large(f"{limits.cells} items")
+        parts = list(chain.from_iterable(_all_parts(level, shapes)))
+        kinds = set(map(type, parts))
+        characters += _characters(parts, kinds) + _long_keys(level, shapes)
         if characters > limits.bytes:
             raise _too_large(f"{limits.bytes} characters")
-        if not level:
+        shapes = kinds & _COLLECTIONS
+        if not shapes:
             return items, characters
+        level = parts if shapes == kinds else [part for part in parts if type(part) in _COLLECTIONS]
     raise Budget(limits).too_deep()
 
 
@@ -204,14 +184,6 @@ def _length(key: Any) -> int:
     if type(key) is Keyword:
         return len(key.name)
     return len(key) if type(key) is str else 0
-
-
-def _once(inner: list[Any]) -> tuple[list[Any], dict[int, int] | None]:
-    """Return the distinct values, and how often each occurs, or None where each occurs once."""
-    ids = set(map(id, inner))
-    if len(ids) == len(inner):
-        return inner, None
-    return list({id(part): part for part in inner}.values()), Counter(map(id, inner))
 
 
 def _too_large(limit: str) -> LispError:

@@ -1,4 +1,4 @@
-"""Comparison, predicates and functions of functions.
+"""Comparison, predicates, functions of functions, and errors.
 
 Every call of an inner function costs a step: composing is cheap, and the calls of what was composed are not.
 """
@@ -8,11 +8,22 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from pyagentd.lisp.builtins.collections import Stage, run_stages
-from pyagentd.lisp.builtins.table import NUMBERS, Family, check_numbers, integer, items, number, refuse, wrong
+from pyagentd.lisp.builtins.table import (
+    NUMBERS,
+    Family,
+    check_numbers,
+    integer,
+    items,
+    mapping,
+    number,
+    refuse,
+    string,
+    wrong,
+)
 from pyagentd.lisp.errors import MISSING
 from pyagentd.lisp.limits import Budget
 from pyagentd.lisp.parallel import Future
-from pyagentd.lisp.values import Keyword, LispSet, as_function, compare, equal, type_name
+from pyagentd.lisp.values import Keyword, LispSet, as_function, compare, equal, find, type_name
 
 # Equality and order: ``= not= < > <= >= compare`` and ``not``.
 #
@@ -414,3 +425,39 @@ def none_of(budget: Budget, *preds: Any) -> Made:
     """
     answer_of = some_fn(budget, *preds)
     return lambda *args: answer_of(*args) is None
+
+
+# Errors as values: the arguments of ``throw`` and the errors that ``catch`` binds.
+
+errors_define: Final = Family("Errors")
+
+_MESSAGE: Final = Keyword("message")
+_DATA: Final = Keyword("data")
+
+
+@errors_define("ex-info")
+def ex_info(message: Any, data: Any = MISSING) -> dict[Any, Any]:
+    """Return an error for ``throw``: a map of its message and optional data.
+
+    (ex-info "no such user" {:id 7}) => {:message "no such user" :data {:id 7}}
+    """
+    made = {_MESSAGE: string("ex-info", message)}
+    return made if data is MISSING else {**made, _DATA: mapping("ex-info", data)}
+
+
+@errors_define("ex-message")
+def ex_message(error: Any) -> Any:
+    """Return the message of an error.
+
+    (try (throw "too late") (catch e (ex-message e))) => "too late"
+    """
+    return find(mapping("ex-message", error), _MESSAGE, None)
+
+
+@errors_define("ex-data")
+def ex_data(error: Any) -> Any:
+    """Return the data of an error, or nil.
+
+    (ex-data (ex-info "late" {:by 3})) => {:by 3}
+    """
+    return find(mapping("ex-data", error), _DATA, None)

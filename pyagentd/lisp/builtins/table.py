@@ -13,9 +13,9 @@ from typing import Any, Final, TypeVar
 
 import regex
 
-from pyagentd.lisp.errors import MISSING, LispError
+from pyagentd.lisp.errors import LispError
 from pyagentd.lisp.limits import Budget
-from pyagentd.lisp.values import WAIT, Endless, Keyword, LispSet, a_type, find, members, no_end, pairs, type_name
+from pyagentd.lisp.values import WAIT, Endless, Keyword, LispSet, a_type, members, no_end, pairs, type_name
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -39,12 +39,17 @@ class Builtin:
     alias_of: str = ""  # the name it is another name of
 
 
+FAMILIES: Final[list["Family"]] = []
+"""All families, in the order of the language reference."""
+
+
 class Family:
     """The builtins of one subject, in the order of their definition; called, it declares one."""
 
     def __init__(self, title: str) -> None:
         self.title = title
         self.builtins: dict[str, Builtin] = {}
+        FAMILIES.append(self)
 
     def __call__(
         self, name: str, *aliases: str, charges: bool = False, stage: bool = False, shown: str = ""
@@ -259,39 +264,3 @@ def function_named(function: Any) -> Callable[..., Any]:
     """Return the function of a partial that binds a run's budget."""
     named: Callable[..., Any] = getattr(function, "func", function)
     return named
-
-
-# Errors as values: the arguments of ``throw`` and the errors that ``catch`` binds.
-
-define: Final = Family("Errors")
-
-_MESSAGE: Final = Keyword("message")
-_DATA: Final = Keyword("data")
-
-
-@define("ex-info")
-def ex_info(message: Any, data: Any = MISSING) -> dict[Any, Any]:
-    """Return an error for ``throw``: a map of its message and optional data.
-
-    (ex-info "no such user" {:id 7}) => {:message "no such user" :data {:id 7}}
-    """
-    made = {_MESSAGE: string("ex-info", message)}
-    return made if data is MISSING else {**made, _DATA: mapping("ex-info", data)}
-
-
-@define("ex-message")
-def ex_message(error: Any) -> Any:
-    """Return the message of an error.
-
-    (try (throw "too late") (catch e (ex-message e))) => "too late"
-    """
-    return find(mapping("ex-message", error), _MESSAGE, None)
-
-
-@define("ex-data")
-def ex_data(error: Any) -> Any:
-    """Return the data of an error, or nil.
-
-    (ex-data (ex-info "late" {:by 3})) => {:by 3}
-    """
-    return find(mapping("ex-data", error), _DATA, None)

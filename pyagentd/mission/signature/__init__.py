@@ -1,8 +1,8 @@
 """Signatures: typed parameters and a typed result of a mission or tool.
 
 ``parse`` parses shorthand and Malli into a ``Signature``, which can be rendered, used to validate and coerce values,
-and converted to JSON Schema. ``of_callable`` and ``of_model`` derive one from Python type hints. Values may be plain
-Python or values of the mission language.
+and converted to JSON Schema. ``of_callable`` derives one from the hints of a Python function. Values may be
+plain Python or values of the mission language.
 """
 
 import inspect
@@ -60,7 +60,6 @@ __all__ = [
     "Type",
     "coerce",
     "of_callable",
-    "of_model",
     "parse",
     "type_text",
 ]
@@ -151,17 +150,14 @@ def _parse_text(text: str) -> Signature:
 # Signatures of Python functions and classes.
 
 
-def of_callable(function: Callable[..., Any], *, strict: bool = False) -> Signature:
+def of_callable(function: Callable[..., Any]) -> Signature:
     """Return the signature of a Python function, from its parameters, type hints and defaults (``?``).
 
-    ``*args`` and ``**kwargs`` are left out; a parameter without a hint is ``:any``.
-
-    Args:
-        function: Any callable whose parameters can be inspected; of an async one the awaited result counts.
-        strict: Whether missing hints, and hints without a corresponding type, are errors.
+    ``*args`` and ``**kwargs`` are left out; a parameter without a hint is ``:any``. Of an async function the awaited
+    result counts.
 
     Raises:
-        SignatureError: It cannot be inspected, or lacks hints that ``strict`` requires.
+        SignatureError: It cannot be inspected, or a hint cannot be resolved.
     """
     name = getattr(function, "__qualname__", type(function).__name__)
     try:
@@ -174,28 +170,9 @@ def of_callable(function: Callable[..., Any], *, strict: bool = False) -> Signat
     for each in found.parameters.values():
         if each.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD):
             continue
-        if strict and each.name not in hints:
-            raise SignatureError(f"the parameter {each.name} of {name} has no type hint", hint="Add one")
-        of = type_of_hint(hints.get(each.name, Any), strict=strict)
+        of = type_of_hint(hints.get(each.name, Any))
         params.append(optional_field(each.name, of, required=each.default is Parameter.empty))
-    if strict and "return" not in hints:
-        raise SignatureError(
-            f"{name} has no type hint for its result", hint="Add a type hint, or a signature as text"
-        )
-    return Signature(tuple(params), type_of_hint(hints.get("return", Any), strict=strict))
-
-
-def of_model(model: Any, *, strict: bool = False) -> Signature:
-    """Return the signature without parameters whose result is of the type ``model``.
-
-    Args:
-        model: A dataclass, TypedDict, pydantic model, or any other type hint.
-        strict: Whether hints without a corresponding type are errors.
-
-    Raises:
-        SignatureError: A hint cannot be resolved, or ``strict`` requires a type for it.
-    """
-    return Signature((), type_of_hint(model, strict=strict))
+    return Signature(tuple(params), type_of_hint(hints.get("return", Any)))
 
 
 def hints_of(function: Callable[..., Any]) -> dict[str, Any]:

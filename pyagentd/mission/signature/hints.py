@@ -10,7 +10,7 @@ Literal, Enum                                   ``[:enum …]``
 ``X | None``, a default                         ``?``
 ``X | Y``                                       ``[:or …]``
 ``Annotated[int, Gt(0)]``, pydantic's Field     bounds
-anything else                                   ``:any``, or an error
+anything else                                   ``:any``
 ==============================================  ==========================
 
 Models inside models go three deep, then they are ``:map``; so a model may contain itself.
@@ -138,20 +138,19 @@ def is_typed_dict(hint: object) -> bool:
     return isinstance(hint, type) and issubclass(hint, dict) and hasattr(hint, "__required_keys__")
 
 
-def type_of_hint(hint: Any, *, strict: bool = False, depth: int = 0) -> Type:
+def type_of_hint(hint: Any, *, depth: int = 0) -> Type:
     """Return the type for a type hint.
 
     Args:
         hint: A class or a form of ``typing``; names in quotes are resolved where they stand in a model.
-        strict: Whether a hint without a type is an error and not ``:any``.
         depth: The number of models around it.
 
     Raises:
-        SignatureError: A hint cannot be resolved, or ``strict`` requires a type for it.
+        SignatureError: A hint cannot be resolved.
     """
 
     def of(one: Any) -> Type:
-        return type_of_hint(one, strict=strict, depth=depth)
+        return type_of_hint(one, depth=depth)
 
     try:
         if hint in _NAMED:
@@ -166,7 +165,7 @@ def type_of_hint(hint: Any, *, strict: bool = False, depth: int = 0) -> Type:
     if origin is typing.Union or origin is types.UnionType:
         return choice(map(of, arguments))
     if origin is typing.Literal:
-        return _one_of(arguments) or _fallback_type(hint, strict)
+        return _one_of(arguments) or ANY
     if origin in SEQUENCES or hint in SEQUENCES:
         if (origin or hint) is tuple and arguments and arguments[-1] is not ...:
             return List(choice(map(of, arguments)), len(arguments), len(arguments))
@@ -179,13 +178,13 @@ def type_of_hint(hint: Any, *, strict: bool = False, depth: int = 0) -> Type:
     if isinstance(hint, typing.TypeVar):
         return of(hint.__bound__ or Any)
     if not isinstance(hint, type):
-        return _fallback_type(hint, strict)
+        return ANY
     if is_model(hint):
         if depth >= MAX_DEPTH:
             return Primitive("map")
         found = []
         for field in model_fields(hint):
-            inner = with_bounds(type_of_hint(field.hint, strict=strict, depth=depth + 1), field.metadata)
+            inner = with_bounds(type_of_hint(field.hint, depth=depth + 1), field.metadata)
             found.append(optional_field(field.name, inner, required=field.required))
         return Map(tuple(found))
     if issubclass(hint, PythonEnum):
@@ -194,7 +193,7 @@ def type_of_hint(hint: Any, *, strict: bool = False, depth: int = 0) -> Type:
     if issubclass(hint, PurePath):
         return Primitive("string")
     base = next((base for base in (str, int, float, dict, list) if issubclass(hint, base)), None)
-    return of(base) if base else _fallback_type(hint, strict)  # a subclass is written as its base
+    return of(base) if base else ANY  # a subclass is written as its base
 
 
 def _one_of(values: Iterable[Any]) -> Type | None:
@@ -205,13 +204,6 @@ def _one_of(values: Iterable[Any]) -> Type | None:
     constants = tuple(Constant(value) for value in plain if value is not None)
     inner = Enum(constants) if constants else NIL
     return maybe(inner) if None in plain else inner
-
-
-def _fallback_type(hint: Any, strict: bool) -> Type:
-    if strict:
-        name = getattr(hint, "__qualname__", str(hint))
-        raise SignatureError(f"no type corresponds to the type hint {name}", hint="Give a signature as text")
-    return ANY
 
 
 def model_fields(model: type) -> tuple[ModelField, ...]:
