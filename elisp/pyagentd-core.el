@@ -388,9 +388,8 @@ In a buffer of a session it also goes to the session's own log if
   (pyagentd-log-record level (apply #'format format-string args)
                        (bound-and-true-p pyagentd--session-dir)))
 
-(defun pyagentd-log-record (level text session-dir &optional written)
-  "Log TEXT at LEVEL about the session in SESSION-DIR, nil for no session.
-WRITTEN means that the session's own log has it already."
+(defun pyagentd-log-record (level text session-dir)
+  "Log TEXT at LEVEL about the session in SESSION-DIR, nil for no session."
   (when (memq level (memq pyagentd-log-level pyagentd-core--levels))
     (let ((line (format "pyagentd %s: %s"
                         (if (eq level 'warn) "warning" level)
@@ -405,7 +404,7 @@ WRITTEN means that the session's own log has it already."
               (let ((message-log-max nil))
                 (message "%s" shown))))
         (message "%s" line)))
-    (when (and pyagentd-log-to-file session-dir (not written))
+    (when (and pyagentd-log-to-file session-dir)
       (let ((coding-system-for-write 'utf-8-unix))
         (ignore-errors ; a session that is gone has no log
           (write-region (format "%s[GPTEL-%s] %s\n"

@@ -281,8 +281,7 @@ Do nothing when called while an event is being applied."
         (pcase-let ((`(,record) args))
           (pyagentd-log-record (pyagentd-symbol (plist-get record :level))
                                (plist-get record :text)
-                               (plist-get record :session-dir)
-                               (plist-get record :written)))))
+                               (plist-get record :session-dir)))))
 
 ;;;; Connection to the pyagentd daemon
 

@@ -70,7 +70,7 @@ sessions     {rows, gone}: branches and agents that are new or changed, as ``ses
 session      {title, archived_at}: facts of the session changed (seq 0)
 deleted      {to}: the branch was moved to the trash; or its agent was renamed, and ``to`` is its file now (seq 0)
 progress     {id, done, total}: how far a long operation is; only for the client that asked (branch "", seq 0)
-log          {level, text, session_dir, written}: a record of the session log, for the client that caused it (seq 0)
+log          {level, text, session_dir}: a record of the session log, for the client that caused it (seq 0)
 resync       (): the client was too slow and lost events after ``seq``; it attaches anew from there
 ===========  =========================================================================================
 """

@@ -5,8 +5,7 @@ branch and run once, with ``context``. Bodies of prompts and tools are logged at
 file: a key known to the process is registered with ``conceal``, and text that looks like a key is masked in any case.
 
 A record with ``extra=of_session(directory)`` is about a session (created, branched, unreadable). It also goes to the
-client whose call caused it (``forward_records``), which shows it in its own log, and, if configured, into the
-session's ``session.log``.
+client whose call caused it (``forward_records``), which shows it in its own log.
 """
 
 import inspect
@@ -14,15 +13,12 @@ import logging
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
-from datetime import datetime
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from weakref import WeakMethod
-
-SESSION_LOG_NAME = "session.log"
 
 _MAX_BYTES = 2_000_000
 _BACKUPS = 3
@@ -34,8 +30,8 @@ _SHORTEST = 8  # characters of a key; masking the "x" that a local server takes 
 _work: ContextVar[tuple[tuple[str, str], ...]] = ContextVar("work", default=())
 _secrets: set[str] = set()
 
-Teller = Callable[[str, str, str, bool], None]
-"""Takes level (debug, info, warn, error), text, the session's directory or "", and whether its file has it."""
+Teller = Callable[[str, str, str], None]
+"""Takes level (debug, info, warn, error), text, and the session's directory or ""."""
 
 _ids: list[Callable[[], Mapping[str, str]]] = []  # at most one
 
@@ -44,14 +40,8 @@ _teller: ContextVar[Callable[[], Teller | None]] = ContextVar("teller", default=
 _LEVELS = ((logging.ERROR, "error"), (logging.WARNING, "warn"), (logging.INFO, "info"), (0, "debug"))
 
 
-def setup_logging(path: Path, level: str, *, session_files: bool = False) -> None:
-    """Send the package's log to ``path`` (created 0600, rotated at 2 MB) from ``level`` up.
-
-    Args:
-        path: The daemon's log.
-        level: The least severe level that goes there.
-        session_files: Write each session's records into ``session.log`` in its directory as well.
-    """
+def setup_logging(path: Path, level: str) -> None:
+    """Send the package's log to ``path`` (created 0600, rotated at 2 MB) from ``level`` up."""
     handler = _PrivateFileHandler(path, maxBytes=_MAX_BYTES, backupCount=_BACKUPS, encoding="utf-8", delay=True)
     handler.addFilter(_add_work)
     handler.setFormatter(_ConcealingFormatter(_FORMAT))
@@ -61,7 +51,7 @@ def setup_logging(path: Path, level: str, *, session_files: bool = False) -> Non
         logger.removeHandler(old)
         old.close()
     logger.addHandler(handler)
-    logger.addHandler(_SessionHandler(to_file=session_files))
+    logger.addHandler(_SessionHandler())
     logger.setLevel(level.upper())
     # Which of a session's records are shown is decided by who reads them.
     logging.getLogger("pyagentd.store").setLevel(logging.DEBUG)
@@ -128,31 +118,13 @@ class _ConcealingFormatter(logging.Formatter):
 class _SessionHandler(logging.Handler):
     """Passes on records about sessions."""
 
-    def __init__(self, *, to_file: bool) -> None:
-        super().__init__()
-        self._to_file = to_file
-
     def emit(self, record: logging.LogRecord) -> None:
-        if not hasattr(record, "session_dir"):
+        teller = _teller.get()()
+        if teller is None or not hasattr(record, "session_dir"):
             return
         directory: Path | None = record.session_dir
-        text = mask_secrets(record.getMessage())
         level = next(name for number, name in _LEVELS if record.levelno >= number)
-        written = self._to_file and directory is not None and _write_line(directory, level, text)
-        if (teller := _teller.get()()) is not None:
-            teller(level, text, "" if directory is None else str(directory), written)
-
-
-def _write_line(directory: Path, level: str, text: str) -> bool:
-    """Add a line to the session's own log; a session that is gone or cannot be written has none."""
-    line = f"[{datetime.now():%Y-%m-%d %H:%M:%S}] [GPTEL-{level.upper()}] {text}\n"
-    with suppress(OSError):
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-        fd = os.open(directory / SESSION_LOG_NAME, flags, 0o600)
-        with os.fdopen(fd, "a", encoding="utf-8", errors="replace") as file:
-            file.write(line)
-        return True
-    return False
+        teller(level, mask_secrets(record.getMessage()), "" if directory is None else str(directory))
 
 
 class _PrivateFileHandler(RotatingFileHandler):

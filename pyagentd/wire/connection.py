@@ -456,10 +456,10 @@ class Client:
     def __repr__(self) -> str:
         return f"<Client {self.name!r}{' human' if self.human else ''}>"
 
-    def tell(self, level: str, text: str, session_dir: str, written: bool) -> None:
+    def tell(self, level: str, text: str, session_dir: str) -> None:
         """Show a record of the session log; may be called from any thread."""
         if self.logs and not self._outbox.closed:
-            record = {"level": level, "text": text, "session_dir": session_dir or None, "written": written}
+            record = {"level": level, "text": text, "session_dir": session_dir or None}
             self._loop.call_soon_threadsafe(self.push, Event("log", "", 0, (record,)))
 
 

@@ -80,7 +80,6 @@ PLACES: dict[str, Callable[[Stage], Path]] = {
             "files/picture.png",
         )
     },
-    "session.log": lambda stage: stage.ref.session_dir / "session.log",
     **{
         name: _project(name)
         for name in (
