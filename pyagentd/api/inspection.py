@@ -16,6 +16,7 @@ from pyagentd.api.group import INLINE_LIMIT, Client, Group, JsonReply, reply_of,
 from pyagentd.api.models import summary
 from pyagentd.errors import BadRequest, NotFound, StoreError
 from pyagentd.events import Event, truncate
+from pyagentd.features.indexer import SearchReply
 from pyagentd.features.tasks import Tasks
 from pyagentd.features.telemetry import Telemetry
 from pyagentd.features.usage import facts_of
@@ -28,7 +29,7 @@ from pyagentd.store.charts import Chart
 from pyagentd.store.conversation import Conversation, usage_of
 from pyagentd.store.db import audit
 from pyagentd.store.db.audit import Entry
-from pyagentd.store.db.projection import Hit, Projection, Scope, parse
+from pyagentd.store.db.projection import Projection, Scope, parse
 from pyagentd.store.document import text
 from pyagentd.store.document.reconcile import recognise
 from pyagentd.store.journal import ProviderModel, Row, read_rows, served_by
@@ -60,41 +61,6 @@ class RowsPage(TypedDict):
 
 MAX_HITS = 1000
 PROGRESS_S = 0.1
-
-
-class HitFacts(TypedDict):
-    """Where something was found."""
-
-    session_id: str
-    branch_name: str
-    branch: str
-    branch_dir: str
-    file: str
-    agent: bool
-    title: str | None
-    message_id: str | None  # not of a title, nor of text that only the document has
-    part_id: str | None
-    role: str
-    created_at: int | None  # epoch ms
-    hidden: bool
-    preview: str
-    matches: Sequence[Sequence[int]]  # in the preview: pairs of offsets from 0
-    copies: int  # how many other branches have the message too
-
-
-class HitRow(HitFacts):
-    """A place where something was found."""
-
-    kind: str  # text, reasoning, tool, title…
-
-
-class SearchReply(TypedDict):
-    """What was found, best first."""
-
-    hits: list[HitRow]
-    more: bool  # there are further hits
-    indexing: bool  # the index is still being built
-    problem: str | None  # why it cannot be
 
 
 class ReindexReply(TypedDict):
@@ -273,13 +239,7 @@ class Inspection(Group):
         # Who names a session wants to look there, archived or not.
         within = self._index.projection.key(self._directory(session)) if session else ""
         scope = Scope(archived=archived or bool(session), hidden=hidden, within=within)
-        found = await self._index.search(wanted, limit=limit, scope=scope)
-        return {
-            "hits": [_hit_row(hit) for hit in found.hits],
-            "more": found.more,
-            "indexing": found.indexing,
-            "problem": found.problem or None,
-        }
+        return await self._index.search(wanted, limit=limit, scope=scope)
 
     async def reindex(self, client: Client) -> ReindexReply:
         """Rebuild the index; ``progress`` events ("reindex") tell the caller how far it is."""
@@ -374,13 +334,6 @@ def _place(ref: BranchRef, message: str, part: str | None) -> tuple[int | None, 
     exact = [piece for piece in own if piece.part is not None and piece.part.id == part]
     found = [piece.found for piece in exact or own]
     return (min(piece.start for piece in found), max(piece.end for piece in found)) if found else (None, None)
-
-
-def _hit_row(hit: Hit) -> HitRow:
-    place, file = str(hit.branch_dir), str(paths.session_file(hit.branch_dir))
-    return reply_of(
-        HitRow, hit, branch=place, branch_dir=place, file=file, agent=hit.is_agent, title=hit.title or None
-    )
 
 
 def _memory() -> int:

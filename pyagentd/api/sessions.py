@@ -24,7 +24,7 @@ from pyagentd.errors import BadRequest, Busy, ConfigError, PyagentdError, StoreE
 from pyagentd.events import Event
 from pyagentd.features import emacs as emacstools
 from pyagentd.features.emacs import EmacsClients
-from pyagentd.features.overview import Overview, listed_row, spent_row
+from pyagentd.features.overview import Overview, spent_row
 from pyagentd.features.schedules import Schedules
 from pyagentd.features.tasks import Tasks
 from pyagentd.features.usage import facts_of, priced_usage
@@ -321,7 +321,7 @@ class Sessions(Group):
         facts = {} if self._indexer is None else self._indexer.facts()
         spent = self._spent()
         return [
-            listed_row(each) | spent_row(spent.get(each.ref.key, _NOTHING))
+            each | spent_row(spent.get(each["branch"], _NOTHING))
             for each in list_entries(self._registry.scan(), facts, archived=archived)
         ]
 

@@ -18,7 +18,7 @@ from pyagentd.api.background import Background
 from pyagentd.api.conversations import Conversations
 from pyagentd.api.group import NOTHING, Client, Env, Followed, Group, operations_of, reply_of
 from pyagentd.api.history import Histories
-from pyagentd.api.inspection import MAX_HITS, HitFacts, Inspection
+from pyagentd.api.inspection import MAX_HITS, Inspection
 from pyagentd.api.mcp import McpOperations
 from pyagentd.api.models import ModelOperations
 from pyagentd.api.sessions import Sessions, session_rows
@@ -30,6 +30,7 @@ from pyagentd.policy.guard import explain_pattern
 from pyagentd.runtime.approvals import agent_words
 from pyagentd.runtime.usage import cost
 from pyagentd.store import paths
+from pyagentd.store.db.projection import HitFacts
 from pyagentd.wire.operations import Operation
 from pyagentd.words import quantity, short_tokens
 

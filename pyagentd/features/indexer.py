@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypedDict
 
 from pyagentd.errors import StoreError
 from pyagentd.store import paths
-from pyagentd.store.db.projection import Facts, Hit, Projection, Query, Scope, Stamps, mtime_ns, search, stamps_of
+from pyagentd.store.db.projection import Facts, HitRow, Projection, Query, Scope, Stamps, mtime_ns, search, stamps_of
 from pyagentd.store.db.state import Damaged, State, StateError
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.registry import Registry, is_finished
@@ -34,14 +35,13 @@ _ELSEWHERE = "elsewhere"
 Progress = Callable[[int, int], None]  # done, of how many
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchResult:
-    """The answer to a search; ``problem``: why the index may be out of date, or ""."""
+class SearchReply(TypedDict):
+    """What was found, best first."""
 
-    hits: list[Hit]
-    more: bool
-    indexing: bool
-    problem: str
+    hits: list[HitRow]
+    more: bool  # there are further hits
+    indexing: bool  # the index is still being built
+    problem: str | None  # why it cannot be
 
 
 @dataclass(slots=True)
@@ -108,7 +108,7 @@ class Indexer:
 
     # -- for operations ----------------------------------------------------------------------------------------
 
-    async def search(self, query: Query, *, limit: int, scope: Scope) -> SearchResult:
+    async def search(self, query: Query, *, limit: int, scope: Scope) -> SearchReply:
         """Return what is found, of an index as fresh as some patience makes it.
 
         Raises:
@@ -121,7 +121,7 @@ class Indexer:
             )
         except StateError as error:
             raise _of_index(error) from error
-        return SearchResult(hits=hits, more=more, indexing=not complete, problem=self.problem)
+        return {"hits": hits, "more": more, "indexing": not complete, "problem": self.problem or None}
 
     async def reindex(self, progress: Progress) -> tuple[int, int]:
         """Build the index from nothing; return how many branches and messages there are.

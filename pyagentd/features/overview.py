@@ -13,8 +13,8 @@ from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import BranchChanged, BranchWritten, ClientGone, Feature, RunEnded
 from pyagentd.runtime.status import Session
 from pyagentd.runtime.usage import Expense
-from pyagentd.store.db.listing import ListEntry, single_entry
-from pyagentd.store.paths import BranchRef, describe_branch
+from pyagentd.store.db.listing import single_entry
+from pyagentd.store.paths import BranchRef
 
 if TYPE_CHECKING:
     from pyagentd.runtime.kernel import Kernel
@@ -70,7 +70,7 @@ class Overview(Feature):
     async def _tell_closed(self, refs: Iterable[BranchRef]) -> None:
         found = await asyncio.to_thread(lambda: {ref.key: single_entry(ref) for ref in refs})
         states = {key: {"state": self.kernel.state_of(key)} for key in found}
-        rows = [listed_row(each) | activity(states[key]) for key, each in found.items() if each is not None]
+        rows = [each | activity(states[key]) for key, each in found.items() if each is not None]
         # What was opened meanwhile tells itself.
         self._push(
             [row for row in rows if self.kernel.opened(row["branch"]) is None],
@@ -93,7 +93,7 @@ class Overview(Feature):
         if listed is None:
             return {}
         # What the log does not tell stays as it was.
-        known = {key: value for key, value in listed_row(listed).items() if value or key not in ("preset", "created")}
+        known = {key: value for key, value in listed.items() if value or key not in ("preset", "created")}
         return {
             **known,
             **spent_row(branch.meter.own if branch.meter is not None else Expense()),
@@ -103,21 +103,6 @@ class Overview(Feature):
                 else {"state": self.kernel.state_of(branch.key)}
             ),
         }
-
-
-def listed_row(listed: ListEntry) -> dict[str, Any]:
-    """Return the fields of ``sessions`` that files and tables tell."""
-    return {
-        **describe_branch(listed.ref),
-        "agent": listed.ref.is_agent,
-        "parent": listed.parent,
-        "title": listed.title or None,
-        "archived_at": listed.archived_at,
-        "preset": listed.preset,
-        "created": listed.created,
-        "updated": listed.updated,
-        "current": listed.is_current,
-    }
 
 
 def spent_row(spent: Expense) -> dict[str, Any]:

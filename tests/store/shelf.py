@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pyagentd.store import paths
-from pyagentd.store.db.projection import Hit, Projection, Scope, parse, search
+from pyagentd.store.db.projection import HitRow, Projection, Scope, parse, search
 from pyagentd.store.db.state import State
 from pyagentd.store.document.files import document_cache, write_document
 from pyagentd.store.paths import BranchRef, ref_of
@@ -100,7 +100,7 @@ class Shelf:
         """Bring the index up to date."""
         update(self.projection, self.registry)
 
-    def find(self, text: str, **scope: Any) -> list[Hit]:
+    def find(self, text: str, **scope: Any) -> list[HitRow]:
         """Search an index that is up to date."""
         self.update()
         hits, _ = search(self.state, self.projection, parse(text), limit=50, scope=Scope(**scope))
@@ -108,7 +108,7 @@ class Shelf:
 
     def said(self, text: str, **scope: Any) -> list[tuple[str, str]]:
         """Return who said what is found."""
-        return [(hit.role, hit.preview) for hit in self.find(text, **scope)]
+        return [(hit["role"], hit["preview"]) for hit in self.find(text, **scope)]
 
     def close(self) -> None:
         self.state.close()

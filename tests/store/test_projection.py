@@ -52,10 +52,10 @@ def test_what_was_said_is_found_with_its_role(shelf):
     shelf.write(ref)
     assert shelf.said("frobnicate") == [("user", "How do I frobnicate?")]
     assert shelf.said("spanner") == [("assistant", "With a spanner.")]
-    assert [hit.kind for hit in shelf.find("crowbar")] == ["reasoning"]
+    assert [hit["kind"] for hit in shelf.find("crowbar")] == ["reasoning"]
     for words in ("install", "gadgets", "bash widget built"):
-        assert [hit.kind for hit in shelf.find(words)] == ["tool"], words
-    assert [hit.kind for hit in shelf.find("thing")] == ["title"]
+        assert [hit["kind"] for hit in shelf.find(words)] == ["tool"], words
+    assert [hit["kind"] for hit in shelf.find("thing")] == ["title"]
 
 
 def test_what_a_turn_costs_the_index_grows_at_most_with_the_session(shelf):
@@ -175,7 +175,7 @@ def test_what_was_removed_is_found_on_request_only(shelf):
     shelf.update()
     edited(shelf, ref, "some answer", "")
     assert not shelf.find("some")
-    assert [hit.hidden for hit in shelf.find("some", hidden=True)] == [True]
+    assert [hit["hidden"] for hit in shelf.find("some", hidden=True)] == [True]
 
 
 def test_a_draft_is_found_until_it_is_sent(shelf):
@@ -184,12 +184,12 @@ def test_a_draft_is_found_until_it_is_sent(shelf):
     shelf.talk(ref).type("What about zeppelins?")
     shelf.write(ref)
     (draft,) = shelf.find("zeppelins")
-    assert (draft.message_id, draft.role, draft.preview) == (None, "user", "What about zeppelins?")
+    assert (draft["message_id"], draft["role"], draft["preview"]) == (None, "user", "What about zeppelins?")
     shelf.talk(ref).document = replace(shelf.talk(ref).document, body=shelf.talk(ref).document.body[:-21])
     shelf.talk(ref).say("What about zeppelins?", "They fly.")
     shelf.write(ref)
     (sent,) = shelf.find("zeppelins")
-    assert sent.message_id is not None
+    assert sent["message_id"] is not None
 
 
 def test_a_document_without_a_log_is_found_by_its_roles(shelf):
@@ -202,7 +202,7 @@ def test_a_document_without_a_log_is_found_by_its_roles(shelf):
 
 def test_a_log_that_was_lost_takes_no_text_along(shelf):
     ref = shelf.new("thing", ("which airship", "the zeppelin"))
-    assert shelf.find("zeppelin")[0].message_id is not None
+    assert shelf.find("zeppelin")[0]["message_id"] is not None
     paths.journal_file(ref.branch_dir).unlink()
     assert shelf.said("zeppelin") == [("assistant", "the zeppelin")]
 
@@ -263,11 +263,11 @@ def test_a_message_in_several_branches_is_one_hit_in_the_active_one(shelf):
     shelf.update()
     other = shelf.branch(ref, "20260205123100-try")
     (hit,) = shelf.find("zeppelin")
-    assert (hit.branch_dir, hit.copies) == (ref.branch_dir, 1)
+    assert (hit["branch_dir"], hit["copies"]) == (ref.key, 1)
     (ref.session_dir / "current").unlink()
     (ref.session_dir / "current").symlink_to("branches/20260205123100-try")
     (hit,) = shelf.find("zeppelin")
-    assert (hit.branch_dir, hit.copies) == (other.branch_dir, 1)
+    assert (hit["branch_dir"], hit["copies"]) == (other.key, 1)
 
 
 def test_agents_are_found_and_archived_sessions_only_on_request(shelf):
@@ -280,15 +280,15 @@ def test_agents_are_found_and_archived_sessions_only_on_request(shelf):
     assert not shelf.find("zeppelin") and not shelf.find("hangar")
     assert len(shelf.find("zeppelin", archived=True)) == 1
     (hit,) = shelf.find("hangar", archived=True)
-    assert (hit.is_agent, hit.session_id) == (True, agent.session_id)
+    assert (hit["agent"], hit["session_id"]) == (True, agent.session_id)
 
 
 def test_what_is_deleted_is_no_longer_found(shelf):
     ref = shelf.new("thing", ("question", "the zeppelin"))
     other = shelf.branch(ref, "20260205123100-try")
-    assert shelf.find("zeppelin")[0].copies == 1
+    assert shelf.find("zeppelin")[0]["copies"] == 1
     shutil.rmtree(other.branch_dir)
-    assert shelf.find("zeppelin")[0].copies == 0
+    assert shelf.find("zeppelin")[0]["copies"] == 0
     shutil.rmtree(ref.session_dir)
     assert not shelf.find("zeppelin")
     assert not any(dump(shelf.state).values())
@@ -301,7 +301,7 @@ def test_a_session_elsewhere_has_its_directory_for_a_key(shelf, tmp_path):
     )
     shelf.registry.add(ref)
     (hit,) = shelf.find("trip")
-    assert hit.branch_dir == ref.branch_dir
+    assert hit["branch_dir"] == ref.key
 
 
 def test_files_written_by_another_program_are_noticed_by_their_stamps(shelf):
@@ -331,8 +331,8 @@ def test_whatever_json_can_say_can_be_indexed(shelf):
     message = next(reversed(shelf.talk(ref).conversation.messages.values()))
     shelf.talk(ref).record("message", **{**message.row, "metadata_json": {"usage": {"input": float("nan")}}})
     shelf.write(ref)
-    assert [hit.kind for hit in shelf.find("half pair")] == ["tool"]
-    assert shelf.find("odd question")[0].role == "user"
+    assert [hit["kind"] for hit in shelf.find("half pair")] == ["tool"]
+    assert shelf.find("odd question")[0]["role"] == "user"
 
 
 ACTIONS = ("turn", "edit", "cut", "draft", "branch", "delete", "record", "touch", "lose", "index", "title")

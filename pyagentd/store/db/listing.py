@@ -7,7 +7,6 @@ without tables, from the files. System calls are counted, since there may be thi
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -22,29 +21,8 @@ from pyagentd.store.registry import Entry
 _SESSION_ROW = b'"session"'  # its type, however it is spaced; inside a text the quotes are escaped
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListEntry:
-    """A branch or an agent in the list.
-
-    Attributes:
-        ref: Which.
-        title: "" when it has none.
-        archived_at: Epoch ms, or None.
-        preset: As the metadata says.
-        created: ISO 8601, as the metadata says.
-        updated: When its conversation was last written, in ISO 8601 (UTC).
-        is_current: Whether it is the active branch of its session; False for agents.
-        parent: The key of the branch or agent that an agent belongs to.
-    """
-
-    ref: BranchRef
-    title: str
-    archived_at: int | None
-    preset: str | None
-    created: str | None
-    updated: str
-    is_current: bool
-    parent: str | None
+ListEntry = dict[str, Any]
+"""What files and tables tell of a branch or an agent; ``SessionRow`` of the operation ``sessions`` has all of it."""
 
 
 def list_entries(entries: Iterable[Entry], facts: Mapping[str, Facts], *, archived: bool) -> Iterator[ListEntry]:
@@ -79,16 +57,17 @@ def single_entry(ref: BranchRef, session: Mapping[str, Any] | None = None) -> Li
 
 def _entry(ref: BranchRef, known: Facts, stamps: Stamps, is_current: bool, parent: str | None) -> ListEntry:
     written = max(mtime_ns(stamps.journal), mtime_ns(stamps.document))
-    return ListEntry(
-        ref=ref,
-        title=known.title,
-        archived_at=known.archived_at,
-        preset=known.preset,
-        created=known.created,
-        updated=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(written // 1_000_000_000)),
-        is_current=is_current,
-        parent=parent,
-    )
+    return {
+        **paths.describe_branch(ref),
+        "agent": ref.is_agent,
+        "parent": parent,
+        "title": known.title or None,
+        "archived_at": known.archived_at,
+        "preset": known.preset,
+        "created": known.created,
+        "updated": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(written // 1_000_000_000)),
+        "current": is_current,
+    }
 
 
 def _list_entry(

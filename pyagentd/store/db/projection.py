@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, NamedTuple
+from typing import Any, BinaryIO, Literal, NamedTuple, TypedDict
 
 from pyagentd import regularfile
 from pyagentd.errors import BadRequest, StoreError
@@ -1247,27 +1247,35 @@ class Scope:
     within: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
-    """Something found; ``matches`` are offsets into ``preview``."""
+class HitFacts(TypedDict):
+    """Where something was found."""
 
     session_id: str
     branch_name: str
-    branch_dir: Path
-    is_agent: bool
-    title: str
-    message_id: str | None
+    branch: str
+    branch_dir: str
+    file: str
+    agent: bool
+    title: str | None
+    message_id: str | None  # not of a title, nor of text that only the document has
     part_id: str | None
-    role: str  # user, assistant, system; session for a title
-    kind: str  # text, reasoning, tool, compaction, file; title
-    created_at: int  # epoch ms
+    role: str
+    created_at: int | None  # epoch ms
     hidden: bool
     preview: str
-    matches: list[tuple[int, int]]
-    copies: int  # how many other branches have it too
+    matches: Sequence[Sequence[int]]  # in the preview: pairs of offsets from 0
+    copies: int  # how many other branches have the message too
 
 
-def search(state: State, projection: Projection, query: Query, *, limit: int, scope: Scope) -> tuple[list[Hit], bool]:
+class HitRow(HitFacts):
+    """A place where something was found."""
+
+    kind: str  # text, reasoning, tool, title…
+
+
+def search(
+    state: State, projection: Projection, query: Query, *, limit: int, scope: Scope
+) -> tuple[list[HitRow], bool]:
     """Return up to ``limit`` hits, and whether there are more.
 
     Raises:
@@ -1314,25 +1322,28 @@ def _lineage(key: str) -> Iterator[str]:
 
 def _hit(
     db: sqlite3.Connection, projection: Projection, rows: list[dict[str, Any]], finder: Finder, scope: Scope
-) -> Hit:
+) -> HitRow:
     row = _best_copy(projection, rows)
     preview, matches = finder.preview(_text(db, row)[:_TEXT_LIMIT])
-    return Hit(
-        session_id=row["session_id"],
-        branch_name=row["branch_name"],
-        branch_dir=projection.directory(row["key"]),
-        is_agent=bool(row["is_agent"]),
-        title=row["title"],
-        message_id=row["message_id"],
-        part_id=row["part_id"],
-        role=row["role"],
-        kind=row["kind"],
-        created_at=row["created_at"],
-        hidden=bool(row["hidden"]),
-        preview=preview,
-        matches=matches,
-        copies=_copies(db, row, scope),
-    )
+    place = projection.place(row["key"])
+    return {
+        "session_id": row["session_id"],
+        "branch_name": row["branch_name"],
+        "branch": place,
+        "branch_dir": place,
+        "file": f"{place}/{paths.SESSION_FILE}",
+        "agent": bool(row["is_agent"]),
+        "title": row["title"] or None,
+        "message_id": row["message_id"],
+        "part_id": row["part_id"],
+        "role": row["role"],
+        "created_at": row["created_at"],
+        "hidden": bool(row["hidden"]),
+        "preview": preview,
+        "matches": matches,
+        "copies": _copies(db, row, scope),
+        "kind": row["kind"],
+    }
 
 
 def _best_copy(projection: Projection, rows: list[dict[str, Any]]) -> dict[str, Any]:
