@@ -16,7 +16,6 @@ from pyagentd.cli.link import (
     session_link,
 )
 from pyagentd.cli.output import json_option, note, print_json, print_reply, print_view
-from pyagentd.cli.sessions import LONG_S
 from pyagentd.clock import span
 from pyagentd.words import printable
 
@@ -53,7 +52,6 @@ def init(name: str, system_prompt: str | None, model: str | None, permissions: s
     with daemon() as link:
         made = link.call(
             "agent-init",
-            timeout=LONG_S,
             env=env,
             key=key,
             name=name,
@@ -97,8 +95,7 @@ def config(name: str, key: str | None, value: str | None, reset: bool, as_json: 
     given = sys.stdin.read() if value == "-" else value
     with daemon() as link:
         env, api_key = run_environment(os.environ)
-        wanted = {"name": name, "key": key, "value": given, "reset": reset or None}
-        told = link.call("agent-config", timeout=LONG_S, **wanted, env=env, api_key=api_key)
+        told = link.call("agent-config", name=name, key=key, value=given, reset=reset, env=env, api_key=api_key)
     if told.get("note"):
         note(told["note"])
     held = dict(told["config"])
@@ -119,7 +116,7 @@ def config(name: str, key: str | None, value: str | None, reset: bool, as_json: 
 def rename_agent(name: str, new_name: str, as_json: bool) -> None:
     """Rename the agent NAME to NEW_NAME, with its directory and its session's id."""
     with daemon() as link:
-        told = link.call("agent-rename", timeout=LONG_S, name=name, new_name=new_name)
+        told = link.call("agent-rename", name=name, new_name=new_name)
     print_reply({key: told[key] for key in _PLACES}, f"{told['name']}\t{told['dir']}", as_json=as_json)
 
 
@@ -137,16 +134,13 @@ def destroy(name: str, keep_files: bool, yes: bool, as_json: bool) -> None:
         raise click.UsageError("Destroying asks first, and there is no terminal to ask on. Use --yes")
     with daemon() as link:
         if not yes:
-            lost = link.call("destroy-warnings", timeout=LONG_S, name=name, keep_files=keep_files or None)["lines"]
+            lost = link.call("destroy-warnings", name=name, keep_files=keep_files)["lines"]
             click.echo(f"With the agent {name} this is lost:" if lost else "Nothing is lost.", err=True)
             for line in lost:
                 click.echo(f"  {printable(line)}", err=True)
             click.confirm(f"Destroy the agent {name}?", abort=True, err=True)
-        done = link.call("agent-destroy", timeout=LONG_S, name=name, keep_files=keep_files or None, confirmed=True)
+        done = link.call("agent-destroy", name=name, keep_files=keep_files, confirmed=True)
     print_reply({key: done[key] for key in ("name", "dir", "files", "saved")}, done["text"], as_json=as_json)
-
-
-_TIMEOUT_S = 120.0
 
 
 @click.command()
@@ -166,12 +160,11 @@ def agents(session: str, agent: str | None, as_json: bool) -> None:
             elif not stopped["aborted"]:
                 note(f"{stopped['id']} has no run to abort")
         elif as_json:
-            print_json(rows_of(link.call("agents", timeout=_TIMEOUT_S, branch=branch), "agents"))
+            print_json(rows_of(link.call("agents", branch=branch), "agents"))
         else:
-            print_view(link.call("view", timeout=_TIMEOUT_S, name="agents", arguments={"branch": branch}))
+            print_view(link.call("view", name="agents", arguments={"branch": branch}))
 
 
-_LONGEST_S = 60.0  # providers may be asked for a model
 _DEFAULTS_KEYS = ("default_model", "default_permissions", "idle_timeout")
 
 
@@ -189,8 +182,7 @@ def settings(key: str | None, value: str | None, reset: bool, as_json: bool) -> 
         raise click.UsageError("--reset needs a KEY, and no VALUE")
     with daemon() as link:
         env, api_key = run_environment(os.environ)
-        wanted = {"key": key, "value": value, "reset": reset or None}
-        told = link.call("settings", timeout=_LONGEST_S, **wanted, env=env, api_key=api_key)
+        told = link.call("settings", key=key, value=value, reset=reset, env=env, api_key=api_key)
     if told["note"]:
         note(told["note"])
     if as_json:

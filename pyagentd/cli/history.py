@@ -23,12 +23,10 @@ from pyagentd.cli.output import (
     text_for,
 )
 from pyagentd.cli.send import RunFailed, follow_sent, form_of, is_human
-from pyagentd.cli.sessions import LONG_S, can_ask, choose_prompt, prompt_line
+from pyagentd.cli.sessions import can_ask, choose_prompt, prompt_line
 from pyagentd.errors import NotFound
 from pyagentd.store import contexts
 from pyagentd.words import printable, quantity, short_tokens
-
-_HISTORY_S = 120.0  # a long document is compared with its log
 
 
 @click.command()
@@ -46,13 +44,13 @@ def rewind(session: str, message_id: str | None, files: bool, only_list: bool, a
         raise click.UsageError(f"Name the prompt with --to. `pyagentd rewind {session} --list` has their ids")
     with session_link(session) as (link, branch):
         if only_list or not message_id:
-            prompts = link.call("history", timeout=_HISTORY_S, branch=branch)["prompts"]
+            prompts = link.call("history", branch=branch)["prompts"]
             if only_list:
                 rows = [(prompt_line(each["text"]), each["message_id"]) for each in prompts]
                 print_list(prompts, ("prompt", "message"), rows, as_json=as_json, empty="No prompts.")
                 return
             message_id = str(choose_prompt(prompts, "rewind to")["message_id"])
-        changed = link.call("rewind", timeout=LONG_S, branch=branch, message=message_id, files=files or None)
+        changed = link.call("rewind", branch=branch, message=message_id, files=files)
     if as_json:
         print_json(changed)
         return
@@ -66,7 +64,7 @@ def rewind(session: str, message_id: str | None, files: bool, only_list: bool, a
 def unrewind(session: str, as_json: bool) -> None:
     """Undo the last rewind of SESSION, unless you have sent a message since."""
     with session_link(session) as (link, branch):
-        changed = link.call("unrewind", timeout=LONG_S, branch=branch)
+        changed = link.call("unrewind", branch=branch)
     if as_json:
         print_json(changed)
         return
@@ -87,11 +85,11 @@ def fork(session: str, message_id: str | None, title: str | None, only_list: boo
     """
     with session_link(session) as (link, branch):
         if only_list:
-            found = link.call("forks", timeout=LONG_S, branch=branch)["forks"]
+            found = link.call("forks", branch=branch)["forks"]
             rows = [(each["session_id"], each["message"] or "", each["created"] or "") for each in found]
             print_list(found, ("session", "at", "created"), rows, as_json=as_json, empty="No forks.")
             return
-        made = link.call("fork", timeout=LONG_S, branch=branch, message=message_id, title=title)
+        made = link.call("fork", branch=branch, message=message_id, title=title)
     print_reply(made, f"{made['session_id']}\t{made['file']}", as_json=as_json)
 
 
@@ -107,7 +105,7 @@ def regenerate(session: str, message_id: str | None, wait: bool, as_json: bool, 
     with daemon(human=human) as link:
         _, begin = watched_run(link, session)
         with Interrupts():
-            run = link.call("regenerate", timeout=_HISTORY_S, message=message_id, allow=(), **begin)
+            run = link.call("regenerate", message=message_id, allow=(), **begin)
             return follow_sent(link, begin["branch"], session, run, form, human=human, wait=wait)
 
 
@@ -123,13 +121,11 @@ def variants(session: str, message_id: str | None, number: int | None, as_json: 
     has variants).
     """
     with session_link(session) as (link, branch):
-        found = link.call("variants", timeout=_HISTORY_S, branch=branch, message=message_id)["variants"]
+        found = link.call("variants", branch=branch, message=message_id)["variants"]
         if number is not None:
             if not found:
                 raise click.ClickException("No prompt or answer has variants. `pyagentd regenerate` makes some")
-            changed = link.call(
-                "choose-variant", timeout=LONG_S, branch=branch, message=found[-1]["message"], n=number
-            )
+            changed = link.call("choose-variant", branch=branch, message=found[-1]["message"], n=number)
             print_reply(changed, f"Variant {number} of {len(found[-1]['of'])}", as_json=as_json)
             return
     rows = [
@@ -172,7 +168,7 @@ def changes(session: str, message: str | None, diff: bool, as_json: bool) -> Non
     files, .git and files that may hold secrets are not covered.
     """
     with session_link(session) as (link, branch):
-        told = link.call("changes", timeout=LONG_S, branch=branch, message=message)
+        told = link.call("changes", branch=branch, message=message)
     _show(told["files"], diff=diff, as_json=as_json)
 
 
@@ -214,9 +210,9 @@ def restore(
     only = [os.path.normpath(path.absolute()) for path in paths] or None
     with session_link(session) as (link, branch):
         if undone is not None:
-            done = link.call("undo-restore", timeout=LONG_S, branch=branch, id=undone)
+            done = link.call("undo-restore", branch=branch, id=undone)
         else:
-            found = link.call("changes", timeout=LONG_S, branch=branch, message=message, paths=only)["files"]
+            found = link.call("changes", branch=branch, message=message, paths=only)["files"]
             for name in only or ():
                 if not any(Path(row["path"]).is_relative_to(name) for row in found):
                     raise NotFound(f"Nothing called {name} was changed", hint=f"See: pyagentd changes {session}")
@@ -229,9 +225,7 @@ def restore(
                     raise click.UsageError(why)
                 _show(found, diff=False, as_json=False, err=True)
                 click.confirm("Put them back?", abort=True, err=True)
-            done = link.call(
-                "restore", timeout=LONG_S, branch=branch, message=message, paths=only, conflicts=conflicts
-            )
+            done = link.call("restore", branch=branch, message=message, paths=only, conflicts=conflicts)
     if as_json:
         print_json(done)
         return
@@ -264,9 +258,6 @@ def _show(files: list[Row], *, diff: bool, as_json: bool, err: bool = False) -> 
         note("no file has changed")
 
 
-_LONGEST_S = 900.0  # a very long conversation is summarised in pieces
-
-
 @click.command()
 @click.argument("session", shell_complete=complete_session)
 @click.option("--keep", "instructions", default="", metavar="TEXT", help="What the summary should keep.")
@@ -279,7 +270,7 @@ def compact(session: str, instructions: str, wait: bool, as_json: bool) -> int:
     """
     with daemon() as link:
         _, begin = watched_run(link, session)
-        made = link.call("compact", timeout=_LONGEST_S, instructions=instructions, wait=wait or None, **begin)
+        made = link.call("compact", instructions=instructions, wait=wait, **begin)
     if not wait:
         print_reply(made, made["run"], as_json=as_json)
         return ExitCode.DONE
@@ -295,7 +286,6 @@ def compact(session: str, instructions: str, wait: bool, as_json: bool) -> int:
     return ExitCode.DONE
 
 
-_CONTEXT_LONGEST_S = 300.0  # a long conversation is summarised in pieces
 _ID = 8  # characters of an id that are shown
 
 
@@ -312,7 +302,7 @@ def save(session: str, description: str, as_json: bool) -> None:
     """Save the conversation of SESSION and continue it. Without DESCRIPTION a model writes one."""
     with daemon() as link:
         _, begin = watched_run(link, session)
-        made = link.call("context-save", timeout=_CONTEXT_LONGEST_S, description=description, **begin)
+        made = link.call("context-save", description=description, **begin)
     print_reply(made, f"[{made['id'][:_ID]}] {made['description']}\n{made['file']}", as_json=as_json)
 
 
@@ -333,7 +323,7 @@ def clear(session: str, as_json: bool) -> None:
 def context_restore(session: str, id: str, as_json: bool) -> None:
     """Replace the conversation of SESSION by the saved one, ID (or its beginning)."""
     with session_link(session) as (link, branch):
-        made = link.call("context-restore", timeout=_CONTEXT_LONGEST_S, branch=branch, id=id)
+        made = link.call("context-restore", branch=branch, id=id)
     print_reply(
         made,
         f"Context restored: {made['description']} ({quantity(made['message_count'], 'message')})",

@@ -24,6 +24,7 @@ from pyagentd.errors import ConfigError, Unreachable
 from pyagentd.wire.client import DaemonClient, connect
 from pyagentd.wire.lifecycle import LOG
 
+_CALL_S = 900.0  # that a call may take: a very long conversation is summarised in pieces
 _START_S = 60.0  # until a daemon serves
 _LOST_RACE_S = 1.0  # how long another one that was faster to start may take to answer
 _POLL_S = 0.01
@@ -55,6 +56,7 @@ def daemon(*, start: bool = True, human: bool = False, name: str = "") -> Iterat
         config.load_config()  # what is wrong with it is told as that
         link = _start_daemon(runtime, human=human, name=name)
     with link:
+        link.timeout = _CALL_S
         served, wanted = link.greeting["sessions_dir"], sessions_dir()
         if start and Path(served).resolve() != wanted.resolve():
             raise ConfigError(

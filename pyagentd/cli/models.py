@@ -25,7 +25,7 @@ from pyagentd.words import printable
 DAEMON_NOTE = ". The daemon reads it when it starts: pyagentd stop lets the next command start a new one"
 
 _LARGEST = 20_000_000  # bytes of a table of models
-_LONGEST_S = 60.0  # providers are asked all at once, each with a limit
+_LONGEST_S = 60.0  # for a table on the web
 
 
 @click.command()
@@ -51,7 +51,7 @@ def models(refresh: bool, local: bool, use: bool, catalogue: str | None, as_json
         return _renew(catalogue, as_json=as_json)
     env, key = run_environment(os.environ)
     with daemon() as link:
-        told = link.call("models", timeout=_LONGEST_S, refresh=refresh or None, env=env, key=key)
+        told = link.call("models", refresh=refresh, env=env, key=key)
     found: list[dict[str, Any]] = told["providers"]
     print_reply(
         {each["name"]: {name: each[name] for name in each if name != "name"} for each in found},

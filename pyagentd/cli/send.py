@@ -71,7 +71,7 @@ from pyagentd.store.export.importing import is_org, read_org
 from pyagentd.store.journal import row_of
 from pyagentd.store.metadata import workspace_root
 from pyagentd.store.paths import check_size, files_dir, journal_file, media_type, type_of
-from pyagentd.wire.client import COMMAND_TIMEOUT_S, DaemonClient
+from pyagentd.wire.client import DaemonClient
 
 Form = Literal["text", "json", "events"]
 """What is printed: text for people, one object at the end, or each event as a line."""
@@ -85,7 +85,6 @@ _UNFIT = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")  # for the name of a file t
 _HEAD = 16  # bytes that tell what a file is
 _PATIENCE_S = 3.0  # until we say that we wait for stdin
 _LATE_S = 5.0  # to read it when the run has taken too long already
-_LONG_S = 120.0  # to read an answer
 NAME = 60  # characters of the prompt that name a session
 _SHOWN_DENIED = 3
 _LONGEST_ACTION = 80  # characters
@@ -351,11 +350,10 @@ def _send(
     is_command = is_slash and commanding != "never"  # some of them ask a model
     if is_slash and not is_command and form == "text":
         note("sent as a message: what comes from stdin is a slash command only with --command")
-    limit = {"timeout": COMMAND_TIMEOUT_S} if is_command else {}
     how: dict[str, Any] = {"human": human, "wait": wait, "strict": given["strict"], "timeout": given["timeout"]}
     # The reply to a message is there at once; that to a command is waited for, and Ctrl-C leaves it.
     with nullcontext() if is_command else Interrupts():
-        sent = link.call("prompt", **limit, branch=branch, text=message, env=env, key=key, **wishes)
+        sent = link.call("prompt", branch=branch, text=message, env=env, key=key, **wishes)
         if (said := given.get("said")) and sys.stderr.isatty() and form == "text":
             note(said)
         if command := sent.get("command"):
@@ -442,8 +440,8 @@ def _denied_call(call: Mapping[str, Any]) -> str:
 
 def _result(link: DaemonClient, branch: str, session: str, view: View, ending: FollowEnd) -> dict[str, Any]:
     """Return what ``--json`` prints of a run: its answer, what it took, and how each call of a tool came out."""
-    patience_s = _LATE_S if ending.reason == "timeout" else _LONG_S
-    text = json_text(link.call("show", timeout=patience_s, branch=branch, message=view.message_id or ""))
+    late = {"timeout": _LATE_S} if ending.reason == "timeout" else {}
+    text = json_text(link.call("show", **late, branch=branch, message=view.message_id or ""))
     texts: list[str] = []
     tools: list[dict[str, Any]] = []
     usage: Counter[str] = Counter()

@@ -42,8 +42,6 @@ from pyagentd.store.paths import AGENTS_DIR, BRANCHES_DIR
 from pyagentd.wire.client import DaemonClient
 from pyagentd.words import printable, quantity
 
-LIST_TIMEOUT_S = 120.0
-
 _CREATED = ("session_id", "session_dir", "branch_dir")
 
 
@@ -81,7 +79,7 @@ def sessions(archived: bool, as_json: bool) -> None:
 
 def sessions_known(link: DaemonClient, *, archived: bool = False) -> list[dict[str, Any]]:
     """Return all branches and agents, as the operation ``sessions`` has them."""
-    return rows_of(link.call("sessions", timeout=LIST_TIMEOUT_S, archived=archived), "sessions")
+    return rows_of(link.call("sessions", archived=archived), "sessions")
 
 
 def _lines(found: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
@@ -143,9 +141,6 @@ def abort(session: str) -> None:
             note(f"{session} has no run to abort")
 
 
-LONG_S = 600.0  # agents and files may be many
-
-
 @click.command()
 @click.argument("session", shell_complete=complete_session)
 @click.option("--at", "message_id", metavar="MESSAGE-ID", help="The prompt at which the branch begins.")
@@ -180,7 +175,7 @@ def branch(
             if not exclude and not point["message_id"]:
                 note("this prompt was never sent; it stays a draft")
             where = {"position": point["start"]}
-        made = link.call("branch", timeout=LONG_S, branch=branch_dir, name=name, exclude=exclude or None, **where)
+        made = link.call("branch", branch=branch_dir, name=name, exclude=exclude, **where)
     print_reply(made, f"{made['session_id']}/{made['branch_name']}\t{made['file']}", as_json=as_json)
 
 
@@ -247,7 +242,7 @@ def rename(session: str, title: str, as_json: bool) -> None:
 def archive(session: str, undo: bool, as_json: bool) -> None:
     """Hide SESSION from lists. It stays usable."""
     with session_link(session) as (link, branch):
-        archived = link.call("archive", branch=branch, undo=undo or None)
+        archived = link.call("archive", branch=branch, undo=undo)
     print_reply(archived, archived["session_id"], as_json=as_json)
 
 
@@ -258,7 +253,7 @@ def archive(session: str, undo: bool, as_json: bool) -> None:
 def duplicate(session: str, name: str | None, as_json: bool) -> None:
     """Copy SESSION with its branches, agents and files, under a new id."""
     with session_link(session) as (link, branch):
-        made = link.call("duplicate", timeout=LONG_S, branch=branch, name=name)
+        made = link.call("duplicate", branch=branch, name=name)
     _say_more(made)
     print_reply(made, f"{made['session_id']}\t{made['file']}", as_json=as_json)
 
@@ -277,7 +272,7 @@ def delete(session: str, yes: bool, as_json: bool) -> None:
         if not yes:
             lost = link.call("deletions", branch=str(branch_dir), what=what)["deletions"][0]["words"]
             click.confirm(f"Move {lost} to the trash?", abort=True, err=True)
-        trashed = link.call("delete", timeout=LONG_S, branch=str(branch_dir), what=what)["trashed"]
+        trashed = link.call("delete", branch=str(branch_dir), what=what)["trashed"]
     print_reply({"trashed": trashed}, "\n".join(trashed), as_json=as_json)
 
 
@@ -298,7 +293,6 @@ def _meant(session: str, branch_dir: Path) -> str:
 
 
 _FORMATS = ("md", "json", "jsonl", "html", "acp")
-_PATIENCE_S = 300.0  # megabytes take a while
 
 
 @click.command()
@@ -326,7 +320,7 @@ def export(session: str, format_: str | None, output: Path | None, force: bool) 
     suffix = place.suffix.lower().lstrip(".") if place is not None else ""
     wanted = format_ or {"htm": "html"}.get(suffix, suffix if suffix in _FORMATS else "md")
     with session_link(session) as (link, branch):
-        answer = link.call("export", timeout=_PATIENCE_S, branch=branch, format=wanted, file=place and str(place))
+        answer = link.call("export", branch=branch, format=wanted, file=place and str(place))
     for line in answer["notes"]:
         note(line)
     if place is None:
@@ -350,10 +344,7 @@ def import_(file: Path, name: str | None, preset: str | None, root: Path, as_jso
     transcripts of agent-shell (.md) and JSON lines of the Agent Client Protocol. FILE is not changed.
     """
     with daemon() as link:
-        options = {"name": name, "preset": preset}
-        made = link.call(
-            "import", timeout=_PATIENCE_S, file=str(file.absolute()), root=str(root.resolve()), **options
-        )
+        made = link.call("import", file=str(file.absolute()), root=str(root.resolve()), name=name, preset=preset)
     notes = made["notes"]
     if as_json:
         print_json({**{key: made[key] for key in _CREATED}, "notes": notes})
@@ -370,7 +361,7 @@ def _content(answer: dict[str, Any]) -> bytes:
     return Path(answer["path"]).read_bytes()
 
 
-REINDEX_TIMEOUT_S = 24 * 3600.0
+_REINDEX_S = 24 * 3600.0
 
 
 @click.command()
@@ -415,7 +406,7 @@ def reindex(as_json: bool) -> None:
                 show(event.args[0]["done"], event.args[0]["total"])
 
         with link.watching(on_event):
-            totals = link.call("reindex", timeout=REINDEX_TIMEOUT_S)
+            totals = link.call("reindex", timeout=_REINDEX_S)
     if as_json:
         print_json(totals)
     else:

@@ -41,7 +41,6 @@ from pyagentd.wire.client import DaemonClient
 from pyagentd.words import printable
 
 _PROJECT_FILE = ".mcp.json"
-_TEST_S = 120.0  # a server may be fetched first
 
 _root = project_option("servers")
 
@@ -224,13 +223,13 @@ def test(name: str, root: Path, as_json: bool) -> int:
     server: dict[str, Any] = {"name": name, "root": str(root.resolve()), "env": _environment()}
     with daemon() as link:
         try:
-            told = link.call("mcp-test", timeout=_TEST_S, **server)
+            told = link.call("mcp-test", **server)
         except NotFound as error:
             raise NotFound(error.message, hint=f"{error.hint}{_unread(name, error.hint)}") from None
         if as_json:
             print_json({"tools": [], "refused": [], "resources": [], "prompts": []} | told)
         elif told["ok"]:
-            print_page(link.call("report", timeout=_TEST_S, name="server", arguments=server))
+            print_page(link.call("report", name="server", arguments=server))
         else:
             note(told["error"])
     return ExitCode.DONE if told["ok"] else ExitCode.FAILED

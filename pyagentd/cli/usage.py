@@ -25,7 +25,6 @@ from pyagentd.cli.output import (
 from pyagentd.errors import NotFound
 from pyagentd.wire.client import DaemonClient
 
-TIMEOUT_S = 60.0
 _WIDEST_CHART = 120
 
 
@@ -33,9 +32,9 @@ def print_report(by: str, days: int, *, as_json: bool) -> None:
     """Print what was spent in the last ``days`` days (0: ever), for people as the list that Emacs shows."""
     with daemon() as link:
         if sys.stdout.isatty() and not as_json:
-            print_view(link.call("view", timeout=TIMEOUT_S, name="usage", arguments={"by": by, "days": days}))
+            print_view(link.call("view", name="usage", arguments={"by": by, "days": days}))
             return
-        told = link.call("usage-report", timeout=TIMEOUT_S, by=by, days=days)
+        told = link.call("usage-report", by=by, days=days)
     if as_json:
         print_json(told)
         return
@@ -58,7 +57,7 @@ def print_charts(session: str | None, by: str, days: int) -> None:
     with daemon() as link:
         if session is None:
             arguments = {"by": by, "days": days, "width": width}
-            print_page(link.call("report", timeout=TIMEOUT_S, name="usage", arguments=arguments))
+            print_page(link.call("report", name="usage", arguments=arguments))
             return
         page = link.call("report", name="inspect", arguments={"branch": str(branch_of(link, session))})
     lines = page["lines"]

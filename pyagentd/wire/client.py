@@ -60,11 +60,13 @@ class DaemonClient:
     Attributes:
         greeting: What the daemon answered: ``proto``, ``pid``, ``version``, ``sessions_dir``.
         is_json: Whether answers are JSON, with false and [] where a plist has nil for both.
+        timeout: Seconds that a call may usually take.
     """
 
     def __init__(self, connection: socket.socket) -> None:
         self.greeting: dict[str, Any] = {}
         self.is_json = False
+        self.timeout = CALL_TIMEOUT_S
         self._socket = connection
         self._reader = FrameReader(MAX_FRAME)
         self._uids = itertools.count(1)
@@ -80,12 +82,12 @@ class DaemonClient:
     ) -> None:
         self.close()
 
-    def call(self, method: str, /, timeout: float = CALL_TIMEOUT_S, **arguments: Any) -> Any:
+    def call(self, method: str, /, timeout: float | None = None, **arguments: Any) -> Any:
         """Return the answer to ``method``: plists, or objects of JSON, as dicts.
 
         Args:
             method: In kebab-case.
-            timeout: Seconds to wait.
+            timeout: Seconds to wait, if not as long as usual.
             **arguments: In snake_case.
 
         Raises:
@@ -94,6 +96,7 @@ class DaemonClient:
             WireError: No answer in time.
         """
         uid = next(self._uids)
+        timeout = self.timeout if timeout is None else timeout
         deadline = time.monotonic() + timeout
         self._send(call(uid, method, arguments), timeout)
         while uid not in self._answers:
