@@ -429,7 +429,7 @@ Row = dict[str, Any]
 
 @click.command()
 @project_option("presets")
-@click.option("--trust", is_flag=True, help="Trust the project's own presets as they are now.")
+@click.option("--trust", is_flag=True, help="Show the project's own presets, and trust them as they are.")
 @json_option
 def presets(root: Path, trust: bool, as_json: bool) -> None:
     """List the presets for sessions and agents.
@@ -439,10 +439,9 @@ def presets(root: Path, trust: bool, as_json: bool) -> None:
     """
     place = str(root.resolve())
     with daemon(human=True) as link:
-        answer = link.call("presets", root=place)
         if trust:
-            _trust(link, place, answer["untrusted"])
-            answer = link.call("presets", root=place)
+            _trust_page(link, "presets", quiet=as_json, root=place)
+        answer = link.call("presets", root=place)
     found = [{**row, "trusted": True} for row in answer["presets"]]
     waiting = [{**row, "trusted": False} for row in answer["untrusted"]]
     told = [*found, *waiting]
@@ -450,19 +449,6 @@ def presets(root: Path, trust: bool, as_json: bool) -> None:
     if not as_json and (good := sum(not row.get("error") for row in waiting)):
         wait = "preset waits" if good == 1 else "presets wait"
         note(f"{good} of the project's {wait} for your word: read, then pyagentd presets --trust")
-
-
-def _trust(link: Any, root: str, waiting: list[Row]) -> None:
-    for row in waiting:
-        if row.get("error"):
-            note(f"not trusted, since it cannot be used: {row['error']}")
-    good = [row for row in waiting if not row.get("error")]
-    if not good:
-        note("no preset of this project waits for your word")
-        return
-    link.call("trust-presets", root=root, hashes=[row["hash"] for row in good])
-    for row in good:
-        note(f"trusted: {row['source']}")
 
 
 def _lines(rows: list[Row]) -> Iterator[tuple[str, ...]]:

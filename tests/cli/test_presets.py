@@ -40,7 +40,8 @@ def test_a_projects_presets_wait_for_trust_which_outlives_the_daemon(system: Sys
     assert refused.returncode != 0 and "presets --trust" in refused.stderr
 
     trusted = system.run("presets", "--trust")
-    assert trusted.returncode == 0 and f"trusted: {system.project}/.pyagentd/presets/reviewer.md" in trusted.stderr
+    assert trusted.returncode == 0 and f"{system.project}/.pyagentd/presets/reviewer.md" in trusted.stderr
+    assert "Finds faults" in trusted.stderr and trusted.stderr.endswith("pyagentd: trusted\n")
     system.ok("stop")
     rows = {row["name"]: row for row in system.json("presets")}
     assert rows["reviewer"]["trusted"] is True
@@ -59,7 +60,8 @@ def test_a_broken_preset_is_told_with_its_line_and_hides_no_other(system: System
     assert f"{system.project}/.pyagentd/presets/theirs.md:5: `profile` is 'lockd'" in listed
     assert "Mine." in listed and "explorer" in listed
     refused = system.run("presets", "--trust")
-    assert "not trusted, since it cannot be used" in refused.stderr and "theirs.md:5" in refused.stderr
+    assert "Cannot be used" in refused.stderr and "theirs.md:5" in refused.stderr
+    assert "nothing here waits for your word" in refused.stderr
     assert "wait" not in system.run("presets").stderr
 
 
