@@ -17,7 +17,7 @@ from pyagentd.features.contexts import Contexts
 from pyagentd.features.schedules import (
     LIFETIME,
     OUTSIDE,
-    DeliveryOutcome,
+    DeliveryReply,
     Schedules,
     Trigger,
     Triggers,
@@ -131,17 +131,6 @@ class SchedulesReply(TypedDict):
     """Schedules, the next one first."""
 
     schedules: list[ScheduleRow]
-
-
-class DeliveryReply(TypedDict):
-    """What became of a message that came by the clock or from another program."""
-
-    message: str
-    duplicate: bool  # it had come before
-    ended: str | None  # how the run that answered it ended, where that is known: done, error, aborted, restart
-    run: str | None
-    queued: bool
-    seq: int | None
 
 
 class Background(Group):
@@ -273,7 +262,7 @@ class Background(Group):
 
     async def schedule_run(self, client: Client, *, id: str) -> DeliveryReply:
         """Deliver a schedule's message now; its next time does not change."""
-        return _delivery_reply(await self._kernel.feature(Schedules).run(id))
+        return await self._kernel.feature(Schedules).run(id)
 
     async def trigger(
         self,
@@ -304,7 +293,7 @@ class Background(Group):
             headers={name: str(value) for name, value in object_in(headers, "headers").items() if value is not None},
         )
         async with self._kernel.using(self._ref(branch)) as live:
-            return _delivery_reply(await self._kernel.feature(Triggers).deliver(live, trigger))
+            return await self._kernel.feature(Triggers).deliver(live, trigger)
 
     def _when(self, *, cron: str | None, at: str | None, delay: str | None, every: str | None, zone: str) -> When:
         now = self._kernel.clock.now()
@@ -335,15 +324,3 @@ class Background(Group):
             allow=schedule.options.get("allow") or [],
             last_error=schedule.last_error or None,
         )
-
-
-def _delivery_reply(delivered: DeliveryOutcome) -> DeliveryReply:
-    submitted = delivered.submitted
-    return {
-        "message": delivered.message_id,
-        "duplicate": submitted is None,
-        "ended": delivered.ended or None,
-        "run": submitted.run_id if submitted else None,
-        "queued": bool(submitted and submitted.queued),
-        "seq": submitted.seq if submitted else None,
-    }

@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Literal, NotRequired, TypedDict, cast
+from typing import Literal, TypedDict, cast
 
 from pyagentd.api.group import NOTHING, Client, Env, Group, reply_of, send_options, typed_title
 from pyagentd.errors import BadRequest, Busy, NotFound
 from pyagentd.features import history as looking
 from pyagentd.features.contexts import KEPT, Contexts
 from pyagentd.features.history import History, HistoryChange, chosen_prompt, fork_of, forks_of, variants_of
-from pyagentd.features.snapshots import Conflicts, Snapshots
+from pyagentd.features.snapshots import Conflicts, RestoreReply, Snapshots
 from pyagentd.runtime.queue import Receipt
 from pyagentd.store import paths
 from pyagentd.store.contexts import Trigger
@@ -23,33 +23,7 @@ from pyagentd.store.paths import BranchPlaces, BranchRef, describe_branch
 _SHOWN = 200  # characters of a variant
 
 
-class KeptFile(TypedDict):
-    """A file that stayed as it was."""
-
-    path: str
-    reason: str
-
-
-class RestoreReply(TypedDict):
-    """What restoring did."""
-
-    id: str  # undo-restore takes it; "" when nothing was to do
-    restored: list[str]
-    kept: list[KeptFile]
-    copies: list[str]  # old versions, beside the files
-    note: str  # what was done, a line
-
-
-class HistoryChanged(TypedDict):
-    """Messages that were hidden and shown, by their ids."""
-
-    hidden: list[str]
-    shown: list[str]
-    turns: int  # how many turns were shown or, where none was, hidden
-    files: NotRequired[RestoreReply]  # where files were to be restored
-
-
-class HistoryRun(HistoryChanged):
+class HistoryRun(HistoryChange):
     """Messages that were hidden and shown, and the run that began."""
 
     run: str | None
@@ -182,15 +156,15 @@ class ClearReply(TypedDict):
 class Histories(Group):
     """Turns taken back and asked anew, files as they were, saved conversations."""
 
-    async def rewind(self, client: Client, *, branch: str, message: str, files: bool = False) -> HistoryChanged:
+    async def rewind(self, client: Client, *, branch: str, message: str, files: bool = False) -> HistoryChange:
         """Hide everything behind the user's message ``message``; with ``files`` restore what the turns changed."""
         async with self._kernel.using(self._ref(branch)) as live:
-            return _change_reply(await self._history.rewind(live, message, files=files))
+            return await self._history.rewind(live, message, files=files)
 
-    async def unrewind(self, client: Client, *, branch: str) -> HistoryChanged:
+    async def unrewind(self, client: Client, *, branch: str) -> HistoryChange:
         """Reverse the last rewind."""
         async with self._kernel.using(self._ref(branch)) as live:
-            return _change_reply(await self._history.unrewind(live))
+            return await self._history.unrewind(live)
 
     async def edit(
         self,
@@ -232,10 +206,10 @@ class Histories(Group):
             asked = [id for id, _, _ in looking.shown_variants(conversation)] if message is None else [message]
             return {"variants": [{"message": id, "of": _variants(conversation, id)} for id in asked]}
 
-    async def choose_variant(self, client: Client, *, branch: str, message: str, n: int) -> HistoryChanged:
+    async def choose_variant(self, client: Client, *, branch: str, message: str, n: int) -> HistoryChange:
         """Show variant ``n`` (from 1) of ``message``, with the turns that came after it."""
         async with self._kernel.using(self._ref(branch)) as live:
-            return _change_reply(await self._history.choose(live, message, n))
+            return await self._history.choose(live, message, n)
 
     async def prompt_text(self, client: Client, *, branch: str, message: str) -> str:
         """Return the recorded text of the user's message ``message``."""
@@ -305,13 +279,13 @@ class Histories(Group):
         ref = self._ref(branch)
         self._require_quiet(ref)
         since = await self._message(ref, message)
-        return cast(RestoreReply, await self._kernel.feature(Snapshots).restore(ref, since, paths, conflicts))
+        return await self._kernel.feature(Snapshots).restore(ref, since, paths, conflicts)
 
     async def undo_restore(self, client: Client, *, branch: str, id: str) -> RestoreReply:
         """Undo a restore."""
         ref = self._ref(branch)
         self._require_quiet(ref)
-        return cast(RestoreReply, await self._kernel.feature(Snapshots).undo(ref, id))
+        return await self._kernel.feature(Snapshots).undo(ref, id)
 
     async def prune_snapshots(self, client: Client) -> PrunedSnapshots:
         """Delete old snapshots now."""
@@ -375,17 +349,8 @@ class Histories(Group):
         return {"contexts": [{**_saved_conversation(row), "gone": is_gone} for row, is_gone in rows]}
 
 
-def _change_reply(changed: HistoryChange) -> HistoryChanged:
-    reply: HistoryChanged = {
-        "hidden": list(changed.hidden),
-        "shown": list(changed.shown),
-        "turns": changed.turns,
-    }
-    return reply if changed.files is None else {**reply, "files": cast(RestoreReply, changed.files)}
-
-
 def _with_run(changed: HistoryChange, made: Receipt) -> HistoryRun:
-    return {**_change_reply(changed), "run": made.run_id, "message": made.message_id, "seq": made.seq}
+    return {**changed, "run": made.run_id, "message": made.message_id, "seq": made.seq}
 
 
 def _variants(conversation: Conversation, message_id: str) -> list[VariantRow]:

@@ -203,7 +203,7 @@ class Contexts(Feature):
             changed = await self._history.clear_held(branch)
         self.cleared(branch)
         branch.say(f"Context cleared. {KEPT}")
-        return len(changed.hidden)
+        return len(changed["hidden"])
 
     async def restore(self, branch: LiveBranch, id: str) -> ContextRow:
         """Let a saved conversation, whose id begins with ``id``, go on in the place of what did, which is not saved.

@@ -10,12 +10,12 @@ import contextlib
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NotRequired, TypedDict
 
 from pyagentd.errors import BadRequest, Busy, NotFound, PyagentdError, StoreError
 from pyagentd.events import one_line
-from pyagentd.features.snapshots import Snapshots
+from pyagentd.features.snapshots import RestoreReply, Snapshots
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.document_sync import DocumentVersion
 from pyagentd.runtime.feature import BranchWritten, HistoryChanged
@@ -199,17 +199,13 @@ _MOST_ROLES = 4000  # in one event; a client that needs more attaches anew
 _CARRIED = ("agent", "model", "settings")  # metadata of a prompt that its next version keeps
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryChange:
-    """What an operation hid and showed: ids of messages, in their order; ``files`` as the snapshots tell it.
+class HistoryChange(TypedDict):
+    """Messages that an operation hid and showed, by their ids."""
 
-    ``turns``: how many turns were shown or, where none was, hidden.
-    """
-
-    hidden: tuple[str, ...] = ()
-    shown: tuple[str, ...] = ()
-    turns: int = 0
-    files: Mapping[str, Any] | None = None
+    hidden: list[str]
+    shown: list[str]
+    turns: int  # how many turns were shown or, where none was, hidden
+    files: NotRequired[RestoreReply]  # where files were to be restored
 
 
 class History:
@@ -230,8 +226,9 @@ class History:
             prompt = chosen_prompt(branch.conversation, message_id)
             gone = hidden.continuation(branch.conversation, prompt.id)
             restored = await self._kernel.feature(Snapshots).restore(branch.ref, prompt.id) if files else None
-            notes = {"restored": restored["id"]} if restored and restored.get("id") else {}
-            return replace(await self._hide(branch, gone, by="rewind", after=prompt.id, **notes), files=restored)
+            notes = {"restored": restored["id"]} if restored and restored["id"] else {}
+            changed = await self._hide(branch, gone, by="rewind", after=prompt.id, **notes)
+            return {**changed, "files": restored} if restored else changed
 
     async def unrewind(self, branch: LiveBranch) -> HistoryChange:
         """Reverse the last rewind, with the files that it restored.
@@ -256,7 +253,8 @@ class History:
             restored = str(group.messages[0].metadata.get("restored") or "")
             files = await self._kernel.feature(Snapshots).undo(branch.ref, restored) if restored else None
             await self._change(branch, hidden.show(group.messages, now_ms=branch.recorder.now_ms()))
-            return HistoryChange(shown=_ids(group.messages), turns=_turns(group.messages), files=files)
+            changed = _changed(shown=group.messages)
+            return {**changed, "files": files} if files else changed
 
     async def regenerate(
         self, branch: LiveBranch, message_id: str | None, options: SendOptions
@@ -329,12 +327,12 @@ class History:
                 )
             chosen = found[number - 1]
             if chosen.group is None:
-                return HistoryChange()
+                return _changed()
             now_ms = branch.recorder.now_ms()
             gone = hidden.continuation(conversation, chosen.group.after)
             rows = list(hidden.hide(gone, by="variant", after=chosen.group.after, now_ms=now_ms))
             await self._change(branch, [*rows, *hidden.show(chosen.messages, now_ms=now_ms)])
-            return HistoryChange(hidden=_ids(gone), shown=_ids(chosen.messages), turns=_turns(chosen.messages))
+            return _changed(hidden=gone, shown=chosen.messages)
 
     async def clear_held(self, branch: LiveBranch, **notes: Any) -> HistoryChange:
         """Put the conversation behind a boundary, for a caller that holds ``branch.starting``: the next is a new one.
@@ -371,7 +369,7 @@ class History:
         if messages:
             rows = hidden.hide(messages, by=by, after=after, now_ms=branch.recorder.now_ms(), **notes)
             await self._change(branch, rows)
-        return HistoryChange(hidden=_ids(messages), turns=_turns(messages))
+        return _changed(hidden=messages)
 
     async def _change(self, branch: LiveBranch, rows: Iterable[Mapping[str, Any]]) -> None:
         """Record message rows that hide and show, and give the document the roles that follow."""
@@ -431,8 +429,9 @@ def _carried_metadata(prompt: Message) -> dict[str, Any]:
     return {key: prompt.metadata[key] for key in _CARRIED if key in prompt.metadata}
 
 
-def _ids(messages: Iterable[Message]) -> tuple[str, ...]:
-    return tuple(message.id for message in messages)
+def _changed(hidden: Sequence[Message] = (), shown: Sequence[Message] = ()) -> HistoryChange:
+    ids = [message.id for message in hidden], [message.id for message in shown]
+    return {"hidden": ids[0], "shown": ids[1], "turns": _turns(shown or hidden)}
 
 
 # Forking a session at one of its messages, and finding the forks again.

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 from weakref import WeakValueDictionary
 from zoneinfo import ZoneInfo
 
@@ -26,7 +26,7 @@ from pyagentd.policy.action import Target
 from pyagentd.policy.profiles import compile_action
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import Feature, RunEnded
-from pyagentd.runtime.queue import Receipt, Submission
+from pyagentd.runtime.queue import Submission
 from pyagentd.runtime.settings import LastOptions, SendOptions
 from pyagentd.store import paths
 from pyagentd.store.db import schedules
@@ -284,17 +284,15 @@ class Trigger:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeliveryOutcome:
-    """What became of a delivery: ``submitted`` is None when it came before, as ``message_id``.
+class DeliveryReply(TypedDict):
+    """What became of a message that came by the clock or from another program."""
 
-    ``ended`` is how the run then ended that answered it, as the log says it: "done", "error", "aborted" or "restart"
-    (the daemon's end cut it off: no answer will come); "" while it has not, and where that is not known.
-    """
-
-    message_id: str
-    submitted: Receipt | None
-    ended: str = ""
+    message: str
+    duplicate: bool  # it had come before
+    ended: str | None  # how the run that answered it ended, where that is known: done, error, aborted, restart
+    run: str | None
+    queued: bool
+    seq: int | None
 
 
 class Triggers(Feature):
@@ -306,7 +304,7 @@ class Triggers(Feature):
         self._busy: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by the branch's key
         self._known = LastOptions()  # what people's last runs had, by the root's key
 
-    async def deliver(self, branch: LiveBranch, trigger: Trigger) -> DeliveryOutcome:
+    async def deliver(self, branch: LiveBranch, trigger: Trigger) -> DeliveryReply:
         """Make a delivery a message of ``branch``, unless it is one.
 
         Raises:
@@ -317,8 +315,15 @@ class Triggers(Feature):
             if (known := _message_of(branch, trigger)) is not None:
                 self._audit(branch, trigger, "deny", "duplicate", reason=f"it is {known}")
                 runs = [run for run in branch.conversation.runs.values() if run.data.get("message_id") == known]
-                ended = str(runs[-1].data.get("reason") or "") if runs and runs[-1].is_finished else ""
-                return DeliveryOutcome(message_id=known, submitted=None, ended=ended)
+                ended = runs[-1].data.get("reason") if runs and runs[-1].is_finished else None
+                return {
+                    "message": known,
+                    "duplicate": True,
+                    "ended": ended,
+                    "run": None,
+                    "queued": False,
+                    "seq": None,
+                }
             await self._check_limits(branch, trigger)
             now_ms = epoch_ms(self.kernel.clock.now())
             given = Submission(
@@ -336,7 +341,14 @@ class Triggers(Feature):
                 message_id=submitted.message_id,
             )
             await asyncio.to_thread(schedules.note_delivery, self.kernel.state, delivery)
-            return DeliveryOutcome(message_id=submitted.message_id, submitted=submitted)
+            return {
+                "message": submitted.message_id,
+                "duplicate": False,
+                "ended": None,
+                "run": submitted.run_id,
+                "queued": submitted.queued,
+                "seq": submitted.seq,
+            }
 
     def _run_ended(self, ended: RunEnded) -> None:
         """Remember environment and key of a person's run, for turns of the same session that no person begins."""
@@ -527,7 +539,7 @@ class Schedules(Feature):
         await asyncio.to_thread(schedules.remove_within, self.kernel.state, self.kernel.projection.key(directory))
         await self._count()
 
-    async def run(self, id: str) -> DeliveryOutcome:
+    async def run(self, id: str) -> DeliveryReply:
         """Deliver a schedule's message now; when it fires next does not change.
 
         Raises:
@@ -636,7 +648,7 @@ class Schedules(Feature):
 
     async def _deliver(
         self, branch: LiveBranch, schedule: Schedule, firing: str, facts: Mapping[str, Any]
-    ) -> DeliveryOutcome:
+    ) -> DeliveryReply:
         options = schedule.options
         trigger = Trigger(
             source=schedule.source,

@@ -15,7 +15,7 @@ from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 from weakref import WeakValueDictionary
 
 from pyagentd import regularfile
@@ -443,23 +443,21 @@ NOT_KEPT = "its content was not kept: it is too large, may hold secrets, or coul
 PROTECTED = "no tool may write there"
 
 
-@dataclass(slots=True)
-class RestoreResult:
+class KeptFile(TypedDict):
+    """A file that stayed as it was."""
+
+    path: str
+    reason: str
+
+
+class RestoreReply(TypedDict):
     """What restoring did."""
 
-    id: str = ""  # undoes it; "" when nothing was to do
-    restored: list[str] = field(default_factory=list)
-    kept: list[dict[str, str]] = field(default_factory=list)  # {path, reason}
-    copies: list[str] = field(default_factory=list)
-
-    def to_wire(self) -> dict[str, Any]:
-        """Return it for clients, with a line that says what was done."""
-        note = f"{len(self.restored)} restored"
-        if self.kept:
-            note += f", {len(self.kept)} kept ({self.kept[0]['reason']})"
-        if self.copies:
-            note += f"; the old version is in {', '.join(self.copies)}"
-        return {"id": self.id, "restored": self.restored, "kept": self.kept, "copies": self.copies, "note": note}
+    id: str  # undo-restore takes it; "" when nothing was to do
+    restored: list[str]
+    kept: list[KeptFile]
+    copies: list[str]  # old versions, beside the files
+    note: str  # what was done, a line
 
 
 class Snapshots(Feature):
@@ -665,8 +663,8 @@ class Snapshots(Feature):
         message_id: str | None,
         only: Collection[str] | None = None,
         conflicts: Conflicts = "keep",
-    ) -> dict[str, Any]:
-        """Put files back as they were when ``message_id`` was sent; see ``RestoreResult``.
+    ) -> RestoreReply:
+        """Put files back as they were when ``message_id`` was sent.
 
         Args:
             ref: The branch or agent whose changes are undone, those of its agents too.
@@ -681,7 +679,7 @@ class Snapshots(Feature):
         changes = await self.changes(ref, message_id)
         return await self._undo(ref, changes, only, conflicts)
 
-    async def undo(self, ref: BranchRef, change_id: str) -> dict[str, Any]:
+    async def undo(self, ref: BranchRef, change_id: str) -> RestoreReply:
         """Take one change back, as a restoring; raises as ``restore``."""
         changes = await self.changes(paths.root_of(ref), None)
         found = [change for change in changes if change.id == change_id]
@@ -691,19 +689,24 @@ class Snapshots(Feature):
 
     async def _undo(
         self, ref: BranchRef, changes: Sequence[Change], only: Collection[str] | None, conflicts: Conflicts
-    ) -> dict[str, Any]:
+    ) -> RestoreReply:
         turn = await self.last_turn(paths.root_of(ref))
         own = await self.last_turn(ref) if ref.is_agent else turn
         async with self.gate.beside():
             undos = await asyncio.to_thread(self._undos, changes, only)
             async with self.changing(each.path for each in undos):
 
-                def perform() -> RestoreResult:  # files are looked at once nobody else changes them
+                def perform() -> RestoreReply:  # files are looked at once nobody else changes them
                     return self._perform(ref, (turn, own), self._proposals(undos), conflicts)
 
                 done = await asyncio.to_thread(perform)
-        self.tell(ref, done.restored, "")
-        return done.to_wire()
+        self.tell(ref, done["restored"], "")
+        done["note"] = f"{len(done['restored'])} restored"
+        if kept := done["kept"]:
+            done["note"] += f", {len(kept)} kept ({kept[0]['reason']})"
+        if done["copies"]:
+            done["note"] += f"; the old version is in {', '.join(done['copies'])}"
+        return done
 
     # -- what would become of files ------------------------------------------------------------------------------
 
@@ -756,12 +759,12 @@ class Snapshots(Feature):
 
     def _perform(
         self, ref: BranchRef, turns: tuple[str, ...], proposals: Sequence[Proposal], conflicts: Conflicts
-    ) -> RestoreResult:
-        done = RestoreResult()
+    ) -> RestoreReply:
+        done: RestoreReply = {"id": "", "restored": [], "kept": [], "copies": [], "note": ""}
         wanted = []
         for each in proposals:
             if each.becomes == "unkept" or (each.becomes == "conflict" and conflicts != "overwrite"):
-                done.kept.append({"path": each.path, "reason": each.reason})
+                done["kept"].append({"path": each.path, "reason": each.reason})
                 is_file = each.target is not None and not each.target.is_dir
                 if each.becomes == "conflict" and conflicts == "copy" and is_file:
                     self._copy(each, done)
@@ -788,21 +791,21 @@ class Snapshots(Feature):
             self._step(remove, each, done)
         for each in creations(wanted):
             self._step(self._create, each, done)
-        failed = {row["path"] for row in done.kept}
-        done.restored = [path for path in files if path not in failed]
+        failed = {row["path"] for row in done["kept"]}
+        done["restored"] = [path for path in files if path not in failed]
         if (after := self.tree_of(files, None, ())) == before:
             self.records.forget(change.id)
         else:  # what was done can be undone
             self.records.append(paths.root_of(ref), replace(change, after=after))
-            done.id = change.id
+            done["id"] = change.id
         return done
 
-    def _step(self, step: Callable[[Proposal], None], proposal: Proposal, done: RestoreResult) -> None:
+    def _step(self, step: Callable[[Proposal], None], proposal: Proposal, done: RestoreReply) -> None:
         try:
             step(proposal)
         except (OSError, PyagentdError) as error:
             reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
-            done.kept.append({"path": proposal.path, "reason": reason})
+            done["kept"].append({"path": proposal.path, "reason": reason})
 
     def _create(self, proposal: Proposal) -> None:
         entry = proposal.target
@@ -814,7 +817,7 @@ class Snapshots(Feature):
         content = require_content(self.objects.get("blob", entry.id), f"The old version of {proposal.path}")
         put(proposal.path, entry, content)
 
-    def _copy(self, proposal: Proposal, done: RestoreResult) -> None:
+    def _copy(self, proposal: Proposal, done: RestoreReply) -> None:
         """Put the old version beside a file that is kept."""
         number = 1
         while os.path.lexists(f"{proposal.path}.~{number}~"):
@@ -822,7 +825,7 @@ class Snapshots(Feature):
         path = f"{proposal.path}.~{number}~"
         with contextlib.suppress(OSError, StoreError, ToolError):
             self._create(replace(proposal, path=path))
-            done.copies.append(path)
+            done["copies"].append(path)
 
 
 def _content_now(path: str, now: Entry | None) -> bytes | None:

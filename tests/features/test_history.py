@@ -88,7 +88,7 @@ async def test_a_rewind_hides_what_came_after_and_keeps_all_text(world: World) -
         second = await chat.say("two")
         before = body(branch.ref)
         changed = await chat.history.rewind(branch, first)
-        assert len(changed.hidden) == 3 and second in changed.hidden
+        assert len(changed["hidden"]) == 3 and second in changed["hidden"]
         assert body(branch.ref) == before, "the text stays"
         assert chat.shown() == ["one"]
         told = chat.metadata(second)
@@ -112,7 +112,7 @@ async def test_a_rewind_is_reversed_also_after_a_restart_of_the_daemon(world: Wo
     async with world.kernel.using(ref) as branch:
         chat = Chat(world, branch)
         changed = await chat.history.unrewind(branch)
-        assert len(changed.shown) == 3
+        assert len(changed["shown"]) == 3
         assert document.read(branch.file).spans == spans
         await chat.say("three")
         assert chat.seen() == ["one", "Answer to one", "two", "Answer to two", "three"]
@@ -146,10 +146,10 @@ async def test_files_that_hidden_turns_changed_are_restored_on_request(world: Wo
         first = await chat.say("change it")
         assert file.read_text() == "after"
         changed = await chat.history.rewind(branch, first, files=True)
-        assert changed.files is not None and changed.files["restored"] == [str(file)]
+        assert changed["files"] is not None and changed["files"]["restored"] == [str(file)]
         assert file.read_text() == "before"
         changed = await chat.history.unrewind(branch)
-        assert changed.files is not None and file.read_text() == "after"
+        assert changed["files"] is not None and file.read_text() == "after"
 
 
 def _remove(branch: LiveBranch, text: str) -> None:

@@ -576,7 +576,7 @@ def perform(root: Path, steps: list[Any]) -> None:
     max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 def test_restoring_brings_the_original_tree_back(tmp_path_factory: Any, before: Any, turns: Any) -> None:
-    from pyagentd.features.snapshots import RestoreResult, Snapshots, creations, removals, remove
+    from pyagentd.features.snapshots import RestoreReply, Snapshots, creations, removals, remove
 
     home = tmp_path_factory.mktemp("tree")
     root = home / "work"
@@ -608,11 +608,11 @@ def test_restoring_brings_the_original_tree_back(tmp_path_factory: Any, before: 
         )
     proposals = restoring._proposals(restoring._undos(changes, None))
     assert {each.becomes for each in proposals} <= {"restore", "delete", "create"}
-    done = RestoreResult()
+    done: RestoreReply = {"id": "", "restored": [], "kept": [], "copies": [], "note": ""}
     for each in removals(proposals):
         restoring._step(remove, each, done)
     for each in creations(proposals):
         restoring._step(restoring._create, each, done)
-    assert not done.kept
+    assert not done["kept"]
     assert shown(root) == original
     assert not restoring._proposals(restoring._undos(changes, None))
