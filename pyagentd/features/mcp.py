@@ -6,14 +6,13 @@ import hashlib
 import json
 import logging
 import re
-import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import starmap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from xml.sax.saxutils import quoteattr
 
 from pyagentd.config.tables import ServerSettings
@@ -32,7 +31,6 @@ from pyagentd.runtime.run import CORE, RunSettings
 from pyagentd.runtime.settings import SendOptions, variable_of
 from pyagentd.runtime.turns import Prompt
 from pyagentd.store import paths
-from pyagentd.store.db.state import State
 from pyagentd.store.paths import BranchRef, without_links
 from pyagentd.tools import invoke
 from pyagentd.tools.builtin import builtin_tools
@@ -64,76 +62,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-# Which prompts and resources servers last said they have: kept, so that none is started only to complete a word.
-
-_KEY = "mcp-offers"
-_MOST = 200  # servers
-_LISTED = 300  # prompts, and resources, of one
-
-
-class KnownCatalogs:
-    """What servers said, by how they are started; losing it loses nothing that a server would not say again."""
-
-    def __init__(self, state: State) -> None:
-        self._state = state
-        self._known: dict[str, Any] | None = None
-        self._marks: dict[Launch, str] = {}
-        self._lock = threading.Lock()
-
-    def recall(self, connection: Connection, settings: ServerSettings) -> None:
-        """Have a server that has not run yet offer what it last said, in whatever workspace that was."""
-        self._marks[connection.launch] = _mark(settings)
-        if connection.catalog is None and not (connection.prompts or connection.resources):
-            said = self._all().get(_mark(settings), {})
-            try:
-                connection.prompts = tuple(_prompt(each) for each in said.get("prompts", ()))
-                connection.resources = tuple(ServerResource(**each) for each in said.get("resources", ()))
-            except (TypeError, ValueError, KeyError):  # written by another version
-                log.info("forgot what the MCP server %s offered: another version wrote it", connection.name)
-
-    def keep(self, connection: Connection) -> None:
-        """Keep what a server says now; blocks."""
-        with self._lock:  # several may say something at once
-            known, mark = dict(self._all()), self._marks[connection.launch]
-            said = {"prompts": _rows(connection.prompts), "resources": _rows(connection.resources)}
-            if (said := json.loads(json.dumps(said))) == known.get(mark, {"prompts": [], "resources": []}):
-                return
-            known.pop(mark, None)
-            known[mark] = said
-            for old in list(known)[:-_MOST]:
-                del known[old]
-            self._known = known
-            try:
-                self._state.put(_KEY, known)
-            except StoreError as error:
-                log.warning("%s", error)
-
-    def _all(self) -> dict[str, Any]:
-        if self._known is None:
-            try:
-                kept = self._state.get(_KEY, {})
-            except StoreError as error:
-                log.warning("%s", error)
-                return {}
-            self._known = kept if isinstance(kept, dict) else {}
-        return self._known
-
-
-def _mark(settings: ServerSettings) -> str:
-    """Return what tells a server from others: its name, and how it is reached."""
-    said = json.dumps([settings.name, settings.command, settings.url])
-    return hashlib.sha256(said.encode(errors="replace")).hexdigest()
-
-
-def _rows(offers: Iterable[ServerPrompt | ServerResource]) -> list[dict[str, Any]]:
-    return [asdict(each) for each in list(offers)[:_LISTED]]
-
-
-def _prompt(row: dict[str, Any]) -> ServerPrompt:
-    arguments = tuple((str(name), bool(required)) for name, required in row["arguments"])
-    return ServerPrompt(name=row["name"], description=row["description"], arguments=arguments)
-
-
+_LISTED = 300  # prompts, and resources, of one server that are kept
 _SESSIONS = WantedServers(all=True)  # where the preset does not say
 _AGENTS = WantedServers()
 _TELL_S = 60.0  # between notices that a server changed
@@ -160,9 +89,9 @@ class Servers(Feature):
 
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
-        self.pool = Pool(self._on_tools_changed, self._remember_catalog)
+        self.pool = Pool(self._on_tools_changed, self._learned)
         self.lent: dict[str, tuple[ServerSettings, ...]] = {}  # by other editors, to the branch with that key
-        self._remembered = KnownCatalogs(kernel.state)
+        self._marks: dict[Launch, str] = {}  # keys of ``state.settings`` for what they offer
         self._users: dict[Launch, dict[str, None]] = {}  # keys of the branches that have it, the last one last
         self._notices: set[tuple[str, str]] = set()
         self._told: dict[tuple[str, str], float] = {}  # by branch and server: when it was told of a change
@@ -330,7 +259,7 @@ class Servers(Feature):
             keys=self.kernel.config.key_variables,
         )
         connection = self.pool.get(launch(settings, around))
-        self._remembered.recall(connection, settings)
+        self._recall(connection, settings)
         if settings.of_project:
             connection.refused = partial(self._refusal_of, root)
         return Server(settings=settings, connection=connection)
@@ -353,9 +282,38 @@ class Servers(Feature):
         """Tell whoever watches a branch."""
         self.kernel.publish(Event("notice", key, 0, ({"text": text},)))
 
-    def _remember_catalog(self, connection: Connection) -> None:
+    # What servers last said they have is kept, so that none is started only to complete a word. Losing it loses
+    # nothing that a server would not say again.
+
+    def _recall(self, connection: Connection, settings: ServerSettings) -> None:
+        """Have a server that has not run yet offer what it last said, in whatever workspace that was."""
+        said = json.dumps([settings.name, settings.command, settings.url])
+        mark = f"mcp-offer:{hashlib.sha256(said.encode(errors='replace')).hexdigest()}"
+        self._marks[connection.launch] = mark
+        if connection.catalog is not None or connection.prompts or connection.resources:
+            return
+        try:
+            kept = self.kernel.state.get(mark, {"prompts": [], "resources": []})
+            given = [tuple((str(name), bool(must)) for name, must in row["arguments"]) for row in kept["prompts"]]
+            rows = zip(kept["prompts"], given, strict=True)
+            connection.prompts = tuple(ServerPrompt(**{**row, "arguments": arguments}) for row, arguments in rows)
+            connection.resources = tuple(ServerResource(**row) for row in kept["resources"])
+        except (StoreError, TypeError, ValueError, KeyError) as error:  # maybe another version wrote it
+            log.info("forgot what the MCP server %s offered: %s", connection.name, error)
+
+    def _learned(self, connection: Connection) -> None:
+        """Keep what a server says now."""
+        prompts, resources = connection.prompts[:_LISTED], connection.resources[:_LISTED]
+        said = {"prompts": list(map(asdict, prompts)), "resources": list(map(asdict, resources))}
+
+        def keep() -> None:
+            try:
+                self.kernel.state.put(self._marks[connection.launch], said)
+            except StoreError as error:
+                log.warning("%s", error)
+
         if not self.kernel.closing:
-            self.kernel.spawn(asyncio.to_thread(self._remembered.keep, connection))
+            self.kernel.spawn(asyncio.to_thread(keep))
 
     def _on_tools_changed(self, connection: Connection, new: Sequence[str], gone: Sequence[str]) -> None:
         """Tell the sessions that have a server that it offers something else."""

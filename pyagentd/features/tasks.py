@@ -33,7 +33,6 @@ from pyagentd.store.db import tasks
 from pyagentd.store.db.tasks import Status, Task
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools import invoke
-from pyagentd.tools.sandbox.enclosure import Enclosure
 from pyagentd.tools.spec import Args, BackgroundCommand, Output, ToolContext, ToolSpec, object_schema
 from pyagentd.words import quantity
 
@@ -170,40 +169,15 @@ GRACE_S = 3.0  # between asking a command to end and ending it
 _RUNNER = str(Path(__file__).with_name("task_runner.py"))
 
 
-@dataclass(slots=True, kw_only=True)
-class WaitingRunner:
-    """A runner that waits for the word to begin; without one it ends."""
+def start(command: BackgroundCommand, directory: Path) -> tuple[subprocess.Popen[bytes], Path]:
+    """Start the runner of a command; return it and the file in ``directory`` with what it prints. Blocks.
 
-    process: subprocess.Popen[bytes]
-    pid_started: int
-    output: Path
-
-    def begin(self) -> None:
-        """Have it run the command."""
-        assert self.process.stdin is not None
-        with self.process.stdin as word:
-            word.write(b"g")
-
-    def cancel(self) -> None:
-        """Have it end without running anything."""
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.process.wait()
-        self.output.unlink(missing_ok=True)
-
-
-def start(enclosure: Enclosure, *, cwd: Path, directory: Path, timeout_s: float | None) -> WaitingRunner:
-    """Start the runner of a command; it takes over what ``enclosure`` has, which is closed here. Blocks.
-
-    Args:
-        enclosure: The command, and how it is confined.
-        cwd: Where it runs.
-        directory: For the file with what it prints.
-        timeout_s: How long it may run; None is ``LONGEST_S``.
+    It runs the command when a byte comes, and ends without one. What the enclosure has is its own then.
 
     Raises:
         OSError: It cannot be started.
     """
+    enclosure = command.enclosure
     descriptor, output = invoke.create(directory, "task")
     os.close(descriptor)
     try:
@@ -213,13 +187,13 @@ def start(enclosure: Enclosure, *, cwd: Path, directory: Path, timeout_s: float 
             "files": list(enclosure.files),
             "output": str(output),
             "most": MOST_BYTES,
-            "timeout_s": min(timeout_s or LONGEST_S, LONGEST_S),
+            "timeout_s": min(command.timeout_s or LONGEST_S, LONGEST_S),
             "grace_s": GRACE_S,
             "temporary": enclosure.temporary,
         }
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", _RUNNER, str(ending_file(output))],
-            cwd=cwd,
+            cwd=command.cwd,
             env=dict(enclosure.env),
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
@@ -236,7 +210,7 @@ def start(enclosure: Enclosure, *, cwd: Path, directory: Path, timeout_s: float 
     finally:
         enclosure.close_inherited()
     enclosure.temporary = None  # the runner removes it
-    return WaitingRunner(process=process, pid_started=started_of(process.pid), output=output)
+    return process, output
 
 
 # Tasks in words: for the model that began them, for people, and as ``agent.json`` has them.
@@ -505,9 +479,7 @@ class Tasks(Feature):
             if self.kernel.closing:
                 raise Busy("The daemon is stopping", hint="Try again in a moment")
             directory = paths.files_dir(ref.branch_dir)
-            started = await asyncio.to_thread(
-                start, command.enclosure, cwd=command.cwd, directory=directory, timeout_s=command.timeout_s
-            )
+            process, output = await asyncio.to_thread(start, command, directory)
         finally:
             command.enclosure.close()
         task = Task(
@@ -517,20 +489,23 @@ class Tasks(Feature):
             command=command.command,
             cwd=str(command.cwd),
             started_at=iso8601(self.kernel.clock.now()),
-            pid=started.process.pid,
-            pid_started=started.pid_started,
-            output_path=str(started.output),
+            pid=process.pid,
+            pid_started=started_of(process.pid),
+            output_path=str(output),
             wake=command.wake,
             tool_call_id=command.call_id or None,
         )
+        assert process.stdin is not None
         try:
-            task = await asyncio.to_thread(tasks.put, self.kernel.state, task, most=MOST)
-            started.begin()
+            with process.stdin as word:
+                task = await asyncio.to_thread(tasks.put, self.kernel.state, task, most=MOST)
+                word.write(b"g")
             await asyncio.to_thread(self._write_agent_file, task)
         except BaseException:
-            await asyncio.to_thread(started.cancel)
+            await asyncio.to_thread(process.wait)
+            output.unlink(missing_ok=True)
             raise
-        self._watch(_RunningTask(task, started.process, options))
+        self._watch(_RunningTask(task, process, options))
         self._publish(task)
         return task
 
