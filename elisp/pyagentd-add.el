@@ -372,10 +372,9 @@ argument, or ASK from Lisp, ask which session."
 (defvar pyagentd-rewrite-history nil
   "Instructions for `pyagentd-rewrite'.")
 
-(defvar-local pyagentd-rewrite--overlay nil
-  "Overlay of the region that the change in this buffer is for.")
 (defvar-local pyagentd-rewrite--change nil
-  "Plist (:old :new :instruction) of the change in this buffer.")
+  "Plist (:overlay :old :new :instruction) of the change in this buffer.
+The overlay is that of the region; it is deleted with the buffer.")
 
 (defvar pyagentd-rewrite-mode-map
   (pyagentd-keymap
@@ -470,15 +469,15 @@ be used meanwhile.  The model is that of a new session."
                                 (display-buffer
                                  shown '((display-buffer-reuse-window
                                           display-buffer-pop-up-window)))))
-        (setq pyagentd-rewrite--overlay overlay
-              pyagentd-rewrite--change
-              (list :old old :new (plist-get answer :text)
+        (setq pyagentd-rewrite--change
+              (list :overlay overlay :old old :new (plist-get answer :text)
                     :instruction instruction))
         (pyagentd-rewrite-mode)
         (add-hook 'kill-buffer-hook
                   (lambda ()
-                    (when pyagentd-rewrite--overlay
-                      (delete-overlay pyagentd-rewrite--overlay)))
+                    (when-let ((overlay (plist-get pyagentd-rewrite--change
+                                                   :overlay)))
+                      (delete-overlay overlay)))
                   nil t))
       (if (eq (window-buffer) (overlay-buffer overlay))
           (select-window (get-buffer-window buffer))
@@ -487,10 +486,8 @@ be used meanwhile.  The model is that of a new session."
 (defun pyagentd-rewrite--accept ()
   "Put what the model made in the place of the region."
   (interactive nil pyagentd-rewrite-mode)
-  (let ((overlay pyagentd-rewrite--overlay)
-        (change pyagentd-rewrite--change))
-    (unless (overlay-buffer overlay)
-      (user-error "The region to rewrite is gone"))
+  (let* ((change pyagentd-rewrite--change)
+         (overlay (pyagentd-rewrite--region)))
     (with-current-buffer (overlay-buffer overlay)
       (barf-if-buffer-read-only)
       (let ((beg (overlay-start overlay)) (end (overlay-end overlay)))
@@ -504,6 +501,13 @@ be used meanwhile.  The model is that of a new session."
             (insert (plist-get change :new))))))
     (quit-window t)))
 
+(defun pyagentd-rewrite--region ()
+  "Return the overlay of the region that the change in this buffer is for."
+  (let ((overlay (plist-get pyagentd-rewrite--change :overlay)))
+    (unless (overlay-buffer overlay)
+      (user-error "The region to rewrite is gone"))
+    overlay))
+
 (defun pyagentd-rewrite--discard ()
   "Leave the region as it is."
   (interactive nil pyagentd-rewrite-mode)
@@ -516,10 +520,8 @@ be used meanwhile.  The model is that of a new session."
                                              :instruction)
                       'pyagentd-rewrite-history))
    pyagentd-rewrite-mode)
-  (let ((overlay pyagentd-rewrite--overlay))
-    (unless (overlay-buffer overlay)
-      (user-error "The region to rewrite is gone"))
-    (setq pyagentd-rewrite--overlay nil) ; which stays
+  (let ((overlay (pyagentd-rewrite--region)))
+    (setq pyagentd-rewrite--change nil) ; the overlay stays
     (quit-window t)
     (pyagentd-rewrite--ask
      overlay
@@ -758,24 +760,16 @@ Only what the user wrote shows one: an answer may link what it likes."
 
 (defun pyagentd-media--file (link)
   "Return the true name of the file of the session that LINK names, or nil.
-It is a regular file below files/, symbolic links followed, and not too
-large.  No handler of file names is used, or a name could have Emacs
-reach another machine."
+It is a regular file below files/, symbolic links followed.  No handler of
+file names is used, or a name could have Emacs reach another machine."
   (let* ((file-name-handler-alist nil)
-         (case-fold-search t)
-         (name (decode-coding-string (url-unhex-string link) 'utf-8))
-         (files (concat (file-name-as-directory
-                         (file-truename pyagentd--branch-dir))
-                        "files/"))
-         (file (and (not (string-match-p "%2[ef]\\|%00" link))
-                    (not (member ".." (split-string name "/")))
-                    (file-truename
-                     (expand-file-name name pyagentd--branch-dir)))))
-    (and file
-         (string-prefix-p files file)
+         (branch (file-name-as-directory (file-truename pyagentd--branch-dir)))
+         (file (file-truename
+                (expand-file-name
+                 (decode-coding-string (url-unhex-string link) 'utf-8)
+                 branch))))
+    (and (string-prefix-p (concat branch "files/") file)
          (file-regular-p file)
-         (<= (file-attribute-size (file-attributes file))
-             pyagentd-media--largest)
          file)))
 
 ;;;; Where it is used

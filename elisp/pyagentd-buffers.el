@@ -130,10 +130,6 @@ FUNCTION is an answer with :error and :text."
 
 (defvar pyagentd--session-dir)
 
-(defvar pyagentd-buffers-changed-functions nil
-  "Functions called after an agent changed a passage of the current buffer.
-They get its beginning and end, before the buffer is saved.")
-
 (defconst pyagentd-buffers--largest 1000000
   "How many characters a buffer may have that agents see.
 To tell more would take longer than Emacs may stand still.")
@@ -247,8 +243,7 @@ Return what became of it; after an error nothing is changed."
                            (unencodable-char-position start (point) coding))))
         (error "The file is %s and cannot hold %S" (coding-system-base coding)
                (char-to-string (char-after bad)))))
-    (pyagentd-run-functions 'pyagentd-buffers-changed-functions
-                            start (point))))
+    (pyagentd-guarded "Pulse" (pyagentd-pulse start (point)))))
 
 (defun pyagentd-buffers--saved (path)
   "Save this buffer, which visits PATH; return the outcome as a plist."
@@ -289,48 +284,28 @@ Buffers in `auto-revert-mode' are left to it."
   "Face of text that flashes because an agent changed it."
   :group 'pyagentd)
 
-(defvar-local pyagentd-visited--span nil
-  "Where the text has changed while it was read again, (BEG . END) or nil.")
-
-(defvar pyagentd-visited--changed nil
-  "Names of files that an agent has changed and no buffer was asked about.")
-
-(defvar pyagentd-visited--timer nil
-  "Timer that looks at `pyagentd-visited--changed', or nil.")
-
 (defun pyagentd-visited--on-files (_branch _seq args)
-  "Note the files in ARGS, which an agent has changed."
+  "Have the buffers of the files in ARGS, which an agent has changed, updated."
   (when pyagentd-revert-visited
-    (pcase-let ((`(,told) args))
-      (dolist (path (plist-get told :paths))
-        (unless (member path pyagentd-visited--changed)
-          (push path pyagentd-visited--changed))))
-    (unless pyagentd-visited--timer
-      (setq pyagentd-visited--timer
-            (run-with-idle-timer
-             ;; Within the time that Emacs has been idle already.
-             (if-let ((idle (current-idle-time))) (time-add idle 0.1) 0.1)
-             nil #'pyagentd-visited-update)))))
+    (run-with-idle-timer
+     ;; Within the time that Emacs has been idle already.
+     (if-let ((idle (current-idle-time))) (time-add idle 0.1) 0.1)
+     nil #'pyagentd-visited-update (plist-get (car args) :paths))))
 
-(defun pyagentd-visited-update ()
-  "Bring the buffers of files that agents have changed up to date.
+(defun pyagentd-visited-update (paths)
+  "Bring the buffers of the files PATHS, which an agent has changed, up to date.
 One that the user has changed is not reverted."
-  (when pyagentd-visited--timer
-    (cancel-timer pyagentd-visited--timer))
-  (let ((paths (nreverse pyagentd-visited--changed)))
-    (setq pyagentd-visited--changed nil
-          pyagentd-visited--timer nil)
-    (dolist (path paths)
-      (pyagentd-with-live-buffer (pyagentd-visited--buffer path)
-        (pyagentd-guarded (format "Revert %s" path)
-          (cond ((or (verify-visited-file-modtime (current-buffer))
-                     (not (file-exists-p buffer-file-name))
-                     (bound-and-true-p auto-revert-mode)
-                     (bound-and-true-p global-auto-revert-mode)))
-                ((buffer-modified-p)
-                 (message "%s: an agent changed the file; your changes are not saved"
-                          (buffer-name)))
-                (t (pyagentd-visited--revert))))))))
+  (dolist (path paths)
+    (pyagentd-with-live-buffer (pyagentd-visited--buffer path)
+      (pyagentd-guarded (format "Revert %s" path)
+        (cond ((or (verify-visited-file-modtime (current-buffer))
+                   (not (file-exists-p buffer-file-name))
+                   (bound-and-true-p auto-revert-mode)
+                   (bound-and-true-p global-auto-revert-mode)))
+              ((buffer-modified-p)
+               (message "%s: an agent changed the file; your changes are not saved"
+                        (buffer-name)))
+              (t (pyagentd-visited--revert)))))))
 
 (defun pyagentd-visited--buffer (path)
   "Return the buffer that visits PATH, or nil; makes no names true."
@@ -346,24 +321,16 @@ One that the user has changed is not reverted."
 
 (defun pyagentd-visited--revert ()
   "Read the file of this buffer again, and flash what is another now."
-  (let ((inhibit-message t) (message-log-max nil))
-    (setq pyagentd-visited--span nil)
-    (add-hook 'after-change-functions #'pyagentd-visited--note nil t)
+  (let* ((inhibit-message t) (message-log-max nil)
+         (first nil) (last 0)
+         (note (lambda (beg end length)
+                 (setq first (min beg (or first beg))
+                       last (max end (+ last (- end beg length)))))))
+    (add-hook 'after-change-functions note nil t)
     (unwind-protect (revert-buffer t t t)
-      (remove-hook 'after-change-functions #'pyagentd-visited--note t)))
-  (when pyagentd-visited--span
-    (pyagentd-pulse (car pyagentd-visited--span)
-                    (cdr pyagentd-visited--span))))
-
-(defun pyagentd-visited--note (beg end length)
-  "Note that the text between BEG and END, LENGTH before, is another now."
-  (let ((grown (- end beg length)))
-    (setq pyagentd-visited--span
-          (pcase pyagentd-visited--span
-            ('nil (cons beg end))
-            (`(,first . ,last)
-             (cons (min first beg)
-                   (max end (if (> last beg) (+ last grown) last))))))))
+      (remove-hook 'after-change-functions note t))
+    (when first
+      (pyagentd-pulse first last))))
 
 (defun pyagentd-pulse (beg end)
   "Flash the lines from BEG to END, which an agent changed, if they are seen."
@@ -378,7 +345,6 @@ One that the user has changed is not reverted."
                              (min (point-max) (1+ (line-end-position)))))))
           (pulse-momentary-highlight-region first last 'pyagentd-pulse))))))
 
-(add-hook 'pyagentd-buffers-changed-functions #'pyagentd-pulse)
 (pyagentd-events-register 'files #'pyagentd-visited--on-files)
 
 (provide 'pyagentd-buffers)

@@ -30,44 +30,63 @@
 ;; repository; until it has answered, and elsewhere, they are completed
 ;; directory by directory.
 
-(defconst pyagentd-mention--fresh 10
-  "Seconds for which what was found is not looked for again.")
-
-(defvar pyagentd-mention--known (make-hash-table :test #'equal)
-  "What was found, (TIME . VALUE), by (KIND PLACE).
-PLACE is the root of a project, whose `files' are names (nil where git has
-none), or a branch, for which servers of tools offer `resources'.  These
-and the `agents' of a project are pairs (NAME . WORDS).")
-
 ;; Names are completed by any part of them.
 (add-to-list 'completion-category-defaults
              '(pyagentd-mention (styles basic substring flex)))
 
 ;;;; What there is
 
-(defun pyagentd-mention--get (kind place)
-  "Return what was found of KIND in PLACE, see `pyagentd-mention--known'."
-  (cdr (gethash (list kind place) pyagentd-mention--known)))
+(defconst pyagentd-complete--kinds
+  '((files project-files :root :files identity)
+    (agents presets :root :presets pyagentd-mention--agent)
+    (resources mcp-resources :branch :resources pyagentd-mention--resource)
+    (commands commands :branch :commands identity)
+    ("agents" agent-list nil :agents (:name . :status))
+    ("contexts" context-history :branch :contexts (:id . :description))
+    ("tasks" tasks :branch :tasks (:id . :command))
+    ("models" models :branch :offered (:text . :words)))
+  "What the daemon is asked for: lists (KIND OPERATION ARGUMENT KEY ROW).
+ARGUMENT is that of the place, the root of a project or a branch, and KEY
+that of the rows in the answer.  ROW makes what completes of each: a
+function, or the keys of a text and of words about it.  A KIND that is a
+string is what the daemon calls the :values of a command's argument.")
 
-(defun pyagentd-mention--refresh (kind place)
+(defconst pyagentd-complete--fresh 10
+  "Seconds for which what was found is not looked for again.")
+
+(defvar pyagentd-complete--known (make-hash-table :test #'equal)
+  "What was found, (TIME . ROWS), by (KIND PLACE).
+Rows are names of files (none where git has none), commands (plists as the
+daemon tells them), and of all other kinds pairs (TEXT . WORDS).")
+
+(defun pyagentd-complete--get (kind place)
+  "Return what was found of KIND in PLACE, see `pyagentd-complete--known'."
+  (cdr (gethash (list kind place) pyagentd-complete--known)))
+
+(defun pyagentd-complete--refresh (kind place)
   "Ask the daemon again for what is of KIND in PLACE, if that is due."
   (pcase-let ((`(,time . ,known) (gethash (list kind place)
-                                          pyagentd-mention--known))
-              (`(,operation ,argument ,key ,function)
-               (pcase-exhaustive kind
-                 ('files '(project-files :root :files identity))
-                 ('agents '(presets :root :presets pyagentd-mention--agent))
-                 ('resources '(mcp-resources :branch :resources
-                                             pyagentd-mention--resource))))
+                                          pyagentd-complete--known))
+              (`(,_ ,operation ,argument ,key ,row)
+               (assoc kind pyagentd-complete--kinds))
               (keep (lambda (found)
                       (puthash (list kind place) (cons (float-time) found)
-                               pyagentd-mention--known))))
-    (when (> (- (float-time) (or time 0)) pyagentd-mention--fresh)
+                               pyagentd-complete--known))))
+    (when (and operation
+               (> (- (float-time) (or time 0)) pyagentd-complete--fresh))
       (funcall keep known)
       (pyagentd-later-quietly
-       operation (list argument place)
+       operation (and argument (list argument place))
        (lambda (answer)
-         (funcall keep (delq nil (mapcar function (plist-get answer key)))))))))
+         (funcall keep
+                  (delq nil
+                        (mapcar (pcase row
+                                  (`(,text . ,words)
+                                   (lambda (each)
+                                     (cons (plist-get each text)
+                                           (plist-get each words))))
+                                  (_ row))
+                                (plist-get answer key)))))))))
 
 (defun pyagentd-mention--agent (preset)
   "Return the name of PRESET and words about it; nil if no agent is made of it."
@@ -83,8 +102,8 @@ and the `agents' of a project are pairs (NAME . WORDS).")
 
 (defun pyagentd-mention--names (root branch)
   "Return the agents of ROOT and what BRANCH is offered, as far as it is known."
-  (append (pyagentd-mention--get 'agents root)
-          (pyagentd-mention--get 'resources branch)))
+  (append (pyagentd-complete--get 'agents root)
+          (pyagentd-complete--get 'resources branch)))
 
 ;;;; Completion
 
@@ -103,7 +122,7 @@ looked at, and never another machine."
   "Return a completion table of what can be mentioned in BRANCH, about ROOT."
   (lambda (string predicate action)
     (let ((names (mapcar #'car (pyagentd-mention--names root branch)))
-          (files (pyagentd-mention--get 'files root)))
+          (files (pyagentd-complete--get 'files root)))
       (cond
        ((eq action 'metadata)
         '(metadata (category . pyagentd-mention)))
@@ -155,9 +174,9 @@ It does so where GOES-ON, a function, returns non-nil for its text."
               (root pyagentd-attach-root)
               (bounds (pyagentd-mention-bounds)))
     (let ((branch pyagentd--branch-dir))
-      (pyagentd-mention--refresh 'files root)
-      (pyagentd-mention--refresh 'agents root)
-      (pyagentd-mention--refresh 'resources branch)
+      (pyagentd-complete--refresh 'files root)
+      (pyagentd-complete--refresh 'agents root)
+      (pyagentd-complete--refresh 'resources branch)
       (list (car bounds) (cdr bounds) (pyagentd-mention--table root branch)
             :annotation-function
             (lambda (name)
@@ -165,7 +184,7 @@ It does so where GOES-ON, a function, returns non-nil for its text."
                                                   root branch)))))
                 (concat "  " (pyagentd-one-line words 60))))
             :company-kind (lambda (name)
-                            (cond ((assoc name (pyagentd-mention--get 'agents root))
+                            (cond ((assoc name (pyagentd-complete--get 'agents root))
                                    'event)
                                   ((string-suffix-p "/" name) 'folder)
                                   (t 'file)))
@@ -173,14 +192,16 @@ It does so where GOES-ON, a function, returns non-nil for its text."
                             (lambda (name)
                               (not (string-suffix-p "/" name))))))))
 
-(defun pyagentd-mention--at-attach ()
-  "Find agents before somebody needs them; no program is run for that."
+(defun pyagentd-complete--at-attach ()
+  "Ask for commands and agents before somebody needs them.
+No program is run for these."
+  (pyagentd-complete--refresh 'commands pyagentd--branch-dir)
   (when pyagentd-attach-root
-    (pyagentd-mention--refresh 'agents pyagentd-attach-root)))
+    (pyagentd-complete--refresh 'agents pyagentd-attach-root)))
 
 (add-to-list 'pyagentd-session-hooks
              '(completion-at-point-functions . pyagentd-mention-at-point))
-(add-hook 'pyagentd-attached-hook #'pyagentd-mention--at-attach)
+(add-hook 'pyagentd-attached-hook #'pyagentd-complete--at-attach)
 
 (add-hook 'pyagentd-completing-functions #'pyagentd-mention-bounds)
 
@@ -222,45 +243,12 @@ It does so where GOES-ON, a function, returns non-nil for its text."
 ;; and its arguments complete from what the daemon has told; while one is
 ;; completed, nothing is waited for.
 
-(pyagentd-deflocal pyagentd-commands nil
-  "The commands of this session, a list of plists as the daemon tells them.
+(defun pyagentd-commands ()
+  "Return the commands of this session, a list of plists as the daemon tells them.
 Keys: :name (words without the slash), :summary, :synopsis and :arguments,
 plists with :name, :hint, :summary, :takes (\"word\", \"rest\" or
-\"flag\"), :values (what completes it) and :choices.")
-
-(pyagentd-deflocal pyagentd-commands--values nil
-  "What completes arguments here, an alist (KIND . ((TEXT . SUMMARY) ...)).
-It is what the daemon said last.")
-
-;;;; What the daemon tells
-
-(defun pyagentd-commands-fetch ()
-  "Ask which commands there are here."
-  (pyagentd-later-quietly
-   'commands (list :branch pyagentd--branch-dir)
-   (lambda (answer)
-     (setq pyagentd-commands (plist-get answer :commands)))))
-
-(defconst pyagentd-commands--told
-  '(("agents" agent-list :agents (:name . :status))
-    ("contexts" context-history :contexts (:id . :description))
-    ("tasks" tasks :tasks (:id . :command))
-    ("models" models :offered (:text . :words)))
-  "What is asked for to complete a kind of argument: (KIND OPERATION KEY KEYS).
-KEY is that of the rows in the answer, KEYS are those of text and summary.")
-
-(defun pyagentd-commands--fetch-values (kind)
-  "Ask for what completes KIND, see :values of `pyagentd-commands'."
-  (pcase (assoc kind pyagentd-commands--told)
-    (`(,_ ,operation ,key (,text . ,summary))
-     (pyagentd-later-quietly
-      operation (unless (eq operation 'agent-list)
-                  (list :branch pyagentd--branch-dir))
-      (lambda (answer)
-        (setf (alist-get kind pyagentd-commands--values nil nil #'equal)
-              (mapcar (lambda (row)
-                        (cons (plist-get row text) (plist-get row summary)))
-                      (plist-get answer key))))))))
+\"flag\"), :values (what completes it) and :choices."
+  (pyagentd-complete--get 'commands pyagentd--branch-dir))
 
 (defun pyagentd-commands--candidates (argument)
   "Return what completes ARGUMENT, a plist, as a list of (TEXT . SUMMARY)."
@@ -270,8 +258,8 @@ KEY is that of the rows in the answer, KEYS are those of text and summary.")
           ((equal kind "permissions") (mapcar #'list pyagentd-named-profiles))
           ((equal kind "commands")
            (mapcar (lambda (command) (list (plist-get command :name)))
-                   pyagentd-commands))
-          (t (alist-get kind pyagentd-commands--values nil nil #'equal)))))
+                   (pyagentd-commands)))
+          (t (pyagentd-complete--get kind pyagentd--branch-dir)))))
 
 ;;;; What is typed
 
@@ -303,7 +291,7 @@ That is nil as long as its name is typed."
                            (string-prefix-p (concat (plist-get command :name)
                                                     " ")
                                             text))
-                         pyagentd-commands)
+                         (pyagentd-commands))
              (lambda (a b) (> (length (plist-get a :name))
                               (length (plist-get b :name)))))))
 
@@ -328,10 +316,9 @@ That is nil as long as its name is typed."
          (argument (nth (max 0 number)
                         (seq-remove (lambda (argument)
                                       (equal "flag" (plist-get argument :takes)))
-                                    (plist-get command :arguments))))
-         (kind (plist-get argument :values)))
-    (unless (member kind '(nil ""))
-      (pyagentd-commands--fetch-values kind))
+                                    (plist-get command :arguments)))))
+    (pyagentd-complete--refresh (plist-get argument :values)
+                                pyagentd--branch-dir)
     (when (or argument (pyagentd-commands--flags command))
       (list (- (point) (length word)) (point)
             (pyagentd-told-table
@@ -350,7 +337,7 @@ That is nil as long as its name is typed."
   "Complete the command at point, for `completion-at-point-functions'."
   (when-let* ((start (pyagentd-commands--start))
               (text (buffer-substring-no-properties (1+ start) (point))))
-    (unless pyagentd-commands (pyagentd-commands-fetch))
+    (pyagentd-complete--refresh 'commands pyagentd--branch-dir)
     (if-let ((command (pyagentd-commands--command text)))
         (pyagentd-commands--complete
          command (string-remove-prefix
@@ -359,7 +346,7 @@ That is nil as long as its name is typed."
                     (mapcar (lambda (command)
                               (cons (concat "/" (plist-get command :name))
                                     (plist-get command (or key :summary))))
-                            pyagentd-commands))))
+                            (pyagentd-commands)))))
         (list start (point) (pyagentd-told-table 'pyagentd-slash rows)
               :exit-function (pyagentd-complete--exit
                               (lambda (text)
@@ -368,7 +355,6 @@ That is nil as long as its name is typed."
 
 (add-to-list 'pyagentd-session-hooks
              '(completion-at-point-functions . pyagentd-commands-at-point))
-(add-hook 'pyagentd-attached-hook #'pyagentd-commands-fetch)
 (add-hook 'pyagentd-completing-functions #'pyagentd-commands--start)
 
 (provide 'pyagentd-complete)

@@ -336,7 +336,13 @@ A tool of the same name is replaced.  Return the tool."
        (goto-char (point-min))
        (let ((case-fold-search nil))    ; a language server looks at point
          (when (re-search-forward
-                (concat "\\_<" (regexp-quote identifier) "\\_>") nil t)
+                (concat
+                 (if (string-match-p "\\`\\(?:\\sw\\|\\s_\\)" identifier)
+                     "\\_<" "")
+                 (regexp-quote identifier)
+                 (if (string-match-p "\\(?:\\sw\\|\\s_\\)\\'" identifier)
+                     "\\_>" ""))
+                nil t)
            (goto-char (match-beginning 0))))
        (let ((backend (xref-find-backend))
              (project-vc-external-roots-function #'ignore)

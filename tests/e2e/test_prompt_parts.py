@@ -23,7 +23,7 @@ def test_a_picture_a_file_and_a_region_reach_the_model(system: System, model_ser
     emacs = system.emacs()
     open_session(emacs, branch)
     emacs.eval('(progn (goto-char (point-max)) (insert "Look @tea") t)')
-    emacs.wait("(pyagentd-mention--get 'agents pyagentd-attach-root)")
+    emacs.wait("(pyagentd-complete--get 'agents pyagentd-attach-root)")
     emacs.eval(f'(progn (insert " ") (pyagentd-media-drop "file://{system.home}/cup.png" nil) t)')
     emacs.eval(
         f'(with-current-buffer (find-file-noselect "{system.project}/src/tea.py")'

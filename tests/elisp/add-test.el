@@ -242,7 +242,7 @@ The variables `session' and `project' are bound."
                       "files/../files/a.png" "files/a%00.png"
                       (concat "files/" (apply #'concat (make-list 20 "../"))
                               "ssh:nowhere:/a.png"))
-                     '("a.png" "\u00e9.png")))
+                     '("a.png" "a.png" "\u00e9.png")))
       (should-not reached)
       (erase-buffer)
       (insert (propertize "![x](files/a.png)" 'gptel 'response))

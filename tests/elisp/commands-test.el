@@ -37,15 +37,16 @@
      (pyagentd-test-answer 'commands (list :commands commands-test--known))
      (with-current-buffer (find-file-noselect (pyagentd-test-file root "### "))
        (pyagentd-test-attach-now)
-       (pyagentd-test-await pyagentd-commands)
+       (pyagentd-test-await (pyagentd-commands))
        ,@body)))
 
 (ert-deftest pyagentd-commands-complete-their-names-and-arguments ()
   (commands-test--with
     (pyagentd-test-answer 'agent-list '(:agents ((:name "web" :status "idle")
                                                  (:name "api" :status "active"))))
-    (pyagentd-commands--fetch-values "agents")
-    (pyagentd-test-await pyagentd-commands--values)
+    (pyagentd-complete--refresh "agents" pyagentd--branch-dir)
+    (pyagentd-test-await
+     (pyagentd-complete--get "agents" pyagentd--branch-dir))
     (pcase-dolist
         (`(,text . ,offered)
          '(("/" "/" "/agent config" "/agent destroy" "/status")

@@ -17,12 +17,12 @@
        (dolist (name '("src/tea.py" "README.md"))
          (write-region "" nil (expand-file-name name project) nil 'quiet))
        (puthash (list 'files project) (list (float-time))
-                pyagentd-mention--known)
+                pyagentd-complete--known)
        (puthash (list 'agents project)
                 (list (float-time)
                       (pyagentd-mention--agent '(:name "reviewer" :mode all
                                                  :description "Reads\ncode")))
-                pyagentd-mention--known)
+                pyagentd-complete--known)
        (pyagentd-test-attach :root project)
        (goto-char (point-max))
        ,@body)))
@@ -47,7 +47,7 @@
   (mention-test--with
     (puthash (list 'files project)
              (cons (float-time) '("src/" "src/tea.py" "README.md"))
-             pyagentd-mention--known)
+             pyagentd-complete--known)
     (insert " @tea")
     (pyagentd-test-type "TAB")
     (should (string-suffix-p "@src/tea.py " (buffer-string)))
@@ -62,7 +62,7 @@
                    (pyagentd-mention--resource
                     '(:mention "@docs:file:///a/b" :name "B"
                       :description "All of it")))
-             pyagentd-mention--known)
+             pyagentd-complete--known)
     (insert " @do")
     (should (equal (mention-test--offered) '("docs:file:///a/b")))
     (should (string-search
@@ -99,16 +99,16 @@
 
 (ert-deftest pyagentd-mention-nothing-is-run-before-somebody-completes ()
   (mention-test--with
-    (clrhash pyagentd-mention--known)
+    (clrhash pyagentd-complete--known)
     (insert " @src")
     (let (asked)
       (cl-letf (((symbol-function 'pyagentd-rpc-call-async)
                  (lambda (method &rest _) (push method asked))))
-        (pyagentd-mention--at-attach)
+        (pyagentd-complete--at-attach)
         (pyagentd-mention-look--match (point-max))
-        (should (equal asked '(presets)))
+        (should (equal asked '(presets commands)))
         (pyagentd-mention-at-point)
-        (should (equal asked '(mcp-resources project-files presets)))))))
+        (should (equal asked '(mcp-resources project-files presets commands)))))))
 
 (ert-deftest pyagentd-mention-there-is-none-in-an-answer ()
   (mention-test--with

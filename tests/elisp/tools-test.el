@@ -367,15 +367,16 @@ The variable `file' is bound to its true name."
                            buffer-file-name (line-number-at-pos) 0))))
 
 (ert-deftest pyagentd-tools-look-for-a-name-where-it-stands-alone ()
-  (tools-test-with-file "resend SEND\nsend-it\n  send(x)\n"
+  (tools-test-with-file "resend SEND\nsend-it\n  send(x)\n  send! @send\n\n@send"
     (let ((xref-backend-functions (list (lambda () 'tools-test))))
-      (should (equal 3 (plist-get (aref (plist-get
-                                         (tools-test-call "emacs_definitions"
-                                                          :identifier "send"
-                                                          :file file)
-                                         :places)
-                                        0)
-                                  :line))))))
+      (pcase-dolist (`(,name . ,line) '(("send" . 3) ("send!" . 4) ("@send" . 4)))
+        (should (equal line (plist-get (aref (plist-get
+                                              (tools-test-call "emacs_definitions"
+                                                               :identifier name
+                                                               :file file)
+                                              :places)
+                                             0)
+                                       :line)))))))
 
 (ert-deftest pyagentd-tools-outline-has-entries-with-a-function-of-their-own ()
   (tools-test-with-file "one\ntwo\n"
