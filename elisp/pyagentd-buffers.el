@@ -130,6 +130,10 @@ FUNCTION is an answer with :error and :text."
 
 (defvar pyagentd--session-dir)
 
+(defvar pyagentd-buffers-changed-functions nil
+  "Functions called after an agent changed a passage of the current buffer.
+They get its beginning and end, before the buffer is saved.")
+
 (defconst pyagentd-buffers--largest 1000000
   "How many characters a buffer may have that agents see.
 To tell more would take longer than Emacs may stand still.")
@@ -243,7 +247,8 @@ Return what became of it; after an error nothing is changed."
                            (unencodable-char-position start (point) coding))))
         (error "The file is %s and cannot hold %S" (coding-system-base coding)
                (char-to-string (char-after bad)))))
-    (pyagentd-guarded "Pulse" (pyagentd-pulse start (point)))))
+    (pyagentd-run-functions 'pyagentd-buffers-changed-functions
+                            start (point))))
 
 (defun pyagentd-buffers--saved (path)
   "Save this buffer, which visits PATH; return the outcome as a plist."
@@ -345,6 +350,7 @@ One that the user has changed is not reverted."
                              (min (point-max) (1+ (line-end-position)))))))
           (pulse-momentary-highlight-region first last 'pyagentd-pulse))))))
 
+(add-hook 'pyagentd-buffers-changed-functions #'pyagentd-pulse)
 (pyagentd-events-register 'files #'pyagentd-visited--on-files)
 
 (provide 'pyagentd-buffers)

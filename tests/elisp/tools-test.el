@@ -111,9 +111,13 @@ The variable `file' is bound to its true name."
 
 (ert-deftest pyagentd-buffers-change-whatever-a-function-of-the-users-does ()
   (tools-test-with-file "one\n"
-    (let ((pyagentd-buffers-changed-functions
-           (list (lambda (&rest _) (error "Broken")))))
+    (let* ((changed nil)
+           (pyagentd-buffers-changed-functions
+            (list (lambda (&rest region)
+                    (setq changed region)
+                    (error "Broken")))))
       (should (eq t (plist-get (tools-test-change file '(0 3 "1")) :saved)))
+      (should (equal changed '(1 2)))
       (should (equal (pyagentd-test-content file) "1\n")))))
 
 (ert-deftest pyagentd-buffers-changes-of-another-text-are-outdated ()
