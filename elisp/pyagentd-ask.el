@@ -141,11 +141,6 @@
   "Return non-nil if ASK, which may be nil, is a model's questions."
   (eq 'question (pyagentd-symbol (plist-get ask :kind))))
 
-(defun pyagentd-ask-arguments (ask)
-  "Return the arguments in ASK as a hash table; nil if it has none."
-  (when-let ((input (plist-get ask :input)))
-    (pyagentd-json-table input)))
-
 ;;;; Events
 
 (pyagentd-events-register

@@ -13,7 +13,6 @@
 
 ;;; Code:
 
-(eval-when-compile (require 'json))
 (require 'subr-x)
 (require 'cl-lib)
 (require 'seq)
@@ -24,8 +23,6 @@
 (declare-function gptel--get-api-key "ext:gptel-request")
 (declare-function gptel-backend-host "ext:gptel-request")
 (declare-function gptel-backend-key "ext:gptel-request")
-(declare-function json-encode "json")
-(declare-function json-read "json")
 
 ;;;; JSON
 
@@ -34,26 +31,6 @@
 False is `:json-false', null is nil; so functions of tools expect it."
   (json-parse-string text :object-type 'plist :array-type 'array
                      :null-object nil :false-object :json-false))
-
-(defun pyagentd-json-table (text)
-  "Return what the JSON in TEXT says, as hash tables and vectors.
-Null is `:null' and false `:false'.  The parser in C refuses what JSON
-allows, such as a NUL in a string."
-  (require 'json)
-  (let ((json-object-type 'hash-table) (json-array-type 'vector)
-        (json-key-type 'string) (json-null :null) (json-false :false))
-    (with-temp-buffer
-      (insert text)
-      (goto-char (point-min))
-      (prog1 (json-read)
-        (skip-chars-forward " \t\r\n")
-        (unless (eobp) (signal 'json-error '("More than one value")))))))
-
-(defun pyagentd-json-of-table (value)
-  "Return VALUE, as `pyagentd-json-table' reads it, as JSON."
-  (require 'json)
-  (let ((json-null :null) (json-false :false))
-    (json-encode value)))
 
 (defun pyagentd-json-of (plist)
   "Return PLIST as a JSON object.

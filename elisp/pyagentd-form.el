@@ -221,11 +221,18 @@ A question may be left open, if not all of them are."
     ("WebSearch" . "query"))
   "The argument of each tool that is edited as a text of its own.")
 
-(defun pyagentd-ask-edit-pretty (text)
-  "Return TEXT, JSON, in lines that are read easily."
+(defun pyagentd-ask-json (function value)
+  "Return what FUNCTION of json.el makes of VALUE, arguments or their text.
+Objects are alists.  The parser in C refuses what JSON allows, such as a
+NUL in a string."
   (let ((json-object-type 'alist) (json-key-type 'string) (json-array-type 'vector)
-        (json-null :null) (json-false :false) (json-encoding-pretty-print t))
-    (concat (json-encode (json-read-from-string text)) "\n")))
+        (json-null :null) (json-false :false))
+    (funcall function value)))
+
+(defun pyagentd-ask-arguments (ask)
+  "Return the arguments in ASK, an alist; nil if it has none."
+  (when-let ((input (plist-get ask :input)))
+    (pyagentd-ask-json #'json-read-from-string input)))
 
 (defun pyagentd-ask--edit (&optional all)
   "Edit the arguments of the proposed call, and allow it with them.
@@ -238,7 +245,8 @@ argument, or ALL from Lisp, all of them as JSON."
          (tool (plist-get ask :tool))
          (field (and (not all)
                      (cdr (assoc tool pyagentd-ask-edit-fields))))
-         (field (and field (stringp (gethash field arguments)) field))
+         (argument (assoc field arguments))
+         (field (and (stringp (cdr argument)) field))
          (path (plist-get ask :path))
          (about (format "%s: %s%s" tool (or field "arguments")
                         (if path (format " (%s)" (abbreviate-file-name path))
@@ -246,8 +254,9 @@ argument, or ALL from Lisp, all of them as JSON."
     (with-current-buffer
         (pyagentd-edit
          (pyagentd-one-line (pyagentd-ask-title ask) 40)
-         (if field (gethash field arguments)
-           (pyagentd-ask-edit-pretty (plist-get ask :input)))
+         (if field (cdr argument)
+           (let ((json-encoding-pretty-print t))
+             (concat (pyagentd-ask-json #'json-encode arguments) "\n")))
          (lambda ()
            (delay-mode-hooks
              (cond ((null field) (js-mode))
@@ -260,14 +269,9 @@ argument, or ALL from Lisp, all of them as JSON."
            (pyagentd-answer-with
             (pyagentd-answer-current) 'allow :then close
             :input
-            (if field (progn (puthash field text arguments)
-                             (pyagentd-json-of-table arguments))
-              (unless (condition-case err
-                          (hash-table-p (pyagentd-json-table text))
-                        (json-error
-                         (user-error "Not JSON: %s" (error-message-string err))))
-                (user-error "Arguments are an object: {\"name\": value}"))
-              text)))
+            (if (not field) text
+              (setcdr argument text)
+              (pyagentd-ask-json #'json-encode arguments))))
          :about about :key (list (pyagentd-ask-id ask) field)
          :word "allow with changes")
       (pyagentd-ask-here-set
@@ -340,16 +344,15 @@ unless the daemon is on another host."
 (defun pyagentd-ask-diff--after (ask before)
   "Return the text that a file with the text BEFORE has after ASK, or nil."
   (let* ((arguments (pyagentd-ask-arguments ask))
-         (old (and arguments (gethash "old_string" arguments)))
-         (new (and arguments (gethash "new_string" arguments))))
-    (cond ((null arguments) nil)
-          ((stringp (gethash "content" arguments))
-           (gethash "content" arguments))
+         (content (cdr (assoc "content" arguments)))
+         (old (cdr (assoc "old_string" arguments)))
+         (new (cdr (assoc "new_string" arguments))))
+    (cond ((stringp content) content)
           ((not (and before (stringp old) (stringp new)
                      (not (string-empty-p old))
                      (string-search old before)))
            nil)
-          ((eq t (gethash "replace_all" arguments))
+          ((eq t (cdr (assoc "replace_all" arguments)))
            (string-replace old new before))
           (t (let ((place (string-search old before)))
                (concat (substring before 0 place) new
