@@ -818,9 +818,7 @@ be that of ALL, nil if it is always."
   '(("charts" . pyagentd-report--usage-charts)
     ("sessions" . pyagentd-sessions) ("search" . pyagentd-search) ("branches" . pyagentd-branches)
     ("contexts" . pyagentd-context--history) ("mcp" . pyagentd-mcp)
-    ("changes" . pyagentd-changes) ("mission" . pyagentd-mission--trace)
-    ("agents" . pyagentd-agents) ("queue" . pyagentd-queue)
-    ("asks" . pyagentd-asks))
+    ("mission" . pyagentd-mission--trace))
   "What shows a list that needs more than its name: (NAME . FUNCTION).")
 
 (defconst pyagentd-list--pages

@@ -217,37 +217,28 @@ Emacs stays usable; the echo area shows the progress."
   "Seconds the daemon has to say where a message is.
 After that only its text is looked for.")
 
-(defun pyagentd-found--fragment (hit)
-  "Return (TEXT . MATCH) of HIT: what to look for and what matched in it.
-TEXT is the part of the preview between two ellipses where the first match
-is; MATCH is nil if nothing is marked."
-  (let* ((preview (plist-get hit :preview))
-         (span (car (plist-get hit :matches)))
-         (at (or (car span) 0))
-         (start (let ((before (seq-position (reverse (substring preview 0 at))
-                                            ?…)))
-                  (if before (- at before) 0)))
-         (end (or (string-search "…" preview at) (length preview))))
-    (cons (substring preview start end)
-          (and span (substring preview at (min (cadr span) (length preview)))))))
-
 (defun pyagentd-found--search (hit beg end)
-  "Return (BEG . END) of what HIT matched between BEG and END, or nil."
-  (pcase-let ((`(,text . ,match) (pyagentd-found--fragment hit))
-              (case-fold-search t))
+  "Return (BEG . END) of what HIT matched between BEG and END, or nil.
+With it stands the text between the ellipses around it, where that is there;
+all whitespace is equal."
+  (pcase-let*
+      ((preview (plist-get hit :preview))
+       (`(,from ,to) (or (car (plist-get hit :matches)) '(0 0)))
+       (to (min to (length preview)))
+       (`(,before ,match ,after)
+        (mapcar (lambda (text)
+                  (mapconcat #'regexp-quote (split-string text) "[ \t\n]+"))
+                (list (car (last (split-string (substring preview 0 from) "…")))
+                      (substring preview from to)
+                      (car (split-string (substring preview to) "…")))))
+       (whole (concat before "[ \t\n]*\\(" match "\\)[ \t\n]*" after))
+       (case-fold-search t))
     (goto-char beg)
-    (cond ((and (not (string-blank-p text))
-                ;; All whitespace is equal.
-                (re-search-forward
-                 (mapconcat #'regexp-quote
-                            (split-string text "[ \t\n]+" t) "[ \t\n]+")
-                 end t))
-           (let ((whole (cons (match-beginning 0) (match-end 0))))
-             (goto-char (car whole))
-             (if (and match (search-forward match (cdr whole) t))
-                 (cons (match-beginning 0) (match-end 0))
-               whole)))
-          ((and match (search-forward match end t))
+    (cond ((string-empty-p (concat before match after)) nil)
+          ((re-search-forward whole end t)
+           (let ((group (if (string-empty-p match) 0 1)))
+             (cons (match-beginning group) (match-end group))))
+          ((and (not (string-empty-p match)) (re-search-forward match end t))
            (cons (match-beginning 0) (match-end 0))))))
 
 (defun pyagentd-found--locate (hit then)
