@@ -27,7 +27,7 @@ from pyagentd.policy.action import (
     normalise,
     validate_pattern,
 )
-from pyagentd.policy.guard import ROAM_KEYS, Deny, Right, Widening
+from pyagentd.policy.guard import Deny, Right, Widening
 from pyagentd.runtime.approvals import Authority
 from pyagentd.runtime.feature import Feature
 from pyagentd.store import metadata, paths, presetfile
@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
 _WILD = re.compile(r"[*?\[]")
 
-_ROAM_TOOLS = ("create_roam_node_in_scope", "add_roam_tags_in_scope", "link_roam_nodes_in_scope")
-
 
 def widening_for(tools: Mapping[str, ToolSpec], tool: str, patterns: Sequence[str], root: Path) -> Widening:
     """Return what ``patterns`` for ``tool`` (our name) would add to the scope; looks at the disk.
@@ -63,8 +61,6 @@ def widening_for(tools: Mapping[str, ToolSpec], tool: str, patterns: Sequence[st
             case "command":
                 programs = [program for each in patterns for program in _programs(each)]
                 return Widening(right=right, patterns=_unique(programs), commands=_unique(patterns))
-            case "pattern":
-                return Widening(right=right, patterns=_unique(entry for each in patterns for entry in _roam(each)))
     except UserError as error:
         raise ToolError(str(error)) from error
 
@@ -83,8 +79,6 @@ def asked_lines(commands: Sequence[str]) -> Iterator[str]:
 
 
 def _right_of(tools: Mapping[str, ToolSpec], tool: str) -> Right:
-    if tool in _ROAM_TOOLS:
-        return "pattern"
     if tool in META_TOOLS:
         raise ToolError(f"{tool} has no scope that could be expanded")
     spec = tools.get(tool)
@@ -137,14 +131,6 @@ def _first_word(command: str) -> str:
     return word
 
 
-def _roam(entry: str) -> list[str]:
-    key, separator, value = entry.partition(":")
-    values = [each.strip() for each in (value.split(",") if key != "subdirectory" else [value]) if each.strip()]
-    if not separator or key not in ROAM_KEYS or not values:
-        raise ToolError(f"{entry!r} says nothing about notes. Write subdirectory:GLOB, tags:A,B or node_ids:*")
-    return [f"{key}:{each}" for each in values]
-
-
 def _unique(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(texts))
 
@@ -172,7 +158,7 @@ _SCHEMA = object_schema(
             "maxItems": 20,
             "description": (
                 "For tools on files: absolute paths or glob patterns, a directory with / at its end. "
-                "For commands: the commands. For notes: subdirectory:GLOB or tags:A,B"
+                "For commands: the commands"
             ),
         },
         "justification": {"type": "string", "minLength": 1, "description": "For the user: what you need it for"},
@@ -251,9 +237,7 @@ def _fields(ref: BranchRef, tool: str, widening: Widening, args: Args, ctx: Tool
     """Return what the ``ask`` row says: exactly what "always" would write, and where."""
     file, listed = paths.preset_file(ref.branch_dir), widening.commands or widening.patterns
     lasting = f"{tool} {', '.join(widening.patterns)}{', with any arguments' if widening.commands else ''}"
-    lines = [f"Adds to {file}:"]
-    for (section, key), values in widening.lists().items():
-        lines += [f"{section}: {key}:", *(f"  - {value}" for value in values)]
+    lines = [f"Adds to {file}:", f"{': '.join(widening.place)}:", *(f"  - {each}" for each in widening.patterns)]
     if widening.commands:
         lines += [*asked_lines(widening.commands), "Allowed once, a command is still asked about before it runs."]
     if widening.right == "write" and not all(_WILD.search(re.sub(r"\\.", "", each)) for each in widening.patterns):
@@ -273,16 +257,12 @@ def _fields(ref: BranchRef, tool: str, widening: Widening, args: Args, ctx: Tool
     }
 
 
-def _add(kernel: "Kernel", ref: BranchRef, widening: Widening) -> list[str]:
+def _add(kernel: "Kernel", ref: BranchRef, widening: Widening) -> tuple[str, ...]:
     """Write the additions to ``preset.md``; return those that are new. Blocks."""
     file = paths.preset_file(ref.branch_dir)
     try:
         with kernel.origins.keep_trust(ref):
-            added = [
-                each
-                for (section, key), values in widening.lists().items()
-                for each in presetfile.extend(file, section, key, values)
-            ]
+            added = presetfile.extend(file, *widening.place, widening.patterns)
         metadata.touch_scope_plan(ref.branch_dir, kernel.clock.now())
     except PyagentdError as error:
         raise ToolError(f"The user allowed it, but it could not be written: {error}") from error
@@ -305,6 +285,5 @@ def _samples(tool: str, widening: Widening, ctx: ToolContext) -> Iterator[Action
 
 def _audit_text(widening: Widening) -> str:
     """Return which lists would get what, and for which command lines, for the audit."""
-    lists = widening.lists().items()
-    added = "; ".join(f"{section}.{key}: {', '.join(values)}" for (section, key), values in lists)
+    added = f"{'.'.join(widening.place)}: {', '.join(widening.patterns)}"
     return f"{added} (for {', '.join(widening.commands)})" if widening.commands else added

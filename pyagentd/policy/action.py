@@ -1,4 +1,4 @@
-"""Actions as policy sees them: patterns of paths, names of tools, rules about notes, and the action itself."""
+"""Actions as policy sees them: patterns of paths, names of tools, and the action itself."""
 
 import os
 import re
@@ -6,13 +6,12 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Literal, assert_never
+from typing import Literal
 
 from wcmatch import fnmatch
 
 from pyagentd.errors import BadRequest
 from pyagentd.policy.shell import ShellReading
-from pyagentd.reader import FullText, Rule
 
 # Glob patterns over whole absolute paths.
 #
@@ -84,24 +83,23 @@ def normalise(pattern: str) -> str:
     return pattern + "**" if pattern.endswith("/") else pattern
 
 
-def validate_pattern(pattern: str, *, shown: str | None = None) -> None:
-    """Check that ``pattern`` can match an absolute path at all; errors show ``shown`` in its place.
+def validate_pattern(pattern: str) -> None:
+    """Check that ``pattern`` can match an absolute path at all.
 
     Raises:
         BadRequest: It cannot: a rule that never matches must not look like one that does.
     """
-    named = pattern if shown is None else shown
     if not pattern.startswith(("/", "**/", "~/")):
         raise BadRequest(
-            f"The pattern {named!r} is not absolute",
+            f"The pattern {pattern!r} is not absolute",
             hint="Begin it with /, with ~/ or with **/ for any depth; all below a directory is /DIR/**",
         )
     if any(segment in (".", "..") for segment in pattern.split("/")):
         raise BadRequest(
-            f"The pattern {named!r} has a . or .. segment, which no path has", hint="Write the directory it means"
+            f"The pattern {pattern!r} has a . or .. segment, which no path has", hint="Write the directory it means"
         )
     if "\0" in pattern or "\n" in pattern:
-        raise BadRequest(f"The pattern {named!r} has a control character", hint="Write one pattern a line")
+        raise BadRequest(f"The pattern {pattern!r} has a control character", hint="Write one pattern a line")
 
 
 def _fold(text: str) -> str:
@@ -260,76 +258,6 @@ def action_prefixes(tool: str) -> tuple[str, ...]:
     return tuple(f"tool:{name}:" for name in action_names(tool))
 
 
-# Which notes of org-roam a tool may touch: ``org_roam_patterns`` of a preset.
-#
-# A note has no path that says what it is about, so these rules speak of the directory below the notes', of tags and
-# of node ids. Making a node needs an allowed directory *or* one allowed tag; tagging one allowed tag; linking needs
-# ``*`` in ``node_ids``, since both ends of a link are touched.
-
-
-def _parse_relative(value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError
-    if value.startswith(("/", "~")):
-        hint = "It is about directories below that of the notes"
-        raise BadRequest(f"The pattern {value!r} is not relative", hint=hint)
-    validate_pattern(f"/{value}", shown=value)
-    return str(value)
-
-
-_Relative = Annotated[str, Rule(parse=_parse_relative, words="a text")]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Roam:
-    """The notes that a preset permits."""
-
-    subdirectory: tuple[_Relative, ...] = ()  # globs of directories below the notes', such as ``gptel/**``
-    tags: tuple[FullText, ...] = ()  # exact
-    node_ids: tuple[FullText, ...] = ()  # exact, or ``*``
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoamTarget:
-    """The note that a call is about."""
-
-    operation: Literal["create", "tag", "link"]
-    subdirectory: str = ""  # relative to the notes' directory
-    tags: tuple[str, ...] = ()
-
-
-def roam_refusal(target: RoamTarget, rules: Roam) -> str | None:
-    """Return why ``rules`` do not allow ``target``, as the end of a sentence; None when they do."""
-    match target.operation:
-        case "create":
-            if _is_inside(target.subdirectory, rules) or _has_allowed_tag(target, rules):
-                return None
-            return (
-                f"neither is {target.subdirectory or 'the notes directory itself'!r} in "
-                f"`org_roam_patterns.subdirectory` ({join_patterns(rules.subdirectory)}) nor has it a tag of "
-                f"`org_roam_patterns.tags` ({join_patterns(rules.tags)})"
-            )
-        case "tag":
-            if _has_allowed_tag(target, rules):
-                return None
-            return f"none of its tags is in `org_roam_patterns.tags` ({join_patterns(rules.tags)})"
-        case "link":
-            return None if "*" in rules.node_ids else 'linking needs "*" in `org_roam_patterns.node_ids`'
-        case _:
-            assert_never(target.operation)
-
-
-def _is_inside(subdirectory: str, rules: Roam) -> bool:
-    segments = [segment for segment in subdirectory.split("/") if segment not in ("", ".")]
-    if not segments or ".." in segments or "\0" in subdirectory or subdirectory.startswith(("/", "~")):
-        return False
-    return first_match(rules.subdirectory, "/".join(segments)) is not None
-
-
-def _has_allowed_tag(target: RoamTarget, rules: Roam) -> bool:
-    return any(tag in rules.tags for tag in target.tags)
-
-
 def join_patterns(allowed: Sequence[str]) -> str:
     """Return the first patterns of a list for a sentence, with how many more there are."""
     more = [f"{len(allowed) - _SHOWN_PATTERNS} more"] if len(allowed) > _SHOWN_PATTERNS else []
@@ -341,7 +269,7 @@ def join_patterns(allowed: Sequence[str]) -> str:
 # It is written ``tool:<name>:<detail>``. Profiles and grants are regular expressions about that text. They may use
 # any name of the tool and, inside the workspace, the path relative to its root.
 
-Kind = Literal["read", "write", "command", "pattern", "net", "mcp", "self", "meta"]
+Kind = Literal["read", "write", "command", "net", "mcp", "self", "meta"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -377,7 +305,6 @@ class Action(Target):
 
     tool: str
     kind: Kind
-    roam: RoamTarget | None = None  # of kind "pattern"
     root: str = ""  # the workspace root, for what a profile says about paths relative to it
 
     def __str__(self) -> str:

@@ -21,7 +21,6 @@ from pyagentd.policy.action import (
     first_match,
     first_match_folded,
     join_patterns,
-    roam_refusal,
 )
 from pyagentd.policy.presets import Preset
 from pyagentd.policy.profiles import Profile, covering_expressions, fits, read_only_refusal, verdict
@@ -335,11 +334,6 @@ def outside_reason(action: Action, context: Context) -> str | None:
             return None
         case "net" | "mcp" | "self":  # no path that scope knows: profiles and the tool itself decide
             return None
-        case "pattern":
-            why: str | None = "nothing says which notes it is about"
-            if action.roam is not None:
-                why = roam_refusal(action.roam, context.preset.roam)
-            return why and f"{action.tool} may not do this: {why}. {EXPAND}"
         case "read" | "write" if not action.paths:
             return f"{action.tool} names no path, so nothing says that it is inside `paths.{action.kind}`. Name one."
         case "read":
@@ -539,11 +533,7 @@ def _unescape(expression: str) -> str:
 # Only the lists that allow can grow. What is denied, protected or outside the profile stays so: the decision looks
 # at these first, with a widening as without.
 
-Right = Literal["read", "write", "command", "pattern"]
-
-ROAM_KEYS = ("subdirectory", "tags", "node_ids")
-
-_FIELDS = {"paths": "paths", "shell_commands": "shell", "org_roam_patterns": "roam"}  # of a preset, by section
+Right = Literal["read", "write", "command"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -551,30 +541,21 @@ class Widening:
     """Additions to one right."""
 
     right: Right
-    patterns: tuple[str, ...]  # of paths; programs of commands; of notes ``KEY:VALUE``, see ``ROAM_KEYS``
+    patterns: tuple[str, ...]  # of paths; programs of commands
     commands: tuple[str, ...] = ()  # whole command lines that were asked for
 
-    def lists(self) -> dict[tuple[str, str], tuple[str, ...]]:
-        """Return the additions to the lists of ``preset.md``, by section and key."""
-        match self.right:
-            case "read" | "write":
-                return {("paths", self.right): self.patterns}
-            case "command":
-                return {("shell_commands", "allow"): self.patterns}
-            case "pattern":
-                found: dict[tuple[str, str], tuple[str, ...]] = {}
-                for key, value in (pattern.split(":", 1) for pattern in self.patterns):
-                    place = ("org_roam_patterns", key)
-                    found[place] = (*found.get(place, ()), value)
-                return found
+    @property
+    def place(self) -> tuple[str, str]:
+        """The section and key of the list of ``preset.md`` that they are added to."""
+        return ("shell_commands", "allow") if self.right == "command" else ("paths", self.right)
 
     def preset(self, preset: Preset) -> Preset:
         """Return ``preset`` with the additions."""
-        for (section, key), values in self.lists().items():
-            field = _FIELDS[section]
-            table = getattr(preset, field)
-            preset = replace(preset, **{field: replace(table, **{key: _merge(getattr(table, key), values)})})
-        return preset
+        shell, paths = preset.shell, preset.paths
+        if self.right == "command":
+            return replace(preset, shell=replace(shell, allow=_merge(shell.allow, self.patterns)))
+        added = _merge(paths.read if self.right == "read" else paths.write, self.patterns)
+        return replace(preset, paths=replace(paths, **{self.right: added}))
 
     def widen(self, context: Context, action: Action) -> Context | None:
         """Return ``context`` with the additions, as far as they concern ``action``; None when they do not.

@@ -15,7 +15,7 @@ from msgspec import Meta
 from pyagentd.clock import seconds_of
 from pyagentd.config.tables import ServerSettings, read_server
 from pyagentd.errors import BadRequest, PresetError
-from pyagentd.policy.action import Roam, canonical_tool, normalise, validate_pattern
+from pyagentd.policy.action import canonical_tool, normalise, validate_pattern
 from pyagentd.policy.profiles import BUILTIN, PLAN, Profile
 from pyagentd.reader import INSIDE, FromOne, FullText, Path, Rule, Source, Text, Tokens, describe, find_key, read
 
@@ -211,7 +211,6 @@ class Preset:
     result: Result = "all"  # what of an agent's answer its parent gets: all its text, or what followed its last tool
     caller: Caller = "user"  # "agent": a model that was spawned is told so
     profile: _Profile | None = None  # one written out, the name of one, or none
-    roam: Annotated[Roam, Rule(keys=("org_roam_patterns",))] = field(default_factory=Roam)
     read_only: bool = False  # it and its agents change nothing, whatever else is allowed: see ``profiles``
     max_turns: FromOne | None = None  # requests to the model in one run; None: no limit
     max_calls: FromOne | None = None  # of tools in one run; None: what holds for all, see ``run.MAX_CALLS``

@@ -36,7 +36,7 @@ def read(path: Path) -> Any:
 
 def lists(preset: Path) -> dict[str, Any]:
     front = presetfile.read(preset).front
-    return {key: dict(front.get(key) or {}) for key in ("paths", "shell_commands", "org_roam_patterns")}
+    return {key: dict(front.get(key) or {}) for key in ("paths", "shell_commands")}
 
 
 async def test_always_adds_every_pattern_to_the_preset(world: World, service: Service) -> None:
@@ -221,16 +221,6 @@ async def test_the_audit_says_what_was_asked_for_and_which_list_it_goes_to(world
         assert asked == f"tool:{NAME}:Bash shell_commands.allow: make, git (for make -v; git log)"
 
 
-async def test_notes_are_added_by_kind(world: World, service: Service) -> None:
-    async with talking(world, service) as talk:
-        preset = talk.branch.ref.branch_dir / "preset.md"
-        asked = request("create_roam_node_in_scope", "subdirectory:gptel/**", "tags:a, b")
-        await talk.say(answer(asked), "Done")
-        await talk.answer("always")
-        await talk.end()
-        assert lists(preset)["org_roam_patterns"] == {"subdirectory": ["gptel/**"], "tags": ["a", "b"]}
-
-
 HOPELESS = [
     ("Read", ["{root}/.git/config"], "`paths.deny` has"),
     ("Read", ["{root}/src/**", "{root}/.git/**"], "`paths.deny` has"),
@@ -243,7 +233,6 @@ HOPELESS = [
     ("Read", ["a\0b"], "control character"),
     ("Bash", ["$(rm x)"], "name of a command"),
     ("Bash", ["'"], "cannot be read"),
-    ("link_roam_nodes_in_scope", ["x"], "tags:A,B"),
 ]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pyagentd.errors import PresetError
-from pyagentd.policy.action import Roam, canonical_tool
+from pyagentd.policy.action import canonical_tool
 from pyagentd.policy.presets import Commands, Paths, parse_preset
 from pyagentd.policy.profiles import BUILTIN, make_profile
 from pyagentd.store import presetfile
@@ -44,11 +44,9 @@ def test_every_key_is_read():
 def test_the_keys_of_agents_are_read():
     found = preset(
         LEAST + "max-turns: 20\nmax-calls: 50\ntime-budget: 10m\ntoken-budget: 50000\nprofile: locked\n"
-        "org_roam_patterns:\n  subdirectory: ['gptel/**']\n  tags: [gptel]\n  node_ids: ['*']\n"
         "shell_commands:\n  allow: [ls]\n  network: true\n  confine: false\n"
     )
     assert (found.max_turns, found.max_calls, found.time_budget_s, found.token_budget) == (20, 50, 600.0, 50_000)
-    assert found.roam == Roam(subdirectory=("gptel/**",), tags=("gptel",), node_ids=("*",))
     assert found.shell == Commands(allow=("ls",), network=True, confine=False)
     assert found.profile == "locked", "who has no profiles to look in leaves the name"
 
@@ -93,7 +91,6 @@ def test_a_profile_is_named_or_written_out_and_may_be_called_permissions():
 def test_what_is_not_said_grants_nothing():
     found = preset(LEAST)
     assert (found.profile, found.max_turns, found.time_budget_s, found.token_budget) == (None, None, None, None)
-    assert found.roam == Roam()
     assert found.paths == Paths()
     assert found.shell == Commands()
     assert found.tools == ()
@@ -171,9 +168,6 @@ def test_locked_ids_and_our_names_are_the_same_tools(theirs, ours):
         (LEAST + "paths: {deny: [/x/../y]}\n", 4, "`paths.deny`"),
         (LEAST + "shell_commands:\n  allow: ls\n", 5, "`shell_commands.allow` is 'ls'"),
         (LEAST + "shell_commands:\n  allow: [ls]\n  network: 1\n", 6, "`shell_commands.network` is 1"),
-        (LEAST + "org_roam_patterns:\n  tags: x\n", 5, "`org_roam_patterns.tags` is 'x'"),
-        (LEAST + "org_roam_patterns:\n  subdirectory:\n  - a/**\n  - /b\n", 7, "'/b' is not relative"),
-        (LEAST + "org_roam_patterns:\n  subdirectory: [a/../b]\n", 5, "'a/../b' has a . or .. segment"),
         (LEAST + "max-turns: 0\n", 4, "`max-turns` is 0"),
         (LEAST + "token_budget: many\n", 4, "`token_budget` is 'many'"),
         (LEAST + "time-budget: 10 minutes\n", 4, "`time-budget` is '10 minutes'"),

@@ -6,7 +6,7 @@ import pytest
 
 from pyagentd.errors import PresetError
 from pyagentd.policy import shell
-from pyagentd.policy.action import Action, ResolvedPath, RoamTarget
+from pyagentd.policy.action import Action, ResolvedPath
 from pyagentd.policy.guard import Allow, Ask, Context, Deny, decide, once_key
 from pyagentd.policy.presets import Commands, Paths, Preset, parse_preset
 from pyagentd.policy.profiles import BUILTIN, compile_action, is_read_only, make_profile
@@ -45,7 +45,6 @@ CHANGES = [
     action("memory_write"),
     action("self_edit"),
     action("git", "meta", "commit"),
-    action("create_roam_node", "pattern", roam=RoamTarget(operation="create", subdirectory="gptel/x")),
     # Nobody is asked for more of what may not be done.
     action("request_scope_expansion", detail="Write /etc/**"),
     action("request_scope_expansion", detail="bash make"),
