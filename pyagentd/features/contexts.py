@@ -1,7 +1,8 @@
 """Saved conversations: save, list, clear and restore; and the handling of a ``session.md`` that the user emptied.
 
 The conversation of a named agent is saved and cleared by itself after it was idle for a while. The timer of an agent
-restarts with each message and at the end of a run; it is stopped while a run is in flight. When the daemon ends it
+restarts with each message and at the end of a run; it is stopped while a run is in flight, and while the agent waits
+for a background agent, a command that wakes it or a wake-up of its own. When the daemon ends it
 saves the conversations that go on, and all agents begin idle in the next daemon; but a run that waits for a human
 goes on there, and its conversation with it.
 
@@ -38,7 +39,7 @@ from pyagentd.runtime.settings import SendOptions, extra_model
 from pyagentd.store import contexts, paths
 from pyagentd.store.contexts import Context, Trigger, messages_of
 from pyagentd.store.conversation import Conversation
-from pyagentd.store.db import agents
+from pyagentd.store.db import agents, schedules, tasks
 from pyagentd.store.db.agents import ContextRow
 from pyagentd.store.document import hidden
 from pyagentd.store.document.reconcile import ABORTED, BEGINNING
@@ -435,7 +436,7 @@ class Contexts(Feature):
     async def _fire(self, ref: BranchRef, now: datetime, idle_s: float) -> None:
         try:
             async with self.kernel.using(ref) as branch:
-                if _goes_on(branch):
+                if _goes_on(branch) or await self._is_awaited(branch):
                     self._last[ref.key] = ref, now
                 elif await self.idle_out(branch, seconds=idle_s):
                     self.cleared(branch)
@@ -445,6 +446,17 @@ class Contexts(Feature):
             log.warning("%s could not be saved and cleared: %s", ref.name, error)
             if ref.key in self._last:
                 self._last[ref.key] = ref, now
+
+    async def _is_awaited(self, branch: LiveBranch) -> bool:
+        """Return whether the end of an agent or of a command, or a wake-up, is to come into a conversation."""
+        if any(row["state"] == "running" for row in branch.conversation.agents.values()):
+            return True
+        state, key = self.kernel.state, self.kernel.projection.key(branch.ref.branch_dir)
+        running = await asyncio.to_thread(tasks.find, state, status="running")
+        due = await asyncio.to_thread(schedules.find, state, branch_dir=key)
+        return any(task.wake and task.branch_dir == key for task in running) or any(
+            each.source == "self-schedule" for each in due
+        )
 
     def _touch(self, branch: LiveBranch) -> None:
         if not self._name(branch.ref):

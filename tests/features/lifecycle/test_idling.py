@@ -10,6 +10,8 @@ import pytest
 
 from pyagentd.features.contexts import IDLE_SETTING, Contexts, left_notice
 from pyagentd.features.named_agents import create, rename
+from pyagentd.features.schedules import Schedules
+from pyagentd.features.tasks import Tasks
 from pyagentd.policy.presets import DEFAULT_PRESET
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.store import paths
@@ -172,6 +174,37 @@ async def test_whatever_is_said_begins_the_timer_anew(world: World, clock: Manua
     await world.kernel.feature(Contexts).tick()
     (file,) = await files(world, ref)
     assert file["message_count"] == 6
+
+
+@pytest.mark.parametrize(
+    ("tool", "args"),
+    [
+        ("Bash", {"command": "sleep 600", "run_in_background": True, "wake": True}),
+        (
+            "request_wakeup",
+            {"when": {"kind": "delay_ms", "value": 7_200_000}, "prompt": "Look again.", "reason": "It takes long"},
+        ),
+    ],
+)
+async def test_a_conversation_that_is_waited_for_goes_on(
+    world: World, clock: ManualClock, tool: str, args: dict[str, Any]
+) -> None:
+    world.preset(DEFAULT_PRESET, tools="Bash, request_wakeup")
+    ref = await create(world.kernel, "bob", permissions="open")
+    async with world.kernel.using(ref) as branch:
+        world.server.say(answer(tool_use(tool, **args)), "It takes a while.")
+        await world.kernel.prompt(branch, text="Build", options=world.granted("tool:.*"))
+        await until(lambda: branch.run is None)
+    clock.forward(minutes=40)
+    await world.kernel.feature(Contexts).tick()
+    assert await files(world, ref) == [], "its end, or the wake-up, comes into an empty conversation"
+    for task in await world.kernel.feature(Tasks).of("bob"):
+        await world.kernel.feature(Tasks).kill(task)
+    for schedule in await world.kernel.feature(Schedules).of(ref):
+        await world.kernel.feature(Schedules).cancel(schedule.id)
+    clock.forward(minutes=40)
+    await world.kernel.feature(Contexts).tick()
+    assert len(await files(world, ref)) == 1
 
 
 @pytest.mark.spec("003", "Graceful Shutdown 1: active sessions are saved")
