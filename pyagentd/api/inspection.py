@@ -370,7 +370,8 @@ def timeline(
         )
     for entry in decisions:
         if entry.run_id in runs:
-            runs[entry.run_id]["decisions"].append(_decision(entry))
+            facts = {name: getattr(entry, name) for name in ("tool", "action", "decision", "rule", "by")}
+            runs[entry.run_id]["decisions"].append({"at": entry.at_ms, **facts, "reason": entry.reason or None})
     return list(runs.values())
 
 
@@ -470,18 +471,6 @@ def _results(conversation: Conversation) -> dict[str, dict[str, Any]]:
         }
         for part in conversation.parts.values()
         if part.is_tool
-    }
-
-
-def _decision(entry: Entry) -> dict[str, Any]:
-    return {
-        "at": entry.at_ms,
-        "tool": entry.tool,
-        "action": entry.action,
-        "decision": entry.decision,
-        "rule": entry.rule,
-        "reason": entry.reason or None,
-        "by": entry.by,
     }
 
 

@@ -39,7 +39,7 @@ from pyagentd.features.usage import (
     sum_of_lines,
 )
 from pyagentd.llm import catalog
-from pyagentd.llm.backend import Backend, ModelRequest, ask_model
+from pyagentd.llm.backend import ask_model
 from pyagentd.llm.prompts import accept_rewrite, rewrite_request
 from pyagentd.policy.presets import DEFAULT_PRESET, Preset, parse_message_settings
 from pyagentd.reader import Source, keys_of, read
@@ -453,7 +453,11 @@ class ModelOperations(Group):
         request = rewrite_request(
             answering, text, instruction, name=name, before=before, after=after, max_tokens=most
         )
-        made = accept_rewrite(await _answer_text(backend, request), text)
+        said = await ask_model(backend, replace(request, purpose="rewrite"))
+        if said.stop_reason in ("refusal", "max_tokens"):
+            why = "refused" if said.stop_reason == "refusal" else "reached the longest answer"
+            raise ProviderError(f"{answering} {why}", hint="Nothing was changed. Rewrite a shorter text at a time")
+        made = accept_rewrite("".join(said.texts), text)
         if not made.strip():
             raise ProviderError(
                 f"{answering} gave an empty answer", hint="Word the instruction differently, or choose another model"
@@ -649,15 +653,6 @@ async def write_settings(kernel: Kernel, ref: BranchRef, values: Mapping[str, An
             presetfile.change(file, lambda preset: presetfile.with_values(preset, written))
         if body is not None:
             presetfile.change(file, lambda preset: presetfile.with_body(preset, body))
-
-
-async def _answer_text(backend: Backend, request: ModelRequest) -> str:
-    """Return the text of an answer; raises ``ProviderError`` where it is refused or cut off."""
-    said = await ask_model(backend, replace(request, purpose="rewrite"))
-    if said.stop_reason in ("refusal", "max_tokens"):
-        why = "refused" if said.stop_reason == "refusal" else "reached the longest answer"
-        raise ProviderError(f"{request.model} {why}", hint="Nothing was changed. Rewrite a shorter text at a time")
-    return "".join(said.texts)
 
 
 def _switch_tools(on: Sequence[str], value: str) -> list[str]:

@@ -43,7 +43,6 @@ from pyagentd.store.db.projection import spent_by_branch
 from pyagentd.store.document.adopt import Adoption
 from pyagentd.store.document.render import writable
 from pyagentd.store.document.text import Settings
-from pyagentd.store.metadata import Node
 from pyagentd.store.named_agents import named_dir
 from pyagentd.store.paths import BranchPlaces, BranchRef, describe_branch
 from pyagentd.store.sessions import move_to_trash
@@ -297,8 +296,7 @@ class Sessions(Group):
         """
         if watch:
             self._follow(client, "sessions")
-        found = await session_rows(self, archived=archived)
-        reply: SessionsReply = await self._rows_reply("sessions", found)
+        reply: SessionsReply = await self._rows_reply("sessions", await self._session_rows(archived=archived))
         return reply
 
     async def running(self, client: Client, *, watch: bool = False) -> RunningReply:
@@ -317,13 +315,23 @@ class Sessions(Group):
             overview.watchers.discard(client)
         self._kernel.overseers.discard(client)
 
-    def _found(self, archived: bool) -> list[dict[str, Any]]:
-        facts = {} if self._indexer is None else self._indexer.facts()
-        spent = self._spent()
-        return [
-            each | spent_row(spent.get(each["branch"], _NOTHING))
-            for each in list_entries(self._registry.scan(), facts, archived=archived)
-        ]
+    async def _session_rows(self, *, archived: bool) -> list[SessionRow]:
+        """Return all branches and agents, with their state and what they cost."""
+
+        def found() -> list[dict[str, Any]]:
+            facts, spent = {} if self._indexer is None else self._indexer.facts(), self._spent()
+            return [
+                each | spent_row(spent.get(each["branch"], _NOTHING))
+                for each in list_entries(self._registry.scan(), facts, archived=archived)
+            ]
+
+        rows = await asyncio.to_thread(found)
+        for row in rows:
+            live = self._kernel.opened(row["branch"])
+            row["state"] = self._kernel.state_of(row["branch"])
+            if live and live.meter is not None:
+                row |= spent_row(live.meter.own)
+        return cast(list[SessionRow], rows)
 
     def _spent(self) -> dict[str, Expense]:
         """Return what each branch cost, as far as the tables know."""
@@ -519,7 +527,18 @@ class Sessions(Group):
     async def branches(self, client: Client, *, branch: str) -> BranchesReply:
         """Return the branches of a session as a tree: each after its parent, one level deeper."""
         nodes = await asyncio.to_thread(metadata.tree, self._ref(branch).session_dir)
-        return {"branches": [_branch_row(node) for node in nodes]}
+        return {
+            "branches": [
+                reply_of(
+                    BranchRow,
+                    node,
+                    **describe_branch(node.ref),
+                    name=node.ref.branch_name,
+                    agents=len(metadata.agents(node.ref.branch_dir)),
+                )
+                for node in nodes
+            ]
+        }
 
     async def branch_diff(self, client: Client, *, branch: str, other: str) -> str:
         """Return how the saved conversation of a branch differs from that of another: a diff, a sentence if not."""
@@ -635,18 +654,6 @@ class Sessions(Group):
         return settings, notes
 
 
-async def session_rows(group: "Sessions", *, archived: bool) -> list[SessionRow]:
-    """Return the rows of ``sessions``: all branches and agents, with their state and what they cost."""
-    kernel = group._kernel
-    found = await asyncio.to_thread(group._found, archived)
-    for row in found:
-        live = kernel.opened(row["branch"])
-        row["state"] = kernel.state_of(row["branch"])
-        if live and live.meter is not None:
-            row |= spent_row(live.meter.own)
-    return cast(list[SessionRow], found)
-
-
 def _agent_name(kernel: Kernel, ref: BranchRef) -> str:
     """Return the name of the named agent that ``ref`` is a branch of; "" of everything else."""
     place = named_dir(kernel.config.agents_dir.resolve(), ref)
@@ -711,8 +718,3 @@ async def _sync_document(live: LiveBranch) -> str | None:
     await live.document.settle()
     run = live.conversation.last_run
     return None if run is None or live.document.complete else str(run.data["id"])
-
-
-def _branch_row(node: Node) -> BranchRow:
-    ref, agents = node.ref, len(metadata.agents(node.ref.branch_dir))
-    return reply_of(BranchRow, node, **describe_branch(ref), name=ref.branch_name, agents=agents)

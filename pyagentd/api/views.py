@@ -21,7 +21,7 @@ from pyagentd.api.history import Histories
 from pyagentd.api.inspection import MAX_HITS, Inspection
 from pyagentd.api.mcp import McpOperations
 from pyagentd.api.models import ModelOperations
-from pyagentd.api.sessions import Sessions, session_rows
+from pyagentd.api.sessions import Sessions
 from pyagentd.errors import BadRequest, NotFound, did_you_mean
 from pyagentd.events import Face, FilePlace, Place, ReportPlace, SessionPlace, ViewPlace, one_line, truncate
 from pyagentd.features.snapshots import Snapshots
@@ -372,7 +372,7 @@ class Lists(Group):
 
     async def sessions(self, client: Client, *, archived: bool = False, words: str = "", limit: int = LIMIT) -> View:
         """List sessions with their branches and agents, the latest first."""
-        nodes = session_forest(await session_rows(self._group(Sessions), archived=archived))
+        nodes = session_forest(await self._group(Sessions)._session_rows(archived=archived))
         wanted = words.lower().split()
         found = [line for node in nodes if (kept := node.matching(wanted)) for line in kept.lines()]
         now = self._kernel.clock.now()

@@ -51,11 +51,8 @@ def rewind(session: str, message_id: str | None, files: bool, only_list: bool, a
                 return
             message_id = str(choose_prompt(prompts, "rewind to")["message_id"])
         changed = link.call("rewind", branch=branch, message=message_id, files=files)
-    if as_json:
-        print_json(changed)
-        return
-    click.echo(f"Hidden: {quantity(changed['turns'], 'turn')}; show again: pyagentd unrewind {session}")
-    _print_files(changed)
+    turns = quantity(changed["turns"], "turn")
+    _print_change(changed, f"Hidden: {turns}; show again: pyagentd unrewind {session}", as_json=as_json)
 
 
 @click.command()
@@ -65,11 +62,7 @@ def unrewind(session: str, as_json: bool) -> None:
     """Undo the last rewind of SESSION, unless you have sent a message since."""
     with session_link(session) as (link, branch):
         changed = link.call("unrewind", branch=branch)
-    if as_json:
-        print_json(changed)
-        return
-    click.echo(f"Shown again: {quantity(changed['turns'], 'turn')}")
-    _print_files(changed)
+    _print_change(changed, f"Shown again: {quantity(changed['turns'], 'turn')}", as_json=as_json)
 
 
 @click.command()
@@ -136,8 +129,9 @@ def variants(session: str, message_id: str | None, number: int | None, as_json: 
     print_list(found, ("variant", "text", "message"), rows, as_json=as_json)
 
 
-def _print_files(changed: Mapping[str, Any]) -> None:
-    files = changed.get("files") or {}
+def _print_change(changed: Mapping[str, Any], text: str, *, as_json: bool) -> None:
+    print_reply(changed, text, as_json=as_json)
+    files = {} if as_json else changed.get("files") or {}
     for path in files.get("restored", ()):
         click.echo(f"restored {printable(path)}")
     for kept in files.get("kept", ()):
