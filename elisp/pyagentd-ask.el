@@ -604,7 +604,7 @@ Emacs would draw the cursor in a line that it has to continue itself."
                    pyagentd-ask-notice--current))
     (pyagentd-ask-notice-refresh)))
 
-(defun pyagentd-ask-notice--move ()
+(defun pyagentd-ask-notice--move (&rest _)
   "Put the notice of this buffer below the text of the run."
   (when pyagentd-ask-notice--overlay
     (let ((position (pyagentd-insert-end)))
@@ -614,7 +614,7 @@ Emacs would draw the cursor in a line that it has to continue itself."
           (move-overlay pyagentd-ask-notice--focus position position)
           (when here (goto-char position)))))))
 
-(add-hook 'pyagentd-insert-hook #'pyagentd-ask-notice--move)
+(add-hook 'pyagentd-insert-functions #'pyagentd-ask-notice--move)
 
 (defun pyagentd-ask-notice--delete ()
   "Remove the notice from this buffer."
@@ -779,7 +779,7 @@ Each option is a plist with :label and :text, what picking it says.")
                         "   (C-c 1… sends it; C-u C-c 1… inserts it)")
                       'face 'shadow)))
 
-(defun pyagentd-reply-options-clear ()
+(defun pyagentd-reply-options-clear (&rest _)
   "Remove the buttons from this buffer."
   (when pyagentd-reply-options--overlay
     (delete-overlay pyagentd-reply-options--overlay)
@@ -796,7 +796,7 @@ Each option is a plist with :label and :text, what picking it says.")
       (overlay-put pyagentd-reply-options--overlay 'before-string
                    (pyagentd-reply-options--text)))))
 
-(add-hook 'pyagentd-insert-hook #'pyagentd-reply-options-clear)
+(add-hook 'pyagentd-insert-functions #'pyagentd-reply-options-clear)
 
 (pyagentd-define-event reply-options `(,options)
   "Show the options."

@@ -198,6 +198,9 @@ second for which the user was told last that it is starting."
   "Seconds after which the user is told that an answer is awaited.
 So long is also waited for a pause in typing before something is asked.")
 
+(defconst pyagentd-later--look 0.2
+  "Seconds between two looks at whether something is still being asked.")
+
 (defconst pyagentd-later--notice "Asking the daemon…"
   "What the user is told while an answer is awaited.")
 
@@ -314,27 +317,15 @@ What it says with `user-error' is said in the echo area."
   "Call FUNCTION with ARGS, now if nothing is being read from the user.
 Else once that is over.  With KEYS, a former value of `num-input-keys',
 also wait for a pause if something was typed since."
-  (cond ((pyagentd-later--asked-p)
-         (let (once)
-           (setq once
-                 (lambda ()
-                   (remove-hook 'minibuffer-exit-hook once)
-                   (remove-hook 'isearch-mode-end-hook once)
-                   ;; It is over only after the hook.
-                   (run-at-time 0 nil #'pyagentd-later--give
-                                (lambda (args)
-                                  (apply #'pyagentd-later-when-free function
-                                         nil args))
-                                args)))
-           (add-hook 'minibuffer-exit-hook once t)
-           (add-hook 'isearch-mode-end-hook once t)))
-        ((member keys (list nil num-input-keys))
-         (apply function args))
-        (t (run-with-idle-timer
-            pyagentd-later--soon nil #'pyagentd-later--give
-            (lambda (args)
-              (apply #'pyagentd-later-when-free function nil args))
-            args))))
+  (let ((again (lambda (args)
+                 (apply #'pyagentd-later-when-free function nil args))))
+    (cond ((pyagentd-later--asked-p)
+           (run-at-time pyagentd-later--look nil #'pyagentd-later--give
+                        again args))
+          ((member keys (list nil num-input-keys))
+           (apply function args))
+          (t (run-with-idle-timer pyagentd-later--soon nil
+                                  #'pyagentd-later--give again args)))))
 
 (defun pyagentd-later-ask (prompt)
   "Ask the yes-or-no question PROMPT, unless something is asked already.

@@ -455,9 +455,6 @@ tool calls with their results.  Nil folds none.
 (defconst pyagentd-fold--most 300
   "Greatest number of blocks that have overlays.")
 
-(defvar-local pyagentd-fold--looked nil
-  "Marker up to which the text of runs was looked through for blocks.")
-
 (pyagentd-deflocal pyagentd-fold--kinds 'default
   "Which blocks are folded in this buffer; `default' is `pyagentd-fold'.")
 (defvar pyagentd-fold-map
@@ -555,26 +552,20 @@ They are made again when the text is displayed."
                            (overlay-get line 'pyagentd-fold-kind))))
                   (pyagentd-fold--forget line)))))))
 
-(defun pyagentd-fold--on-insert ()
-  "Make the blocks foldable that were just completed.
+(defun pyagentd-fold--on-insert (beg end)
+  "Make the blocks foldable that what is now from BEG to END has completed.
 The text counts as fontified, so that nobody may look at it again.  What
 was inserted may end one block and begin the next."
   (save-excursion
     (save-restriction
       (save-match-data
         (widen)
-        (let* ((pos (pyagentd-insert-position))
-               (from (and pyagentd-fold--looked
-                          (marker-position pyagentd-fold--looked)))
-               (looked (copy-marker pos)))
-          (goto-char (if (and from (<= from pos)) from (max 1 (- pos 200))))
-          (forward-line -1)
-          (while (search-forward "\n```" pos t)
-            (when (eq (get-text-property (1- (point)) 'gptel) 'ignore)
-              (when-let ((start (pyagentd-fenced-start (1- (point)))))
-                (pyagentd-fold--find start (min (point-max) (+ start 200))))))
-          (when pyagentd-fold--looked (set-marker pyagentd-fold--looked nil))
-          (setq pyagentd-fold--looked looked))))))
+        (goto-char (max 1 (- beg 4)))
+        (while (search-forward "\n```" end t)
+          (when (eq (get-text-property (1- (point)) 'gptel) 'ignore)
+            (when-let ((start (pyagentd-fenced-start (1- (point)))))
+              (pyagentd-fold--find start
+                                   (min (point-max) (+ start 200))))))))))
 
 (defun pyagentd-fold-toggle (&optional event)
   "Fold or unfold the block at point, or the one that was clicked in EVENT.
@@ -636,7 +627,7 @@ With a prefix argument do so with all blocks of the buffer."
   (setq pyagentd-fold--lines nil))
 
 (pyagentd-display-add #'pyagentd-fold--find #'pyagentd-fold--clear)
-(add-hook 'pyagentd-insert-hook #'pyagentd-fold--on-insert)
+(add-hook 'pyagentd-insert-functions #'pyagentd-fold--on-insert)
 
 ;;;; Prompts
 

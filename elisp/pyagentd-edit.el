@@ -693,8 +693,8 @@ both stand there, and yours is also in %s" (buffer-name) (buffer-name buffer))))
 (pyagentd-deflocal pyagentd-insert--timer nil
   "Timer that fontifies when the stream pauses, or nil.")
 
-(defvar pyagentd-insert-hook nil
-  "Hook run after text of a run was inserted; be quick.")
+(defvar pyagentd-insert-functions nil
+  "Functions called after text of a run was inserted, with its bounds; be quick.")
 
 (defun pyagentd-insert-position ()
   "Return the position of the next text of the run."
@@ -885,7 +885,7 @@ ROLE is nil, `response', `ignore' or (tool . ID)."
     (restore-buffer-modified-p modified)
     (pyagentd-insert--record pos (length text))
     (mapc #'pyagentd-insert--follow followers)
-    (run-hooks 'pyagentd-insert-hook)
+    (run-hook-with-args 'pyagentd-insert-functions pos (+ pos (length text)))
     (pyagentd-insert--soil pos (+ pos (length text)))))
 
 ;;;; Fontification

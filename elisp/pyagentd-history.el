@@ -87,32 +87,15 @@ C-u \\[pyagentd-rewind] brings %s back" (if (= count 1) "it" "them"))))
                             'face 'pyagentd-hidden 'mouse-face 'highlight
                             'keymap pyagentd-hidden-map
                             'help-echo "mouse-1: show or hide the text")))))
-    (pcase-dolist (`(,beg ,end ,message ,number ,of) variants)
-      (let ((overlay (pyagentd-hidden--add
-                      beg end 'pyagentd-variant (list message number of))))
-        (when (> number 0)
+    (pcase-dolist (`(,beg ,end ,_ ,number ,of) variants)
+      (when (> number 0)
+        (save-excursion
+          (goto-char beg)
           ;; Above the line, which the sign of a prompt may begin.
-          (overlay-put (save-excursion
-                         (goto-char (overlay-start overlay))
-                         (if (bolp) overlay
-                           (pyagentd-hidden--add (line-beginning-position)
-                                                 (point))))
-                       'before-string
-                       (propertize (format "variant %d/%d\n" number of)
-                                   'face 'pyagentd-hidden)))))))
-
-(defun pyagentd-hidden-variant ()
-  "Return the variant at or before point, or else the last: (MESSAGE N OF)."
-  (let ((sorted (sort (seq-filter (lambda (overlay)
-                                    (and (overlay-buffer overlay) ; not deleted
-                                         (overlay-get overlay 'pyagentd-variant)))
-                                  pyagentd-hidden--overlays)
-                      (lambda (a b) (> (overlay-start a) (overlay-start b))))))
-    (when-let ((here (or (seq-find (lambda (overlay)
-                                     (<= (overlay-start overlay) (point)))
-                                   sorted)
-                         (car sorted))))
-      (overlay-get here 'pyagentd-variant))))
+          (pyagentd-hidden--add (line-beginning-position) (if (bolp) end beg)
+                                'before-string
+                                (propertize (format "variant %d/%d\n" number of)
+                                            'face 'pyagentd-hidden)))))))
 
 ;;;; Asking the daemon
 
@@ -477,29 +460,29 @@ followed it belongs to that variant.  See `pyagentd-history--next-variant'."
 
 (defun pyagentd-history--turn (step)
   "Show the variant STEP further on of the message at or before point.
-Where none is known here the daemon says which there are."
+Where there is none, that is the last message that has variants."
   (pyagentd-history--in-base position
-    (if-let ((variant (save-excursion (goto-char position)
-                                      (pyagentd-hidden-variant))))
-        (pyagentd-history--choose-variant variant step)
-      (pyagentd-history--call
-       'history nil
-       (lambda (answer)
-         (if-let ((last (car (last (plist-get answer :variants)))))
-             (pyagentd-history--choose-variant (nthcdr 2 last) step)
-           (user-error "There are no variants; %s makes one"
-                       (substitute-command-keys
-                        "\\<pyagentd-mode-map>\\[pyagentd-regenerate]"))))))))
-
-(defun pyagentd-history--choose-variant (variant step)
-  "Show the variant STEP further on than VARIANT, (MESSAGE NUMBER OF)."
-  (pcase-let* ((`(,message ,number ,of) variant)
-               (next (1+ (mod (+ number step -1) of))))
     (pyagentd-chat-when-ready
      (lambda ()
        (pyagentd-history--call
-        'choose-variant (list :message message :n next)
-        (lambda (_) (message "Variant %d/%d" next of)))))))
+        'history nil
+        (lambda (answer)
+          (pcase-let*
+              ((variants (sort (plist-get answer :variants)
+                               (lambda (a b) (> (car a) (car b)))))
+               (`(,_ ,_ ,message ,number ,of)
+                (or (seq-find (lambda (variant)
+                                (<= (pyagentd-edit-position (car variant))
+                                    position))
+                              variants)
+                    (car variants)
+                    (user-error "There are no variants; %s makes one"
+                                (substitute-command-keys
+                                 "\\<pyagentd-mode-map>\\[pyagentd-regenerate]"))))
+               (next (1+ (mod (+ number step -1) of))))
+            (pyagentd-history--call
+             'choose-variant (list :message message :n next)
+             (lambda (_) (message "Variant %d/%d" next of))))))))))
 
 (defun pyagentd-history--next-variant ()
   "Show the next variant of the message at or before point.

@@ -567,29 +567,22 @@ count characters from 1, the end is exclusive."
                when spans collect (cons kind (nreverse spans))))))
 
 (defun pyagentd-block--written (variable)
-  "Return the value of VARIABLE as the block has it."
+  "Return the value of VARIABLE as the block has it, in a list, or nil.
+No tools at all are something that the block says unless it is so in
+preset.md, no value of another variable is nothing."
   (let ((value (pyagentd-block-get variable)))
-    (if (and (eq variable 'gptel--tool-names) pyagentd-block-tools
-             (equal value (car pyagentd-block-tools)))
-        (cdr pyagentd-block-tools)
-      value)))
+    (cond ((and (eq variable 'gptel--tool-names) pyagentd-block-tools
+                (equal value (car pyagentd-block-tools)))
+           (and (cdr pyagentd-block-tools) (list (cdr pyagentd-block-tools))))
+          ((or value (and (eq variable 'gptel--tool-names)
+                          (assq variable pyagentd-block--settings)))
+           (list value)))))
 
 (defun pyagentd-block--print (variable value)
   "Return the line of the block that gives VARIABLE its VALUE."
   (let ((print-escape-newlines t) (print-length nil) (print-level nil)
         (print-circle nil) (print-quoted t))
     (format "%s: %S" variable value)))
-
-(defun pyagentd-block--says-p (variable)
-  "Return non-nil if the block says something about VARIABLE.
-No tools at all are something unless it is so in preset.md, no value of
-another one is nothing."
-  (or (pyagentd-block--written variable)
-      (and (eq variable 'gptel--tool-names)
-           (assq variable pyagentd-block--settings)
-           (not (and pyagentd-block-tools
-                     (equal (pyagentd-block-get variable)
-                            (car pyagentd-block-tools)))))))
 
 (defun pyagentd-block-text ()
   "Return the block for the buffer, \"\" if there is nothing to say.
@@ -599,9 +592,9 @@ end of the text is taken for an older block."
          (lines
           (append
            (cl-loop for variable in pyagentd-block-settings
-                    when (pyagentd-block--says-p variable)
-                    collect (pyagentd-block--print
-                             variable (pyagentd-block--written variable)))
+                    for written = (pyagentd-block--written variable)
+                    when written
+                    collect (pyagentd-block--print variable (car written)))
            pyagentd-block--foreign
            (and bounds (list (pyagentd-block--print 'gptel--bounds bounds)))))
          (block (if lines (pyagentd-locals-printed lines) "")))

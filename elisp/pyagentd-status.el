@@ -492,13 +492,13 @@ Where that is non-nil, if it is unfolded.")
 
 ;;;; The overlay
 
-(defun pyagentd-todo--move ()
+(defun pyagentd-todo--move (&rest _)
   "Put the list at the end of the run's text, above the prompt typed next."
   (when pyagentd-todo--overlay
     (let ((position (pyagentd-insert-end)))
       (move-overlay pyagentd-todo--overlay position position))))
 
-(add-hook 'pyagentd-insert-hook #'pyagentd-todo--move)
+(add-hook 'pyagentd-insert-functions #'pyagentd-todo--move)
 
 (defun pyagentd-todo--delete ()
   "Remove the list from this buffer."

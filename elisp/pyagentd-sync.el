@@ -450,7 +450,7 @@ Return non-nil if the daemon has, or gets, all of it."
     (let ((settings
            (when (pyagentd-settings-unsaved-p)
              (cl-loop for (variable . key) in pyagentd-settings--keys
-                      for value = (pyagentd-block--written variable)
+                      for value = (car (pyagentd-block--written variable))
                       append (list key (if (and value (eq variable 'gptel-model))
                                            (format "%s" value)
                                          value)))))

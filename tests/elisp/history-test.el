@@ -121,6 +121,22 @@ The variable `branch' is bound to its directory."
                      "One?"))
       (should (equal (buffer-string) text)))))
 
+(ert-deftest pyagentd-history-variant-is-that-at-or-before-point ()
+  (history-test-with-session
+    (pyagentd-test-answer
+     'history '(:revision 0 :variants ((26 29 "m4" 1 2) (10 14 "m2" 3 3))))
+    (pyagentd-test-answer 'choose-variant nil)
+    (pcase-dolist (`(,position ,command ,message ,n)
+                   '((40 pyagentd-history--next-variant "m4" 2)
+                     (17 pyagentd-history--next-variant "m2" 1)
+                     (17 pyagentd-history--previous-variant "m2" 2)
+                     (1 pyagentd-history--next-variant "m4" 2)))
+      (goto-char position)
+      (should (string-prefix-p "Variant " (pyagentd-test-said
+                                            (funcall command))))
+      (should (equal (car (last (pyagentd-test-calls 'choose-variant)))
+                     (list :branch branch :message message :n n))))))
+
 (ert-deftest pyagentd-fork-that-comes-too-late-is-told ()
   (history-test-with-session
     (pyagentd-test-tell 'fake-silent "" 'fork)
