@@ -28,7 +28,7 @@ from pyagentd.features import named_agents, suggestions, todo
 from pyagentd.features.agents import AgentSpawner
 from pyagentd.features.compaction import compact, marker_of
 from pyagentd.features.emacs import EmacsClients
-from pyagentd.features.slash_commands import CommandOutcome, Commands, run_if_command
+from pyagentd.features.slash_commands import CommandAnswer, Commands, run_if_command
 from pyagentd.features.usage import tell_below
 from pyagentd.policy.presets import Preset, parse_message_settings
 from pyagentd.runtime import attaching, turn_agent
@@ -135,17 +135,6 @@ class CommandsReply(TypedDict):
     """Slash commands."""
 
     commands: list[CommandRow]
-
-
-class CommandAnswer(TypedDict):
-    """What a slash command answered."""
-
-    name: str
-    text: str  # for people
-    json: str  # for programs
-    code: str | None  # of an error
-    recorded: bool  # it stands in the conversation, with the answer
-    began: str | None  # the run that it began and that goes on, such as a compaction
 
 
 class CommandAnswered(TypedDict):
@@ -701,7 +690,8 @@ class Conversations(Group):
             if live.document.trouble or live.run is None:  # where the disk refuses what was typed nothing is recorded
                 await live.document.flush()
             if (done := await run_if_command(self._kernel, live, given, client)) is not None:
-                return command_answered(done)
+                receipt, command = done
+                return {**prompt_receipt(receipt), "message": receipt.message_id or None, "command": command}
             made = await self._kernel.submit(live, given)
         return prompt_receipt(made)
 
@@ -826,22 +816,6 @@ class Conversations(Group):
             "hidden": [{"name": s.name, "file": str(s.file), "by": str(by.file)} for s, by in found.hidden],
             "broken": [{"file": str(file), "error": str(error)} for file, error in found.broken],
         }
-
-
-def command_answered(made: CommandOutcome) -> CommandAnswered:
-    """Return what became of a command."""
-    command: CommandAnswer = {
-        "name": made.name,
-        "text": made.text,
-        "json": json.dumps(made.data, ensure_ascii=False),
-        "code": made.code or None,
-        "recorded": made.is_recorded,
-        "began": made.began or None,
-    }
-    if made.submitted is not None:
-        return {**prompt_receipt(made.submitted), "command": command}
-    run, message = made.run_id or None, made.message_id or None
-    return {"run": run, "message": message, "queued": False, "seq": made.seq, "ended": "done", "command": command}
 
 
 def _answers(messages: Sequence[Mapping[str, Any]], prompt: str) -> Iterator[Mapping[str, Any]]:

@@ -5,13 +5,14 @@ A ``Source`` offers commands: the daemon's own operations, prompts of servers, t
 """
 
 import asyncio
+import json
 import logging
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypedDict, runtime_checkable
 
 from pyagentd.clock import new_id
 from pyagentd.errors import BadRequest, PyagentdError, UserError, did_you_mean
@@ -283,39 +284,23 @@ class NoHuman(UserError):
     code = "no-human"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandOutcome:
-    """What became of a command.
-
-    Attributes:
-        name: Which, without its arguments.
-        text: The answer, or what is wrong.
-        data: The answer for programs.
-        code: Of the error, "" when there was none.
-        is_recorded: Whether it stands in the conversation; if not, its client alone has it.
-        run_id: The turn it is in the log, "" when it is not recorded.
-        message_id: Of the command itself, likewise.
-        seq: The log's last row.
-        submitted: The message that the command sent to the model, if it is one that does.
-        began: The run that it began and that goes on, such as a compaction; "" for most.
-    """
+class CommandAnswer(TypedDict):
+    """What a slash command answered."""
 
     name: str
-    text: str
-    data: Any
-    code: str = ""
-    is_recorded: bool = False
-    run_id: str = ""
-    message_id: str = ""
-    seq: int = 0
-    submitted: Receipt | None = None
-    began: str = ""
+    text: str  # for people
+    json: str  # for programs
+    code: str | None  # of an error
+    recorded: bool  # it stands in the conversation, with the answer
+    began: str | None  # the run that it began and that goes on, such as a compaction
 
 
 async def run_if_command(
     kernel: "Kernel", branch: LiveBranch, given: Submission, client: Any
-) -> CommandOutcome | None:
+) -> tuple[Receipt, CommandAnswer] | None:
     """Do what a submission says if it is a command; None when it is a message for the model.
+
+    Returns what became of it, or of the message that it sent to the model, and what it answered.
 
     Raises:
         PyagentdError: What stands before the end of the document cannot be read; a message would fail too.
@@ -354,20 +339,28 @@ async def run_if_command(
         raise
     except PyagentdError as error:
         answer, code = Answer(text=str(error), data={"error": error.message, "hint": error.hint}), error.code
-    made = CommandOutcome(name=name, text=answer.text, data=answer.data, code=code)
-    if answer.text:
-        made = await _record_command(kernel, branch, prompt, made, given)
+    recorded = await _record_command(kernel, branch, prompt, name, answer.text, given) if answer.text else None
+    command: CommandAnswer = {
+        "name": name,
+        "text": answer.text,
+        "json": json.dumps(answer.data, ensure_ascii=False),
+        "code": code or None,
+        "recorded": recorded is not None,
+        "began": None,
+    }
     if answer.then is not None:
         try:
-            made = replace(made, began=await answer.then() or "")
+            command["began"] = await answer.then()
         except PyagentdError as error:
             branch.say(str(error))
-            made = replace(made, text=str(error), code=error.code)
+            command["text"], command["code"] = str(error), error.code
     if answer.prompt:
         origin = {"origin": answer.prompt_origin} if answer.prompt_origin else {}
         sent = await kernel.submit(branch, Submission(text=answer.prompt, options=given.options, metadata=origin))
-        made = replace(made, submitted=sent)
-    return replace(made, seq=branch.recorder.last_seq)
+        return sent, command
+    run_id, message_id = recorded or (None, "")
+    last = branch.recorder.last_seq
+    return Receipt(message_id=message_id, run_id=run_id, queued=False, seq=last, ended="done"), command
 
 
 async def _may_be(branch: LiveBranch, given: Submission) -> bool:
@@ -401,35 +394,33 @@ def _bare(text: str) -> Prompt:
 async def record_command(kernel: "Kernel", branch: LiveBranch, line: str, *, name: str, answer: str) -> None:
     """Put a command that was not typed there, with its answer, into a conversation; no model is shown them."""
     prompt = await turns.from_client(branch, line)
-    made = CommandOutcome(name=name, text=answer, data=None)
-    await _record_command(kernel, branch, prompt, made, Submission(text=line, options=SendOptions()))
+    await _record_command(kernel, branch, prompt, name, answer, Submission(text=line, options=SendOptions()))
 
 
 async def _record_command(
-    kernel: "Kernel", branch: LiveBranch, prompt: Prompt, made: CommandOutcome, given: Submission
-) -> CommandOutcome:
-    """Put a command and its answer into the conversation, if that can be done now."""
+    kernel: "Kernel", branch: LiveBranch, prompt: Prompt, name: str, answer: str, given: Submission
+) -> tuple[str, str] | None:
+    """Put a command and its answer into the conversation, if it can be now; return the ids of its run and message."""
     async with branch.starting:
         if not _may_stand(kernel, branch, prompt):
-            return made
+            return None
         await branch.document.look()
         await branch.look_once()
         again = await _as_it_is(branch, prompt, given)
         if not _may_stand(kernel, branch, prompt):
-            return made
+            return None
         run_id, now_ms = new_id("run"), branch.recorder.now_ms()
-        hiding = {**hidden.mark(hidden.COMMAND, now_ms=now_ms), "command": made.name}
+        hiding = {**hidden.mark(hidden.COMMAND, now_ms=now_ms), "command": name}
         sent = {} if given.id is None else {"payload": given.payload}  # tells that the same submission came before
         hinted = replace(again, metadata={**hiding, **sent}, id=given.id or "")
-        answer = {"type": "text", "text": writable(_as_markdown(made.text)), "state": "done"}
+        part = {"type": "text", "text": writable(_as_markdown(answer)), "state": "done"}
         rows = rows_of_message(
-            [answer], role="assistant", session_id=branch.ref.session_id, metadata=hiding, now_ms=now_ms
+            [part], role="assistant", session_id=branch.ref.session_id, metadata=hiding, now_ms=now_ms
         )
         await branch.record_run(hinted, rows, run_id=run_id, interactive=given.options.interactive)
         await _give_roles(branch)
     kernel.bus.tell(BranchWritten(branch.ref))
-    message_id = str(branch.conversation.runs[run_id].data["message_id"])
-    return replace(made, is_recorded=True, run_id=run_id, message_id=message_id)
+    return run_id, str(branch.conversation.runs[run_id].data["message_id"])
 
 
 async def _give_roles(branch: LiveBranch) -> None:
