@@ -225,7 +225,8 @@ def _step(data: Mapping[str, Any], index: int) -> PlanStep:
     known = {each.name: data[each.name] for each in fields(PlanStep) if data.get(each.name) is not None}
     known["id"] = str(known.get("id") or f"step-{index + 1}")
     for name, kind in _SHAPES.items():
-        if name in known and not isinstance(known[name], kind):
+        found = known.get(name)
+        if name in known and not (isinstance(found, kind) and (kind is not list or set(map(type, found)) <= {str})):
             raise PlanError([f'Step "{known["id"]}": {name} is not a {_WORDS[kind]}'])
     if known.get("status", "pending") not in get_args(Status):
         raise PlanError([f'Step "{known["id"]}": its status is none of {", ".join(get_args(Status))}'])

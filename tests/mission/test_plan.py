@@ -43,6 +43,7 @@ TOOLS = {"expenses": expenses, "report": report}
         ([{"id": "a", "tool": 3}], "tool is not a string"),
         ([{"id": "a", "tool": "x", "args": []}], "args is not a map"),
         ([{"id": "a", "tool": "x", "needs": "b"}], "needs is not a vector"),
+        ([{"id": "a", "tool": "x", "needs": [["b"]]}], "needs is not a vector of names"),
         ([{"id": "a", "tool": "x", "status": "lost"}], "its status is none of"),
         (
             [{"id": "a", "tool": "x", "needs": ["b"]}, {"id": "b", "tool": "x", "needs": ["a"]}],

@@ -23,6 +23,7 @@
 (transduce (map inc) + [1 2]) => 5
 (transduce (comp (filter :on) (map :n)) + 0 [{:on true :n 2} {:n 3}]) => 2
 (transduce (map inc) conj [] nil) => []
+(transduce (map inc) (fn [a x] (if (> x 2) (reduced a) (+ a x))) 0 [0 1 2 3]) => 3
 (transduce 5 + 0 [1]) !! not callable
 (sequence (map inc) [1 2]) => [2 3]
 (sequence [1 2]) => [1 2]
