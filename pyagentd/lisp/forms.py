@@ -47,7 +47,7 @@ def simple_name(analysis: Analysis, form: Form) -> str:
     """Return the name that a form binds; it must be a symbol without namespace."""
     if isinstance(form, Symbol):
         if form.name[0] == "%" or ("/" in form.name and form.name != "/"):
-            analysis.fail(f"{form.name} cannot be bound", form, "Names with '/' or '%' are taken.")
+            analysis.fail(f"{form.name} cannot be bound", form, "Names with '/' or '%' are taken; write {b :a/b}.")
         return form.name
     return analysis.fail("expected a name", form, "Write a symbol such as x.")
 
@@ -76,7 +76,7 @@ class Bindings:
             self._vector(pattern, value, lenient=rest)
         elif isinstance(pattern, Map):
             if rest:
-                value = RuntimeCall("named_arguments", [value], pattern.start)
+                self.analysis.fail("a map cannot follow &", pattern, "Take one map: (fn [{:keys [a b]}] …).")
             self._map(pattern, self._as_local(value))
         else:
             self.analysis.fail(
@@ -155,24 +155,18 @@ class Bindings:
 
     def _option(self, key: Literal, target: Form, value: Local, defaults: dict[str, Form]) -> None:
         """Bind the names after ``:keys`` or ``:strs``; ``:or`` was read before."""
-        space, _, option = key.value.name.rpartition("/")
+        option = key.value.name
         if option in {"keys", "strs"}:
             if not isinstance(target, Vector):
                 self.analysis.fail(f":{option} needs a vector of names", target, f"Write {{:{option} [a b]}}.")
             for item in target.items:
                 if isinstance(item, Literal) and type(item.value) is Keyword:
                     item = Symbol(item.value.name, item.start)
-                within = space
-                # {:keys [a/b]} binds b to :a/b
-                if option == "keys" and isinstance(item, Symbol) and "/" in item.name:
-                    within, _, short = item.name.rpartition("/")
-                    item = Symbol(short, item.start)
                 name = simple_name(self.analysis, item)
-                full = f"{within}/{name}" if within else name
-                self._key(item, full if option == "strs" else Keyword(full), value, defaults)
+                self._key(item, name if option == "strs" else Keyword(name), value, defaults)
         elif option != "or":
             self.analysis.fail(
-                f"unsupported pattern :{key.value.name}", key, "There are :keys, :strs, :or and :as; or {name :key}."
+                f"unsupported pattern :{option}", key, "There are :keys, :strs, :or and :as; or {name :key}."
             )
 
     def _key(self, pattern: Form, key: str | Keyword | int, value: Local, defaults: dict[str, Form]) -> None:

@@ -486,21 +486,6 @@ def rest_of(run: Run, vector: list[Value], count: int) -> Value:
     return vector[count:] or None
 
 
-def named_arguments(run: Run, value: Value) -> Value:
-    """Return the map that the rest of the arguments, ``:a 1 :b 2`` or one map, means to a map pattern after ``&``.
-
-    Raises:
-        LispError: ``eval_error`` if a key has no value.
-    """
-    if type(value) is not list:
-        return value
-    if len(value) == 1 and type(value[0]) is dict:
-        return value[0]
-    if len(value) % 2:
-        raise LispError("eval_error", f"a map pattern after & needs pairs of key and value, got {len(value)} items")
-    return {as_key(key, run.budget): item for key, item in zip(value[::2], value[1::2], strict=True)}
-
-
 def as_map(run: Run, value: Value) -> dict[Any, Value]:
     """Return the map for a map pattern; nil is an empty map.
 

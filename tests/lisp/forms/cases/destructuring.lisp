@@ -44,16 +44,11 @@
 (let [[a b] "xy"] [b a]) => ["y" "x"]
 ((fn [[a b]] b) [1]) => nil
 (let [[a] {:k 1}] a) !! eval_error 1:7 a vector pattern needs a vector, got a map
-(let [{:a/keys [b] :as m} {:a/b 1}] [b (count m)]) => [1 1]
-(let [{:keys [a/b c]} {:a/b 1 :c 2}] [b c]) => [1 2]
-(let [{:keys [a/b] :or {b 5}} {}] b) => 5
-((fn [x & {:keys [a b] :or {b 3}}] [x a b]) 1 :a 2) => [1 2 3]
-((fn [& {:keys [a]}] a) {:a 2}) => 2
-((fn [& {:keys [a]}] a)) => nil
-((fn [& {:keys [a]}] a) :a) !! eval_error 1:9 a map pattern after & needs pairs of key and value, got 1 items
-(let [[x & {:keys [a]}] [1 :a 2]] [x a]) => [1 2]
 (require '[clojure.string :as s]) (s/join "," [1 2]) => "1,2"
 (ns foo (:require [clojure.set :as cs] [clojure.string :as s])) (s/upper-case (str (count (cs/union #{1} #{2})))) => "2"
 (do (require '[clojure.string :as s]) (map s/trim [" a "])) => ["a"]
 (:a "x") => nil
 (:a "x" 2) => 2
+(let [{:keys [a/b]} {:a/b 1}] b) !! analysis_error 1:15 a/b cannot be bound
+(let [{:a/keys [b]} {:a/b 1}] b) !! analysis_error 1:8 unsupported pattern :a/keys
+((fn [& {:keys [a]}] a) :a 1) !! analysis_error 1:9 a map cannot follow &
