@@ -750,7 +750,7 @@ Each option is a plist with :label and :text, what picking it says.")
 
 (dotimes (index 9)
   (define-key pyagentd-mode-map (kbd (format "C-c %d" (1+ index)))
-    `(menu-item "" pyagentd-reply-options--pick-by-key
+    `(menu-item "" pyagentd-reply-options--pick
                 :filter ,(lambda (command)
                            (and pyagentd-reply-options command)))))
 
@@ -806,7 +806,7 @@ Each option is a plist with :label and :text, what picking it says.")
 ;;;; Picking
 
 (defun pyagentd-reply-options--pick (number &optional only-put)
-  "Send option NUMBER of those that the last answer offers.
+  "Send option NUMBER, whose digit was typed, of those the last answer offers.
 What is typed below the answer already is said after it.  With a prefix
 argument, or ONLY-PUT from Lisp, put it into the prompt and do not send
 it; so it is with answers of which several options may be picked."
@@ -814,7 +814,8 @@ it; so it is with answers of which several options may be picked."
    (progn (unless pyagentd-reply-options (user-error "No options are offered here"))
           (let ((labels (mapcar (lambda (option) (plist-get option :text))
                                 (plist-get pyagentd-reply-options :options))))
-            (list (1+ (seq-position labels (pyagentd-choose "Option: " labels)))
+            (list (1+ (or (seq-position "123456789" last-command-event)
+                          (seq-position labels (pyagentd-choose "Option: " labels))))
                   current-prefix-arg)))
    pyagentd-mode)
   (with-current-buffer (or (buffer-base-buffer) (current-buffer))
@@ -827,13 +828,6 @@ it; so it is with answers of which several options may be picked."
       (unless (or only-put several)
         (pyagentd-reply-options-clear)
         (pyagentd-send)))))
-
-(defun pyagentd-reply-options--pick-by-key (&optional only-put)
-  "Send the option whose digit was typed; see `pyagentd-reply-options--pick'.
-ONLY-PUT, the prefix argument, puts it into the prompt."
-  (interactive "P"
-               pyagentd-mode)
-  (pyagentd-reply-options--pick (- last-command-event ?0) only-put))
 
 ;;;; Answer what the daemon asks
 

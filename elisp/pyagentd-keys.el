@@ -33,7 +33,7 @@
 Commands on a session act on the one in this buffer, or on the one at point
 in the list of sessions."
      (pyagentd-menu--title
-      ("Send"
+      ("Send" nil
        ("RET" "Send" pyagentd-send :key "C-c RET")
        ("W" "Steer this run" pyagentd-steer :key "C-c C-w")
        ("Q" "Queue" pyagentd-queue :key "C-c C-q" :value (plist-get pyagentd-status :queued))
@@ -42,7 +42,7 @@ in the list of sessions."
         :value (pyagentd-menu--agent))
        ("!" "Approve plan" pyagentd-approve :key "C-c C-c")
        ("#" "Pick an option" pyagentd-reply-options--pick))
-      ("Approvals"
+      ("Approvals" nil
        ("y" "Allow once" pyagentd-allow-once)
        ("s" "Allow in session" pyagentd-allow-session)
        ("p" "Allow in project" pyagentd-allow-always)
@@ -54,7 +54,7 @@ in the list of sessions."
        ("o" "Details" pyagentd-ask--show)
        ("w" "Answer" pyagentd-answer :key "C-c C-r")
        ("l" "List all" pyagentd-asks :value (length (pyagentd-ask-open))))
-      ("Turns"
+      ("Turns" nil
        ("U" "Rewind" pyagentd-rewind :key "C-c M-u")
        ("z" "Undo rewind" pyagentd-history--unrewind)
        ("X" "Edit prompt" pyagentd-edit-prompt :key "C-c M-e")
@@ -66,7 +66,7 @@ in the list of sessions."
        ("M-c" "Compact" pyagentd-compact)
        ("C" "Changed files" pyagentd-changes)))
      (nil
-      ("Model and tools" :if pyagentd-menu--session-p
+      ("Model and tools" pyagentd-menu--session-p
        ("-=" "Set for" pyagentd-model--switch-scope
         :value (if pyagentd-settings-next-only "next message" "this session") :stay t)
        ("*" "Model" pyagentd-choose-model :value (pyagentd-menu--setting "Model" :model) :stay t)
@@ -84,7 +84,7 @@ in the list of sessions."
        ("-T" "Tools" pyagentd-model--choose-tools :value (pyagentd-menu--setting "Tools" :tools))
        ("-0" "Forget for next message" pyagentd-model--forget-next
         :if pyagentd-menu--next-p :stay t))
-      ("Add to prompt"
+      ("Add to prompt" nil
        ("i" "File, directory" pyagentd-add--files)
        ("M-a" "Copy of a file" pyagentd-add--attach-file :key "C-c M-a")
        ("M-r" "Rewrite region" pyagentd-rewrite)
@@ -96,7 +96,7 @@ in the list of sessions."
        ("R" "Permissions..." pyagentd-menu--in-rights)
        ("P" "Settings..." pyagentd-menu--in-settings)
        ("q" "Quit" transient-quit-one))
-      ("Text"
+      ("Text" nil
        ("]" "Next answer" pyagentd-chat--next-answer :key "C-c ]")
        ("[" "Previous answer" pyagentd-chat--previous-answer :key "C-c [")
        ("c" "Copy code" pyagentd-copy-code :key "C-c M-w")
@@ -113,11 +113,11 @@ in the list of sessions."
      "Model, temperature, tools and system prompt.
 They are set for this session, or for the next message only."
      (pyagentd-menu--title "Model and tools"
-      (nil ("q" "Quit" transient-quit-one))))
+      (nil nil ("q" "Quit" transient-quit-one))))
     (pyagentd-menu--in-sessions
      "Commands on sessions and their branches."
      (nil
-      ("Sessions"
+      ("Sessions" nil
        ("s" "New session" pyagentd-session)
        ("l" "List" pyagentd-sessions)
        ("n" "Running now" (pyagentd-list "running"))
@@ -128,7 +128,7 @@ They are set for this session, or for the next message only."
        ("g" "Import this gptel buffer" pyagentd-import-gptel)
        ("G" "Import gptel's backends" pyagentd-gptel--import-backends)
        ("I" "Rebuild the index" (pyagentd-reindex)))
-      ("This session" :if pyagentd-menu--somewhere-p
+      ("This session" pyagentd-menu--somewhere-p
        ("r" "Rename" pyagentd-rename)
        ("D" "Duplicate" pyagentd-duplicate)
        ("e" "Export" pyagentd-export)
@@ -139,7 +139,7 @@ They are set for this session, or for the next message only."
        ("w" "Switch to" pyagentd-switch-branch)
        ("v" "Tree" pyagentd-branches :key "C-c C-v"
         :value pyagentd--branch-name))
-      ("Daemon"
+      ("Daemon" nil
        ("c" "Connect" pyagentd-connect :value (and (pyagentd-rpc-connected-p) "(connected)"))
        ("d" "Disconnect" (pyagentd-rpc-disconnect))
        ("?" "Check the installation" pyagentd-doctor)
@@ -147,39 +147,39 @@ They are set for this session, or for the next message only."
     (pyagentd-menu--in-agents
      "Commands on agents, their tasks and their conversations."
      (nil
-      ("Running"
+      ("Running" nil
        ("a" "Running now" (pyagentd-list "running"))
        ("g" "Agents" pyagentd-agents :value (pyagentd-overlay--count))
        ("t" "Tasks" (pyagentd-list "tasks"))
        ("s" "Schedules" (pyagentd-list "schedules"))
        ("m" "Mission" pyagentd-mission)
        ("M" "Mission trace" pyagentd-mission--trace))
-      ("Named agents"
+      ("Named agents" nil
        ("n" "Open or make" pyagentd-agent)
        ("l" "List" (pyagentd-list "named"))
        ("c" "Configure" pyagentd-agent-config)
        ("d" "Defaults" (pyagentd-list "settings")))
-      ("Saved contexts"
+      ("Saved contexts" nil
        ("S" "Save" pyagentd-context-save)
        ("h" "List" pyagentd-context--history)
        ("q" "Quit" transient-quit-one))))
     (pyagentd-menu--in-rights
      "Permissions of agents: grants, decisions, trust."
      (nil
-      ("Permissions"
+      ("Permissions" nil
        ("g" "Grants" (pyagentd-list "grants"))
        ("u" "Decisions" (pyagentd-list "audit"))
        ("p" "This session's preset.md" pyagentd-visit-preset)
        ("h" "Hooks" (pyagentd-list "hooks"))
        ("m" "MCP servers" (pyagentd-list "mcp")))
-      ("Trust"
+      ("Trust" nil
        ("T" "Presets of the project" (pyagentd-list "presets"))
        ("S" "This session" (pyagentd-list "trust"))
        ("q" "Quit" transient-quit-one))))
     (pyagentd-menu--in-settings
      "Settings of this session and of this Emacs."
      (nil
-      ("Settings of this session" :if pyagentd-menu--session-p
+      ("Settings of this session" pyagentd-menu--session-p
        ("L" "Agent" pyagentd-choose-agent :value (pyagentd-menu--agent))
        ("m" "Model and tools…" pyagentd-menu--in-model)
        ("+" "Save to preset.md" pyagentd-sync--keep-settings
@@ -188,7 +188,7 @@ They are set for this session, or for the next message only."
        ("p" "preset.md" pyagentd-visit-preset)
        ("R" "Show recovered roles" pyagentd-sync--show-recovery)
        ("C" "Clean Local Variables" pyagentd-session--clean-local-variables))
-      ("This Emacs"
+      ("This Emacs" nil
        ("f" "Fold" (pyagentd-menu-switch 'pyagentd-fold)
         :value (pyagentd-menu--option 'pyagentd-fold) :stay t)
        ("i" "Show pictures" (pyagentd-menu-switch 'pyagentd-media-show)
@@ -205,27 +205,20 @@ They are set for this session, or for the next message only."
        ("q" "Quit" transient-quit-one)))))
   "The menus: lists (NAME DOCUMENTATION ROW...).
 A row is (DESCRIPTION GROUP...); DESCRIPTION is a function or nil.  A group
-is (TITLE ENTRY...), with :if and a predicate before the entries where it
-is not always there; the title of another group stands for that group.
+is (TITLE PREDICATE ENTRY...), with nil for PREDICATE where it is always
+there; the title of another group stands for that group.
 An entry is (LETTER WORDS COMMAND), a heading or nil; COMMAND is one, or a
 form.  Behind it may stand :key, its key in a session, :value, a form for
 the present value, which is shown behind the words unless it is nil, \"\" or
 0, :if, a predicate, and :stay, non-nil if the menu stays.")
 
 (defun pyagentd-menus-group (group)
-  "Return GROUP of a menu, or that of this title, as (TITLE IF ENTRY...)."
-  (cond ((stringp group) (assoc group (pyagentd-menus-groups)))
-        ((eq :if (cadr group)) (cons (car group) (cddr group)))
-        (t (append (list (car group) nil) (cdr group)))))
+  "Return GROUP of a menu, or that of this title."
+  (if (stringp group) (assoc group (pyagentd-menus-groups)) group))
 
 (defun pyagentd-menus-groups ()
-  "Return the groups of all menus as lists (TITLE IF ENTRY...)."
-  (let (groups)
-    (dolist (menu pyagentd-menus (nreverse groups))
-      (dolist (row (cddr menu))
-        (dolist (group (cdr row))
-          (when (consp group)
-            (push (pyagentd-menus-group group) groups)))))))
+  "Return the groups of all menus."
+  (seq-filter #'consp (seq-mapcat #'cdr (seq-mapcat #'cddr pyagentd-menus))))
 
 ;;;; Keys of sessions
 

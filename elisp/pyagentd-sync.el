@@ -374,6 +374,8 @@ TEXT is what was sent as that of this buffer, or nil."
     (pyagentd-queued-receive (plist-get answer :queue))
     (pyagentd-overlay-forget)
     (mapc #'pyagentd-overlay-note (plist-get answer :agents))
+    (dolist (ask (plist-get answer :asks))
+      (pyagentd-ask-add ask pyagentd--branch-dir))
     (pyagentd-ask-notice-refresh)
     (pyagentd-todo-receive (plist-get answer :todo))
     (pyagentd-failed-receive (plist-get answer :failed)

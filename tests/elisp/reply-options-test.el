@@ -47,7 +47,7 @@ Nothing is sent; `sent' is the text that would be."
                     (point-min) (overlay-start pyagentd-reply-options--overlay))
                    "### Hi\n\nWhich one?"))
     (should (equal (buffer-string) "### Hi\n\nWhich one?\n\n### "))
-    (should (eq (key-binding (kbd "C-c 2")) #'pyagentd-reply-options--pick-by-key))
+    (should (eq (key-binding (kbd "C-c 2")) #'pyagentd-reply-options--pick))
     (pyagentd-test-stream "More.")      ; another answer begins
     (should-not (reply-options-test--shown))
     (should-not (key-binding (kbd "C-c 2")))))
