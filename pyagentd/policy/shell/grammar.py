@@ -227,7 +227,6 @@ class Simple:
     text: str
     piped: bool  # one of several of a pipeline, or in the background: a shell of its own
     fed: bool  # a pipe or a file is its standard input
-    negated: bool  # by ``!`` before its pipeline
     then: str  # what follows its pipeline: "&&", "||", ";" (also a new line), "&", or "" at the end
 
 
@@ -254,7 +253,7 @@ class _Parser:
         return found
 
     def _read_pipeline(self) -> list[Simple]:
-        negated = self._skip_prefixes()
+        self._skip_time()
         parts = [self._read_simple()]
         while self._operator() in ("|", "|&"):
             self._at += 1
@@ -273,7 +272,6 @@ class _Parser:
                 text=text,
                 piped=piped,
                 fed=index > 0 or any("<" in redirect.operator for redirect in redirects),
-                negated=negated,
                 then=then,
             )
             for index, (words, redirects, text) in enumerate(parts)
@@ -302,21 +300,11 @@ class _Parser:
         written = self._text[self._tokens[start].start : self._tokens[self._at - 1].end]
         return tuple(words), tuple(redirects), written
 
-    def _skip_prefixes(self) -> bool:
-        """Skip ``!`` and ``time [-p]``, words of bash's own there; return whether there was a ``!``."""
-        negated = False
-        while (token := self._peek()) and token.word is not None and token.word.bare:
-            if token.word.text == "time":
-                self._at += 1
-                following = self._peek()
-                if following and following.word is not None and following.word.text == "-p":
-                    self._at += 1
-            elif token.word.text == "!":
-                negated = True
-                self._at += 1
-            else:
-                break
-        return negated
+    def _skip_time(self) -> None:
+        """Skip ``time``, a word of bash's own before a pipeline."""
+        token = self._peek()
+        if token and token.word is not None and token.word.bare and token.word.text == "time":
+            self._at += 1
 
     def _read_redirect(self, token: Token) -> list[Redirect]:
         self._at += 1
@@ -431,7 +419,7 @@ class _Reader:
             everywhere = tuple(dict.fromkeys(everywhere + moved))
             if len(everywhere) > _MAX_PLACES:
                 raise Unreadable("it changes the directory too often")
-            if part.then != "&&" or part.negated or before == "||":  # A || cd B && C: after A, C runs where it was
+            if part.then != "&&" or before == "||":  # A || cd B && C: after A, C runs where it was
                 here = everywhere
             elif moved:
                 here = moved

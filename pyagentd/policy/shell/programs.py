@@ -10,6 +10,7 @@ option that is not named is harmless; one that is named and does something needs
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from pyagentd.policy.shell import (
     HERE,
@@ -358,7 +359,6 @@ class Wrapper:
     takes: str = ""  # with one
     into: str = ""  # with one: the directory that the command runs in
     operands: int = 0  # words before the command
-    text: bool = False  # what it runs is a line for a shell, made of the rest of its words
     tells: str = "--help --version"  # with such an option first it only tells something: a command of its own
     alone: bool = False  # without a command it does so too
 
@@ -373,24 +373,10 @@ WRAPPERS = {
         flags="-f --foreground -p --preserve-status -v --verbose", takes="-k --kill-after -s --signal", operands=1
     ),
     "stdbuf": Wrapper(takes="-i --input -o --output -e --error"),
-    "setsid": Wrapper(flags="-c --ctty -f --fork -w --wait", tells="--help --version -h -V"),
-    "ionice": Wrapper(
-        flags="-t --ignore",
-        takes="-c --class -n --classdata",
-        tells="--help --version -h -V -p --pid -P --pgid -u --uid",
-        alone=True,
-    ),
     "command": Wrapper(flags="-p", tells="-v -V"),
     "builtin": Wrapper(tells=""),
-    "busybox": Wrapper(tells="--help --list --list-full --install", alone=True),
-    "toybox": Wrapper(tells="--help --long", alone=True),
-    "watch": Wrapper(
-        flags="-b -c -d -e -g -p -t -w --beep --color --differences --errexit --chgexit --precise --no-title",
-        takes="-n --interval",
-        text=True,
-        tells="--help --version -h -v",
-    ),
 }
+_OTHER_WRAPPERS = names("busybox ionice setsid toybox watch")
 
 _SHELLS = names("sh bash dash ash")
 _SHELL_FLAGS = frozenset("ceuxvfl")
@@ -415,6 +401,8 @@ def unwrap(words: tuple[Word, ...]) -> WrappedCommand | None:
     name = words[0].text.rpartition("/")[2]
     if name in _SHELLS:
         return _unwrap_shell(words)
+    if name in _OTHER_WRAPPERS:
+        raise Unreadable(f"`{name}` runs what follows it; write that alone")
     wrapper = WRAPPERS.get(name)
     if wrapper is None or (len(words) == 1 and wrapper.alone):
         return None
@@ -431,10 +419,6 @@ def unwrap(words: tuple[Word, ...]) -> WrappedCommand | None:
         raise Unreadable(f"`{name}` has no command")
     if name == "env" and ("=" in rest[0].text):
         raise Unreadable(f"`env` sets the variable `{rest[0].text}`")
-    if wrapper.text:
-        if any(word.varies for word in rest):
-            raise Unreadable(f"`{name}` runs a pattern")
-        return WrappedCommand(line=" ".join(word.text for word in rest), where=where)
     return WrappedCommand(words=rest, where=where)
 
 
@@ -757,9 +741,10 @@ def _read_dd(found: Findings) -> None:
 
 _FIND_RUNS = names("-exec -execdir -ok -okdir")
 _FIND_WRITES = names("-fprint -fprint0 -fls -fprintf")
-_FIND_LEADING = names("-H -L -P --")
-_FIND_OTHER_LEADING = re.compile(r"-[EHLPXdfsx]+")  # of other systems; one of them is followed by a directory
-_FIND_FOLLOWS = names("-H -L -follow")
+_FIND_LEADING = re.compile(r"-[EHLPXdfsx]+|--|-O.*|-D")  # options before the directories, some of other systems
+_FIND_FOLLOWS = names("-files0-from -follow")
+
+_FIND_FIRST = names("( ) ! ,")  # a test begins with one of these or with a dash
 
 _XARGS = Program(
     takes="-d --delimiter -E -n --max-args -L -P --max-procs -s --max-chars -I --process-slot-var",
@@ -793,20 +778,10 @@ def _read_find(found: Findings) -> None:
 
 def _find_roots(words: tuple[Word, ...]) -> list[Word]:
     """Return where it starts, below which everything lies that it finds; empty when that cannot be told."""
-    texts = [word.text for word in words]
-    if "-files0-from" in texts or not _FIND_FOLLOWS.isdisjoint(texts):
-        return []
-    at = 1
-    while at < len(texts) and (texts[at] in _FIND_LEADING or texts[at].startswith(("-O", "-D"))):
-        at += 2 if texts[at] == "-D" else 1
-    if at < len(texts) and _FIND_OTHER_LEADING.fullmatch(texts[at]):
-        return []
-    starts = []
-    for word in words[at:]:
-        if word.text.startswith("-") or word.text in ("(", ")", "!", ","):
-            break
-        starts.append(word)
-    return [] if any(start.varies for start in starts) else starts or [HERE]
+    starts = list(takewhile(lambda word: not word.text.startswith("-") and word.text not in _FIND_FIRST, words[1:]))
+    unknown = (len(words) > 1 and _FIND_LEADING.fullmatch(words[1].text)) or any(start.varies for start in starts)
+    follows = any(word.text in _FIND_FOLLOWS for word in words)
+    return [] if unknown or follows else starts or [HERE]
 
 
 def _find_exec(found: Findings, at: int, within: tuple[str, ...], inside: tuple[str, ...]) -> int:
