@@ -203,7 +203,7 @@ agent, :type and :parent-session-id."
 That is a plist with :backend, :model and what else it has."
   (pyagentd-jf--read
    'preset-metadata branch-dir (pyagentd-place-preset branch-dir)
-   (lambda (text) (pyagentd-yaml-preset text))))
+   #'pyagentd-yaml-preset))
 
 (defun jf/gptel--read-branch-metadata (branch-dir)
   "Return what branch-metadata.yml in BRANCH-DIR says, or nil.
@@ -288,16 +288,15 @@ and no others; what a session may do is in its preset.md alone."
 That is a plist with :paths (a plist of :read, :write and :deny, lists of
 patterns), :shell-commands and :org-roam-patterns, as far as it has them.
 FILE may be the directory of a preset.md."
-  (let ((file (if (file-directory-p file) (pyagentd-place-preset file)
-                (expand-file-name file))))
-    (condition-case nil
-        (let ((front (pyagentd-yaml-preset (or (pyagentd-yaml-text file)
-                                               (signal 'pyagentd-yaml-unknown nil)))))
-          (cl-loop for key in '(:paths :org-roam-patterns :shell-commands)
-                   when (plist-member front key)
-                   append (list key (plist-get front key))))
-      (pyagentd-yaml-unknown
-       (pyagentd-jf-call 'preset-scope (list :file file))))))
+  (let* ((file (if (file-directory-p file) (pyagentd-place-preset file)
+                 (expand-file-name file)))
+         (front (or (pyagentd-jf--read 'preset-metadata
+                                       (file-name-directory file) file
+                                       #'pyagentd-yaml-preset)
+                    (error "There is no preset in %s" file))))
+    (cl-loop for key in '(:paths :org-roam-patterns :shell-commands)
+             when (plist-member front key)
+             append (list key (plist-get front key)))))
 
 (defun jf/gptel-scope--update-preset-paths (file allowed &optional denied)
   "Set the paths in the preset FILE, and leave everything else in it alone.

@@ -187,24 +187,21 @@ A tool of the same name is replaced.  Return the tool."
   "Return all tools for the daemon, as JSON."
   (let ((json-false :json-false))
     (json-encode (vconcat (mapcar (lambda (entry)
-                                    (pyagentd-tools--definition (cdr entry)))
+                                    (pyagentd-tools--json
+                                     (pyagentd-tools--definition (cdr entry))))
                                   (reverse pyagentd-tools))))))
 
 (defun pyagentd-tools--definition (tool)
-  "Return TOOL as `json-encode' takes it."
+  "Return TOOL as a plist for `pyagentd-tools--json'."
   (let ((confirm (pyagentd-tool-confirm tool)))
-    `((name . ,(pyagentd-tool-name tool))
-      (description . ,(pyagentd-tool-description tool))
-      (category . ,(format "%s" (or (pyagentd-tool-category tool) "misc")))
-      (args . ,(vconcat (mapcar #'pyagentd-tools--json
-                                (pyagentd-tool-args tool))))
-      (confirm . ,(cond ((eq confirm 'always) "always")
-                        ((eq confirm t) t)
-                        ((functionp confirm) "function")
-                        (confirm t)
-                        (t :json-false)))
-      ,@(when-let ((timeout (pyagentd-tool-timeout tool)))
-          `((timeout . ,timeout))))))
+    (list :name (pyagentd-tool-name tool)
+          :description (pyagentd-tool-description tool)
+          :category (format "%s" (or (pyagentd-tool-category tool) "misc"))
+          :args (vconcat (pyagentd-tool-args tool))
+          :confirm (cond ((memq confirm '(nil t always)) confirm)
+                         ((functionp confirm) 'function)
+                         (t t))
+          :timeout (pyagentd-tool-timeout tool))))
 
 (defun pyagentd-tools--json (value &optional key)
   "Return VALUE, part of a definition at KEY, as `json-encode' takes it."
@@ -234,32 +231,32 @@ A tool of the same name is replaced.  Return the tool."
             (plist-get args (intern (concat ":" (plist-get arg :name)))))
           (pyagentd-tool-args tool)))
 
-(defun pyagentd-tools--where (branch root function)
-  "Call FUNCTION in the buffer of BRANCH, if any, with ROOT as directory."
-  (let ((buffer (pyagentd-place-buffer branch)))
+(defun pyagentd-tools--where (facts function)
+  "Call FUNCTION where the call in FACTS is to be made, with its tool and values.
+That is in the buffer of the branch, if any, and in the root of its project."
+  (let* ((tool (pyagentd-tools--get (plist-get facts :tool)))
+         (values (pyagentd-tools--values tool (plist-get facts :args)))
+         (branch (plist-get facts :branch))
+         (buffer (pyagentd-place-buffer branch)))
     (with-temp-buffer
       (with-current-buffer (or buffer (current-buffer))
-        (let ((default-directory (file-name-as-directory root))
+        (let ((default-directory (file-name-as-directory
+                                  (plist-get facts :root)))
               (pyagentd-tools-branch branch))
-          (funcall function))))))
+          (funcall function tool values))))))
 
 (defun pyagentd-tools--on-confirm (facts _id reply)
   "Tell REPLY whether a human is asked about the call in FACTS."
-  (let* ((tool (pyagentd-tools--get (plist-get facts :tool)))
-         (values (pyagentd-tools--values tool (plist-get facts :args))))
-    (pyagentd-tools--where
-     (plist-get facts :branch) (plist-get facts :root)
-     (lambda ()
-       (funcall reply
-                (list :confirm (if (apply (pyagentd-tool-confirm tool) values)
-                                   t :json-false)))))))
+  (pyagentd-tools--where
+   facts
+   (lambda (tool values)
+     (funcall reply
+              (list :confirm (if (apply (pyagentd-tool-confirm tool) values)
+                                 t :json-false))))))
 
 (defun pyagentd-tools--on-call (facts id reply)
   "Make the call in FACTS, question ID, and give the result to REPLY."
-  (let* ((tool (pyagentd-tools--get (plist-get facts :tool)))
-         (values (pyagentd-tools--values tool (plist-get facts :args)))
-         (function (pyagentd-tool-function tool))
-         (replied nil)
+  (let* ((replied nil)
          (reply (lambda (value)
                   (setq replied t)
                   (setf (alist-get id pyagentd-tools--running
@@ -267,13 +264,14 @@ A tool of the same name is replaced.  Return the tool."
                         nil)
                   (funcall reply (pyagentd-tools--result value)))))
     (pyagentd-tools--where
-     (plist-get facts :branch) (plist-get facts :root)
-     (lambda ()
+     facts
+     (lambda (tool values)
        (condition-case-unless-debug err
            (let* ((inhibit-quit nil)
-                  (value (apply function (if (pyagentd-tool-async tool)
-                                             (cons reply values)
-                                           values))))
+                  (value (apply (pyagentd-tool-function tool)
+                                (if (pyagentd-tool-async tool)
+                                    (cons reply values)
+                                  values))))
              (cond ((not (pyagentd-tool-async tool)) (funcall reply value))
                    ;; What stops the answer.
                    ((and (not replied)

@@ -11,7 +11,7 @@ from pyagentd import clock
 from pyagentd.api.group import NOTHING, Client, Env, Group, expand_home, reply_of, send_options
 from pyagentd.api.models import checked_model, model_source
 from pyagentd.clock import stamp
-from pyagentd.errors import Ambiguous, BadRequest, NotFound, PresetError, PyagentdError, Unconfirmed
+from pyagentd.errors import Ambiguous, BadRequest, NotFound, PyagentdError, Unconfirmed
 from pyagentd.events import Event
 from pyagentd.features import named_agents
 from pyagentd.features.agents import (
@@ -68,9 +68,6 @@ class AgentResult(TypedDict):
 
     ok: bool
     text: str
-
-
-_SCOPE = ("paths", "org_roam_patterns", "shell_commands")
 
 
 class AgentCreated(BranchPlaces):
@@ -268,14 +265,6 @@ class Agents(Group):
         place = expand_home(directory).absolute()
         front = metadata.read_preset_metadata(place)  # logs what is wrong
         return None if front is None else {**front, "system": presetfile.read(paths.preset_file(place)).body.strip()}
-
-    async def preset_scope(self, client: Client, *, file: str) -> dict[str, Any]:
-        """Return the keys paths, org_roam_patterns and shell_commands of the preset in ``file`` or that directory."""
-        place = _preset(file)
-        front = metadata.read_preset_metadata(place.parent)
-        if front is None:
-            raise PresetError(f"Failed to load preset from {place}", hint="See its front matter")
-        return {key: front[key] for key in _SCOPE if key in front}
 
     async def update_preset_paths(
         self, client: Client, *, file: str, allowed: Sequence[str] = (), denied: Sequence[str] = ()

@@ -82,13 +82,11 @@ async def test_the_scope_of_a_parent_is_read_and_given_to_its_agent(world: World
     ref = world.session()
     place = await directory(world, ref)
     await call(world, "copy_preset_template", preset="main", directory=str(place))
-    for given in (ref.branch_dir, ref.branch_dir / "preset.md"):
-        scope = await call(world, "preset_scope", file=str(given))
-        assert scope["paths"]["read"] == [f"{world.project}/**"]
-        assert scope["shell_commands"] == {"allow": ["*"]}
-        assert "model" not in scope
+    scope = await call(world, "preset_metadata", directory=str(ref.branch_dir))
+    assert scope["paths"]["read"] == [f"{world.project}/**"]
+    assert scope["shell_commands"] == {"allow": ["*"]}
     await call(world, "update_preset_paths", file=str(place / "preset.md"), allowed=scope["paths"]["read"])
-    agent = await call(world, "preset_scope", file=str(place))
+    agent = await call(world, "preset_metadata", directory=str(place))
     assert agent["paths"]["read"] == [f"{world.project}/**"]
 
 

@@ -331,7 +331,7 @@ BREAKS_OF_AGENTS = [
         "with_paths(preset, read=allowed, deny=denied)",
         "with_paths(preset, read=allowed, write_default=(), deny=denied)",
     ),
-    _of("Agent inherits parent allowed paths", _PIECES, '_SCOPE = ("paths", ', "_SCOPE = ("),
+    _of("Agent inherits parent allowed paths", _JF, "for key in '(:paths ", "for key in '("),
     _of(
         "scope-plan.yml contains metadata only",
         _METADATA,

@@ -160,7 +160,7 @@ def test_a_reply_that_is_not_as_its_type_says_is_found(value: object, wrong: str
     assert misfit(value, Reply, "reply") == wrong
 
 
-OPEN = {"branch-metadata", "load-preset", "preset-metadata", "preset-scope", "session-metadata"}
+OPEN = {"branch-metadata", "load-preset", "preset-metadata", "session-metadata"}
 """What these return are the keys of a file, whichever it has."""
 
 
