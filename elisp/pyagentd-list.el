@@ -847,29 +847,27 @@ with a prefix argument (ALL from Lisp) that of all."
       (pyagentd-later-asking
        'views nil
        (lambda (answer)
-         (let* ((views (plist-get answer :views))
-                (chosen (or name (pyagentd-list--read-name views)))
-                (view (seq-find (lambda (view)
-                                  (equal chosen (plist-get view :name)))
-                                views)))
+         (let* ((views (mapcar (lambda (view)
+                                 (cons (plist-get view :name) view))
+                               (plist-get answer :views)))
+                (names (append (mapcar #'car views)
+                               (mapcar #'car pyagentd-list--pages)))
+                (chosen (or name
+                            (pyagentd-choose
+                             "List: " names
+                             :annotate
+                             (lambda (each)
+                               (concat "  "
+                                       (or (plist-get (cdr (assoc each views)) :summary)
+                                           (cdr (assoc each pyagentd-list--pages))))))
+                            (user-error "Name a list"))))
            (if (or (assoc chosen pyagentd-list-functions)
                    (assoc chosen pyagentd-list--pages))
                (pyagentd-list chosen all)
              (pyagentd-list-of-session
-              chosen (pyagentd-symbol (plist-get view :session)) all)))))))))
-
-(defun pyagentd-list--read-name (views)
-  "Read the name of one of VIEWS, plists, or of a page."
-  (or (car (pyagentd-choose
-            "List: "
-            (mapcar (lambda (each) (cons (car each) each))
-                    (append (mapcar (lambda (view)
-                                      (cons (plist-get view :name)
-                                            (plist-get view :summary)))
-                                    views)
-                            pyagentd-list--pages))
-            :annotate (lambda (each) (concat "  " (cdr each)))))
-      (user-error "Name a list")))
+              chosen
+              (pyagentd-symbol (plist-get (cdr (assoc chosen views)) :session))
+              all)))))))))
 
 (defun pyagentd-agents ()
   "List the agents of the session here as a tree."

@@ -49,19 +49,15 @@ What belongs to another one of them is left out."
                                                (plist-get session :what))
                                              sessions)
                                ", ")))
-           (pyagentd-sessions--delete-these sessions)))))
-
-(defun pyagentd-sessions--delete-these (sessions)
-  "Move SESSIONS to the trash, one after the other.
-After one that fails, nothing more is done; the others stay marked."
-  (if (null sessions) (run-hooks 'pyagentd-changed-hook)
-    (let ((next (pyagentd-later-back #'pyagentd-sessions--delete-these)))
-      (pyagentd-manage-trash
-       (car sessions) (or (plist-get (car sessions) :what) 'session)
-       (lambda (_) (funcall next (cdr sessions)))
-       (lambda (err)
-         (run-hooks 'pyagentd-changed-hook)
-         (pyagentd-later-tell err))))))
+           ;; One after the other: after one that fails the others stay marked.
+           (named-let next ((left sessions))
+             (if (null left) (run-hooks 'pyagentd-changed-hook)
+               (pyagentd-manage-trash
+                (car left) (or (plist-get (car left) :what) 'session)
+                (lambda (_) (next (cdr left)))
+                (lambda (err)
+                  (run-hooks 'pyagentd-changed-hook)
+                  (pyagentd-later-tell err)))))))))
 
 (pyagentd-list-add-keys "sessions"
   '("d" pyagentd-sessions--delete "delete" t)
