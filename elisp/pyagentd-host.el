@@ -380,7 +380,7 @@ KEY is the key it is the value of."
            (cond ((or (null root) (string-search "\n" value)) value)
                  ((string-prefix-p root (concat value "/"))
                   (pyagentd-host-name value))
-                 ((and (memq key '(:file :path)) (string-prefix-p "/" value))
+                 ((and (memq key '(:file :path :paths)) (string-prefix-p "/" value))
                   (pyagentd-host-name value))
                  (t value))))
         ((not (consp value)) value)
