@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Literal, TypedDict, cast
 
@@ -19,6 +18,7 @@ from pyagentd.store.conversation import Conversation
 from pyagentd.store.db import agents
 from pyagentd.store.db.agents import ContextRow
 from pyagentd.store.paths import BranchPlaces, BranchRef, describe_branch
+from pyagentd.store.snapshots import Pruned
 
 _SHOWN = 200  # characters of a variant
 
@@ -111,15 +111,6 @@ class ChangesReply(TypedDict):
     """What restoring would do."""
 
     files: list[ChangeRow]
-
-
-class PrunedSnapshots(TypedDict):
-    """What was forgotten and what is left."""
-
-    changes: int
-    objects: int
-    left_changes: int
-    left_bytes: int
 
 
 class SavedConversation(TypedDict):
@@ -287,9 +278,9 @@ class Histories(Group):
         self._require_quiet(ref)
         return await self._kernel.feature(Snapshots).undo(ref, id)
 
-    async def prune_snapshots(self, client: Client) -> PrunedSnapshots:
+    async def prune_snapshots(self, client: Client) -> Pruned:
         """Delete old snapshots now."""
-        return cast(PrunedSnapshots, asdict(await self._kernel.feature(Snapshots).prune()))
+        return await self._kernel.feature(Snapshots).prune()
 
     async def _message(self, ref: BranchRef, message: str | None) -> str | None:
         """Return the id that ``message`` means: itself, or of "last" the last message of the user's."""

@@ -43,6 +43,7 @@ from pyagentd.store.db.projection import spent_by_branch
 from pyagentd.store.document.adopt import Adoption
 from pyagentd.store.document.render import writable
 from pyagentd.store.document.text import Settings
+from pyagentd.store.metadata import BranchRow
 from pyagentd.store.named_agents import named_dir
 from pyagentd.store.paths import BranchPlaces, BranchRef, describe_branch
 from pyagentd.store.sessions import move_to_trash
@@ -183,22 +184,6 @@ class BranchMade(BranchPlaces):
 
     parent: str  # the name of the branch it was made from
     position: int  # in that one's document
-
-
-class BranchRow(TypedDict):
-    """A branch in the tree of its session."""
-
-    name: str
-    branch: str
-    branch_dir: str
-    file: str
-    parent: str | None  # the branch it was made from; it may be gone
-    created: str | None  # ISO 8601
-    position: int | None  # where it begins in the parent's document
-    current: bool  # the active one
-    depth: int
-    last: bool  # the last child of its parent
-    agents: int
 
 
 class BranchesReply(TypedDict):
@@ -526,19 +511,7 @@ class Sessions(Group):
 
     async def branches(self, client: Client, *, branch: str) -> BranchesReply:
         """Return the branches of a session as a tree: each after its parent, one level deeper."""
-        nodes = await asyncio.to_thread(metadata.tree, self._ref(branch).session_dir)
-        return {
-            "branches": [
-                reply_of(
-                    BranchRow,
-                    node,
-                    **describe_branch(node.ref),
-                    name=node.ref.branch_name,
-                    agents=len(metadata.agents(node.ref.branch_dir)),
-                )
-                for node in nodes
-            ]
-        }
+        return {"branches": await asyncio.to_thread(metadata.tree, self._ref(branch).session_dir)}
 
     async def branch_diff(self, client: Client, *, branch: str, other: str) -> str:
         """Return how the saved conversation of a branch differs from that of another: a diff, a sentence if not."""

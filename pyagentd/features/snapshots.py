@@ -13,7 +13,7 @@ import stat
 import threading
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 from weakref import WeakValueDictionary
@@ -564,7 +564,7 @@ class Snapshots(Feature):
             async with self.gate.beside():
                 await asyncio.to_thread(self.close_unfinished)
             if await asyncio.to_thread(self._is_prune_due):
-                log.info("snapshots: %s", asdict(await self.prune()))
+                log.info("snapshots: %s", await self.prune())
         except (PyagentdError, OSError) as error:
             log.warning("snapshots: %s", error)
 

@@ -8,10 +8,9 @@ one value leaves every other byte of the file as it was.
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from pyagentd import regularfile
 from pyagentd.clock import iso8601
@@ -219,27 +218,20 @@ def _log_context(file: Path) -> dict[str, Path | None]:
 # that branches descend from each other in a circle are read as if the first of them had no parent.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
-    """A branch in the tree of its session.
+class BranchRow(TypedDict):
+    """A branch in the tree of its session."""
 
-    Attributes:
-        ref: The branch.
-        parent: The branch it was made from, as recorded, or None; it may be gone.
-        created: When it was made, ISO 8601; of "main" when the session was, None if nothing says so.
-        position: The Emacs position (from 1) in the parent's document where it begins, or None.
-        current: Whether it is the session's active branch.
-        depth: How many branches that are there it descends from.
-        last: Whether it is the last child of its parent.
-    """
-
-    ref: BranchRef
-    parent: str | None
-    created: str | None
-    position: int | None
-    current: bool
+    name: str
+    branch: str
+    branch_dir: str
+    file: str
+    parent: str | None  # the branch it was made from; it may be gone
+    created: str | None  # ISO 8601; of "main" when the session was
+    position: int | None  # where it begins in the parent's document
+    current: bool  # the active one
     depth: int
-    last: bool
+    last: bool  # the last child of its parent
+    agents: int
 
 
 def branches(session_dir: Path) -> list[BranchRef]:
@@ -291,7 +283,7 @@ def active(session_dir: Path) -> str | None:
         return None
 
 
-def tree(session_dir: Path) -> list[Node]:
+def tree(session_dir: Path) -> list[BranchRow]:
     """Return the branches of a session, each after the one it was made from.
 
     Raises:
@@ -302,15 +294,20 @@ def tree(session_dir: Path) -> list[Node]:
     parents = {name: None if name == paths.MAIN_BRANCH else told[name].get("parent_branch") for name in refs}
     chosen = active(session_dir)
     return [
-        Node(
-            ref=refs[name],
-            parent=parents[name],
-            created=told[name].get("created") or (read_session_metadata(refs[name].branch_dir) or {}).get("created"),
-            position=told[name].get("branch_point_position"),
-            current=name == chosen,
-            depth=depth,
-            last=last,
-        )
+        {
+            "name": name,
+            "branch": refs[name].key,
+            "branch_dir": refs[name].key,
+            "file": str(paths.session_file(refs[name].branch_dir)),
+            "parent": parents[name],
+            "created": told[name].get("created")
+            or (read_session_metadata(refs[name].branch_dir) or {}).get("created"),
+            "position": told[name].get("branch_point_position"),
+            "current": name == chosen,
+            "depth": depth,
+            "last": last,
+            "agents": len(agents(refs[name].branch_dir)),
+        }
         for name, depth, last in _in_order(parents)
     ]
 

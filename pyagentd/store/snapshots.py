@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypedDict
 from urllib.parse import quote
 
 from pyagentd import regularfile
@@ -838,8 +838,7 @@ _FRESH_S = 3600.0
 _DAY_MS = 86_400_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pruned:
+class Pruned(TypedDict):
     """What was forgotten and what is left."""
 
     changes: int

@@ -523,7 +523,7 @@ def test_what_is_old_or_of_nobody_is_forgotten(tmp_path: Path, world_free_ref: A
     for _, path in objects.names():
         os.utime(path, (1, 1))
     told = prune(records, objects, now_ms=41 * day, gone=lambda change: change.branch == "gone")
-    assert (told.changes, told.left_changes) == (2, 1)
+    assert (told["changes"], told["left_changes"]) == (2, 1)
     assert [each.id for each in records.of(world_free_ref)] == ["snp_2"]
     left = {name for name, _ in objects.names()}
     assert {trees[2], trees[3]} <= left and trees[0] not in left

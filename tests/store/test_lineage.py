@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ def grown(root: Path, parents: dict[str, str | None]) -> BranchRef:
 
 
 def shape(ref: BranchRef) -> list[tuple[str, int, bool]]:
-    return [(node.ref.branch_name, node.depth, node.last) for node in tree(ref.session_dir)]
+    return [(node["name"], node["depth"], node["last"]) for node in tree(ref.session_dir)]
 
 
 def of(ref: BranchRef, name: str) -> tuple[str, ...]:
@@ -43,10 +44,11 @@ def test_a_branch_stands_below_the_one_it_was_made_from(tmp_path: Path) -> None:
 def test_a_node_says_what_the_metadata_says(tmp_path: Path) -> None:
     ref = grown(tmp_path, {"1-a": "main"})
     main, made = tree(ref.session_dir)
-    assert (main.parent, main.created, main.position, main.current) == (None, "2026-02-05T12:30:52Z", None, True)
-    assert (made.parent, made.created, made.position, made.current) == ("main", "2026-01-01T00:00:00Z", 12, False)
-    switch(made.ref)
-    assert [node.current for node in tree(ref.session_dir)] == [False, True]
+    facts = itemgetter("parent", "created", "position", "current")
+    assert facts(main) == (None, "2026-02-05T12:30:52Z", None, True)
+    assert facts(made) == ("main", "2026-01-01T00:00:00Z", 12, False)
+    switch(paths.ref_of(Path(made["branch"])))
+    assert [node["current"] for node in tree(ref.session_dir)] == [False, True]
 
 
 def test_a_branch_whose_parent_is_gone_is_a_root(tmp_path: Path) -> None:
