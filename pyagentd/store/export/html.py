@@ -33,57 +33,13 @@ from pyagentd.store.paths import media_type
 from pyagentd.wire.sexp import SexpError, read_call
 from pyagentd.words import quantity
 
-# Pieces of an exported page: tool calls, reasoning, errors, and the short texts around them; pure, escaped.
+# Pieces of an exported page, and the short texts around them; pure, escaped.
 
 _LINE = 90  # characters of a summary or of a prompt in the table
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")  # colours of a terminal
 _ISO8601 = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d):\d\dZ\Z")
 
 AGENT_TOOL = "PersistentAgent"
-
-
-def prose(text: str, renderer: "Prose", *, typed: bool = False) -> str:
-    """Return Markdown; ``typed`` by a person."""
-    return f'<div class="prose">{renderer.html(text, typed=typed)}</div>'
-
-
-def reasoning(text: str, renderer: "Prose") -> str:
-    """Return what the model thought, folded."""
-    return details("reasoning", f"<b>Reasoning</b> {escape(cut(first_line(text)))}", prose(text, renderer))
-
-
-def compaction(head: str, summary: str, renderer: "Prose") -> str:
-    """Return a divider that opens on the summary that the model is shown in place of what stands above it."""
-    return details("compaction", f"<b>Compacted</b> {escape(head.strip('()'))}", prose(summary, renderer))
-
-
-def error(text: str) -> str:
-    """Return why a run ended."""
-    return f'<div class="error">{preformatted(text)}</div>'
-
-
-def tool_call(
-    name: str, arguments: Mapping[str, Any], result: str, *, part: Part | None, link: str, renderer: "Prose"
-) -> str:
-    """Return a call with its result, folded under a line such as ``Read presets/plan.md · 0.2 s``.
-
-    Args:
-        name: The tool.
-        arguments: What it was called with.
-        result: What it answered.
-        part: What the log says of the call, if anything.
-        link: The anchor of the agent it spawned, or "".
-        renderer: For an agent's answer, which is Markdown.
-    """
-    failed = part is not None and part.data.get("state") == "output-error"
-    is_prose = name == AGENT_TOOL and not failed
-    inside = [
-        _arguments(arguments) if arguments else "",
-        f'<p><a href="#{escape(link)}">Its conversation</a></p>' if link else "",
-        f"<h3>{'Error' if failed else 'Result'}</h3>",
-        prose(result, renderer) if is_prose else preformatted(result),
-    ]
-    return details("tool", _call_line(name, arguments, part, failed), "\n".join(line for line in inside if line))
 
 
 def details(kind: str, summary: str, inside: str) -> str:
@@ -168,12 +124,12 @@ class Prose:
         self._typed = _markdown(breaks=True)
 
     def html(self, text: str, *, typed: bool = False) -> str:
-        """Return Markdown as HTML; where a person ``typed`` it, line ends are kept."""
+        """Return Markdown as a block of HTML; where a person ``typed`` it, line ends are kept."""
         markdown = self._typed if typed else self._markdown
         tokens = markdown.parse(text)
         _lower_headings(tokens)
-        rendered: str = markdown.renderer.render(tokens, markdown.options, {"images": self._images, "links": []})
-        return rendered
+        rendered = markdown.renderer.render(tokens, markdown.options, {"images": self._images, "links": []})
+        return f'<div class="prose">{rendered}</div>'
 
 
 class _Markdown(MarkdownIt):
@@ -492,49 +448,55 @@ class _Timeline:
         return (
             f'<section class="turn user" id="{anchor}">\n'
             f'<p class="who"><span>{who}</span>{"" if self._is_agent else shown}{time(message)}</p>\n'
-            f"{prose(text, self._prose, typed=True)}\n</section>"
+            f"{self._prose.html(text, typed=True)}\n</section>"
         )
 
     def _piece(self, region: Region) -> Iterator[str]:
         text = self._source.document.body[region.start : region.end]
         match region.kind:
             case "response" if text.strip():
-                yield prose(text, self._prose)
+                yield self._prose.html(text)
             case "tool" if text.strip():
                 self.calls += 1
                 yield self._tool(text, region.id)
             case "ignore" if text.startswith((RUN_OPEN, PROMPT_PREFIX)):  # how a region of hidden turns begins
-                yield details("aside", "<b>Taken back</b>", prose(text.strip(), self._prose))
+                yield details("aside", "<b>Taken back</b>", self._prose.html(text.strip()))
             case "ignore":
                 yield from self._unsent_text(text)
 
     def _unsent_text(self, text: str) -> Iterator[str]:
         """Yield what the model is not shown: reasoning, compactions, errors; fences of tool blocks are not text."""
         for found in _REASONING.finditer(text):
-            yield reasoning(found[1], self._prose)
+            head = f"<b>Reasoning</b> {escape(cut(first_line(found[1])))}"
+            yield details("reasoning", head, self._prose.html(found[1]))
         text = _REASONING.sub("", text)
         for found in _COMPACTION.finditer(text):
-            yield compaction(found[1], found[2], self._prose)
+            head = f"<b>Compacted</b> {escape(found[1].strip('()'))}"
+            yield details("compaction", head, self._prose.html(found[2]))
         text = _COMPACTION.sub("", text)
         for found in _ERROR.finditer(text):
-            yield error(found[1])
+            yield f'<div class="error">{preformatted(found[1])}</div>'
         rest = _FENCES.sub("", _ERROR.sub("", text)).strip()
         if rest:
-            yield details("aside", "<b>Not shown to the model</b>", prose(rest, self._prose))
+            yield details("aside", "<b>Not shown to the model</b>", self._prose.html(rest))
 
     def _tool(self, text: str, call_id: str) -> str:
+        """Return a call with its result, folded under a line such as ``Read presets/plan.md · 0.2 s``."""
         try:
             name, arguments, end = read_call(text)
         except SexpError:
             return details("tool", "<b>Tool call</b>", preformatted(text.strip("\n")))
-        return tool_call(
-            name,
-            arguments,
-            text[end:].removeprefix("\n\n").rstrip("\n"),
-            part=self._parts.get(call_id),
-            link=self._agent_of(call_id, arguments),
-            renderer=self._prose,
-        )
+        result, part = text[end:].removeprefix("\n\n").rstrip("\n"), self._parts.get(call_id)
+        link = self._agent_of(call_id, arguments)
+        failed = part is not None and part.data.get("state") == "output-error"
+        is_prose = name == AGENT_TOOL and not failed
+        inside = [
+            _arguments(arguments) if arguments else "",
+            f'<p><a href="#{escape(link)}">Its conversation</a></p>' if link else "",
+            f"<h3>{'Error' if failed else 'Result'}</h3>",
+            self._prose.html(result) if is_prose else preformatted(result),
+        ]
+        return details("tool", _call_line(name, arguments, part, failed), "\n".join(filter(None, inside)))
 
     def _agent_of(self, call_id: str, arguments: Mapping[str, Any]) -> str:
         """Return the anchor of the agent that a call spawned, or ""."""
