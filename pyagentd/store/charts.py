@@ -254,7 +254,10 @@ def turns(conversation: Conversation) -> Iterator[tuple[Message, Chart]]:
 def _steps(asked: Message, answers: Sequence[Message], conversation: Conversation) -> Iterator[Row]:
     """Yield a row for each request and each call, in epoch ms."""
     before = float(asked.row.get("created_at") or 0)  # where what came before the next request ends
-    waits = {each.get("tool_call_id"): each for each in conversation.asks.values() if each.get("decided_at")}
+    asks = conversation.asks.values()
+    waits = {
+        str(each.get("tool_call_id")): each for each in asks if each.get("created_at") and each.get("decided_at")
+    }
     for message in answers:
         model = served_by(message.row).model or "model"
         for part in message.parts:
@@ -265,14 +268,15 @@ def _steps(asked: Message, answers: Sequence[Message], conversation: Conversatio
                 yield Row(model, (Bar(min(before, begin), end, "model"),), _seconds(end - min(before, begin)))
                 before = max(before, end)
             elif part.is_tool:
-                took = float((part.data.get("metadata") or {}).get("duration_ms") or 0)
+                facts = part.data.get("metadata") or {}
+                took = facts.get("duration_ms")
                 name = part.type.removeprefix("tool-")
                 kind: Kind = "agent" if name in _AGENT_TOOLS else "tool"
-                bars = [Bar(max(end - took, begin), end, kind)]
-                if asked_for := waits.get(part.data.get("toolCallId")):
-                    wait = Bar(float(asked_for["created_at"]), float(asked_for["decided_at"]), "wait")
+                bars = [Bar(max(end - took, begin) if isinstance(took, int) else end, end, kind)]
+                if ask := waits.get(str(part.data.get("toolCallId"))):
+                    wait = Bar(float(ask["created_at"]), float(ask["decided_at"]), "wait")
                     bars = [wait, Bar(max(bars[0].begin, wait.end), max(end, wait.end), kind)]
-                summary = str((part.data.get("metadata") or {}).get("summary") or name)
+                summary = str(facts.get("summary") or name)
                 yield Row(summary, bars, _seconds(end - bars[0].begin))
                 before = max(before, end)
 

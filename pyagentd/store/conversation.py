@@ -383,8 +383,6 @@ def _canonical_part(part: Part) -> dict[str, Any]:
 
 # What the provider counted of an answer: as a whole, and of each request that went into it. Pure.
 
-_NEVER_MS = 253_000_000_000_000  # a year that no calendar of ours has; what a log says may be nonsense
-
 
 class Request(NamedTuple):
     """What one request counted, and when it began, in epoch ms."""
@@ -408,9 +406,9 @@ def message_usage(message: Message) -> Usage:
 
 def requests_of(message: Message) -> Iterator[Request]:
     """Yield each request of an answer, as far as the log says: all of an older one's are one."""
-    at_ms = _time(message.row.get("created_at"), 0)
+    at_ms = message.row.get("created_at") or 0
     begun = [part for part in message.parts if part.type == "step-start"]
-    steps = [Request(_time(part.row.get("created_at"), at_ms), usage_of(part.data.get("usage"))) for part in begun]
+    steps = [Request(part.row.get("created_at") or at_ms, usage_of(part.data.get("usage"))) for part in begun]
     yield from (step for step in steps if step.usage.total)
     left = usage_beyond(message_usage(message), sum((step.usage for step in steps), Usage()))
     if left.total:
@@ -420,10 +418,6 @@ def requests_of(message: Message) -> Iterator[Request]:
 def steps_of(message: Message) -> Iterator[Usage]:
     """Yield what each request of an answer cost."""
     return (request.usage for request in requests_of(message))
-
-
-def _time(recorded: object, default: int) -> int:
-    return recorded if type(recorded) is int and 0 < recorded < _NEVER_MS else default
 
 
 def usage_beyond(whole: Usage, part: Usage) -> Usage:

@@ -62,6 +62,10 @@ _IN_PARTS: Final[dict[str, dict[str, type]]] = {  # the same of ``data_json``, b
     "reasoning": {"text": str},
     "tool": {"toolCallId": str, "state": str, "input": dict},
 }
+# What need not be there, and counts as left out where it is of another type.
+_TIMES: Final = ("created_at", "updated_at", "decided_at")
+_NEVER_MS: Final = 253_000_000_000_000  # epoch; a year that no calendar of ours has
+_IN_DATA: Final = ("metadata", "providerMetadata")  # of ``data_json``: mappings
 
 _DEEPEST: Final = MAX_DEPTH + 20  # of a row: arguments stand a few levels below it
 
@@ -283,9 +287,16 @@ def _row(value: Any, seq: Any) -> Row:
     if kind in _NEEDED:
         _require(data, _NEEDED[kind])
         if kind == "part":
-            _require(data["data_json"], _IN_PARTS.get(data["type"].partition("-")[0], {}))
+            shown = data["data_json"]
+            _require(shown, _IN_PARTS.get(data["type"].partition("-")[0], {}))
+            for key in _IN_DATA:
+                if key in shown and type(shown[key]) is not dict:
+                    del shown[key]
     if not isinstance(data.get("metadata_json", {}), dict):
         raise TypeError("no row")
+    for key in _TIMES:
+        if (time := data.get(key)) is not None and not (type(time) is int and 0 <= time < _NEVER_MS):
+            del data[key]
     return Row(seq, kind, data)
 
 

@@ -52,7 +52,8 @@ def test_everything_of_a_session_is_in_its_copy(tmp_path: Path) -> None:
     assert {Path(name).name for name in changed} == {"scope-plan.yml", "messages.jsonl"}
     assert copy.branch_name == made.branch_name and paths.ref_of(copy.session_dir) == copy
     shapes = [
-        [(n.ref.branch_name, n.parent, n.depth, n.current) for n in lineage_tree(r.session_dir)] for r in (main, copy)
+        [(n["name"], n["parent"], n["depth"], n["current"]) for n in lineage_tree(r.session_dir)]
+        for r in (main, copy)
     ]
     assert shapes[0] == shapes[1]
 

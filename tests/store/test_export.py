@@ -18,11 +18,11 @@ from pyagentd.errors import BadRequest
 from pyagentd.store import charts, paths
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document.files import Hunk, apply_edit
-from pyagentd.store.document.hidden import change_roles, hide
+from pyagentd.store.document.hidden import change_roles, hide, rebuild
 from pyagentd.store.document.reconcile import align
 from pyagentd.store.document.text import Document, Settings, Span, format_file, parse
 from pyagentd.store.export.export import Source, export_text, lines, read_source
-from pyagentd.store.journal import Row
+from pyagentd.store.journal import Row, read_rows
 from tests.store.places import new_agent, new_session
 from tests.store.talk import Call, Step, Talk, Turn, talks, texts
 from tests.store.test_adopt import plain
@@ -479,3 +479,35 @@ def test_rows_of_later_versions_do_no_harm() -> None:
     rows = [*made.rows, Row(len(made.rows) + 1, "hologram", {"id": "x"})]
     given = replace(source(made), conversation=Conversation(rows))
     assert len(json.loads(text_of(given, "json"))["messages"]) == 3
+
+
+@pytest.mark.parametrize("odd", ["2026-01-01T10:00:00Z", ["x"], {"a": 1}, -5, 1e300, 10**15, True, None])
+def test_a_log_that_another_program_wrote_is_exported_whatever_its_times_and_metadata_are(
+    tmp_path: Path, odd: object
+) -> None:
+    at = {"created_at": odd, "updated_at": odd}
+    thought = {"type": "reasoning", "text": "Well.", "providerMetadata": odd}
+    signed = {"type": "reasoning", "text": "Hm.", "providerMetadata": {"anthropic": odd}}
+    call = {"type": "tool-Bash", "toolCallId": "c", "state": "output-available", "input": {}, "output": "out"}
+    parts = [
+        {"type": "step-start"}, thought, signed, call | {"metadata": odd},
+        call | {"toolCallId": "d", "metadata": {"duration_ms": odd}},
+    ]  # fmt: skip
+    facts = [
+        ("message", {"id": "m", "role": "user", **at}),
+        ("part", {"id": "p", "message_id": "m", "type": "text", "index": 0, "data_json": {"text": "Hi"}, **at}),
+        ("message", {"id": "n", "role": "assistant"}),
+        *(
+            ("part", {"id": f"p{n}", "message_id": "n", "type": data["type"], "index": n, "data_json": data, **at})
+            for n, data in enumerate(parts)
+        ),
+        ("ask", {"id": "a", "decision": "once", "tool_call_id": odd, "created_at": odd, "decided_at": odd}),
+    ]
+    file = tmp_path / "messages.jsonl"
+    file.write_text(
+        "".join(json.dumps({"seq": n, "type": kind, "data": data}) + "\n" for n, (kind, data) in enumerate(facts, 1))
+    )
+    conversation = Conversation(read_rows(file))
+    source = Source(session_id="s", document=rebuild(conversation), conversation=conversation)
+    assert align(source.document, conversation).view
+    assert all("out" in export_text(source, format).text for format in ("md", "json", "html", "acp"))

@@ -246,4 +246,4 @@ def test_the_title_is_found_at_once_above_a_call_with_thousands_of_keys_called_s
     rows = [{"seq": 1, "type": "session", "data": {"title": "Tea"}}, {"seq": 2, "type": "part", "data": part}]
     paths.journal_file(ref.branch_dir).write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     entry = single_entry(ref)  # the suite's time limit ends what reads the call for each key
-    assert entry is not None and entry.title == "Tea"
+    assert entry is not None and entry["title"] == "Tea"

@@ -256,8 +256,9 @@ def _recorded_result(part: conversation.Part) -> ToolResult:
 
 def _reasoning(part: conversation.Part) -> Reasoning | None:
     """Return the reasoning if the provider would take it back: it was finished, so it is signed or opaque."""
-    recorded: Mapping[str, Mapping[str, Any]] = part.data.get("providerMetadata", {})
-    for provider, metadata in recorded.items():
+    for provider, metadata in part.data.get("providerMetadata", {}).items():
+        if not isinstance(metadata, dict):
+            continue
         signature, redacted = metadata.get("signature"), metadata.get("redactedData")
         if signature or redacted:
             return Reasoning(text=part.text, signature=signature, redacted=redacted, provider=provider)
