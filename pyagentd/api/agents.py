@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 from pyagentd import clock
-from pyagentd.api.group import NOTHING, Client, Env, Group, expand_home, reply_of, send_options
+from pyagentd.api.group import NOTHING, Client, Env, Group, Note, expand_home, reply_of, send_options
 from pyagentd.api.models import checked_model, model_source
 from pyagentd.clock import stamp
 from pyagentd.errors import Ambiguous, BadRequest, NotFound, PyagentdError, Unconfirmed
@@ -51,13 +51,6 @@ class AgentAborted(TypedDict):
 
     id: str
     aborted: bool  # it had a run
-
-
-class AllAborted(TypedDict):
-    """How many runs were stopped."""
-
-    aborted: int
-    note: str | None  # says so if there was none
 
 
 _log = logging.getLogger(__name__)
@@ -167,14 +160,14 @@ class Agents(Group):
         live = self._kernel.opened(ids[meant[0]])
         return {"id": meant[0], "aborted": live is not None and await self._kernel.abort(live)}
 
-    async def abort_all(self, client: Client, *, branch: str) -> AllAborted:
+    async def abort_all(self, client: Client, *, branch: str) -> Note:
         """Stop a branch's run and those of all its agents."""
         ref = self._ref(branch)
         number = 0
         for key in (ref.key, *(each["branch"] for each in _flat(await agent_tree(self._kernel, ref)))):
             live = self._kernel.opened(key)
             number += live is not None and await self._kernel.abort(live)
-        return {"aborted": number, "note": None if number else "Nothing is running"}
+        return {"note": None if number else "Nothing is running"}
 
     # Agents spawned by a client instead of a model: ``jf/gptel-persistent-agent--task`` called from Lisp.
     #

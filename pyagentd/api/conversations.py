@@ -15,6 +15,7 @@ from pyagentd.api.group import (
     Env,
     Group,
     JsonReply,
+    Note,
     PromptReceipt,
     directory,
     prompt_receipt,
@@ -96,20 +97,6 @@ class QueueReply(TypedDict):
 
     items: list[QueueItem]
     paused: bool
-
-
-class ResumeReply(TypedDict):
-    """Whether messages wait."""
-
-    waiting: bool
-    note: str | None  # for people, where nothing was done
-
-
-class RetryReply(TypedDict):
-    """Whether a request was sent again."""
-
-    retried: bool
-    note: str | None  # for people, where nothing was done
 
 
 class BranchStatus(TypedDict):
@@ -368,26 +355,26 @@ class Conversations(Group):
         branch: str,
         env: Env = NOTHING,
         key: str | None = None,
-    ) -> ResumeReply:
+    ) -> Note:
         """Resume a paused queue; environment and key are for messages whose client is gone."""
         options = send_options(client, env, key, ())
         async with self._kernel.using(self._ref(branch)) as live:
             live.require_writable()
             waiting = await self._kernel.queue.resume(live, options)
-        return {"waiting": waiting, "note": None if waiting else "The queue is empty"}
+        return {"note": None if waiting else "The queue is empty"}
 
     async def get_status(self, client: Client, *, branch: str) -> BranchStatus:
         """Return what a session is doing, as its ``status`` events say it; after a restart that is ``idle``."""
         async with self._kernel.using(self._ref(branch)) as live:
             return cast(BranchStatus, live.status)
 
-    async def retry_now(self, client: Client, *, branch: str) -> RetryReply:
+    async def retry_now(self, client: Client, *, branch: str) -> Note:
         """Retry the failed request at once, if one waits to be retried."""
         async with self._kernel.using(self._ref(branch)) as live:
             waits = live.status["state"] == "retrying" and live.run is not None
             if waits and live.run is not None:
                 live.run.retry_now()
-        return {"retried": waits, "note": None if waits else "No request is waiting to be retried"}
+        return {"note": None if waits else "No request is waiting to be retried"}
 
     async def attach_file(self, client: Client, *, branch: str, name: str, content: str) -> str:
         """Put ``content``, in base64, into the branch's ``files/``, and return the file.

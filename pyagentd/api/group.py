@@ -78,6 +78,12 @@ class JsonReply(TypedDict):
     path: NotRequired[str]
 
 
+class Note(TypedDict):
+    """What there is to say where nothing was done."""
+
+    note: str | None
+
+
 Other = TypeVar("Other", bound="Group")
 Reply = TypeVar("Reply")
 

@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pyagentd import features
 from pyagentd.api.group import (
@@ -35,14 +35,6 @@ _ASK = ("id", "tool", "detail", "reason")  # what a trace says of a question
 
 class MissionStarted(BranchPlaces, PromptReceipt):
     """The session of a mission, and what became of its prompt."""
-
-
-class MissionRuns(BranchPlaces):
-    """The session of a mission that goes on already."""
-
-    run: str
-    queued: None
-    running: Literal[True]
 
 
 class Missions(Group):
@@ -110,7 +102,7 @@ class Missions(Group):
         env: Env = NOTHING,
         key: str | None = None,
         allow: Sequence[str] = (),
-    ) -> MissionStarted | MissionRuns:
+    ) -> MissionStarted:
         """Resume the last mission of a session after its last finished program.
 
         One that goes on already is left to do so: what comes back names its run.
@@ -119,7 +111,9 @@ class Missions(Group):
         async with self._kernel.using(self._ref(branch)) as live:
             last = live.conversation.last_run
             if last is not None and not last.is_finished and last.data["id"] in live.conversation.missions:
-                return {**describe_branch(live.ref), "run": last.data["id"], "queued": None, "running": True}
+                run, message, seq = last.data["id"], last.data["message_id"], live.recorder.last_seq
+                receipt: PromptReceipt = {"run": run, "message": message, "queued": False, "seq": seq, "ended": None}
+                return {**describe_branch(live.ref), **receipt}
             run_id = unfinished_mission(live.conversation)
             if not run_id:
                 raise BadRequest(
