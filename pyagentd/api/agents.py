@@ -24,7 +24,7 @@ from pyagentd.features.agents import (
     result_of,
 )
 from pyagentd.features.contexts import Contexts
-from pyagentd.features.named_agents import MODEL_SETTING, AgentDefaults, AgentSettings, Files
+from pyagentd.features.named_agents import MODEL_SETTING, AgentDefaults, AgentDestroyed, AgentSettings
 from pyagentd.log import of_session
 from pyagentd.policy.action import validate_pattern
 from pyagentd.policy.presets import Result
@@ -119,16 +119,6 @@ class DestroyWarnings(TypedDict):
 
     dir: str
     lines: list[str]  # for people
-
-
-class AgentDestroyed(TypedDict):
-    """What became of an agent."""
-
-    name: str
-    dir: str
-    files: Files  # what became of its directory
-    saved: list[str]  # ids of conversations that were saved
-    text: str  # the same for people
 
 
 class SettingsReply(TypedDict):
@@ -393,17 +383,11 @@ class Agents(Group):
             raise Unconfirmed(
                 f"The agent {name} is not destroyed: this would be lost: {lost}", hint="Confirm it first"
             )
-        done = await named_agents.destroy(self._kernel, name, keep_files=keep_files, user=local_subject())
-        self._registry.forget(done.directory)
-        self._tell_written(*done.gone)
+        done, gone = await named_agents.destroy(self._kernel, name, keep_files=keep_files, user=local_subject())
+        self._registry.forget(Path(done["dir"]))
+        self._tell_written(*gone)
         self._kernel.publish(Event("agents", "", 0))
-        return {
-            "name": name,
-            "dir": str(done.directory),
-            "files": done.files,
-            "saved": [row.id for row in done.saved],
-            "text": done.text,
-        }
+        return done
 
     def _publish(self, name: str, key: str) -> None:
         """Tell who watches an agent that another configuration holds."""

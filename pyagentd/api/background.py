@@ -10,6 +10,7 @@ from pyagentd.api.agents import profile_word
 from pyagentd.api.group import NOTHING, Client, Env, Group, name_of, reply_of, send_options
 from pyagentd.clock import iso8601
 from pyagentd.errors import BadRequest, NotFound, PyagentdError
+from pyagentd.events import one_line
 from pyagentd.features import named_agents
 from pyagentd.features import schedules as occurrences
 from pyagentd.features import tasks as telling
@@ -23,7 +24,7 @@ from pyagentd.features.schedules import (
     Triggers,
     When,
 )
-from pyagentd.features.tasks import Tasks, status_lines
+from pyagentd.features.tasks import Tasks
 from pyagentd.policy.profiles import compile_action
 from pyagentd.reader import object_in
 from pyagentd.runtime.grants import local_subject
@@ -35,8 +36,10 @@ from pyagentd.store.db import agents
 from pyagentd.store.db.schedules import Kind, Schedule, Source
 from pyagentd.store.db.tasks import Status, Task
 from pyagentd.store.document import hidden
+from pyagentd.words import quantity
 
 _SHOWN_BYTES = 30_000
+_STAND_IN = "none: the offline stand-in answers (PYAGENTD_BACKEND=offline)"
 
 
 class TaskReply(TypedDict):
@@ -324,3 +327,34 @@ class Background(Group):
             allow=schedule.options.get("allow") or [],
             last_error=schedule.last_error or None,
         )
+
+
+def status_lines(facts: AgentStatus, running: Sequence[Task], now: datetime) -> str:
+    """Return the lines that ``/status`` shows."""
+    idle = f", idle {_for(facts['last_at'], now)}" if facts["last_at"] else ""
+    count = facts["messages"]
+    title, said = facts.get("title"), f"active ({quantity(count, 'message')}{idle})"
+    model = facts["model"] or "the default of its backend"
+    called = f"{title} ({facts['agent']})" if title else facts["agent"]
+    lines = [
+        f"Agent: {called}" if title is None else f"Session: {called}",
+        f"Model: {_STAND_IN if facts.get('stand_in') else model}",
+        f"Permissions: {facts['permissions'] or 'those of its preset'}",
+        f"Status: {facts['status']}",
+        f"{'Session' if title is None else 'Conversation'}: {said if count else 'none'}",
+    ]
+    if asks := facts.get("asks"):
+        lines.append(f"Waiting: {quantity(asks, 'question')}; `pyagentd asks` lists what to answer")
+    if git := facts.get("git"):
+        lines.append(f"Git: {git['branch'] or 'no branch'} ({quantity(git['uncommitted'], 'uncommitted file')})")
+    lines += ["", "Running tasks:" if running else "No running tasks."]
+    for task in running:
+        lines.append(f"  [{task.id}] {one_line(task.command, 60)} (running, {_for(task.started_at, now)})")
+    if (saved := facts["saved"]) is not None:
+        at = datetime.fromisoformat(saved["saved_at"])
+        lines += ["", f"Last session saved: {at:%Y-%m-%d %H:%M} - {saved['description']}"]
+    return "\n".join(lines)
+
+
+def _for(at: str, now: datetime) -> str:
+    return telling.ago(at, now).removesuffix(" ago")

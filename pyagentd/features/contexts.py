@@ -147,10 +147,9 @@ LEAST_S = 0.1
 
 
 class _LiveConversation(NamedTuple):
-    """A conversation as it goes on: its messages, and which rows of the log it is."""
+    """A conversation as it goes on: its messages, and the last row of the log."""
 
     messages: tuple[Message, ...]
-    first_id: str
     last_seq: int
 
     def is_older_than(self, branch: LiveBranch) -> bool:
@@ -509,7 +508,7 @@ class Contexts(Feature):
         messages = await asyncio.to_thread(contexts.visible_messages, conversation)
         if not messages:
             raise BadRequest("No active session to save", hint="Say something first")
-        return _LiveConversation(messages, hidden.visible(conversation)[0].id, conversation.last_seq)
+        return _LiveConversation(messages, conversation.last_seq)
 
     async def _describe(self, branch: LiveBranch, messages: Sequence[Message], options: SendOptions) -> str:
         """Return what a model says of a conversation; its first words where no model can or may be asked."""
@@ -535,7 +534,7 @@ class Contexts(Feature):
     async def _write(
         self, branch: LiveBranch, said: _LiveConversation, description: str, trigger: Trigger
     ) -> ContextRow:
-        owner, journal = self.owner(branch.ref), paths.journal_file(branch.ref.branch_dir)
+        owner = self.owner(branch.ref)
         context = Context(
             id=str(uuid.uuid4()),
             agent_name=owner.name,
@@ -546,8 +545,7 @@ class Contexts(Feature):
         )
 
         def write() -> ContextRow:
-            row, first = row_of(context, contexts.write(owner.directory, context)), said.first_id
-            row = replace(row, first_seq=contexts.first_row(journal, first), last_seq=said.last_seq)
+            row = replace(row_of(context, contexts.write(owner.directory, context)), last_seq=said.last_seq)
             agents.put_context(self.kernel.state, row)
             return row
 

@@ -35,7 +35,7 @@ from pyagentd.runtime.settings import parse_model
 from pyagentd.store import atomic, contexts, metadata, named_agents, paths, presetfile
 from pyagentd.store import sessions as trash
 from pyagentd.store.db import agents, schedules, tasks
-from pyagentd.store.db.agents import AgentRow, ContextRow
+from pyagentd.store.db.agents import AgentRow
 from pyagentd.store.db.audit import Entry
 from pyagentd.store.named_agents import AgentFile, Material
 from pyagentd.store.paths import BranchRef
@@ -315,8 +315,6 @@ def _free(kernel: "Kernel", name: str, *, besides: str = "") -> tuple[bool, Agen
             )
         agents.forget(kernel.state, name)  # its directory was removed by hand
         row = None
-    if exists and row is not None and row.intent == "remove":
-        raise Conflict(f"{place} was to be removed and is still there", hint="Remove it, or restart the daemon")
     if exists and not (place.is_dir() and not place.is_symlink() and named_agents.agent_file(place).is_file()):
         raise Conflict(f"{place} exists already and is not an agent", hint="Choose another name, or move that away")
     if not exists and (kernel.config.sessions_dir / name / paths.BRANCHES_DIR).is_dir():
@@ -374,8 +372,8 @@ async def agent_settings(kernel: "Kernel", name: str) -> AgentSettings:
     return cast(AgentSettings, {key: file.values.get(key) for key in AgentSettings.__annotations__})
 
 
-async def set_setting(kernel: "Kernel", name: str, key: str, value: Any, *, user: str) -> AgentFile:
-    """Set one key of an agent, one of ``SETTABLE``; return what its file said before.
+async def set_setting(kernel: "Kernel", name: str, key: str, value: Any, *, user: str) -> None:
+    """Set one key of an agent, one of ``SETTABLE``.
 
     None, or a text that is empty, stands for the default of the agent's preset (not of a prompt).
 
@@ -400,7 +398,6 @@ async def set_setting(kernel: "Kernel", name: str, key: str, value: Any, *, user
     before = await asyncio.to_thread(named_agents.change, directory, {key: wanted})
     await asyncio.to_thread(agents.put, kernel.state, made)
     audit_change(kernel, name, f"config:{key}", old=before.values.get(key), new=wanted, user=user)
-    return before
 
 
 async def keep_document_settings(
@@ -457,29 +454,22 @@ Files = Literal["kept", "trashed", "deleted"]
 """What became of an agent's directory; ``deleted``: there is no trash for it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Destruction:
-    """What was done."""
+class AgentDestroyed(TypedDict):
+    """What became of an agent."""
 
     name: str
-    directory: Path
-    files: Files
-    saved: tuple[ContextRow, ...]  # the conversations that went on, one a branch
-    gone: tuple[BranchRef, ...]  # branches and sub-agents that there were
-
-    @property
-    def text(self) -> str:
-        """What people are told."""
-        where = {
-            "kept": f"Its files are kept in {self.directory}: `pyagentd agent init {self.name}` takes them up",
-            "trashed": f"{self.directory} is in the trash",
-            "deleted": f"{self.directory} was deleted: there is no trash for it",
-        }
-        return f"Destroyed the agent {self.name}. {where[self.files]}."
+    dir: str
+    files: Files  # what became of its directory
+    saved: list[str]  # ids of conversations that were saved, one a branch
+    text: str  # the same for people
 
 
-async def destroy(kernel: "Kernel", name: str, *, keep_files: bool, user: str) -> Destruction:
+async def destroy(
+    kernel: "Kernel", name: str, *, keep_files: bool, user: str
+) -> tuple[AgentDestroyed, list[BranchRef]]:
     """End an agent with all it does, and remove its directory or leave it, to be taken up by another creation.
+
+    Returns what became of it, and the branches and sub-agents that there were.
 
     Raises:
         BadRequest, NotFound: As ``agent_dir``.
@@ -489,20 +479,22 @@ async def destroy(kernel: "Kernel", name: str, *, keep_files: bool, user: str) -
     return await asyncio.shield(kernel.spawn(_destroy(kernel, name, keep_files, user)))
 
 
-async def _destroy(kernel: "Kernel", name: str, keep_files: bool, user: str) -> Destruction:
+async def _destroy(
+    kernel: "Kernel", name: str, keep_files: bool, user: str
+) -> tuple[AgentDestroyed, list[BranchRef]]:
     place = await asyncio.to_thread(agent_dir, kernel, name)
     if kernel.closing:
         raise Busy("The daemon is stopping", hint="Try again in a moment")
     timelines = metadata.branches(place)
-    gone = tuple(each for timeline in timelines for each in metadata.with_agents(timeline))
-    saved: list[ContextRow] = []
+    gone = [each for timeline in timelines for each in metadata.with_agents(timeline)]
+    saved: list[str] = []
     archive, commands = kernel.find(Contexts), kernel.find(Tasks)
     async with AsyncExitStack() as held:
         branches = [await held.enter_async_context(kernel.using(timeline)) for timeline in timelines]
         async with kernel.removing(place, stop=kernel.abort):
             for branch in branches:
                 if archive is not None and (kept := await archive.keep(branch, "destroy")) is not None:
-                    saved.append(kept)
+                    saved.append(kept.id)
             if commands is not None:
                 await commands.end_within(place)
             await held.aclose()
@@ -517,7 +509,13 @@ async def _destroy(kernel: "Kernel", name: str, keep_files: bool, user: str) -> 
                     agents.set_status, kernel.state, name, "destroyed", now_ms=now_ms, intent=noted
                 )
                 files = await destroying_complete(kernel, row, intent, user=user)
-    return Destruction(name=name, directory=place, files=files, saved=tuple(saved), gone=gone)
+    where = {
+        "kept": f"Its files are kept in {place}: `pyagentd agent init {name}` takes them up",
+        "trashed": f"{place} is in the trash",
+        "deleted": f"{place} was deleted: there is no trash for it",
+    }
+    text = f"Destroyed the agent {name}. {where[files]}."
+    return {"name": name, "dir": str(place), "files": files, "saved": saved, "text": text}, gone
 
 
 async def destroying_complete(kernel: "Kernel", row: AgentRow, intent: str, *, user: str) -> Files:

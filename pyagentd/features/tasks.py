@@ -34,7 +34,6 @@ from pyagentd.store.db.tasks import Status, Task
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools import invoke
 from pyagentd.tools.spec import Args, BackgroundCommand, Output, ToolContext, ToolSpec, object_schema
-from pyagentd.words import quantity
 
 if TYPE_CHECKING:
     from pyagentd.runtime.kernel import Kernel
@@ -601,52 +600,6 @@ class Tasks(Feature):
 
 def _no_task(agent_name: str, id: str) -> NotFound:
     return NotFound(f"{agent_name} has no task {id}", hint="`pyagentd tasks` lists those there are")
-
-
-# The lines of ``/status``.
-
-_STAND_IN = "none: the offline stand-in answers (PYAGENTD_BACKEND=offline)"
-
-
-def status_lines(facts: Mapping[str, Any], running: Sequence[Task], now: datetime) -> str:
-    """Return the lines that ``/status`` shows.
-
-    Args:
-        facts: ``agent``, ``title`` (of a session that is not a named agent, "" without one; absent of an agent),
-            ``model``, ``stand_in`` (whether none is asked), ``permissions``, ``status``, ``messages`` (how many the
-            conversation has), ``last_at`` (ISO 8601, of the last one, or None), ``saved`` ({saved_at, description} or
-            None), ``git`` ({branch, uncommitted}, of the repository it works in, or None), ``asks`` (questions that
-            wait).
-        running: The tasks that run.
-        now: The time.
-    """
-    idle = f", idle {_for(facts['last_at'], now)}" if facts["last_at"] else ""
-    count = facts["messages"]
-    title, said = facts.get("title"), f"active ({quantity(count, 'message')}{idle})"
-    model = facts["model"] or "the default of its backend"
-    called = f"{title} ({facts['agent']})" if title else facts["agent"]
-    lines = [
-        f"Agent: {called}" if title is None else f"Session: {called}",
-        f"Model: {_STAND_IN if facts.get('stand_in') else model}",
-        f"Permissions: {facts['permissions'] or 'those of its preset'}",
-        f"Status: {facts['status']}",
-        f"{'Session' if title is None else 'Conversation'}: {said if count else 'none'}",
-    ]
-    if asks := facts.get("asks"):
-        lines.append(f"Waiting: {quantity(asks, 'question')}; `pyagentd asks` lists what to answer")
-    if git := facts.get("git"):
-        lines.append(f"Git: {git['branch'] or 'no branch'} ({quantity(git['uncommitted'], 'uncommitted file')})")
-    lines += ["", "Running tasks:" if running else "No running tasks."]
-    for task in running:
-        lines.append(f"  [{task.id}] {one_line(task.command, 60)} (running, {_for(task.started_at, now)})")
-    if (saved := facts["saved"]) is not None:
-        at = datetime.fromisoformat(saved["saved_at"])
-        lines += ["", f"Last session saved: {at:%Y-%m-%d %H:%M} - {saved['description']}"]
-    return "\n".join(lines)
-
-
-def _for(at: str, now: datetime) -> str:
-    return ago(at, now).removesuffix(" ago")
 
 
 # The tools TaskOutput and KillTask: look at a command in the background, and end it.

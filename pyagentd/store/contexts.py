@@ -28,7 +28,6 @@ from pyagentd.store import atomic, paths
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document.hidden import is_marker, visible
 from pyagentd.store.document.reconcile import View
-from pyagentd.store.journal import read_rows
 from pyagentd.store.paths import BranchRef
 from pyagentd.words import quantity
 
@@ -207,16 +206,6 @@ def read_or_none(path: Path) -> Context | None:
         return read(path)
     except (StoreError, NotFound):
         return None
-
-
-def first_row(journal: Path, message_id: str) -> int | None:
-    """Return the number of the row of a log that first tells of a message; None when there is none.
-
-    Raises:
-        StoreError: The log cannot be read.
-    """
-    rows = read_rows(journal)
-    return next((row.seq for row in rows if row.type == "message" and row.data["id"] == message_id), None)
 
 
 def _parse_context(data: Any, path: Path) -> Context:

@@ -203,7 +203,7 @@ BREAKS_OF_LIFECYCLES = [
         '        return "completed"',
     ),
     _of("Viewing Tasks: /tasks", _TELLING, '"Recently completed:", *', "*"),
-    _of("Viewing Tasks: /status", "pyagentd/features/tasks.py", 'f"Permissions: {', 'f"Profile: {'),
+    _of("Viewing Tasks: /status", "pyagentd/api/background.py", 'f"Permissions: {', 'f"Profile: {'),
     _of(
         "Destruction Flow 1: the active session is saved",
         _DESTROYING,

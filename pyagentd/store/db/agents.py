@@ -150,8 +150,7 @@ class ContextRow:
     message_count: int
     file_path: str  # absolute
     trigger: Trigger
-    first_seq: int | None = None  # rows of messages.jsonl that it holds
-    last_seq: int | None = None
+    last_seq: int | None = None  # of messages.jsonl, the last row that it holds
 
 
 _CONTEXTS = Table("contexts", ContextRow)

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from pyagentd.api.background import status_lines
 from pyagentd.features.named_agents import create
-from pyagentd.features.tasks import Tasks, is_runner, started_of, status_lines, tail, task_lines, task_record
+from pyagentd.features.tasks import Tasks, is_runner, started_of, tail, task_lines, task_record
 from pyagentd.policy.presets import DEFAULT_PRESET
 from pyagentd.runtime.kernel import Kernel
 from pyagentd.store import named_agents
