@@ -209,13 +209,6 @@ that is not open use `pyagentd-import'."
 
 ;;;; Backends
 
-(defun pyagentd-gptel--model (model)
-  "Return what gptel knows of MODEL, a symbol, as a plist for the daemon."
-  (append (list :name (symbol-name model))
-          (mapcan (lambda (key)
-                    (when-let ((value (get model key))) (list key value)))
-                  (list :context-window :input-cost :output-cost))))
-
 (defun pyagentd-gptel--import-backends ()
   "Write the backends that gptel has into the configuration of pyagentd.
 What would be written is shown first, to be changed, saved or discarded.
@@ -231,8 +224,17 @@ gptel or auth-source are asked for them."
                          :protocol (gptel-backend-protocol backend)
                          :host (gptel-backend-host backend)
                          :endpoint (gptel-backend-endpoint backend)
-                         :models (mapcar #'pyagentd-gptel--model
-                                         (gptel-backend-models backend))
+                         :models (mapcar
+                                  (lambda (model)
+                                    (cl-loop for key in '(:context-window
+                                                          :input-cost :output-cost)
+                                             for value = (get model key)
+                                             when value
+                                             append (list key value) into known
+                                             finally return
+                                             (cl-list* :name (symbol-name model)
+                                                       known)))
+                                  (gptel-backend-models backend))
                          :key (and (gptel-backend-key backend) t)))
                  (reverse gptel--known-backends)))
         (current (and (bound-and-true-p gptel-backend)

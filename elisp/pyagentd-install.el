@@ -153,7 +153,7 @@ It has what was added to the server before, see `pyagentd-install-extra'."
   "Run COMMAND, a list, and show what it prints; THEN gets its exit status."
   (make-process :name "pyagentd-install" :command command
                 :connection-type 'pipe :noquery t
-                :filter (lambda (_process text) (pyagentd-install--print text))
+                :filter #'pyagentd-install--print
                 :sentinel (lambda (process _change)
                             (unless (process-live-p process)
                               (pyagentd-guarded "Installing"
@@ -219,7 +219,7 @@ The installation leaves out what few need, such as servers of tools (mcp)."
          (display-buffer pyagentd-install-buffer)
          (message "pyagentd: %s could not be installed" name))))))
 
-(defun pyagentd-install--print (text)
+(defun pyagentd-install--print (_process text)
   "Add TEXT to the buffer of the installation."
   (with-current-buffer (get-buffer-create pyagentd-install-buffer)
     (let ((inhibit-read-only t)

@@ -32,11 +32,6 @@
 (defconst pyagentd-tools-file-largest (* 5 1024 1024)
   "Bytes of the largest file that is visited for a tool.")
 
-(defconst pyagentd-tools-file--modes
-  '(doc-view-mode doc-view-mode-maybe pdf-view-mode archive-mode tar-mode
-                  image-mode)
-  "Major modes that have programs or libraries decode a file; not for tools.")
-
 ;;;; Files
 
 (defun pyagentd-tools-file-in (file function)
@@ -93,9 +88,12 @@ open it" file))
           (magic-mode-alist nil)
           (magic-fallback-mode-alist nil)
           (auto-mode-alist
+           ;; These have programs or libraries decode a file.
            (seq-remove (pcase-lambda (`(,_ . ,mode))
                          (memq (if (consp mode) (car mode) mode)
-                               pyagentd-tools-file--modes))
+                               '(doc-view-mode doc-view-mode-maybe
+                                 pdf-view-mode archive-mode tar-mode
+                                 image-mode)))
                        auto-mode-alist)))
       (find-file-noselect file t))))
 
@@ -187,21 +185,21 @@ A tool of the same name is replaced.  Return the tool."
   "Return all tools for the daemon, as JSON."
   (let ((json-false :json-false))
     (json-encode (vconcat (mapcar (lambda (entry)
-                                    (pyagentd-tools--json
-                                     (pyagentd-tools--definition (cdr entry))))
+                                    (pyagentd-tools--definition (cdr entry)))
                                   (reverse pyagentd-tools))))))
 
 (defun pyagentd-tools--definition (tool)
-  "Return TOOL as a plist for `pyagentd-tools--json'."
+  "Return TOOL as `json-encode' takes it."
   (let ((confirm (pyagentd-tool-confirm tool)))
-    (list :name (pyagentd-tool-name tool)
-          :description (pyagentd-tool-description tool)
-          :category (format "%s" (or (pyagentd-tool-category tool) "misc"))
-          :args (vconcat (pyagentd-tool-args tool))
-          :confirm (cond ((memq confirm '(nil t always)) confirm)
-                         ((functionp confirm) 'function)
-                         (t t))
-          :timeout (pyagentd-tool-timeout tool))))
+    (pyagentd-tools--json
+     (list :name (pyagentd-tool-name tool)
+           :description (pyagentd-tool-description tool)
+           :category (format "%s" (or (pyagentd-tool-category tool) "misc"))
+           :args (vconcat (pyagentd-tool-args tool))
+           :confirm (cond ((memq confirm '(nil t always)) confirm)
+                          ((functionp confirm) 'function)
+                          (t t))
+           :timeout (pyagentd-tool-timeout tool)))))
 
 (defun pyagentd-tools--json (value &optional key)
   "Return VALUE, part of a definition at KEY, as `json-encode' takes it."
@@ -220,22 +218,17 @@ A tool of the same name is replaced.  Return the tool."
 
 ;;;; Calls
 
-(defun pyagentd-tools--get (name)
-  "Return the tool called NAME."
-  (or (cdr (assoc name pyagentd-tools))
-      (error "There is no tool %s here any more" name)))
-
-(defun pyagentd-tools--values (tool args)
-  "Return the values of ARGS, a plist, in the order TOOL wants."
-  (mapcar (lambda (arg)
-            (plist-get args (intern (concat ":" (plist-get arg :name)))))
-          (pyagentd-tool-args tool)))
-
 (defun pyagentd-tools--where (facts function)
   "Call FUNCTION where the call in FACTS is to be made, with its tool and values.
-That is in the buffer of the branch, if any, and in the root of its project."
-  (let* ((tool (pyagentd-tools--get (plist-get facts :tool)))
-         (values (pyagentd-tools--values tool (plist-get facts :args)))
+That is in the buffer of the branch, if any, and in the root of its project.
+The values are in the order that the tool wants."
+  (let* ((name (plist-get facts :tool))
+         (tool (or (cdr (assoc name pyagentd-tools))
+                   (error "There is no tool %s here any more" name)))
+         (values (mapcar (lambda (arg)
+                           (plist-get (plist-get facts :args)
+                                      (intern (concat ":" (plist-get arg :name)))))
+                         (pyagentd-tool-args tool)))
          (branch (plist-get facts :branch))
          (buffer (pyagentd-place-buffer branch)))
     (with-temp-buffer
@@ -414,34 +407,24 @@ That is in the buffer of the branch, if any, and in the root of its project."
 FILE is nil for these, or a directory."
   (let* ((file-name-handler-alist nil)
          (root (expand-file-name (or file default-directory)))
-         (open (pyagentd-tools-code--open root)))
-    (pyagentd-tools-file-places
-     (seq-mapcat
-      (lambda (buffer)
-        (with-current-buffer buffer
-          (mapcar (lambda (found)
-                    (list :file buffer-file-name
-                          :line (plist-get found :line)
-                          :text (format "%s: %s" (plist-get found :level)
-                                        (plist-get found :text))))
-                  (pyagentd-diagnostics))))
-      open)
-     (if open
-         "No diagnostics."
-       "No file there is open with flymake or flycheck on; nothing is known."))))
-
-(defun pyagentd-tools-code--open (root)
-  "Return the buffers with a checker whose file is ROOT or below it."
-  (let ((below (file-name-as-directory root)))
-    (seq-filter
-     (lambda (buffer)
-       (with-current-buffer buffer
-         (and buffer-file-name
-              (pyagentd-diagnostics-on-p)
-              (let ((name (expand-file-name (or buffer-file-truename
-                                                buffer-file-name))))
-                (or (equal name root) (string-prefix-p below name))))))
-     (buffer-list))))
+         (none "No file there is open with flymake or flycheck on; nothing is known.")
+         places)
+    (dolist (buffer (buffer-list))
+      (with-current-buffer buffer
+        (when (and buffer-file-name
+                   (pyagentd-diagnostics-on-p)
+                   (let ((name (expand-file-name (or buffer-file-truename
+                                                     buffer-file-name))))
+                     (or (equal name root)
+                         (string-prefix-p (file-name-as-directory root) name))))
+          (setq none "No diagnostics.")
+          (dolist (found (pyagentd-diagnostics))
+            (push (list :file buffer-file-name
+                        :line (plist-get found :line)
+                        :text (format "%s: %s" (plist-get found :level)
+                                      (plist-get found :text)))
+                  places)))))
+    (pyagentd-tools-file-places (nreverse places) none)))
 
 ;;;; The tools
 
@@ -491,32 +474,28 @@ file or for all open files below a directory (default: the workspace)."
   "Return the documentation of the symbol called NAME, or of similar ones.
 The values of variables are not told; they may be secret."
   (let* ((symbol (intern-soft name))
-         (none "Not documented.")
-         (variable (and symbol
-                        (or (documentation-property symbol
-                                                    'variable-documentation)
-                            (and (boundp symbol) (not (keywordp symbol))
-                                 none))))
+         (variable (documentation-property symbol 'variable-documentation))
+         (told (lambda (kind what documentation)
+                 (format "%s %S\n%s" kind what
+                         (or documentation "Not documented."))))
          (found
           (delq nil
                 (list
                  (and symbol (fboundp symbol)
-                      (format "%s %S\n%s"
-                              (cond ((macrop symbol) "Macro")
-                                    ((commandp symbol) "Command")
-                                    (t "Function"))
-                              (cons symbol (help-function-arglist symbol t))
-                              (or (ignore-errors (documentation symbol)) none)))
-                 (and variable
-                      (format "%s %s\n%s"
-                              (if (custom-variable-p symbol) "User option"
-                                "Variable")
-                              symbol variable))
+                      (funcall told (cond ((macrop symbol) "Macro")
+                                          ((commandp symbol) "Command")
+                                          (t "Function"))
+                               (cons symbol (help-function-arglist symbol t))
+                               (ignore-errors (documentation symbol))))
+                 (and (or variable (boundp symbol))
+                      symbol (not (keywordp symbol))
+                      (funcall told (if (custom-variable-p symbol) "User option"
+                                      "Variable")
+                               symbol variable))
                  (and symbol (facep symbol)
-                      (format "Face %s\n%s" symbol
-                              (or (documentation-property symbol
-                                                          'face-documentation)
-                                  none))))))
+                      (funcall told "Face" symbol
+                               (documentation-property
+                                symbol 'face-documentation))))))
          (near (seq-take (sort (apropos-internal (regexp-quote name))
                                #'string-lessp)
                          40)))
@@ -589,8 +568,18 @@ Return a function that stops it."
       (setq-local compilation-auto-jump-to-first-error nil)
       (add-hook 'compilation-finish-functions
                 (lambda (_buffer how)
-                  (funcall callback
-                           (pyagentd-tools-build--compiled buffer how)))
+                  (let ((from (max (point-min)
+                                   (- (point-max) pyagentd-tools-build--tail))))
+                    (funcall
+                     callback
+                     (list :error (if (string-prefix-p "finished" how)
+                                      :json-false t)
+                           :text (format
+                                  "%s%s\n[%s]"
+                                  (if (> from (point-min))
+                                      "[Only the end is shown.]\n" "")
+                                  (buffer-substring-no-properties from (point-max))
+                                  (string-trim how))))))
                 nil t))
     (lambda () (when (process-live-p process) (interrupt-process process)))))
 
@@ -605,18 +594,6 @@ None runs in it: to begin one would end the other."
                                  (plist-get place :branch-name))
                  "*pyagentd compilation*")))
     (if (get-buffer-process name) (generate-new-buffer-name name) name)))
-
-(defun pyagentd-tools-build--compiled (buffer how)
-  "Return what happened in BUFFER, a compilation that ended as HOW says."
-  (with-current-buffer buffer
-    (let ((from (max (point-min)
-                     (- (point-max) pyagentd-tools-build--tail))))
-      (list :error (if (string-prefix-p "finished" how) :json-false t)
-            :text (format "%s%s\n[%s]"
-                          (if (> from (point-min)) "[Only the end is shown.]\n"
-                            "")
-                          (buffer-substring-no-properties from (point-max))
-                          (string-trim how))))))
 
 ;;;; The tool
 
