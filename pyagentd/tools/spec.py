@@ -163,22 +163,12 @@ def not_open_error(path: str) -> ToolError:
 
 def replacements(before: str, after: str) -> list[Replacement]:
     """Return what makes ``after`` of ``before``, in order, as small as is cheap: what stays keeps its marks."""
-    head = before.rfind("\n", 0, common_prefix(before, after)) + 1
-    tail = common_prefix(before[head:][::-1], after[head:][::-1])
-    line = before.find("\n", len(before) - tail)  # whole lines are compared, or marks in the middle of one move
-    tail = 0 if line < 0 else len(before) - line - 1
-    old, new = before[head : len(before) - tail], after[head : len(after) - tail]
-    if not old and not new:
-        return []
-    lines, others = _lines(old), _lines(new)
-    if len(lines) + len(others) > _COMPARED_LINES:
-        return [_trim(head, old, new)]
-    found = []
+    lines, others = _lines(before), _lines(after)
     ends, starts = (list(accumulate(map(len, each), initial=0)) for each in (lines, others))
-    for tag, i1, i2, j1, j2 in SequenceMatcher(None, lines, others, autojunk=False).get_opcodes():
-        if tag != "equal":
-            found.append(_trim(head + ends[i1], old[ends[i1] : ends[i2]], new[starts[j1] : starts[j2]]))
-    return found
+    return [
+        _trim(ends[i1], before[ends[i1] : ends[i2]], after[starts[j1] : starts[j2]])
+        for i1, i2, j1, j2 in changed_lines(lines, others, _COMPARED_LINES)
+    ]
 
 
 def _trim(start: int, old: str, new: str) -> Replacement:
@@ -194,6 +184,25 @@ def _trim(start: int, old: str, new: str) -> Replacement:
 def _lines(text: str) -> list[str]:
     """Return the lines of ``text`` with their ends; only a newline ends one."""
     return [f"{line}\n" for line in text.split("\n")[:-1]] + ([last] if (last := text.rpartition("\n")[2]) else [])
+
+
+def changed_lines(old: Sequence[str], new: Sequence[str], most: int) -> list[tuple[int, int, int, int]]:
+    """Return which lines of ``old`` are others in ``new``: where they begin and end in both, in order.
+
+    Comparing is quadratic, so only what lies between the common beginning and the common end is compared, and more
+    than ``most`` lines are one change.
+    """
+    head = common_prefix(old, new)
+    tail = common_prefix(old[head:][::-1], new[head:][::-1])
+    old_end, new_end = len(old) - tail, len(new) - tail
+    if old_end + new_end - 2 * head > most:
+        return [(head, old_end, head, new_end)]
+    matcher = SequenceMatcher(None, old[head:old_end], new[head:new_end], autojunk=False)
+    return [
+        (head + i1, head + i2, head + j1, head + j2)
+        for tag, i1, i2, j1, j2 in matcher.get_opcodes()
+        if tag != "equal"
+    ]
 
 
 def common_prefix(one: Sequence[str], other: Sequence[str]) -> int:

@@ -10,7 +10,6 @@ import re
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from itertools import islice
 from threading import Lock
 
@@ -25,7 +24,7 @@ from pyagentd.tools.spec import (
     Output,
     ToolContext,
     ToolSpec,
-    common_prefix,
+    changed_lines,
     describe_file,
     file_of,
     is_remote,
@@ -121,16 +120,11 @@ def _is_on_disk(path: ResolvedPath, text: str) -> bool:
 
 
 # A unified diff for a human who approves a change: small, and cheap for any input.
-#
-# Comparing is quadratic, so only what lies between the common beginning and the common end is compared, and a large
-# middle is shown as removed and added as a whole.
 
 _CONTEXT = 3
 _COMPARED_LINES = 600
 _SHOWN_LINES = 400
 _LINE_CHARS = 500  # one giant line stalls a display
-
-_Opcode = tuple[str, int, int, int, int]
 
 
 def unified_diff(before: str | None, after: str, path: str, *, rest: str = "") -> str:
@@ -139,7 +133,7 @@ def unified_diff(before: str | None, after: str, path: str, *, rest: str = "") -
     What is cut off says how much it is, and ``rest``: where all of it is.
     """
     old, new = _lines(before or ""), _lines(after)
-    body = [line for hunk in _hunks(old, new) for line in _format(hunk, old, new)]
+    body = list(_hunks(old, new))
     if not body:
         return ""
     shown = [_short(line, rest) for line in islice(body, _SHOWN_LINES)]
@@ -158,39 +152,25 @@ def _lines(text: str) -> list[str]:
     return lines[:-1] if lines[-1] == "" else lines
 
 
-def _hunks(old: list[str], new: list[str]) -> list[list[_Opcode]]:
-    head = common_prefix(old, new)
-    tail = common_prefix(old[head:][::-1], new[head:][::-1])
-    old_end, new_end = len(old) - tail, len(new) - tail
-    if head == old_end and head == new_end:
-        return []
-    if old_end + new_end - 2 * head > _COMPARED_LINES:
-        before = min(_CONTEXT, head)
-        after = min(_CONTEXT, tail)
-        return [
-            [
-                ("equal", head - before, head, head - before, head),
-                ("replace", head, old_end, head, new_end),
-                ("equal", old_end, old_end + after, new_end, new_end + after),
-            ]
-        ]
-    start, keep = max(0, head - _CONTEXT), min(_CONTEXT, tail)
-    matcher = SequenceMatcher(None, old[start : old_end + keep], new[start : new_end + keep], autojunk=False)
-    return [
-        [(tag, i1 + start, i2 + start, j1 + start, j2 + start) for tag, i1, i2, j1, j2 in group]
-        for group in matcher.get_grouped_opcodes(_CONTEXT)
-    ]
-
-
-def _format(hunk: list[_Opcode], old: list[str], new: list[str]) -> list[str]:
-    lines = [f"@@ -{_range(hunk[0][1], hunk[-1][2])} +{_range(hunk[0][3], hunk[-1][4])} @@"]
-    for tag, i1, i2, j1, j2 in hunk:
-        if tag == "equal":
-            lines += [" " + line for line in old[i1:i2]]
+def _hunks(old: list[str], new: list[str]) -> Iterator[str]:
+    """Yield the lines of all hunks; changes with little between them are in one."""
+    hunks: list[list[tuple[int, int, int, int]]] = []
+    for change in changed_lines(old, new, _COMPARED_LINES):
+        if hunks and change[0] - hunks[-1][-1][1] <= 2 * _CONTEXT:
+            hunks[-1].append(change)
         else:
-            lines += ["-" + line for line in old[i1:i2]]
-            lines += ["+" + line for line in new[j1:j2]]
-    return lines
+            hunks.append([change])
+    for changes in hunks:
+        (at, _, there, _), (_, end, _, there_end) = changes[0], changes[-1]
+        before, after = min(_CONTEXT, at), min(_CONTEXT, len(old) - end)
+        yield f"@@ -{_range(at - before, end + after)} +{_range(there - before, there_end + after)} @@"
+        at -= before
+        for i1, i2, j1, j2 in changes:
+            yield from (f" {line}" for line in old[at:i1])
+            yield from (f"-{line}" for line in old[i1:i2])
+            yield from (f"+{line}" for line in new[j1:j2])
+            at = i2
+        yield from (f" {line}" for line in old[at : end + after])
 
 
 def _range(start: int, end: int) -> str:
@@ -291,8 +271,8 @@ class _Change:
     def brief(self) -> str:
         """How many lines came and went, as ``Output.brief``."""
         old, new = _lines(self.before.text if self.before else ""), _lines(self.after)
-        changed = [op for hunk in _hunks(old, new) for op in hunk if op[0] != "equal"]
-        return f"+{sum(j2 - j1 for *_, j1, j2 in changed)} −{sum(i2 - i1 for _, i1, i2, *_ in changed)}"
+        changed = changed_lines(old, new, _COMPARED_LINES)
+        return f"+{sum(j2 - j1 for _, _, j1, j2 in changed)} −{sum(i2 - i1 for i1, i2, _, _ in changed)}"
 
 
 def _write_change(path: ResolvedPath, args: Args, ctx: ToolContext, shown: TextFile | None) -> _Change:
