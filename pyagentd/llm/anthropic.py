@@ -53,19 +53,30 @@ _CACHE: Json = {"type": "ephemeral"}
 _UNCACHEABLE = ("thinking", "redacted_thinking")
 
 
-def settings_body(request: ModelRequest) -> Json:
+# What some models refuse, which is learned from the first refusal: newer Claude models any temperature, and a fixed
+# budget of thinking.
+Quirk = Literal["temperature", "thinking budget", "thinking", "effort"]
+
+
+def settings_body(request: ModelRequest, quirks: Set[Quirk] = frozenset()) -> Json:
     """Return the arguments of ``messages.create`` for ``request``, without ``messages`` and ``stream``."""
-    body: Json = {"model": request.model, "max_tokens": request.max_tokens}
+    budget = request.thinking_budget
+    # The budget counts against max_tokens, and the API refuses a temperature beside it.
+    body: Json = {"model": request.model, "max_tokens": request.max_tokens + (budget or 0)}
     if request.system.strip():
         body["system"] = _system(request.system)
     if request.tools:
         body["tools"] = _tools(request.tools)
-    if request.thinking_budget is not None:
-        # The budget counts against max_tokens, and the API refuses a temperature beside it.
-        body["max_tokens"] = request.max_tokens + request.thinking_budget
-        body["thinking"] = {"type": "enabled", "budget_tokens": request.thinking_budget}
-    elif request.temperature is not None:
-        body["temperature"] = request.temperature
+    if budget is None:
+        if request.temperature is not None and "temperature" not in quirks:
+            body["temperature"] = request.temperature
+    elif "thinking budget" in quirks and "thinking" not in quirks:
+        # The model decides how much to think; without `display` newer models think in silence.
+        body["thinking"] = {"type": "adaptive", "display": "summarized"}
+        if "effort" not in quirks:
+            body["output_config"] = {"effort": effort_of(budget)}
+    elif "thinking" not in quirks:
+        body["thinking"] = {"type": "enabled", "budget_tokens": budget}
     return body
 
 
@@ -286,34 +297,6 @@ class StepDecoder(Decoder):
         )
 
 
-# What some models take and others refuse; pure.
-#
-# Newer Claude models answer 400 to any ``temperature`` and to a fixed thinking budget.
-
-Quirk = Literal["temperature", "thinking budget", "thinking", "effort"]
-
-
-def without_unsupported(body: Json, quirks: Set[Quirk]) -> Json:
-    """Return ``body`` without what its model is known to refuse."""
-    if "temperature" in quirks:
-        body = {key: value for key, value in body.items() if key != "temperature"}
-    if "thinking" not in body:
-        return body
-    if "thinking" in quirks:
-        return {key: value for key, value in body.items() if key != "thinking"}
-    if "thinking budget" in quirks:
-        # The model decides how much to think; without `display` newer models think in silence.
-        effort = effort_of(body["thinking"]["budget_tokens"])
-        body = {
-            **body,
-            "thinking": {"type": "adaptive", "display": "summarized"},
-            "output_config": {"effort": effort},
-        }
-    if "effort" in quirks:
-        body = {key: value for key, value in body.items() if key != "output_config"}
-    return body
-
-
 BASE_URL = "https://api.anthropic.com"
 _VERSION = "2023-06-01"  # of the API
 
@@ -342,7 +325,7 @@ class AnthropicBackend(HttpBackend[Quirk]):
 
     def settings(self, request: ModelRequest, quirks: Set[Quirk]) -> Json:
         """Return the body without the conversation."""
-        return without_unsupported(settings_body(request), quirks) | {"stream": True}
+        return settings_body(request, quirks) | {"stream": True}
 
     def writer(self, quirks: Set[Quirk]) -> BodyWriter:
         """Return a new writer of bodies."""
