@@ -490,7 +490,7 @@ class Analysis:
         if name.startswith("ctx/") and len(name) > 4:
             return RuntimeCall("ctx_value", [Const(name[4:], form.start)], form.start)
         if name.startswith("memory/") and len(name) > 7 and name not in FORMS:
-            return RuntimeCall("memory_value", [Const(name[7:], form.start)], form.start)
+            return RuntimeCall("memory_get", [Const(name[7:], form.start)], form.start)
         if (builtin := self._full_name(name)) in BUILTINS:
             return Builtin(builtin, form.start)
         if name in FORMS:

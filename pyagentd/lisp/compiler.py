@@ -1232,7 +1232,7 @@ class Emitter(Operations):
         assert loop is not None, "analysis lets recur stand only where its loop ends"
         if goal.again:
             args = self.expressions(node.args)
-            again = call(self.runtime("next_arguments", p), [python_name("run", p), *args], p)
+            again = call(self.runtime("NextArguments", p), [ast.Tuple(args, LOAD, **p)], p)
             self.block.append(ast.Return(again, **p))
             return
         if node.args:

@@ -34,7 +34,7 @@ from pyagentd.lisp.analysis import (
     is_number,
     special,
 )
-from pyagentd.lisp.errors import LispError
+from pyagentd.lisp.errors import MISSING, LispError
 from pyagentd.lisp.reader import Form, List, Literal, Map, Symbol, Vector
 from pyagentd.lisp.values import Keyword
 
@@ -799,7 +799,7 @@ def _loops(
             return made.around(rest(made.names), start)
         if modifier not in {"when", "while"}:
             analysis.fail(f"unknown :{modifier}", pattern, "There are :when, :while and :let.")
-        otherwise = Const(None, start) if modifier == "when" else RuntimeCall("stop", [], start)
+        otherwise = Const(None, start) if modifier == "when" else Const(MISSING, start)
         return If(analysis.node(value, scope), rest(scope), otherwise, start)
     before = analysis.functions
     collection = analysis.node(value, scope)

@@ -93,11 +93,6 @@ def ctx_value(run: Run, name: str) -> Value:
     return _entry(run.context, name)
 
 
-def memory_value(run: Run, name: str) -> Value:
-    """Return ``memory/name``, or nil."""
-    return _entry(run.memory, name)
-
-
 def _entry(space: Mapping[Any, Value], name: str, default: Value = None) -> Value:
     found = space.get(name, MISSING)
     return space.get(Keyword(name), default) if found is MISSING else found
@@ -338,9 +333,6 @@ def where_order(run: Run, operator: str, found: Value, wanted: Value) -> bool:
 
 Reduced: Final = type(BUILTINS["reduced"].function(None))
 
-STOP: Final = object()
-"""Returned by the body of a loop over a collection to end the loop."""
-
 field = keyword_lookup
 
 
@@ -398,15 +390,10 @@ def run_loop(run: Run, body: Callable[..., Value], *values: Value) -> Value:
     return result
 
 
-def next_arguments(run: Run, *values: Value) -> NextArguments:
-    """Return the values for the next iteration of a loop."""
-    return NextArguments(values)
-
-
 def for_each(run: Run, value: Value, body: Callable[[Value], Value]) -> None:
-    """Call ``body`` for each item until it returns ``STOP``."""
+    """Call ``body`` for each item until it returns ``MISSING``."""
     for item in run.budget.each(items("for", value, run.budget)):
-        if body(item) is STOP:
+        if body(item) is MISSING:
             return
 
 
@@ -429,11 +416,6 @@ def times(run: Run, count: Value, body: Callable[[Value], Value]) -> None:
         raise LispError("eval_error", f"dotimes expects an integer, got {a_type(count)}")
     for index in run.budget.each(range(count)):
         body(index)
-
-
-def stop(run: Run) -> Any:
-    """Return the marker that ends a loop over a collection."""
-    return STOP
 
 
 def collect(run: Run, out: list[Value], value: Value) -> None:

@@ -383,9 +383,7 @@ def int_(x: Any) -> int:
     (int 3.9) => 3
     (int -3.9) => -3
     """
-    if type(number("int", x)) is float and not math.isfinite(x):
-        raise wrong("int", "a finite number", x)
-    return int(x)
+    return _to_integer("int", int, x)
 
 
 @conversion_define("float", "double")
