@@ -364,6 +364,9 @@ _ELSEWHERE: Final = {
     "volatile!": "There are no volatiles: use let, loop or reduce.",
     "while": "Values do not change: use loop and recur.",
     "doto": "Values do not change: use ->, or do with several calls.",
+    "list*": "Write (into [a b] coll), or (cons a coll).",
+    "nthnext": "Write (drop n coll).",
+    "tree-seq": "Write a function that calls itself for the children, with mapcat.",
     "letfn": "Define the functions with defn; they can call each other.",
     "memoize": "Compute the values once: bind them with let, or put them into a map with reduce.",
     **dict.fromkeys(

@@ -72,12 +72,6 @@ class Keyword:
     def __str__(self) -> str:
         return f":{self.name}"
 
-    def __copy__(self) -> "Keyword":
-        return self
-
-    def __deepcopy__(self, memo: object) -> "Keyword":
-        return self
-
 
 _QUOTE_OR_ESCAPE: Final = re.compile(r'(\\.)|"', re.DOTALL)
 

@@ -47,7 +47,7 @@ TEMPLATES: dict[str, str] = {
         (sort-by - <ints>) | (for [x <ints> :when (even? x)] (* x x)) | (into [] <ints>) | (repeat <n> <int>)
         (for [x <ints> y [1 2]] (+ x y)) | (mapcat (fn [x] [x x]) <ints>) | (map-indexed + <ints>)
         (reductions + 0 <ints>) | (take-last <n> <ints>) | (drop-last <n> <ints>) | (vals {:a <int>})
-        (keep #(when (even? %) %) <ints>) | (range 1 <n>) | (list* <int> <ints>) | (replace {1 2, 2 4} <ints>)
+        (keep #(when (even? %) %) <ints>) | (range 1 <n>) | (replace {1 2, 2 4} <ints>)
         (dedupe <ints>) | (interpose 0 <ints>) | (list <int> <int>)
         (sequence (comp (map inc) (filter even?)) <ints>) | (subvec [1 2 3 4 5] <n>) | (next <ints>)
         (butlast <ints>) | (take-nth 2 <ints>) | (keys {1 2}) | (vec (sort (set <ints>)))
@@ -85,7 +85,7 @@ TEMPLATES: dict[str, str] = {
         (assoc-in <map> [:x :y] <int>) | (update-in <map> [:x] (fnil conj []) <int>)
         (sort-by count [<ints> <ints>]) | (into #{} <ints>) | (sort [[<int> 2] [<int>]])
         (set/map-invert <map>) | (group-by count <strs>) | (apply map vector [<ints> <ints>])
-        (tree-seq vector? seq [<int> [<int>]]) | (sort-by :a [{:a <int>} {:a <int>}]) | (apply max 0 <ints>)
+        (sort-by :a [{:a <int>} {:a <int>}]) | (apply max 0 <ints>)
         (reduce (fn [m [k v]] (assoc m v k)) {} <map>) | (mapv (fn [{:keys [a]}] a) [<map> <map>])
         (conj #{1} <int>) | (conj {:a 1} [:b <int>]) | (map (fn [x] {:n x}) <ints>) | (frequencies <strs>)
         (zipmap <ints> <strs>)""",

@@ -212,6 +212,9 @@ class TestErrors:
         [
             ("(while true 1)", "use loop and recur"),
             ("(doto 1 inc)", "use ->"),
+            ("(list* 1 2 [3])", "(into [a b] coll)"),
+            ("(nthnext [1 2] 1)", "(drop n coll)"),
+            ("(tree-seq vector? identity [1 [2]])", "with mapcat"),
             ("(letfn [(f [x] x)] (f 1))", "with defn"),
             ("(map (memoize inc) [1])", "bind them with let"),
             ("(bit-and 12 10)", "use quot, mod and pow"),

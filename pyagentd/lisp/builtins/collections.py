@@ -629,46 +629,6 @@ def nthrest(budget: Budget, coll: Any, n: Any) -> list[Any]:
     return _slice_items("nthrest", coll, budget, size("nthrest", n), None)
 
 
-@picking_define("nthnext", charges=True, shown="coll n")
-def nthnext(budget: Budget, coll: Any, n: Any) -> Any:
-    """Return all but the first n items; nil if there are none.
-
-    (nthnext [1 2 3] 1) => [2 3]
-    (nthnext [1] 1) => nil
-    """
-    return _slice_items("nthnext", coll, budget, size("nthnext", n), None) or None
-
-
-@picking_define("list*", charges=True, shown="x… coll")
-def list_star(budget: Budget, *xs_and_coll: Any) -> Any:
-    """Return a vector of some items and, after them, those of the last argument.
-
-    (list* 1 2 [3 4]) => [1 2 3 4]
-    """
-    *xs, coll = xs_and_coll or (None,)
-    found = items("list*", coll, budget)
-    budget.cells(len(xs) + len(found))
-    return [*xs, *found] or None
-
-
-@picking_define("tree-seq", charges=True)
-def tree_seq(budget: Budget, has_children: Any, children: Any, root: Any) -> list[Any]:
-    """Return a tree's nodes in depth-first order: those for which has_children is true, and what children returns.
-
-    (tree-seq vector? identity [1 [2]]) => [[1 [2]] 1 [2] 2]
-    """
-    test, below = as_function(has_children, 1, "tree-seq"), as_function(children, 1, "tree-seq")
-    found: list[Any] = []
-    waiting = [root]
-    while waiting:
-        budget.steps(1)
-        budget.cells(1)
-        found.append(node := waiting.pop())
-        if truthy(test(node)):
-            waiting += reversed(items("tree-seq", below(node), budget))
-    return found
-
-
 @picking_define("take-nth", charges=True, stage=True)
 def take_nth(budget: Budget, n: Any, coll: Any) -> Any:
     """Return every n-th item, starting with the first.

@@ -77,9 +77,6 @@
 (drop-last 9 [1]) => []
 (drop-last 2 5) !! drop-last: expects a collection
 (nthrest [1 2 3] 2) => [3]
-(nthnext [1 2 3] 1) => [2 3]
-(nthnext [] 1) => nil
-(nthnext 2 [1]) !! expects a number of items
 (nthrest [1] 5) => []
 (nthrest 1 [1]) !! nthrest: expects a number of items
 (take-nth 2 [1 2 3]) => [1 3]
@@ -119,11 +116,3 @@
 (find even? 1) !! find: expects a collection
 (subvec [1 2 3] (/ 2 2)) => [2 3]
 (nth [1 2 3] (/ 4 2)) => 3
-(nthnext [1 2 3] 2) => [3]
-(nthnext 5 1) !! nthnext
-(list* 1 [2 3]) => [1 2 3]
-(list* []) => nil
-(list* 1 2) !! list*
-(tree-seq vector? identity [1 [2]]) => [[1 [2]] 1 [2] 2]
-(map :n (tree-seq :kids :kids {:n 1 :kids [{:n 2} {:n 3 :kids [{:n 4}]}]})) => [1 2 3 4]
-(tree-seq 5 identity [1]) !! not callable
