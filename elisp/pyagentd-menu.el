@@ -244,9 +244,10 @@ KEY is :model, :temperature, :max-tokens, :thinking, :system or :tools."
   (message "%s" (if value "Set for the next message only"
                   "The next message uses the settings of this session")))
 
-(defun pyagentd-model--set (key value)
+(defun pyagentd-model--set (key value &optional backend)
   "Let the setting KEY be VALUE, nil for that of preset.md.
-That is for this session, or for the next message only."
+That is for this session, or for the next message only.  BACKEND is that of
+a model, nil for that of preset.md."
   (pyagentd-in-session
     (if pyagentd-settings-next-only
         (pyagentd-model--next key (if (symbolp value)
@@ -255,10 +256,10 @@ That is for this session, or for the next message only."
       (let ((variable (car (rassq key pyagentd-settings--keys))))
         (pyagentd-block-set
          variable (or value (alist-get variable pyagentd-settings--own))))
-      (when (and (eq key :model) (null value))
+      (when (eq key :model)
         (pyagentd-block-set 'gptel--backend-name
-                            (alist-get 'gptel--backend-name
-                                       pyagentd-settings--own)))
+                            (or backend (alist-get 'gptel--backend-name
+                                                   pyagentd-settings--own))))
       (pyagentd-model--save)
       (message "Set for this session"))))
 
@@ -313,17 +314,12 @@ string stands for the model of the session's preset.md.
                        (plist-get model :backend)))
          (model (or (plist-get model :name) name)))
     (pyagentd-in-session
-      (cond ((string-empty-p model) (pyagentd-model--set :model nil))
-            (pyagentd-settings-next-only
-             (pyagentd-model--set :model (intern (if backend
-                                                     (concat backend "/" model)
-                                                   model))))
-            (t
-             (pyagentd-block-set
-              'gptel--backend-name
-              (or backend (alist-get 'gptel--backend-name
-                                     pyagentd-settings--own)))
-             (pyagentd-model--set :model (intern model)))))))
+      (pyagentd-model--set :model
+                           (cond ((string-empty-p model) nil)
+                                 ((and backend pyagentd-settings-next-only)
+                                  (intern (concat backend "/" model)))
+                                 (t (intern model)))
+                           backend))))
 
 (defun pyagentd-model--choose-number (words key valid)
   "Read the setting KEY, a number that is called WORDS; VALID checks it.
