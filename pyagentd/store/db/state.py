@@ -212,6 +212,7 @@ MIGRATIONS: tuple[str, ...] = (
       message_count INTEGER NOT NULL,
       file_path TEXT NOT NULL,         -- absolute
       trigger TEXT NOT NULL,           -- idle_timeout, manual_save, shutdown, context_clear, destroy
+      first_seq INTEGER,               -- of earlier versions
       last_seq INTEGER                 -- of messages.jsonl, the last row that it holds
     ) WITHOUT ROWID;
     CREATE INDEX contexts_agent ON contexts (agent_name, saved_at);
