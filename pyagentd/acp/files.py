@@ -147,6 +147,8 @@ Block = (
 )
 
 _PROMPTS_LONGEST: Final = 100_000  # characters of a resource that the text carries; longer ones go as a file
+_NAMED: Final = 255  # bytes that the name of a file may have
+_ENDING: Final = 20  # characters of its ending
 _UNSAFE: Final = re.compile(r"[^\w.-]+")
 _TICKS: Final = re.compile(r"`{3,}")
 
@@ -256,7 +258,8 @@ def _file(name: str, kind: str, data: bytes) -> Attachment:
     ending = f".{suffix}" if dot and stem else mimetypes.guess_extension(kind) or ""
     base = _UNSAFE.sub("-", stem or name).strip("-.") or "file"
     check_size(name, media_type(data), len(data))
-    return Attachment(f"{base}-{hashlib.sha256(data).hexdigest()[:8]}{_UNSAFE.sub('', ending)}", data)
+    behind = f"-{hashlib.sha256(data).hexdigest()[:8]}{_UNSAFE.sub('', ending)[:_ENDING]}"
+    return Attachment(base.encode()[: _NAMED - len(behind.encode())].decode(errors="ignore") + behind, data)
 
 
 def _link(label: str, name: str, *, shown: bool = False) -> str:

@@ -56,7 +56,8 @@ def daemon(*, start: bool = True, human: bool = False, name: str = "") -> Iterat
         config.load_config()  # what is wrong with it is told as that
         link = _start_daemon(runtime, human=human, name=name)
     with link:
-        link.timeout = _CALL_S
+        if start:  # else nothing that takes long is asked, and a daemon that hangs is to be told
+            link.timeout = _CALL_S
         served, wanted = link.greeting["sessions_dir"], sessions_dir()
         if start and Path(served).resolve() != wanted.resolve():
             raise ConfigError(

@@ -54,6 +54,13 @@ def test_the_same_picture_is_one_file() -> None:
     assert prompt([picture], ROOT).files == made.files
 
 
+@pytest.mark.parametrize("name", ["報告" * 41 + ".pdf", "a." + "b" * 250])
+def test_a_file_with_a_name_as_long_as_names_can_be_is_kept(name: str) -> None:
+    blob = acp.embedded_blob_resource(f"file:///{name}", base64.b64encode(b"%PDF-1.7").decode())
+    (file,) = prompt([acp.text_block("Read "), acp.resource_block(blob)], ROOT).files
+    assert len(file.name.encode()) <= 255 and file.name[0] == name[0]
+
+
 @pytest.mark.parametrize(
     "blocks",
     [[], [acp.text_block("  ")], [acp.audio_block("AA==", "audio/wav")], [acp.image_block("no base64", "image/png")]],
