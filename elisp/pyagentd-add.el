@@ -163,12 +163,14 @@ written there."
       (pyagentd-viewing-check "with C-u you choose another session"))
     session))
 
-(defun pyagentd-add--check-size (beg end)
-  "Ask whether the text between BEG and END is meant if it is large."
+(defun pyagentd-add--passage (beg end root)
+  "Return the text between BEG and END with where it is from, for ROOT.
+Ask whether it is meant if it is large."
   (when (and (> (- end beg) pyagentd-add--large)
              (not (y-or-n-p (format "Add %d kB to the prompt? "
                                     (/ (- end beg) 1000)))))
-    (user-error "Nothing was added")))
+    (user-error "Nothing was added"))
+  (pyagentd-passage beg end root))
 
 ;;;; Adding
 
@@ -215,10 +217,9 @@ It says where the text is from.  With a prefix argument, or ASK from
 Lisp, ask which session."
   (interactive (list (region-beginning) (region-end) current-prefix-arg))
   (when (= beg end) (user-error "The region is empty; nothing was added"))
-  (pyagentd-add--check-size beg end)
   (let ((session (pyagentd-add--session ask)))
-    (pyagentd-add-text (pyagentd-passage beg end (pyagentd-add--root session))
-                       session)
+    (pyagentd-add-text
+     (pyagentd-add--passage beg end (pyagentd-add--root session)) session)
     (deactivate-mark)
     (pyagentd-add--done (pyagentd-count (count-lines beg end) "line") session)))
 
@@ -232,8 +233,7 @@ argument, or ASK from Lisp, ask which session."
          (root (pyagentd-add--root session)))
     (if (and buffer-file-name root (file-in-directory-p buffer-file-name root))
         (pyagentd-add--put-files (list buffer-file-name) session)
-      (pyagentd-add--check-size (point-min) (point-max))
-      (pyagentd-add-text (pyagentd-passage (point-min) (point-max) root)
+      (pyagentd-add-text (pyagentd-add--passage (point-min) (point-max) root)
                          session)
       (pyagentd-add--done (buffer-name) session))))
 
@@ -348,15 +348,11 @@ argument, or ASK from Lisp, ask which session."
   (when (string-blank-p question) (user-error "The question is empty"))
   (let* ((session (pyagentd-add--session ask))
          (root (pyagentd-add--root session))
-         (about (cond ((use-region-p)
-                       (pyagentd-add--check-size (region-beginning)
-                                                 (region-end))
-                       (pyagentd-passage (region-beginning) (region-end) root))
-                      (buffer-file-name
-                       (concat "@" (pyagentd-passage-name buffer-file-name
-                                                          root)))
-                      (t (pyagentd-add--check-size (point-min) (point-max))
-                         (pyagentd-passage (point-min) (point-max) root)))))
+         (about (if (and buffer-file-name (not (use-region-p)))
+                    (concat "@" (pyagentd-passage-name buffer-file-name root))
+                  (pyagentd-add--passage
+                   (if (use-region-p) (region-beginning) (point-min))
+                   (if (use-region-p) (region-end) (point-max)) root))))
     (deactivate-mark)
     (display-buffer session)
     (pyagentd-start
@@ -818,8 +814,7 @@ file names is used, or a name could have Emacs reach another machine."
   "Insert an earlier prompt, from this or any other session.
 Those of this buffer come first, but for one that is being written."
   (interactive nil pyagentd-mode)
-  (unless (bound-and-true-p pyagentd-mode) (user-error "Not a session"))
-  (pyagentd-viewing-check)
+  (pyagentd-media--here)
   (let* ((here (pyagentd-turns-prompts))
          (last (car (last here)))
          (draft (and last (null (next-single-property-change (car last) 'gptel))))

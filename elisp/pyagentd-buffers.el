@@ -172,36 +172,29 @@ To tell more would take longer than Emacs may stand still.")
 
 (defun pyagentd-buffers--on-look (facts _id reply)
   "Tell what is shown of the file in FACTS by calling REPLY.
-That is nil if the file on disk is as good."
-  (funcall reply
-           (pyagentd-with-live-buffer
-               (pyagentd-buffers--visiting (plist-get facts :path))
-             (let ((whole (eq t (plist-get facts :whole)))
-                   (newer (or (buffer-modified-p)
-                              (file-remote-p buffer-file-name))))
-               (when (or whole newer)
-                 (pyagentd-buffers--told whole newer))))))
-
-(defun pyagentd-buffers--told (whole newer)
-  "Return what the daemon is told of this buffer; with its text if WHOLE.
-That is nil if the text cannot be used, unless it is NEWER than the file."
-  (let* ((odd (pyagentd-buffers--odd))
-         (trouble (or odd (pyagentd-buffers--stale)))
-         (modified (buffer-modified-p)))
-    (when (or newer (not trouble))
-      (append
-       (list :buffer (buffer-name)
-             :version (number-to-string (buffer-chars-modified-tick))
-             :modified (if modified t :json-false)
-             :crlf (if (eql 1 (coding-system-eol-type
-                               buffer-file-coding-system))
-                       t :json-false))
-       (and trouble (list :trouble trouble))
-       (and (or whole modified) (not odd)
-            (list :text (save-restriction
-                          (widen)
-                          (buffer-substring-no-properties
-                           (point-min) (point-max)))))))))
+That is nil if the file on disk is as good, or the text cannot be used."
+  (funcall
+   reply
+   (pyagentd-with-live-buffer (pyagentd-buffers--visiting (plist-get facts :path))
+     (let* ((whole (eq t (plist-get facts :whole)))
+            (modified (buffer-modified-p))
+            (newer (or modified (file-remote-p buffer-file-name)))
+            (odd (and (or whole newer) (pyagentd-buffers--odd)))
+            (trouble (or odd (pyagentd-buffers--stale))))
+       (when (or newer (and whole (not trouble)))
+         (append
+          (list :buffer (buffer-name)
+                :version (number-to-string (buffer-chars-modified-tick))
+                :modified (if modified t :json-false)
+                :crlf (if (eql 1 (coding-system-eol-type
+                                  buffer-file-coding-system))
+                          t :json-false))
+          (and trouble (list :trouble trouble))
+          (and (or whole modified) (not odd)
+               (list :text (save-restriction
+                             (widen)
+                             (buffer-substring-no-properties
+                              (point-min) (point-max)))))))))))
 
 (defun pyagentd-buffers--on-change (facts _id reply)
   "Make the change in FACTS and tell REPLY what became of it."

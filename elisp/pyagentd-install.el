@@ -613,14 +613,12 @@ It does nothing once everything is examined anew."
         (error                          ; there is no ssh
          (funcall answered nil (error-message-string error)))))))
 
-(defconst pyagentd-doctor--marks
-  '((ok "✓" "good") (warning "!" "warn") (missing "✗" "bad") (asked "…" "dim"))
-  "For each level its mark and its face.")
-
 (defun pyagentd-doctor--lines (finding)
   "Return FINDING as lines of a page, the last one with its buttons."
   (pcase-let ((`(,mark ,face)
-               (alist-get (plist-get finding :level) pyagentd-doctor--marks))
+               (pcase-exhaustive (plist-get finding :level)
+                 ('ok '("✓" "good")) ('warning '("!" "warn"))
+                 ('missing '("✗" "bad")) ('asked '("…" "dim"))))
               (`(,first . ,more) (split-string (plist-get finding :detail) "\n"))
               (space (make-string 23 ?\s)))
     (append
