@@ -271,48 +271,27 @@ def one_binding(analysis: Analysis, form: List) -> tuple[Form, Form]:
     return bindings.items[0], bindings.items[1]
 
 
-def _bind_if(
-    analysis: Analysis,
-    form: List,
-    scope: Scope,
-    tail: Tail,
-    then: list[Form],
-    otherwise: list[Form],
-    *,
-    nil_only: bool,
-) -> Node:
-    """Return the node for a form that binds one value if it is true, or not nil."""
+@special("if-let", "if-some", "when-let", "when-some")
+def bind_if(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+    """``(if-let [x value] then else)``, ``(when-let [x value] body …)``; ``if-some`` and ``when-some``: only for nil."""
+    name = form.items[0].name  # type: ignore[attr-defined]
+    is_if, start = name.startswith("if"), form.start
+    if len(form.items) < 3 or (is_if and len(form.items) > 4):
+        needs, shown = ("one or two branches", "then else") if is_if else ("a body", "body")
+        analysis.fail(f"{name} needs a binding and {needs}", form, f"Write ({name} [x value] {shown}).")
+    then, otherwise = (form.items[2:3], form.items[3:]) if is_if else (form.items[2:], [])
     pattern, value = one_binding(analysis, form)
-    start = form.start
     var = analysis.new_variable(pattern.name if isinstance(pattern, Symbol) else "")
     held = Local(var, start)
     made = Bindings(analysis, scope)
     made.bind(pattern, held)
     inner = body(analysis, then, made.names, tail, start)
-    test: Node = RuntimeCall("is_something", [held], start) if nil_only else held
+    test: Node = RuntimeCall("is_something", [held], start) if name.endswith("some") else held
     return Let(
         [(var, analysis.node(value, scope))],
         If(test, Let(made.pairs, inner, start), body(analysis, otherwise, scope, tail, start), start),
         start,
     )
-
-
-@special("if-let", "if-some")
-def if_let(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
-    """``(if-let [x value] then else)``; ``if-some`` tests only for nil."""
-    name = form.items[0].name  # type: ignore[attr-defined]
-    if not 3 <= len(form.items) <= 4:
-        analysis.fail(f"{name} needs a binding and one or two branches", form, f"Write ({name} [x value] then else).")
-    return _bind_if(analysis, form, scope, tail, form.items[2:3], form.items[3:], nil_only=name == "if-some")
-
-
-@special("when-let", "when-some")
-def when_let(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
-    """``(when-let [x value] body …)``."""
-    name = form.items[0].name  # type: ignore[attr-defined]
-    if len(form.items) < 3:
-        analysis.fail(f"{name} needs a binding and a body", form, f"Write ({name} [x value] body).")
-    return _bind_if(analysis, form, scope, tail, form.items[2:], [], nil_only=name == "when-some")
 
 
 # ``if``, ``when``, ``cond``, ``and``, ``or``, ``do`` and similar forms.
@@ -836,20 +815,27 @@ def case(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     """``(case value constant result (c1 c2) result default)``."""
     if len(form.items) < 3:
         analysis.fail("case needs a value and clauses", form, 'Write (case x 1 "one" "other").')
-    clauses = form.items[2:]
     start = form.start
     bindings = Bindings(analysis, scope)
     held = bindings.hold(analysis.node(form.items[1], scope), start)
-    found: list[tuple[Node, Node]] = []
-    for index in range(0, len(clauses) - 1, 2):
-        constants = clauses[index]
+
+    def test(constants: Form) -> Node:
         group = constants.items if isinstance(constants, List) else [constants]
         tests: list[Node] = [Invoke("=", [held, analysis.quoted_data(each)], start) for each in group]
-        test = tests[0] if len(tests) == 1 else Logic("or", tests, start) if tests else Const(False, start)
-        found.append((test, analysis.node(clauses[index + 1], scope, tail)))
+        return tests[0] if len(tests) == 1 else Logic("or", tests, start) if tests else Const(False, start)
+
+    return bindings.around(_first_fitting(analysis, form.items[2:], test, scope, tail, start), start)
+
+
+def _first_fitting(
+    analysis: Analysis, clauses: list[Form], test: Callable[[Form], Node], scope: Scope, tail: Tail, start: int
+) -> Node:
+    """Return the node for the first clause whose test is true, or the default, or an error without one."""
+    found: list[tuple[Node, Node]] = []
+    for index in range(0, len(clauses) - 1, 2):
+        found.append((test(clauses[index]), analysis.node(clauses[index + 1], scope, tail)))
     last = analysis.node(clauses[-1], scope, tail) if len(clauses) % 2 else RuntimeCall("no_clause", [], start)
-    found.append((Const(True, start), last))
-    return bindings.around(choose(found, start), start)
+    return choose([*found, (Const(True, start), last)], start)
 
 
 @special("condp")
@@ -857,17 +843,14 @@ def condp(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     """``(condp = value test result … default)``."""
     if len(form.items) < 4:
         analysis.fail("condp needs a predicate, a value and clauses", form, "Write (condp = x 1 :one :other).")
-    clauses = form.items[3:]
-    start = form.start
+    start, predicate = form.start, form.items[1]
     bindings = Bindings(analysis, scope)
     held = AnalysedForm(bindings.hold(analysis.node(form.items[2], scope), start))
-    found: list[tuple[Node, Node]] = []
-    for index in range(0, len(clauses) - 1, 2):
-        test = analysis.node(List([form.items[1], clauses[index], held], clauses[index].start), scope)
-        found.append((test, analysis.node(clauses[index + 1], scope, tail)))
-    last = analysis.node(clauses[-1], scope, tail) if len(clauses) % 2 else RuntimeCall("no_clause", [], start)
-    found.append((Const(True, start), last))
-    return bindings.around(choose(found, start), start)
+
+    def test(value: Form) -> Node:
+        return analysis.node(List([predicate, value, held], value.start), scope)
+
+    return bindings.around(_first_fitting(analysis, form.items[3:], test, scope, tail, start), start)
 
 
 @special("where")

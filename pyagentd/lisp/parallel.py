@@ -71,7 +71,13 @@ class Future:
 
     def result(self) -> Any:
         """Wait for the value and return it, or raise the failure."""
-        return self.place.threads.result(self)
+        if not self.done.is_set():
+            with self.place.threads.let_others_run():
+                self.done.wait()
+        self.seen = True
+        if self.group.failure is not None:
+            raise self.group.failure
+        return self.value
 
 
 class Place:
@@ -250,16 +256,6 @@ class Threads:
             self._start(made)
         return made
 
-    def result(self, future: Future) -> Any:
-        """Wait for a future and return its value, or raise its failure."""
-        if not future.done.is_set():
-            with self.let_others_run():
-                future.done.wait()
-        future.seen = True
-        if future.group.failure is not None:
-            raise future.group.failure
-        return future.value
-
     @property
     def _one_by_one(self) -> bool:
         """Whether parallel calls run one after another: inside of others, or because of the limit."""
@@ -303,7 +299,7 @@ class Threads:
         """Wait for the futures that nothing has read; the first failure in the program's order is raised."""
         for future in self._unread:
             if not future.seen:
-                self.result(future)
+                future.result()
 
     def end(self) -> None:
         """Stop the threads that still run: the program has ended."""

@@ -23,7 +23,7 @@ class Type:
     @property
     def is_optional(self) -> bool:
         """Whether the type is optional (``:int?``), so that nil fits."""
-        return False
+        return isinstance(self, Maybe)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,6 @@ class Maybe(Type):
     """Fits nil, and values that fit ``inner``."""
 
     inner: Type
-
-    @property
-    def is_optional(self) -> bool:
-        """Always true."""
-        return True
 
 
 @dataclass(frozen=True, slots=True)
