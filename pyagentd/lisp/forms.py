@@ -273,7 +273,7 @@ def one_binding(analysis: Analysis, form: List) -> tuple[Form, Form]:
 
 @special("if-let", "if-some", "when-let", "when-some")
 def bind_if(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
-    """``(if-let [x value] then else)``, ``(when-let [x value] body …)``; ``if-some`` and ``when-some``: only for nil."""
+    """``(if-let [x value] then else)``, ``(when-let [x value] body …)``; those with ``some`` test for nil only."""
     name = form.items[0].name  # type: ignore[attr-defined]
     is_if, start = name.startswith("if"), form.start
     if len(form.items) < 3 or (is_if and len(form.items) > 4):
