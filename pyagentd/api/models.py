@@ -54,7 +54,7 @@ from pyagentd.runtime.settings import DEFAULT_MAX_TOKENS, SendOptions, backend_f
 from pyagentd.runtime.turn_agent import answers_next
 from pyagentd.runtime.usage import ContextReply, Cost, Expense, Meter, spent_on, tokens_used
 from pyagentd.store import paths, presetfile
-from pyagentd.store.conversation import COMPACTION, message_usage, steps_of
+from pyagentd.store.conversation import COMPACTION, message_usage, requests_of
 from pyagentd.store.journal import served_by
 from pyagentd.store.modellists import FILE_NAME
 from pyagentd.store.paths import BranchRef
@@ -624,7 +624,7 @@ class ModelOperations(Group):
                     "id": message.id,
                     "model": served_by(message.row).model,
                     "created_at": message.row.get("created_at"),
-                    "steps": sum(1 for _ in steps_of(message)),
+                    "steps": sum(1 for _ in requests_of(message)),
                     "hidden": message.is_hidden,
                     "compaction": any(part.type == COMPACTION for part in message.parts),
                     **spent_on(message, known).to_wire(),

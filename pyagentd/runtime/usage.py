@@ -11,7 +11,7 @@ from pyagentd.store.conversation import (
     Conversation,
     estimated_tokens,
     message_usage,
-    steps_of,
+    requests_of,
     usage_beyond,
     usage_of,
 )
@@ -179,7 +179,7 @@ def spent_on(message: Message_, facts_of: FactsOf) -> "Expense":
     prices = facts_of(served).prices
     if prices is None:
         return Expense(tokens=tokens, unpriced=frozenset({served.model or "unknown"}))
-    return Expense(tokens=tokens, pico=sum(round(prices.of(step) * _PICO) for step in steps_of(message)))
+    return Expense(tokens=tokens, pico=sum(round(prices.of(each.usage) * _PICO) for each in requests_of(message)))
 
 
 def session_usage(conversation: Conversation, facts_of: FactsOf) -> "Expense":

@@ -415,11 +415,6 @@ def requests_of(message: Message) -> Iterator[Request]:
         yield Request(at_ms, left)
 
 
-def steps_of(message: Message) -> Iterator[Usage]:
-    """Yield what each request of an answer cost."""
-    return (request.usage for request in requests_of(message))
-
-
 def usage_beyond(whole: Usage, part: Usage) -> Usage:
     """Return what ``whole`` counts beyond ``part``, bucket by bucket."""
     return Usage(**{key: max(0, count - getattr(part, key)) for key, count in whole.to_dict().items()})

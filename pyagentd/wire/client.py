@@ -196,7 +196,7 @@ def connect(
     if runtime.proto != PROTOCOL:
         hint = "Stop it with `pyagentd stop`, then try again."
         raise WireError(f"The daemon speaks protocol {runtime.proto}, this client {PROTOCOL}", hint=hint)
-    client = DaemonClient(_open(runtime, timeout))
+    client = DaemonClient(open_socket(runtime, timeout))
     try:
         check_versions(runtime.version, __version__)
         client.greeting = client.call(
@@ -223,14 +223,18 @@ def terminate(runtime_dir: Path, timeout: float = CONNECT_TIMEOUT_S) -> int:
         Unreachable: No daemon listens there; the id in its file may be another program's by now.
     """
     runtime = read_runtime(runtime_dir)
-    with _open(runtime, timeout):
+    with open_socket(runtime, timeout):
         os.kill(runtime.pid, signal.SIGTERM)
     return runtime.pid
 
 
-def _open(runtime: Runtime, timeout: float) -> socket.socket:
+def open_socket(runtime: Runtime, timeout: float) -> socket.socket:
+    """Return a connection to the daemon, by unix socket or else TCP; raises ``Unreachable``."""
+    addresses: list[tuple[socket.AddressFamily, Any]] = [(socket.AF_UNIX, runtime.socket)] if runtime.socket else []
+    if runtime.port:
+        addresses.append((socket.AF_INET, (runtime.host or LOCALHOST, runtime.port)))
     reason, ended = "it has no address", False
-    for family, address in _addresses(runtime):
+    for family, address in addresses:
         connection = socket.socket(family, socket.SOCK_STREAM)
         try:
             connection.settimeout(timeout)
@@ -243,13 +247,6 @@ def _open(runtime: Runtime, timeout: float) -> socket.socket:
             return connection
     said = "No daemon is running: the last one" if ended else "The daemon"
     raise Unreachable(f"{said} (pid {runtime.pid}) does not answer: {reason}", hint="Start it: `pyagentd serve`.")
-
-
-def _addresses(runtime: Runtime) -> Iterator[tuple[socket.AddressFamily, Any]]:
-    if runtime.socket:
-        yield socket.AF_UNIX, runtime.socket
-    if runtime.port:
-        yield socket.AF_INET, (runtime.host or LOCALHOST, runtime.port)
 
 
 def event_of(item: list[Any]) -> Event:

@@ -52,10 +52,9 @@ class FrameTooLarge(WireError):
 
 
 class Oversized(NamedTuple):
-    """A frame that was skipped: its first bytes and its length."""
+    """A frame that was skipped: its first bytes."""
 
     head: bytes
-    length: int
 
 
 class FrameReader:
@@ -95,7 +94,7 @@ class FrameReader:
                 if len(buffer) < _HEADER + _HEAD_KEPT:
                     return
                 self._to_skip = end
-                yield Oversized(bytes(buffer[_HEADER : _HEADER + _HEAD_KEPT]), length)
+                yield Oversized(bytes(buffer[_HEADER : _HEADER + _HEAD_KEPT]))
             elif len(buffer) < end:
                 return
             else:

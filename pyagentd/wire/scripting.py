@@ -14,29 +14,29 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pyagentd.config import runtime_dir
-from pyagentd.errors import Unreachable
 from pyagentd.installation import extra
+from pyagentd.wire.client import open_socket
 from pyagentd.wire.frames import PROTOCOL
-from pyagentd.wire.lifecycle import Runtime, read_runtime
+from pyagentd.wire.lifecycle import read_runtime
 
 with extra("epc", "A script's connection"):
     from epc.client import EPCClient
 
 
 @contextmanager
-def epc_client(directory: Path | None = None, *, tcp: bool = False, timeout_s: float = 10.0) -> Iterator[EPCClient]:
+def epc_client(directory: Path | None = None, *, timeout_s: float = 10.0) -> Iterator[EPCClient]:
     """Yield a connected client that has introduced itself.
 
     Args:
         directory: The daemon's runtime directory; None is the user's.
-        tcp: Connect by TCP instead of the unix socket.
         timeout_s: How long the greeting and the end may take.
 
     Raises:
         Unreachable: No daemon answers; this does not start one.
     """
     runtime = read_runtime(directory or runtime_dir())
-    connection = _open_socket(runtime, tcp)
+    connection = open_socket(runtime, timeout_s)
+    connection.settimeout(None)
     client = EPCClient()
     client.connect(connection)
     hello = {"proto": PROTOCOL, "client": "python-epc", "token": runtime.token}
@@ -45,19 +45,6 @@ def epc_client(directory: Path | None = None, *, tcp: bool = False, timeout_s: f
         yield client
     finally:
         _close(client, connection, timeout_s)
-
-
-def _open_socket(runtime: Runtime, tcp: bool) -> socket.socket:
-    try:
-        if tcp:
-            return socket.create_connection((str(runtime.host), int(runtime.port or 0)))
-        connection = socket.socket(socket.AF_UNIX)
-        connection.connect(str(runtime.socket))
-        return connection
-    except OSError as error:
-        raise Unreachable(
-            f"The daemon does not answer: {error}", hint="`pyagentd serve --detach` starts one"
-        ) from error
 
 
 def _close(client: EPCClient, connection: socket.socket, timeout_s: float) -> None:

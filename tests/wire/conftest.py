@@ -215,3 +215,8 @@ async def run_emacs(script: str, *, load: tuple[str, ...] = ()) -> str:
         raise
     assert process.returncode == 0, err.decode(errors="replace")
     return out.decode()
+
+
+def without_socket(daemon: Daemon) -> None:
+    path = daemon.runtime_dir / "daemon.eld"
+    path.write_text(path.read_text().replace("daemon.sock", "nothing"))

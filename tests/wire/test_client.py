@@ -13,7 +13,7 @@ import pytest
 from pyagentd.errors import BadRequest, Busy, PyagentdError, Unreachable, WireError
 from pyagentd.events import Event
 from pyagentd.wire.client import connect
-from tests.wire.conftest import Daemon
+from tests.wire.conftest import Daemon, without_socket
 
 
 async def in_thread(work: Callable[..., Any], *arguments: Any) -> Any:
@@ -21,15 +21,10 @@ async def in_thread(work: Callable[..., Any], *arguments: Any) -> Any:
         return await asyncio.to_thread(work, *arguments)
 
 
-def _without_socket(daemon: Daemon) -> None:
-    path = daemon.runtime_dir / "daemon.eld"
-    path.write_text(path.read_text().replace("daemon.sock", "nothing"))
-
-
 @pytest.mark.parametrize("tcp", [False, True])
 async def test_a_call_by_unix_socket_or_tcp(daemon: Daemon, tcp: bool) -> None:
     if tcp:
-        _without_socket(daemon)
+        without_socket(daemon)
 
     def work() -> None:
         with connect(daemon.runtime_dir, human=True, name="cli") as client:

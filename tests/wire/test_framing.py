@@ -50,7 +50,6 @@ def test_a_frame_beyond_the_limit_is_skipped_and_the_next_one_read(size: int) ->
         assert len(reader._buffer) <= max(1024, size)
     skipped, following = received
     assert isinstance(skipped, Oversized)
-    assert skipped.length == len(call(12, "echo", "x" * 3000)) - 6
     assert uid_of(skipped.head) == 12
     assert isinstance(following, bytes)
     assert parse(following).uid == 13

@@ -12,15 +12,18 @@ from epc.handler import EPCError, ReturnError
 from pyagentd.events import Event
 from pyagentd.wire.scripting import epc_client
 from pyagentd.wire.sexp import decode
-from tests.wire.conftest import Daemon, run_emacs
+from tests.wire.conftest import Daemon, run_emacs, without_socket
 
 TIMEOUT = 10
 
 
 @pytest.mark.parametrize("tcp", [False, True])
 async def test_python_epc_calls_and_is_answered(daemon: Daemon, tcp: bool) -> None:
+    if tcp:
+        without_socket(daemon)
+
     def work() -> None:
-        with epc_client(daemon.runtime_dir, tcp=tcp) as client:
+        with epc_client(daemon.runtime_dir) as client:
             text = 'quotes " and \\\\ and é 🎉\\n'
             answer = client.call_sync("echo", [{"value": [1, 2.5, text, True, None]}], timeout=TIMEOUT)
             assert answer == [sexpdata.Symbol(":value"), [1, 2.5, text, True, []]]
