@@ -105,7 +105,7 @@ def in_background(run: Callable[[Callable[[], None]], None], *, errors: Path) ->
     child = os.fork()
     if child == 0:
         os.close(reading)
-        _child(run, _Report(writing, errors))
+        _run_detached(run, writing, errors)
     os.close(writing)
     os.waitpid(child, 0)
     with os.fdopen(reading, "rb") as pipe:
@@ -115,54 +115,44 @@ def in_background(run: Callable[[Callable[[], None]], None], *, errors: Path) ->
     raise UserError(said.decode("utf-8", "replace") or "The daemon ended before it was ready")
 
 
-class _Report:
-    """What the daemon says to whoever started it: once, over the pipe; from then on to its log."""
+def _run_detached(run: Callable[[Callable[[], None]], None], pipe: int, errors: Path) -> None:
+    """Fork once more, so that nothing waits for the daemon and it can never get a terminal; does not return.
 
-    def __init__(self, pipe: int, errors: Path) -> None:
-        self._pipe: int | None = pipe
-        self._errors = errors
+    Whoever started it is told once, over the pipe; from then on what goes wrong is in its log.
+    """
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    is_told = False
 
-    def ready(self) -> None:
+    def tell(said: bytes) -> None:
+        nonlocal is_told
+        is_told = True  # the number of the pipe may soon be another file's
+        # Who started us may not have waited: the socket can be used before this is said.
+        with contextlib.suppress(BrokenPipeError):
+            os.write(pipe, said)
+        os.close(pipe)
+
+    def ready() -> None:
         os.chdir("/")
         null = os.open(os.devnull, os.O_RDWR)
-        log = os.open(self._errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        log = os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         for source, target in ((null, 0), (null, 1), (log, 2)):
             os.dup2(source, target)
         for spare in (null, log):
             if spare > 2:  # else it is a standard stream that was closed when we were started
                 os.close(spare)
-        self._say(READY)
+        tell(READY)
 
-    def failed(self, message: str) -> None:
-        """Tell why it ended; once it was ready, its log is told instead."""
-        if self._pipe is not None:
-            self._say(message.encode())
-        else:
-            traceback.print_exc()
-
-    def _say(self, said: bytes) -> None:
-        # The number may soon be another file's: whatever is written later must not go there.
-        pipe, self._pipe = self._pipe, None
-        if pipe is not None:
-            # Who started us may not have waited: the socket can be used before this is said.
-            with contextlib.suppress(BrokenPipeError):
-                os.write(pipe, said)
-            os.close(pipe)
-
-
-def _child(run: Callable[[Callable[[], None]], None], report: _Report) -> None:
-    """Fork once more, so that nothing waits for the daemon and it can never get a terminal; does not return."""
-    os.setsid()
-    if os.fork():
-        os._exit(0)
     code = 1
     try:
-        run(report.ready)
+        run(ready)
         code = 0
-    except PyagentdError as error:
-        report.failed(str(error))
     except BaseException as error:
-        report.failed(f"{type(error).__name__}: {error}")
+        if is_told:
+            traceback.print_exc()
+        else:
+            tell((str(error) if isinstance(error, PyagentdError) else f"{type(error).__name__}: {error}").encode())
     finally:
         sys.stderr.flush()
         os._exit(code)
