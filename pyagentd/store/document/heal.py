@@ -52,35 +52,16 @@ _KINDS: dict[PieceKind, Kind] = {
 }
 
 
-def find_moved(
-    body: str,
-    spans: Sequence[Span],
-    said: Sequence[tuple[int, int]],
-    lines: Mapping[str, Sequence[int]],
-    keys: Iterable[Key],
-    torn: Iterable[Key],
-    end: int,
-) -> list[Span]:
-    """Return ``spans`` with the roles of those of ``keys`` that are found in what is new in the text.
+class _FreshText:
+    """What is new in a text.
 
     Args:
         body: The text.
-        spans: The roles that are known, sorted.
-        said: Where text of the user is known to stand.
+        taken: What is known of it, sorted: its roles, and what the user said.
         lines: Where each line of what is new begins.
-        keys: What to look for, no text of the user's among it.
-        torn: Calls of which to look for the rest, where they are not found whole.
         end: Where to stop; what the user is writing there may quote an answer.
     """
-    searched = _FreshText(body, sorted([*(span[:2] for span in spans), *said]), lines, end)
-    whole = {key for key in keys if searched.take(key)}
-    for key in torn:
-        if key not in whole:
-            searched.take_torn(key[1], key[2].partition("\n\n")[0])
-    return sorted([*spans, *searched.found])
 
-
-class _FreshText:
     def __init__(
         self, body: str, taken: Sequence[tuple[int, int]], lines: Mapping[str, Sequence[int]], end: int
     ) -> None:
@@ -658,7 +639,13 @@ def heal(document: Document, conversation: Conversation) -> Document:
         if place is None and piece.key[0] == "tool" and not piece.message.is_hidden
     ]
     if absent or torn:
-        spans = find_moved(body, spans, said, lines, absent, torn, len(body) if draft < 0 else draft)
+        taken = sorted([*(span[:2] for span in spans), *said])
+        fresh = _FreshText(body, taken, lines, len(body) if draft < 0 else draft)
+        whole = {key for key in absent if fresh.take(key)}
+        for key in torn:
+            if key not in whole:
+                fresh.take_torn(key[1], key[2].partition("\n\n")[0])
+        spans = sorted([*spans, *fresh.found])
     if document.block is not None:
         spans = [span for piece in spans for span in outside(piece, *document.block)]
         spans.append(Span(*document.block, "ignore"))

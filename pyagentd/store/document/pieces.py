@@ -103,7 +103,8 @@ def _split_by_tokens(old: str, new: str, window: _Window) -> Iterator[TextMatch 
         else:
             level += 1
         if max(len(left), len(right)) <= _SMALL:
-            anchors = list(_matching_pairs([m[0] for m in left], [m[0] for m in right]))
+            same = SequenceMatcher(None, [m[0] for m in left], [m[0] for m in right], autojunk=False)
+            anchors = [(i + n, j + n) for i, j, size in same.get_matching_blocks() for n in range(size)]
     if not anchors:
         yield _Window(a, a_end, b, b_end, level + 1)
         return
@@ -178,11 +179,6 @@ def _heaviest_rising(pairs: Sequence[tuple[int, int]], weights: Sequence[float])
         result.append(pairs[index])
         index = before[index]
     return result[::-1]
-
-
-def _matching_pairs(left: Sequence[str], right: Sequence[str]) -> Iterator[tuple[int, int]]:
-    for i, j, size in SequenceMatcher(None, left, right, autojunk=False).get_matching_blocks():
-        yield from ((i + n, j + n) for n in range(size))
 
 
 def _join_matches(found: Iterable[TextMatch]) -> list[TextMatch]:
@@ -327,7 +323,9 @@ def recorded_pieces(conversation: Conversation, restored: Container[str] = ()) -
             pieces += _user_pieces(message, restored=message.id in restored)
         else:
             step = Step(parts)
-            for part in _in_layout(parts):
+            # In the order in which a step is rendered: texts as they came, then calls with results.
+            texts = [part for part in parts if part.type in ("text", "reasoning", COMPACTION)]
+            for part in (*texts, *(part for part in parts if part.is_tool and part.result is not None)):
                 if (piece := _part_piece(message, part, step, restored=part.id in restored)) is not None:
                     step.pieces.append(len(pieces))
                     pieces.append(piece)
@@ -358,15 +356,12 @@ def markers_within(conversation: Conversation) -> dict[str, list[Message]]:
     """
     within: dict[str, list[Message]] = {}
     for message in conversation.messages.values():
-        after = message.row.get("metadata_json", {}).get("after") if message.parts and _is_marker(message) else None
-        part = conversation.parts.get(after or "")
+        if not message.parts or message.parts[0].type != COMPACTION:
+            continue
+        part = conversation.parts.get(message.metadata.get("after") or "")
         if part is not None and part.row["message_id"] in conversation.messages:
             within.setdefault(part.id, []).append(message)
     return within
-
-
-def _is_marker(message: Message) -> bool:
-    return message.parts[0].type == COMPACTION
 
 
 def _user_pieces(message: Message, *, restored: bool) -> Iterator[RecordedPiece]:
@@ -391,12 +386,6 @@ def key_of(part: Part, text: str) -> Key:
         return "tool", str(part.data["toolCallId"]), text
     kinds: dict[str, PieceKind] = {"reasoning": "reasoning", COMPACTION: "compaction"}
     return kinds.get(part.type, "response"), "", text
-
-
-def _in_layout(parts: Sequence[Part]) -> Iterator[Part]:
-    """Yield parts in the order in which a step is rendered: texts as they came, then calls with results."""
-    yield from (part for part in parts if part.type in ("text", "reasoning", COMPACTION))
-    yield from (part for part in parts if part.is_tool and part.result is not None)
 
 
 def original_text(part: Part) -> str:

@@ -178,7 +178,8 @@ class View:
     def _tool(self, part: conversation.Part, edited: str | None) -> list[tuple[ToolCall, ToolResult]]:
         if edited is not None:
             return self._edited_tool(part, edited)
-        result = _recorded_result(part)
+        output, is_error = part.result or (ABORTED, True)
+        result = ToolResult(id=str(part.data["toolCallId"]), text=output, is_error=is_error)
         return [(_recorded_call(part), pruned_result(result) if part.id in self.pruned else result)]
 
     def _edited_tool(
@@ -247,11 +248,6 @@ def pruned_result(result: ToolResult) -> ToolResult:
 def _recorded_call(part: conversation.Part) -> ToolCall:
     data = part.data
     return ToolCall(id=str(data["toolCallId"]), name=str(data["type"]).removeprefix("tool-"), input=data["input"])
-
-
-def _recorded_result(part: conversation.Part) -> ToolResult:
-    text, is_error = part.result or (ABORTED, True)
-    return ToolResult(id=str(part.data["toolCallId"]), text=text, is_error=is_error)
 
 
 def _reasoning(part: conversation.Part) -> Reasoning | None:
@@ -829,7 +825,11 @@ class _Place:
         if role is None:
             following = self._starts[index + 1] if index + 1 < len(self._starts) else len(self._body)
             return position if span else following
-        return span.end if span and (span.kind, span.id) == _span_role(role) else position
+        return (
+            span.end
+            if span and (span.kind, span.id) == (role if isinstance(role, tuple) else (role, ""))
+            else position
+        )
 
     def _is_chance(self, anchor: int, known: int) -> bool:
         """Return whether all that agrees are blank lines of the user's: those before a heading that stands below.
@@ -931,10 +931,6 @@ def _locate_rest(inserts: Sequence[Insert], known: int) -> Iterator[Insert]:
         if known < len(insert.text):
             yield insert._replace(text=insert.text[known:])
         known = max(0, known - len(insert.text))
-
-
-def _span_role(role: InsertRole) -> tuple[str, str]:
-    return role if isinstance(role, tuple) else (role or "", "")
 
 
 # Text wins, structure enriches: the model's view from the document and the record.

@@ -376,7 +376,10 @@ class Bounds:
 
 def parse(file_text: str) -> Document:
     """Return the document that the text of a session file holds."""
-    text = _unix_newlines(file_text.removeprefix(_BYTE_ORDER_MARK))  # no bounds count the mark: Emacs hides it
+    text = file_text.removeprefix(_BYTE_ORDER_MARK)  # no bounds count the mark: Emacs hides it
+    # Emacs decodes a file as CRLF only when every line ends so; a lone CR LF inside a tool's output is text.
+    if (crlf := text.count("\r\n")) and crlf == text.count("\n"):
+        text = text.replace("\r\n", "\n")
     block = find_block(text)
     if block is None:
         return Document(body=text, damage=tuple(_describe_damage(file_text, text, None, stale=False)))
@@ -587,12 +590,6 @@ def outside(span: Span, start: int, end: int) -> Iterator[Span]:
             yield part
 
 
-def _unix_newlines(text: str) -> str:
-    # Emacs decodes a file as CRLF only when every line ends so; a lone CR LF inside a tool's output is text.
-    crlf = text.count("\r\n")
-    return text.replace("\r\n", "\n") if crlf and crlf == text.count("\n") else text
-
-
 def _describe_damage(
     file_text: str, text: str, block: Block | None, *, healed: bool = False, stale: bool
 ) -> Iterator[str]:
@@ -670,12 +667,8 @@ def print_bounds(spans: tuple[Span, ...], before: Bounds | None = None) -> Bound
 
 
 def _print_bound(start: int, end: int, kind: Kind, call_id: str) -> str:
-    extra = f" {_print_id(call_id)}" if kind == "tool" else ""
+    extra = f" {print_lisp(_printable_id(call_id))}" if kind == "tool" else ""
     return f"({start + 1} {end + 1}{extra})"
-
-
-def _print_id(call_id: str) -> str:
-    return print_lisp(_printable_id(call_id))
 
 
 def _printable_id(call_id: str) -> str:
