@@ -165,7 +165,14 @@ GO goes there."
     (setq pyagentd-table-marks (seq-filter #'pyagentd-list--row
                                            pyagentd-table-marks)
           tabulated-list-entries (pyagentd-table--filtered)
-          tabulated-list-printer #'pyagentd-table--print-entry)
+          tabulated-list-printer
+          (lambda (id columns)
+            (let ((start (point)))
+              (tabulated-list-print-entry id columns)
+              (when (member id pyagentd-table-marks)
+                (save-excursion
+                  (goto-char start)
+                  (pyagentd-table--put-mark t))))))
     (pyagentd-table-keep-place
      (lambda ()
        (list (tabulated-list-get-id) (line-number-at-pos) (current-column)))
@@ -185,15 +192,6 @@ GO goes there."
             (pyagentd-table-keys pyagentd-table-help)
             "\n"))
   (set-buffer-modified-p nil))
-
-(defun pyagentd-table--print-entry (id columns)
-  "Insert the entry ID with COLUMNS and its mark."
-  (let ((start (point)))
-    (tabulated-list-print-entry id columns)
-    (when (member id pyagentd-table-marks)
-      (save-excursion
-        (goto-char start)
-        (pyagentd-table--put-mark t)))))
 
 (defun pyagentd-table-say (note)
   "Show NOTE, or nil, in the mode line."
