@@ -261,33 +261,25 @@ _PRICES = {
 _TOKENS = {"context_window": "max_input_tokens", "max_output": "max_output_tokens"}
 
 
-def catalogue_of(text: str | bytes, *, providers: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
-    """Return the catalogue that LiteLLM's table makes.
-
-    Args:
-        text: The table, in JSON.
-        providers: Only these, by LiteLLM's names; none: all that are known here.
-
-    Raises:
-        ConfigError: It is no such table.
-    """
+def catalogue_of(text: str | bytes) -> dict[str, dict[str, Any]]:
+    """Return the catalogue that LiteLLM's table, in JSON, makes; raises ``ConfigError`` where it is no such table."""
     try:
         table = json.loads(text)
     except (ValueError, RecursionError):
         table = None
-    found = dict(_entries(table, providers or tuple(_PROVIDERS))) if isinstance(table, dict) else {}
+    found = dict(_entries(table)) if isinstance(table, dict) else {}
     if not found:
         raise ConfigError("This is not a table of models", hint=f"LiteLLM's is at {SOURCE}")
     return dict(sorted(found.items()))
 
 
-def _entries(table: Mapping[str, Any], providers: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _entries(table: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     for name, given in table.items():
         if not isinstance(given, dict) or given.get("mode") not in ("chat", "responses"):
             continue
         provider = str(given.get("litellm_provider"))
         begins, ours = _PROVIDERS.get(provider, ("", ""))
-        if provider not in providers or not name.startswith(begins) or name.startswith("ft:"):
+        if provider not in _PROVIDERS or not name.startswith(begins) or name.startswith("ft:"):
             continue
         facts: dict[str, Any] = {
             key: int(given[of]) for key, of in _TOKENS.items() if _is_number(given.get(of)) and given[of] >= 1

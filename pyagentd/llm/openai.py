@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import urlsplit
 
 from pyagentd.clock import Clock
@@ -308,7 +308,7 @@ class ChatDecoder(Decoder):
         items.extend(PartStarted(call.index, "tool", call.id) for call in self._made if not call.name)
         for call in self._made:
             self._finish_call(call.index, call.id, call.name, "".join(call.pieces), items)
-        self._finish(reason, _usage(self._usage), items)
+        self._finish(reason, usage_of(self._usage, "prompt_tokens", "completion_tokens"), items)
 
 
 def broke_off(body: Json) -> ProviderError:
@@ -319,25 +319,19 @@ def broke_off(body: Json) -> ProviderError:
     return TransientProviderError(text, hint=AGAIN) if _PASSING.search(text) else ProviderError(text, hint=AGAIN)
 
 
-def _usage(given: Json) -> Usage:
-    of_prompt = given.get("prompt_tokens_details") or {}
-    of_answer = given.get("completion_tokens_details") or {}
-    prompt, answer = tokens(given.get("prompt_tokens")), tokens(given.get("completion_tokens"))
+def usage_of(given: Json, prompt: str, answer: str) -> Usage:
+    """Return the tokens that a server counted; ``prompt`` and ``answer`` is what the API calls them."""
+    of_prompt, of_answer = given.get(f"{prompt}_details") or {}, given.get(f"{answer}_details") or {}
+    asked, said = tokens(given.get(prompt)), tokens(given.get(answer))
     reasoning = tokens(of_answer.get("reasoning_tokens"))
     # xAI does not count reasoning among the tokens of the answer.
-    if reasoning > answer or (reasoning and tokens(given.get("total_tokens")) == prompt + answer + reasoning):
-        answer += reasoning
-    read = of_prompt.get("cached_tokens") or given.get("prompt_cache_hit_tokens")
-    return usage_of(prompt, answer, reasoning, read, of_prompt.get("cache_write_tokens"))
-
-
-def usage_of(prompt: int, answer: int, reasoning: int, read: Any, written: Any) -> Usage:
-    """Return the tokens that a server counted; reasoning is part of its answer, what its cache has of the prompt."""
-    read = min(prompt, tokens(read))
-    written = min(prompt - read, tokens(written))
+    if reasoning > said or (reasoning and tokens(given.get("total_tokens")) == asked + said + reasoning):
+        said += reasoning
+    read = min(asked, tokens(of_prompt.get("cached_tokens") or given.get("prompt_cache_hit_tokens")))
+    written = min(asked - read, tokens(of_prompt.get("cache_write_tokens")))
     return Usage(
-        input=prompt - read - written,
-        output=answer - reasoning,
+        input=asked - read - written,
+        output=said - reasoning,
         reasoning=reasoning,
         cache_read=read,
         cache_write=written,

@@ -20,9 +20,9 @@ from pyagentd.llm.backend import (
     StreamItem,
     dumps,
 )
-from pyagentd.llm.http import Decoder, Json, SseEvent, api_name, effort_of, load_event, says_unsupported, tokens
+from pyagentd.llm.http import Decoder, Json, SseEvent, api_name, effort_of, load_event, says_unsupported
 from pyagentd.llm.openai import LONGEST_NAME, OpenAIBackend, Quirk, broke_off, result_text, usage_of
-from pyagentd.messages import Media, Message, Reasoning, Text, ToolCall, ToolResult, Usage
+from pyagentd.messages import Media, Message, Reasoning, Text, ToolCall, ToolResult
 
 PROVIDER = "openai"  # in the record of reasoning that comes from here
 
@@ -201,14 +201,8 @@ class ResponseDecoder(Decoder):
                 items.append(PartFinished(index, Text(text="".join(item.pieces))))
         why = (response.get("incomplete_details") or {}).get("reason")
         reason = _STOPS.get(why, "max_tokens") if why else "end_turn"
-        self._finish(reason, _usage(response.get("usage") or {}), items)
-
-
-def _usage(given: Json) -> Usage:
-    of_input, of_output = given.get("input_tokens_details") or {}, given.get("output_tokens_details") or {}
-    prompt, answer = tokens(given.get("input_tokens")), tokens(given.get("output_tokens"))
-    reasoning = min(answer, tokens(of_output.get("reasoning_tokens")))
-    return usage_of(prompt, answer, reasoning, of_input.get("cached_tokens"), of_input.get("cache_write_tokens"))
+        usage = usage_of(response.get("usage") or {}, "input_tokens", "output_tokens")
+        self._finish(reason, usage, items)
 
 
 class ResponsesBackend(OpenAIBackend):
