@@ -135,7 +135,8 @@ def _agent_tool(
         try:
             if not assignment.background:
                 return told(await spawner.run_agent(assignment))
-            started = {"session_id": await spawner.start_agent(assignment), "state": "running", "result": _LATER}
+            ref, _ = await spawner.launch(assignment)
+            started = {"session_id": ref.session_id, "state": "running", "result": _LATER}
             return Output(text=json.dumps(started), brief="→ in the background")
         except PyagentdError as error:  # it could not be made or started
             log.error("agent %s: %s", assignment.preset, error)
@@ -801,9 +802,9 @@ class ParentSpawner:
 
     def templates(self) -> Mapping[str, Preset]:
         """Return the presets an agent may have."""
-        return self._templates().for_agents()
+        return self._presets().for_agents()
 
-    def _templates(self) -> ProjectPresets:
+    def _presets(self) -> ProjectPresets:
         return self._kernel.presets.for_project(self.parent.conversation.session.get("workspace_root"))
 
     def reads(self) -> tuple[str, ...]:
@@ -813,11 +814,6 @@ class ParentSpawner:
     async def run_agent(self, wanted: Assignment) -> Outcome:
         """Create an agent under the parent's branch and run it to its end."""
         return await self._result(*await self.launch(wanted))
-
-    async def start_agent(self, wanted: Assignment) -> str:
-        """Create an agent that nobody waits for, start it, and return its session's id."""
-        ref, _ = await self.launch(wanted)
-        return ref.session_id
 
     async def rejoin(self, call_id: str) -> Outcome | None:
         """Return what the agent that a call spawned before the daemon's end came to, once it has."""
@@ -891,7 +887,7 @@ class ParentSpawner:
 
     async def _create(self, wanted: Assignment) -> BranchRef:
         """Make the agent's directory, once all is known to be good."""
-        presets = self._templates()
+        presets = self._presets()
         # A mission's need not be offered.
         validate(wanted, (wanted.preset,) if wanted.values else presets.for_agents())
         if wanted.read is not None and not wanted.read and not self.options.interactive:

@@ -219,8 +219,7 @@ class Contexts(Feature):
         if not found:
             raise BadRequest(f"The context {row.id} is empty", hint="Restore another")
         async with branch.starting:
-            self._history.require_ready(branch)
-            self._history.require_no_queue(branch)
+            self._history.require_ready(branch, queue=False)
             if hidden.continuation(branch.conversation, ""):
                 await self._history.clear_held(branch)
             await self._append(branch, context.id, found)

@@ -269,9 +269,7 @@ class History:
             PyagentdError: The run cannot start; nothing is changed then.
         """
         async with branch.starting:
-            self.require_ready(branch)
-            if not branch.paused:  # what is sent would be answered behind what waits
-                self.require_no_queue(branch)
+            self.require_ready(branch, queue=branch.paused)  # else what is sent is answered behind what waits
             prompt = prompt_of(branch.conversation, message_id)
             gone = hidden.continuation(branch.conversation, prompt.id)
             changed = await self._hide(branch, gone, by="variant", after=prompt.id)
@@ -294,9 +292,7 @@ class History:
         if not text.strip():
             raise BadRequest("The prompt is empty", hint="Write something")
         async with branch.starting:
-            self.require_ready(branch)
-            if not branch.paused:  # what is sent would be answered behind what waits
-                self.require_no_queue(branch)
+            self.require_ready(branch, queue=branch.paused)  # else what is sent is answered behind what waits
             prompt = chosen_prompt(branch.conversation, message_id)
             is_put_back = await self._reword(branch, prompt, text, prompt.text)
             after = hidden.before(branch.conversation, prompt.id)
@@ -351,16 +347,13 @@ class History:
 
     # -- inside ------------------------------------------------------------------------------------------------
 
-    def require_ready(self, branch: LiveBranch) -> None:
-        """Raise ``Busy`` or ``StoreError`` if nothing can be changed now."""
+    def require_ready(self, branch: LiveBranch, *, queue: bool = True) -> None:
+        """Raise ``Busy`` or ``StoreError`` if nothing can be changed now; without ``queue`` also if messages wait."""
         branch.require_idle()
         branch.require_writable()
         if self._kernel.closing:
             raise Busy("The daemon is stopping", hint="Try again in a moment")
-
-    def require_no_queue(self, branch: LiveBranch) -> None:
-        """Raise ``Busy`` if messages wait for their turn."""
-        if branch.queue.waiting:
+        if not queue and branch.queue.waiting:
             raise Busy("Messages are queued", hint="Wait for the answers, or remove the messages from the queue")
 
     async def _hide(

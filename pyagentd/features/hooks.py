@@ -181,7 +181,6 @@ async def _write(stream: asyncio.StreamWriter | None, facts: Mapping[str, Any]) 
 TIMEOUT_S = 3.0  # for the functions of an Emacs, which says nothing when it goes, or does not answer in time
 MOST_TEXT = 100_000  # characters of one field that hooks are told
 _LAST_S = 3.0  # for hooks that are told of an end, once the daemon stops
-_POLL_S = 0.25
 
 
 class Hooks(Feature):
@@ -190,6 +189,7 @@ class Hooks(Feature):
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
         self._notices: set[tuple[str, str]] = set()
+        self._telling: set[asyncio.Task[None]] = set()  # hooks of an end
         kernel.bus.on(RunEnded, self._run_ended)
 
     # -- the five moments ----------------------------------------------------------------------------------------
@@ -258,21 +258,19 @@ class Hooks(Feature):
                 "code": outcome.code,
                 "message": outcome.message,
             }
-            self.kernel.spawn(self._inform(hooks, "run.finished", facts))
 
-    async def _inform(self, hooks: "RunHooks", event: str, facts: Mapping[str, Any]) -> None:
-        """Tell the hooks; a daemon that stops waits a moment for them and no longer."""
+            async def tell() -> None:
+                async for _ in hooks.words("run.finished", facts):
+                    pass
 
-        async def tell() -> None:
-            async for _ in hooks.words(event, facts):
-                pass
+            self._telling.add(task := self.kernel.spawn(tell()))
+            task.add_done_callback(self._telling.discard)
 
-        telling, left = asyncio.ensure_future(tell()), _LAST_S
-        while not telling.done() and left > 0:
-            await asyncio.wait([telling], timeout=_POLL_S)
-            left -= _POLL_S if self.kernel.closing else 0
-        if telling.cancel():
-            await asyncio.wait([telling])
+    async def close(self) -> None:
+        """Wait a moment for the hooks that are told of an end, and no longer."""
+        if self._telling:
+            for late in (await asyncio.wait(self._telling, timeout=_LAST_S))[1]:
+                late.cancel()
 
     def _of(self, branch: LiveBranch, options: SendOptions, run_id: str) -> "RunHooks":
         root = Path(branch.conversation.session.get("workspace_root") or Path.home())

@@ -175,14 +175,7 @@ class Models(Feature):
 
         Where the environment names one backend for everything, there is no other.
         """
-        return {
-            name: replace(
-                self._provider(backend, options),
-                stand_in=backend.kind == "offline",
-                configured=name in self._config.backends,
-            )
-            for name, backend in self._backends(options).items()
-        }
+        return {name: self._provider(backend, options) for name, backend in self._backends(options).items()}
 
     async def look(self, options: SendOptions, *, refresh: bool = False) -> Mapping[str, Provider]:
         """Return the same, with the lists of providers that were not asked for a day; ``refresh`` asks all.
@@ -253,13 +246,16 @@ class Models(Feature):
         listed, failed = self._listed(backend), self._failed.get(_key_mark(backend, options))
         own = ((backend.model,) if backend.model else ()) + backend.models
         has_key = _has_key(backend, options)
-        trouble = "no key is known here" if not has_key else failed.why if failed else ""
-        valid = has_key and not (failed and failed.is_refusal)
-        if listed is None:
-            usual = catalog.shipped_models("anthropic" if backend.kind == "offline" else backend.name)
-            return Provider(valid=valid, models=_joined(own, self._config.models, usual), trouble=trouble)
-        models = _joined(own, listed.models, self._config.models)
-        return Provider(valid=valid, models=models, checked_at=listed.checked_at, trouble=trouble)
+        usual = catalog.shipped_models("anthropic" if backend.kind == "offline" else backend.name)
+        known = (self._config.models, usual) if listed is None else (listed.models, self._config.models)
+        return Provider(
+            valid=has_key and not (failed and failed.is_refusal),
+            models=_joined(own, *known),
+            checked_at=None if listed is None else listed.checked_at,
+            trouble="no key is known here" if not has_key else failed.why if failed else "",
+            stand_in=backend.kind == "offline",
+            configured=backend.name in self._config.backends,
+        )
 
     def _listed(self, backend: BackendSettings) -> ModelList | None:
         """Return what a provider listed last, where its server is now."""

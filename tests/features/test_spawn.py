@@ -35,10 +35,6 @@ class Spawner:
         self.asked.append(wanted)
         return self.outcome
 
-    async def start_agent(self, wanted: Assignment) -> str:
-        self.asked.append(wanted)
-        return "explorer-1"
-
     def reads(self) -> Sequence[str]:
         return ("/work/**",)
 
