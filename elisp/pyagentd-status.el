@@ -130,33 +130,37 @@ They are called in the session buffer.")
 
 (add-hook 'pyagentd-status-segment-functions #'pyagentd-status--queued)
 
-(defun pyagentd-status--text (status)
-  "Return STATUS, see variable `pyagentd-status', in words."
+(defun pyagentd-status--words (status)
+  "Return what there is to say of STATUS, see variable `pyagentd-status'.
+That is (TEXT FACE COMMAND HELP), of what a click runs nil for the inspector."
   (pcase (plist-get status :state)
     ((and 'nil (guard pyagentd-status-refusal))
-     (propertize (concat "Not connected: "
-                         (pyagentd-status-words-reason pyagentd-status-refusal))
-                 'face 'error))
-    ('nil (propertize "Not connected" 'face 'shadow))
-    ('idle (propertize "Ready" 'face 'success))
+     (list (concat "Not connected: "
+                   (pyagentd-status-words-reason pyagentd-status-refusal))
+           'error 'pyagentd-visit-cause pyagentd-status-refusal))
+    ('nil '("Not connected" shadow
+            pyagentd-connect "No daemon is running; your text is kept"))
+    ('idle '("Ready" success))
     ((and 'sending (guard pyagentd-status-silent))
-     (propertize "The daemon does not answer" 'face 'error))
-    ('sending (propertize "Waiting..." 'face 'warning))
+     '("The daemon does not answer" error
+       pyagentd-doctor "Your message waits for the daemon"))
+    ('sending '("Waiting..." warning))
     ('busy                              ; in gptel's words
      (let ((tools (mapcar (lambda (call)
                             (truncate-string-to-width call 40 nil nil t))
                           (plist-get status :tools))))
        (pcase (pyagentd-symbol (plist-get status :phase))
-         ('TYPE (propertize "Typing..." 'face 'success))
-         ('COMPACT (propertize "Compacting..." 'face 'warning))
-         ((guard (null tools)) (propertize "Waiting..." 'face 'warning))
-         (_ (propertize (format (if (cdr tools) "Calling tools (%s)"
-                                  "Calling tool (%s)")
-                                (string-join tools ", "))
-                        'face 'warning)))))
-    ('waiting (propertize "Waiting for your answer" 'face 'warning))
+         ('TYPE '("Typing..." success))
+         ('COMPACT '("Compacting..." warning))
+         ((guard (null tools)) '("Waiting..." warning))
+         (_ (list (format (if (cdr tools) "Calling tools (%s)"
+                            "Calling tool (%s)")
+                          (string-join tools ", "))
+                  'warning)))))
+    ('waiting '("Waiting for your answer" warning
+                pyagentd-answer "An approval or question is pending"))
     ('retrying
-     (propertize
+     (list
       (concat "Retrying"
               (when-let ((attempt (plist-get status :attempt)))
                 (format " (%s%s failed)" attempt
@@ -169,11 +173,16 @@ They are called in the session buffer.")
                 "…")
               (when-let ((message (plist-get status :message)))
                 (concat ": " message)))
-      'face 'warning))
-    ('error (propertize (concat "Error: " (pyagentd-status-words-reason
-                                           (plist-get status :message)))
-                        'face 'error))
-    (state (format "%s" state))))
+      'warning))
+    ('error (let ((message (plist-get status :message)))
+              (list (concat "Error: " (pyagentd-status-words-reason message))
+                    'error 'pyagentd-inspect (or message "The run failed"))))
+    (state (list (format "%s" state)))))
+
+(defun pyagentd-status--text (status)
+  "Return STATUS, see variable `pyagentd-status', in words."
+  (pcase-let ((`(,text ,face) (pyagentd-status--words status)))
+    (propertize text 'face face)))
 
 (defun pyagentd-status-busy-p ()
   "Return non-nil if a run is going on in this buffer."
@@ -246,27 +255,15 @@ That is the title, after the name of a named agent.  ROOM is one of
 (defun pyagentd-status--state (room)
   "Return what the run does; a click shows more of it.
 ROOM is one of `pyagentd-status--rooms'."
-  (let* ((state (plist-get pyagentd-status :state))
-         (width (plist-get room :state))
-         (text (pyagentd-status--cut
-                (if (and (eq state 'waiting) (< width 60))
-                    (propertize "Asks you" 'face 'warning)
-                  (pyagentd-status--text pyagentd-status))
-                width)))
-    (apply #'pyagentd-status-button text
-           (pcase state
-             ((and 'nil (guard pyagentd-status-refusal))
-              (list 'pyagentd-visit-cause pyagentd-status-refusal))
-             ('nil '(pyagentd-connect
-                     "No daemon is running; your text is kept"))
-             ((and 'sending (guard pyagentd-status-silent))
-              '(pyagentd-doctor "Your message waits for the daemon"))
-             ('waiting '(pyagentd-answer
-                         "An approval or question is pending"))
-             ('error (list 'pyagentd-inspect
-                           (or (plist-get pyagentd-status :message)
-                               "The run failed")))
-             (_ '(pyagentd-inspect "Inspect the requests of this run"))))))
+  (pcase-let ((`(,text ,face ,command ,help)
+               (pyagentd-status--words pyagentd-status))
+              (width (plist-get room :state)))
+    (when (and (eq command 'pyagentd-answer) (< width 60))
+      (setq text "Asks you"))
+    (pyagentd-status-button
+     (pyagentd-status--cut (propertize text 'face face) width)
+     (or command 'pyagentd-inspect)
+     (or help "Inspect the requests of this run"))))
 
 (defun pyagentd-status--right (room)
   "Return what stands at the right: who writes, preset and model.
