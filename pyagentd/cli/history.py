@@ -13,6 +13,7 @@ from pyagentd.cli.follow import Interrupts
 from pyagentd.cli.link import branch_of, complete_session, daemon, session_link, watched_run
 from pyagentd.cli.output import (
     ExitCode,
+    Form,
     json_option,
     note,
     print_json,
@@ -22,7 +23,7 @@ from pyagentd.cli.output import (
     stream_options,
     text_for,
 )
-from pyagentd.cli.send import RunFailed, follow_sent, form_of, is_human
+from pyagentd.cli.send import RunFailed, follow_sent, is_human
 from pyagentd.cli.sessions import can_ask, choose_prompt, prompt_line
 from pyagentd.errors import NotFound
 from pyagentd.store import contexts
@@ -91,9 +92,8 @@ def fork(session: str, message_id: str | None, title: str | None, only_list: boo
 @click.option("--of", "message_id", metavar="MESSAGE-ID", help="The prompt or answer (default: the last one).")
 @click.option("--wait/--no-wait", default=True, help="Wait until the run ends (default), or return at once.")
 @stream_options
-def regenerate(session: str, message_id: str | None, wait: bool, as_json: bool, as_events: bool) -> int:
+def regenerate(session: str, message_id: str | None, wait: bool, form: Form) -> int:
     """Answer a prompt of SESSION again. The earlier answer becomes a variant; what came after it is hidden."""
-    form = form_of(as_json, as_events)
     human = is_human(form, headless=False)
     with daemon(human=human) as link:
         _, begin = watched_run(link, session)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import Any, Literal, TextIO, TypeVar
 
 import click
 
@@ -188,11 +188,18 @@ def strict_option(command: Command) -> Command:
     return click.option("--strict", is_flag=True, help=words)(command)
 
 
+Form = Literal["text", "json", "events"]
+"""How a run is printed: text for people, one object at the end, or each event as a line."""
+
+
 def stream_options(command: Command) -> Command:
-    """Add the options that say in what form a run is printed, passed as ``as_json`` and ``as_events``."""
-    events = click.option("--json-events", "as_events", is_flag=True, help="Print each event as a line of JSON.")
-    one = click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end; errors too.")
-    return one(events(command))
+    """Add the options that say in what form a run is printed, passed as ``form``."""
+    for name, form, words in (
+        ("--json-events", "events", "Print each event as a line of JSON."),
+        ("--json", "json", "Print one JSON object at the end; errors too."),
+    ):
+        command = click.option(name, "form", flag_value=form, default="text", help=words)(command)
+    return command
 
 
 # How a command ends: exit codes, and errors as one line on stderr.

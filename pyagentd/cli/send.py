@@ -16,7 +16,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from importlib import import_module
 from itertools import chain, count
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import quote
 
 import click
@@ -47,6 +47,7 @@ from pyagentd.cli.link import (
 from pyagentd.cli.output import (
     Command,
     ExitCode,
+    Form,
     asking_options,
     dim,
     json_option,
@@ -72,9 +73,6 @@ from pyagentd.store.journal import row_of
 from pyagentd.store.metadata import workspace_root
 from pyagentd.store.paths import check_size, files_dir, journal_file, media_type, type_of
 from pyagentd.wire.client import DaemonClient
-
-Form = Literal["text", "json", "events"]
-"""What is printed: text for people, one object at the end, or each event as a line."""
 
 _SLASH = re.compile(r"/[A-Za-z][\w:.-]*(?!\S)")
 _LONGEST_PROMPT = 900_000  # bytes; what is longer belongs in a file
@@ -144,7 +142,7 @@ _timeout = click.option(
 @click.option("--command", "commanded", is_flag=True, help="Run a slash command from stdin or a script.")
 @click.option("--id", "message_id", metavar="ID", help="The message's id; a message with the same id is sent once.")
 @stream_options
-def send(session: str, text: str | None, wait: bool, as_json: bool, as_events: bool, **wishes: Any) -> int:
+def send(session: str, text: str | None, wait: bool, form: Form, **wishes: Any) -> int:
     """Send TEXT to SESSION and follow the answer.
 
     Text on stdin is added below TEXT; with TEXT "-" it is the message.
@@ -154,7 +152,6 @@ def send(session: str, text: str | None, wait: bool, as_json: bool, as_events: b
     On a terminal you are asked for approvals; elsewhere what needs one is denied unless --allow covers it.
     Ctrl-C stops following the run, a second one aborts it.
     """
-    form = form_of(as_json, as_events)
     message = prompt_text(text, wishes["files"])
     human = is_human(form, headless=wishes["headless"])
     with daemon(human=human) as link:
@@ -179,8 +176,7 @@ def ask(
     goes_on: bool,
     preset: str | None,
     root: Path,
-    as_json: bool,
-    as_events: bool,
+    form: Form,
     **wishes: Any,
 ) -> int:
     """Ask TEXT in a new session and print the answer.
@@ -188,7 +184,6 @@ def ask(
     Text on stdin is added below TEXT. The session is kept: --continue continues it, `pyagentd sessions` lists it.
     Where stdout is a pipe or a file, only the answer is written there.
     """
-    form = form_of(as_json, as_events)
     if goes_on and preset:
         raise click.UsageError("--preset is for new sessions: leave it out with --continue, or give --agent")
     message = prompt_text(text, wishes["files"])
@@ -212,11 +207,6 @@ def ask(
                 with suppress(PyagentdError):  # the first error is the one to tell
                     link.call("delete", branch=str(branch_dir), what="session")
             raise
-
-
-def form_of(as_json: bool, as_events: bool) -> Form:
-    """Return in what form a run is printed."""
-    return "events" if as_events else "json" if as_json else "text"
 
 
 def is_human(form: Form, *, headless: bool) -> bool:
@@ -741,15 +731,13 @@ def approve(
     allow: tuple[str, ...],
     headless: bool,
     strict: bool,
-    as_json: bool,
-    as_events: bool,
+    form: Form,
 ) -> ExitCode:
     """Approve the plan in SESSION and carry it out.
 
     Sends "Approved, continue." as your message, which the agent build answers. Only a session in plan mode
     (send --agent plan) with an answer has a plan.
     """
-    form = form_of(as_json, as_events)
     human = is_human(form, headless=headless)
     with daemon(human=human) as link:
         _, begin = watched_run(link, session)
