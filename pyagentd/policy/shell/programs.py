@@ -663,6 +663,8 @@ _TAR = Program(
 _TAR_MODES = names("-c --create -r --append -u --update -A --catenate --concatenate --delete")
 _TAR_PRINTS = names("-O --to-stdout")
 _TAR_EXTRACTS = names("-x --extract --get")
+# Known by their beginnings, too; an abbreviation of --to-stdout must not hide an extraction.
+_TAR_MODE_ROLES: dict[str, Role] = dict.fromkeys(sorted(_TAR_MODES | _TAR_EXTRACTS), "unknown")
 
 
 def _read_tar(found: Findings) -> None:
@@ -671,7 +673,7 @@ def _read_tar(found: Findings) -> None:
     places: list[Word] = []
     sure = True  # that these are directories, and not what the option before them takes
     modes: set[str] = set()
-    for item in arguments(_tar_words(found.words), roles_of(_TAR)):
+    for item in arguments(_tar_words(found.words), {**roles_of(_TAR), **_TAR_MODE_ROLES}):
         if item.name in ("-f", "--file") and item.value is not None:
             archives.append(item.value)
         elif item.name in ("-C", "--directory") and item.value is not None:
@@ -679,8 +681,8 @@ def _read_tar(found: Findings) -> None:
             sure = sure and item.certain
         elif item.name == "--one-top-level" and item.value is not None:
             found.write_into(item.value)
-        elif item.role == "unknown":
-            modes |= _tar_modes(item.name) - (_TAR_PRINTS if not item.certain else set())
+        elif item.role == "unknown" and (item.certain or item.name not in _TAR_PRINTS):
+            modes.add(item.name)
         elif item.role in ("runs", "does"):
             found.runs(item.name, what="runs programs or reaches anywhere")
         elif item.role == "deletes":
@@ -702,15 +704,6 @@ def _read_tar(found: Findings) -> None:
     if modes & _TAR_EXTRACTS and not modes & _TAR_PRINTS:
         for place in [*places, *([] if places and sure else [HERE])]:
             found.write_into(place)
-
-
-def _tar_modes(name: str) -> set[str]:
-    """Return the modes that an option, perhaps abbreviated, can mean."""
-    known = _TAR_MODES | _TAR_EXTRACTS | _TAR_PRINTS
-    if name in known:
-        return {name}
-    # An abbreviation of --to-stdout must not hide an extraction.
-    return {mode for mode in known - {"--to-stdout"} if name.startswith("--") and mode.startswith(name)}
 
 
 def _tar_words(words: tuple[Word, ...]) -> tuple[Word, ...]:
