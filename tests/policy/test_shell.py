@@ -105,7 +105,6 @@ def test_a_command_that_is_too_much_to_read_is_unreadable():
         ("cd d/.. && a > x", (), ("d/../x", "x")),
         ("cd && a > x", (), ("~/x",)),
         ("cd /tmp && a > x > /y", (), ("/tmp/x", "/y")),
-        ("env -C d tee x", (), ("d/x",)),
         ("mkdir -p d/../e", (), ("d", "d/../e")),
         ("ln -s ../t d/l", (), ("../t", "d/../t", "d/l", "d/l/t")),
         ("echo a | tee -", (), ("-",)),

@@ -458,12 +458,10 @@ class _Reader:
                 self._add_command(words, text, said)
             self.unlisted = self.unlisted or unlisted_wrapper_reason(words[0].text)
             by_shell = by_shell and words[0].text in ("command", "builtin")
-            if wrapped.where is not None:
-                places = _places_after_cd(wrapped.where, places)
-            if wrapped.line is not None:
-                self.read_line(wrapped.line, places, depth + 1)
+            if isinstance(wrapped, str):
+                self.read_line(wrapped, places, depth + 1)
                 return ()
-            words = wrapped.words
+            words = wrapped
         if by_shell and words[0].text == "cd":
             self._add_command(words, text, said)
             to = _places_after_cd(programs.cd_target(words), places)

@@ -357,16 +357,13 @@ class Wrapper:
 
     flags: str = ""  # options without an argument
     takes: str = ""  # with one
-    into: str = ""  # with one: the directory that the command runs in
     operands: int = 0  # words before the command
     tells: str = "--help --version"  # with such an option first it only tells something: a command of its own
     alone: bool = False  # without a command it does so too
 
 
 WRAPPERS = {
-    "env": Wrapper(
-        flags="-i --ignore-environment -0 --null -v --debug", takes="-u --unset", into="-C --chdir", alone=True
-    ),
+    "env": Wrapper(flags="-i --ignore-environment -0 --null -v --debug", takes="-u --unset", alone=True),
     "nice": Wrapper(flags="-0 -1 -2 -3 -4 -5 -6 -7 -8 -9", takes="-n --adjustment", alone=True),
     "nohup": Wrapper(),
     "timeout": Wrapper(
@@ -383,17 +380,8 @@ _SHELL_FLAGS = frozenset("ceuxvfl")
 _SHELL_SETTINGS = names("errexit nounset pipefail xtrace")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WrappedCommand:
-    """The command that a wrapper runs: words, or a line for a shell."""
-
-    words: tuple[Word, ...] = ()
-    line: str | None = None
-    where: Word | None = None  # the directory it runs in, where another
-
-
-def unwrap(words: tuple[Word, ...]) -> WrappedCommand | None:
-    """Return the command inside a wrapper such as ``env``, or None.
+def unwrap(words: tuple[Word, ...]) -> tuple[Word, ...] | str | None:
+    """Return the command inside a wrapper such as ``env``, its words or a line for a shell; None of any other.
 
     Raises:
         Unreadable: Where the command begins cannot be told.
@@ -408,18 +396,17 @@ def unwrap(words: tuple[Word, ...]) -> WrappedCommand | None:
         return None
     if len(words) > 1 and words[1].text in names(wrapper.tells):
         return None
-    items, at = _leading_options(words, roles_of(wrapper), names(wrapper.flags))
+    _, at = _leading_options(words, roles_of(wrapper), names(wrapper.flags))
     if any(word.varies for word in words[at : at + wrapper.operands]):
         raise Unreadable(f"`{name}` has a pattern")
-    where = next((item.value for item in reversed(items) if item.role == "into"), None)
     rest = words[at + wrapper.operands :]
     if not rest:
-        if wrapper.alone and where is None:
+        if wrapper.alone:
             return None
         raise Unreadable(f"`{name}` has no command")
     if name == "env" and ("=" in rest[0].text):
         raise Unreadable(f"`env` sets the variable `{rest[0].text}`")
-    return WrappedCommand(words=rest, where=where)
+    return rest
 
 
 def _leading_options(
@@ -445,7 +432,7 @@ def _leading_options(
     return items, at + (at < len(words) and words[at].text == "--")
 
 
-def _unwrap_shell(words: tuple[Word, ...]) -> WrappedCommand | None:
+def _unwrap_shell(words: tuple[Word, ...]) -> str | None:
     """Return the line of ``sh -c LINE``; None of a shell that runs a file or its input, a command of its own."""
     at, line = 1, False
     while at < len(words) and (text := words[at].text)[:1] in ("-", "+") and text not in ("-", "--"):
@@ -467,7 +454,7 @@ def _unwrap_shell(words: tuple[Word, ...]) -> WrappedCommand | None:
         raise Unreadable(f"`{words[0].text} -c` has no command")
     if words[at].varies:
         raise Unreadable(f"what `{words[0].text} -c` runs is known only when it runs")
-    return WrappedCommand(line=words[at].text)
+    return words[at].text
 
 
 # What bash itself does when a command is one of its builtins.
