@@ -253,7 +253,9 @@ def workspace_of(live: LiveBranch) -> Path:
 
 
 def expand_home(path: str) -> Path:
-    """Return ``path`` with ``~`` replaced, where there is such a user."""
+    """Return ``path`` with ``~`` replaced, where there is such a user; raises ``BadRequest`` where it is no path."""
+    if "\0" in path:
+        raise BadRequest(f"{path!r} is no path", hint="Leave out the zero byte")
     return Path(os.path.expanduser(path))  # noqa: PTH111 - Path raises
 
 

@@ -103,6 +103,12 @@ async def test_nothing_waits_for_the_disk_while_a_session_is_made(
     assert threads and threading.main_thread() not in threads, "the loop serves every other session meanwhile"
 
 
+async def test_a_directory_with_a_zero_byte_is_none(world: World) -> None:
+    for place in ("~\0", "/tmp/\0"):
+        with pytest.raises(BadRequest, match="is no path"):
+            await world.service().create_session(Watcher(), name="x", preset="main", session_dir=place)
+
+
 async def test_a_name_that_somebody_typed_is_the_title(world: World) -> None:
     service = world.service()
     typed = await service.create_session(Watcher(), name=" My\n work", preset="main", titled=True)
