@@ -214,8 +214,7 @@ KEEP from Lisp, their files stay."
      (if name 'agent-config 'settings)
      (append (and name (list :name name)) (list :key key :value value)
              (when (and name (equal key "model")) ; it is checked with ours
-               (list :env (pyagentd-env-variables)
-                     :api-key (pyagentd-env-key))))
+               (pyagentd-env)))
      (lambda (answer)
        (when then (funcall then))
        (pyagentd-with-live-buffer buffer

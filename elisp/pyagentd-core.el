@@ -703,10 +703,16 @@ nil, the default, means that the environment and the keys there hold."
                     pyagentd-environment))
       (when-let ((value (getenv name)))
         (setq plist (plist-put plist (intern (concat ":" name)) value))))
-    (pcase-dolist (`(,name . ,host) (and (not pyagentd-host) pyagentd-keys))
-      (when-let ((value (or (getenv name) (pyagentd-env--gptel host)
-                            (pyagentd-env--secret host))))
-        (setq plist (plist-put plist (intern (concat ":" name)) value))))
+    (unless pyagentd-host
+      (pcase-dolist (`(,name . ,host) pyagentd-keys)
+        (when-let ((value (or (getenv name) (pyagentd-env--gptel host)
+                              (pyagentd-env--secret host))))
+          (setq plist (plist-put plist (intern (concat ":" name)) value))))
+      (unless (or (null pyagentd-api-key-host)
+                  (equal (getenv "PYAGENTD_BACKEND") "offline")
+                  (plist-get plist :ANTHROPIC_API_KEY))
+        (when-let ((value (pyagentd-env--secret pyagentd-api-key-host)))
+          (setq plist (plist-put plist :ANTHROPIC_API_KEY value)))))
     plist))
 
 (defun pyagentd-env--gptel (host)
@@ -733,16 +739,9 @@ nil, the default, means that the environment and the keys there hold."
               (secret (plist-get entry :secret)))
     (if (functionp secret) (funcall secret) secret)))
 
-(defun pyagentd-env-key ()
-  "Return the API key from auth-source, or nil if there is or needs none."
-  (unless (or pyagentd-host (null pyagentd-api-key-host)
-              (equal (getenv "PYAGENTD_BACKEND") "offline")
-              (getenv "ANTHROPIC_API_KEY"))
-    (pyagentd-env--secret pyagentd-api-key-host)))
-
 (defun pyagentd-env ()
-  "Return the arguments that say with which environment and key a run goes on."
-  (list :env (pyagentd-env-variables) :key (pyagentd-env-key)))
+  "Return the argument that says with which environment and keys a run goes on."
+  (list :env (pyagentd-env-variables)))
 
 (defconst pyagentd-named-profiles '("open" "standard" "locked")
   "Names of the permissions that come with the daemon.")

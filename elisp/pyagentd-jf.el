@@ -342,8 +342,7 @@ once, with its answer, or with a text that begins with \"Error: \"."
                       :unrestricted (equal allowed-paths [])
                       :denied-paths (pyagentd-jf--patterns
                                      "denied_paths" denied-paths)
-                      :env (pyagentd-env-variables)
-                      :key (pyagentd-env-key)))))
+                      :env (pyagentd-env-variables)))))
     (let* ((buffer (current-buffer))
            (done (lambda (text)
                    (pyagentd-with-live-buffer buffer

@@ -423,10 +423,10 @@ class Conversation:
             return "cancelled"
         ended = self._turns[message] = asyncio.get_running_loop().create_future()
         try:
-            env, key = run_environment(os.environ, str(self._settings.get("backend") or ""))
+            env = run_environment(os.environ, str(self._settings.get("backend") or ""))
             timeout = COMMAND_TIMEOUT_S if text.startswith("/") else CALL_TIMEOUT_S
             given = {"branch": self.key, "text": text, "id": message, "agent": self.modes.wanted}
-            sent: Mapping[str, Any] = await self._daemon.call("prompt", timeout, **given, env=env, key=key)
+            sent: Mapping[str, Any] = await self._daemon.call("prompt", timeout, **given, env=env)
             if (command := sent.get("command")) and not command["recorded"]:
                 await self.tell(updates.notice_chunk(str(command["text"])))
             if sent.get("message"):

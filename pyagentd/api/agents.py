@@ -102,7 +102,7 @@ class AgentConfigured(TypedDict):
     config: AgentSettings
     effective_model: str | None  # which answers; nil where that cannot be told
     model_source: str | None  # what says so: "agent.json", "preset.md" or "the backend"
-    note: str | None  # about a model that could not be checked with the client's env and api_key
+    note: str | None  # about a model that could not be checked with the client's environment
 
 
 class AgentRenamed(BranchPlaces):
@@ -126,7 +126,7 @@ class SettingsReply(TypedDict):
 
     settings: AgentDefaults
     defaults: AgentDefaults
-    note: str | None  # about a model that could not be checked with the client's env and api_key
+    note: str | None  # about a model that could not be checked with the client's environment
 
 
 class Agents(Group):
@@ -176,7 +176,6 @@ class Agents(Group):
         unrestricted: bool = False,
         denied_paths: Sequence[str] = (),
         env: Env = NOTHING,
-        key: str | None = None,
         allow: Sequence[str] = (),
     ) -> BranchPlaces:
         """Start an agent below a branch or agent and return its id; ``agent_result`` waits for its end.
@@ -186,7 +185,7 @@ class Agents(Group):
         parent = self._ref(branch)
         if len(paths.ancestors_of(parent)) >= MAX_DEPTH:
             raise BadRequest(f"Agents may be nested {MAX_DEPTH} deep", hint="Spawn it from an agent further up")
-        options = send_options(client, env, key, allow)
+        options = send_options(client, env, allow)
         wanted = Assignment(
             preset=preset,
             description=description,
@@ -271,13 +270,12 @@ class Agents(Group):
         model: str | None = None,
         permissions: str | Mapping[str, Any] | None = None,
         env: Env = NOTHING,
-        key: str | None = None,
     ) -> AgentCreated:
         """Make an agent; ``permissions`` is a profile's name or a profile, as JSON or as ``{allow, ask}``."""
         note = ""
         if model:
             await asyncio.to_thread(atomic.make_dirs, self._kernel.config.sessions_dir)  # where lists of models are
-            checked = await checked_model(self._kernel, None, model, send_options(client, env, key, ()))
+            checked = await checked_model(self._kernel, None, model, send_options(client, env, ()))
             model, note = checked.model, checked.note
         place = self._kernel.config.agents_dir.resolve() / name
         kept = agent_files.is_name(name) and await asyncio.to_thread((place / agent_files.AGENT_FILE).is_file)
@@ -319,7 +317,6 @@ class Agents(Group):
         value: Any = None,
         reset: bool = False,
         env: Env = NOTHING,
-        api_key: str | None = None,
     ) -> AgentConfigured | AgentRenamed:
         """Return an agent's configuration, or set ``key`` (system_prompt, model, permissions, name) to ``value``.
 
@@ -331,7 +328,7 @@ class Agents(Group):
         if key == "model" and value:
             place = await asyncio.to_thread(named_agents.agent_dir, self._kernel, name)
             preset = self._kernel.presets.of_branch(paths.ref_of(place))
-            checked = await checked_model(self._kernel, preset, str(value), send_options(client, env, api_key, ()))
+            checked = await checked_model(self._kernel, preset, str(value), send_options(client, env, ()))
             value, note = checked.model, checked.note
         if key == "name" and (value is not None or reset):  # which no agent can be without
             return await self.agent_rename(client, name=name, new_name=str(value or ""))
@@ -435,7 +432,6 @@ class Agents(Group):
         value: Any = None,
         reset: bool = False,
         env: Env = NOTHING,
-        api_key: str | None = None,
     ) -> SettingsReply:
         """Return the settings, or set ``key`` to ``value``, or with ``reset`` to its default.
 
@@ -448,7 +444,7 @@ class Agents(Group):
             raise BadRequest("No key is given", hint=f"Known: {', '.join(named_agents.DEFAULTS)}")
         if key is not None and (value is not None or reset):
             if key == MODEL_SETTING and value and not reset:
-                checked = await checked_model(kernel, None, str(value), send_options(client, env, api_key, ()))
+                checked = await checked_model(kernel, None, str(value), send_options(client, env, ()))
                 value, note = checked.model, checked.note
             wanted = None if reset else named_agents.checked_setting(kernel, key, value)
             await asyncio.to_thread(named_agents.put, kernel, key, wanted)

@@ -192,7 +192,6 @@ class Approvals(Group):
         input: str | None = None,
         answers: str | None = None,
         env: Env = NOTHING,
-        key: str | None = None,
     ) -> AnswerReply:
         """Answer a question.
 
@@ -202,7 +201,7 @@ class Approvals(Group):
         strings for each of its questions. ``env`` and ``key`` are for a run whose client was gone with an earlier
         daemon.
         """
-        options = send_options(client, env, key, ())
+        options = send_options(client, env, ())
         await self._kernel.trees.awake()
         row = self._kernel.asks.get(ask).row if self._kernel.asks.has(ask) else None  # else the kernel tells why
         said = None if row is None else self._check_answer(row, decision, input, answers)

@@ -164,11 +164,9 @@ class Background(Group):
         task = await self._kernel.feature(Tasks).get_own(self._ref(branch), id)
         return await self._output(await self._kernel.feature(Tasks).kill(task))
 
-    async def agent_status(
-        self, client: Client, *, branch: str, env: Env = NOTHING, key: str | None = None
-    ) -> AgentStatus:
+    async def agent_status(self, client: Client, *, branch: str, env: Env = NOTHING) -> AgentStatus:
         """Return the status of a session or named agent: configuration, conversation, tasks."""
-        kernel, ref, options = self._kernel, paths.root_of(self._ref(branch)), send_options(client, env, key, ())
+        kernel, ref, options = self._kernel, paths.root_of(self._ref(branch)), send_options(client, env, ())
         preset = kernel.presets.of_branch(ref)
         rows = await asyncio.to_thread(agents.known, kernel.state)
         life = next((row.status for row in rows if row.dir == str(ref.session_dir)), None)
@@ -249,7 +247,7 @@ class Background(Group):
             self._when(cron=cron, at=at, delay=delay, every=every, zone=zone),
             text,
             auth_subject=local_subject(),
-            options={"env": dict(send_options(client, env, None, ()).env), "allow": list(allow)},
+            options={"env": dict(send_options(client, env, ()).env), "allow": list(allow)},
             lifetime=None if lifetime == "never" else occurrences.duration(lifetime) if lifetime else LIFETIME,
         )
         return self._row(schedule)
@@ -277,7 +275,6 @@ class Background(Group):
         source: str = "api",
         headers: str | None = None,
         env: Env = NOTHING,
-        key: str | None = None,
         allow: Sequence[str] = (),
     ) -> DeliveryReply:
         """Deliver a message of another program to a branch; the same delivery twice is one message.
@@ -291,7 +288,7 @@ class Background(Group):
             text=text,
             delivery_id=delivery_id,
             auth_subject=local_subject(),
-            options=send_options(client, env, key, allow),
+            options=send_options(client, env, allow),
             # They travel as JSON, which leaves their names as they are.
             headers={name: str(value) for name, value in object_in(headers, "headers").items() if value is not None},
         )

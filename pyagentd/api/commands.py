@@ -36,9 +36,9 @@ def answer_with_note(text: str, told: Mapping[str, Any]) -> Answer:
     return Answer(text=f"{text}\n{told['note']}" if told.get("note") else text, data=told)
 
 
-def run_options(call: Call, key: str = "key") -> dict[str, Any]:
+def run_options(call: Call) -> dict[str, Any]:
     """Return what an operation that asks a model is told of its client; it takes a backend's key as ``key``."""
-    return {"env": call.options.env, key: call.options.api_key}
+    return {"env": call.options.env}
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:
@@ -134,7 +134,7 @@ class Builtin:
     )
     async def agent_config(self, call: Call) -> Answer:
         """Show what an agent is, or set one key of it."""
-        told = await self._ask(call, "agent-config", **call.arguments, **run_options(call, "api_key"))
+        told = await self._ask(call, "agent-config", **call.arguments, **run_options(call))
         key = call.arguments.get("key")
         if key is None:
             return Answer(text=columns(_pairs(told["config"])), data=told)
@@ -274,7 +274,7 @@ class Builtin:
     async def set(self, call: Call) -> Answer:
         """Show the settings here, or set one for this conversation; with --next for the next message only."""
         given = call.arguments
-        told = await self._ask(call, "set-setting", branch=call.ref.key, **given, **run_options(call, "api_key"))
+        told = await self._ask(call, "set-setting", branch=call.ref.key, **given, **run_options(call))
         held, following, key = told["settings"], told["next"], given.get("key")
         if "value" in given:
             value = (following if given.get("next") else held)[str(key).replace("-", "_")]
@@ -297,7 +297,7 @@ class Builtin:
     async def settings(self, call: Call) -> Answer:
         """Show the defaults of named agents, or set one of them; with --reset to its default."""
         given = call.arguments
-        told = await self._ask(call, "settings", **given, **run_options(call, "api_key"))
+        told = await self._ask(call, "settings", **given, **run_options(call))
         rows = _pairs(told["settings"])
         if key := given.get("key"):
             return answer_with_note(f"{key} is {dict(rows)[key]}{' now' if len(given) > 1 else ''}", told)

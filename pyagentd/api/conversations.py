@@ -354,10 +354,9 @@ class Conversations(Group):
         *,
         branch: str,
         env: Env = NOTHING,
-        key: str | None = None,
     ) -> Note:
-        """Resume a paused queue; environment and key are for messages whose client is gone."""
-        options = send_options(client, env, key, ())
+        """Resume a paused queue; the environment is for messages whose client is gone."""
+        options = send_options(client, env, ())
         async with self._kernel.using(self._ref(branch)) as live:
             live.require_writable()
             waiting = await self._kernel.queue.resume(live, options)
@@ -593,7 +592,6 @@ class Conversations(Group):
         end: int,
         after: str = "",
         env: Env = NOTHING,
-        key: str | None = None,
         allow: Sequence[str] = (),
         id: str | None = None,
         agent: str | None = None,
@@ -606,7 +604,7 @@ class Conversations(Group):
 
         A slash command is answered at once. ``settings`` hold for this message only.
         """
-        options = send_options(client, env, key, allow)
+        options = send_options(client, env, allow)
         metadata = await self._metadata(branch, options, agent, model, settings)
         at = DocumentVersion(revision=revision, after=after, marker=end - 1)
         given = Submission(text=None, at=at, options=options, id=id, metadata=metadata)
@@ -619,7 +617,6 @@ class Conversations(Group):
         branch: str,
         text: str,
         env: Env = NOTHING,
-        key: str | None = None,
         allow: Sequence[str] = (),
         id: str | None = None,
         agent: str | None = None,
@@ -634,7 +631,7 @@ class Conversations(Group):
         a human. With ``command`` "never" the text is a message whatever it looks like, and with "always" a command is
         done in any case.
         """
-        options = send_options(client, env, key, allow)
+        options = send_options(client, env, allow)
         metadata = await self._metadata(branch, options, agent, model, settings)
         given = Submission(text=text, options=options, id=id, metadata=metadata, steer=steer, command=command)
         return await self._submit(client, branch, given)
@@ -734,10 +731,9 @@ class Conversations(Group):
         instructions: str = "",
         wait: bool = False,
         env: Env = NOTHING,
-        key: str | None = None,
     ) -> CompactReply:
         """Summarise everything said so far; ``instructions`` say what to keep, ``wait`` answers when it is done."""
-        options = send_options(client, env, key, ())
+        options = send_options(client, env, ())
         async with self._kernel.using(self._ref(branch)) as live:
             run = await compact(self._kernel, live, options, instructions.strip())
             started: CompactReply = {"run": run, "seq": live.recorder.last_seq}
@@ -773,7 +769,6 @@ class Conversations(Group):
         branch: str,
         agent: str = BUILD,
         env: Env = NOTHING,
-        key: str | None = None,
         allow: Sequence[str] = (),
         id: str | None = None,
     ) -> PromptReceipt:
@@ -781,7 +776,7 @@ class Conversations(Group):
 
         It is a message like any that is typed: it waits for its turn while a run is in flight, and no trigger.
         """
-        options = send_options(client, env, key, allow)
+        options = send_options(client, env, allow)
         async with self._kernel.using(self._ref(branch)) as live:
             name = live.ref.session_id
             if not turn_agent.next_turn(self._kernel.presets, live.ref, live.conversation)["plan"]:

@@ -297,7 +297,7 @@ def project_of(path: str) -> Path | None:
 # What a client says about a message: the run's environment, its key, what it allows beforehand, preset and model.
 
 
-def send_options(client: Client, env: Env, key: str | None, allow: Sequence[str]) -> SendOptions:
+def send_options(client: Client, env: Env, allow: Sequence[str]) -> SendOptions:
     """Return what a client wants of the run it starts.
 
     Raises:
@@ -305,7 +305,7 @@ def send_options(client: Client, env: Env, key: str | None, allow: Sequence[str]
     """
     variables = {name: str(value) for name, value in env.items() if value is not None}
     grants = tuple(map(compile_action, allow))
-    return SendOptions(interactive=client.human, env=variables, api_key=key, grants=grants)
+    return SendOptions(interactive=client.human, env=variables, grants=grants)
 
 
 class PromptReceipt(TypedDict):

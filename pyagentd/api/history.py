@@ -165,11 +165,10 @@ class Histories(Group):
         message: str,
         text: str,
         env: Env = NOTHING,
-        key: str | None = None,
         allow: Sequence[str] = (),
     ) -> HistoryRun:
         """Take the user's message ``message`` and all after it back, and run ``text`` in its place."""
-        options = send_options(client, env, key, allow)
+        options = send_options(client, env, allow)
         async with self._kernel.using(self._ref(branch)) as live:
             changed, submitted = await self._history.edit(live, message, text, options)
         return _with_run(changed, submitted)
@@ -181,11 +180,10 @@ class Histories(Group):
         branch: str,
         message: str | None = None,
         env: Env = NOTHING,
-        key: str | None = None,
         allow: Sequence[str] = (),
     ) -> HistoryRun:
         """Run the last prompt again, or that of ``message``; the answer so far becomes a variant of the new one."""
-        options = send_options(client, env, key, allow)
+        options = send_options(client, env, allow)
         async with self._kernel.using(self._ref(branch)) as live:
             changed, submitted = await self._history.regenerate(live, message, options)
         return _with_run(changed, submitted)
@@ -299,10 +297,9 @@ class Histories(Group):
         branch: str,
         description: str = "",
         env: Env = NOTHING,
-        key: str | None = None,
     ) -> SavedConversation:
         """Save the conversation, which goes on; without ``description`` a model writes one."""
-        options = send_options(client, env, key, ())
+        options = send_options(client, env, ())
         async with self._kernel.using(self._ref(branch)) as live:
             return _saved_conversation(await self._kernel.feature(Contexts).save(live, description, options=options))
 

@@ -180,7 +180,7 @@ class McpOperations(Group):
     ) -> McpReply:
         """Return the servers of the user and of the project ``root``, or of a branch's; none is started."""
         place, project = await self._servers_of(await self._root(branch, root))
-        options = send_options(client, env, None, ())
+        options = send_options(client, env, ())
         own = self._kernel.config.mcp
         rows = [self._one_server(each, place, options, origin="user", trusted=True, hidden=False) for each in own]
         names, trusted = (
@@ -218,7 +218,7 @@ class McpOperations(Group):
         began = time.monotonic()
         wrong, offered = "", None
         try:
-            server = self._kernel.feature(Servers).server(known[name], place, send_options(client, env, None, ()))
+            server = self._kernel.feature(Servers).server(known[name], place, send_options(client, env, ()))
             server.connection.try_again()
             offered = await _offers(server)
         except (ToolError, ConfigError) as error:

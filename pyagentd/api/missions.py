@@ -54,7 +54,6 @@ class Missions(Group):
         parallel: int | None = None,
         root: str | None = None,
         env: Env = NOTHING,
-        key: str | None = None,
         allow: Sequence[str] = (),
     ) -> MissionStarted:
         """Start a mission as a new session; return the session and the run.
@@ -66,7 +65,7 @@ class Missions(Group):
             raise BadRequest("prompt is empty", hint="Say what the mission is to find out or do")
         hint = 'Give it names, as in {"rows": […]}'
         given = object_in(context, "The context", hint=hint) if context else None
-        options = send_options(client, env, key, allow)
+        options = send_options(client, env, allow)
         values: dict[str, Any] = {}
         if signature:
             values["signature"] = features.missions.parse_readable(signature, "The signature").render()
@@ -100,14 +99,13 @@ class Missions(Group):
         *,
         branch: str,
         env: Env = NOTHING,
-        key: str | None = None,
         allow: Sequence[str] = (),
     ) -> MissionStarted:
         """Resume the last mission of a session after its last finished program.
 
         One that goes on already is left to do so: what comes back names its run.
         """
-        options = send_options(client, env, key, allow)
+        options = send_options(client, env, allow)
         async with self._kernel.using(self._ref(branch)) as live:
             last = live.conversation.last_run
             if last is not None and not last.is_finished and last.data["id"] in live.conversation.missions:

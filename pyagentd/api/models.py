@@ -322,13 +322,12 @@ class ModelOperations(Group):
         refresh: bool = False,
         branch: str | None = None,
         env: Env = NOTHING,
-        key: str | None = None,
     ) -> ModelsReply:
         """Return the providers with their models, as a run of this client could have them.
 
         A list that is younger than a day is not asked for again, unless with ``refresh``.
         """
-        config, options = self._kernel.config, send_options(client, env, key, ())
+        config, options = self._kernel.config, send_options(client, env, ())
         found = await self._kernel.feature(Models).look(options, refresh=refresh)
         own = self._kernel.presets.of_branch(self._ref(branch)) if branch else None
         providers = [
@@ -349,14 +348,12 @@ class ModelOperations(Group):
             "backend": configured_provider(own, config, options) if own else None,
         }
 
-    async def model(
-        self, client: Client, *, branch: str, model: str | None = None, env: Env = NOTHING, key: str | None = None
-    ) -> ModelReply:
+    async def model(self, client: Client, *, branch: str, model: str | None = None, env: Env = NOTHING) -> ModelReply:
         """Return which model answers in a conversation, or have it be ``model`` from the next request on.
 
         Of a named agent that is written to ``agent.json``, of others to ``preset.md``.
         """
-        kernel, ref, options = self._kernel, self._ref(branch), send_options(client, env, key, ())
+        kernel, ref, options = self._kernel, self._ref(branch), send_options(client, env, ())
         note = ""
         if model is not None:
             checked = await checked_model(kernel, kernel.presets.of_branch(ref), model, options)
@@ -385,7 +382,6 @@ class ModelOperations(Group):
         value: str | None = None,
         next: bool = False,
         env: Env = NOTHING,
-        api_key: str | None = None,
     ) -> ConversationSettings:
         """Return the settings of a conversation, after having ``key`` be ``value``.
 
@@ -394,7 +390,7 @@ class ModelOperations(Group):
         ``preset.md`` (``agent.json`` of a named agent), or with ``next`` it holds for the next message alone, until
         the daemon ends.
         """
-        kernel, ref, options = self._kernel, self._ref(branch), send_options(client, env, api_key, ())
+        kernel, ref, options = self._kernel, self._ref(branch), send_options(client, env, ())
         waiting, note = kernel.feature(Models).next_settings, ""
         async with kernel.using(ref) as live:
             if key is not None and value is not None:
@@ -402,7 +398,7 @@ class ModelOperations(Group):
                 if next:
                     waiting[live.key] = {**waiting.get(live.key, {}), **given}
                 elif key == "model":
-                    note = (await self.model(client, branch=branch, model=value, env=env, key=api_key))["note"] or ""
+                    note = (await self.model(client, branch=branch, model=value, env=env))["note"] or ""
                 else:
                     live.require_writable()
                     values = given if None in given.values() else parse_message_settings(given)
@@ -428,7 +424,6 @@ class ModelOperations(Group):
         after: str = "",
         model: str | None = None,
         env: Env = NOTHING,
-        key: str | None = None,
     ) -> RewriteReply:
         """Have a model rewrite a passage, outside of any session.
 
@@ -443,7 +438,7 @@ class ModelOperations(Group):
             raise BadRequest("The text or the instruction of the rewrite is empty")
         if len(text) > _LONGEST_PASSAGE:
             raise BadRequest(f"{len(text):,} characters are too many", hint=f"Up to {_LONGEST_PASSAGE:,}")
-        kernel, options = self._kernel, send_options(client, env, key, ())
+        kernel, options = self._kernel, send_options(client, env, ())
         preset = kernel.presets.template(DEFAULT_PRESET)[0]
         if model:
             checked = await checked_model(kernel, preset, model, options)

@@ -102,7 +102,7 @@ class ActionReply(TypedDict):
     asks: Literal["always", "several"]
     needs: str | None  # the fact that must be true of a row
     done: str | None  # the message afterwards
-    env: bool  # the operation also takes the client's environment and key
+    env: bool  # the operation also takes the client's environment
     reads: PromptReply | None
     saves: bool  # the client first saves what it shows of the branch
     patience: int | None  # seconds that the reply may take

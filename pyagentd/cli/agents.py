@@ -48,12 +48,11 @@ def init(name: str, system_prompt: str | None, model: str | None, permissions: s
     If an agent of that name was destroyed and its files were kept, they are used again, with the options given here.
     """
     prompt = sys.stdin.read() if system_prompt == "-" else system_prompt
-    env, key = run_environment(os.environ)
+    env = run_environment(os.environ)
     with daemon() as link:
         made = link.call(
             "agent-init",
             env=env,
-            key=key,
             name=name,
             system_prompt=prompt,
             model=model,
@@ -94,8 +93,8 @@ def config(name: str, key: str | None, value: str | None, reset: bool, as_json: 
         raise click.UsageError("--reset needs a KEY, and no VALUE")
     given = sys.stdin.read() if value == "-" else value
     with daemon() as link:
-        env, api_key = run_environment(os.environ)
-        told = link.call("agent-config", name=name, key=key, value=given, reset=reset, env=env, api_key=api_key)
+        env = run_environment(os.environ)
+        told = link.call("agent-config", name=name, key=key, value=given, reset=reset, env=env)
     if told.get("note"):
         note(told["note"])
     held = dict(told["config"])
@@ -181,8 +180,8 @@ def settings(key: str | None, value: str | None, reset: bool, as_json: bool) -> 
     if reset and (key is None or value is not None):
         raise click.UsageError("--reset needs a KEY, and no VALUE")
     with daemon() as link:
-        env, api_key = run_environment(os.environ)
-        told = link.call("settings", key=key, value=value, reset=reset, env=env, api_key=api_key)
+        env = run_environment(os.environ)
+        told = link.call("settings", key=key, value=value, reset=reset, env=env)
     if told["note"]:
         note(told["note"])
     if as_json:

@@ -96,10 +96,8 @@ def answer(
         raise click.UsageError("--input goes with allow only: edited arguments are allowed once")
     text, said = (sys.stdin.read() if given == "-" else given for given in (arguments, answers))
     with daemon(human=True) as link:
-        env, key = _environment(link, ask)
-        answered = link.call(
-            "answer", ask=ask, decision=decision, reason=reason, input=text, answers=said, env=env, key=key
-        )
+        env = _environment(link, ask)
+        answered = link.call("answer", ask=ask, decision=decision, reason=reason, input=text, answers=said, env=env)
     accepted = answered["accepted"]
     if as_json:
         print_json({"accepted": accepted})
@@ -107,15 +105,15 @@ def answer(
         note("somebody else answered first")
 
 
-def _environment(link: Any, ask: str) -> tuple[dict[str, str], str | None]:
+def _environment(link: Any, ask: str) -> dict[str, str]:
     """Return what a run needs that goes on with this answer after its daemon was restarted."""
     row = next((row for row in link.call("asks")["asks"] if row["id"] == ask), None)
     if row is None:
-        return {}, None  # the daemon says what became of it
+        return {}  # the daemon says what became of it
     try:
         return run_environment(os.environ, watch(link, Path(row["branch"]))["settings"]["backend"])
     except PyagentdError:
-        return {}, None
+        return {}
 
 
 def _session(row: Mapping[str, Any]) -> str:

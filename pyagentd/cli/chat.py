@@ -390,8 +390,8 @@ class Chat:
                     self._do(self._reply(ask, decision))
 
     async def _reply(self, ask: Mapping[str, Any], decision: str, **more: Any) -> None:
-        env, key = run_environment(os.environ, str(self._settings.get("backend") or ""))
-        await self._daemon.call("answer", ask=ask["id"], decision=decision, env=env, key=key, **more)
+        env = run_environment(os.environ, str(self._settings.get("backend") or ""))
+        await self._daemon.call("answer", ask=ask["id"], decision=decision, env=env, **more)
         await self._remove_ask(str(ask["id"]))
 
     async def _edit(self, ask: Mapping[str, Any]) -> None:
@@ -474,11 +474,9 @@ class Chat:
                 await self._attach(" ".join(text.split())[:NAME])
                 if self._place and attempt == 1 and (shown := mentioned_files(text, self._root_of())):
                     text = with_files(text, shown, self._place)
-                env, key = run_environment(os.environ, str(self._settings.get("backend") or ""))
+                env = run_environment(os.environ, str(self._settings.get("backend") or ""))
                 limit = COMMAND_TIMEOUT_S if text.startswith("/") else CALL_TIMEOUT_S
-                sent = await self._daemon.call(
-                    "prompt", limit, branch=self._branch, text=text, id=message, env=env, key=key
-                )
+                sent = await self._daemon.call("prompt", limit, branch=self._branch, text=text, id=message, env=env)
                 break
             except Unreachable:  # it ended unseen; calling it starts it
                 if attempt == 2:

@@ -76,8 +76,8 @@ def status(agent: str | None, metrics: bool, as_json: bool) -> None:
         return
     if agent is not None:
         with daemon() as link:
-            env, key = run_environment(os.environ)
-            told = link.call("agent-status", branch=str(branch_of(link, agent)), env=env, key=key)
+            env = run_environment(os.environ)
+            told = link.call("agent-status", branch=str(branch_of(link, agent)), env=env)
         print_reply(told, told["text"], as_json=as_json)
         return
     with daemon(start=False) as link:

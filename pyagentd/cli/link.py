@@ -115,10 +115,10 @@ def watch(link: DaemonClient, branch_dir: Path) -> Mapping[str, Any]:
 
 
 def watched_run(link: DaemonClient, session: str) -> tuple[Mapping[str, Any], dict[str, Any]]:
-    """Watch ``session``; return its state, and the arguments of a call that begins a run: branch, env and key."""
+    """Watch ``session``; return its state, and the arguments of a call that begins a run: branch and env."""
     state = watch(link, branch_of(link, session))
-    env, key = run_environment(os.environ, state["settings"]["backend"])
-    return state, {"branch": state["branch"], "env": env, "key": key}
+    env = run_environment(os.environ, state["settings"]["backend"])
+    return state, {"branch": state["branch"], "env": env}
 
 
 def session_filter(link: DaemonClient, session: str | None) -> str | None:
@@ -138,7 +138,7 @@ def rows_of(answer: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     return rows
 
 
-def run_environment(env: Mapping[str, str], backend: str = "") -> tuple[dict[str, str], str | None]:
+def run_environment(env: Mapping[str, str], backend: str = "") -> dict[str, str]:
     """Return what of ``env`` a run is told, and the key of ``backend`` if ``env`` has it.
 
     A key goes only to the backend that is configured to use it: another server must not be sent it. Without
@@ -149,10 +149,8 @@ def run_environment(env: Mapping[str, str], backend: str = "") -> tuple[dict[str
         named = env.get("PYAGENTD_BACKEND") or backend or loaded.default.backend or "anthropic"
         known = loaded.backend(named)
     except ConfigError:  # the run itself will say what is wrong
-        return {name: env[name] for name in _SENT if name in env}, None
-    names = _SENT if known.takes_unnamed_key else (*_SENT, known.key_env)
-    sent = {name: env[name] for name in names if name and name in env}
-    return sent, (env.get("ANTHROPIC_API_KEY") if known.takes_unnamed_key else None) or None
+        return {name: env[name] for name in _SENT if name in env}
+    return {name: env[name] for name in (*_SENT, known.key_env) if name and name in env}
 
 
 def complete_session(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:

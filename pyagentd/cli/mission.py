@@ -162,8 +162,8 @@ def mission(
     if resume is None:
         _check(wishes, as_json)
     with daemon(human=human) as link, Interrupts() as interrupts:
-        env, key = run_environment(os.environ)
-        about: dict[str, Any] = {"env": env, "key": key, "allow": allow}
+        env = run_environment(os.environ)
+        about: dict[str, Any] = {"env": env, "allow": allow}
         if resume is not None:
             begun = link.call("mission-resume", branch=str(branch_of(link, resume)), **about)
         else:

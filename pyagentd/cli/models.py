@@ -49,9 +49,9 @@ def models(refresh: bool, local: bool, use: bool, catalogue: str | None, as_json
         return _local(apply=use, as_json=as_json)
     if catalogue is not None:
         return _renew(catalogue, as_json=as_json)
-    env, key = run_environment(os.environ)
+    env = run_environment(os.environ)
     with daemon() as link:
-        told = link.call("models", refresh=refresh, env=env, key=key)
+        told = link.call("models", refresh=refresh, env=env)
     found: list[dict[str, Any]] = told["providers"]
     print_reply(
         {each["name"]: {name: each[name] for name in each if name != "name"} for each in found},

@@ -85,7 +85,7 @@ def add(session: str, text: str, allow: tuple[str, ...], lifetime: str | None, a
     """
     message = sys.stdin.read() if text == "-" else text
     with session_link(session) as (link, branch):
-        env, _ = run_environment(os.environ)
+        env = run_environment(os.environ)
         made = link.call("schedule-add", branch=branch, text=message, env=env, allow=allow, lifetime=lifetime, **when)
     if as_json:
         print_json(made)

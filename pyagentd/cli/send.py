@@ -333,7 +333,7 @@ def _send(
     message = with_files(message, given["files"], branch_dir)
     state = watch(link, branch_dir)
     branch, model, steer = state["branch"], given["model"], given["steer"]
-    env, key = run_environment(os.environ, (model or "").rpartition("/")[0] or state["settings"]["backend"])
+    env = run_environment(os.environ, (model or "").rpartition("/")[0] or state["settings"]["backend"])
     wishes: dict[str, Any] = {"allow": given["allow"], "steer": steer, "agent": given["agent"], "model": model}
     wishes |= {"id": given["message_id"], "command": commanding}
     is_slash = _SLASH.match(message.lstrip()) is not None
@@ -343,7 +343,7 @@ def _send(
     how: dict[str, Any] = {"human": human, "wait": wait, "strict": given["strict"], "timeout": given["timeout"]}
     # The reply to a message is there at once; that to a command is waited for, and Ctrl-C leaves it.
     with nullcontext() if is_command else Interrupts():
-        sent = link.call("prompt", branch=branch, text=message, env=env, key=key, **wishes)
+        sent = link.call("prompt", branch=branch, text=message, env=env, **wishes)
         if (said := given.get("said")) and sys.stderr.isatty() and form == "text":
             note(said)
         if command := sent.get("command"):

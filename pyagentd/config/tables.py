@@ -207,11 +207,6 @@ class BackendSettings:
         return self.key_env is not None and self.kind not in ("offline", "bedrock", "vertex")
 
     @property
-    def takes_unnamed_key(self) -> bool:
-        """Whether a key is meant for it that a client sends without the name of its variable: Anthropic's."""
-        return self.kind == "anthropic" and self.key_env == "ANTHROPIC_API_KEY"
-
-    @property
     def takes_address_from_environment(self) -> bool:
         """Whether ``ANTHROPIC_BASE_URL`` is meant for it, and not for another that has no address of its own."""
         return self.kind == "anthropic" and (self.name == "anthropic" or self.base_url is None)

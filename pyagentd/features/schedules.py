@@ -351,10 +351,10 @@ class Triggers(Feature):
             }
 
     def _run_ended(self, ended: RunEnded) -> None:
-        """Remember environment and key of a person's run, for turns of the same session that no person begins."""
+        """Remember the environment of a person's run, for turns of the same session that no person begins."""
         branch, options = ended.branch, ended.options
-        if options.interactive and (options.env or options.api_key):
-            self._known[paths.root_of(branch.ref).key] = SendOptions(env=dict(options.env), api_key=options.api_key)
+        if options.interactive and options.env:
+            self._known[paths.root_of(branch.ref).key] = SendOptions(env=dict(options.env))
 
     async def _check_limits(self, branch: LiveBranch, trigger: Trigger) -> None:
         now_ms, count = epoch_ms(self.kernel.clock.now()), partial(schedules.deliveries_since, self.kernel.state)
@@ -382,9 +382,9 @@ class Triggers(Feature):
         if known is None:
             return options
         keys = {name: value for name, value in known.env.items() if is_secret(name)}
-        options = replace(options, env={**keys, **options.env} if options.env else known.env)
-        # A key must not reach a server it was not meant for.
-        return replace(options, api_key=known.api_key) if _server(options) == _server(known) else options
+        if _server(options) != _server(known):  # a key must not reach a server it was not meant for
+            keys.pop("ANTHROPIC_API_KEY", None)
+        return replace(options, env={**keys, **options.env} if options.env else known.env)
 
     def _audit(
         self,

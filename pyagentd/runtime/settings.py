@@ -27,14 +27,12 @@ class LateArrival:
     """What whoever answers brings for runs whose own client was gone with an earlier daemon."""
 
     env: dict[str, str] = field(default_factory=dict)
-    api_key: str | None = field(default=None, repr=False)
 
     def take(self, options: "SendOptions") -> None:
-        """Take environment and key of a client, if it has any."""
+        """Take the environment of a client, if it has any."""
         if options.env and options.env is not self.env:  # what is brought may be what was brought before
             self.env.clear()
             self.env.update(options.env)
-        self.api_key = options.api_key or self.api_key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +40,7 @@ class SendOptions:
     """What the client that sent a message wants of its run; agents of the run inherit it."""
 
     interactive: bool = False  # a human can be asked
-    env: Mapping[str, str] = field(default_factory=dict)  # backend, base URL, PATH
-    api_key: str | None = field(default=None, repr=False)
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)  # backend, base URL, PATH, keys
     grants: tuple[re.Pattern[str], ...] = ()
     late: LateArrival | None = None  # of a resumed run; its ``env`` is the one above
 
@@ -195,14 +192,11 @@ def server_of(known: BackendSettings, options: "SendOptions") -> factory.Backend
 def key_of(known: BackendSettings, options: "SendOptions") -> str | None:
     """Return the key for a backend: the client's, else our own environment's.
 
-    A backend that names no variable gets none: a key must not reach a server it was not meant for. A key that a
-    client sends without the name of its variable is one of Anthropic's API.
+    A backend that names no variable gets none: a key must not reach a server it was not meant for.
     """
     if (variable := known.key_env) is None:
         return None
-    late = options.late.api_key if options.late else None
-    unnamed = (options.api_key or late) if known.takes_unnamed_key else None
-    key = unnamed or options.env.get(variable) or os.environ.get(variable)
+    key = options.env.get(variable) or os.environ.get(variable)
     conceal(key or "")
     return key
 

@@ -76,7 +76,7 @@ class Queues:
         if self._kernel.closing:
             raise Busy("The daemon is stopping", hint="Send it again in a moment")
         by_person = is_persons(given.metadata)
-        if by_person and (given.options.env or given.options.api_key):
+        if by_person and given.options.env:
             # Environment and key of a person are for messages of nobody's and of a daemon's before, too.
             self._clients[branch.key] = given.options
             if (late := self._kernel.trees.late.get(paths.root_of(branch.ref).key)) is not None:
@@ -352,9 +352,9 @@ class Queues:
     def _wishes(self, branch: LiveBranch, message: Message) -> SendOptions:
         options = self._options.get(message.id) or self._recall_options(branch, message, SendOptions())
         client = self._clients.get(branch.key)
-        if client is None or options.env or options.api_key:
+        if client is None or options.env:
             return options
-        return replace(options, env=client.env, api_key=client.api_key)
+        return replace(options, env=client.env)
 
     def _recall_options(self, branch: LiveBranch, message: Message, given: SendOptions) -> SendOptions:
         """Return what is recorded of the wishes of a client that was gone with an earlier daemon."""

@@ -148,8 +148,8 @@ def in_daemon(world: World, url: str, daemon: int, size: int, turns: int, name: 
 
 
 def _options(url: str) -> dict[str, Any]:
-    env = {"PYAGENTD_BACKEND": "anthropic", "ANTHROPIC_BASE_URL": url}
-    return {"env": env, "key": "test-key", "allow": [_GRANT]}
+    env = {"PYAGENTD_BACKEND": "anthropic", "ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "test-key"}
+    return {"env": env, "allow": [_GRANT]}
 
 
 def in_loop(world: World, url: str, size: int, turns: int) -> Crowd:

@@ -304,30 +304,30 @@ def test_doctor_looks_for_the_packages_of_a_cloud_and_not_for_another_server(
 
 def test_a_run_is_told_backend_address_and_path_and_nothing_else(home: Path) -> None:
     env = {"PATH": "/bin", "ANTHROPIC_BASE_URL": "http://127.0.0.1:1", "SECRET": "s", "HOME": "/root"}
-    told, _ = run_environment(env, "Claude")
+    told = run_environment(env, "Claude")
     assert told == {"PATH": "/bin", "ANTHROPIC_BASE_URL": "http://127.0.0.1:1"}
 
 
 @pytest.mark.parametrize(
-    ("backend", "env", "named", "unnamed"),
+    ("backend", "env", "sent"),
     [
-        ("Claude", {}, {}, "for-anthropic"),
-        ("local", {}, {"LOCAL_KEY": "for-local"}, None),
-        ("open", {}, {}, None),
-        ("Claude", {"PYAGENTD_BACKEND": "open"}, {}, None),
-        ("unknown", {}, {}, None),
+        ("Claude", {}, {"ANTHROPIC_API_KEY": "for-anthropic"}),
+        ("local", {}, {"LOCAL_KEY": "for-local"}),
+        ("open", {}, {}),
+        ("Claude", {"PYAGENTD_BACKEND": "open"}, {}),
+        ("unknown", {}, {}),
     ],
 )
 def test_a_key_goes_only_to_the_backend_that_is_configured_to_use_it(
-    home: Path, backend: str, env: dict[str, str], named: dict[str, str], unnamed: str | None
+    home: Path, backend: str, env: dict[str, str], sent: dict[str, str]
 ) -> None:
     (home / "config.toml").write_text(
         '[backend.local]\nkind = "anthropic"\nbase_url = "http://127.0.0.1:1"\nkey_env = "LOCAL_KEY"\n'
         '[backend.open]\nkind = "anthropic"\nbase_url = "http://127.0.0.1:2"\n'
     )
     keys = {"ANTHROPIC_API_KEY": "for-anthropic", "LOCAL_KEY": "for-local"}
-    told, key = run_environment({"PYAGENTD_CONFIG": str(home / "config.toml"), **keys, **env}, backend)
-    assert ({name: told[name] for name in keys if name in told}, key) == (named, unnamed)
+    told = run_environment({"PYAGENTD_CONFIG": str(home / "config.toml"), **keys, **env}, backend)
+    assert {name: told[name] for name in keys if name in told} == sent
 
 
 @pytest.mark.parametrize("name", ["chat.org", "chat.txt"])

@@ -792,14 +792,14 @@ async def test_a_session_whose_log_holds_what_is_no_json_opens_again(
     assert "Still here" in body(ref)
 
 
-def test_a_key_without_a_name_is_for_anthropic_alone(tmp_path: Path) -> None:
+def test_a_key_is_for_the_backend_that_names_its_variable(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text(
         '[backend.proxy]\nkind = "anthropic"\nbase_url = "https://proxy.example"\nkey_env = "PROXY_KEY"\n'
     )
     config = load_config({"PYAGENTD_CONFIG": f"{tmp_path}/config.toml"})
-    options = SendOptions(api_key="of Anthropic", env={"PROXY_KEY": "of the proxy"})
+    options = SendOptions(env={"ANTHROPIC_API_KEY": "of Anthropic", "PROXY_KEY": "of the proxy"})
     assert key_of(config.backend("proxy"), options) == "of the proxy"
-    assert key_of(config.backend("proxy"), replace(options, env={})) is None
+    assert key_of(config.backend("proxy"), replace(options, env={"ANTHROPIC_API_KEY": "of Anthropic"})) is None
     assert key_of(config.backend("Claude"), options) == "of Anthropic"
 
 

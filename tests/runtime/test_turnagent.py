@@ -253,7 +253,7 @@ async def test_approving_a_plan_is_a_message_of_the_users_that_build_answers(pla
     await say(planning, ref, "Plan.", "plan")
     async with planning.kernel.using(ref) as branch:
         await attached(branch, client)
-        sent = await service.approve(client, branch=ref.key, env=planning.options.env, key="k")
+        sent = await service.approve(client, branch=ref.key, env=planning.options.env)
         await client.finished(branch)
         branch.detach(client)
     message = last_of(rows(ref), "message")[sent["message"]]
@@ -356,7 +356,7 @@ async def test_an_agent_of_a_message_that_waits_answers_when_it_fires(planning: 
         assert turn_agent.names_for_turn(branch.conversation).agent == "", "what waits names nobody yet"
         planning.kernel.asks.answer(str(planning.kernel.asks.all()[0]["id"]), Answer(decision="allow"))
         await watcher.until(lambda: len([e for e in watcher.of("run") if e.args[0]["phase"] == "finished"]) == 2)
-        await service.approve(watcher, branch=ref.key, env=planning.options.env, key="k")
+        await service.approve(watcher, branch=ref.key, env=planning.options.env)
         await watcher.until(lambda: len([e for e in watcher.of("run") if e.args[0]["phase"] == "finished"]) == 3)
         branch.detach(watcher)
     models = [model(request) for request in planning.server.requests]
