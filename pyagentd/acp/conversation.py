@@ -550,7 +550,6 @@ class Conversation:
             after, done = int(page["seq"]), bool(page["done"])
 
     async def _catch_up(self) -> None:
-        """Tell what the log has and the editor was not told."""
         async with self._catching_up:
             done = False
             while not done:

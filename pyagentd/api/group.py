@@ -98,7 +98,6 @@ class Group:
         self._process = process
 
     def _group(self, kind: type[Other]) -> Other:
-        """Return another group of the same daemon."""
         return kind(self._kernel, self._registry, self._indexer, self._process)
 
     def _ref(self, branch: str) -> BranchRef:

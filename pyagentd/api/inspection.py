@@ -337,7 +337,6 @@ def _place(ref: BranchRef, message: str, part: str | None) -> tuple[int | None, 
 
 
 def _memory() -> int:
-    """Return the resident memory of this process in bytes."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except (OSError, IndexError, ValueError):

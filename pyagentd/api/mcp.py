@@ -379,7 +379,6 @@ class McpOperations(Group):
 
 
 async def _offers(server: Server) -> McpOffer:
-    """Return what a server offers; raises ``ToolError``."""
     catalog = await server.connection.offers()
     resources, prompts = server.connection.resources, server.connection.prompts
     return {

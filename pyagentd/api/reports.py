@@ -334,7 +334,6 @@ def _without_pictures(value: Any) -> Any:
 
 
 def _files(files: Sequence[Mapping[str, Any]]) -> list[Line]:
-    """Return files with their texts, each below a heading."""
     return [line for each in files for line in (heading(str(each["path"])), *text_lines(str(each["text"])))]
 
 

@@ -639,7 +639,6 @@ def _timelines(ref: BranchRef) -> list[BranchRef]:
 
 
 def _all_of(ref: BranchRef) -> list[BranchRef]:
-    """Return all branches of a session and all agents in them."""
     return [each for branch in _timelines(ref) for each in metadata.with_agents(branch)]
 
 

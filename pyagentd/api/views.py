@@ -1262,7 +1262,6 @@ def _runner_cell(row: Mapping[str, Any]) -> CellReply:
 
 
 def _activity_of(row: Mapping[str, Any]) -> str:
-    """Return what a run does."""
     if row["state"] == "retrying":
         return f"try {row['attempt']} of {row['max_attempts']}: {row['message']}"
     if row["tools"]:

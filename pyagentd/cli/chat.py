@@ -302,13 +302,11 @@ class Chat:
         return keys
 
     def _line_for(self) -> Literal["reason", "answer", "message"]:
-        """Return what a line is that is entered now."""
         if self._ask is None:
             return "message"
         return "reason" if self._reasons else "answer" if self._form and not self._is_begun else "message"
 
     def _take_line(self, text: str, taken: Literal["reason", "answer", "message"]) -> None:
-        """Take a line."""
         ask = self._ask
         if taken == "reason" and ask:
             self._reasons = False
@@ -323,7 +321,6 @@ class Chat:
             self._do(self._send(text))
 
     def _on_text_changed(self, text: str) -> None:
-        """Take note that the line is ``text`` now."""
         self._arm()
         self._interrupted_at = float("-inf")  # the next Ctrl-C is about the line
         if not text:
@@ -539,7 +536,6 @@ class Chat:
             self._do(self._say("the daemon has ended; your next message starts it again"))
 
     async def _tell(self) -> None:
-        """Show events as they arrive."""
         while True:
             event = await self._arrivals.get()
             try:
@@ -650,7 +646,6 @@ class Chat:
             await self._print(Text(f"· {printable(text)}", style="yellow"))
 
     async def _print(self, *parts: Any) -> None:
-        """Print above the line to type in."""
         with self._console.capture() as drawn:  # before the line to type in goes away
             for part in parts:
                 self._console.print(part, markup=False)

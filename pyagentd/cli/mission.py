@@ -327,7 +327,6 @@ def _follow_run(link: DaemonClient, begun: Mapping[str, Any], *, human: bool, tr
 
 
 def _mission_state(link: DaemonClient, begun: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the daemon knows of the mission."""
     found = json.loads(json_text(link.call("mission-trace", branch=begun["branch"])))["missions"]
     return next((each for each in found if each["run"] == begun["run"]), {})
 

@@ -62,7 +62,6 @@ def models(refresh: bool, local: bool, use: bool, catalogue: str | None, as_json
 
 
 def _renew(source: str, *, as_json: bool) -> int:
-    """Write the user's catalogue anew from LiteLLM's table."""
     made = catalog.catalogue_of(_fetch(source))
     file = catalog.catalogue_file(config_file(os.environ))
     atomic.make_dirs(file.parent)
@@ -73,7 +72,6 @@ def _renew(source: str, *, as_json: bool) -> int:
 
 
 def _fetch(source: str) -> bytes:
-    """Return what a file or an address on the web holds."""
     try:
         if not source.startswith(("https://", "http://")):
             return regularfile.read_bytes(Path(source), limit=_LARGEST, links=True)

@@ -250,7 +250,6 @@ def report(error: Exception, *, as_json: bool) -> None:
 
 
 def _is_nowhere() -> bool:
-    """Return whether the working directory was removed."""
     try:
         Path.cwd()
     except FileNotFoundError:

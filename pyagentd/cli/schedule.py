@@ -320,7 +320,6 @@ async def _listen(deliver: Any, text: str, secret: str, port: int | None, place:
 
 
 def _is_proved(headers: Mapping[str, str], body: bytes, secret: str) -> bool:
-    """Return whether a request knows the secret."""
     signed = "sha256=" + hmac.new(os.fsencode(secret), body, hashlib.sha256).hexdigest()
     given = ((headers.get("Authorization", ""), f"Bearer {secret}"), (headers.get("X-Hub-Signature-256", ""), signed))
     return any(hmac.compare_digest(os.fsencode(told), os.fsencode(expected)) for told, expected in given)

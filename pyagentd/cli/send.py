@@ -101,7 +101,6 @@ class StillRunning(PyagentdError):
 
 
 def _message_options(command: Command) -> Command:
-    """Add the options that say who answers, and what goes with the message."""
     agent = click.option(
         "--agent",
         metavar="NAME",
@@ -462,7 +461,6 @@ def _result(link: DaemonClient, branch: str, session: str, view: View, ending: F
 
 
 def _print_command(command: Mapping[str, Any], as_json: bool) -> ExitCode:
-    """Print what a slash command answered."""
     if as_json:
         data = json.loads(command["json"])
         print_json({"kind": "command", "name": command["name"], "text": command["text"], "data": data})

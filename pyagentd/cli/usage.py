@@ -180,7 +180,6 @@ def show_trace(link: DaemonClient, branch: str, *, step: int | None, request: bo
 
 
 def _step_lines(lines: Sequence[Mapping[str, Any]], number: int) -> list[Mapping[str, Any]]:
-    """Return what a page of the inspector says of one request."""
     for at, line in enumerate(lines):
         if line["level"] and re.match(rf"#{number}\b", line["parts"][0]["text"]):
             return [line, *takewhile(lambda below: not below["level"], lines[at + 1 :])]
