@@ -417,11 +417,6 @@ class HttpRefusal(Exception):
         self.headers = headers
         self.body = body
 
-    @property
-    def message(self) -> str:
-        """The server's own words, "" where its body holds none."""
-        return error_of_body(self.body)[1]
-
 
 def refusal(refused: HttpRefusal, now: datetime) -> ProviderError:
     """Return the error of ours that a refusal means.
@@ -707,22 +702,7 @@ async def read_answer(chunks: AsyncIterator[bytes], step: Decoder) -> AsyncItera
     if items := step.end():
         yield items
     if step.failure is not None or not step.finished:
-        raise step.failure or ended_early()
-
-
-def ended_early() -> TransientProviderError:
-    """Return the error for an answer without an end."""
-    return TransientProviderError("The model's server ended its answer in the middle", hint=AGAIN)
-
-
-def check_stream(headers: Mapping[str, str], api: str) -> None:
-    """Raise ``ProviderError`` where the answer is no stream of events; ``api`` is what was expected."""
-    given = headers.get("content-type", "")
-    if given.startswith(_NOT_A_STREAM):
-        raise ProviderError(
-            f"The model's server answered with {given.partition(';')[0]} instead of a stream of events",
-            hint=f"Check that the base URL is a {api}",
-        )
+        raise step.failure or TransientProviderError("The model's server ended its answer in the middle", hint=AGAIN)
 
 
 async def _drain(chunks: AsyncIterator[bytes]) -> None:
@@ -865,5 +845,10 @@ class HttpBackend(Generic[_Quirk]):
                 self._writers.pop(quirks, None)  # with what it keeps of this conversation
                 request.kept.pop(writer, None)
             else:
-                check_stream(answer.headers, self.api)
+                given = answer.headers.get("content-type", "").partition(";")[0]
+                if given in _NOT_A_STREAM:
+                    raise ProviderError(
+                        f"The model's server answered with {given} instead of a stream of events",
+                        hint=f"Check that the base URL is a {self.api}",
+                    )
                 return answer

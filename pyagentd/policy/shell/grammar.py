@@ -210,12 +210,8 @@ _PROGRAM = re.compile(r"[A-Za-z0-9_./:][A-Za-z0-9_./:+@%,-]*|\[")  # no look-ali
 _REDIRECTS = names("< > >> >| >& <& <> &> &>>")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Redirect:
-    """One redirect to or from a file."""
-
-    operator: str
-    target: Word
+Redirect = tuple[str, Word]
+"""The operator of a redirect to or from a file, and that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,7 +267,7 @@ class _Parser:
                 redirects=redirects,
                 text=text,
                 piped=piped,
-                fed=index > 0 or any("<" in redirect.operator for redirect in redirects),
+                fed=index > 0 or any("<" in operator for operator, _ in redirects),
                 then=then,
             )
             for index, (words, redirects, text) in enumerate(parts)
@@ -326,7 +322,7 @@ class _Parser:
             raise Unreadable("a redirect to the network")
         if not word.text:
             raise Unreadable("a redirect to a file without a name")
-        return [Redirect(operator=token.operator, target=word)]
+        return [(token.operator, word)]
 
     def _peek(self) -> Token | None:
         return self._tokens[self._at] if self._at < len(self._tokens) else None
@@ -428,12 +424,12 @@ class _Reader:
     def _read_part(self, part: Simple, places: Places, depth: int) -> Places:
         """Add one simple command; return where it moves the shell."""
         writes = len(self.writes)
-        for redirect in part.redirects:
-            target = Findings(words=(redirect.target,))
-            if "<" in redirect.operator:
-                target.read(redirect.target)
-            if ">" in redirect.operator:
-                target.write(redirect.target)
+        for operator, file in part.redirects:
+            target = Findings(words=(file,))
+            if "<" in operator:
+                target.read(file)
+            if ">" in operator:
+                target.write(file)
             self._add_paths(target, places)
         fed, self._fed = self._fed, self._fed or part.fed
         try:
