@@ -5,9 +5,9 @@ never stored themselves. In a valid view every ``ToolCall`` of an assistant mess
 the user message that follows it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 Role = Literal["user", "assistant"]
 
@@ -108,3 +108,54 @@ class Usage:
             cache_read=self.cache_read + other.cache_read,
             cache_write=self.cache_write + other.cache_write,
         )
+
+
+# A request as it is sent: ``llm`` writes it, the store keeps what it was.
+
+
+class Mark(NamedTuple):
+    """A message with a breakpoint of the provider's cache."""
+
+    json: bytes  # as it is sent
+    block: int  # which of its blocks carries it, -1 for none
+    value: Mapping[str, Any]  # what is written there, as ``cache_control``
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Body:
+    """A request as it is sent, in pieces that stay the same from step to step."""
+
+    head: Mapping[str, bytes]  # everything but the messages: the JSON of each value
+    messages: tuple[bytes, ...]  # the JSON of each one, without breakpoints
+    digests: tuple[bytes, ...]  # of these, SHA-256
+    marked: Mapping[int, Mark]  # those that carry a breakpoint, by their number
+    key: str = "messages"  # under which they are sent
+
+    # The first messages as they are sent, many together: the same in later requests.
+    joined: tuple[bytes, ...] = field(compare=False, repr=False)
+    alone: int = field(compare=False)  # the number of the first message that is not in these
+    size: int  # in bytes
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yield the bytes of the request, some messages at a time: nothing as long as the conversation is made."""
+        begin = body_beginning(self.head, self.key)
+        if self.joined:
+            yield begin
+            yield from self.joined
+            begin = b""
+        rest = list(self.messages[self.alone :]) or [b""]
+        for number, mark in self.marked.items():
+            rest[number - self.alone] = mark.json
+        rest[0] = begin + rest[0]
+        rest[-1] += b"]}"
+        yield b",".join(rest)
+
+    def to_bytes(self) -> bytes:
+        """Return the bytes of the request in one."""
+        return b"".join(self.chunks())
+
+
+def body_beginning(head: Mapping[str, bytes], key: str) -> bytes:
+    """Return what a request is before its messages."""
+    values = b"".join(b'"%s":%s,' % (name.encode(), value) for name, value in head.items())
+    return b'{%s"%s":[' % (values, key.encode())

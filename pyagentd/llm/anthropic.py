@@ -14,7 +14,6 @@ from pyagentd.errors import ProviderError, TransientProviderError
 from pyagentd.llm.backend import (
     BodyWriter,
     IdentityCache,
-    Mark,
     ModelRequest,
     PartDelta,
     PartFinished,
@@ -40,7 +39,7 @@ from pyagentd.llm.http import (
     stop_reason,
     tokens,
 )
-from pyagentd.messages import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult, Usage
+from pyagentd.messages import Mark, Media, Message, Part, Reasoning, Text, ToolCall, ToolResult, Usage
 
 _log = logging.getLogger(__name__)
 

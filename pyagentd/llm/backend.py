@@ -9,7 +9,7 @@ This module knows no provider and imports none.
 
 import hashlib
 import json
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
@@ -17,7 +17,7 @@ from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from pyagentd.errors import TransientProviderError
-from pyagentd.messages import Message, Reasoning, Text, ToolCall, Usage
+from pyagentd.messages import Body, Mark, Message, Reasoning, Text, ToolCall, Usage, body_beginning
 
 _CHUNK = 512 << 10  # bytes of a request that are sent at once, about
 MAX_ARGUMENTS = 1_000_000  # characters of one call's arguments; a call with more is not made, see ``ToolCall``
@@ -58,54 +58,6 @@ class IdentityCache(Generic[_K, _V]):
                 del self._made[next(iter(self._made))]
             self._made[id(given)] = known = (given, self._make(given))
         return known[1]
-
-
-class Mark(NamedTuple):
-    """A message with a breakpoint of the provider's cache."""
-
-    json: bytes  # as it is sent
-    block: int  # which of its blocks carries it, -1 for none
-    value: Mapping[str, Any]  # what is written there, as ``cache_control``
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Body:
-    """A request as it is sent, in pieces that stay the same from step to step."""
-
-    head: Mapping[str, bytes]  # everything but the messages: the JSON of each value
-    messages: tuple[bytes, ...]  # the JSON of each one, without breakpoints
-    digests: tuple[bytes, ...]  # of these, SHA-256
-    marked: Mapping[int, Mark]  # those that carry a breakpoint, by their number
-    key: str = "messages"  # under which they are sent
-
-    # The first messages as they are sent, many together: the same in later requests.
-    joined: tuple[bytes, ...] = field(compare=False, repr=False)
-    alone: int = field(compare=False)  # the number of the first message that is not in these
-    size: int  # in bytes
-
-    def chunks(self) -> Iterator[bytes]:
-        """Yield the bytes of the request, some messages at a time: nothing as long as the conversation is made."""
-        begin = _begin(self.head, self.key)
-        if self.joined:
-            yield begin
-            yield from self.joined
-            begin = b""
-        rest = list(self.messages[self.alone :]) or [b""]
-        for number, mark in self.marked.items():
-            rest[number - self.alone] = mark.json
-        rest[0] = begin + rest[0]
-        rest[-1] += b"]}"
-        yield b",".join(rest)
-
-    def to_bytes(self) -> bytes:
-        """Return the bytes of the request in one."""
-        return b"".join(self.chunks())
-
-
-def _begin(head: Mapping[str, bytes], key: str) -> bytes:
-    """Return what a request is before its messages."""
-    values = b"".join(b'"%s":%s,' % (name.encode(), value) for name, value in head.items())
-    return b'{%s"%s":[' % (values, key.encode())
 
 
 @dataclass(slots=True)
@@ -201,7 +153,10 @@ class BodyWriter:
             key=key,
             joined=tuple(sent.joined),
             alone=sent.alone,
-            size=len(_begin(written, key)) + sent.size + longer + (1 if sent.json else 2),  # no comma behind the last
+            size=len(body_beginning(written, key))
+            + sent.size
+            + longer
+            + (1 if sent.json else 2),  # no comma behind the last
         )
 
     def _written_messages(

@@ -26,8 +26,8 @@ from anthropic import (
 from pyagentd.errors import ConfigError, NoKey, ProviderError
 from pyagentd.installation import extra
 from pyagentd.llm.anthropic import AnthropicBackend
-from pyagentd.llm.backend import Body
 from pyagentd.llm.http import CONNECT_S, KEEP_S, MAX_CONNECTIONS, Answer, HttpRefusal, network_error
+from pyagentd.messages import Body
 
 _LIMITS = httpx2.Limits(max_connections=MAX_CONNECTIONS, keepalive_expiry=KEEP_S)
 _HEADERS = {"Content-Type": "application/json", "Accept": "*/*"}

@@ -13,7 +13,6 @@ from urllib.parse import quote
 from pyagentd.clock import Clock
 from pyagentd.errors import TransientProviderError
 from pyagentd.llm.backend import (
-    Body,
     BodyWriter,
     ModelRequest,
     PartStarted,
@@ -34,7 +33,7 @@ from pyagentd.llm.http import (
     tokens,
 )
 from pyagentd.llm.openai import broke_off
-from pyagentd.messages import Media, Message, Reasoning, Text, ToolCall, ToolResult, Usage
+from pyagentd.messages import Body, Media, Message, Reasoning, Text, ToolCall, ToolResult, Usage
 
 PROVIDER = "gemini"  # in the record of reasoning that comes from here
 

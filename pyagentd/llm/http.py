@@ -34,7 +34,6 @@ from pyagentd.config.tables import is_address
 from pyagentd.errors import ConfigError, ContextOverflow, NoKey, ProviderError, TransientProviderError
 from pyagentd.llm.backend import (
     MAX_ARGUMENTS,
-    Body,
     BodyWriter,
     ModelRequest,
     PartDelta,
@@ -45,7 +44,7 @@ from pyagentd.llm.backend import (
     StopReason,
     StreamItem,
 )
-from pyagentd.messages import Reasoning, Text, ToolCall, Usage
+from pyagentd.messages import Body, Reasoning, Text, ToolCall, Usage
 
 Json = dict[str, Any]
 

@@ -19,9 +19,9 @@ from pyagentd.errors import ConfigError
 from pyagentd.events import one_line
 from pyagentd.llm import catalog, prompts
 from pyagentd.llm.anthropic import AnthropicBackend
-from pyagentd.llm.backend import Body
 from pyagentd.llm.http import Answer, Json
 from pyagentd.llm.prompts import HEADINGS, quoted_prompt
+from pyagentd.messages import Body
 from pyagentd.words import quantity
 
 # Which files a prompt names or implies; pure.

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 from pyagentd.clock import Clock, epoch_ms
 from pyagentd.errors import PyagentdError
-from pyagentd.llm.backend import Backend, Body, ModelRequest, PartFinished, RetryNotice, StepFinished, StreamItem
+from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, RetryNotice, StepFinished, StreamItem
 from pyagentd.log import mask_secrets
-from pyagentd.messages import Message, ToolCall
+from pyagentd.messages import Body, Message, ToolCall
 from pyagentd.store.trace import TraceWriter
 
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any
 
 from pyagentd import regularfile
 from pyagentd.errors import NotFound, StoreError
+from pyagentd.messages import Body
 from pyagentd.store import atomic, paths
 from pyagentd.store.document.render import writable
 
@@ -173,35 +174,6 @@ _BLOBS = ("system", "instructions", "tools")
 as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # as the bytes that were sent had it
 
 
-class Sent(Protocol):
-    """A request as it is sent; see ``llm.backend.Body``."""
-
-    @property
-    def head(self) -> Mapping[str, bytes]:
-        """Everything but the messages: the JSON of each value."""
-        ...
-
-    @property
-    def key(self) -> str:
-        """Under which name the messages are sent."""
-        ...
-
-    @property
-    def messages(self) -> Sequence[bytes]:
-        """The JSON of each message, without breakpoints."""
-        ...
-
-    @property
-    def digests(self) -> tuple[bytes, ...]:
-        """The SHA-256 of each."""
-        ...
-
-    @property
-    def marked(self) -> Mapping[int, tuple[bytes, int, Any]]:
-        """Those that carry a breakpoint, by their number: as they are sent, in which block (-1: none), and which."""
-        ...
-
-
 class TraceWriter:
     """Writes the requests of one run."""
 
@@ -218,7 +190,7 @@ class TraceWriter:
         self._blobs: dict[str, tuple[bytes, str]] = {}  # what the last request had in its head, with its digest
         self._problem = ""
 
-    def request(self, body: Sent, *, step: int, attempt: int, purpose: str, at_ms: int) -> None:
+    def request(self, body: Body, *, step: int, attempt: int, purpose: str, at_ms: int) -> None:
         """Add a request, which the next ones may continue.
 
         Args:
@@ -256,7 +228,7 @@ class TraceWriter:
 
     # -- lines -------------------------------------------------------------------------------------------------
 
-    def _request_lines(self, body: Sent, *, step: int, attempt: int, purpose: str, at_ms: int) -> list[bytes]:
+    def _request_lines(self, body: Body, *, step: int, attempt: int, purpose: str, at_ms: int) -> list[bytes]:
         self._begin()
         self._rotate()
         lines, head = [], dict(body.head)
@@ -293,7 +265,7 @@ class TraceWriter:
             self._blobs[name] = known = (data, hashlib.sha256(data).hexdigest())
         return known[1]
 
-    def _find_base(self, body: Sent) -> tuple[str | None, int]:
+    def _find_base(self, body: Body) -> tuple[str | None, int]:
         """Return which request ``body`` continues and how many messages are the same, and take it as the last one."""
         base, same = self._id or None, 0
         if self._last:  # an earlier writer's: all of it, or none
