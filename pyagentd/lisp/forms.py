@@ -52,6 +52,16 @@ def simple_name(analysis: Analysis, form: Form) -> str:
     return analysis.fail("expected a name", form, "Write a symbol such as x.")
 
 
+def split_rest(analysis: Analysis, items: list[Form]) -> tuple[list[Form], Form | None]:
+    """Return the patterns before ``&``, and the one after it."""
+    marks = [item for item in items if isinstance(item, Symbol) and item.name == "&"]
+    if not marks:
+        return items, None
+    if items[-2:-1] != marks:
+        analysis.fail("& must be followed by exactly one name", marks[0], "Write [a b & rest].")
+    return items[:-2], items[-1]
+
+
 class Bindings:
     """What patterns bind: ``names`` is the scope after them, ``pairs`` are variables and values in order."""
 
@@ -109,16 +119,10 @@ class Bindings:
     def _vector(self, pattern: Vector, value: Node, *, lenient: bool) -> None:
         items = list(pattern.items)
         whole: Form | None = None
-        rest: Form | None = None
         if len(items) >= 2 and _is_keyword(items[-2], "as"):
             whole = items[-1]
             del items[-2:]
-        if len(items) >= 2 and isinstance(mark := items[-2], Symbol) and mark.name == "&":
-            rest = items[-1]
-            del items[-2:]
-        for item in items:
-            if isinstance(item, Symbol) and item.name == "&":
-                self.analysis.fail("& must be followed by exactly one name", item, "Write [a b & rest].")
+        items, rest = split_rest(self.analysis, items)
         if whole is not None:
             value = self._as_local(value)
             self.bind(whole, value)
@@ -612,15 +616,9 @@ def _declared_arity(form: Form) -> tuple[int, int | None] | None:
 def _arity(analysis: Analysis, form: Form, scope: Scope) -> Arity:
     if not isinstance(form, List) or not form.items or not isinstance(form.items[0], Vector):
         analysis.fail("a function needs a vector of parameters", form, "Write (fn [x] (inc x)).")
-    patterns = list(form.items[0].items)
+    patterns, others = split_rest(analysis, form.items[0].items)
     made = Bindings(analysis, scope)
-    rest: Var | None = None
-    if len(patterns) >= 2 and isinstance(mark := patterns[-2], Symbol) and mark.name == "&":
-        rest = made.parameter(patterns[-1], form.start, rest=True)
-        del patterns[-2:]
-    for each in patterns:
-        if isinstance(each, Symbol) and each.name == "&":
-            analysis.fail("& must be followed by exactly one name", each, "Write [a & rest].")
+    rest = made.parameter(others, form.start, rest=True) if others else None
     params = [made.parameter(each, form.start) for each in patterns]
     target = Target(len(params) + (rest is not None))
     before = analysis.functions

@@ -184,7 +184,7 @@ def _save(args: Arguments, scope: Scope, signature: str | None, progress: Progre
             "cost_usd": scope.spent.cost_usd,
             "elapsed_ms": round((scope.runtime.monotonic() - started) * 1000),
         },
-        trace=tuple(map(trace.turn_to_json, progress.trace)),
+        trace=tuple(map(trace.plain, progress.trace)),
         consecutive_failures=progress.failures,
     )
     try:

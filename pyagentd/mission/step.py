@@ -210,13 +210,8 @@ def _written(of: type) -> Iterator[tuple[str, str]]:
     return ((name, written) for name, written in names if written)
 
 
-def turn_to_json(turn: Turn) -> dict[str, Any]:
-    """Return a turn as plain JSON."""
-    return dict(plain(turn))
-
-
 def turn_from_json(data: Mapping[str, Any]) -> Turn:
-    """Return the turn that ``turn_to_json`` wrote as ``data``."""
+    """Return the turn that ``plain`` wrote as ``data``."""
     return Turn(**_read(Turn, data))
 
 

@@ -133,47 +133,40 @@ def with_retries(
         sleep(wait)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelAnswer:
-    """An answer of the model, with tokens and cost as the callback reported them."""
+def ask(llm: LLM, request: Request, retry: Retry, *, scope: Scope, span: str) -> tuple[str, bool]:
+    """Return the model's answer to ``request``, and whether the callback reports its cost.
 
-    text: str
-    usage: Usage
-    reports_cost: bool = False
-
-
-def ask(llm: LLM, request: Request, retry: Retry, *, scope: Scope, span: str) -> ModelAnswer:
-    """Return the model's answer to ``request``, whose usage is counted for ``scope``; ``span`` is the turn's.
+    Its usage is counted for ``scope``; ``span`` is the turn's.
 
     Raises:
         AttemptsFailed: No attempt succeeded.
     """
     runtime = scope.runtime
 
-    def attempt() -> ModelAnswer:
+    def attempt() -> tuple[str, bool]:
         own, started = new_span(), runtime.monotonic()
         runtime.emit("llm_start", own, span, metadata={"turn": request["turn"], "messages": len(request["messages"])})
         scope.spend(Usage(llm_requests=1))
         try:
             reply = call_within(scope, "the model", llm, request, blocks=may_block(llm, runtime))
-            answer = _parse_answer(reply)
+            text, usage, reports_cost = _parse_answer(reply)
         except Exception as error:
             took = _ms(runtime.monotonic() - started)
             scope.add_time("model", took / 1000)
             about = {"turn": request["turn"], "reason": reason_of(error), "message": error_text(error)}
             runtime.emit("llm_exception", own, span, {"duration_ms": took}, about)
             raise
-        scope.spend(answer.usage)
-        answer = replace(answer, text=well_formed(answer.text))
+        scope.spend(usage)
+        text = well_formed(text)
         numbers = {
             "duration_ms": _ms(runtime.monotonic() - started),
-            "input_tokens": answer.usage.input_tokens,
-            "output_tokens": answer.usage.output_tokens,
-            "cost_usd": answer.usage.cost_usd,
+            "input_tokens": usage.input_tokens,
+            "output_tokens": usage.output_tokens,
+            "cost_usd": usage.cost_usd,
         }
         scope.add_time("model", runtime.monotonic() - started)
-        runtime.emit("llm_stop", own, span, numbers, {"turn": request["turn"], "content": answer.text})
-        return answer
+        runtime.emit("llm_stop", own, span, numbers, {"turn": request["turn"], "content": text})
+        return text, reports_cost
 
     return with_retries(
         attempt,
@@ -183,10 +176,11 @@ def ask(llm: LLM, request: Request, retry: Retry, *, scope: Scope, span: str) ->
     )
 
 
-def _parse_answer(reply: Any) -> ModelAnswer:
+def _parse_answer(reply: Any) -> tuple[str, Usage, bool]:
+    """Return an answer's text and usage, and whether its cost is reported."""
     match reply:
         case str():
-            return ModelAnswer(text=reply, usage=Usage())
+            return reply, Usage(), False
         case Mapping() if isinstance(reply.get("content"), str):
             tokens = reply.get("tokens") or {}
             cost = _number(reply.get("cost_usd"))
@@ -195,7 +189,7 @@ def _parse_answer(reply: Any) -> ModelAnswer:
                 output_tokens=int(_count(tokens, "output") or 0),
                 cost_usd=cost or 0.0,
             )
-            return ModelAnswer(text=reply["content"], usage=counted, reports_cost=cost is not None)
+            return reply["content"], counted, cost is not None
     raise LLMError("invalid_answer", f'An LLM callback gives text or {{"content": text}}, got {type(reply).__name__}')
 
 
@@ -419,21 +413,21 @@ class _TurnRun:
         }
         retry = mission.options.llm_retry
         try:
-            reply = ask(mission.llm, request, retry, scope=scope, span=self.span)
+            text, reports_cost = ask(mission.llm, request, retry, scope=scope, span=self.span)
         except AttemptsFailed as error:
             message = f"The model did not answer after {quantity(error.attempts, 'attempt')}: {error}"
             details = {"reason": error.reason, "attempts": error.attempts}
             late = limit_reached(scope)
             fail = late or Fail(reason="llm_error", message=message, details=details)
             return self._finish("", response.Response(program=None), self._no_value(fail, ending=True))
-        answer = response.parse(reply.text)
-        if scope.limits_cost() and not reply.reports_cost:
+        answer = response.parse(text)
+        if scope.limits_cost() and not reports_cost:
             message = 'max_cost_usd needs an LLM that says what an answer costs: {"content": …, "cost_usd": …}'
             refused: Fail | None = Fail(reason="validation_error", message=message)
         else:
             refused = limit_reached(scope)
-        outcome = self._no_value(refused, ending=True) if refused else self._outcome(answer, reply.text)
-        return self._finish(reply.text, answer, outcome)
+        outcome = self._no_value(refused, ending=True) if refused else self._outcome(answer, text)
+        return self._finish(text, answer, outcome)
 
     def _outcome(self, answer: response.Response, text: str) -> Outcome:
         if answer.program is None:

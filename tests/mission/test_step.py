@@ -18,7 +18,7 @@ def test_a_turn_comes_back_with_the_missions_inside_its_calls():
     assert (written["ok"], written["fail"]["reason"], written["signature"]) == (False, "no", "() -> {n :int}")
     assert written["usage"]["turns"] == 4
     turns = [trace.turn_from_json(turn) for turn in written["trace"]]
-    assert [trace.turn_to_json(turn) for turn in turns] == written["trace"]
+    assert [trace.plain(turn) for turn in turns] == written["trace"]
     (call,) = turns[0].tool_calls
     assert (call.name, call.result, call.children[0].trace[0].program) == ("child", [1, 2], '(call "return" [1 2])')
     assert turns[1].error.reason == "eval_error"

@@ -150,10 +150,8 @@ class _Reader:
                 self._add("number", float(text) if set(text) & set(".eE") else int(text), at)
             case "keyword":
                 self._add("keyword", text[1:], at)
-            case "name":
-                self._add("name", text, at)
-            case _:
-                self._add("arrow", text, at)
+            case _:  # a name, or the arrow
+                self._add(cast(Kind, kind), text, at)
 
     def _add(self, kind: Kind, value: Any, at: int) -> None:
         self._inside[-1].append(Form(kind=kind, value=value, source=self._text, offset=at))
