@@ -103,7 +103,7 @@ BREAKS_OF_MISSIONS = [
         '            "prompt": mission.text,\n',
         '            "prompt": "",\n',
     ),
-    _of("Output", f"{_MISSION}/turn.py", "    scope.spend(answer.usage)\n", ""),
+    _of("Output", f"{_MISSION}/turn.py", "    scope.spend(usage)\n", ""),
     _of(
         "Memory Operations",
         f"{_MISSION}/turn.py",
