@@ -253,9 +253,9 @@ def test_a_deleted_session_leaves_its_text_in_the_buffer(system: System, talk: t
 
 
 def test_the_index_is_made_anew_from_emacs(system: System, talk: tuple[str, Path]) -> None:
-    emacs = system.emacs()
+    emacs = system.emacs(terminal=True)
     emacs.eval("(progn (pyagentd-reindex) t)")
-    emacs.wait("(null pyagentd-index--reporter)")
+    emacs.wait('(with-current-buffer "*Messages*" (string-search "Indexed " (buffer-string)))')
     assert emacs.eval('(length (plist-get (pyagentd-rpc-call \'search (list :query "grind")) :hits))') == 1
 
 
