@@ -5,9 +5,9 @@ are sent only with ``capture_content``, after the user's ``redact`` function.
 """
 
 import asyncio
-import importlib
 import json
 import logging
+import pkgutil
 import threading
 import time
 from collections import Counter
@@ -472,9 +472,8 @@ def _import_function(name: str) -> Callable[[str, str], object]:
     Raises:
         NotInstalled: There is none.
     """
-    module, _, function = name.partition(":")
     try:
-        return getattr(importlib.import_module(module), function)  # type: ignore[no-any-return]
+        return pkgutil.resolve_name(name)  # type: ignore[no-any-return]
     except Exception as error:  # the user's own module
         raise NotInstalled(
             f"[telemetry] redact = {name!r} cannot be loaded: {error}", hint="Write MODULE:FUNCTION"
