@@ -8,7 +8,7 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
@@ -169,7 +169,7 @@ class EmacsClients(Feature):
 
     def context_for(self, run: "RunBuilder") -> Mapping[str, Any]:
         """Return who asks the user's Emacsen about files."""
-        return {"buffers": RunBuffers(self, lambda: self.kernel.watchers_of(run.branch))}
+        return {"buffers": RunBuffers(self, run.branch)}
 
     def further_tools(
         self, run: "RunBuilder", wanted: Sequence[str], taken: Collection[str], permitted: Permitted
@@ -190,7 +190,7 @@ class EmacsClients(Feature):
             branch.note_metadata(**{_TOOLS: [asdict(offered[name]) for name in chosen.values()]})
         allowed = set(permitted([action_name(name) for name in chosen.values()]))
         return {
-            told: emacs_tool(self, lambda: self.kernel.watchers_of(branch), known[name], name=told)
+            told: emacs_tool(self, branch, known[name], name=told)
             for told, name in chosen.items()
             if action_name(name) in allowed
         }
@@ -294,18 +294,18 @@ CHANGE_S = 20.0  # saving runs the user's hooks, formatters among them
 
 
 class RunBuffers:
-    """Asks for one run; see ``tools.spec.Buffers``. ``watching`` returns the clients that show its session."""
+    """Asks for the runs of one branch; see ``tools.spec.Buffers``."""
 
-    def __init__(self, clients: EmacsClients, watching: Callable[[], Iterable[Sink]]) -> None:
+    def __init__(self, clients: EmacsClients, branch: LiveBranch) -> None:
         self._clients = clients
-        self._watching = watching
+        self._branch = branch
         self._loop = asyncio.get_running_loop()
 
     async def look(self, path: str, *, whole: bool) -> EditorView:
         """Return what the Emacsen show of a file, all asked at once: one with unsaved text comes first."""
         if not self._clients.with_buffers():
             return EditorView()
-        asked = self._clients.with_buffers(self._watching())
+        asked = self._clients.with_buffers(self._clients.kernel.watchers_of(self._branch))
         seen = await asyncio.gather(*(self._look(client, path, whole) for client in asked))
         showing = [one for one in seen if one.is_open]
         changed = [one for one in showing if one.modified]
@@ -389,24 +389,30 @@ def chosen_tools(
     return found
 
 
-def emacs_tool(
-    clients: EmacsClients, watching: Callable[[], Iterable[Sink]], tool: OfferedTool, *, name: str
-) -> ToolSpec:
-    """Return a tool of Emacs for a run, as the model calls it.
+def emacs_tool(clients: EmacsClients, branch: LiveBranch, tool: OfferedTool, *, name: str) -> ToolSpec:
+    """Return a tool as the model calls it; the first Emacs that shows the branch and has it runs it."""
 
-    ``watching`` returns the clients that show the run's session; the first that has the tool runs it.
-    """
+    async def ask(what: What, args: Args, ctx: ToolContext, timeout_s: float | None = None) -> dict[str, Any]:
+        found = clients.tools(clients.kernel.watchers_of(branch)).get(tool.name)
+        if found is None:
+            raise ToolError(f"No Emacs that shows this session has the tool {tool.name} any more. Go on without it.")
+        place = {"branch": str(ctx.branch_dir), "root": str(ctx.root)}
+        facts = {"tool": tool.name, "args": dict(args), **place, "timeout": tool.timeout_s}
+        try:
+            return await clients.ask(found[0], what, facts, timeout_s=timeout_s)
+        except NoAnswer as error:
+            raise ToolError(f"{tool.name} has no result: {error}. It may have done its work.") from error
 
     async def run(args: Args, ctx: ToolContext) -> Output:
         await _at_hand(tool, args, ctx)
         judged = zip(() if tool.command else _path_keys(tool, args), ctx.paths, strict=False)
         given = {**args, **{key: path.resolved for key, path in judged}}  # files as they were decided about
-        return _output(await _ask_client(clients, watching, tool, given, ctx, timeout_s=None), ctx)
+        return _output(await ask("call", given, ctx), ctx)
 
     async def confirming(args: Args, ctx: ToolContext) -> Confirm:
         try:
             await _at_hand(tool, args, ctx)
-            said = await _ask_client(clients, watching, tool, args, ctx, timeout_s=_CONFIRM_S)
+            said = await ask("confirm", args, ctx, _CONFIRM_S)
         except ToolError:
             return True
         return bool(said.get("confirm", True))
@@ -458,31 +464,6 @@ async def _at_hand(tool: OfferedTool, args: Args, ctx: ToolContext) -> None:
         seen = EditorView() if ctx.buffers is None else await ctx.buffers.look(file, whole=False)
         if not seen.buffer:
             raise not_open_error(file)
-
-
-async def _ask_client(
-    clients: EmacsClients,
-    watching: Callable[[], Iterable[Sink]],
-    tool: OfferedTool,
-    args: Args,
-    ctx: ToolContext,
-    *,
-    timeout_s: float | None,
-) -> dict[str, Any]:
-    found = clients.tools(watching()).get(tool.name)
-    if found is None:
-        raise ToolError(f"No Emacs that shows this session has the tool {tool.name} any more. Go on without it.")
-    facts = {
-        "tool": tool.name,
-        "args": dict(args),
-        "branch": str(ctx.branch_dir),
-        "root": str(ctx.root),
-        "timeout": tool.timeout_s,
-    }
-    try:
-        return await clients.ask(found[0], "call" if timeout_s is None else "confirm", facts, timeout_s=timeout_s)
-    except NoAnswer as error:
-        raise ToolError(f"{tool.name} has no result: {error}. It may have done its work.") from error
 
 
 def _output(said: Mapping[str, Any], ctx: ToolContext) -> Output:
