@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import starmap
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import quoteattr
 
 from pyagentd.config.tables import ServerSettings
@@ -92,6 +92,7 @@ class Servers(Feature):
         self.pool = Pool(self._on_tools_changed, self._learned)
         self.lent: dict[str, tuple[ServerSettings, ...]] = {}  # by other editors, to the branch with that key
         self._marks: dict[Launch, str] = {}  # keys of ``state.settings`` for what they offer
+        self._said: dict[str, dict[str, list[dict[str, Any]]]] = {}  # since the daemon began, by such a key
         self._users: dict[Launch, dict[str, None]] = {}  # keys of the branches that have it, the last one last
         self._notices: set[tuple[str, str]] = set()
         self._told: dict[tuple[str, str], float] = {}  # by branch and server: when it was told of a change
@@ -293,7 +294,7 @@ class Servers(Feature):
         if connection.catalog is not None or connection.prompts or connection.resources:
             return
         try:
-            kept = self.kernel.state.get(mark, {"prompts": [], "resources": []})
+            kept = self._said.get(mark) or self.kernel.state.get(mark, {"prompts": [], "resources": []})
             given = [tuple((str(name), bool(must)) for name, must in row["arguments"]) for row in kept["prompts"]]
             rows = zip(kept["prompts"], given, strict=True)
             connection.prompts = tuple(ServerPrompt(**{**row, "arguments": arguments}) for row, arguments in rows)
@@ -304,11 +305,15 @@ class Servers(Feature):
     def _learned(self, connection: Connection) -> None:
         """Keep what a server says now."""
         prompts, resources = connection.prompts[:_LISTED], connection.resources[:_LISTED]
-        said = {"prompts": list(map(asdict, prompts)), "resources": list(map(asdict, resources))}
+        mark = self._marks[connection.launch]
+        said = {"prompts": [*map(asdict, prompts)], "resources": [*map(asdict, resources)]}
+        if said == self._said.get(mark):
+            return
+        self._said[mark] = said
 
         def keep() -> None:
             try:
-                self.kernel.state.put(self._marks[connection.launch], said)
+                self.kernel.state.put(mark, said)
             except StoreError as error:
                 log.warning("%s", error)
 
