@@ -200,6 +200,9 @@
 (ert-deftest pyagentd-gptel-a-key-is-asked-of-auth-source-without-gptel ()
   (let ((gptel--known-backends nil)
         (pyagentd-keys '(("SOME_KEY" . "llm.example.org") ("NO_KEY" . "x")))
+        (pyagentd-api-key-host "llm.example.org")
+        (process-environment
+         (append '("ANTHROPIC_API_KEY" "PYAGENTD_BACKEND") process-environment))
         (asked nil))
     (cl-letf (((symbol-function 'auth-source-search)
                (lambda (&rest spec)
@@ -209,7 +212,11 @@
       (let ((env (pyagentd-env-variables)))
         (should (equal (plist-get env :SOME_KEY) "s3cret"))
         (should-not (plist-member env :NO_KEY))
-        (should (equal asked '("x" "llm.example.org")))))))
+        (should (equal (plist-get env :ANTHROPIC_API_KEY) "s3cret"))
+        (should (equal asked '("llm.example.org" "x" "llm.example.org")))
+        (let ((pyagentd-api-key-host nil))
+          (should-not (plist-member (pyagentd-env-variables)
+                                    :ANTHROPIC_API_KEY)))))))
 
 (provide 'gptel-test)
 ;;; gptel-test.el ends here
