@@ -434,12 +434,10 @@ sent."
 
 (pyagentd-define-event insert `(,text ,role)
   "Insert text of the run."
-  :when (pyagentd-attach-new-p seq)
   (pyagentd-sync-insert text (pyagentd-edit-role role)))
 
 (pyagentd-define-event prompt `(,text . ,rest)
   "Insert the prompt of another client where its answer follows."
-  :when (pyagentd-attach-new-p seq)
   (when-let ((position (plist-get (car rest) :position)))
     (pyagentd-sync-begin position))
   (pyagentd-sync-insert (or (plist-get (car rest) :insert) text) nil)
@@ -447,7 +445,6 @@ sent."
 
 (pyagentd-define-event fired `(,fired)
   "Let the run go on behind a prompt that stands in the text."
-  :when (pyagentd-attach-new-p seq)
   (let* ((overlay (pyagentd-queued-overlay (plist-get fired :id)))
          (waited (and overlay (overlay-get overlay 'face))))
     (pyagentd-queued-forget (plist-get fired :id))
@@ -457,12 +454,10 @@ sent."
 
 (pyagentd-define-event queue `(,queue)
   "Show what waits."
-  :when (pyagentd-attach-new-p seq)
   (pyagentd-queued-receive (plist-get queue :items)))
 
 (pyagentd-define-event run `(,run)
   "Show that a run started or finished."
-  :when (pyagentd-attach-new-p seq)
   (pcase (pyagentd-symbol (plist-get run :phase))
     ('started (pyagentd-status-set '(:state busy)))
     ('finished
@@ -477,7 +472,6 @@ sent."
 
 (pyagentd-define-event status `(,status)
   "Show the status of the branch."
-  :when (pyagentd-attach-new-p seq)
   (pyagentd-chat--show-status status))
 
 (defun pyagentd-chat--show-status (status)
@@ -490,6 +484,7 @@ The run of that prompt says that it is busy before it says anything else."
 
 (pyagentd-define-event resync _
   "Attach the buffer anew from the last event seen: later ones were dropped."
+  :always
   (setq pyagentd-attach-state nil)
   (pyagentd-attach))
 
@@ -797,7 +792,6 @@ out?  y or n: " '(?y ?n)))
 
 (pyagentd-define-event compacting `(,place)
   "Let what the compaction inserts go behind what was said last."
-  :when (pyagentd-attach-new-p seq)
   (pyagentd-sync-begin (plist-get place :position)))
 
 (defun pyagentd-compact (&optional keep)

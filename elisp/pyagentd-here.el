@@ -234,11 +234,13 @@ Its text stays, also what was typed and not saved."
 
 (pyagentd-define-event session `(,session)
   "Show the title of the session."
+  :always
   (pyagentd-status-set-title (plist-get session :title)))
 
 (pyagentd-define-event deleted `(,deleted)
   "Leave the buffer of a branch that was moved to the trash.
 Where it has another name now, follow it."
+  :always
   (if-let ((file (plist-get deleted :to)))
       (let ((modified (buffer-modified-p))
             (position (point)))

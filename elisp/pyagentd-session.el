@@ -236,25 +236,35 @@ SESSION-ID, SESSION-DIR and BRANCH-DIR are those of the branch."
               (mapcar (lambda (open) (plist-get open :buffer))
                       (hash-table-values pyagentd-place--registry))))
 
+(pyagentd-deflocal pyagentd-attach-state nil
+  "Whether this buffer is attached: nil, `pending' or t.")
+(pyagentd-deflocal pyagentd-attach--start 0
+  "Number of the last event that was in the answer to attach.")
+
+(defun pyagentd-attach-new-p (seq)
+  "Return non-nil if event SEQ was not in the answer to attach.
+Of several events that belong together only the last has a number, the
+others have 0; so have those that are only true now."
+  (and (eq pyagentd-attach-state t)
+       (or (eql seq 0) (> seq pyagentd-attach--start))))
+
 (defmacro pyagentd-define-event (kind arglist docstring &rest body)
   "Define what happens at an event of KIND in the buffer of its branch.
-ARGLIST is a `pcase' pattern for its arguments; the variable `seq' has
-its number.  BODY is evaluated in that buffer, if there is one; it may
-begin with :when and a condition.  DOCSTRING says what it does."
+ARGLIST is a `pcase' pattern for its arguments.  BODY is evaluated in that
+buffer, if there is one; unless it begins with :always, only where the
+answer to attach did not tell the event.  DOCSTRING says what it does."
   (declare (indent 2) (doc-string 3) (debug t))
   (let ((name (intern (format "pyagentd-event--%s" kind)))
-        (condition (if (eq :when (car body)) (prog1 (nth 1 body)
-                                               (setq body (nthcdr 2 body)))
-                     t)))
+        (always (eq :always (car body))))
     `(progn
        (defun ,name (branch seq args)
          ,(concat docstring "\nBRANCH, SEQ and ARGS are those of the event.")
          (ignore seq args)
          (when-let ((buffer (pyagentd-place-buffer branch)))
            (with-current-buffer buffer
-             (when ,condition
+             (when ,(or always '(pyagentd-attach-new-p seq))
                (pcase-let ((,arglist args))
-                 ,@body)))))
+                 ,@(if always (cdr body) body))))))
        (pyagentd-events-register ',kind #',name))))
 
 ;;;; Where Local Variables stand, and what they say

@@ -28,7 +28,6 @@
 
 (pyagentd-deflocal pyagentd-viewing-refusal nil
   "Why nobody can write this session, a line; nil if somebody can.")
-(defvar pyagentd-attach-state)          ; below
 
 (pyagentd-deflocal pyagentd-viewing--timer nil
   "Timer that asks the daemon whether the session can be written, or nil.")
@@ -268,16 +267,12 @@ WORDS say what became of them; those of the buffer are what it answers."
 ;; From then on the daemon alone writes the file.  What is typed is sent
 ;; after a pause; a buffer is unmodified when the file holds all of it.
 
-(pyagentd-deflocal pyagentd-attach-state nil
-  "Whether this buffer is attached: nil, `pending' or t.")
 (pyagentd-deflocal pyagentd-attach-mtime nil
   "When the file was modified last by the daemon, a time; nil if unknown.")
 (pyagentd-deflocal pyagentd-attach-viewer nil
   "The symbol `hidden' in a buffer that is attached when it is displayed.")
 (pyagentd-deflocal pyagentd-attach-root nil
   "Directory of the project of this session, nil if it is not known.")
-(pyagentd-deflocal pyagentd-attach--start 0
-  "Number of the last event that was in the answer to attach.")
 (pyagentd-deflocal pyagentd-attach--latest 0
   "How many requests were made; only the latest counts.")
 (pyagentd-deflocal pyagentd-attach--looked nil
@@ -431,13 +426,6 @@ TEXT is what was sent as that of this buffer, or nil."
         (put-text-property (min (pyagentd-edit-position beg) (point-max))
                            (min (pyagentd-edit-position end t) (point-max))
                            'gptel (pyagentd-edit-role role))))))
-
-(defun pyagentd-attach-new-p (seq)
-  "Return non-nil if event SEQ was not in the answer to attach.
-Of several events that belong together only the last has a number, the
-others have 0; so have those that are only true now."
-  (and (eq pyagentd-attach-state t)
-       (or (eql seq 0) (> seq pyagentd-attach--start))))
 
 ;;;; Sending what is typed, and saving
 
@@ -688,7 +676,6 @@ confirmed where it has all of that."
 
 (pyagentd-define-event edit `(,edit)
   "Change the text as somebody did."
-  :when (eq pyagentd-attach-state t)
   (let ((revision (plist-get edit :revision)))
     (if (not (plist-get edit :own))
         (pyagentd-edit-receive (plist-get edit :hunks) revision)
@@ -700,17 +687,14 @@ confirmed where it has all of that."
 
 (pyagentd-define-event persisted `(,file)
   "Note that the daemon wrote the file."
-  :when (eq pyagentd-attach-state t)
   (pyagentd-sync--written (plist-get file :revision) (plist-get file :mtime)))
 
 (pyagentd-define-event unsaved `(,refusal)
   "Say that the daemon cannot write the file."
-  :when (eq pyagentd-attach-state t)
   (pyagentd-sync--refused-by-disk (plist-get refusal :cause)))
 
 (pyagentd-define-event roles `(,given)
   "Give the text other roles.  With a :marker the next answer goes there."
-  :when (eq pyagentd-attach-state t)
   (pyagentd-attach-set-roles (plist-get given :spans))
   (when (plist-get given :revision)
     (setq pyagentd-edit-revision (plist-get given :revision)))
@@ -720,7 +704,6 @@ confirmed where it has all of that."
 
 (pyagentd-define-event notice `(,notice)
   "Show a line about the session."
-  :when (eq pyagentd-attach-state t)
   (message "%s: %s" (buffer-name) (plist-get notice :text)))
 
 (defun pyagentd-sync-begin (position)
