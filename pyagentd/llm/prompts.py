@@ -86,7 +86,9 @@ def transcript(messages: Sequence[Message], *, output: Callable[[str], str] | No
         messages: The conversation.
         output: What to show of a tool's output; its beginning and end without.
     """
-    return "\n\n".join(text for message in messages if (text := _message_text(message, output or shorten)))
+    shown = output or shorten
+    texts = ("\n".join(line for part in each.parts for line in _lines(each.role, part, shown)) for each in messages)
+    return "\n\n".join(filter(None, texts))
 
 
 def shorten(text: str) -> str:
@@ -95,10 +97,6 @@ def shorten(text: str) -> str:
         return text
     half = _CUT // 2
     return f"{text[:half]}\n[… {len(text) - 2 * half} characters …]\n{text[-half:]}"
-
-
-def _message_text(message: Message, output: Callable[[str], str]) -> str:
-    return "\n".join(line for part in message.parts for line in _lines(message.role, part, output))
 
 
 def _lines(role: str, part: Part, output: Callable[[str], str]) -> Iterator[str]:
