@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 from tests.e2e.conftest import System
@@ -33,3 +34,12 @@ def test_lists_follow_what_others_do(system: System, talk: tuple[str, Path], mod
     system.ok("send", session, "And milk?")
     wait_for(lambda: before not in emacs.screen() and "Making tea" in emacs.screen(), "it to be counted again")
     assert before.split()[2] != next(x for x in emacs.screen().splitlines() if "Making tea" in x).split()[2]
+
+
+def test_what_is_typed_at_once_is_read_by_the_command_that_it_follows(system: System, talk: tuple[str, Path]) -> None:
+    emacs = system.emacs(terminal=True)
+    show_list(emacs, "sessions")
+    shows(emacs, "Making tea")
+    for_lists = (("M-x", "pyagentd-list", "Enter", name, "Enter") for name in ("sessions", "usage"))
+    emacs.keys(*itertools.chain(*for_lists))
+    shows(emacs, "by day, last 30 days", "Together")
