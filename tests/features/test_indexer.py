@@ -189,8 +189,8 @@ async def test_one_branch_that_cannot_be_indexed_hides_no_other(world: World, ca
     shelf = Shelf(world.kernel.config.sessions_dir)
     bad, good = shelf.new("bad", ("q", "zeppelin")), shelf.new("good", ("q", "zeppelin"))
     shelf.close()
-    with paths.journal_file(bad.branch_dir).open("a") as journal:
-        journal.write('{"seq":900,"type":"message","data":{"id":"m","role":"user","created_at":{"not":"time"}}}\n')
+    paths.journal_file(bad.branch_dir).unlink()
+    paths.journal_file(bad.branch_dir).mkdir()
     with indexed(world) as service:
         assert [hit["branch"] for hit in await found(service, "zeppelin")] == [good.key]
         assert f"{bad.key} cannot be indexed" in caplog.text

@@ -128,7 +128,7 @@ def check(text: str, parts: list[Simple], ran: Ran, status: int) -> None:
     for words in rest.elements():
         assert words[0] in patterns, f"{text!r} runs {words}, and only {told} was told (status {status})"
         patterns.remove(words[0])
-    targets = {redirect.target.text for part in parts for redirect in part.redirects if ">" in redirect.operator}
+    targets = {file.text for part in parts for operator, file in part.redirects if ">" in operator}
     assert ran.made <= targets, f"{text!r} makes {ran.made}, and only {targets} was told"
     conditional = any(part.then in ("&&", "||") or part.redirects for part in parts)
     if not conditional and ">" not in text and "<" not in text:
