@@ -831,12 +831,12 @@ be that of ALL, nil if it is always."
   "Pages that are among the lists, and what they are.
 What somebody reads before trusting it is one.")
 
-;;;###autoload
 ;; The daemon says once which lists it has: keys that are typed right after
 ;; the command are for its prompt, and would else go to the buffer.
 (defvar pyagentd-list--views nil
   "The daemon's lists as (NAME . VIEW), or nil before it was asked.")
 
+;;;###autoload
 (defun pyagentd-list (&optional name all)
   "Show the list NAME, which is asked for: runs, schedules, tasks and others.
 A list that can be that of one session is that of the session here, or
