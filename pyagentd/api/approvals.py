@@ -198,8 +198,7 @@ class Approvals(Group):
         ``session`` and ``always`` allow it and remember what the question said it would remember; other questions
         that are covered by that are allowed too. ``input`` is JSON text: arguments in place of the model's, allowed
         once. ``answers`` goes with ``answer``, the decision about a question of the model's: JSON text, a list of
-        strings for each of its questions. ``env`` and ``key`` are for a run whose client was gone with an earlier
-        daemon.
+        strings for each of its questions. ``env`` is for a run whose client was gone with an earlier daemon.
         """
         options = send_options(client, env, ())
         await self._kernel.trees.awake()

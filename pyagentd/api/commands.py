@@ -37,7 +37,7 @@ def answer_with_note(text: str, told: Mapping[str, Any]) -> Answer:
 
 
 def run_options(call: Call) -> dict[str, Any]:
-    """Return what an operation that asks a model is told of its client; it takes a backend's key as ``key``."""
+    """Return what an operation that asks a model is told of its client."""
     return {"env": call.options.env}
 
 
