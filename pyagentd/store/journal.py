@@ -14,7 +14,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from itertools import pairwise
+from itertools import count, pairwise
 from operator import lt
 from pathlib import Path
 from threading import Lock
@@ -555,7 +555,11 @@ class Journal:
         ours = self._read(self._size, 0)
         if regularfile.read_bytes(self._path, limit=regularfile.LOG).startswith(ours):
             return ""
-        aside = self._path.with_name(f"{self._path.stem}.replaced{self._path.suffix}")
+        for number in count(1):  # what was kept when it was replaced before stays
+            ending = f".replaced{f'-{number}' if number > 1 else ''}{self._path.suffix}"
+            aside = self._path.with_name(f"{self._path.stem}{ending}")
+            if not aside.exists() or ours.startswith(regularfile.read_bytes(aside, limit=regularfile.LOG)):
+                break
         atomic.write_bytes(aside, ours)
         return f"; what was recorded until then is in {aside.name}"
 

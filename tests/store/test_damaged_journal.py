@@ -239,6 +239,20 @@ def test_a_log_that_another_program_replaced_is_not_written_past_it(tmp_path: Pa
     assert [row.data["id"] for row in read_rows(tmp_path / "messages.replaced.jsonl")] == ["a"]
 
 
+def test_what_was_kept_of_a_log_that_was_replaced_stays_when_it_is_replaced_again(tmp_path: Path) -> None:
+    path, other = tmp_path / "messages.jsonl", tmp_path / "other"
+    for number, id in enumerate("ab"):
+        journal = Journal.open(path)
+        journal.append("note", {"id": id})
+        other.write_bytes(line(1, f"theirs-{number}") + b"\n")
+        other.replace(path)
+        for _ in range(2):  # one that is tried again keeps no second copy
+            with pytest.raises(StoreError, match="was replaced by another program"):
+                journal.append("note", {"id": "c"})
+    kept = {file.name: [row.data["id"] for row in read_rows(file)] for file in tmp_path.glob("*.replaced*")}
+    assert kept == {"messages.replaced.jsonl": ["a"], "messages.replaced-2.jsonl": ["theirs-0", "b"]}
+
+
 def test_a_log_that_another_program_removed_is_written_again(tmp_path: Path) -> None:
     path = tmp_path / "messages.jsonl"
     journal = Journal.open(path)
