@@ -566,6 +566,9 @@ Leave point behind it."
 (defconst pyagentd-media--largest (* 20 1024 1024)
   "Bytes of the largest file that is copied into a session.")
 
+(defconst pyagentd-media--largest-sent 12000000
+  "Bytes of the largest file that a call to another machine has room for.")
+
 (defconst pyagentd-media--types
   '((image/png . "png") (image/jpeg . "jpg") (image/gif . "gif")
     (image/webp . "webp"))
@@ -602,12 +605,14 @@ It was called BASE with EXTENSION.  The same content has the same name."
 (defun pyagentd-media--bytes (file)
   "Return what FILE holds."
   (let ((size (file-attribute-size (file-attributes file))))
-    (when (> size (if (or (pyagentd-media--picture-p file)
-                          (string-suffix-p ".pdf" file t))
-                      pyagentd-media--largest-shown
-                    pyagentd-media--largest))
-      (user-error "%s is too large for a conversation: %s"
+    (when (> size (cond ((or (pyagentd-media--picture-p file)
+                             (string-suffix-p ".pdf" file t))
+                         pyagentd-media--largest-shown)
+                        (pyagentd-host pyagentd-media--largest-sent)
+                        (t pyagentd-media--largest)))
+      (user-error "%s is too large for a conversation%s: %s"
                   (file-name-nondirectory file)
+                  (if pyagentd-host " on another machine" "")
                   (file-size-human-readable size))))
   (with-temp-buffer
     (set-buffer-multibyte nil)

@@ -661,16 +661,21 @@ written in both at one place is written once."
           pyagentd-edit-revision revision)
     (pyagentd-edit--show (pyagentd-edit-around (nth 1 rest)))))
 
-(defun pyagentd-edit-keep (texts)
-  "Keep TEXTS, written here where somebody else wrote at once, in a buffer."
+(defun pyagentd-edit-keep (texts &optional refused)
+  "Keep TEXTS, written here where somebody else wrote at once, in a buffer.
+REFUSED says why the daemon did not take them at all."
   (let ((buffer (generate-new-buffer
-                 (format "*%s: written at once*" pyagentd--session-id))))
+                 (format "*%s: %s*" pyagentd--session-id
+                         (if refused "not taken" "written at once")))))
     (with-current-buffer buffer
       (insert (mapconcat #'identity texts "\n\n"))
       (goto-char (point-min))
       (setq-local buffer-offer-save t))
-    (pyagentd-log 'warn "%s: changed here and elsewhere at once; \
-both stand there, and yours is also in %s" (buffer-name) (buffer-name buffer))))
+    (pyagentd-log 'warn "%s: %s in %s" (buffer-name)
+                  (if refused (concat refused "; what you typed is")
+                    "changed here and elsewhere at once; \
+both stand there, and yours is also")
+                  (buffer-name buffer))))
 
 ;;;; Show an answer while it streams
 

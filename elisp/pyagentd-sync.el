@@ -474,25 +474,31 @@ Return non-nil if the daemon has, or gets, all of it."
                  (when (plist-get answer :met)
                    (pyagentd-edit-keep (plist-get answer :met)))))
      :error (lambda (err)
-              (cond ((buffer-live-p buffer) (funcall back id settings err))
+              (cond ((buffer-live-p buffer) (funcall back id settings what err))
                     ((plist-get what :id)
                      (push (plist-get what :id) pyagentd-sync--lost)))))))
 
-(defun pyagentd-sync--refused (id settings err)
+(defun pyagentd-sync--refused (id settings what err)
   "The daemon did not take the edit ID because of ERR: agree on a text anew.
-SETTINGS is a list of what was saved of these before, if it was sent some."
+SETTINGS is a list of what was saved of these before, if it was sent some.
+WHAT was sent is kept in a buffer where this one was reverted since."
   (when settings
     (pyagentd-log 'warn "%s: settings not saved: %s" (buffer-name)
                   (pyagentd-error-text err))
     (setq pyagentd-settings--saved (car settings)))
-  (when (and id (equal id (car pyagentd-edit--sent)) (pyagentd-rpc-connected-p))
-    (pyagentd-log 'warn "%s: %s" (buffer-name) (pyagentd-error-text err))
-    (setq pyagentd-attach-state nil)
-    (when pyagentd-attach--checkpoints
-      (setq pyagentd-attach--checkpoints 'again))
-    (if (eq (pyagentd-symbol (nth 1 err)) 'stale)
-        (pyagentd-attach (pyagentd-edit-base))
-      (pyagentd-attach))))
+  (cond ((not (equal (plist-get what :id) (car pyagentd-edit--sent)))
+         (when (and pyagentd-mode (plist-get what :hunks))
+           (pyagentd-edit-keep (mapcar (lambda (hunk) (nth 2 hunk))
+                                       (plist-get what :hunks))
+                               (pyagentd-error-text err))))
+        ((and id (pyagentd-rpc-connected-p))
+         (pyagentd-log 'warn "%s: %s" (buffer-name) (pyagentd-error-text err))
+         (setq pyagentd-attach-state nil)
+         (when pyagentd-attach--checkpoints
+           (setq pyagentd-attach--checkpoints 'again))
+         (if (eq (pyagentd-symbol (nth 1 err)) 'stale)
+             (pyagentd-attach (pyagentd-edit-base))
+           (pyagentd-attach)))))
 
 (defun pyagentd-sync--written (revision mtime)
   "Note that the file holds the document at REVISION, nil for not all of it.

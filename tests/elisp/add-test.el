@@ -188,6 +188,20 @@ The variables `session' and `project' are bound."
                          (buffer-string))
                        "\211PNG\r\n"))))))
 
+;; One call to its daemon, which has the file in base64, is 16 MB at most.
+(ert-deftest pyagentd-media-what-is-too-large-for-another-machine-is-not-linked ()
+  (add-test--with "### Look:"
+    (let ((big (expand-file-name "big.bin" root)))
+      (write-region "" nil big nil 'quiet)
+      (call-process "truncate" nil nil nil "-s" "13000000" big)
+      (with-current-buffer session
+        (let ((pyagentd-host "far"))
+          (should (string-search "on another machine"
+                                 (cadr (should-error (pyagentd-media-link big)
+                                                     :type 'user-error)))))
+        (should-not (file-exists-p (expand-file-name
+                                    "files" pyagentd--branch-dir)))))))
+
 (ert-deftest pyagentd-media-a-file-of-the-project-that-is-dropped-is-named ()
   (add-test--with "### Read"
     (let ((file (expand-file-name "b.txt" project)))

@@ -641,6 +641,19 @@
     (should (equal (pyagentd-test-content (sync-test--kept file))
                    "### Hi there"))))
 
+(ert-deftest pyagentd-sync-what-the-daemon-refused-after-a-revert-is-in-a-buffer ()
+  (sync-test--with-session "### Hi"
+    (pyagentd-test-tell 'fake-error "(stale \"Too much changed\")" 'edit-document)
+    (insert " there")
+    (revert-buffer)
+    (should (equal (buffer-string) "### Hi"))
+    (let ((kept (pyagentd-test-await
+                 (seq-find (lambda (buffer)
+                             (string-match-p ": not taken\\*" (buffer-name buffer)))
+                           (buffer-list)))))
+      (should (equal " there" (with-current-buffer kept (buffer-string))))
+      (kill-buffer kept))))
+
 (defmacro sync-test--with-text-typed-while-attaching (&rest body)
   "Evaluate BODY where \" there\" was typed behind \"### Hi\" before an answer."
   (declare (indent 0) (debug t))
