@@ -20,7 +20,7 @@ from pyagentd.cli.link import json_text, run_environment
 from pyagentd.clock import new_id
 from pyagentd.errors import BadRequest, NotFound, PyagentdError, Unreachable, WireError
 from pyagentd.events import Event, truncate
-from pyagentd.store import atomic, paths
+from pyagentd.store import attachments
 from pyagentd.store.journal import Row
 from pyagentd.tools.spec import summary
 from pyagentd.wire.client import CALL_TIMEOUT_S, COMMAND_TIMEOUT_S
@@ -471,11 +471,8 @@ class Conversation:
             await self._daemon.call("abort", branch=self.key)
 
     def _keep(self, given: Prompt) -> None:
-        home = paths.files_dir(self.place)
-        for file in given.files:
-            if not (home / file.name).exists():  # its name has its hash
-                atomic.make_dirs(home)
-                atomic.write_bytes(home / file.name, file.data)
+        for file in given.files:  # their names have their hashes
+            attachments.keep_file(self.place, file.name, file.data)
 
     def _stop_reason(self, reason: str, text: str) -> schema.StopReason:
         match reason:

@@ -5,8 +5,6 @@ daemon gets that text, and changes it through the editor. All other files are re
 """
 
 import asyncio
-import base64
-import binascii
 import hashlib
 import json
 import mimetypes
@@ -15,15 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, NamedTuple
-from urllib.parse import SplitResult, quote, unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from acp import Client, RequestError, schema
 
 from pyagentd.acp.wire import Daemon
 from pyagentd.errors import BadRequest, PyagentdError
 from pyagentd.events import Event
-from pyagentd.store import paths
-from pyagentd.store.paths import check_size, media_type
+from pyagentd.store.attachments import decoded, link_to
 
 _LONGEST: Final = 1_000_000  # characters of a file that is asked about
 _READ_S: Final = 0.8  # a look may take a second
@@ -183,9 +180,9 @@ def prompt(blocks: Sequence[Block], root: str) -> Prompt:
             case schema.ResourceContentBlock():
                 said.append(_mention(block.uri, block.name, root))
             case schema.ImageContentBlock():
-                file = _file("picture", block.mime_type, _bytes(block.data))
+                file = _file("picture", block.mime_type, decoded(block.data))
                 files.append(file)
-                said.append(_between(said) + _link(file.name, file.name, shown=True))
+                said.append(_between(said) + link_to(file.name, file.name, shown=True))
             case schema.EmbeddedResourceContentBlock(resource=schema.TextResourceContents() as given):
                 name = _name(given.uri)
                 said.append(_mention(given.uri, name, root))
@@ -194,12 +191,12 @@ def prompt(blocks: Sequence[Block], root: str) -> Prompt:
                 else:
                     file = _file(name, given.mime_type or "text/plain", given.text.encode())
                     files.append(file)
-                    behind.append(_link(name, file.name))
+                    behind.append(link_to(file.name, name, shown=False))
             case schema.EmbeddedResourceContentBlock(resource=schema.BlobResourceContents() as blob):
                 kind = blob.mime_type or "application/octet-stream"
-                file = _file(_name(blob.uri), kind, _bytes(blob.blob))
+                file = _file(_name(blob.uri), kind, decoded(blob.blob))
                 files.append(file)
-                said.append(_between(said) + _link(_name(blob.uri), file.name, shown=kind.startswith("image/")))
+                said.append(_between(said) + link_to(file.name, _name(blob.uri), shown=kind.startswith("image/")))
             case _:
                 raise BadRequest("Sound cannot be sent", hint="Say it in words")
     text = "\n\n".join(["".join(said).strip(), *behind]).strip()
@@ -245,26 +242,13 @@ def _quote_text(uri: str, text: str, root: str) -> str:
     return f"{shown}{lines}:\n{fence}\n{text.rstrip()}\n{fence}"
 
 
-def _bytes(data: str) -> bytes:
-    try:
-        return base64.b64decode(data, validate=True)
-    except binascii.Error:
-        raise BadRequest("What was attached is not base64") from None
-
-
 def _file(name: str, kind: str, data: bytes) -> Attachment:
     """Return ``data`` under a name that two different contents never share."""
     stem, dot, suffix = name.rpartition(".")
     ending = f".{suffix}" if dot and stem else mimetypes.guess_extension(kind) or ""
     base = _UNSAFE.sub("-", stem or name).strip("-.") or "file"
-    check_size(name, media_type(data), len(data))
     behind = f"-{hashlib.sha256(data).hexdigest()[:8]}{_UNSAFE.sub('', ending)[:_ENDING]}"
     return Attachment(base.encode()[: _NAMED - len(behind.encode())].decode(errors="ignore") + behind, data)
-
-
-def _link(label: str, name: str, *, shown: bool = False) -> str:
-    label = re.sub(r"[][\n]", " ", label)
-    return f"{'!' if shown else ''}[{label}]({paths.FILES_DIR}/{quote(name)})"
 
 
 def _between(said: Sequence[str]) -> str:

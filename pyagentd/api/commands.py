@@ -36,11 +36,6 @@ def answer_with_note(text: str, told: Mapping[str, Any]) -> Answer:
     return Answer(text=f"{text}\n{told['note']}" if told.get("note") else text, data=told)
 
 
-def run_options(call: Call) -> dict[str, Any]:
-    """Return what an operation that asks a model is told of its client."""
-    return {"env": call.options.env}
-
-
 def columns(rows: Sequence[Sequence[str]]) -> str:
     """Return rows as lines with aligned columns, the last one as it is."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1] if rows else []
@@ -107,7 +102,7 @@ class Builtin:
     )
     async def agent_init(self, call: Call) -> Answer:
         """Make a named agent, with a directory, a workspace and a conversation of its own."""
-        made = await self._ask(call, "agent-init", **call.arguments, **run_options(call))
+        made = await self._ask(call, "agent-init", **call.arguments, env=call.options.env)
         said = answer_with_note(f"The agent {made['name']} is in {made['dir']}. {made['welcome']}", made)
         return Answer(
             text=said.text, data={key: made[key] for key in ("name", "dir", "session_id", "branch", "file")}
@@ -134,7 +129,7 @@ class Builtin:
     )
     async def agent_config(self, call: Call) -> Answer:
         """Show what an agent is, or set one key of it."""
-        told = await self._ask(call, "agent-config", **call.arguments, **run_options(call))
+        told = await self._ask(call, "agent-config", **call.arguments, env=call.options.env)
         key = call.arguments.get("key")
         if key is None:
             return Answer(text=columns(_pairs(told["config"])), data=told)
@@ -173,7 +168,7 @@ class Builtin:
     @slash("context save", Argument(name="description", summary="what it is about", takes="rest"))
     async def context_save(self, call: Call) -> Answer:
         """Save the conversation, which goes on; without a description a model says what it is about."""
-        made = await self._ask(call, "context-save", branch=call.ref.key, **call.arguments, **run_options(call))
+        made = await self._ask(call, "context-save", branch=call.ref.key, **call.arguments, env=call.options.env)
         return Answer(text=f"Context saved: [{made['id'][:_ID]}] {made['description']}", data=made)
 
     @slash("context clear")
@@ -214,7 +209,7 @@ class Builtin:
     @slash("status", changed_by=())
     async def status(self, call: Call) -> Answer:
         """Show how this agent or session stands: model, permissions, conversation, tasks."""
-        told = await self._ask(call, "agent-status", branch=call.ref.key, **run_options(call))
+        told = await self._ask(call, "agent-status", branch=call.ref.key, env=call.options.env)
         return Answer(text=told["text"], data={key: value for key, value in told.items() if key != "text"})
 
     @slash("tasks", changed_by=())
@@ -244,7 +239,7 @@ class Builtin:
         """
 
         async def compact() -> str:
-            begun = await self._ask(call, "compact", branch=call.ref.key, **call.arguments, **run_options(call))
+            begun = await self._ask(call, "compact", branch=call.ref.key, **call.arguments, env=call.options.env)
             return str(begun["run"])
 
         return Answer(text="What was said above is summarised.", then=compact)
@@ -252,7 +247,7 @@ class Builtin:
     @slash("model", _MODEL, changed_by=("model",))
     async def model(self, call: Call) -> Answer:
         """Show which model answers here, or have another one answer from now on."""
-        told = await self._ask(call, "model", branch=call.ref.key, **call.arguments, **run_options(call))
+        told = await self._ask(call, "model", branch=call.ref.key, **call.arguments, env=call.options.env)
         name = f"{told['model'] or 'the default model'} of {told['backend']}"
         if "model" not in call.arguments:
             return Answer(text=f"{name} answers here (from {told['source']})", data=told)
@@ -261,7 +256,7 @@ class Builtin:
     @slash("models", Argument(name="refresh", summary="ask the providers anew", takes="flag"), changed_by=())
     async def models(self, call: Call) -> Answer:
         """List the models that can be had."""
-        told = await self._ask(call, "models", **call.arguments, **run_options(call))
+        told = await self._ask(call, "models", **call.arguments, env=call.options.env)
         return Answer(text=catalog.provider_lines(told["providers"]), data=told)
 
     @slash(
@@ -274,7 +269,7 @@ class Builtin:
     async def set(self, call: Call) -> Answer:
         """Show the settings here, or set one for this conversation; with --next for the next message only."""
         given = call.arguments
-        told = await self._ask(call, "set-setting", branch=call.ref.key, **given, **run_options(call))
+        told = await self._ask(call, "set-setting", branch=call.ref.key, **given, env=call.options.env)
         held, following, key = told["settings"], told["next"], given.get("key")
         if "value" in given:
             value = (following if given.get("next") else held)[str(key).replace("-", "_")]
@@ -297,7 +292,7 @@ class Builtin:
     async def settings(self, call: Call) -> Answer:
         """Show the defaults of named agents, or set one of them; with --reset to its default."""
         given = call.arguments
-        told = await self._ask(call, "settings", **given, **run_options(call))
+        told = await self._ask(call, "settings", **given, env=call.options.env)
         rows = _pairs(told["settings"])
         if key := given.get("key"):
             return answer_with_note(f"{key} is {dict(rows)[key]}{' now' if len(given) > 1 else ''}", told)

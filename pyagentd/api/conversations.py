@@ -1,7 +1,6 @@
 """Operations on one conversation: attach, edit, send, queue, abort, compact."""
 
 import asyncio
-import base64
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -47,8 +46,7 @@ from pyagentd.runtime.settings import SendOptions
 from pyagentd.runtime.status import call_summaries, failed_calls
 from pyagentd.runtime.system_prompt import skills_of
 from pyagentd.runtime.usage import ContextReply
-from pyagentd.store import metadata, paths
-from pyagentd.store.atomic import make_dirs, write_bytes
+from pyagentd.store import attachments, metadata, paths
 from pyagentd.store.document.files import Edit, Hunk, normalise_hunks
 from pyagentd.store.document.heal import role_diff
 from pyagentd.store.document.render import writable
@@ -380,19 +378,8 @@ class Conversations(Group):
 
         That is for a client on another machine. What has that ``name`` already stays.
         """
-        home, data = paths.files_dir(self._ref(branch).branch_dir), base64.b64decode(content)
-        file = home / name
-        if file.parent != home or not name.strip("."):
-            raise BadRequest(f"{name!r} is no name of a file")
-        paths.check_size(name, paths.media_type(data), len(data))
-
-        def write() -> None:
-            make_dirs(home)
-            if not file.exists():
-                write_bytes(file, data)
-
-        await asyncio.to_thread(write)
-        return str(file)
+        data = attachments.decoded(content)
+        return str(await asyncio.to_thread(attachments.keep_file, self._ref(branch).branch_dir, name, data))
 
     async def commands(self, client: Client, *, branch: str | None = None) -> CommandsReply:
         """Return the commands of a conversation, or without ``branch`` those that work everywhere.

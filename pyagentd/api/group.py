@@ -89,7 +89,7 @@ Reply = TypeVar("Reply")
 
 
 class Group:
-    """Operations on one kernel; every public coroutine method is one, see ``wire.operations``."""
+    """Operations on one kernel: every public coroutine method that takes a client, see ``wire.operations``."""
 
     def __init__(self, kernel: Kernel, registry: Registry, indexer: Indexer | None, process: Process) -> None:
         self._kernel = kernel
@@ -215,7 +215,9 @@ def methods(group: type[Group]) -> Iterator[tuple[str, str]]:
     An operation called like a word of the language, such as ``import_``, has its name without the line.
     """
     for name, value in vars(group).items():
-        if inspect.iscoroutinefunction(value) and not name.startswith("_"):
+        if name.startswith("_") or not inspect.iscoroutinefunction(value):
+            continue
+        if "client" in inspect.signature(value).parameters:
             yield name.rstrip("_").replace("_", "-"), name
 
 

@@ -140,7 +140,7 @@ class Inspection(Group):
 
     async def trace(self, client: Client, *, branch: str) -> JsonReply:
         """Return what happened in a branch as JSON: runs, requests, tokens, tools, decisions; by path when large."""
-        told = await self._traced(self._ref(branch))
+        told = await self.traced(self._ref(branch))
         return await self._json_reply("trace", json.dumps(told, ensure_ascii=False))
 
     async def traced_request(
@@ -151,16 +151,17 @@ class Inspection(Group):
         ``pretty`` breaks it into lines, for people.
         """
         written = partial(json.dumps, ensure_ascii=False, indent=2) if pretty else as_json
-        body = await asyncio.to_thread(written, await self._request(self._ref(branch), run, step, purpose))
+        body = await asyncio.to_thread(written, await self.request_body(self._ref(branch), run, step, purpose))
         return await self._json_reply("request", body)
 
-    async def _request(self, ref: BranchRef, run: str, step: int, purpose: str) -> Mapping[str, Any]:
+    async def request_body(self, ref: BranchRef, run: str, step: int, purpose: str) -> Mapping[str, Any]:
+        """Return what ``traced_request`` does, as it is before it is JSON."""
         for traced in await asyncio.to_thread(read_trace, ref.branch_dir):
             if (traced.run_id, traced.step, traced.purpose) == (run, step, purpose):
                 return traced.body
         raise NotFound(f"No step {step} of {run} is traced", hint="`pyagentd show SESSION --trace` lists them")
 
-    async def _traced(self, ref: BranchRef) -> dict[str, Any]:
+    async def traced(self, ref: BranchRef) -> dict[str, Any]:
         """Return what ``trace`` does, as it is before it is JSON."""
         async with self._kernel.using(ref) as live:
             live.recorder.flush()

@@ -126,10 +126,11 @@ class Missions(Group):
 
         It is ``{session, preset, asks, missions}``; ``asks`` wait for a human, ``missions`` are ``Report``s.
         """
-        told = await self._traced(self._ref(branch))
+        told = await self.traced(self._ref(branch))
         return await self._json_reply("mission", json.dumps(told, ensure_ascii=False, default=str))
 
-    async def _traced(self, ref: BranchRef) -> dict[str, Any]:
+    async def traced(self, ref: BranchRef) -> dict[str, Any]:
+        """Return what ``mission_trace`` does, as it is before it is JSON."""
         async with self._kernel.using(ref) as live:
             live.recorder.flush()
             found = await asyncio.to_thread(missions, live.conversation.snapshot(), live.ref)

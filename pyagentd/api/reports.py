@@ -97,7 +97,7 @@ class Pages(Group):
 
     async def mission(self, client: Client, *, branch: str) -> Report:
         """Return the missions of a session, turn by turn; looking runs nothing."""
-        told = await self._group(Missions)._traced(self._ref(branch))
+        told = await self._group(Missions).traced(self._ref(branch))
         found = told["missions"]
         last = found[-1] if found else {}
         actions = [
@@ -229,7 +229,7 @@ class Pages(Group):
 
     async def inspect(self, client: Client, *, branch: str) -> Report:
         """Return what happened in a branch: requests, tokens, tools, decisions."""
-        told = await self._group(Inspection)._traced(self._ref(branch))
+        told = await self._group(Inspection).traced(self._ref(branch))
         async with self._kernel.using(self._ref(branch)) as live:
             turns = {message.id: chart for message, chart in charts.turns(live.conversation.snapshot())}
             filled = await context_chart(live)
@@ -247,7 +247,7 @@ class Pages(Group):
 
     async def request(self, client: Client, *, branch: str, run: str, step: int, purpose: str = "step") -> Report:
         """Return a request as it was sent, but for what is long: pictures."""
-        sent = await self._group(Inspection)._request(self._ref(branch), run, step, purpose)
+        sent = await self._group(Inspection).request_body(self._ref(branch), run, step, purpose)
         shown = await asyncio.to_thread(lambda: json.dumps(_without_pictures(sent), ensure_ascii=False, indent=2))
         return Report(title="Request", lines=[Line((line,)) for line in shown.split("\n")])
 

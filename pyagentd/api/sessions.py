@@ -281,7 +281,7 @@ class Sessions(Group):
         """
         if watch:
             self._follow(client, "sessions")
-        reply: SessionsReply = await self._rows_reply("sessions", await self._session_rows(archived=archived))
+        reply: SessionsReply = await self._rows_reply("sessions", await self.session_rows(archived=archived))
         return reply
 
     async def running(self, client: Client, *, watch: bool = False) -> RunningReply:
@@ -300,7 +300,7 @@ class Sessions(Group):
             overview.watchers.discard(client)
         self._kernel.overseers.discard(client)
 
-    async def _session_rows(self, *, archived: bool) -> list[SessionRow]:
+    async def session_rows(self, *, archived: bool) -> list[SessionRow]:
         """Return all branches and agents, with their state and what they cost."""
 
         def found() -> list[dict[str, Any]]:

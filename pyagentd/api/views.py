@@ -372,7 +372,7 @@ class Lists(Group):
 
     async def sessions(self, client: Client, *, archived: bool = False, words: str = "", limit: int = LIMIT) -> View:
         """List sessions with their branches and agents, the latest first."""
-        nodes = session_forest(await self._group(Sessions)._session_rows(archived=archived))
+        nodes = session_forest(await self._group(Sessions).session_rows(archived=archived))
         wanted = words.lower().split()
         found = [line for node in nodes if (kept := node.matching(wanted)) for line in kept.lines()]
         now = self._kernel.clock.now()

@@ -17,7 +17,6 @@ from importlib import import_module
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import click
 
@@ -66,12 +65,12 @@ from pyagentd.cli.sessions import sessions_known
 from pyagentd.errors import BadRequest, NotFound, PyagentdError, WireError
 from pyagentd.events import Event, one_line
 from pyagentd.runtime.status import tool_event
-from pyagentd.store.atomic import make_dirs, write_bytes
+from pyagentd.store.attachments import keep_file, link_to, media_type, type_of
 from pyagentd.store.document.text import gptel_messages
 from pyagentd.store.export.importing import is_org, read_org
 from pyagentd.store.journal import row_of
 from pyagentd.store.metadata import workspace_root
-from pyagentd.store.paths import check_size, files_dir, journal_file, media_type, type_of
+from pyagentd.store.paths import files_dir, journal_file
 from pyagentd.wire.client import DaemonClient
 
 _SLASH = re.compile(r"/[A-Za-z][\w:.-]*(?!\S)")
@@ -80,7 +79,6 @@ _LARGEST_FILE = 50_000_000  # bytes
 _STDIN = Path("-")
 _MENTION = re.compile(r"(?<![\w@/.])@([^\s\"'<>`]+)")
 _UNFIT = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")  # for the name of a file that a message links
-_HEAD = 16  # bytes that tell what a file is
 _PATIENCE_S = 3.0  # until we say that we wait for stdin
 _LATE_S = 5.0  # to read it when the run has taken too long already
 NAME = 60  # characters of the prompt that name a session
@@ -295,18 +293,13 @@ def with_files(message: str, files: Iterable[Path], branch_dir: Path) -> str:
             raise BadRequest(f"{file} has more than 50 MB", hint="Name its path in the message instead")
         if file == _STDIN and not data:
             raise BadRequest("Nothing that could be attached came on stdin")
-        kind = media_type(data[:_HEAD])
+        kind = media_type(data)
         given = file.name if file != _STDIN else f"stdin{mimetypes.guess_extension(kind) or '.txt'}"
         name = Path(_UNFIT.sub("_", given))
-        check_size(name.name, kind, len(data))
-        home = files_dir(branch_dir)
-        make_dirs(home)
         names = (f"{name.stem}{f'-{number}' if number else ''}{name.suffix}" for number in count())
-        target = next(home / name for name in names if not (home / name).exists())
-        write_bytes(target, data)
-        mark = "!" if kind.startswith("image/") else ""
-        label = re.sub(r"[][]", " ", target.name)
-        links.append(f"{mark}[{label}]({home.name}/{quote(target.name)})")
+        free = next(each for each in names if not (files_dir(branch_dir) / each).exists())
+        keep_file(branch_dir, free, data)
+        links.append(link_to(free, free, shown=kind.startswith("image/")))
     return "\n\n".join([message, *links])
 
 

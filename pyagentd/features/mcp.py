@@ -31,7 +31,8 @@ from pyagentd.runtime.run import CORE, RunSettings
 from pyagentd.runtime.settings import SendOptions, variable_of
 from pyagentd.runtime.turns import Prompt
 from pyagentd.store import paths
-from pyagentd.store.paths import BranchRef, without_links
+from pyagentd.store.attachments import without_links
+from pyagentd.store.paths import BranchRef
 from pyagentd.tools import invoke
 from pyagentd.tools.builtin import builtin_tools
 from pyagentd.tools.mcp.connection import (

@@ -187,14 +187,18 @@ def next_occurrence(when: When, due: datetime, now: datetime) -> tuple[datetime 
 
 def describe_schedule(when: When) -> str:
     """Return a schedule in words."""
+    zone, known = None, f" ({when.zone})" if when.zone else ""
+    try:
+        zone = _zone(when.zone) if when.zone else None
+    except BadRequest:  # it was made on a machine that knows other zones
+        known = f" ({when.zone}: unknown time zone)"
     match when.kind:
         case "at":
-            moment = datetime.fromisoformat(when.value).astimezone(_zone(when.zone) if when.zone else None)
-            return f"at {moment:%Y-%m-%d %H:%M}{f' ({when.zone})' if when.zone else ''}"
+            return f"at {datetime.fromisoformat(when.value).astimezone(zone):%Y-%m-%d %H:%M}{known}"
         case "every":
             return f"every {timedelta(seconds=int(when.value))}"
         case "cron":
-            return f"cron {when.value}{f' ({when.zone})' if when.zone else ''}"
+            return f"cron {when.value}{known}"
 
 
 def _at_moment(moment: datetime, now: datetime, zone: str = "") -> When:

@@ -63,11 +63,11 @@ from pyagentd.runtime.system_prompt import (
 )
 from pyagentd.runtime.tracing import WatchedBackend
 from pyagentd.runtime.turn_agent import TAKEN_OVER, TurnNames, TurnPresets, names_for_turn, opened_with, turn_presets
-from pyagentd.store import named_agents, paths
+from pyagentd.store import attachments, named_agents, paths
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document.text import Settings
 from pyagentd.store.journal import served_by
-from pyagentd.store.paths import BranchRef, linked_files, type_of
+from pyagentd.store.paths import BranchRef
 from pyagentd.store.registry import run_progress as standing_of
 from pyagentd.store.trace import TraceWriter
 from pyagentd.tools.builtin import builtin_tools
@@ -99,7 +99,7 @@ def _calls(conversation: Conversation, tool: str) -> int:
 # counted and summarised is the text. A file that is gone is not shown, and deleting its link takes it out of what is
 # sent.
 
-LARGEST = paths.LARGEST_SHOWN
+LARGEST = attachments.LARGEST_SHOWN
 LARGEST_TOGETHER = 15_000_000  # of all in a request, the first ones first: what is shown once stays shown
 
 
@@ -167,9 +167,9 @@ def _may_link(message: Message) -> bool:
 
 def _of_text(text: str, branch_dir: Path, room: int) -> Iterator[tuple[Part, int]]:
     """Yield what a text links as parts, each with its size in bytes; at most ``room`` of them together."""
-    for each in {found.file: found for found in linked_files(text, branch_dir)}.values():
+    for each in {found.file: found for found in attachments.linked_files(text, branch_dir)}.values():
         try:
-            kind = type_of(each.file)
+            kind = attachments.type_of(each.file)
             if kind and each.size <= min(LARGEST, room):
                 data = regularfile.read_bytes(each.file, limit=LARGEST)
                 yield Media(type=kind, data=base64.b64encode(data).decode()), each.size

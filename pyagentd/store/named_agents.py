@@ -77,6 +77,11 @@ _INDENT = 4
 _changing = threading.Lock()
 
 
+def _value_of(key: str, wanted: object = str | None) -> Any:
+    """Return the property of an ``AgentFile`` that is the value of ``key``, read when it is asked for."""
+    return property(lambda file: reader.read(file.values.get(key), wanted, file.source, (key,)) or None)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentFile:
     """What an ``agent.json`` says; None where it says nothing or null."""
@@ -91,44 +96,18 @@ class AgentFile:
         place = lambda path: f"{self.path}:{reader.line_in_json(self.text, path)}"  # noqa: E731
         return reader.Source(place=place, error=PresetError)
 
-    @property
-    def name(self) -> str | None:
-        """What the agent is called."""
-        return self._text("name")
+    name = _value_of("name")  # what the agent is called
+    model = _value_of("model")  # None: that of its preset
+    system_prompt = _value_of("system_prompt")  # None: that of its preset
+    created_at = _value_of("created_at")  # ISO 8601
+    # The name of a profile, or its lists ``allow`` and ``ask``; None: what its preset says.
+    permissions = _value_of("permissions", str | Mapping[str, Any] | None)
 
     @property
     def channel_id(self) -> str | None:
         """Where people talk with it, when something outside of here knows that."""
         value = self.values.get("channel_id")
         return None if value is None else str(value)
-
-    @property
-    def model(self) -> str | None:
-        """Its model; None: that of its preset."""
-        return self._text("model")
-
-    @property
-    def system_prompt(self) -> str | None:
-        """Its system prompt; None: that of its preset."""
-        return self._text("system_prompt")
-
-    @property
-    def permissions(self) -> str | Mapping[str, Any] | None:
-        """The name of a profile, or its lists ``allow`` and ``ask``; None: what its preset says."""
-        found: str | Mapping[str, Any] | None = self._value("permissions", str | Mapping[str, Any] | None)
-        return found
-
-    @property
-    def created_at(self) -> str | None:
-        """When it was made, in ISO 8601."""
-        return self._text("created_at")
-
-    def _text(self, key: str) -> str | None:
-        found: str | None = self._value(key, str | None)
-        return found
-
-    def _value(self, key: str, wanted: object) -> Any:
-        return reader.read(self.values.get(key), wanted, self.source, (key,)) or None
 
 
 def read(directory: Path) -> AgentFile:

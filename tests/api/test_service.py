@@ -51,6 +51,8 @@ ERRORS: list[tuple[str, dict[str, Any], type[PyagentdError], str]] = [
     ("prompt", {"branch": "{branch}", "text": "Hi", "settings": ["temperature", 1]}, BadRequest, "must be a plist"),
     ("prompt", {"branch": "{branch}", "text": "Hi", "env": {"PYAGENTD_BACKEND": "moon"}}, ConfigError, "moon"),
     ("abort", {"branch": "nobody"}, NotFound, "nobody"),
+    ("attach_file", {"branch": "{branch}", "name": "a.png", "content": "no base64"}, BadRequest, "not base64"),
+    ("attach_file", {"branch": "{branch}", "name": "../a.png", "content": "aGk="}, BadRequest, "no name of a file"),
     ("answer", {"ask": "ask_1", "decision": "allow"}, NotFound, "ask_1"),
     ("answer", {"ask": "ask_1", "decision": "perhaps"}, BadRequest, "must be one of"),
 ]

@@ -262,6 +262,16 @@ async def test_a_person_lists_and_cancels_over_the_wire(world: World, clock: Man
             await service.schedule_add(client, branch=ref.key, **{"text": "Go.", **wrong})
 
 
+async def test_a_zone_that_this_machine_does_not_know_is_said_in_the_row(world: World, clock: ManualClock) -> None:
+    service, client, ref = world.service(), Watcher(), world.session()
+    for times in ({"at": "23:00"}, {"cron": "0 9 * * *"}):
+        await service.schedule_add(client, branch=ref.key, text="Go.", zone="Europe/Berlin", **times)
+    with world.kernel.state.writing() as db:  # made on a machine that knows another set of zones
+        db.execute("UPDATE schedules SET zone = 'Europe/Nowhere'")
+    rows = (await service.schedules(client))["schedules"]
+    assert [row["when"].partition(" (")[2] for row in rows] == ["Europe/Nowhere: unknown time zone)"] * 2
+
+
 async def test_the_watch_wakes_for_what_is_added_and_ends_with_the_host(world: World) -> None:
     ref = world.session()
     await world.kernel.feature(Schedules).start()

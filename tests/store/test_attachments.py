@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pyagentd.store.paths import LinkedFile, linked_files
+from pyagentd.store.attachments import LinkedFile, linked_files
 
 
 def links(text: str, branch_dir: Path) -> list[tuple[str, bool]]:

@@ -14,6 +14,7 @@ from pyagentd import regularfile
 from pyagentd.errors import BadRequest
 from pyagentd.store import export as room
 from pyagentd.store import metadata, paths
+from pyagentd.store.attachments import linked_files
 from pyagentd.store.charts import Chart
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import text
@@ -23,7 +24,7 @@ from pyagentd.store.document.render import writable
 from pyagentd.store.document.text import Document, Settings, format_file
 from pyagentd.store.export.foreign import protocol_lines
 from pyagentd.store.journal import Row, read_rows
-from pyagentd.store.paths import BranchRef, linked_files
+from pyagentd.store.paths import BranchRef
 from pyagentd.words import quantity
 
 # What an export is made from: a branch or an agent read from disk once, with the agents below it.

@@ -22,6 +22,7 @@ from markdown_it.utils import EnvType, OptionsDict
 
 from pyagentd.clock import slugify
 from pyagentd.store import charts
+from pyagentd.store.attachments import media_type
 from pyagentd.store.conversation import Message, Part
 from pyagentd.store.document.pieces import fragments
 from pyagentd.store.document.reconcile import recognise
@@ -29,7 +30,6 @@ from pyagentd.store.document.render import RUN_OPEN, writable
 from pyagentd.store.document.text import PROMPT_PREFIX, Region, regions
 from pyagentd.store.export.export import Source
 from pyagentd.store.journal import served_by
-from pyagentd.store.paths import media_type
 from pyagentd.wire.sexp import SexpError, read_call
 from pyagentd.words import quantity
 
