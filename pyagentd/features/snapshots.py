@@ -179,7 +179,7 @@ class RunKeeper:
             if change.before == change.after:
                 records.forget(change.id)
                 return change, []
-            found = list(difference(snapshots.objects, change.before, change.after))
+            found = list(difference(snapshots.objects, change.before, change.after, root=change.root))
             if change.root:
                 change = replace(change, others=snapshots.recent.of_others(self.top, change.began, found))
             else:

@@ -226,8 +226,13 @@ def _store_level(objects: Objects, level: _Level) -> str:
     )
 
 
-def difference(objects: Objects, before: str, after: str, above: str = "") -> Iterator[Difference]:
+def difference(
+    objects: Objects, before: str, after: str, *, root: str = "", above: str = "", rules: Rules | None = None
+) -> Iterator[Difference]:
     """Yield what differs between two trees; a directory that came or went is told besides what is in it.
+
+    What was ignored ``before`` in the workspace ``root`` is not in that tree, so it did not come when it is in the
+    other: a command that changes ``.gitignore`` must not make the user's files its own.
 
     Raises:
         StoreError: A tree was lost.
@@ -235,12 +240,16 @@ def difference(objects: Objects, before: str, after: str, above: str = "") -> It
     if before == after:
         return
     old, new = read(objects, before), read(objects, after)
+    if root and f"{above}/".startswith(f"{root}/") and (ignored := old.get(".gitignore")) is not None:
+        rules = with_rules(f"{above}/", objects.get("blob", ignored.id) or b"", rules)
     for name in sorted(old.keys() | new.keys()):
         was, now = old.get(name), new.get(name)
         if was == now:
             continue
         path = f"{above}/{name}"
         was_dir, now_dir = was is not None and was.is_dir, now is not None and now.is_dir
+        if was is None and ignores(rules, path, now_dir):
+            continue
         if not (was_dir and now_dir):
             yield Difference(path, was, now)
         if was_dir or now_dir:
@@ -248,7 +257,7 @@ def difference(objects: Objects, before: str, after: str, above: str = "") -> It
                 was.id if was is not None and was_dir else EMPTY,
                 now.id if now is not None and now_dir else EMPTY,
             )
-            yield from difference(objects, *inside, path)
+            yield from difference(objects, *inside, root=root, above=path, rules=rules)
 
 
 def objects_of(objects: Objects, tree: str, known: set[str]) -> None:
@@ -794,7 +803,7 @@ def plan_undo(objects: Objects, changes: Sequence[Change]) -> dict[str, Undo]:
     plan: dict[str, Undo] = {}
     for change in changes:
         others = frozenset(change.others)
-        for each in difference(objects, change.before, change.after):
+        for each in difference(objects, change.before, change.after, root=change.root):
             if each.path not in others:
                 _add(plan, change, each)
     return {path: undo for path, undo in sorted(plan.items()) if undo.doubt or not same(undo.target, undo.expected)}

@@ -310,6 +310,23 @@ async def test_secrets_ignored_files_and_repositories_stay_out(world: World) -> 
     assert modes == {0}
 
 
+async def test_what_was_ignored_before_a_command_is_not_removed_when_that_is_undone(world: World) -> None:
+    project = world.project
+    (project / ".gitignore").write_text("*.db\n")
+    (project / "sub").mkdir()
+    (project / "sub/.gitignore").write_text("data/\n!kept.db\n")
+    (project / "own.db").write_text("mine")
+    (project / "sub/data").mkdir()
+    (project / "sub/data/notes").write_text("mine")
+    async with talking(world) as talk:
+        turn = await talk.turn(bash("rm .gitignore sub/.gitignore; echo new > sub/new; echo new > sub/kept.db"))
+        undone = {".gitignore": "create", "sub/.gitignore": "create", "sub/new": "delete", "sub/kept.db": "delete"}
+        assert await talk.preview(turn) == undone
+        await talk.restore(turn)
+        assert (project / "own.db").read_text() == (project / "sub/data/notes").read_text() == "mine"
+        assert not (project / "sub/new").exists() and (project / "sub/.gitignore").exists()
+
+
 async def test_the_store_is_no_session_and_no_tool_may_look_into_it(world: World) -> None:
     async with talking(world) as talk:
         await talk.turn(write("a.txt", "a\n"))
