@@ -5,6 +5,7 @@ The compiler turns each special form into Python that calls the functions here; 
 ``field`` and ``equal``, which are called so often that they take only what they need.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -414,7 +415,7 @@ def times(run: Run, count: Value, body: Callable[[Value], Value]) -> None:
     """Call ``body`` with 0, 1, … below ``count``."""
     if type(count) is not int:
         raise LispError("eval_error", f"dotimes expects an integer, got {a_type(count)}")
-    for index in run.budget.each(range(count)):
+    for index in run.budget.each(range(min(count, sys.maxsize))):
         body(index)
 
 

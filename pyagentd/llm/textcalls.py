@@ -34,6 +34,8 @@ from pyagentd.messages import Message, Part, Text, ToolCall, ToolResult
 
 _MARKS = ("<tool_call>", "<function=", "[TOOL_CALLS]", "<|python_tag|>")
 _FIRST_MARKS = ("{", "[{", "```json\n{", "```\n{")  # only at the start of an answer, which may well be JSON
+_LONGEST_MARK = max(map(len, (*_MARKS, *_FIRST_MARKS)))
+_MOST_BLANKS = 1000  # characters at the start of an answer that are held back
 _MARK = re.compile(rf"^[ \t]*(?:{'|'.join(map(re.escape, _MARKS))})", re.MULTILINE)
 _TAGGED = re.compile(r"\s*<tool_call>(.*?)(?:</tool_call>|\Z)", re.DOTALL)
 _FUNCTION = re.compile(r"\s*<function=([^>\s]+)>(.*?)(?:</function>|\Z)", re.DOTALL)
@@ -180,8 +182,9 @@ class TextCalls(Decoder):
         self._inner = inner
         self._tools = {name: tool for tool in request.tools for name in (api_name(tool.name, 64), tool.name)}
         self._numbers: dict[int, int] = {}  # of parts, by the number that the other decoder gives them
-        self._held = ""  # text that may be a call
-        self._shown = ""  # text of the same part that is none
+        self._held: list[str] = []  # text that may be a call, in one piece until a call has begun
+        self._shown: list[str] = []  # text of the same part that is none
+        self._is_blank = True  # that text
         self._done: PartFinished | None = None  # the part of text that is complete, until what follows is known
         self._read_call = False
 
@@ -199,8 +202,8 @@ class TextCalls(Decoder):
             self._pass_on(item, items)
         self.finished, self.failure = self._inner.finished, self._inner.failure
         if self.failure is not None:  # what was held back was said
-            self._show(self._held, items)
-            self._held = ""
+            self._show("".join(self._held), items)
+            self._held.clear()
         return items
 
     def _pass_on(self, item: StreamItem, items: list[StreamItem]) -> None:
@@ -208,7 +211,7 @@ class TextCalls(Decoder):
             self._end_text(self._done, items, item.stop_reason if isinstance(item, StepFinished) else "")
         match item:
             case PartStarted(kind="text"):
-                self._held = self._shown = ""
+                self._held, self._shown, self._is_blank = [], [], True
             case PartDelta(index=index) if index not in self._numbers:  # only text is not begun yet
                 self._hold(item.text, items)
             case PartFinished(part=Text()):
@@ -231,29 +234,36 @@ class TextCalls(Decoder):
         return self._numbers[index]
 
     def _hold(self, text: str, items: list[StreamItem]) -> None:
-        self._held += text
-        at = _start(self._held, first=not self._shown.strip(), line=not self._shown or self._shown[-1] == "\n")
-        self._show(self._held[:at], items)
-        self._held = self._held[at:]
+        if len(self._held) > 1:  # a call has begun, and all that follows may belong to it
+            self._held.append(text)
+            return
+        text = "".join((*self._held, text))
+        at = _start(text, first=self._is_blank, line=not self._shown or self._shown[-1][-1] == "\n")
+        self._show(text[:at], items)
+        self._held = [text[at:]]
+        if len(text[at:].lstrip()) >= _LONGEST_MARK:
+            self._held.append("")
 
     def _show(self, text: str, items: list[StreamItem]) -> None:
         if not text:
             return
         if not self._shown:
             items.append(PartStarted(self._next, "text"))
-        self._shown += text
+        self._shown.append(text)
+        self._is_blank = self._is_blank and text.isspace()
         items.append(PartDelta(self._next, text))
 
     def _end_text(self, done: PartFinished, items: list[StreamItem], reason: str) -> None:
         """End the part of text, with the calls that it ends with."""
         self._done = None
-        calls = calls_in(self._held, self._tools) if len(self._held) <= MAX_ARGUMENTS else []
+        held = "".join(self._held)
+        self._held.clear()
+        calls = calls_in(held, self._tools) if len(held) <= MAX_ARGUMENTS else []
         if reason == "max_tokens" and any(unreadable for _, _, unreadable in calls):
             calls = []  # it was cut off
-        self._show("" if calls else self._held, items)
-        self._held = ""
+        self._show("" if calls else held, items)
         if self._shown:
-            part = Text(text=self._shown) if calls else done.part
+            part = Text(text="".join(self._shown)) if calls else done.part
             items.append(PartFinished(self._number(done.index), part))
         for name, given, unreadable in calls:
             self._read_call = True
@@ -272,7 +282,8 @@ def _start(text: str, *, first: bool, line: bool) -> int:
         first: Whether only blanks stand before it in the answer.
         line: Whether it begins a line.
     """
-    if first and (not (said := text.lstrip()) or _may_begin(said, (*_MARKS, *_FIRST_MARKS))):
+    said = text.lstrip()
+    if first and (_may_begin(said, (*_MARKS, *_FIRST_MARKS)) if said else len(text) <= _MOST_BLANKS):
         return 0
     for match in _MARK.finditer(text):
         if match.start() or line:

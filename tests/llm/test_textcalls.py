@@ -129,6 +129,13 @@ def test_a_model_that_writes_blank_lines_for_ever_holds_nothing_up(content: str)
     assert time.monotonic() - started < 3
 
 
+def test_a_long_text_costs_what_its_pieces_cost() -> None:
+    started = time.process_time()
+    items = decoded("\n" * 800_000 + "x", size=40)
+    assert time.process_time() - started < 3
+    assert parts(items) == [Text(text="\n" * 800_000 + "x")]
+
+
 def test_reasoning_before_and_calls_of_the_server_beside_keep_their_order() -> None:
     decoder = TextCalls(ChatDecoder(GO), GO)
     function = {"name": "List", "arguments": "{}"}

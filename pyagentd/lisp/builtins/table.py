@@ -7,6 +7,7 @@ takes the run's budget as its first parameter and is declared with ``charges=Tru
 """
 
 import re
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
@@ -193,7 +194,7 @@ def whole_number(op: str, value: Any) -> int:
 def size(op: str, value: Any) -> int:
     """Return the value as a number of items; negative numbers become 0, fractions are cut off."""
     if type(value) is int:
-        return max(value, 0)
+        return min(max(value, 0), sys.maxsize)
     if type(value) is float and value == value and abs(value) < 1e18:
         return max(int(value), 0)
     raise wrong(op, "a number of items", value, hint=f"The count comes before the collection: ({op} 3 xs).")

@@ -674,7 +674,7 @@ def split(budget: Budget, s: Any, separator: Any, limit: Any = MISSING) -> list[
         return [*characters[: most - 1], "".join(characters[most - 1 :])]
     budget.steps(len(found) >> 6)
     budget.cells(1 + found.count(between))
-    return found.split(between, most - 1)
+    return found.split(between, min(most, 1 + len(found)) - 1)
 
 
 @define(*string_names("split-lines"), charges=True)

@@ -114,6 +114,8 @@ _COLLECTIONS = [
     ("range of tiny steps", "(count (range 0 1 0.0000000001))", SPACE),
     ("range without a step", "(count (range 0 10 0))", EITHER | FINE | {"eval_error"}),
     ("range without an end", "(count (range))", EITHER | {"eval_error"}),
+    ("dropping more than can be counted", "(first (drop 100000000000000000000 (range)))", TIME),
+    ("dotimes of more than can be counted", "(dotimes [i 100000000000000000000] i)", TIME),
     ("windows that overlap", "(count (partition 5000 1 (range 100000)))", SPACE),
     (
         "conj copies",
