@@ -10,7 +10,6 @@ from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from pyagentd.errors import ProviderError, TransientProviderError
 from pyagentd.llm.backend import (
     BodyWriter,
     IdentityCache,
@@ -25,13 +24,13 @@ from pyagentd.llm.backend import (
     encode,
 )
 from pyagentd.llm.http import (
-    AGAIN,
     Decoder,
     HttpBackend,
     HttpServer,
     Json,
     SseEvent,
     api_name,
+    broke_off,
     effort_of,
     given_arguments,
     load_event,
@@ -171,7 +170,6 @@ _STOPS: dict[str, StopReason] = {
     **{reason: reason for reason in get_args(StopReason)},
     "model_context_window_exceeded": "max_tokens",
 }
-_TRANSIENT = frozenset({"overloaded_error", "api_error", "rate_limit_error", "timeout_error"})
 
 
 @dataclass(slots=True)
@@ -213,10 +211,7 @@ class StepDecoder(Decoder):
             case "message_stop":
                 self._finish(stop_reason(self._stop_reason, _STOPS), self._total(), items)
             case "error":
-                error = body.get("error") or {}
-                kind, message = error.get("type", "error"), error.get("message") or "no message"
-                text = f"The model's server broke off: {message} ({kind})"
-                raise (TransientProviderError if kind in _TRANSIENT else ProviderError)(text, hint=AGAIN)
+                raise broke_off(body)
 
     def _delta(self, body: Json, items: list[StreamItem]) -> None:
         index = body["index"]

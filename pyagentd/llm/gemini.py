@@ -27,12 +27,12 @@ from pyagentd.llm.http import (
     Json,
     SseEvent,
     api_name,
+    broke_off,
     given_arguments,
     load_event,
     stop_reason,
     tokens,
 )
-from pyagentd.llm.openai import broke_off
 from pyagentd.messages import Body, Media, Message, Reasoning, Text, ToolCall, ToolResult, Usage
 
 PROVIDER = "gemini"  # in the record of reasoning that comes from here

@@ -472,6 +472,23 @@ def error_of_body(body: object) -> tuple[str, str]:
     return "", body if isinstance(body, str) and not body.lstrip().startswith("<") else ""
 
 
+_PASSING = re.compile(
+    r"overloaded|rate.?limit|too.many.requests|timeout|unavailable|server_error|api_error|internal|try again"
+    r"|\b(408|429|5\d\d)\b",
+    re.IGNORECASE,
+)
+
+
+def broke_off(body: Json) -> ProviderError:
+    """Return the error that a server reports in ``error`` in the place of an answer; transient when it may pass."""
+    kind, message = error_of_body(body)
+    number = body["error"].get("code") if isinstance(body["error"], dict) else None
+    text = f"The model's server broke off: {message or 'no message'} ({kind or number or 'error'})"
+    if _TOO_LONG.search(text):
+        return ContextOverflow(text)
+    return TransientProviderError(text, hint=AGAIN) if _PASSING.search(text) else ProviderError(text, hint=AGAIN)
+
+
 def network_error(error: BaseException, address: str = "") -> ProviderError:
     """Return the error of ours for what aiohttp raised; ``address`` is the server's, as ``host:port``."""
     server = f"he model's server{f' at {address}' if address else ''}"
@@ -620,7 +637,8 @@ class HttpServer:
                 method, self.base_url + path, data=body, headers=headers, allow_redirects=False, proxy=self._proxy
             ) as response:
                 if response.status >= 300:
-                    raise HttpRefusal(response.status, response.headers, await _refusal_body(response))
+                    said = await _body_of(response.content.iter_any())
+                    raise HttpRefusal(response.status, response.headers, said)
                 yield response
         except (aiohttp.ClientError, OSError, ValueError) as error:
             # `from None`: a cause may quote the request's headers in a logged traceback.
@@ -659,12 +677,12 @@ def _certificates() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-async def _refusal_body(response: aiohttp.ClientResponse) -> object:
+async def _body_of(chunks: AsyncIterator[bytes]) -> object:
     """Return the JSON value of a refusal's body, or its text; one that does not end counts as far as it came."""
     held = bytearray()
     with contextlib.suppress(OSError, aiohttp.ClientError):
         async with asyncio.timeout(_REFUSAL_S):
-            async for chunk in response.content.iter_any():
+            async for chunk in chunks:
                 held += chunk
                 if len(held) >= _MAX_REFUSAL:
                     break
@@ -846,6 +864,9 @@ class HttpBackend(Generic[_Quirk]):
             else:
                 given = answer.headers.get("content-type", "").partition(";")[0]
                 if given in _NOT_A_STREAM:
+                    body_sent = await _body_of(answer.chunks)
+                    if isinstance(body_sent, dict) and body_sent.get("error"):  # some begin before they know it
+                        raise broke_off(body_sent)
                     raise ProviderError(
                         f"The model's server answered with {given} instead of a stream of events",
                         hint=f"Check that the base URL is a {self.api}",

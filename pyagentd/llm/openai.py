@@ -33,8 +33,8 @@ from pyagentd.llm.http import (
     Json,
     SseEvent,
     api_name,
+    broke_off,
     effort_of,
-    error_of_body,
     given_arguments,
     load_event,
     says_unsupported,
@@ -205,10 +205,6 @@ _STOPS: dict[str, StopReason] = {
 }
 _DONE = SseEvent("", b"[DONE]")
 _FAILED = ("error", "insufficient_system_resource")  # as a reason to stop
-_PASSING = re.compile(
-    r"overloaded|rate.?limit|too.many.requests|timeout|unavailable|server_error|try again|\b(408|429|5\d\d)\b",
-    re.IGNORECASE,
-)
 
 
 @dataclass(slots=True)
@@ -309,14 +305,6 @@ class ChatDecoder(Decoder):
         for call in self._made:
             self._finish_call(call.index, call.id, call.name, "".join(call.pieces), items)
         self._finish(reason, usage_of(self._usage, "prompt_tokens", "completion_tokens"), items)
-
-
-def broke_off(body: Json) -> ProviderError:
-    """Return the error that a stream reports in ``error``; transient when it may pass."""
-    kind, message = error_of_body(body)
-    number = body["error"].get("code") if isinstance(body["error"], dict) else None
-    text = f"The model's server broke off: {message or 'no message'} ({kind or number or 'error'})"
-    return TransientProviderError(text, hint=AGAIN) if _PASSING.search(text) else ProviderError(text, hint=AGAIN)
 
 
 def usage_of(given: Json, prompt: str, answer: str) -> Usage:

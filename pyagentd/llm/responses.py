@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from functools import partial
 
-from pyagentd.errors import ContextOverflow
 from pyagentd.llm.backend import (
     BodyWriter,
     ModelRequest,
@@ -20,8 +19,8 @@ from pyagentd.llm.backend import (
     StreamItem,
     dumps,
 )
-from pyagentd.llm.http import Decoder, Json, SseEvent, api_name, effort_of, load_event, says_unsupported
-from pyagentd.llm.openai import LONGEST_NAME, OpenAIBackend, Quirk, broke_off, result_text, usage_of
+from pyagentd.llm.http import Decoder, Json, SseEvent, api_name, broke_off, effort_of, load_event, says_unsupported
+from pyagentd.llm.openai import LONGEST_NAME, OpenAIBackend, Quirk, result_text, usage_of
 from pyagentd.messages import Media, Message, Reasoning, Text, ToolCall, ToolResult
 
 PROVIDER = "openai"  # in the record of reasoning that comes from here
@@ -158,8 +157,6 @@ class ResponseDecoder(Decoder):
                 self._completed(body["response"], items)
             case "failed" | "error":
                 error = (body.get("response") or {}).get("error") or body.get("error") or body
-                if error.get("code") == "context_length_exceeded":
-                    raise ContextOverflow(f"The model's server says: {error.get('message')}")
                 raise broke_off({"error": error})
 
     def _item_added(self, body: Json, items: list[StreamItem]) -> None:

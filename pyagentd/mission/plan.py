@@ -245,6 +245,7 @@ _SHAPES: dict[str, Any] = {
     "tools": list,
     "program": str,
     "needs": list,
+    "failure": Mapping,
 }
 _WORDS: dict[Any, str] = {str: "string", Mapping: "map", list: "vector of names"}
 
@@ -255,8 +256,7 @@ def _json(step: PlanStep) -> dict[str, Any]:
     if step.status == "pending":
         return made
     result = {} if step.result is None else {"result": serialization.encode(values.from_python(step.result))}
-    failure = {} if step.failure is None else {"failure": dict(step.failure)}
-    return {**made, "status": step.status, **result, **failure, "duration_ms": step.duration_ms}
+    return {**made, "status": step.status, **result, "duration_ms": step.duration_ms}
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -289,6 +289,8 @@ def test_a_refusal_is_shown_and_is_the_reason() -> None:
         ({"error": {"type": "overloaded", "message": "busy"}}, TransientProviderError),
         ({"error": {"message": "content is not allowed", "type": "invalid_request_error"}}, ProviderError),
         ({"error": "out of memory"}, ProviderError),
+        ({"error": {"code": 500, "message": "An error has occurred", "status": "INTERNAL"}}, TransientProviderError),
+        ({"error": {"code": 400, "message": "The maximum context length is 8192 tokens."}}, ContextOverflow),
         (chunk("error"), TransientProviderError),
         (chunk("insufficient_system_resource"), TransientProviderError),
         ({"choices": [{"delta": {"content": 7}}]}, ProviderError),
@@ -316,6 +318,7 @@ def test_what_goes_wrong_in_the_middle_is_an_error(broken: dict[str, Any], error
         (400, {"error": "This model's maximum prompt length is 131072 but the request contains 200000 tokens."}),
         (422, {"detail": "Prompt contains 9 tokens, too large for model with 8 maximum context length"}),
         (413, {}),
+        (200, {"error": {"code": 400, "message": "This endpoint's maximum context length is 10 tokens."}}),
     ],
 )
 async def test_a_conversation_that_is_too_long_in_every_servers_words(

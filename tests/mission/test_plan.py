@@ -184,7 +184,16 @@ def test_references_are_filled_in(value: Any, expected: Any) -> None:
     assert fill(value, {"a": A}) == expected
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"version": 9, "steps": []}', '{"version": 1, "steps": [{"id": "a"}]}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        '{"version": 9, "steps": []}',
+        '{"version": 1, "steps": [{"id": "a"}]}',
+        '{"version": 1, "steps": [{"id": "a", "program": "1", "status": "failed", "failure": "it failed"}]}',
+    ],
+)
 def test_a_file_without_a_plan_is_told(tmp_path: Path, text: str) -> None:
     (tmp_path / "p.json").write_text(text, "utf-8")
     with pytest.raises(PlanError, match=r"p\.json"):
