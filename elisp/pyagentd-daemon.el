@@ -263,15 +263,45 @@ it is refused or late nothing is said."
 (defun pyagentd-later-asking (method plist success
                                      &optional timeout failure late)
   "Call METHOD of the daemon with PLIST, as `pyagentd-later-here' does.
-SUCCESS may read something from the user: it is called once nothing else
-is being asked and nothing typed.  TIMEOUT is in seconds, FAILURE and
-LATE are called as there."
+SUCCESS may read something from the user, also what was typed right behind
+the command: it is called once nothing else is being asked and nothing
+typed.  TIMEOUT is in seconds, FAILURE and LATE are called as there."
   (let ((back (pyagentd-later-back success))
-        (keys num-input-keys))
+        (keys num-input-keys)
+        (release #'ignore)
+        (answered nil))
     (pyagentd-later-here method plist
                          (lambda (answer)
-                           (pyagentd-later-when-free back keys answer))
-                         timeout failure late)))
+                           (setq answered t)
+                           (pyagentd-later-when-free
+                            back (unless (funcall release) keys) answer))
+                         timeout failure late)
+    (when (and this-command (not answered) (not (pyagentd-later--asked-p)))
+      (setq release (pyagentd-later--hold)))))
+
+(defun pyagentd-later--hold ()
+  "Hold back what is typed, until it is told that an answer is awaited.
+Return a function that gives it back before; it returns nil if it is late."
+  (let* ((map (make-sparse-keymap))
+         (end (set-transient-map map #'always))
+         (held nil)
+         (release (lambda ()
+                    (when end
+                      (funcall (prog1 end (setq end nil)))
+                      (setq unread-command-events
+                            (append held unread-command-events))
+                      t))))
+    (define-key map [t] (lambda ()
+                          (interactive)
+                          (setq held (append held (listify-key-sequence
+                                                   (this-single-command-keys))))))
+    (define-key map (kbd "C-g") (lambda ()
+                                  (interactive)
+                                  (setq held nil)
+                                  (funcall release)
+                                  (keyboard-quit)))
+    (run-at-time pyagentd-later--soon nil release)
+    release))
 
 (defun pyagentd-later-back (function)
   "Return a function that calls FUNCTION in the buffer that is current now.

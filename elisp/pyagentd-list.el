@@ -524,11 +524,8 @@ If WHAT is nil, that is all that follow something."
     (let ((pyagentd-table--quietly t))
       (funcall pyagentd-table--fetch))))
 
-(defvar pyagentd-list--views)
-
 (defun pyagentd-list--on-disconnected ()
   "Say in the lists that follow something that nobody tells of it."
-  (setq pyagentd-list--views nil)       ; another daemon may have others
   (dolist (buffer (buffer-list))
     (when (buffer-local-value 'pyagentd-list--follows buffer)
       (with-current-buffer buffer
@@ -831,11 +828,6 @@ be that of ALL, nil if it is always."
   "Pages that are among the lists, and what they are.
 What somebody reads before trusting it is one.")
 
-;; The daemon says once which lists it has: keys that are typed right after
-;; the command are for its prompt, and would else go to the buffer.
-(defvar pyagentd-list--views nil
-  "The daemon's lists as (NAME . VIEW), or nil before it was asked.")
-
 ;;;###autoload
 (defun pyagentd-list (&optional name all)
   "Show the list NAME, which is asked for: runs, schedules, tasks and others.
@@ -849,36 +841,31 @@ with a prefix argument (ALL from Lisp) that of all."
      ((commandp function) (call-interactively function))
      (function (funcall function))
      ((assoc name pyagentd-list--pages) (pyagentd-report-show name))
-     (pyagentd-list--views (pyagentd-list--choose name all))
      (t
       (pyagentd-later-asking
        'views nil
        (lambda (answer)
-         (setq pyagentd-list--views
-               (mapcar (lambda (view) (cons (plist-get view :name) view))
-                       (plist-get answer :views)))
-         (pyagentd-list--choose name all)))))))
-
-(defun pyagentd-list--choose (name all)
-  "Show the list NAME, or one that is asked for; ALL as `pyagentd-list' says."
-  (let* ((views pyagentd-list--views)
-         (chosen (or name
-                     (pyagentd-choose
-                      "List: " (append (mapcar #'car views)
-                                       (mapcar #'car pyagentd-list--pages))
-                      :annotate
-                      (lambda (each)
-                        (concat "  "
-                                (or (plist-get (cdr (assoc each views)) :summary)
-                                    (cdr (assoc each pyagentd-list--pages))))))
-                     (user-error "Name a list"))))
-    (if (or (assoc chosen pyagentd-list-functions)
-            (assoc chosen pyagentd-list--pages))
-        (pyagentd-list chosen all)
-      (pyagentd-list-of-session
-       chosen
-       (pyagentd-symbol (plist-get (cdr (assoc chosen views)) :session))
-       all))))
+         (let* ((views (mapcar (lambda (view)
+                                 (cons (plist-get view :name) view))
+                               (plist-get answer :views)))
+                (names (append (mapcar #'car views)
+                               (mapcar #'car pyagentd-list--pages)))
+                (chosen (or name
+                            (pyagentd-choose
+                             "List: " names
+                             :annotate
+                             (lambda (each)
+                               (concat "  "
+                                       (or (plist-get (cdr (assoc each views)) :summary)
+                                           (cdr (assoc each pyagentd-list--pages))))))
+                            (user-error "Name a list"))))
+           (if (or (assoc chosen pyagentd-list-functions)
+                   (assoc chosen pyagentd-list--pages))
+               (pyagentd-list chosen all)
+             (pyagentd-list-of-session
+              chosen
+              (pyagentd-symbol (plist-get (cdr (assoc chosen views)) :session))
+              all)))))))))
 
 (defun pyagentd-agents ()
   "List the agents of the session here as a tree."

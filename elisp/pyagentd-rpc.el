@@ -588,7 +588,7 @@ that wants a value: Emacs does nothing else meanwhile."
 
 (cl-defun pyagentd-rpc-call-async (method plist
                                           &key success error timeout late)
-  "Call METHOD of the daemon with PLIST and return at once.
+  "Call METHOD of the daemon with PLIST; return the number of the call at once.
 SUCCESS is called with the answer.  ERROR is called with an error
 \(SYMBOL . DATA) if the daemon refuses, the connection ends, there is
 none, or TIMEOUT seconds pass (nil means no limit); by default it is
@@ -621,14 +621,16 @@ was held back is not sent any more.  Never starts a daemon."
       (setq timer
             (run-at-time timeout nil
                          (lambda ()
-                           (unless late
-                             (pyagentd-rpc--forget uid)
-                             (setq pyagentd-outbox--held ; not sent any more
-                                   (assq-delete-all uid pyagentd-outbox--held)))
+                           (unless late (pyagentd-rpc--give-up uid))
                            (funcall done failure
                                     (list 'pyagentd-timeout method))
                            (setq over t)))))
-    nil))
+    uid))
+
+(defun pyagentd-rpc--give-up (uid)
+  "Forget the call UID, and do not send it where it is held back still."
+  (pyagentd-rpc--forget uid)
+  (setq pyagentd-outbox--held (assq-delete-all uid pyagentd-outbox--held)))
 
 (defun pyagentd-rpc-call (method &optional plist timeout)
   "Call METHOD of the daemon with PLIST and return its answer.
@@ -639,13 +641,15 @@ ends.  Can be quit.  Emacs waits: for functions that return values, not
 for commands, see `pyagentd-later'."
   (require 'pyagentd-daemon)
   (pyagentd-start-and-wait)
-  (let ((call (list method))
-        (timeout (or timeout pyagentd-call-timeout)))
-    (pyagentd-rpc-call-async
-     method plist :timeout timeout
-     :success (lambda (value) (setcdr call (list t value)))
-     :error (lambda (err) (setcdr call (list nil err))))
-    (pyagentd-rpc-outcome call (1+ timeout))))
+  (let* ((call (list method))
+         (timeout (or timeout pyagentd-call-timeout))
+         (uid (pyagentd-rpc-call-async
+               method plist :timeout timeout
+               :success (lambda (value) (setcdr call (list t value)))
+               :error (lambda (err) (setcdr call (list nil err))))))
+    (unwind-protect (pyagentd-rpc-outcome call (1+ timeout))
+      (unless (cdr call)
+        (pyagentd-rpc--give-up uid)))))
 
 (defun pyagentd-rpc-outcome (call seconds)
   "Wait until CALL has an outcome in its cdr, (t ANSWER) or (nil ERROR).

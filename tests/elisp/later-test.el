@@ -73,6 +73,33 @@
         (setq asked nil)
         (pyagentd-test-await (equal seen '(asked told)))))))
 
+(ert-deftest pyagentd-later-asking-reads-what-is-typed-right-behind-it ()
+  (pyagentd-test-with-daemon
+    (let* ((seen nil)
+           (asks (lambda ()
+                   (interactive)
+                   (pyagentd-later-asking
+                    'status nil
+                    (lambda (_) (push (list (read-event) (read-event)) seen))))))
+      (with-temp-buffer
+        (switch-to-buffer (current-buffer))
+        (use-local-map (let ((map (make-sparse-keymap)))
+                         (define-key map (kbd "C-c a") asks)
+                         map))
+        (execute-kbd-macro (kbd "C-c a x y"))
+        (pyagentd-test-await seen)
+        (should (equal seen '((?x ?y))))
+        (should (equal "" (buffer-string)))
+        ;; An answer that is awaited for long keeps nobody from typing.
+        (pyagentd-test-tell 'fake-silent "" 'status)
+        (let ((pyagentd-later--soon 0.01))
+          (execute-kbd-macro (kbd "C-c a x y"))
+          (pyagentd-test-await unread-command-events)
+          (should (equal unread-command-events '(?x ?y)))
+          (setq unread-command-events nil)
+          (execute-kbd-macro "z")
+          (should (equal "z" (buffer-string))))))))
+
 (ert-deftest pyagentd-later-tells-that-an-answer-is-awaited ()
   (pyagentd-test-with-daemon
     (pyagentd-test-tell 'fake-silent "" 'status)

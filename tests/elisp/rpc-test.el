@@ -47,6 +47,18 @@
                                :error (lambda (err) (setq failure err)))
       (should (eq (car (pyagentd-test-await failure)) 'pyagentd-timeout)))))
 
+(ert-deftest pyagentd-rpc-a-call-that-was-quit-is-not-sent-later ()
+  (pyagentd-test-with-daemon
+    (pyagentd-rpc-call 'asks)
+    (let ((pyagentd-outbox--open nil)   ; as before the answer to hello
+          (inhibit-quit t))
+      (should-not (with-local-quit
+                    (run-at-time 0.1 nil (lambda () (setq quit-flag t)))
+                    (pyagentd-rpc-call 'spawn)))
+      (setq quit-flag nil))
+    (pyagentd-outbox-open)
+    (should-not (pyagentd-test-calls 'spawn))))
+
 ;; A full socket would stop Emacs.
 (ert-deftest pyagentd-rpc-calls-of-a-daemon-that-does-not-read-are-held-back ()
   (pyagentd-test-with-daemon
