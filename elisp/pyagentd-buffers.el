@@ -135,8 +135,7 @@ FUNCTION is an answer with :error and :text."
 They get its beginning and end, before the buffer is saved.")
 
 (defconst pyagentd-buffers--largest 1000000
-  "How many characters a buffer may have that agents see.
-To tell more would take longer than Emacs may stand still.")
+  "How many characters a buffer may have for agents; more would take too long.")
 
 (defun pyagentd-buffers--visiting (path)
   "Return the buffer that visits the file PATH, a true name, or nil."
@@ -171,8 +170,7 @@ To tell more would take longer than Emacs may stand still.")
          "the file was changed on disk as well")))
 
 (defun pyagentd-buffers--on-look (facts _id reply)
-  "Tell what is shown of the file in FACTS by calling REPLY.
-That is nil if the file on disk is as good, or the text cannot be used."
+  "Give REPLY the text of the file in FACTS, nil if that on disk is as good."
   (funcall
    reply
    (pyagentd-with-live-buffer (pyagentd-buffers--visiting (plist-get facts :path))
@@ -207,8 +205,7 @@ That is nil if the file on disk is as good, or the text cannot be used."
                  (list :outcome "outdated")))))
 
 (defun pyagentd-buffers--changed (path edits)
-  "Make EDITS in this buffer, which visits PATH, and save it.
-Return what became of it; after an error nothing is changed."
+  "Make EDITS in this buffer, which visits PATH, and save it, or change nothing."
   (when-let ((trouble (or (pyagentd-buffers--odd) (pyagentd-buffers--stale))))
     (error "%s" trouble))
   (let ((inhibit-interaction t)

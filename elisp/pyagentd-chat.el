@@ -60,8 +60,7 @@ Its keys are :name, :text, :code and :recorded."
 ;; what is typed is the next prompt.
 
 (defconst pyagentd-silent--after 0.7
-  "Seconds after which the daemon is asked whether it is there.
-So long it may take to say so, too.")
+  "Seconds until the daemon is asked whether it is there, and until that is late.")
 
 (pyagentd-deflocal pyagentd-silent--timer nil
   "Timer that finds the daemon silent, nil while nothing is awaited.
@@ -75,8 +74,7 @@ It may have run: then the daemon is being asked.")
                      (pyagentd-later-back #'pyagentd-silent--ask))))
 
 (defun pyagentd-silent--ask ()
-  "Find out whether the daemon is silent about the prompt that was sent.
-It may be there and have reasons to take its time, a hook for one."
+  "Ask if the daemon is there: it may take its time for the prompt, a hook for one."
   (let ((timer pyagentd-silent--timer))
     (pyagentd-rpc-call-async
      'status nil :timeout pyagentd-silent--after :success #'ignore
@@ -163,9 +161,7 @@ With a prefix argument show the MENU instead."
   (and pyagentd-chat--known pyagentd-attach-awaited))
 
 (defun pyagentd-chat--send-attached (end)
-  "Send what ends at END, once this session is attached.
-Until then the status says that it is on its way, and who types below it
-writes the next prompt."
+  "Send what ends at END, once this session is attached."
   (let ((here (copy-marker end))
         (last (= end (1+ (buffer-size))))
         (waits t))
@@ -207,8 +203,7 @@ writes the next prompt."
     (setq pyagentd-chat--known nil)))
 
 (defun pyagentd-chat--attached ()
-  "Show that a prompt waits still: it is sent in a moment.
-A run may have ended while nobody told this buffer."
+  "Join a run's text if it ended unseen, and show that a prompt waits still."
   (unless (pyagentd-status-busy-p)
     (pyagentd-insert-join))
   (pyagentd-chat--tell-edits (current-buffer))
@@ -313,8 +308,7 @@ While a run is in progress it waits for its turn, and stays where it is."
   (and pyagentd-settings-next (list :settings pyagentd-settings-next)))
 
 (defun pyagentd-chat--using-settings (then)
-  "Return THEN, for the answer to a message, forgetting the message's settings.
-They stay when it was a slash command, which no model answers."
+  "Return THEN, for an answer; a message that is no command uses up the settings."
   (let ((used pyagentd-settings-next)
         (buffer (current-buffer)))
     (lambda (answer)
@@ -327,8 +321,7 @@ They stay when it was a slash command, which no model answers."
       (when then (funcall then answer)))))
 
 (defun pyagentd-chat--queued (id marker)
-  "Note that the message ID waits; the run in progress goes on at MARKER.
-The next prompt can be written below."
+  "Note that the message ID waits; the run in progress goes on at MARKER."
   (when marker
     (pyagentd-insert-move marker))
   (when-let ((overlay (pyagentd-queued-overlay id)))
@@ -348,8 +341,7 @@ The next prompt can be written below."
   "Queued messages whose text was changed, an alist (ID . TEXT).")
 
 (defun pyagentd-chat--on-change (overlay after &rest _)
-  "Note a change of the queued text under OVERLAY, if AFTER is non-nil.
-The daemon is told soon."
+  "Note a change of the queued text under OVERLAY, if AFTER is non-nil."
   (when-let ((id (and after (not pyagentd-edit--applying)
                       (car (rassq overlay pyagentd-queued--overlays)))))
     (unless pyagentd-chat--edits
@@ -690,9 +682,7 @@ Return the buffer."
 ;;;; Choosing
 
 (defun pyagentd-plan--read (then)
-  "Read the name of an agent for this session; call THEN with it.
-That is in the session's buffer, and once the daemon has said which there
-are."
+  "Read the name of an agent for this session; call THEN with it there."
   (pyagentd-in-session
     (pyagentd-later-asking
      'agents-available (list :branch pyagentd--branch-dir)
@@ -767,8 +757,7 @@ has ended")))))
             t)))))
 
 (defun pyagentd-plan--confirm (agent)
-  "Approve the plan here if the user agrees, as `pyagentd-approve' with AGENT.
-Say so where there is none, or a question has come with the connection."
+  "Approve the plan here, if there is one and the user agrees, with AGENT."
   (pyagentd-attached-then
    (lambda ()
      (pyagentd-later-asking
@@ -820,8 +809,7 @@ it again.  With a prefix argument ask what the summary should KEEP."
 ;; C-a C-k leaves a prompt.
 
 (defun pyagentd-prompt--words ()
-  "Return where the words begin in the first line of a prompt, or nil.
-That is nil unless point is in such a line."
+  "Return where the words begin if point is in the first line of a prompt, or nil."
   (save-excursion
     (forward-line 0)
     (and (looking-at (regexp-quote pyagentd-prompt-prefix))
@@ -874,8 +862,7 @@ answer that arrives."
 ;;;; Prompts and answers
 
 (defun pyagentd-turns--trim (beg end)
-  "Return where the prompt is in the user's text from BEG to END, or nil.
-That is without the white space and the prefix around it."
+  "Return (BEG . END) of the prompt itself in the text from BEG to END, or nil."
   (save-excursion
     (goto-char beg)
     (skip-chars-forward " \t\n" end)
@@ -1091,8 +1078,7 @@ It is filled if a daemon runs, else when it is fetched again."
     (current-buffer)))
 
 (defun pyagentd-return--writable ()
-  "Let sessions be written to again that were only looked at in the last Emacs.
-Whoever else writes now, the daemon says."
+  "Let sessions be written to again that were only looked at in the last Emacs."
   (dolist (buffer (pyagentd-place-buffers))
     (with-current-buffer buffer
       (when (and buffer-read-only (not pyagentd-viewing-refusal)

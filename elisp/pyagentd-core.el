@@ -105,9 +105,7 @@ left out."
       keys)))
 
 (defun pyagentd-yaml--keys (lines indent plain)
-  "Read the keys at the beginning of LINES, pairs (INDENT . TEXT).
-INDENT is theirs, PLAIN as in `pyagentd-yaml-read'.  Return (PLIST . REST)
-with the LINES that follow."
+  "Return (PLIST . REST) of LINES, which begin with keys at INDENT; PLAIN as above."
   (let (keys)
     (while (and lines (= indent (caar lines)))
       (let ((line (cdr (pop lines))) key value said)
@@ -129,8 +127,7 @@ with the LINES that follow."
     (cons keys lines)))
 
 (defun pyagentd-yaml--below (lines indent plain)
-  "Read what LINES have below a key with INDENT; PLAIN as above.
-Return (VALUE . REST)."
+  "Return (VALUE . REST) of LINES, below a key with INDENT; PLAIN is as above."
   (let ((below (caar lines)))
     (cond ((and lines (>= below indent)
                 (string-match-p "\\`-\\(?: \\|\\'\\)" (cdar lines)))

@@ -32,8 +32,7 @@
 (declare-function pyagentd-host-reason "pyagentd-host")
 
 (defvar pyagentd-start--waiting nil
-  "What waits for a connection, newest first: pairs (THEN . FAILED).
-They are those of `pyagentd-start'.")
+  "What waits for a connection, newest first: pairs (THEN . FAILED).")
 
 (defvar pyagentd-start--process nil
   "The process that starts the daemon, or nil.")
@@ -68,8 +67,7 @@ the same.  Emacs waits: for functions that return values."
       (pyagentd-rpc-outcome call (1+ pyagentd-start-timeout)))))
 
 (defun pyagentd-start--launch (then failed)
-  "Start the daemon unless that is under way, and call THEN after it.
-FAILED is called with the error if it does not start."
+  "Start the daemon unless that is under way; call THEN, or FAILED with the error."
   (unless (process-live-p pyagentd-start--process)
     ;; What waits for one whose end was not told yet waits for this one.
     (setq pyagentd-start--process
@@ -277,7 +275,8 @@ typed.  TIMEOUT is in seconds, FAILURE and LATE are called as there."
                             back (unless (funcall release) keys) answer))
                          timeout failure late)
     (when (and this-command (not answered) (not (pyagentd-later--asked-p)))
-      (setq release (pyagentd-later--hold)))))
+      (setq release (pyagentd-later--hold)))
+    nil))
 
 (defun pyagentd-later--hold ()
   "Hold back what is typed, until it is told that an answer is awaited.
@@ -321,8 +320,7 @@ It does nothing once that buffer is dead."
   (message "%s" (pyagentd-error-text err)))
 
 (defun pyagentd-later--give (function answer)
-  "Call FUNCTION with ANSWER where the user is.
-What it says with `user-error' is said in the echo area."
+  "Call FUNCTION with ANSWER where the user is, and say its `user-error'."
   (with-current-buffer (window-buffer)
     ;; No key or click has led here, which would ask in a dialog.
     (let ((last-nonmenu-event t))

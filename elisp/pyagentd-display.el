@@ -305,8 +305,7 @@ One in the background is named in the header line and has no overlay."
   "The overlays of the first lines of blocks, latest first.")
 
 (pyagentd-deflocal pyagentd-failed--calls nil
-  "Hash table of calls in this buffer: from their ids (FAILED . LINE), or nil.
-LINE says what the call was; nil where that is not known.")
+  "Hash table of calls here: from their ids to (FAILED . LINE-OR-NIL), or nil.")
 
 (defun pyagentd-failed--call (id)
   "Return what is known of the call ID of this buffer, (FAILED . LINE)."
@@ -344,15 +343,6 @@ LINES are lists (ID LINE), with what says what a call was."
   "^``` \\(?:\\(tool\\|compaction\\) (\\|\\(reasoning\\)$\\)"
   "How the first line of a block begins.")
 
-(defun pyagentd-fenced--change (pos)
-  "Return where the role of the text at POS ends."
-  (let ((role (get-text-property pos 'gptel)))
-    (while (and (setq pos (next-single-property-change pos 'gptel nil
-                                                       (point-max)))
-                (< pos (point-max))
-                (equal role (get-text-property pos 'gptel))))
-    pos))
-
 (defun pyagentd-fenced-block (pos)
   "Return the block whose first line begins at POS, (KIND BEG EOL END), or nil.
 One that is still being written is none."
@@ -363,18 +353,17 @@ One that is still being written is none."
                  (looking-at pyagentd-fenced-open))
         (let* ((kind (intern (or (match-string-no-properties 1)
                                  (match-string-no-properties 2))))
-               (end (pyagentd-fenced--change pos)))
+               (end (pyagentd-role-end pos)))
           (when (eq kind 'tool)         ; its result follows
             (setq end (and (consp (get-text-property end 'gptel))
-                           (+ 4 (pyagentd-fenced--change end)))))
+                           (+ 4 (pyagentd-role-end end)))))
           (when (and end (< (line-end-position) end) (<= end (point-max))
                      (equal "\n```" (buffer-substring-no-properties
                                      (max pos (- end 4)) end)))
             (list kind pos (line-end-position) end)))))))
 
 (defun pyagentd-fenced--line (beg eol end)
-  "Return what the call from BEG to END was; its first line ends at EOL.
-That is what the daemon says of it, else what stands in the first line."
+  "Return what the call from BEG to END was; its first line ends at EOL."
   (pcase-let* ((id (cdr-safe (get-text-property eol 'gptel)))
                (`(,failed . ,said) (and id (pyagentd-failed--call id)))
                (code (save-excursion
@@ -517,8 +506,7 @@ tool calls with their results.  Nil folds none.
        t))
 
 (defun pyagentd-fold--forget (line)
-  "Remove the overlays of the block with the first line LINE.
-They are made again when the text is displayed."
+  "Remove the overlays of the block with the first line LINE until it is displayed."
   (delete-overlay (overlay-get line 'pyagentd-fold-body))
   (delete-overlay (overlay-get line 'pyagentd-fold-after))
   (pyagentd-display--remove line))
@@ -711,21 +699,20 @@ Return nil if there is none or, with SAME, if a prompt comes after it."
 
 (defun pyagentd-code-at (pos)
   "Return the block of code with POS or before it, (BEG END LANGUAGE), or nil."
-  (let (found)
-    (while (and pos (not found))
-      (let ((answer (pyagentd-code--answer (1+ pos))))
-        (setq found (and answer
-                         (car (last (seq-filter
-                                     (lambda (block)
-                                       (<= (save-excursion
-                                             (goto-char (car block))
-                                             (line-beginning-position 0))
-                                           pos))
-                                     (pyagentd-code-blocks
-                                      (car answer) (cdr answer))))))
-              pos (and answer (> (car answer) (point-min))
-                       (1- (car answer))))))
-    found))
+  (save-restriction
+    (widen)
+    (let ((answer (cons (1+ pos) nil)) found)
+      (while (and (not found)
+                  (setq answer (pyagentd-code--answer (car answer))))
+        (setq found (car (last (seq-filter
+                                (lambda (block)
+                                  (<= (save-excursion
+                                        (goto-char (car block))
+                                        (line-beginning-position 0))
+                                      pos))
+                                (pyagentd-code-blocks (car answer)
+                                                      (cdr answer)))))))
+      found)))
 
 (defun pyagentd-code--say (beg end what)
   "Say that WHAT, the text between BEG and END, was copied, and show it."
@@ -743,9 +730,11 @@ says, without what it thought and what its tools said."
       (pyagentd-display--copy-answer)
     (pcase (pyagentd-code-at (point))
       (`(,beg ,end ,language)
-       (kill-new (buffer-substring-no-properties beg end))
-       (pyagentd-code--say beg end (if (string-empty-p language) "code"
-                                     language)))
+       (save-restriction
+         (widen)
+         (kill-new (buffer-substring-no-properties beg end))
+         (pyagentd-code--say beg end (if (string-empty-p language) "code"
+                                       language))))
       (_ (user-error "No block of code above")))))
 
 (defun pyagentd-display--copy-answer ()

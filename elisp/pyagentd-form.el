@@ -310,17 +310,14 @@ argument, or ALL from Lisp, all of them as JSON."
          (preview (plist-get ask :preview)))
     (unless (assq ?d (pyagentd-ask-offered ask))
       (user-error "This changes no file"))
-    (with-current-buffer (get-buffer-create "*pyagentd diff*")
-      (let ((inhibit-read-only t))
-        (erase-buffer)
-        (insert preview "\n"))
-      (pyagentd-ask-diff-mode)
-      (pyagentd-ask-here-set
-       ask (pyagentd-ask-keys-header ask 'pyagentd-ask--diff)
-       " (answered)   q close" t)
-      (goto-char (point-min))
-      (set-buffer-modified-p nil)
-      (pyagentd-ask-here-display))))
+    (pyagentd-show-diff
+     "*pyagentd diff*" preview
+     (lambda (_)
+       (pyagentd-ask-diff-mode)
+       (pyagentd-ask-here-set
+        ask (pyagentd-ask-keys-header ask 'pyagentd-ask--diff)
+        " (answered)   q close" t)
+       (pyagentd-ask-here-display)))))
 
 ;;;; Ediff
 

@@ -55,9 +55,7 @@ on the path, else ~/.local/bin/pyagentd."
 After three times as many without an answer the link counts as lost.")
 
 (defvar pyagentd-host--link nil
-  "The process of the link, nil before the first.
-Its properties: `host'; `runtime', a plist as in the daemon's runtime
-file; `asked', since when it was asked something, and nothing came.")
+  "The process of the link; its property `asked' says since when it is silent.")
 
 (defvar pyagentd-host--wanted nil
   "The host to which a link is made again when it is lost, or nil.")
@@ -101,8 +99,7 @@ file; `asked', since when it was asked something, and nothing came.")
 ;;;; The link
 
 (defun pyagentd-host--ssh (command)
-  "Return what runs COMMAND, a text for the shell, on the host.
-The connection is shared as the user's configuration of ssh says."
+  "Return what runs COMMAND, a text for the shell, on the host."
   (append pyagentd-host-ssh
           '("-T" "-o" "BatchMode=yes" "-o" "ConnectTimeout=10"
             "-o" "ServerAliveInterval=5" "-o" "ServerAliveCountMax=3")
@@ -373,8 +370,7 @@ It is empty until it is attached for the first time.  Return FILE."
   "Keys of answers and events whose values are words, and no names of files.")
 
 (defun pyagentd-host--in (value &optional key)
-  "Return VALUE, of an answer or event, with names of files as they are here.
-KEY is the key it is the value of."
+  "Return VALUE, of an answer under KEY, with names of files as they are here."
   (cond ((stringp value)
          (let ((root (pyagentd-host--root)))
            (cond ((or (null root) (string-search "\n" value)) value)
@@ -445,8 +441,7 @@ own auto-save meanwhile."
         (signal 'file-error (list trouble))))))
 
 (defun pyagentd-host--saved (&rest _)
-  "Write the text, which the host's file has, into the copy of this session.
-Drop what was auto-saved while there was no link."
+  "Write the text, which the host's file has, into the copy of this session."
   (when (and (pyagentd-host-of (or buffer-file-name ""))
              (eq pyagentd-attach-state t) (not (buffer-modified-p)))
     (pyagentd-guarded "Copy"

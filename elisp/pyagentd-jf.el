@@ -91,8 +91,7 @@ Whoever calls these functions waits for their value; nothing else does."
   (pyagentd-rpc-call method plist (pyagentd-jf--timeout)))
 
 (defun pyagentd-jf--timeout ()
-  "Return how many seconds an answer is waited for.
-A daemon that was slow to start is slow to answer."
+  "Return how many seconds to wait; who was slow to start is slow to answer."
   (max pyagentd-call-timeout pyagentd-start-timeout))
 
 (defvar pyagentd-jf--made nil
@@ -313,8 +312,7 @@ daemon."
 ;;;; Agents
 
 (defun pyagentd-jf--patterns (argument patterns)
-  "Return PATTERNS, a list or vector of strings, as a list.
-ARGUMENT is the name under which it was given, for the error."
+  "Return PATTERNS, the list or vector given as ARGUMENT, as a list."
   (unless (and (or (proper-list-p patterns) (vectorp patterns))
                (seq-every-p #'stringp patterns))
     (user-error "%s must be a list or vector of patterns, not %S"

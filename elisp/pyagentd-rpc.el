@@ -123,9 +123,7 @@ or reset all: what is true is looked up again after each frame."
   "File in an environment that is complete: a plist with :version.")
 
 (defun pyagentd-server--environment (directory)
-  "Return the environment in DIRECTORY, nil unless it is complete.
-That is a plist with :directory, :version, :time (a `float-time'),
-:program and :extras, the names of what was added to it."
+  "Return the environment in DIRECTORY as a plist, nil unless it is complete."
   (let ((file (expand-file-name pyagentd-server-complete directory))
         (program (expand-file-name "bin/pyagentd" directory)))
     (when (and (file-readable-p file) (file-executable-p program))
@@ -319,8 +317,7 @@ Do nothing when called while an event is being applied."
   "The process of the connection, nil when there is none.")
 
 (defvar pyagentd-rpc--pending nil
-  "Alist of the calls that wait for an answer: (UID SUCCESS . FAILURE).
-SUCCESS is called with the answer, FAILURE with an error (SYMBOL . DATA).")
+  "Alist of the calls that wait for an answer: (UID SUCCESS . FAILURE).")
 
 (defvar pyagentd-rpc--uid 0
   "Number of the latest call.")
@@ -517,8 +514,7 @@ Other frames wait for the answer, but on a socket of this machine."
      failed)))
 
 (defun pyagentd-rpc--announce (hook &optional process)
-  "Run HOOK once the events that arrived before are applied.
-Not if PROCESS, unless that is nil, is the connection no more."
+  "Run HOOK behind the events that came before, if PROCESS is nil or still in use."
   (pyagentd-events-enqueue
    (lambda ()
      (when (or (null process) (eq process pyagentd-rpc--process))

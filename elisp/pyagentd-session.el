@@ -209,9 +209,7 @@ The keys are :session-dir, :session-id, :branch-dir, :branch-name and
 ;;;; Open buffers
 
 (defvar pyagentd-place--registry (make-hash-table :test #'equal)
-  "What is open: a plist for the directory of each branch.
-Its keys are :session-id, :session-dir, :branch-name, :branch-dir and
-:buffer.  Nothing else is kept here; the files own the rest.")
+  "What is open: from the directory of each branch to a plist like its place.")
 
 (defun pyagentd-place-register (session-dir buffer session-id
                                             branch-name branch-dir)
@@ -299,9 +297,7 @@ answer to attach did not tell the event.  DOCSTRING says what it does."
                                  (- (length line) (length suffix)))))))
 
 (defun pyagentd-locals--read (start end)
-  "Read the text from START to END, both of a line, as a block.
-Return (t . ALIST) with names and values as strings, or nil if it is
-none."
+  "Return (t . ALIST) of the block in the lines START to END, nil if it is none."
   (pcase-let* ((`(,heading . ,lines)
                 (split-string (buffer-substring-no-properties start end) "\n"))
                (at (string-search pyagentd-locals--heading heading))
@@ -395,14 +391,12 @@ something.  Blocks in a row count as one, the later settings hold."
   (put 'gptel--tool-names 'safe-local-variable #'listp)
   (put 'gptel-temperature 'safe-local-variable
        (lambda (value) (or (null value) (numberp value))))
-  (put 'gptel-max-tokens 'safe-local-variable
-       (lambda (value) (or (null value) (natnump value))))
-  (put 'gptel-system-prompt 'safe-local-variable
-       (lambda (value) (or (stringp value) (listp value))))
-  (put 'gptel--system-message 'safe-local-variable
-       (lambda (value) (or (stringp value) (listp value))))
-  (put 'gptel--num-messages-to-send 'safe-local-variable
-       (lambda (value) (or (null value) (natnump value))))
+  (dolist (variable '(gptel-max-tokens gptel--num-messages-to-send))
+    (put variable 'safe-local-variable
+         (lambda (value) (or (null value) (natnump value)))))
+  (dolist (variable '(gptel-system-prompt gptel--system-message))
+    (put variable 'safe-local-variable
+         (lambda (value) (or (stringp value) (listp value)))))
   (put 'gptel--preset 'safe-local-variable #'symbolp)
   (put 'gptel--bounds 'safe-local-variable #'listp))
 
@@ -418,8 +412,7 @@ something.  Blocks in a row count as one, the later settings hold."
   "Lines \"NAME: VALUE\" of the block that are not ours, as read.")
 
 (pyagentd-deflocal pyagentd-block--settings nil
-  "Alist of `pyagentd-block-settings' and their values as last set.
-It outlives a change of the major mode, which the variables do not.")
+  "Alist of settings as last set; a new major mode kills the variables themselves.")
 
 (pyagentd-deflocal pyagentd-block-tools nil
   "What is written for the tools of preset.md, a pair (TOOLS . WRITTEN).
@@ -550,28 +543,30 @@ overlap an earlier one, are ignored with a message."
 
 ;;;; Writing
 
+(defun pyagentd-role-end (pos)
+  "Return where the role of the text at POS ends.
+Streamed chunks of a tool's text have conses that are equal, not the same."
+  (let ((role (get-text-property pos 'gptel)))
+    (while (and (< (setq pos (next-single-property-change pos 'gptel nil
+                                                          (point-max)))
+                   (point-max))
+                (equal role (get-text-property pos 'gptel))))
+    pos))
+
 (defun pyagentd-block-bounds ()
   "Return the roles of the text of the buffer in gptel's form.
 That is an alist with the keys `tool', `ignore' and `response'; positions
 count characters from 1, the end is exclusive."
   (save-restriction
     (widen)
-    (let ((pos (point-min)) (max (point-max)) tool ignore response
-          beg value)
-      (while (< pos max)
-        (setq value (get-text-property pos 'gptel)
-              beg pos)
-        ;; Equal neighbours are one span: streamed chunks of a tool's text
-        ;; carry conses that are equal but not the same.
-        (while (and (< (setq pos (next-single-property-change
-                                  pos 'gptel nil max))
-                       max)
-                    (equal (get-text-property pos 'gptel) value)))
-        (pcase value
-          ('nil nil)
-          ('response (push (list beg pos) response))
-          ('ignore (push (list beg pos) ignore))
-          (`(tool . ,id) (push (list beg pos id) tool))))
+    (let ((pos (point-min)) tool ignore response)
+      (while (< pos (point-max))
+        (let ((beg pos))
+          (setq pos (pyagentd-role-end pos))
+          (pcase (get-text-property beg 'gptel)
+            ('response (push (list beg pos) response))
+            ('ignore (push (list beg pos) ignore))
+            (`(tool . ,id) (push (list beg pos id) tool)))))
       (cl-loop for (kind . spans) in `((tool . ,tool) (ignore . ,ignore)
                                        (response . ,response))
                when spans collect (cons kind (nreverse spans))))))
@@ -880,16 +875,13 @@ That is what it does as long as no daemon does.")
 ;;;; Roles of typed text
 
 (pyagentd-deflocal pyagentd-session--replaced nil
-  "The role that all of the text has that is about to be changed, or nil.
-It is in a pair with the `buffer-chars-modified-tick' before the change.")
+  "A pair of the role of all text that is about to change, and the tick before.")
 
 (pyagentd-deflocal pyagentd-session--deleted nil
-  "Where a part of an answer was deleted: a list (POSITION ROLE TICK).
-TICK is the `buffer-chars-modified-tick' after that.")
+  "Where a part of an answer was deleted: a list (POSITION ROLE TICK-AFTER).")
 
 (defun pyagentd-session--before-change (beg end)
-  "Note which role the text between BEG and END has.
-What is typed where a part of an answer was just deleted replaces that."
+  "Note the role of the text between BEG and END, or of what was deleted there."
   (setq pyagentd-session--replaced
         (pcase-let ((tick (buffer-chars-modified-tick))
                     (`(,place ,role ,then) pyagentd-session--deleted))
@@ -949,8 +941,7 @@ that they made fail would lose what was typed.")
     (or (consp role) (eq role 'ignore))))
 
 (defun pyagentd-session--tears-p (beg end)
-  "Return non-nil if recorded text suffers from a change of BEG to END.
-That is a change of it, and one that leaves a fence of it within a line."
+  "Return non-nil if to change BEG to END harms recorded text, or its fence's line."
   (let ((inserts (= beg end)))
     (or (if inserts
             (and (pyagentd-session--recorded-p (1- beg))
@@ -1008,19 +999,16 @@ them."
 
 ;;;; Saving
 
-(defun pyagentd-session--annotate (start end)
-  "Return the block as an annotation if START and END are the whole buffer.
-For `write-region-annotate-functions'; nil for START means the whole."
-  (let ((last (1+ (buffer-size))))
-    (when (and pyagentd-mode
-               (or (null start) (and (eql start 1) (eql end last))))
-      (let ((block (pyagentd-block-text)))
-        (unless (string-empty-p block)
-          (list (cons last (concat "\n\n" block))))))))
+(defun pyagentd-session--annotate (start _end)
+  "Return the block as an annotation unless only a region is written, at START.
+The region of \\[shell-command-on-region] is text that the user sees."
+  (when (and pyagentd-mode (null start))
+    (let ((block (pyagentd-block-text)))
+      (unless (string-empty-p block)
+        (list (cons (1+ (buffer-size)) (concat "\n\n" block)))))))
 
 (defun pyagentd-session--before-save ()
-  "Apply the events that have arrived: a frame is saved whole or not at all.
-The first function of its hook, so that gptel's does not run at all."
+  "Apply the events that have arrived: a frame is saved whole or not at all."
   (when pyagentd-mode
     (pyagentd-events-drain)
     ;; Save hooks may change recorded text.
@@ -1028,11 +1016,10 @@ The first function of its hook, so that gptel's does not run at all."
     (add-hook 'pre-command-hook #'pyagentd-session--save-ends nil t)
     (pyagentd-session--drop-gptel-hook)))
 
-(put 'pyagentd-session--before-save 'pyagentd-session-depth -100)
+(put 'pyagentd-session--before-save 'pyagentd-session-depth -100) ; before gptel's
 
 (defun pyagentd-session--write ()
-  "Write the file of the branch in this buffer; return t if that is done.
-For `write-contents-functions', so that every save goes through it."
+  "Write the file of the branch in this buffer; return t if that is done."
   (when pyagentd-mode
     (when-let ((start (and (equal '(nil) pyagentd-session--saving)
                            (pyagentd-block--end))))
@@ -1107,8 +1094,7 @@ Return its name, or nil if that cannot be written either."
     (run-hooks 'pyagentd-session-trouble-hook)))
 
 (defun pyagentd-session--drop-gptel-hook ()
-  "Remove gptel's own save hook from this buffer.
-It would write a second block, with the system message in it."
+  "Remove gptel's save hook here, which would write a block with system message."
   (when (and pyagentd-mode (local-variable-p 'before-save-hook))
     (let ((count (seq-count (lambda (function) (eq function 'gptel--save-state))
                             before-save-hook)))

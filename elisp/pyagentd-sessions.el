@@ -19,8 +19,7 @@
 ;;;; The list
 
 (defun pyagentd-sessions--marked ()
-  "Return the sessions, branches and agents that are marked.
-What belongs to another one of them is left out."
+  "Return what is marked in the list, without what belongs to another of it."
   (let (directories)
     (seq-filter
      (lambda (session)
@@ -210,8 +209,7 @@ Emacs stays usable; the echo area shows the progress."
 ;;;; Where
 
 (defconst pyagentd-found--patience 1
-  "Seconds the daemon has to say where a message is.
-After that only its text is looked for.")
+  "Seconds the daemon has to say where a message is.")
 
 (defun pyagentd-found--search (hit beg end)
   "Return (BEG . END) of what HIT matched between BEG and END, or nil.
@@ -238,9 +236,7 @@ all whitespace is equal."
            (cons (match-beginning 0) (match-end 0))))))
 
 (defun pyagentd-found--locate (hit then)
-  "Call THEN with (BEG END) of the message of HIT in its saved document.
-That is nil if it is not there, or if the daemon does not say so soon.
-THEN is called later, in this buffer."
+  "Call THEN here, later, with (BEG END) of the message of HIT as saved, or nil."
   (if (not (pyagentd-rpc-connect))
       (pyagentd-later-soon (lambda () (funcall then nil)))
     (pyagentd-later-here
@@ -257,8 +253,7 @@ THEN is called later, in this buffer."
      (lambda (_) (funcall then nil)))))
 
 (defun pyagentd-found--place (hit range)
-  "Return (BEG . END) of what HIT matched in the current buffer, or nil.
-RANGE is (BEG END) of its message in the saved document, or nil."
+  "Return (BEG . END) of what HIT matched here; RANGE was its message's, or nil."
   (save-excursion
     (pcase-let ((`(,beg ,end) range))
       (or (and beg (<= beg (point-max))
@@ -271,8 +266,7 @@ RANGE is (BEG END) of its message in the saved document, or nil."
 ;;;; Showing
 
 (defun pyagentd-found--show (hit range window)
-  "Move to what HIT matched in WINDOW, which shows its text, and highlight it.
-RANGE is (BEG END) of its message in the saved document, or nil."
+  "Show what HIT matched in WINDOW; RANGE is that of its message as saved, or nil."
   (with-selected-window window
     (let ((place (save-restriction
                    (widen)
@@ -305,8 +299,7 @@ moved in the meantime.  Return its buffer."
     (current-buffer)))
 
 (defconst pyagentd-found--glance 50000
-  "Characters of text up to which a preview is shown as Markdown.
-A mode for Markdown takes seconds to be turned on in a long text.")
+  "Characters of text up to which a preview is shown as Markdown, which is slow.")
 
 (defvar-local pyagentd-found--previewed nil
   "The file shown in this buffer and its modification time.")
@@ -410,8 +403,7 @@ All words must occur, the last one also as the beginning of a word;
   (pyagentd-search--next (- count)))
 
 (defun pyagentd-search--next-error (count reset)
-  "Visit the message COUNT further on, from the first one if RESET.
-For `next-error-function'."
+  "Visit the message COUNT further on, from the first one if RESET."
   (when reset (goto-char (point-min)))
   (let ((hit (or (if (zerop count) (pyagentd-search--hit)
                    (pyagentd-search--step count))

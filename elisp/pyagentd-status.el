@@ -228,9 +228,7 @@ A part without any is left out; the model is always whole.")
   (truncate-string-to-width text width nil nil t))
 
 (defun pyagentd-status--name (room)
-  "Return what the session is called, and its branch unless it is the first.
-That is the title, after the name of a named agent.  ROOM is one of
-`pyagentd-status--rooms'."
+  "Return what the session is called, and a branch that is not the first, for ROOM."
   (unless (equal (car pyagentd-status--agent) pyagentd--branch-dir)
     (setq pyagentd-status--agent
           (cons pyagentd--branch-dir
@@ -253,8 +251,7 @@ That is the title, after the name of a named agent.  ROOM is one of
                        'pyagentd-branches "Branch"))))))
 
 (defun pyagentd-status--state (room)
-  "Return what the run does; a click shows more of it.
-ROOM is one of `pyagentd-status--rooms'."
+  "Return what the run does, as ROOM allows; a click shows more of it."
   (pcase-let ((`(,text ,face ,command ,help)
                (pyagentd-status--words pyagentd-status))
               (width (plist-get room :state)))
@@ -266,8 +263,7 @@ ROOM is one of `pyagentd-status--rooms'."
      (or help "Inspect the requests of this run"))))
 
 (defun pyagentd-status--right (room)
-  "Return what stands at the right: who writes, preset and model.
-ROOM is one of `pyagentd-status--rooms'."
+  "Return what stands at the right: who writes, preset and model, as ROOM allows."
   (string-join
    (delq nil
          (list (and pyagentd-status-hindrance
@@ -422,8 +418,7 @@ Each is a plist: :content, :status (\"pending\", \"in_progress\" or
 (pyagentd-deflocal pyagentd-todo--overlay nil
   "Overlay of the list in this buffer, nil if there is none.")
 (pyagentd-deflocal pyagentd-todo--turned nil
-  "Non-nil if the list is folded here where `pyagentd-todo-folded' is nil.
-Where that is non-nil, if it is unfolded.")
+  "Non-nil if the list is folded here, unlike `pyagentd-todo-folded' says.")
 
 (defvar pyagentd-todo-map
   (pyagentd-keymap
@@ -626,8 +621,7 @@ that of this buffer does not count."
 ;;;; What keeps the daemon from a session
 
 (defun pyagentd-cause--refused (&optional err)
-  "Show in this session buffer that the daemon does not take it, for ERR.
-Without one, show that no longer; what else fails says nothing of it."
+  "Show that the daemon refuses this session, for ERR; without one, no longer."
   (unless (and err (not (eq (car err) 'pyagentd-remote-error)))
     (let ((refusal (and err (pyagentd-error-text err))))
       (unless (equal refusal pyagentd-status-refusal)

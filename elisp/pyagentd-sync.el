@@ -228,8 +228,7 @@ in preset.md; which preset that is says the metadata."
 (add-hook 'pyagentd-session-written-hook #'pyagentd-settings--after-save)
 
 (defun pyagentd-settings--have (operation words)
-  "Have the daemon do OPERATION with the settings that were changed here.
-WORDS say what became of them; those of the buffer are what it answers."
+  "Have the daemon do OPERATION with what was changed here; WORDS say what it did."
   (pyagentd-in-session
     (pyagentd-attached-then
      (lambda ()
@@ -330,13 +329,11 @@ know that."
                                        err))))))))
 
 (defun pyagentd-sync--in-turn (function)
-  "Return a function that has FUNCTION called with an answer in this buffer.
-That is in its turn among the events; nothing is shown where it is read."
+  "Return a function that calls FUNCTION here with an answer, among the events."
   (pyagentd-events-in-turn (pyagentd-later-back function)))
 
 (defun pyagentd-attach--answered (answer text)
-  "Act on ANSWER to the latest request.
-TEXT is what was sent as that of this buffer, or nil."
+  "Act on ANSWER to the latest request, in which TEXT or nil was sent."
   (let ((number pyagentd-attach--latest))
     (unwind-protect
         (if (plist-get answer :unknown)
@@ -501,8 +498,7 @@ WHAT was sent is kept in a buffer where this one was reverted since."
            (pyagentd-attach)))))
 
 (defun pyagentd-sync--written (revision mtime)
-  "Note that the file holds the document at REVISION, nil for not all of it.
-It was modified at MTIME, in nanoseconds."
+  "Note that the file, modified at MTIME in ns, holds REVISION, nil for not all."
   (when (and mtime (> mtime 0))
     (setq pyagentd-attach-mtime (cons mtime 1000000000))
     ;; The daemon writes it: Emacs has nothing to ask.
@@ -754,8 +750,7 @@ no server is installed, no daemon is started."
       (pyagentd-guarded "Attach" (pyagentd-attach)))))
 
 (defun pyagentd-connect--visited (buffer)
-  "Attach BUFFER, whose file was read just now, and start a daemon for it.
-`pyagentd-start-when-visiting' says whether."
+  "Attach BUFFER, whose file was read just now, and start a daemon for it."
   (pyagentd-connect--later buffer)
   (pyagentd-with-live-buffer buffer
     (when (and pyagentd-start-when-visiting (not noninteractive)
@@ -971,12 +966,10 @@ text that the daemon has.  The others follow."
   "How many agents have a buffer that nobody asked for.")
 
 (defvar pyagentd-spawned--hidden nil
-  "Alist of the buffers that were not displayed yet: buffer and (PARENT . ID).
-PARENT is the buffer of the session that waits for the agent ID.")
+  "Alist of buffers that were not displayed yet, each with (PARENT-BUFFER . ID).")
 
 (defun pyagentd-spawned--begun (agent)
-  "Make a buffer for AGENT, a plist, which the current buffer's session spawned.
-It is attached once it is displayed."
+  "Make a buffer for AGENT, a plist, which the current buffer's session spawned."
   (let ((file (pyagentd-place-conversation (plist-get agent :branch-dir))))
     (when (and (< (length pyagentd-spawned--hidden) pyagentd-spawned--most)
                (file-exists-p file)

@@ -189,6 +189,15 @@
       (revert-buffer t t)
       (should (equal (buffer-string) (concat body "So?"))))))
 
+(ert-deftest pyagentd-block-is-not-sent-to-a-program-with-the-text ()
+  (pyagentd-test-with-session "### Hi\n\nHello.\n\n### \n
+<!-- Local Variables: -->\n<!-- gptel-model: m -->
+<!-- gptel--bounds: ((response (9 15))) -->\n<!-- End: -->\n"
+    (let ((text (buffer-substring-no-properties (point-min) (point-max))))
+      (shell-command-on-region (point-min) (point-max) "cat" nil t)
+      (should (equal (buffer-substring-no-properties (point-min) (point-max))
+                     text)))))
+
 (ert-deftest pyagentd-block-that-a-user-typed-stays ()
   (pyagentd-test-with-session "### Hi\n\nHello.\n\n### \n
 <!-- Local Variables: -->\n<!-- gptel-model: m -->

@@ -27,6 +27,13 @@
     (goto-char (point-min))
     (should-error (pyagentd-copy-code) :type 'user-error)))
 
+(ert-deftest pyagentd-code-above-what-the-buffer-is-narrowed-to-is-copied ()
+  (blocks-with
+    (goto-char (point-max))
+    (narrow-to-region (line-beginning-position) (point-max))
+    (pyagentd-copy-code)
+    (should (equal (current-kill 0) "x = 1\n```\ny = 2"))))
+
 (ert-deftest pyagentd-code-an-answer-is-copied-without-its-blocks ()
   (blocks-with
     (should (equal (code-test--copied "That is" "C-u C-c M-w")
