@@ -820,15 +820,19 @@ file names is used, or a name could have Emacs reach another machine."
 Those of this buffer come first, but for one that is being written."
   (interactive nil pyagentd-mode)
   (pyagentd-media--here)
-  (let* ((here (pyagentd-turns-prompts))
-         (last (car (last here)))
-         (draft (and last (null (next-single-property-change (car last) 'gptel))))
-         (prompts (delete-dups
-                   (append (nreverse (mapcar (lambda (prompt)
-                                               (buffer-substring-no-properties
-                                                (car prompt) (cdr prompt)))
-                                             (butlast here (if draft 1 0))))
-                           (copy-sequence pyagentd-prompt-history)))))
+  (let ((prompts
+         (save-restriction
+           (widen)
+           (let* ((here (pyagentd-turns-prompts))
+                  (last (car (last here)))
+                  (draft (and last (null (next-single-property-change
+                                          (car last) 'gptel)))))
+             (delete-dups
+              (append (nreverse (mapcar (lambda (prompt)
+                                          (buffer-substring-no-properties
+                                           (car prompt) (cdr prompt)))
+                                        (butlast here (if draft 1 0))))
+                      (copy-sequence pyagentd-prompt-history)))))))
     (unless prompts (user-error "No earlier prompts"))
     (pyagentd-add-text
      (pyagentd-choose "Earlier prompt: "

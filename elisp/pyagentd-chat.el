@@ -1016,8 +1016,10 @@ The value is a list of (BEG . END), first one first."
   (when-let ((prompt (car (last (seq-take-while
                                  (lambda (prompt) (<= (car prompt) (point)))
                                  (pyagentd-turns-prompts))))))
-    (buffer-substring-no-properties
-     (car prompt) (min (cdr prompt) (+ (car prompt) 200)))))
+    (save-restriction
+      (widen)
+      (buffer-substring-no-properties
+       (car prompt) (min (cdr prompt) (+ (car prompt) 200))))))
 
 (defun pyagentd-return-record ()
   "Return a bookmark of this place; for `bookmark-make-record-function'."

@@ -30,6 +30,17 @@
         (should (looking-at-p "Second\nthing"))
         (should pyagentd-mode)))))
 
+(ert-deftest pyagentd-return-a-narrowed-session-has-its-prompts ()
+  (blocks-with
+    (blocks-find "Yes.")
+    (narrow-to-region (point) (point-max))
+    (should (string-suffix-p ": Second" (car (pyagentd-return-record))))
+    (goto-char (point-max))
+    (cl-letf (((symbol-function 'completing-read)
+               (lambda (_ table &rest _) (car (all-completions "" table)))))
+      (pyagentd-recall-prompt))
+    (should (looking-back "Second\nthing" nil))))
+
 (ert-deftest pyagentd-return-a-desktop-brings-sessions-and-lists-back ()
   (pyagentd-test-with-session "### Hi\n"
     (let ((desktop-save-mode nil)
