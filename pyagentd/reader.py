@@ -176,7 +176,10 @@ def convert(value: Any, wanted: Any, path: Path = (), *, lenient: bool = False) 
         return tuple(_convert_entry(each, wanted, (*path, n), lenient) for n, each in enumerate(value))
     if bare is Any:
         return value
-    value = _builtin_scalar(value)
+    for kind in (str, float, int):  # a parser's own kind of text or number remembers how it was written
+        if isinstance(value, kind) and not isinstance(value, bool):
+            value = kind(value)
+            break
     if isinstance(value, float) and not math.isfinite(value):
         raise wrong_kind(path, value, words(wanted))
     if lenient and origin is Literal and isinstance(value, str):
@@ -185,12 +188,6 @@ def convert(value: Any, wanted: Any, path: Path = (), *, lenient: bool = False) 
         return msgspec.convert(value, wanted)
     except (msgspec.ValidationError, UnicodeEncodeError):  # or it has bytes that are no text
         raise wrong_kind(path, value, words(wanted)) from None
-
-
-def _builtin_scalar(value: Any) -> Any:
-    """Return a text or number as one of Python's: a parser's own kind remembers how it was written."""
-    kind = next((kind for kind in (str, float, int) if isinstance(value, kind)), None)
-    return value if kind is None or isinstance(value, bool) else kind(value)
 
 
 def _unwrap(wanted: Any) -> tuple[Any, Rule]:

@@ -637,11 +637,12 @@ class Conversations(Group):
             BadRequest: A setting is unknown or of the wrong kind, or there is no such model.
         """
         metadata: dict[str, Any] = {"agent": agent} if agent else {}
-        parse_message_settings(settings)
-        if given := {name: value for name, value in settings.items() if value is not None}:
-            metadata["settings"] = given
-        if own := given.get("model"):
-            given["model"] = await self._model_named(branch, own, options)
+        if settings:
+            parse_message_settings(settings)
+            if given := {name: value for name, value in settings.items() if value is not None}:
+                metadata["settings"] = given
+            if own := given.get("model"):
+                given["model"] = await self._model_named(branch, own, options)
         if model:
             provider, _, name = (await self._model_named(branch, model, options)).rpartition("/")
             metadata["model"] = {"provider_id": provider or None, "model_id": name}

@@ -321,4 +321,10 @@ class PromptReceipt(TypedDict):
 
 def prompt_receipt(made: Receipt) -> PromptReceipt:
     """Return what became of a message, as its client is told."""
-    return reply_of(PromptReceipt, made, run=made.run_id, message=made.message_id, ended=made.ended or None)
+    return {
+        "run": made.run_id,
+        "message": made.message_id,
+        "queued": made.queued,
+        "seq": made.seq,
+        "ended": made.ended or None,
+    }

@@ -86,6 +86,8 @@ def print_lisp(value: object) -> str:
         _write(value, out.append)
     except RecursionError:
         raise Unencodable("The value is nested too deeply") from None
+    except ValueError:  # CPython limits the digits of a conversion, quadratic in their number
+        raise Unencodable("The integer has too many digits") from None
     return "".join(out)
 
 
@@ -99,7 +101,7 @@ def _write(value: Any, put: _Put) -> None:
     elif value is True:
         put("t")
     elif kind is int:
-        put(_integer(value))
+        put(str(value))
     elif kind is Symbol:
         put(_symbol(value))
     elif kind is dict:
@@ -148,7 +150,7 @@ def _write_other(value: object, put: _Put) -> None:
         case str() | PurePath():
             _write(str(value), put)
         case int():
-            put(_integer(int(value)))
+            put(str(int(value)))
         case float():
             put(_float(float(value)))
         case Vector():
@@ -161,13 +163,6 @@ def _write_other(value: object, put: _Put) -> None:
             raise Unencodable("Bytes cannot travel", hint="Decode them, or send base64.")
         case _:
             raise Unencodable(f"No form on the wire for {type(value).__name__}")
-
-
-def _integer(value: int) -> str:
-    try:
-        return str(value)
-    except ValueError:  # CPython limits the digits of a conversion, quadratic in their number
-        raise Unencodable("The integer has too many digits") from None
 
 
 def _float(value: float) -> str:
@@ -247,13 +242,22 @@ def decode(source: bytes | str, *, vector: type[list[Any]] = list) -> Any:
         elif token == ")" or token == "]":
             if not outer or _CLOSERS[opener] != token:
                 raise SexpError(f"Unexpected {token!r}")
-            value = _closed_list(items, opener, vector)
+            value: Any
+            if opener == "#(":
+                if not items or not isinstance(items[0], str) or isinstance(items[0], Symbol):
+                    raise SexpError("Expected a string with properties after '#('")
+                value = items[0]
+            elif _DOT in items:
+                value = _improper(items, opener)
+            else:
+                value = vector(items) if opener == "[" else items or None
             items, opener = outer.pop()
             items.append(value)
         elif token in _UNREADABLE:
             raise SexpError(f"Unreadable: {token!r}")
         elif token.startswith('"'):
-            items.append(_unescape(token[1:-1]))
+            text = token[1:-1]
+            items.append(_ESCAPE.sub(_unescape_one, text) if "\\" in text else text)
         elif token:
             items.append(_known_atom(token) if len(token) <= _CACHED_LENGTH else _atom(token))
     if outer:
@@ -261,16 +265,6 @@ def decode(source: bytes | str, *, vector: type[list[Any]] = list) -> Any:
     if len(items) != 1 or items[0] is _DOT:
         raise SexpError(f"Expected one value, found {len(items)}")
     return items[0]
-
-
-def _closed_list(items: list[Any], opener: str, vector: type[list[Any]]) -> Any:
-    if opener == "#(":
-        if not items or not isinstance(items[0], str) or isinstance(items[0], Symbol):
-            raise SexpError("Expected a string with properties after '#('")
-        return items[0]
-    if _DOT in items:
-        return _improper(items, opener)
-    return vector(items) if opener == "[" else items or None
 
 
 def _improper(items: list[Any], opener: str) -> Any:
@@ -321,10 +315,6 @@ def _number(token: str) -> int | float | Symbol:
     return Symbol(token)
 
 
-def _unescape(text: str) -> str:
-    return _ESCAPE.sub(_unescape_one, text) if "\\" in text else text
-
-
 def _unescape_one(escape: re.Match[str]) -> str:
     if char := escape["char"]:
         if char in _REFUSED_ESCAPES:
@@ -365,8 +355,10 @@ def plists_to_dicts(value: Any) -> Any:
 
 
 def _is_plist(items: Sequence[Any]) -> bool:
-    keys = items[::2]
-    return 2 * len(keys) == len(items) and all(isinstance(key, Symbol) and key.startswith(":") for key in keys)
+    for key in items[::2]:
+        if not isinstance(key, Symbol) or not key.startswith(":"):
+            return False
+    return len(items) % 2 == 0
 
 
 # JSON values as gptel stores the arguments of a tool call in a document: objects are plists with keyword keys, arrays
