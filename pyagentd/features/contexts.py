@@ -171,8 +171,8 @@ class Contexts(Feature):
         self._last: dict[str, tuple[BranchRef, datetime]] = {}  # of conversations that go on: when it was last heard
         self._begun = asyncio.Event()  # a conversation; its timer may be shorter than what is slept
         self._task: asyncio.Task[None] | None = None
-        kernel.bus.on(RunStarted, lambda started: self._touch(started.branch))
-        kernel.bus.on(RunEnded, lambda ended: self._touch(ended.branch))
+        kernel.bus.on(RunStarted, self._run_moved)
+        kernel.bus.on(RunEnded, self._run_moved)
 
     @property
     def pending(self) -> int:
@@ -455,6 +455,10 @@ class Contexts(Feature):
         return any(task.wake and task.branch_dir == key for task in running) or any(
             each.source == "self-schedule" for each in due
         )
+
+    def _run_moved(self, event: RunStarted | RunEnded) -> None:
+        if self.kernel.named.is_named(event.branch.ref):  # runs of others end no conversation of an agent
+            self._touch(event.branch)
 
     def _touch(self, branch: LiveBranch) -> None:
         if not self._name(branch.ref):

@@ -180,9 +180,11 @@ class EmacsClients(Feature):
         is told first is the same with and without an Emacs, and the provider's cache holds.
         """
         branch = run.branch
-        found = self.tools(self.kernel.watchers_of(branch)) if self._offers else {}
-        offered = {name: tool for name, (_, tool) in found.items()}
         last = branch.conversation.session.get("metadata_json", {}).get(_TOOLS)
+        if not self._offers and not last:
+            return {}
+        found = self.tools(self.kernel.watchers_of(branch))
+        offered = {name: tool for name, (_, tool) in found.items()}
         if not (known := offered or (_read_kept(last) if last else {})):
             return {}
         chosen = chosen_tools(wanted, known, taken)
@@ -224,10 +226,11 @@ class EmacsClients(Feature):
 
     def with_hook(self, event: str, branch: LiveBranch) -> list[Sink]:
         """Return the clients that watch ``branch`` and have functions for ``event``."""
-        if not any(event in offered.hooks for offered in self._offers.values()):
+        if not self._offers:
             return []
-        watching = dict.fromkeys(self.kernel.watchers_of(branch))
-        return [client for client in watching if event in self._offers.get(client, EmacsOffer()).hooks]
+        asked = {client for client, offered in self._offers.items() if event in offered.hooks}
+        watching = dict.fromkeys(self.kernel.watchers_of(branch)) if asked else ()
+        return [client for client in watching if client in asked]
 
     def names(self) -> set[str]:
         """Return the names of all tools that any client offers."""

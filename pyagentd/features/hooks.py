@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -200,6 +201,9 @@ class Hooks(Feature):
         Raises:
             Blocked: A hook does not let it pass.
         """
+        hooks = self._of(branch, options, run_id)
+        if not hooks.is_any("message.user"):
+            return prompt
         model = prompt.metadata.get("model")
         facts = {
             "text": prompt.text[:MOST_TEXT],
@@ -209,7 +213,7 @@ class Hooks(Feature):
             "metadata": dict(prompt.metadata),
         }
         metadata, text = dict(prompt.metadata), prompt.text
-        async for word in self._of(branch, options, run_id).words_about_message(facts):
+        async for word in hooks.words_about_message(facts):
             if agent := word.changes.get("agent"):
                 metadata["agent"] = facts["agent"] = agent
             if model := word.changes.get("model"):
@@ -227,17 +231,23 @@ class Hooks(Feature):
 
     async def before_steering(self, branch: LiveBranch, text: str, options: SendOptions, run_id: str) -> str:
         """Return what the model sees of a message that steers a run; raises ``Blocked``."""
+        hooks = self._of(branch, options, run_id)
+        if not hooks.is_any("message.user"):
+            return text
         told = {"agent": None, "model": None, "interactive": True, "metadata": dict[str, Any]()}
         facts: dict[str, Any] = {"text": text[:MOST_TEXT], **told}
-        async for word in self._of(branch, options, run_id).words_about_message(facts):
+        async for word in hooks.words_about_message(facts):
             if (changed := word.changes.get("text", "")).strip():
                 text = facts["text"] = changed
         return text
 
     async def model_for(self, run: "RunBuilder", model: str, preset: Preset) -> str:
         """Return the model that is asked."""
+        hooks = self._of_run(run)
+        if not hooks.is_any("model.resolve"):
+            return model
         facts = {"model": model, "preset": preset.name, "backend": preset.backend}
-        async for _, word in self._of_run(run).words("model.resolve", facts):
+        async for _, word in hooks.words("model.resolve", facts):
             if changed := word.changes.get("model", "").strip():
                 facts["model"] = changed
         return facts["model"]
@@ -350,6 +360,8 @@ class RunHooks:
         self, tool: str, args: Mapping[str, Any], text: str, ok: bool, duration_ms: int, call_id: str
     ) -> str:
         """Return what hooks add to a result."""
+        if not self.is_any("tool.after"):
+            return ""
         facts = {
             "tool": tool,
             "input": dict(args),
@@ -378,10 +390,8 @@ class RunHooks:
     ) -> AsyncIterator[tuple[str, HookAnswer]]:
         """Ask every hook for ``event``, one after the other, and yield its name and its word.
 
-        What the caller changes of ``facts`` meanwhile, the next one is told.
+        What the caller changes of ``facts`` meanwhile, the next one is told. It asks first whether there is any.
         """
-        if not self.is_any(event):
-            return
         ref = self.branch.ref
         common = {
             "event": event,
@@ -407,7 +417,7 @@ class RunHooks:
     def is_any(self, event: str) -> bool:
         """Return whether somebody may have something to say about an event."""
         return (
-            any(hook.event == event for hook in self._hooks.kernel.config.hooks)
+            event in map(attrgetter("event"), self._hooks.kernel.config.hooks)
             or bool(self._hooks.clients_for(event, self.branch))
             or os.path.isdir(f"{self.root}/.pyagentd")  # noqa: PTH112 - twice for each call of a tool
         )

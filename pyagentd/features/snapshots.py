@@ -491,12 +491,8 @@ class Snapshots(Feature):
 
     async def before_prompt(self, branch: LiveBranch, prompt: Prompt, options: SendOptions, run_id: str) -> Prompt:
         """Return ``prompt`` with the id of the last change before it, for the message's metadata."""
-        head = "" if prompt.message_id else self.head(branch.ref)
+        head = "" if prompt.message_id else self.records.head(branch.top)
         return replace(prompt, metadata={**prompt.metadata, "snapshot_id": head}) if head else prompt
-
-    def head(self, ref: BranchRef) -> str:
-        """Return the id of the last change of a tree of agents: the ``snapshot_id`` of a message of the user's."""
-        return self.records.head(paths.root_of(ref))
 
     def turns(self, branch: LiveBranch, run_id: str) -> tuple[str, ...]:
         """Return the messages of the user that a run works for, that at the root first."""

@@ -99,7 +99,7 @@ class Todo(Feature):
 
 def _publish(branch: LiveBranch, row: Row) -> None:
     """Tell a branch's clients of the list that a row makes."""
-    if row.type == "part" and (items := of_part(row.data)) is not None:
+    if (items := of_part(row.data)) is not None:
         branch.publish(Event("todo", branch.key, 0, ({"items": items},)))
 
 

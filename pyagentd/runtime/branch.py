@@ -64,6 +64,8 @@ class LiveBranch:
     Attributes:
         ref: The branch.
         key: Its name on the wire.
+        ancestors: The branches above, the nearest one first.
+        top: The branch of a session at the root of its tree.
         recorder: Its log.
         conversation: The recorded messages, kept up to date with every row.
         refusal: Why nothing can be written to it, "" when it can.
@@ -82,7 +84,7 @@ class LiveBranch:
         announce: Tells of the turn that is being recorded, before its run's first words.
         last_run: The run that goes on, as it was found when the branch was opened.
         meter: What its context holds and cost; None before somebody counts.
-        observers: Are given each row that is recorded, when it has been shown.
+        observers: Are given each row that has the result of a call, when it has been shown.
         turn: What holds for the run in flight, or held for the last one.
         plan: What its last run was made from, for the next one.
         notes: What was found when it was opened, one line each, for people.
@@ -94,6 +96,8 @@ class LiveBranch:
     def __init__(self, ref: BranchRef, opened: OpenedBranch, *, pulse: Pulse, clock: Clock) -> None:
         self.ref = ref
         self.key = ref.key
+        self.ancestors = paths.ancestors_of(ref)
+        self.top = (ref, *self.ancestors)[-1]
         self.refusal = opened.refusal
         self.state = SessionStatus(ref.key, self.publish, self._status_extras)
         self.sinks: dict[Sink, None] = {}
@@ -367,13 +371,6 @@ class LiveBranch:
         await self.recorder.commit()
         await self.document.flush()
 
-    async def secure_prompt(self) -> None:
-        """Return when what was recorded survives a power failure and the file has the prompt; see ``secure``."""
-        if self.document.lacks_text:
-            await asyncio.gather(self.recorder.commit(), self.document.flush())
-        else:
-            await self.recorder.commit()
-
     def stop(self, why: str = "") -> None:
         """Have the run end as soon as it can, saying ``why``; its task says when it has."""
         if self.run is not None:
@@ -559,13 +556,15 @@ class LiveBranch:
         if row.type == "run" and self.announce is not None:
             announce, self.announce = self.announce, None
             announce()
-        if row.type == "part" and (outcome := tool_event(row.data)) is not None:
+        outcome = tool_event(row.data) if row.type == "part" else None
+        if outcome is not None:
             self.publish(Event("tool", self.key, 0, (outcome,)))
         for insert in inserts:
             self.document.add(insert)
             self.publish(Event("insert", self.key, insert.seq, (insert.text, insert.role)))
-        for observe in self.observers:
-            observe(row)
+        if outcome is not None:
+            for observe in self.observers:
+                observe(row)
 
     def _on_edit(self, revision: int, edit: Edit, sink: Sink | None, id: str) -> None:
         """Tell of an edit; who made it is only told where in the order of all it stands."""

@@ -697,7 +697,7 @@ class ToolOffer:
 
     Args:
         tools: All that the run may use, by name.
-        found: Names of those that were found before, in that order; others are ignored.
+        found: Returns names of those that were found before, in that order; others are ignored.
         window: How many tokens the model can hold; None where that is not known.
 
     Attributes:
@@ -705,9 +705,9 @@ class ToolOffer:
     """
 
     def __init__(
-        self, tools: Mapping[str, ToolSpec], found: Iterable[str] = (), *, window: int | None = None
+        self, tools: Mapping[str, ToolSpec], found: Callable[[], Iterable[str]] = tuple, *, window: int | None = None
     ) -> None:
-        self._before = tuple(found)
+        self._before = found
         self._most = MOST_TOKENS if window is None else min(MOST_TOKENS, window // _SHARE)
         self.tools: dict[str, ToolSpec] = {}
         self.add(tools)
@@ -719,7 +719,8 @@ class ToolOffer:
         self._searched = {name: spec for name, spec in usual.items() if name not in CORE}
         tokens = sum(estimated_tokens(str(schema_of(spec))) for spec in self._searched.values())
         self._all = tokens <= self._most
-        self._found = dict.fromkeys(name for name in self._before if name in self._searched)
+        before = () if self._all else self._before()
+        self._found = dict.fromkeys(name for name in before if name in self._searched)
         self.tools.clear()  # whoever makes the calls has this very mapping
         self.tools.update(usual if self._all else {**usual, NAME: self._search(servers)})
 

@@ -384,8 +384,7 @@ class RunBuilder:
         self.run_id = run_id
         self.options = options
         self.message = message or {}
-        self.ancestors = paths.ancestors_of(branch.ref)  # the branches above, the nearest one first
-        self.top = self.ancestors[-1] if self.ancestors else branch.ref
+        self.ancestors, self.top = branch.ancestors, branch.top
         self.witness = RunWitness(
             kernel=kernel,
             ref=branch.ref,
@@ -452,7 +451,7 @@ class RunBuilder:
         tools = {name: made[name] for name in plan.permitted if name in made}
         for each in kernel.features_with("further_tools"):
             tools |= each.further_tools(self, plan.wanted, plan.taken | made.keys(), self.permitted)
-        self.offer = ToolOffer(tools, found_before(branch.conversation), window=asked.window)
+        self.offer = ToolOffer(tools, partial(found_before, branch.conversation), window=asked.window)
         settings = RunSettings(
             backend=self._watch_backend(plan.backend),
             model=model,

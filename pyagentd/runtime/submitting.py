@@ -330,6 +330,7 @@ class Queues:
             return replace(await turns.of_queued(branch, message), metadata=message.metadata)
 
         try:
+            await branch.document.flush()  # what was typed is in the file before it is recorded as said
             await self._start(branch, read, self._wishes(branch, message))
         except Busy as error:
             log.info("%s: %s", branch.ref.name, error)

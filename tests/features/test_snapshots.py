@@ -225,7 +225,7 @@ async def test_calls_and_messages_name_their_snapshots(world: World) -> None:
         ]
         named = [part["metadata"].get("snapshot") for part in parts]
         assert named[0]["before"] != named[0]["after"] and named[1] is None
-        head = world.kernel.feature(Snapshots).head(talk.branch.ref)
+        head = world.kernel.feature(Snapshots).records.head(talk.branch.top)
         second = await talk.turn(text="Again.")
         assert head.startswith("snp_")
         assert last_of(rows(talk.branch.ref), "message")[second]["metadata_json"]["snapshot_id"] == head
