@@ -263,8 +263,8 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "State Diagram: IDLE to ACTIVE by a message",
         _CONTEXTS,
-        "lambda started: self._touch(started.branch)",
-        "lambda started: None",
+        "kernel.bus.on(RunStarted, self._run_moved)",
+        "kernel.bus.on(RunStarted, lambda started: None)",
     ),
     _of(
         "State Diagram: IDLE to ACTIVE by a restore",
