@@ -36,11 +36,6 @@
 (pyagentd-deflocal pyagentd-hidden--due nil
   "Non-nil if what is hidden is to be asked for after the next save.")
 
-(defvar pyagentd-hidden-map
-  (pyagentd-keymap
-   [mouse-1] #'pyagentd-history--show-hidden)
-  "Keymap of the line that stands for hidden turns.")
-
 ;;;; Overlays
 
 (defun pyagentd-hidden--clear ()
@@ -85,7 +80,8 @@ C-u \\[pyagentd-rewind] brings %s back" (if (= count 1) "it" "them"))))
                                ('context "of a conversation that was cleared")
                                (_ "of another variant")))
                             'face 'pyagentd-hidden 'mouse-face 'highlight
-                            'keymap pyagentd-hidden-map
+                            'keymap (pyagentd-keymap
+                                     [mouse-1] #'pyagentd-history--show-hidden)
                             'help-echo "mouse-1: show or hide the text")))))
     (pcase-dolist (`(,beg ,end ,_ ,number ,of) variants)
       (when (> number 0)
@@ -185,9 +181,16 @@ the daemon has all that was typed."
       'branch-points (list :branch pyagentd--branch-dir)
       (lambda (answer) (funcall then (plist-get answer :points)))))))
 
-(defun pyagentd-prompt-label (number text)
-  "Return the candidate for the prompt NUMBER with TEXT."
-  (format "%d  %s" number (pyagentd-one-line (or text "") 70)))
+(defun pyagentd-prompt-choices (prompts)
+  "Return PROMPTS, as the daemon tells them, as pairs (LABEL . PROMPT), last first."
+  (let ((number 0))
+    (nreverse
+     (mapcar (lambda (each)
+               (cons (format "%d  %s"
+                             (setq number (or (plist-get each :number) (1+ number)))
+                             (pyagentd-one-line (or (plist-get each :text) "") 70))
+                     each))
+             prompts))))
 
 (defun pyagentd-branch--nearest (points position)
   "Return the one of POINTS in which POSITION is, or the last before it."
@@ -197,11 +200,7 @@ the daemon has all that was typed."
 
 (defun pyagentd-branch--read-point (points position)
   "Let the user choose one of POINTS; the one at POSITION is the default."
-  (let* ((alist (mapcar (lambda (point)
-                          (cons (pyagentd-prompt-label (plist-get point :number)
-                                                       (plist-get point :text))
-                                point))
-                        points))
+  (let* ((alist (nreverse (pyagentd-prompt-choices points)))
          (default (car (rassq (pyagentd-branch--nearest points position) alist))))
     (pyagentd-choose
      (format-prompt "Branch at prompt" (pyagentd-one-line default 40)) alist
@@ -369,26 +368,19 @@ See `pyagentd-branch-with-points'."
               (<= (plist-get point :start) position (plist-get point :end)))
             points))
 
-(defun pyagentd-prompt-labels (prompts)
-  "Return PROMPTS, as the daemon tells them, as pairs (LABEL . ID), last first."
-  (let ((number 0))
-    (nreverse (mapcar (lambda (each)
-                        (cons (pyagentd-prompt-label (cl-incf number)
-                                                     (plist-get each :text))
-                              (plist-get each :message-id)))
-                      prompts))))
-
 (defun pyagentd-history--choose (prompt then)
   "Read one of the prompts of this conversation with PROMPT.
 THEN is called with its id."
   (pyagentd-history--call
    'history nil
    (lambda (answer)
-     (let ((labels (pyagentd-prompt-labels (plist-get answer :prompts))))
-       (unless labels (user-error "No prompt was sent yet"))
-       (funcall then (pyagentd-choose
-                      (format-prompt prompt (caar labels)) labels
-                      :default (caar labels) :category 'pyagentd-prompt))))))
+     (let ((prompts (pyagentd-prompt-choices (plist-get answer :prompts))))
+       (unless prompts (user-error "No prompt was sent yet"))
+       (funcall then (plist-get
+                      (pyagentd-choose
+                       (format-prompt prompt (caar prompts)) prompts
+                       :default (caar prompts) :category 'pyagentd-prompt)
+                      :message-id))))))
 
 ;;;; Rewinding
 

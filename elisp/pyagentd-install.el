@@ -388,23 +388,19 @@ Then restart the daemon if RESTART is non-nil."
 
 ;;;; What is wrong with an installation
 
-(defun pyagentd-doctor-check-finding (name level detail &rest buttons)
-  "Return a finding about NAME: LEVEL, DETAIL and BUTTONS.
-LEVEL is `ok', `warning', `missing' or `asked', DETAIL a text.  BUTTONS are
-conses of a label and a function without arguments."
-  (list :name name :level level :detail detail :buttons buttons))
+;; A finding is a list (NAME LEVEL DETAIL . BUTTONS).  LEVEL is `ok',
+;; `warning', `missing' or `asked', DETAIL a text; a button is a pair of a
+;; label and a function.
 
 (defconst pyagentd-doctor-check--say-where
   (cons "Set pyagentd-command"
         (lambda () (customize-option 'pyagentd-command)))
   "The button that changes `pyagentd-command'.")
 
-(defun pyagentd-doctor-check--install-button ()
-  "Return the button that installs the server of the right version."
+(defconst pyagentd-doctor-check--install
   (cons (format "Install version %s" pyagentd-version)
-        #'pyagentd-doctor-mend-install))
-
-;;;; What Emacs knows
+        #'pyagentd-doctor-mend-install)
+  "The button that installs the server of the right version.")
 
 (defun pyagentd-doctor-check-examine (installer)
   "Return what Emacs knows, a list of findings.
@@ -412,75 +408,65 @@ INSTALLER is what can install the server, see `pyagentd-installer-find',
 or the symbol `asked' while that is looked for."
   (let ((markdown (locate-library "markdown-mode")))
     (list
-     (pyagentd-doctor-check-finding
-      "emacs" 'ok (format "%s, %s" emacs-version
-                          (if (display-graphic-p) "graphical" "in a terminal")))
-     (pyagentd-doctor-check-finding
-      "package" 'ok (format "%s (%s)" pyagentd-version
-                            (abbreviate-file-name pyagentd-install--here)))
-     (if markdown
-         (pyagentd-doctor-check-finding "markdown-mode" 'ok
-                                        (abbreviate-file-name markdown))
-       (pyagentd-doctor-check-finding
-        "markdown-mode" 'warning "not installed"
-        (cons "Install it"
-              (lambda ()
-                (require 'package)
-                (unless (assq 'markdown-mode package-archive-contents)
-                  (package-refresh-contents))
-                (package-install 'markdown-mode)))))
+     (list "emacs" 'ok (format "%s, %s" emacs-version
+                               (if (display-graphic-p) "graphical"
+                                 "in a terminal")))
+     (list "package" 'ok (format "%s (%s)" pyagentd-version
+                                 (abbreviate-file-name pyagentd-install--here)))
+     (if markdown (list "markdown-mode" 'ok (abbreviate-file-name markdown))
+       (list "markdown-mode" 'warning "not installed"
+             (cons "Install it"
+                   (lambda ()
+                     (require 'package)
+                     (unless (assq 'markdown-mode package-archive-contents)
+                       (package-refresh-contents))
+                     (package-install 'markdown-mode)))))
      (pyagentd-doctor-check--found installer))))
 
 (defun pyagentd-doctor-check--found (installer)
-  "Return the finding about where the server is.
-INSTALLER is that of `pyagentd-doctor-check-examine'."
+  "Return the finding about where the server is; INSTALLER can install it."
   (let* ((found (pyagentd-server-found))
          (program (car (plist-get found :command)))
          (path (and program (executable-find program))))
     (cond (path
-           (pyagentd-doctor-check-finding
-            "server" 'ok
-            (format "%s (%s)" (abbreviate-file-name path)
-                    (pcase-exhaustive (plist-get found :source)
-                      ('option "pyagentd-command")
-                      ('path "on the path")
-                      ('environment "installed for Emacs")))))
+           (list "server" 'ok
+                 (format "%s (%s)" (abbreviate-file-name path)
+                         (pcase-exhaustive (plist-get found :source)
+                           ('option "pyagentd-command")
+                           ('path "on the path")
+                           ('environment "installed for Emacs")))))
           (found
-           (pyagentd-doctor-check-finding
-            "server" 'missing
-            (format "`pyagentd-command' names %s, which is not there" program)
-            (cons "Search for it"
-                  (lambda () (customize-save-variable 'pyagentd-command nil)))
-            pyagentd-doctor-check--say-where))
-          (t (apply #'pyagentd-doctor-check-finding
-                    "server" 'missing
-                    (pcase installer
-                      ('asked "not found; looking for an installer…")
-                      ('nil "not found; to install it, Python 3.11 or newer \
+           (list "server" 'missing
+                 (format "`pyagentd-command' names %s, which is not there" program)
+                 (cons "Search for it"
+                       (lambda ()
+                         (customize-save-variable 'pyagentd-command nil)))
+                 pyagentd-doctor-check--say-where))
+          (t `("server" missing
+               ,(pcase installer
+                  ('asked "not found; looking for an installer…")
+                  ('nil "not found; to install it, Python 3.11 or newer \
 with venv, or uv, is needed")
-                      (_ (format "not found; %s can install it" installer)))
-                    (append (when (stringp installer)
-                              '(("Install it" . pyagentd-doctor-mend-install)))
-                            (list pyagentd-doctor-check--say-where)))))))
+                  (_ (format "not found; %s can install it" installer)))
+               ,@(when (stringp installer)
+                   '(("Install it" . pyagentd-doctor-mend-install)))
+               ,pyagentd-doctor-check--say-where)))))
 
 (defun pyagentd-doctor-check-host (host version reason)
   "Return the finding about HOST: its server's VERSION, or nil and REASON.
 Only the host that is in use counts as a failure."
   (let ((good (and version (pyagentd-server-same-minor-p version)))
         (used (equal host pyagentd-host)))
-    (apply #'pyagentd-doctor-check-finding host
-           (cond (good 'ok) (used 'missing) (t 'warning))
-           (cond (good (format "answers, version %s" version))
-                 (version (format "the server is version %s, this package %s"
-                                  version pyagentd-version))
-                 (t reason))
-           (when (and used (not good))
-             (list (cons "Use this machine"
-                         (lambda ()
-                           (pyagentd-use-host nil)
-                           (pyagentd-doctor--again))))))))
-
-;;;; What the server says
+    `(,host ,(cond (good 'ok) (used 'missing) (t 'warning))
+            ,(cond (good (format "answers, version %s" version))
+                   (version (format "the server is version %s, this package %s"
+                                    version pyagentd-version))
+                   (t reason))
+            ,@(when (and used (not good))
+                (list (cons "Use this machine"
+                            (lambda ()
+                              (pyagentd-use-host nil)
+                              (pyagentd-doctor--again))))))))
 
 (defun pyagentd-doctor-check-read (text)
   "Return the findings in TEXT, what the server printed."
@@ -491,33 +477,32 @@ Only the host that is in use counts as a failure."
          (protocol (plist-get answer :protocol))
          (speaks (eql protocol pyagentd-rpc-protocol)))
     (if (null (plist-get answer :checks)) ; an error, or what is no JSON
-        (list (pyagentd-doctor-check-finding
-               "server" 'missing
-               (format "its check failed: %s"
-                       (truncate-string-to-width
-                        (string-trim text) 300 nil nil t))
-               (pyagentd-doctor-check--install-button)))
+        (list (list "server" 'missing
+                    (format "its check failed: %s"
+                            (truncate-string-to-width
+                             (string-trim text) 300 nil nil t))
+                    pyagentd-doctor-check--install))
       (append
        (unless (and speaks (pyagentd-server-same-minor-p version))
-         (list (pyagentd-doctor-check-finding
-                "server version" (if speaks 'warning 'missing)
-                (format "%s, protocol %s; this package is %s, protocol %s"
-                        version protocol pyagentd-version pyagentd-rpc-protocol)
-                (cons (format "Install version %s and use it" pyagentd-version)
-                      #'pyagentd-doctor-mend-install-and-use)
-                pyagentd-doctor-check--say-where)))
+         (list (list "server version" (if speaks 'warning 'missing)
+                     (format "%s, protocol %s; this package is %s, protocol %s"
+                             version protocol pyagentd-version
+                             pyagentd-rpc-protocol)
+                     (cons (format "Install version %s and use it"
+                                   pyagentd-version)
+                           #'pyagentd-doctor-mend-install-and-use)
+                     pyagentd-doctor-check--say-where)))
        (mapcar
         (lambda (check)
           (let* ((name (plist-get check :name))
                  (level (intern (plist-get check :level)))
                  (detail (plist-get check :detail))
-                 (hint (plist-get check :hint))
-                 (good (eq level 'ok)))
-            (apply #'pyagentd-doctor-check-finding name level
-                   (if (or good (string-empty-p hint)) detail
-                     (concat detail "\n" hint))
-                   (unless good
-                     (pyagentd-doctor-check--remedies name detail hint)))))
+                 (hint (plist-get check :hint)))
+            (if (eq level 'ok) (list name level detail)
+              `(,name ,level
+                      ,(if (string-empty-p hint) detail
+                         (concat detail "\n" hint))
+                      ,@(pyagentd-doctor-check--remedies name detail hint)))))
         (plist-get answer :checks))))))
 
 (defun pyagentd-doctor-check--remedies (name detail hint)
@@ -549,7 +534,7 @@ Emacs only): "))
                  (lambda ()
                    (setenv "PYAGENTD_BACKEND" "offline")
                    (pyagentd-doctor--again)))))
-    ("packages" (list (pyagentd-doctor-check--install-button)))
+    ("packages" (list pyagentd-doctor-check--install))
     (_ (if-let ((cause (pyagentd-cause (concat detail "\n" hint))))
            (list (cons (format "Open %s" (file-name-nondirectory (car cause)))
                        (lambda () (pyagentd-cause-visit cause))))
@@ -567,8 +552,7 @@ Emacs only): "))
 
 (defvar-local pyagentd-doctor--findings nil
   "Alist of what is examined and the findings about it, in their order.
-What is examined is `emacs', the names of other machines, and `server'; for
-findings see `pyagentd-doctor-check-finding'.")
+What is examined is `emacs', the names of other machines, and `server'.")
 
 (defvar pyagentd-doctor--host-timeout 15
   "Seconds that another machine may take to answer.")
@@ -590,8 +574,7 @@ It does nothing once everything is examined anew."
   (when-let* ((command (plist-get (pyagentd-server-found) :command))
               ((executable-find (car command))))
     (let ((answered (pyagentd-doctor--awaiting
-                     'server (pyagentd-doctor-check-finding
-                              "checks" 'asked "asking the server…"))))
+                     'server '("checks" asked "asking the server…"))))
       (pyagentd-run
        "pyagentd-doctor" (append command '("doctor" "--json" "--no-emacs"))
        (lambda (_status text)
@@ -603,8 +586,7 @@ It does nothing once everything is examined anew."
   (require 'pyagentd-host)
   (dolist (host (pyagentd-host-known))
     (let* ((found (pyagentd-doctor--awaiting
-                   host (pyagentd-doctor-check-finding
-                         host 'asked "asking over SSH…")))
+                   host (list host 'asked "asking over SSH…")))
            (answered (lambda (version reason)
                        (funcall found (pyagentd-doctor-check-host
                                        host version reason)))))
@@ -615,18 +597,19 @@ It does nothing once everything is examined anew."
 
 (defun pyagentd-doctor--lines (finding)
   "Return FINDING as lines of a page, the last one with its buttons."
-  (pcase-let ((`(,mark ,face)
-               (pcase-exhaustive (plist-get finding :level)
-                 ('ok '("✓" "good")) ('warning '("!" "warn"))
-                 ('missing '("✗" "bad")) ('asked '("…" "dim"))))
-              (`(,first . ,more) (split-string (plist-get finding :detail) "\n"))
-              (space (make-string 23 ?\s)))
+  (pcase-let* ((`(,name ,level ,detail . ,buttons) finding)
+               (`(,mark ,face)
+                (pcase-exhaustive level
+                  ('ok '("✓" "good")) ('warning '("!" "warn"))
+                  ('missing '("✗" "bad")) ('asked '("…" "dim"))))
+               (`(,first . ,more) (split-string detail "\n"))
+               (space (make-string 23 ?\s)))
     (append
      (list (list :parts
                  (list (list :text (format "%2s" mark) :face face)
-                       (format " %-19s %s" (plist-get finding :name) first))))
+                       (format " %-19s %s" name first))))
      (mapcar (lambda (line) (list :parts (list space line))) more)
-     (when-let ((buttons (plist-get finding :buttons)))
+     (when buttons
        (list (list :parts
                    (cons space
                          (mapcan
@@ -639,7 +622,7 @@ It does nothing once everything is examined anew."
 
 (defun pyagentd-doctor--verdict (findings)
   "Return a sentence about FINDINGS as a whole."
-  (let* ((levels (mapcar (lambda (finding) (plist-get finding :level)) findings))
+  (let* ((levels (mapcar #'cadr findings))
          (missing (seq-count (lambda (level) (eq level 'missing)) levels))
          (warnings (seq-count (lambda (level) (eq level 'warning)) levels)))
     (cond ((memq 'asked levels) "Checking…")

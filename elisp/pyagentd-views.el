@@ -376,9 +376,11 @@ asked in the run: what would be asked is denied."
    'history (list :branch (plist-get pyagentd-list-arguments :branch))
    (lambda (answer)
      (pyagentd-list-again-with
-      (list :message (pyagentd-choose
-                      "Changes since (empty for all): "
-                      (pyagentd-prompt-labels (plist-get answer :prompts))))))))
+      (list :message (plist-get
+                      (pyagentd-choose
+                       "Changes since (empty for all): "
+                       (pyagentd-prompt-choices (plist-get answer :prompts)))
+                      :message-id))))))
 
 (pyagentd-list-add-keys "changes"
   '("RET" pyagentd-snapshots--diff "difference")
@@ -400,51 +402,37 @@ With a prefix argument (LAST from Lisp) only those since the last prompt."
 (defvar pyagentd-mission-signature-history nil
   "Signatures that were given.")
 
-(defun pyagentd-mission--read-signature (then &optional prompt initial)
-  "Ask for a signature until it is one; call THEN with it, or nil for none.
-PROMPT and INITIAL are what is asked, and what stands there already."
-  (let ((given (string-trim
-                (read-string
-                 (or prompt "Returns (signature, empty for anything): ")
-                 initial 'pyagentd-mission-signature-history)))
-        (again (pyagentd-later-back #'pyagentd-mission--read-signature))
-        (keys num-input-keys))
-    (if (string-empty-p given) (funcall then nil)
-      (pyagentd-later-here
-       'mission-check (list :signature given)
-       (lambda (_) (funcall then given))
-       nil
-       (lambda (err)
-         (pyagentd-later-when-free
-          again keys then
-          (format "%s\nReturns (signature): " (pyagentd-error-text err))
-          given))))))
+(defun pyagentd-mission--read-signature (prompt &optional initial)
+  "Ask for a signature with PROMPT and INITIAL; return it, or nil for none."
+  (let ((given (string-trim (read-string prompt initial
+                                         'pyagentd-mission-signature-history))))
+    (unless (string-empty-p given) given)))
 
 (defun pyagentd-mission--read (tools)
   "Ask for a mission, also for its tools if TOOLS is non-nil, and begin it."
   (let ((prompt (read-string "Mission (the task): " nil 'pyagentd-mission-history)))
     (when (string-blank-p prompt)
       (user-error "The task is empty"))
-    (pyagentd-mission--read-signature
-     (lambda (signature)
-       (if (not tools) (pyagentd-mission prompt signature)
-         (pyagentd-later-asking
-          'mission-tools nil
-          (lambda (tools)
-            (pyagentd-mission
-             prompt signature
-             (completing-read-multiple
-              "Tools (comma between them, empty for the usual ones): "
-              tools nil t)))))))))
+    (let ((signature (pyagentd-mission--read-signature
+                      "Returns (signature, empty for anything): ")))
+      (if (not tools) (pyagentd-mission prompt signature)
+        (pyagentd-later-asking
+         'mission-tools nil
+         (lambda (tools)
+           (pyagentd-mission
+            prompt signature
+            (completing-read-multiple
+             "Tools (comma between them, empty for the usual ones): "
+             tools nil t))))))))
 
 ;;;###autoload
 (defun pyagentd-mission (&optional prompt signature tools)
   "Have a model carry out PROMPT with programs, and show its trace.
 SIGNATURE, a string, is what comes back, such as \"{count :int}\"; nil
-stands for anything.  TOOLS are the names of the tools that its programs
-may call, nil for the usual ones.  Without a PROMPT it is asked for with
-its signature, and with a prefix argument its tools.  The mission is a
-session of the project here."
+stands for anything.  What is no signature is asked for again.  TOOLS are
+the names of the tools that its programs may call, nil for the usual ones.
+Without a PROMPT it is asked for with its signature, and with a prefix
+argument its tools.  The mission is a session of the project here."
   (interactive)
   (require 'pyagentd)
   (cond ((null prompt) (pyagentd-mission--read current-prefix-arg))
@@ -452,14 +440,26 @@ session of the project here."
         (t (let* ((keys num-input-keys)
                   (begun (lambda (begun)
                            (pyagentd-later-when-free #'pyagentd-mission--begun
-                                                     keys begun))))
+                                                     keys begun)))
+                  (again (pyagentd-later-back
+                          (lambda (text)
+                            (pyagentd-mission
+                             prompt (pyagentd-mission--read-signature
+                                     (concat text "\nReturns (signature): ")
+                                     signature)
+                             tools)))))
              (pyagentd-later
               'mission
               (append (list :prompt prompt :signature signature :tools tools
                             :root (pyagentd--project-root))
                       (pyagentd-env))
               ;; It costs money however late it begins.
-              begun nil nil begun)))))
+              begun nil
+              (lambda (err)
+                (if (eq 'signature-error (pyagentd-symbol (nth 1 err)))
+                    (pyagentd-later-when-free again keys (pyagentd-error-text err))
+                  (pyagentd-later-tell err)))
+              begun)))))
 
 (defun pyagentd-mission--begun (begun)
   "Show the mission that BEGUN, an answer of the daemon, tells of."

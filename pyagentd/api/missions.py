@@ -138,10 +138,6 @@ class Missions(Group):
             preset = live.conversation.session.get("agent")
         return {"session": describe_branch(ref), "preset": preset, "asks": asks, "missions": found}
 
-    async def mission_check(self, client: Client, *, signature: str) -> str:
-        """Return a signature as it is understood; an error names the place."""
-        return features.missions.parse_readable(signature, "The signature").render()
-
     async def mission_tools(self, client: Client) -> list[str]:
         """Return the names of the tools that a mission can be given."""
         return sorted(_tool_names())

@@ -452,9 +452,9 @@ esac
                    ("gone" warning "No route to host")))
               (let ((finding (car (alist-get host pyagentd-doctor--findings
                                              nil nil #'equal))))
-                (should (eq (plist-get finding :level) level))
+                (should (eq (nth 1 finding) level))
                 (should (string-match-p (regexp-quote detail)
-                                        (plist-get finding :detail)))
+                                        (nth 2 finding)))
                 (should (string-match-p (regexp-quote detail)
                                         (buffer-string)))))))
       (delete-directory root t))))

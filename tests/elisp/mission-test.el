@@ -106,7 +106,6 @@
   (pyagentd-test-with-ask
     (let ((file (pyagentd-test-file
                  root "" "sessions/m-20260205143053/branches/main/session.md")))
-      (pyagentd-test-answer 'mission-check "() -> :int")
       (pyagentd-test-answer
        'mission (list :branch (directory-file-name (file-name-directory file))
                       :file file :session-id "m-20260205143053"))
@@ -129,26 +128,25 @@
 
 (ert-deftest pyagentd-mission-asks-again-for-what-is-no-signature ()
   (pyagentd-test-with-ask
-    (pyagentd-test-refuse 'mission-check "No type :in" "Write :int")
+    (pyagentd-test-tell 'fake-error "(signature-error \"No type :in\")" 'mission)
     (pyagentd-test-answer 'mission-tools '("Glob" "Read"))
-    (pyagentd-test-tell 'fake-silent "" 'mission)
     (let (asked)
       (cl-letf (((symbol-function 'read-string)
                  (lambda (prompt &optional initial &rest _)
                    (push (list prompt initial) asked)
                    (cond ((string-prefix-p "Mission" prompt) "Count")
-                         (initial (pyagentd-test-answer 'mission-check nil)
+                         (initial (pyagentd-test-tell 'fake-silent "" 'mission)
                                   ":int")
                          (t ":in"))))
                 ((symbol-function 'completing-read-multiple)
                  (lambda (_prompt names &rest _) (last names))))
         (let ((current-prefix-arg '(4)))
           (call-interactively #'pyagentd-mission))
-        (pyagentd-test-await (pyagentd-test-calls 'mission)))
+        (pyagentd-test-await (cdr (pyagentd-test-calls 'mission))))
       (should (string-match-p "No type :in" (caar asked)))
       (should (equal ":in" (cadar asked)))
       (should (= 3 (length asked))))
-    (let ((sent (car (pyagentd-test-calls 'mission))))
+    (let ((sent (cadr (pyagentd-test-calls 'mission))))
       (should (equal ":int" (plist-get sent :signature)))
       (should (equal '("Read") (plist-get sent :tools))))))
 
