@@ -614,15 +614,6 @@ Undo does not take it back, but what was done here, wherever that can be."
                 (unless (string-empty-p text)
                   (insert text)
                   (pyagentd-edit--update-copy end end text pyagentd-edit--applying))
-                (with-silent-modifications
-                  (remove-text-properties end (point) '(gptel nil))
-                  (let ((pos 0) (most (length text)))
-                    (while (< pos most)
-                      (let ((next (next-single-property-change pos 'gptel text most))
-                            (role (get-text-property pos 'gptel text)))
-                        (when role
-                          (put-text-property (+ end pos) (+ end next) 'gptel role))
-                        (setq pos next)))))
                 (unless (= beg end)
                   (delete-region beg end)
                   (pyagentd-edit--update-copy beg end "" pyagentd-edit--applying)))))))
@@ -720,11 +711,12 @@ ends with an empty line less, by which the daemon tells one from the other.")
   "Text of LENGTH 0 before, typed between BEG and END at the marker, is the user's.
 It would be part of the answer before it, as text typed anywhere else is.
 While an answer arrives it is parted from that: one edit with what was typed."
-  (when (and (= length 0) (< beg end) (not undo-in-progress)
+  (when (and (= length 0) (< beg end)
+             (not (or undo-in-progress pyagentd-edit--applying))
              pyagentd-insert--marker (= beg pyagentd-insert--marker))
     (with-silent-modifications
       (remove-text-properties beg end '(gptel nil)))
-    (when (and (pyagentd-status-busy-p) (not pyagentd-edit--applying))
+    (when (pyagentd-status-busy-p)
       (save-excursion
         (goto-char beg)
         (unless (looking-at-p pyagentd-insert--heading)

@@ -833,6 +833,7 @@ That is what it does as long as no daemon does.")
   "Hook run in a session buffer when it ceases to be one.")
 (defvar pyagentd-session-look-hook nil
   "Hook run in a buffer after `pyagentd-mode' or its major mode has changed.")
+(defvar pyagentd-edit--applying)
 (declare-function pyagentd-insert--keep "pyagentd-edit")
 (declare-function pyagentd-sync-attached-p "pyagentd-sync")
 (declare-function pyagentd-sync-leave "pyagentd-sync")
@@ -901,7 +902,7 @@ replaced LENGTH characters of it: its first word, or its last."
          (before (and (< (point-min) beg) (<= beg (point-max))
                       (get-text-property (1- beg) 'gptel)))
          (behind (and (< end (point-max)) (get-text-property end 'gptel))))
-    (when (and (< beg end) (not undo-in-progress))
+    (when (and (< beg end) (not (or undo-in-progress pyagentd-edit--applying)))
       (when-let ((role (or replaced (and (equal before behind) behind))))
         (with-silent-modifications
           (put-text-property beg end 'gptel role))))
