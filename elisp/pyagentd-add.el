@@ -39,32 +39,11 @@
     (concat fence (if (string-empty-p language) "" (concat " " language)) "\n"
             (string-trim-right text "\n+") "\n" fence)))
 
-(defun pyagentd-passage--language ()
-  "Return the language of this buffer as a block of code names it."
-  (let ((name (replace-regexp-in-string
-               "\\(?:-ts\\)?-mode\\'" "" (symbol-name major-mode))))
-    (pcase name
-      ((or "fundamental" "text" "special") "")
-      ((or "c++" "c-or-c++") "cpp")
-      ((or "js" "js2" "javascript") "javascript")
-      (_ name))))
-
 (defun pyagentd-passage-origin (root)
   "Return what to call this buffer in a prompt; the project is in ROOT."
   (if buffer-file-name
       (format "`%s`" (pyagentd-passage-name buffer-file-name root))
     (format "the buffer `%s`" (buffer-name))))
-
-(defun pyagentd-passage (beg end root)
-  "Return the text between BEG and END with where it is from, for ROOT."
-  (let ((first (line-number-at-pos beg t))
-        (last (line-number-at-pos (max beg (1- end)) t)))
-    (format "From %s, %s:\n\n%s"
-            (pyagentd-passage-origin root)
-            (if (= first last) (format "line %d" first)
-              (format "lines %d–%d" first last))
-            (pyagentd-passage--fenced (buffer-substring-no-properties beg end)
-                                      (pyagentd-passage--language)))))
 
 ;;;; What checkers say about a buffer
 
@@ -170,7 +149,21 @@ Ask whether it is meant if it is large."
              (not (y-or-n-p (format "Add %d kB to the prompt? "
                                     (/ (- end beg) 1000)))))
     (user-error "Nothing was added"))
-  (pyagentd-passage beg end root))
+  (let ((first (line-number-at-pos beg t))
+        (last (line-number-at-pos (max beg (1- end)) t))
+        (mode (replace-regexp-in-string
+               "\\(?:-ts\\)?-mode\\'" "" (symbol-name major-mode))))
+    (format "From %s, %s:\n\n%s"
+            (pyagentd-passage-origin root)
+            (if (= first last) (format "line %d" first)
+              (format "lines %d–%d" first last))
+            (pyagentd-passage--fenced
+             (buffer-substring-no-properties beg end)
+             (pcase mode                ; the language, as a fence names it
+               ((or "fundamental" "text" "special") "")
+               ((or "c++" "c-or-c++") "cpp")
+               ((or "js" "js2" "javascript") "javascript")
+               (_ mode))))))
 
 ;;;; Adding
 
@@ -301,19 +294,6 @@ buffer.  With a prefix argument, or ASK from Lisp, ask which session."
      session)
     (pyagentd-add--done (pyagentd-count (length found) "diagnostic") session)))
 
-(defconst pyagentd-add--elsewhere
-  '(("this buffer" . pyagentd-add--buffer)
-    ("file or directory" . pyagentd-add--files)
-    ("diagnostics" . pyagentd-add--diagnostics))
-  "What `pyagentd-add' offers outside sessions, with its command.")
-
-(defconst pyagentd-add--in-session
-  '(("file or directory" . pyagentd-add--files)
-    ("copy of a file" . pyagentd-add--attach-file)
-    ("picture in the clipboard" . pyagentd-add--picture)
-    ("earlier prompt" . pyagentd-recall-prompt))
-  "What `pyagentd-add' offers in a session, with its command.")
-
 ;;;###autoload
 (defun pyagentd-add (&optional ask what)
   "Add something to the prompt of a session.
@@ -324,9 +304,15 @@ for this buffer."
   (interactive
    (list current-prefix-arg
          (unless (or (use-region-p) (derived-mode-p 'dired-mode))
-           (let ((things (if (bound-and-true-p pyagentd-mode)
-                             pyagentd-add--in-session
-                           pyagentd-add--elsewhere)))
+           (let ((things
+                  (if (bound-and-true-p pyagentd-mode)
+                      '(("file or directory" . pyagentd-add--files)
+                        ("copy of a file" . pyagentd-add--attach-file)
+                        ("picture in the clipboard" . pyagentd-add--picture)
+                        ("earlier prompt" . pyagentd-recall-prompt))
+                    '(("this buffer" . pyagentd-add--buffer)
+                      ("file or directory" . pyagentd-add--files)
+                      ("diagnostics" . pyagentd-add--diagnostics)))))
              (pyagentd-choose (format-prompt "Add" (caar things)) things
                               :default (caar things))))))
   (cond (what (call-interactively what))
@@ -411,41 +397,40 @@ be used meanwhile.  The model is that of a new session."
     (overlay-put overlay 'face 'secondary-selection)
     (overlay-put overlay 'help-echo "A model rewrites this")
     (deactivate-mark)
-    (pyagentd-rewrite--ask
-     overlay (buffer-substring-no-properties beg end) instruction)))
+    (pyagentd-rewrite--ask overlay instruction)))
 
-(defun pyagentd-rewrite--ask (overlay text instruction)
-  "Ask a model to rewrite TEXT, which is below OVERLAY, as INSTRUCTION says."
-  (with-current-buffer (overlay-buffer overlay)
-    (let* ((beg (overlay-start overlay))
-           (end (overlay-end overlay))
-           (failed (lambda (err)
-                     (delete-overlay overlay)
-                     (message "%s" (pyagentd-error-text err))))
-           (arguments
-            (append
-             (list :text text :instruction instruction
-                   :name (if buffer-file-name
-                             (file-name-nondirectory buffer-file-name)
-                           (buffer-name))
-                   :before (buffer-substring-no-properties
-                            (max (point-min) (- beg 2000)) beg)
-                   :after (buffer-substring-no-properties
-                           end (min (point-max) (+ end 2000))))
-             (pyagentd-env))))
-      (message "A model rewrites %s…"
-               (pyagentd-count (count-lines beg end) "line"))
-      (condition-case err
-          (pyagentd-start
-           (lambda ()
-             (pyagentd-rpc-call-async
-              'rewrite arguments :timeout 600 :error failed
-              :success (lambda (answer)
-                         (run-at-time 0 nil #'pyagentd-rewrite--show
-                                      overlay text instruction answer))))
-           failed)
-        ;; There is no server, and the user does not want one.
-        ((error quit) (funcall failed err))))))
+(defun pyagentd-rewrite--ask (overlay instruction)
+  "Ask a model to rewrite what is below OVERLAY, here, as INSTRUCTION says."
+  (let* ((beg (overlay-start overlay))
+         (end (overlay-end overlay))
+         (text (buffer-substring-no-properties beg end))
+         (failed (lambda (err)
+                   (delete-overlay overlay)
+                   (pyagentd-later-tell err)))
+         (arguments
+          (append
+           (list :text text :instruction instruction
+                 :name (if buffer-file-name
+                           (file-name-nondirectory buffer-file-name)
+                         (buffer-name))
+                 :before (buffer-substring-no-properties
+                          (max (point-min) (- beg 2000)) beg)
+                 :after (buffer-substring-no-properties
+                         end (min (point-max) (+ end 2000))))
+           (pyagentd-env))))
+    (message "A model rewrites %s…"
+             (pyagentd-count (count-lines beg end) "line"))
+    (condition-case err
+        (pyagentd-start
+         (lambda ()
+           (pyagentd-rpc-call-async
+            'rewrite arguments :timeout 600 :error failed
+            :success (lambda (answer)
+                       (run-at-time 0 nil #'pyagentd-rewrite--show
+                                    overlay text instruction answer))))
+         failed)
+      ;; There is no server, and the user does not want one.
+      ((error quit) (funcall failed err)))))
 
 (defun pyagentd-rewrite--show (overlay old instruction answer)
   "Show ANSWER, what became of OLD under OVERLAY by INSTRUCTION."
@@ -479,12 +464,17 @@ be used meanwhile.  The model is that of a new session."
           (select-window (get-buffer-window buffer))
         (message "Rewritten: see %s" (buffer-name buffer)))))))
 
+(defun pyagentd-rewrite--buffer ()
+  "Return the buffer of the region that the change in this buffer is for."
+  (or (overlay-buffer (plist-get pyagentd-rewrite--change :overlay))
+      (user-error "The region to rewrite is gone")))
+
 (defun pyagentd-rewrite--accept ()
   "Put what the model made in the place of the region."
   (interactive nil pyagentd-rewrite-mode)
   (let* ((change pyagentd-rewrite--change)
-         (overlay (pyagentd-rewrite--region)))
-    (with-current-buffer (overlay-buffer overlay)
+         (overlay (plist-get change :overlay)))
+    (with-current-buffer (pyagentd-rewrite--buffer)
       (barf-if-buffer-read-only)
       (let ((beg (overlay-start overlay)) (end (overlay-end overlay)))
         (unless (equal (buffer-substring-no-properties beg end)
@@ -496,13 +486,6 @@ be used meanwhile.  The model is that of a new session."
             (delete-region beg end)
             (insert (plist-get change :new))))))
     (quit-window t)))
-
-(defun pyagentd-rewrite--region ()
-  "Return the overlay of the region that the change in this buffer is for."
-  (let ((overlay (plist-get pyagentd-rewrite--change :overlay)))
-    (unless (overlay-buffer overlay)
-      (user-error "The region to rewrite is gone"))
-    overlay))
 
 (defun pyagentd-rewrite--discard ()
   "Leave the region as it is."
@@ -516,15 +499,12 @@ be used meanwhile.  The model is that of a new session."
                                              :instruction)
                       'pyagentd-rewrite-history))
    pyagentd-rewrite-mode)
-  (let ((overlay (pyagentd-rewrite--region)))
+  (let ((buffer (pyagentd-rewrite--buffer))
+        (overlay (plist-get pyagentd-rewrite--change :overlay)))
     (setq pyagentd-rewrite--change nil) ; the overlay stays
     (quit-window t)
-    (pyagentd-rewrite--ask
-     overlay
-     (with-current-buffer (overlay-buffer overlay)
-       (buffer-substring-no-properties (overlay-start overlay)
-                                       (overlay-end overlay)))
-     instruction)))
+    (with-current-buffer buffer
+      (pyagentd-rewrite--ask overlay instruction))))
 
 ;;;; Above what is being written
 
@@ -775,13 +755,11 @@ file names is used, or a name could have Emacs reach another machine."
 
 ;;;; Where it is used
 
-(defun pyagentd-media--clear ()
-  "Show no pictures in this buffer any more."
-  (dolist (overlay (overlays-in (point-min) (point-max)))
-    (when (overlay-get overlay 'pyagentd-media)
-      (delete-overlay overlay))))
-
-(pyagentd-display-add #'pyagentd-media--show #'pyagentd-media--clear)
+(pyagentd-display-add #'pyagentd-media--show
+                      (lambda ()
+                        (dolist (overlay (overlays-in (point-min) (point-max)))
+                          (when (overlay-get overlay 'pyagentd-media)
+                            (delete-overlay overlay)))))
 (add-hook 'pyagentd-session-look-hook
           (lambda ()
             (when (and (bound-and-true-p pyagentd-mode)

@@ -74,28 +74,25 @@ open it" file))
                (error "%s is larger than %s; use Grep" file
                       (file-size-human-readable
                        pyagentd-tools-file-largest))))
-        (pyagentd-tools-file--visit file))))
-
-(defun pyagentd-tools-file--visit (file)
-  "Return a new buffer that visits FILE; nothing the user has set up runs."
-  ;; Where the variables below are not local, all buffers have their values.
-  (with-temp-buffer
-    (let ((delay-mode-hooks t)
-          (find-file-hook nil)
-          (enable-local-variables nil)
-          (enable-dir-local-variables nil)
-          (inhibit-message t)
-          (magic-mode-alist nil)
-          (magic-fallback-mode-alist nil)
-          (auto-mode-alist
-           ;; These have programs or libraries decode a file.
-           (seq-remove (pcase-lambda (`(,_ . ,mode))
-                         (memq (if (consp mode) (car mode) mode)
-                               '(doc-view-mode doc-view-mode-maybe
-                                 pdf-view-mode archive-mode tar-mode
-                                 image-mode)))
-                       auto-mode-alist)))
-      (find-file-noselect file t))))
+        ;; Nothing runs that the user has set up.  Where the variables below
+        ;; are not local, all buffers have their values.
+        (with-temp-buffer
+          (let ((delay-mode-hooks t)
+                (find-file-hook nil)
+                (enable-local-variables nil)
+                (enable-dir-local-variables nil)
+                (inhibit-message t)
+                (magic-mode-alist nil)
+                (magic-fallback-mode-alist nil)
+                (auto-mode-alist
+                 ;; These have programs or libraries decode a file.
+                 (seq-remove (pcase-lambda (`(,_ . ,mode))
+                               (memq (if (consp mode) (car mode) mode)
+                                     '(doc-view-mode doc-view-mode-maybe
+                                       pdf-view-mode archive-mode tar-mode
+                                       image-mode)))
+                             auto-mode-alist)))
+            (find-file-noselect file t))))))
 
 (defun pyagentd-tools-file-places (places none)
   "Return PLACES as the result of a tool, or the text NONE."
@@ -184,22 +181,21 @@ A tool of the same name is replaced.  Return the tool."
 (defun pyagentd-tools--definitions ()
   "Return all tools for the daemon, as JSON."
   (let ((json-false :json-false))
-    (json-encode (vconcat (mapcar (lambda (entry)
-                                    (pyagentd-tools--definition (cdr entry)))
-                                  (reverse pyagentd-tools))))))
-
-(defun pyagentd-tools--definition (tool)
-  "Return TOOL as `json-encode' takes it."
-  (let ((confirm (pyagentd-tool-confirm tool)))
-    (pyagentd-tools--json
-     (list :name (pyagentd-tool-name tool)
-           :description (pyagentd-tool-description tool)
-           :category (format "%s" (or (pyagentd-tool-category tool) "misc"))
-           :args (vconcat (pyagentd-tool-args tool))
-           :confirm (cond ((memq confirm '(nil t always)) confirm)
-                          ((functionp confirm) 'function)
-                          (t t))
-           :timeout (pyagentd-tool-timeout tool)))))
+    (json-encode
+     (vconcat
+      (mapcar
+       (pcase-lambda (`(,name . ,tool))
+         (let ((confirm (pyagentd-tool-confirm tool)))
+           (pyagentd-tools--json
+            (list :name name
+                  :description (pyagentd-tool-description tool)
+                  :category (format "%s" (or (pyagentd-tool-category tool) "misc"))
+                  :args (vconcat (pyagentd-tool-args tool))
+                  :confirm (cond ((memq confirm '(nil t always)) confirm)
+                                 ((functionp confirm) 'function)
+                                 (t t))
+                  :timeout (pyagentd-tool-timeout tool)))))
+       (reverse pyagentd-tools))))))
 
 (defun pyagentd-tools--json (value &optional key)
   "Return VALUE, part of a definition at KEY, as `json-encode' takes it."
@@ -237,15 +233,6 @@ The values are in the order that the tool wants."
                                   (plist-get facts :root)))
               (pyagentd-tools-branch branch))
           (funcall function tool values))))))
-
-(defun pyagentd-tools--on-confirm (facts _id reply)
-  "Tell REPLY whether a human is asked about the call in FACTS."
-  (pyagentd-tools--where
-   facts
-   (lambda (tool values)
-     (funcall reply
-              (list :confirm (if (apply (pyagentd-tool-confirm tool) values)
-                                 t :json-false))))))
 
 (defun pyagentd-tools--on-call (facts id reply)
   "Make the call in FACTS, question ID, and give the result to REPLY."
@@ -293,7 +280,15 @@ The values are in the order that the tool wants."
           (t (funcall handle)))))
 
 (pyagentd-offer-register "call" #'pyagentd-tools--on-call)
-(pyagentd-offer-register "confirm" #'pyagentd-tools--on-confirm)
+(pyagentd-offer-register
+ "confirm"                              ; whether a human is asked
+ (lambda (facts _id reply)
+   (pyagentd-tools--where
+    facts
+    (lambda (tool values)
+      (funcall reply (list :confirm
+                           (if (apply (pyagentd-tool-confirm tool) values)
+                               t :json-false)))))))
 (pyagentd-offer-register "stop" #'pyagentd-tools--on-stop)
 
 ;;;; What Emacs knows about code, for agents
@@ -552,7 +547,16 @@ sees it first. Returns its value and what it printed."
   "Run COMMAND as a compilation and give its end and errors to CALLBACK.
 Return a function that stops it."
   (require 'compile)
-  (let* ((name (pyagentd-tools-build--compilation-name))
+  (let* ((place (and pyagentd-tools-branch
+                     (pyagentd-place-of (pyagentd-place-conversation
+                                         pyagentd-tools-branch))))
+         (name (if place (format "*pyagentd compilation: %s/%s*"
+                                 (plist-get place :session-id)
+                                 (plist-get place :branch-name))
+                 "*pyagentd compilation*"))
+         ;; To begin one in the buffer of another would end that.
+         (name (if (get-buffer-process name) (generate-new-buffer-name name)
+                 name))
          (buffer (let (;; It was decided about as bash reads it, here.
                        (shell-file-name
                         (let ((default-directory "/"))
@@ -582,18 +586,6 @@ Return a function that stops it."
                                   (string-trim how))))))
                 nil t))
     (lambda () (when (process-live-p process) (interrupt-process process)))))
-
-(defun pyagentd-tools-build--compilation-name ()
-  "Return the name of a buffer for a compilation of the session here.
-None runs in it: to begin one would end the other."
-  (let* ((place (and pyagentd-tools-branch
-                     (pyagentd-place-of (pyagentd-place-conversation
-                                         pyagentd-tools-branch))))
-         (name (if place (format "*pyagentd compilation: %s/%s*"
-                                 (plist-get place :session-id)
-                                 (plist-get place :branch-name))
-                 "*pyagentd compilation*")))
-    (if (get-buffer-process name) (generate-new-buffer-name name) name)))
 
 ;;;; The tool
 
