@@ -15,7 +15,7 @@
 (require 'pyagentd-menu)
 (require 'pyagentd-list)
 
-;;;; Which named agent
+;;;; Which agent
 
 (defvar pyagentd-named-known nil
   "What the daemon said last about the named agents, a list of plists.
@@ -25,8 +25,6 @@ Keys: :name, :dir, :session-id, :status (\"created\", \"idle\" or
 
 (defvar pyagentd-named-history nil
   "History of names of agents that were read.")
-
-;;;; Which agent
 
 (defun pyagentd-named-here ()
   "Return the name of the agent at point, or of this buffer; nil without one."
@@ -82,12 +80,8 @@ general agent): " name)))))))
 
 (defun pyagentd-agents--init (name &optional prompt model permissions)
   "Create an agent called NAME and open its conversation.
-The name has letters, digits, hyphens and underscores, at most 64.  PROMPT
-is its system prompt, MODEL its model and PERMISSIONS the name of a
-profile; nil or an empty string means the default.  With a prefix argument
-ask for all of them, else for the name and what the agent is to be.  If an
-agent of that name was destroyed and its files were kept, it is taken up
-again."
+PROMPT is its system prompt.  With a prefix argument ask also for its MODEL
+and PERMISSIONS; nil or an empty string means the default."
   (interactive
    (list (string-trim (read-string "Name of the agent: "))
          (read-string "System prompt (empty: a general agent): ")
@@ -105,10 +99,7 @@ again."
                          (pyagentd-env))
      (lambda (made)
        (run-hooks 'pyagentd-changed-hook)
-       (let ((buffer (find-file-noselect (plist-get made :file))))
-         (with-current-buffer buffer
-           (goto-char (point-max)))
-         (pop-to-buffer-same-window buffer))
+       (pyagentd-open-session made)
        (message "%s%s" (plist-get made :welcome)
                 (if-let ((note (plist-get made :note))) (concat "\n" note) "")))
      pyagentd-later-patience)))

@@ -210,26 +210,23 @@ Neither the text nor the mode of its file may do more than colour it."
 
 ;;;; Header line
 
-(defconst pyagentd-ask--named 3
-  "How many asks the header line names.")
-
-(defun pyagentd-ask--name (ask)
-  "Return in a word where ASK comes from: an agent's preset, else its tool."
-  (cond ((plist-get ask :agent)
-         (car (split-string (pyagentd-ask-who ask) " (")))
-        ((eq 'scope (pyagentd-symbol (plist-get ask :kind))) "scope")
-        (t (or (plist-get ask :tool) "question"))))
-
 (defun pyagentd-ask--segment ()
-  "Return how many asks this buffer shows, and whose they are, or nil."
+  "Return how many asks this buffer shows, and whose the first are, or nil."
   (when-let ((asks (pyagentd-ask-in (current-buffer))))
-    (let* ((names (delete-dups (mapcar #'pyagentd-ask--name asks)))
-           (more (- (length names) pyagentd-ask--named)))
+    (let ((names (delete-dups
+                  (mapcar (lambda (ask)
+                            (cond ((plist-get ask :agent)
+                                   (car (split-string (pyagentd-ask-who ask) " (")))
+                                  ((eq 'scope (pyagentd-symbol
+                                               (plist-get ask :kind)))
+                                   "scope")
+                                  (t (or (plist-get ask :tool) "question"))))
+                          asks))))
       (pyagentd-status-button
        (propertize
-        (format "%d %s: %s%s" (length asks) (if (cdr asks) "asks" "ask")
-                (string-join (seq-take names pyagentd-ask--named) ", ")
-                (if (> more 0) (format " +%d" more) ""))
+        (format "%s: %s%s" (pyagentd-count (length asks) "ask")
+                (string-join (seq-take names 3) ", ")
+                (if (nthcdr 3 names) (format " +%d" (- (length names) 3)) ""))
         'face 'warning)
        'pyagentd-asks "What is asked"))))
 
@@ -282,20 +279,6 @@ It has at most ROOM lines, nil for all; of a change the first changed one."
       (concat (string-join shown)
               (propertize (format "  … %s" (pyagentd-count more "more line"))
                           'face 'shadow)))))
-
-(defun pyagentd-ask-text-others (asks current)
-  "Return a line for each of the first five ASKS but CURRENT."
-  (let* ((others (remq current asks))
-         (more (- (length others) 5)))
-    (concat
-     (mapconcat (lambda (ask)
-                  (concat (propertize "  also  " 'face 'shadow)
-                          (truncate-string-to-width (pyagentd-ask-title ask) 160
-                                                    nil nil "…")
-                          "\n"))
-                (seq-take others 5) "")
-     (when (> more 0)
-       (propertize (format "  … and %d more\n" more) 'face 'shadow)))))
 
 ;;;; One letter for each decision
 
@@ -517,7 +500,15 @@ A preview has at most ROOM lines, nil for all."
              (propertize (format "   %d of %d" (1+ (seq-position asks current))
                                  (length asks))
                          'face 'shadow)))
-          (pyagentd-ask-text-others asks current)
+          (mapconcat (lambda (ask)
+                       (concat (propertize "  also  " 'face 'shadow)
+                               (truncate-string-to-width
+                                (pyagentd-ask-title ask) 160 nil nil "…")
+                               "\n"))
+                     (seq-take (remq current asks) 5) "")
+          (when (nthcdr 6 asks)
+            (propertize (format "  … and %d more\n" (- (length asks) 6))
+                        'face 'shadow))
           (if (pyagentd-ask-answered-p current)
               (propertize "Answered; waiting for the daemon\n"
                           'face 'shadow)
@@ -573,18 +564,20 @@ Emacs would draw the cursor in a line that it has to continue itself."
       (forward-line 1))
     (buffer-string)))
 
-(defun pyagentd-ask-notice--reveal (position)
-  "Scroll the windows whose point is at POSITION so that they show the notice."
-  (dolist (window (get-buffer-window-list nil nil 'visible))
-    (when (= position (window-point window))
-      (with-selected-window window
-        (let ((room (- (window-body-height)
-                       (pyagentd-ask-notice--rows
-                        (overlay-get pyagentd-ask-notice--overlay 'before-string)
-                        (window-body-width))
-                       1)))
-          (when (> (count-screen-lines (window-start) position) room)
-            (recenter (max 0 room))))))))
+(defun pyagentd-ask-notice--reveal ()
+  "Scroll the windows whose point is at the notice so that they show it."
+  (let ((position (pyagentd-insert-end)))
+    (dolist (window (get-buffer-window-list nil nil 'visible))
+      (when (= position (window-point window))
+        (with-selected-window window
+          (let ((room (- (window-body-height)
+                         (pyagentd-ask-notice--rows
+                          (overlay-get pyagentd-ask-notice--overlay
+                                       'before-string)
+                          (window-body-width))
+                         1)))
+            (when (> (count-screen-lines (window-start) position) room)
+              (recenter (max 0 room)))))))))
 
 (defun pyagentd-ask-notice-current ()
   "Return the ask that keys in this buffer answer, or nil."
@@ -644,7 +637,7 @@ Emacs would draw the cursor in a line that it has to continue itself."
                      (pyagentd-ask-notice--fitted
                       current (pyagentd-ask-in (current-buffer))))
         (pyagentd-ask-notice--move)
-        (pyagentd-ask-notice--reveal (pyagentd-insert-end)))
+        (pyagentd-ask-notice--reveal))
     (pyagentd-ask-notice--delete)))
 
 (defun pyagentd-ask-notice--resized (window)
@@ -657,7 +650,7 @@ Emacs would draw the cursor in a line that it has to continue itself."
              '(window-size-change-functions . pyagentd-ask-notice--resized))
 
 (defun pyagentd-ask-notice--refresh-all ()
-  "Show in the session buffers what is asked; in others nothing has changed."
+  "Show in the session buffers what is asked."
   (let ((asking (seq-mapcat #'pyagentd-ask-buffers (pyagentd-ask-open))))
     (dolist (buffer (pyagentd-place-buffers))
       (when (or (memq buffer asking)
@@ -756,28 +749,16 @@ Each option is a plist with :label and :text, what picking it says.")
 
 ;;;; The buttons
 
-(defun pyagentd-reply-options--text ()
-  "Return the buttons of this buffer."
-  (concat "\n\n"
-          (string-join
-           (seq-map-indexed
-            (lambda (option index)
-              (let ((pick (lambda ()
-                            (interactive)
-                            (pyagentd-reply-options--pick (1+ index)))))
-                (concat (propertize (format "%d" (1+ index)) 'face 'pyagentd-key)
-                        " "
-                        (propertize (plist-get option :label)
-                                    'face 'link 'mouse-face 'highlight
-                                    'keymap (pyagentd-keymap [mouse-1] pick
-                                                             [mouse-2] pick)
-                                    'help-echo (plist-get option :text)))))
-            (plist-get pyagentd-reply-options :options))
-           "   ")
-          (propertize (if (plist-get pyagentd-reply-options :several)
-                          "   (C-c 1… inserts one into your prompt)"
-                        "   (C-c 1… sends it; C-u C-c 1… inserts it)")
-                      'face 'shadow)))
+(defun pyagentd-reply-options--button (option index)
+  "Return OPTION, that with INDEX, as text; a click picks it."
+  (let ((pick (lambda ()
+                (interactive)
+                (pyagentd-reply-options--pick (1+ index)))))
+    (concat (propertize (format "%d" (1+ index)) 'face 'pyagentd-key) " "
+            (propertize (plist-get option :label)
+                        'face 'link 'mouse-face 'highlight
+                        'keymap (pyagentd-keymap [mouse-1] pick [mouse-2] pick)
+                        'help-echo (plist-get option :text)))))
 
 (defun pyagentd-reply-options-clear (&rest _)
   "Remove the buttons from this buffer."
@@ -793,8 +774,16 @@ Each option is a plist with :label and :text, what picking it says.")
     (let ((end (pyagentd-answered-end)))
       (setq pyagentd-reply-options options
             pyagentd-reply-options--overlay (make-overlay end end nil t))
-      (overlay-put pyagentd-reply-options--overlay 'before-string
-                   (pyagentd-reply-options--text)))))
+      (overlay-put
+       pyagentd-reply-options--overlay 'before-string
+       (concat "\n\n"
+               (string-join (seq-map-indexed #'pyagentd-reply-options--button
+                                             (plist-get options :options))
+                            "   ")
+               (propertize (if (plist-get options :several)
+                               "   (C-c 1… inserts one into your prompt)"
+                             "   (C-c 1… sends it; C-u C-c 1… inserts it)")
+                           'face 'shadow))))))
 
 (add-hook 'pyagentd-insert-functions #'pyagentd-reply-options-clear)
 
@@ -960,8 +949,7 @@ With a prefix argument read a REASON, which the model is told."
 
 (defun pyagentd-ask--next (&optional count)
   "Let the keys answer the next of several asks, or COUNT further on."
-  (interactive "p"
-               pyagentd-mode)
+  (interactive "p" pyagentd-mode)
   (let* ((current (or (pyagentd-ask-notice-current)
                       (user-error "No question is open here")))
          (asks (with-current-buffer (or (buffer-base-buffer) (current-buffer))
@@ -975,11 +963,8 @@ With a prefix argument read a REASON, which the model is told."
 
 (defun pyagentd-ask--previous (&optional count)
   "Let the keys answer the previous of several asks, or COUNT further back."
-  (interactive "p"
-               pyagentd-mode)
+  (interactive "p" pyagentd-mode)
   (pyagentd-ask--next (- (or count 1))))
-
-;;;; Any ask
 
 (defun pyagentd-answer ()
   "Go to the open question here, or list those of all sessions.

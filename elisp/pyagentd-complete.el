@@ -264,8 +264,7 @@ plists with :name, :hint, :summary, :takes (\"word\", \"rest\" or
 ;;;; What is typed
 
 (defun pyagentd-commands--start ()
-  "Return where the command begins in which point is, nil if in none.
-That is where its slash is."
+  "Return where the slash of the command in which point is stands, or nil."
   (let ((start (pyagentd-queued-start (point))))
     (when (and (< start (point))
                (eq ?/ (char-after start))
@@ -273,8 +272,7 @@ That is where its slash is."
       start)))
 
 (defun pyagentd-commands--words (text)
-  "Return TEXT in words, a quoted text as one.
-The last is that which is being typed, and may be empty."
+  "Return TEXT in words, a quoted text as one; the last is being typed."
   (let ((start 0) words)
     (while (string-match "\"[^\"]*\"?\\|'[^']*'?\\|[^ \t]+" text start)
       (push (match-string 0 text) words)
@@ -285,8 +283,7 @@ The last is that which is being typed, and may be empty."
     (nreverse words)))
 
 (defun pyagentd-commands--command (text)
-  "Return the command whose arguments TEXT, behind the slash, goes into.
-That is nil as long as its name is typed."
+  "Return the command whose arguments TEXT goes into; nil while its name is typed."
   (car (sort (seq-filter (lambda (command)
                            (string-prefix-p (concat (plist-get command :name)
                                                     " ")

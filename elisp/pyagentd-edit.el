@@ -242,7 +242,9 @@ Nil while the text is that of the file, with what is pending.")
     (when pyagentd-edit--open
       (save-restriction
         (widen)
-        (let ((edit (if (consp pyagentd-edit--open) (pyagentd-edit--announced-edit)
+        (let ((edit (if (consp pyagentd-edit--open)
+                        (pyagentd-edit--announced (car pyagentd-edit--open)
+                                                  (cdr pyagentd-edit--open))
                       (pyagentd-edit--compare-with-copy))))
           (setq pyagentd-edit--open nil
                 pyagentd-edit--tick (buffer-chars-modified-tick)
@@ -251,13 +253,12 @@ Nil while the text is that of the file, with what is pending.")
           (when (length> pyagentd-edit--pending pyagentd-edit--most)
             (pyagentd-edit--join)))))))
 
-(defun pyagentd-edit--announced-edit ()
-  "Return the edit that was announced last, and make it in the copy."
-  (pcase-let* ((`(,beg . ,end) pyagentd-edit--open)
-               (more (- (buffer-size) (buffer-size pyagentd-edit--copy)))
-               (text (buffer-substring beg (+ end more)))
-               (old (with-current-buffer pyagentd-edit--copy
-                      (buffer-substring beg end))))
+(defun pyagentd-edit--announced (beg end)
+  "Return the edit between BEG and END of the copy, and make it there."
+  (let* ((more (- (buffer-size) (buffer-size pyagentd-edit--copy)))
+         (text (buffer-substring beg (+ end more)))
+         (old (with-current-buffer pyagentd-edit--copy
+                (buffer-substring beg end))))
     (unless (string= text old)
       (pyagentd-edit--update-copy beg end text pyagentd-edit--tick)
       (list (list beg end text old)))))
@@ -884,8 +885,6 @@ ROLE is nil, `response', `ignore' or (tool . ID)."
     (mapc #'pyagentd-insert--follow followers)
     (run-hook-with-args 'pyagentd-insert-functions pos (+ pos (length text)))
     (pyagentd-insert--soil pos (+ pos (length text)))))
-
-;;;; Fontification
 
 (defun pyagentd-insert--soil (beg end)
   "Note that the text between BEG and END is to be fontified."

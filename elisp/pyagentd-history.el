@@ -256,8 +256,7 @@ write another prompt."))))
                                             :what "branch"))))))))))
 
 (defun pyagentd-branch-request (point side name)
-  "Return the arguments for a branch called NAME at POINT of this session.
-POINT is a prompt, which SIDE in- or excludes."
+  "Return the arguments for a branch NAME at the prompt POINT with SIDE."
   (list :branch pyagentd--branch-dir
         :position (plist-get point :start)
         :exclude (eq side 'exclude)
@@ -337,8 +336,7 @@ LATE, if it comes too late."
                          then pyagentd-later-patience nil late))
 
 (defun pyagentd-history--run (operation arguments &optional then)
-  "Have the daemon do OPERATION, which starts a run, with ARGUMENTS, a plist.
-THEN is called when it has begun."
+  "Have the daemon do OPERATION with ARGUMENTS; call THEN when its run has begun."
   (pyagentd-history--call operation
                           (append arguments (pyagentd-env) '(:allow nil))
                           (lambda (_) (when then (funcall then)))))
@@ -355,8 +353,7 @@ That is a marker: while BODY asks, point may follow an answer."
 ;;;; Prompts
 
 (defun pyagentd-history--with-points (then)
-  "Call THEN with the prompts in the text that were sent, first one first.
-See `pyagentd-branch-with-points'."
+  "Call THEN with the prompts in the text that were sent, first one first."
   (pyagentd-branch-with-points
    (lambda (points)
      (funcall then (seq-filter (lambda (point) (plist-get point :message-id))
@@ -369,8 +366,7 @@ See `pyagentd-branch-with-points'."
             points))
 
 (defun pyagentd-history--choose (prompt then)
-  "Read one of the prompts of this conversation with PROMPT.
-THEN is called with its id."
+  "Read one of the prompts of this conversation with PROMPT; call THEN with its id."
   (pyagentd-history--call
    'history nil
    (lambda (answer)

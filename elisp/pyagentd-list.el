@@ -55,8 +55,7 @@
   "How long it took to fetch and show what there is, in seconds.")
 
 (defun pyagentd-live--soon ()
-  "Fetch this list in a moment, once for much that changes at once.
-Not while something is being typed."
+  "Fetch this list in a moment, once for much that changes at once."
   (unless pyagentd-live--timer
     (setq pyagentd-live--timer
           (run-at-time (if (zerop pyagentd-live-pause) 0
@@ -245,8 +244,7 @@ GO goes there."
   (tabulated-list-put-tag (if on (propertize "*" 'face 'warning) " ")))
 
 (defun pyagentd-table--set-mark (on)
-  "Mark the lines of the region or the one at point if ON, and move on.
-Else take their marks away."
+  "Mark the lines of the region or the one at point if ON, else unmark; move on."
   (let ((end (and (use-region-p) (copy-marker (region-end)))))
     (when end
       (goto-char (region-beginning))
@@ -260,8 +258,7 @@ Else take their marks away."
              (and end (< (point) end))))))
 
 (defun pyagentd-table--mark ()
-  "Mark the line at point, or those in the region.
-What is done next is done to all that are marked."
+  "Mark the line at point, or those in the region."
   (interactive nil pyagentd-list-mode)
   (pyagentd-table--set-mark t))
 
@@ -418,8 +415,7 @@ FAILED with an error; only what was asked last counts."
   (run-hooks 'pyagentd-list-after-show-hook))
 
 (defun pyagentd-list--format (view)
-  "Return the columns of VIEW as `tabulated-list-format' has them.
-The last is left out where there is no room for it."
+  "Return the columns of VIEW, without the last where there is no room for it."
   (let* ((columns (plist-get view :columns))
          (left 0)                       ; for the last one
          (free (- (window-width (get-buffer-window nil t)) 2

@@ -196,7 +196,7 @@ Each is a plist of :text, which completes it, :backend, :name and :words.")
   "Name of the backend that the daemon said answers in the session here.")
 
 (defun pyagentd-model--fetch ()
-  "Ask the daemon which models there are; it may take its time."
+  "Ask the daemon which models there are."
   (pyagentd-rpc-call-async
    'models (and (bound-and-true-p pyagentd--branch-dir)
                 (list :branch pyagentd--branch-dir))
@@ -300,9 +300,7 @@ FAILURE is called with an error, which is told by default."
 
 (defun pyagentd-choose-model (name)
   "Choose the model NAME for your next messages in this session.
-NAME may be BACKEND/MODEL, for a model of another backend.  The empty
-string stands for the model of the session's preset.md.
-\\[pyagentd-sync--keep-settings] writes the choice to preset.md."
+NAME may be BACKEND/MODEL; the empty string stands for that of preset.md."
   (interactive
    (list (pyagentd-in-session
            (pyagentd-model-read (pyagentd-model--prompt "Model" :model))))
@@ -394,26 +392,19 @@ and give the command there again"))
   (pyagentd-model--change
    'tools-available :tools
    (lambda (answer next set)
-     (funcall set (string-join
-                   (pyagentd-model--read-tools
-                    (plist-get answer :tools)
-                    (if next (split-string next) (plist-get answer :on)))
-                   " ")))))
-
-(defun pyagentd-model--read-tools (names on)
-  "Let the user switch the tools NAMES, of which ON are on; return those on."
-  (let ((name t))
-    (while name
-      (setq name
-            (pyagentd-choose
-             (format "Switch tool (%d of %d on; RET alone when done): "
-                     (length on) (length names))
-             names
-             :annotate (lambda (tool) (if (member tool on) "  on" "  off"))))
-      (when name
-        (setq on (if (member name on) (remove name on)
-                   (append on (list name))))))
-    on))
+     (let ((names (plist-get answer :tools))
+           (on (if next (split-string next) (plist-get answer :on)))
+           name)
+       (while (setq name
+                    (pyagentd-choose
+                     (format "Switch tool (%d of %d on; RET alone when done): "
+                             (length on) (length names))
+                     names
+                     :annotate (lambda (tool)
+                                 (if (member tool on) "  on" "  off"))))
+         (setq on (if (member name on) (remove name on)
+                    (append on (list name)))))
+       (funcall set (string-join on " "))))))
 
 (defun pyagentd-model--switch-scope ()
   "Choose settings for the next message only, or for this session again."

@@ -123,11 +123,6 @@ THEN is called when it is clicked.  Without a desktop do nothing."
   "What mode lines say of questions that wait.")
 (put 'pyagentd-lighter--text 'risky-local-variable t) ; it has a keymap
 
-(defvar pyagentd-lighter-map
-  (pyagentd-keymap
-   [mode-line mouse-1] 'pyagentd-asks)
-  "Keymap of what mode lines say of questions.")
-
 (defun pyagentd-lighter--refresh ()
   "Say in mode lines what waits now."
   (let ((asks (and pyagentd-lighter
@@ -137,9 +132,9 @@ THEN is called when it is clicked.  Without a desktop do nothing."
           (if (null asks) ""
             (concat
              (propertize
-              (format "%d %s" (length asks) (if (cdr asks) "asks" "ask"))
+              (pyagentd-count (length asks) "ask")
               'face 'warning 'mouse-face 'mode-line-highlight
-              'local-map pyagentd-lighter-map
+              'local-map (pyagentd-keymap [mode-line mouse-1] 'pyagentd-asks)
               'help-echo
               (concat (mapconcat (lambda (ask)
                                    (truncate-string-to-width
