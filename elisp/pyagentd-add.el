@@ -476,15 +476,18 @@ be used meanwhile.  The model is that of a new session."
          (overlay (plist-get change :overlay)))
     (with-current-buffer (pyagentd-rewrite--buffer)
       (barf-if-buffer-read-only)
-      (let ((beg (overlay-start overlay)) (end (overlay-end overlay)))
-        (unless (equal (buffer-substring-no-properties beg end)
-                       (plist-get change :old))
-          (user-error "The region has changed since; r rewrites it as it is now"))
-        (atomic-change-group
-          (save-excursion
-            (goto-char beg)
-            (delete-region beg end)
-            (insert (plist-get change :new))))))
+      (save-restriction
+        (widen)
+        (let ((beg (overlay-start overlay)) (end (overlay-end overlay)))
+          (unless (equal (buffer-substring-no-properties beg end)
+                         (plist-get change :old))
+            (user-error
+             "The region has changed since; r rewrites it as it is now"))
+          (atomic-change-group
+            (save-excursion
+              (goto-char beg)
+              (delete-region beg end)
+              (insert (plist-get change :new)))))))
     (quit-window t)))
 
 (defun pyagentd-rewrite--discard ()
@@ -504,7 +507,9 @@ be used meanwhile.  The model is that of a new session."
     (setq pyagentd-rewrite--change nil) ; the overlay stays
     (quit-window t)
     (with-current-buffer buffer
-      (pyagentd-rewrite--ask overlay instruction))))
+      (save-restriction
+        (widen)
+        (pyagentd-rewrite--ask overlay instruction)))))
 
 ;;;; Above what is being written
 

@@ -812,11 +812,13 @@ it; so it is with answers of which several options may be picked."
           (several (plist-get pyagentd-reply-options :several)))
       (unless option
         (user-error "There is no option %d" number))
-      (pyagentd-add-above (plist-get option :text) several)
-      (goto-char (point-max))
-      (unless (or only-put several)
-        (pyagentd-reply-options-clear)
-        (pyagentd-send)))))
+      (save-restriction
+        (widen)
+        (pyagentd-add-above (plist-get option :text) several)
+        (goto-char (point-max))
+        (unless (or only-put several)
+          (pyagentd-reply-options-clear)
+          (pyagentd-send))))))
 
 ;;;; Answer what the daemon asks
 

@@ -356,8 +356,15 @@ That is a marker: while BODY asks, point may follow an answer."
   "Call THEN with the prompts in the text that were sent, first one first."
   (pyagentd-branch-with-points
    (lambda (points)
-     (funcall then (seq-filter (lambda (point) (plist-get point :message-id))
-                               points)))))
+     (funcall then
+              (cl-loop
+               for point in points
+               when (plist-get point :message-id)
+               ;; Where it is here: something may have been typed since.
+               collect (append (cl-loop for key in '(:start :end)
+                                        append (list key (pyagentd-edit-position
+                                                          (plist-get point key))))
+                               point))))))
 
 (defun pyagentd-history--at (points position)
   "Return the one of POINTS, prompts, that POSITION is in, or nil."

@@ -208,6 +208,9 @@ The installation leaves out what few need, such as servers of tools (mcp)."
                           '("acp" "bedrock" "dask" "epc" "mcp" "otel"
                             "vertex" "watch")
                           nil t)))
+  (when pyagentd-host
+    (user-error "The daemon in use is that of %s; run `pyagentd install %s' there"
+                pyagentd-host name))
   (let ((default-directory (expand-file-name "~/")))
     (pyagentd-install-clear)
     (message "pyagentd: installing %s..." name)

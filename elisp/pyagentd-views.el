@@ -275,7 +275,9 @@ C-u = chooses one" (plist-get branch :name)))))
 (defun pyagentd-context-save (description)
   "Save the conversation here under DESCRIPTION; it continues.
 Without a DESCRIPTION a model writes one."
-  (interactive (list (read-string "Description (empty: a model writes it): ")))
+  (interactive
+   (progn (pyagentd-here)               ; signals before something is typed
+          (list (read-string "Description (empty: a model writes it): "))))
   (let ((here (pyagentd-here)))
     (pyagentd-here-save here)
     (message "Saving the conversation...")
@@ -332,7 +334,9 @@ may be gone: its conversations are still known."
 KIND is what TIME says: `:at', `:delay', `:every' or `:cron'.  Nobody is
 asked in the run: what would be asked is denied."
   (interactive
-   (let ((kind (pyagentd-choose "When: " pyagentd-schedules--kinds)))
+   (let ((kind (progn
+                 (or (plist-get pyagentd-list-arguments :branch) (pyagentd-here))
+                 (pyagentd-choose "When: " pyagentd-schedules--kinds))))
      (list kind
            (read-string (format "Time, %s: "
                                 (car (rassq kind pyagentd-schedules--kinds))))

@@ -297,8 +297,11 @@ The variables `session' and `project' are bound."
         (should (equal (mapcar #'key-binding '("y" "n" "r"))
                        '(pyagentd-rewrite--accept pyagentd-rewrite--discard
                          pyagentd-rewrite--again)))
+        (with-current-buffer code
+          (narrow-to-region 1 3))       ; to something else
         (pyagentd-rewrite--accept))
       (with-current-buffer code
+        (widen)
         (should (equal (buffer-string) "before\n  (bar)\nafter\n"))
         (should-not (overlays-in (point-min) (point-max)))))))
 

@@ -50,6 +50,26 @@ The variable `branch' is bound to its directory."
     (should (equal (pyagentd-test-calls 'rewind)
                    `((:branch ,branch :message "m1" :files t))))))
 
+;; The positions in the answer are those of the text that the daemon has.
+(ert-deftest pyagentd-edit-prompt-is-the-same-where-something-is-typed-meanwhile ()
+  (history-test-with-session
+    (pyagentd-test-answer 'prompt-text "Two?")
+    (pyagentd-test-tell 'fake-silent "" 'branch-points)
+    (pyagentd-test-attach-now)
+    (goto-char 20)
+    (pyagentd-edit-prompt)
+    (let ((uid (caar pyagentd-rpc--pending)))
+      (save-excursion (goto-char 10) (insert "Well, "))
+      (pyagentd-test-tell
+       'fake-raw (format "(return %d (:points ((:message-id \"m3\" :start 17 :end 25))))"
+                         uid)))
+    (pyagentd-test-await (get-buffer (format "*edit: prompt of %s*"
+                                             pyagentd--session-id)))
+    (should-not (pyagentd-test-calls 'edit))
+    (with-current-buffer (format "*edit: prompt of %s*" pyagentd--session-id)
+      (should (equal (buffer-string) "Two?"))
+      (kill-buffer))))
+
 (ert-deftest pyagentd-edit-prompt-stays-open-when-it-is-refused ()
   (history-test-with-session
     (pyagentd-test-answer 'prompt-text "One?")

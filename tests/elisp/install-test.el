@@ -404,7 +404,8 @@ The variable `root' is bound to a temporary directory."
     (cl-letf (((symbol-function 'y-or-n-p) #'always)
               ((symbol-function 'make-process)
                (lambda (&rest _) (setq ran t) (error "Ran"))))
-      (dolist (function '(pyagentd-doctor-mend-restart pyagentd-upgrade))
+      (dolist (function (list #'pyagentd-doctor-mend-restart #'pyagentd-upgrade
+                              (lambda () (pyagentd-install-extra "mcp"))))
         (should (string-match-p "daemon in use is that of far"
                                 (cadr (should-error (funcall function)
                                                     :type 'user-error))))))

@@ -337,6 +337,15 @@ PERMISSIONS are JSON if CUSTOM is non-nil."
     :message-count 42 :file "/nowhere.json")
   "A conversation that was saved.")
 
+(ert-deftest pyagentd-nothing-is-asked-about-a-session-where-there-is-none ()
+  (with-temp-buffer
+    (cl-letf (((symbol-function 'read-from-minibuffer)
+               (lambda (&rest _) (ert-fail "Asked")))
+              ((symbol-function 'completing-read)
+               (lambda (&rest _) (ert-fail "Asked"))))
+      (dolist (command '(pyagentd-schedules--add pyagentd-context-save))
+        (should-error (call-interactively command) :type 'user-error)))))
+
 (ert-deftest pyagentd-context-save-acts-on-the-session-here ()
   "SPEC 003 Manual Save: with a description"
   (named-test--with ((row (named-test--agent root "web")))

@@ -145,5 +145,17 @@ Nothing is sent; `sent' is the text that would be."
                                       1 (overlay-start
                                          pyagentd-todo--overlay))))))
 
+(ert-deftest pyagentd-reply-options-can-be-picked-where-the-buffer-is-narrowed ()
+  (pyagentd-test-with-session "### Hi\n\nHello\n\n### And"
+    (put-text-property 9 14 'gptel 'response)
+    (pyagentd-reply-options-receive
+     '(:options ((:label "a" :text "Yes")) :several nil))
+    (narrow-to-region 1 5)
+    (cl-letf (((symbol-function 'pyagentd-send) #'ignore))
+      (pyagentd-reply-options--pick 1))
+    (widen)
+    (should (equal (buffer-string)
+                   "### Hi\n\nHello\n\n### Yes\n\nAnd"))))
+
 (provide 'reply-options-test)
 ;;; reply-options-test.el ends here
