@@ -1,4 +1,4 @@
-"""Let ``python -m pyagentd`` be the command line."""
+"""Run the command line with ``python -m pyagentd``."""
 
 import sys
 

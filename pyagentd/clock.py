@@ -94,7 +94,7 @@ Phase = Literal["record", "show"]
 
 
 class Pulse:
-    """Calls those who asked, recorders before outboxes, each at most once a beat."""
+    """Runs the requested callbacks, recorders before outboxes, each at most once a beat."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, period_s: float = PERIOD_S) -> None:
         self._loop = loop
@@ -105,7 +105,7 @@ class Pulse:
         self._show: dict[Callable[[], None], None] = {}
 
     def request(self, phase: Phase, flush: Callable[[], None], *, urgent: bool = False) -> None:
-        """Have ``flush`` called at the next beat, or soon if ``urgent``; asking twice is asking once."""
+        """Call ``flush`` at the next beat, or soon if ``urgent``; a second request changes nothing."""
         waiting = self._record if phase == "record" else self._show
         waiting[flush] = None
         if urgent:
@@ -131,14 +131,14 @@ def _run_if_waiting(flushes: dict[Callable[[], None], None], flush: Callable[[],
 
 
 def _run(flushes: dict[Callable[[], None], None]) -> None:
-    """Call those who asked so far, each once; one that fails ends the beat, and the rest come with the next."""
+    """Run each requested callback once; if one fails, the rest run with the next beat."""
     for flush in list(flushes):
         del flushes[flush]
         flush()
 
 
 def span(seconds: float) -> str:
-    """Return a span of time in its largest even unit: ``30 minutes``, ``90 seconds``, ``1 hour``."""
+    """Return a duration in words, in its largest even unit: ``30 minutes``, ``90 seconds``, ``1 hour``."""
     for size, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second")):
         if (seconds >= size and seconds % size == 0) or size == 1:
             return f"{seconds / size:g} {unit}{'' if seconds == size else 's'}"
@@ -146,7 +146,7 @@ def span(seconds: float) -> str:
 
 
 _NUMBER = r"(\d++(?:\.\d++)?)\s*+"
-# Possessive: a model says it, and blanks that could be shared out in many ways would keep everybody waiting.
+# Possessive quantifiers: the text may come from a model, and backtracking over its blanks could block the loop.
 _SPAN = re.compile(
     rf"\s*+(?:{_NUMBER}d)?\s*+(?:{_NUMBER}h)?\s*+(?:{_NUMBER}m(?:in)?)?\s*+(?:{_NUMBER}s)?\s*+|\s*+{_NUMBER}",
     re.IGNORECASE,
@@ -154,10 +154,10 @@ _SPAN = re.compile(
 
 
 def seconds_of(text: str) -> float:
-    """Return a span of time as people write it: ``90s``, ``45min``, ``1h30m``, ``7d``; a number alone is seconds.
+    """Return the seconds in a duration as people write it: ``90s``, ``45min``, ``1h30m``, ``7d``, or a number.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is no duration.
     """
     found = _SPAN.fullmatch(text)
     if found is None or not any(found.groups()):

@@ -1,4 +1,4 @@
-"""Makes the daemon: the kernel, the list of features, and the operations.
+"""Assembles the daemon: the kernel, the list of features, and the operations.
 
 ``serving`` imports this after the socket listens.
 """
@@ -81,22 +81,22 @@ FEATURES: tuple[type[Feature], ...] = (
     Titles,
     Telemetry,  # last, so that it sees the backend and tools as the others made them
 )
-"""What users can name; a daemon without one of them lacks what it does, and nothing else."""
+"""The features; the daemon works without any one of them, and only that feature is missing."""
 
 IDLE_S = 15 * 60.0
 IDLE_CHECK_S = 30.0
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of <malloc.h>
 _REUSED = 32 * 1024 * 1024
-"""Bytes of a block that is not taken from the system by itself; the most that glibc takes."""
+"""Blocks up to this many bytes come from the heap and not from ``mmap``; glibc allows no more."""
 _LARGE = 8 * 1024 * 1024
-"""Bytes of memory that are worth giving back."""
+"""Give memory back to the system above this many bytes."""
 _MANY = 8
-"""So many branches that were closed are worth looking for what they left."""
+"""Look for garbage after this many branches were closed."""
 
 
 def _resident() -> int:
-    """Return how many bytes of memory this process takes; 0 where the system does not say."""
+    """Return the resident memory of this process in bytes; 0 where the system does not say."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
@@ -104,7 +104,7 @@ def _resident() -> int:
 
 
 def _reuse_memory() -> None:
-    """Have the C library keep what is freed for the next copy of a document: pages from the system cost more."""
+    """Tell the C library to reuse freed memory for the next copy of a document; fresh pages cost more."""
     with contextlib.suppress(AttributeError, OSError):  # not glibc
         libc = ctypes.CDLL(None)
         libc.mallopt(_M_MMAP_THRESHOLD, _REUSED)
@@ -112,7 +112,7 @@ def _reuse_memory() -> None:
 
 
 def _give_back(state: State) -> None:
-    """Give memory back to the system that a large case took: the C library keeps what was freed otherwise."""
+    """Give freed memory back to the system after a large job; the C library would keep it."""
     state.shrink()
     documents.forget()
     gc.collect()
@@ -125,8 +125,8 @@ class Daemon:
 
     Args:
         config: The effective configuration.
-        server: Where clients are; it is offered the operations.
-        stop: Ends the process, in order.
+        server: Gets the operations.
+        stop: Shuts the process down in order.
 
     Raises:
         UserError: The database, a profile or the default preset cannot be used.
@@ -161,7 +161,7 @@ class Daemon:
         self._service = Service(self.kernel, registry, indexer, stop=stop, clients=lambda: len(server.clients))
 
     async def start(self) -> None:
-        """Take over what an earlier daemon left, then serve the clients.
+        """Resume the work that an earlier daemon left, then serve the clients.
 
         Raises:
             LaterVersion: A later version of this program wrote the database.
@@ -169,7 +169,7 @@ class Daemon:
         loop, kernel = asyncio.get_running_loop(), self.kernel
         await asyncio.to_thread(kernel.state.refuse_later)
         await kernel.start()
-        # Have what an earlier daemon left waiting go on; who asks for it waits until it does.
+        # Resume runs that an earlier daemon left waiting; a request about one of them waits until it is resumed.
         kernel.trees.wake_all()
         self._indexer.unfinished = lambda ref: _soon(
             loop, lambda branch: kernel.spawn(kernel.trees.wake(branch)), ref
@@ -180,13 +180,13 @@ class Daemon:
         self._watching = asyncio.create_task(self._stop_when_idle())
 
     async def close(self) -> None:
-        """End every run and close every branch; clients are still connected."""
+        """End every run and close every branch, while clients are still connected."""
         self._watching.cancel()
         await self.kernel.shutdown()
         await asyncio.to_thread(self._indexer.close)
 
     async def release(self) -> None:
-        """Close the connections to models; nobody is connected any more."""
+        """Close the connections to models, after the clients have gone."""
         await close_backends()
 
     def _warm(self, _: BranchOpened) -> None:
@@ -211,11 +211,11 @@ class Daemon:
 
 
 def _in_thread(name: str, work: Callable[[], None]) -> None:
-    # Not the loop's own threads: a daemon that is told to stop at once does not wait for what it will not need.
+    # Not the loop's own threads: a daemon that is stopped must not wait for work that it no longer needs.
     threading.Thread(target=work, name=name, daemon=True).start()
 
 
 def _soon(loop: asyncio.AbstractEventLoop, tell: Callable[[BranchRef], object], ref: BranchRef) -> None:
-    """Have the loop tell, from another thread."""
+    """Call ``tell`` in the loop, from another thread."""
     with contextlib.suppress(RuntimeError):  # it has ended
         loop.call_soon_threadsafe(tell, ref)

@@ -22,7 +22,7 @@ def door(room: str, *modules: str, **names: str) -> Callable[[str], Any]:
     Args:
         room: Its ``__name__``.
         modules: Modules of the room.
-        names: What else the room offers by its name: in which module of the room it is.
+        names: Other public names of the room, each with the module that defines it.
     """
 
     def load(name: str) -> Any:

@@ -140,25 +140,25 @@ class Busy(UserError):
 
 
 class Conflict(UserError):
-    """A client made an id that something else has already."""
+    """The id that a client chose is already taken."""
 
     code = "conflict"
 
 
 class Unconfirmed(UserError):
-    """Something would be lost, which the message names, and nobody has confirmed that."""
+    """The operation would lose something, which the message names, and was not confirmed."""
 
     code = "unconfirmed"
 
 
 class RateLimited(UserError):
-    """A trigger delivers more often than it may; the delivery was dropped."""
+    """A trigger exceeded its rate limit; the delivery was dropped."""
 
     code = "rate-limited"
 
 
 class Blocked(UserError):
-    """A hook does not let a message pass."""
+    """A hook blocked a message."""
 
     code = "blocked"
 
@@ -170,7 +170,7 @@ class BadRequest(UserError):
 
 
 class Stale(BadRequest):
-    """A document is not the text any more that its client speaks of; who has that saves and asks again."""
+    """The document has changed since the client read it; the client saves and asks again."""
 
     code = "stale"
 
@@ -213,7 +213,7 @@ class BudgetSpent(PyagentdError):
 
 
 class StoreError(PyagentdError):
-    """The disk refused; nothing written before is damaged."""
+    """Reading or writing the disk failed; nothing written before is damaged."""
 
     code = "store-error"
 
@@ -236,18 +236,18 @@ class Unreachable(WireError):
     code = "unreachable"
 
 
-# What somebody meant who wrote a name that is not there; pure, for every place that looks names up.
+# Suggestions for a misspelled name; pure, for every place that looks names up.
 
 _NEAR = 0.6  # from 0, nothing in common, to 1, the same
 
 
 def nearest(name: str, known: Iterable[str], *, cutoff: float = _NEAR) -> str | None:
-    """Return the one of ``known`` that looks most like ``name``, or None where none comes near.
+    """Return the one of ``known`` that is most similar to ``name``, or None if none is.
 
     Args:
-        name: What was written.
-        known: What there is.
-        cutoff: How much two names have in common at least, from 0 to 1.
+        name: The misspelled name.
+        known: The names that exist.
+        cutoff: The least similarity, from 0 to 1.
     """
     close = difflib.get_close_matches(name, list(known), 1, cutoff)
     return close[0] if close else None
@@ -256,13 +256,13 @@ def nearest(name: str, known: Iterable[str], *, cutoff: float = _NEAR) -> str | 
 def did_you_mean(
     name: str, known: Iterable[str], *, shown: str = '"{}"', inside: bool = False, cutoff: float = _NEAR
 ) -> str:
-    """Return the question ``Did you mean "search"?``, or "" where none of ``known`` comes near.
+    """Return the question ``Did you mean "search"?``, or "" if none of ``known`` is similar.
 
     Args:
-        name: What was written.
-        known: What there is.
-        shown: How a name stands in the question, ``{}`` for the name.
-        inside: Whether it stands inside a sentence and so begins small.
+        name: The misspelled name.
+        known: The names that exist.
+        shown: How the question quotes a name, with ``{}`` for it.
+        inside: Whether the question is part of a sentence, and so begins in lower case.
         cutoff: See ``nearest``.
     """
     near = nearest(name, known, cutoff=cutoff)

@@ -10,17 +10,17 @@ kind         args
 ===========  =========================================================================================
 insert       text, role — put ``text`` at the run's marker; role is ``None`` (user text or separator),
              ``"response"``, ``"ignore"`` or ``("tool", call_id)``: the value of gptel's text property
-edit         {revision, id, hunks: ((beg end text ((beg end role)…))…), own}: the text is another now, and the
-             document at ``revision``: ``text`` in place of what is between two positions (from 1), with roles; a
-             client that made the edit gets ``own`` in place of ``hunks`` (seq 0)
+edit         {revision, id, hunks: ((beg end text ((beg end role)…))…), own}: the text changed, and the document is
+             at ``revision``: ``text`` replaces what is between two positions (from 1), with roles; the client that
+             made the edit gets ``own`` in place of ``hunks`` (seq 0)
 prompt       text, {position, insert}: a message sent by another client: ``insert`` goes to that position (from
              1), and its answer behind it
-compacting   {position, behind}: the conversation is compacted because somebody wants it, and what comes goes to that
-             position (from 1), where the text ``behind`` ends (seq 0)
-fired        {id, text, position}: a message that stands in the document is answered now, and the run's marker is
-             behind it, at that position (from 1), which is left out in a replay (seq 0)
+compacting   {position, behind}: the conversation is compacted on request, and the summary goes to that position
+             (from 1), where the text ``behind`` ends (seq 0)
+fired        {id, text, position}: the run of a message in the document begins; the run's marker is behind the
+             message, at that position (from 1), which a replay leaves out (seq 0)
 queue        {items: ({id, text, queued_at, steer, origin, …}…), gone: {id, why, run}}: the messages that wait, the
-             next one first; ``gone``: one that does not any more, why "fired"|"steered"|"canceled" (seq 0)
+             next one first; ``gone``: one that left the queue, why "fired"|"steered"|"canceled" (seq 0)
 run          {id, phase: "started"|"finished", reason, message}; reason: "done"|"error"|"aborted"|
              "restart" (the daemon's end cut it off)
 status       {state: "idle"|"busy"|"retrying"|"waiting"|"error", queued, phase, tools, turn, run, message_id,
@@ -44,29 +44,29 @@ context      {used, estimated, window, window_known, usable, model, tokens, last
              ``cost_usd`` with the agents below, nil when a price is unknown (seq 0)
 persisted    {revision, mtime}: ``session.md`` holds the document at that revision, and has that modification time
              in nanoseconds (seq 0)
-unsaved      {cause}: ``session.md`` cannot be written, as the operating system says; it is tried again, and
-             ``persisted`` says that it worked (seq 0)
-roles        {revision, spans: ((beg end role)…), marker}: the roles of the whole text, which were recovered, or
-             changed since turns were taken back; with ``marker`` the next answer goes there; positions from 1 (seq 0)
-reply-options {options: [{label, text}], several}: what the answer that has ended lets the user pick (seq 0)
+unsaved      {cause}: ``session.md`` cannot be written, with the operating system's reason; the daemon tries again,
+             and ``persisted`` follows when it worked (seq 0)
+roles        {revision, spans: ((beg end role)…), marker}: the roles of the whole text, after they were recovered or
+             turns were taken back; the next answer goes to ``marker``, if given; positions from 1 (seq 0)
+reply-options {options: [{label, text}], several}: the replies that the finished answer offers to the user (seq 0)
 todo         {items: [{content, status, active_form}]}: the agent's list of steps, as a whole (seq 0)
 tool         {id, name, summary, state: "done"|"failed", denied: ""|"rule"|"user"|"nobody"}: a call of a tool has its
              result, and its text follows; ``summary`` says it in a line, ``denied`` who did not let it happen: see
              ``tools/spec.py`` (seq 0)
 denied       {asker, agent, tool, action}: here or in an agent below (``asker`` is its branch) a call was denied
              because nobody could be asked (seq 0)
-files        {paths, call_id, more}: files that are another now, absolute: by a tool call or, with ``call_id`` "", by
-             restoring; ``more`` says that there are further ones (seq 0)
+files        {paths, call_id, more}: changed files, absolute: by a tool call or, with ``call_id`` "", by restoring;
+             ``more`` says that there are further ones (seq 0)
 emacs        {id, what: "look"|"change"|"call"|"confirm"|"hook"|"stop", facts}: what this Emacs is asked about its
              buffers, tools and hooks, in JSON; ``emacs-answer`` answers it (branch "", seq 0)
 notice       {text}: one line for the user (seq 0)
 task         {id, agent, command, status, started_at, pid, exit_code, ended_at, output}: a command in the background
              began, printed something (``output`` is the end of it) or ended; see ``features/tasks.py`` (seq 0)
-agents       (): named agents came, went, began or ended to answer, or are another now; for clients that oversee them
-             (branch "", seq 0)
-sessions     {rows, gone}: branches and agents that are new or changed, as ``sessions`` has them, and what a run does
-             there as ``running`` has it (keys that a row lacks stay as they were); ``gone`` are the names of branches
-             that are no more; for clients that watch all sessions (branch "", seq 0)
+agents       (): named agents were made, removed or changed, or began or ended an answer; for clients that oversee
+             them (branch "", seq 0)
+sessions     {rows, gone}: branches and agents that are new or changed, with the keys of ``sessions``, and the state
+             of their runs, with the keys of ``running`` (a key that a row lacks is unchanged); ``gone`` are the names
+             of removed branches; for clients that watch all sessions (branch "", seq 0)
 session      {title, archived_at}: facts of the session changed (seq 0)
 deleted      {to}: the branch was moved to the trash; or its agent was renamed, and ``to`` is its file now (seq 0)
 progress     {id, done, total}: how far a long operation is; only for the client that asked (branch "", seq 0)
@@ -105,7 +105,7 @@ class Sink(Protocol):
         ...
 
     def reset(self, branch: str, seq: int) -> None:
-        """Forget what is queued for ``branch``: the client is told everything up to ``seq`` in another way."""
+        """Drop what is queued for ``branch``: the client learns everything up to ``seq`` in another way."""
         ...
 
 
@@ -176,11 +176,11 @@ class Text:
     """A piece of a line.
 
     Attributes:
-        text: That; of face "lisp", "diff", "preview" or "output" it has newlines, of the last also escapes.
+        text: One line; with face "lisp", "diff", "preview" or "output" several, with "output" also escape sequences.
         face: How it looks.
-        visit: What it is a button for: the place to open.
-        svg: A picture of the same, for a client that can show one in the place of the text.
-        more: How many further lines of a diff or preview are left out.
+        visit: The place that it opens as a button.
+        svg: A picture that a graphical client can show instead of the text.
+        more: The number of lines of a diff or preview that are left out.
     """
 
     text: str
@@ -205,10 +205,10 @@ class Line:
     """One line: a heading of ``level`` 1 or more, which folds what stands below it, or one of the body.
 
     Attributes:
-        parts: What it consists of.
+        parts: Its pieces, in order.
         level: 0 in the body.
         folded: Whether a heading is folded at first.
-        id: Names a heading whose text changes, so that folds and point stay.
+        id: Identifies a heading whose text changes, so that folds and point stay.
     """
 
     parts: Sequence[Text | str]

@@ -29,15 +29,15 @@ _PACKAGES = ("site-packages", "dist-packages")
 
 
 def program(name: str) -> str | None:
-    """Return where the machine has the program ``name``; None when it has none, whatever ``PATH`` says."""
+    """Return the machine's own program ``name``, without regard to ``PATH``; None if it has none."""
     paths = (f"{directory}/{name}" for directory in DIRECTORIES)
     return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), None)  # noqa: PTH113
 
 
 def code_directories() -> tuple[Path, ...]:
-    """Return the directories that our code and what it imports are loaded from, resolved: no tool changes them.
+    """Return the directories of our code and of its imports, resolved, which no tool may change.
 
-    They are this package, the packages beside it, and Python: its environment where it is one of its own.
+    They are this package, the packages beside it, and Python, or its virtual environment.
     """
     return _directories(sys.prefix, sys.base_prefix, Path.home())
 
@@ -56,7 +56,7 @@ def _directories(prefix: str, base_prefix: str, home: Path) -> tuple[Path, ...]:
 
 @lru_cache
 def shipped(name: str) -> Path:
-    """Return the directory ``name`` of what comes with the package, installed or in a checkout."""
+    """Return the directory ``name`` of the package's data files, installed or in a checkout."""
     package = Path(__file__).resolve().parent
     installed = package / name
     return installed if installed.is_dir() else package.parent / name
@@ -64,7 +64,7 @@ def shipped(name: str) -> Path:
 
 @contextmanager
 def extra(name: str, feature: str) -> Iterator[None]:
-    """Import in the body what the extra ``name`` of our distribution brings.
+    """Turn a failed import in the body into an error that names the extra to install.
 
     Args:
         name: The extra, as in ``pyagentd[mcp]``.
@@ -84,9 +84,9 @@ def extra(name: str, feature: str) -> Iterator[None]:
         ) from error
 
 
-# Going into the background: out of reach of the terminal or editor that started us, and saying when ready.
+# Detaching from the terminal or editor that started the daemon.
 #
-# The caller waits on a pipe until the daemon listens or has failed, so a failure is told where somebody reads it.
+# The caller waits on a pipe until the daemon listens or has failed, so that it can report a failure.
 
 READY = b"ready"
 
@@ -116,9 +116,9 @@ def in_background(run: Callable[[Callable[[], None]], None], *, errors: Path) ->
 
 
 def _run_detached(run: Callable[[Callable[[], None]], None], pipe: int, errors: Path) -> None:
-    """Fork once more, so that nothing waits for the daemon and it can never get a terminal; does not return.
+    """Fork again, so that the daemon has no parent to wait for it and can get no terminal; does not return.
 
-    Whoever started it is told once, over the pipe; from then on what goes wrong is in its log.
+    The caller hears once, over the pipe; later failures go to the log.
     """
     os.setsid()
     if os.fork():
@@ -128,7 +128,7 @@ def _run_detached(run: Callable[[Callable[[], None]], None], pipe: int, errors: 
     def tell(said: bytes) -> None:
         nonlocal is_told
         is_told = True  # the number of the pipe may soon be another file's
-        # Who started us may not have waited: the socket can be used before this is said.
+        # The caller may not have waited: the socket is usable before this message.
         with contextlib.suppress(BrokenPipeError):
             os.write(pipe, said)
         os.close(pipe)

@@ -53,19 +53,19 @@ def setup_logging(path: Path, level: str) -> None:
     logger.addHandler(handler)
     logger.addHandler(_SessionHandler())
     logger.setLevel(level.upper())
-    # Which of a session's records are shown is decided by who reads them.
+    # The reader of a session's records decides which of them it shows.
     logging.getLogger("pyagentd.store").setLevel(logging.DEBUG)
     logger.propagate = False
 
 
 def of_session(directory: Path | None = None) -> dict[str, Path | None]:
-    """Return ``extra`` of a record that is about the session in ``directory``, or about all of them."""
+    """Return the ``extra`` of a log record about the session in ``directory``, or about all sessions."""
     return {"session_dir": directory}
 
 
 @contextmanager
 def forward_records(teller: Teller) -> Iterator[None]:
-    """Have records about sessions told to ``teller``, also those of tasks and threads started inside."""
+    """Pass records about sessions to ``teller``, also those of tasks and threads started inside."""
     token = _teller.set(WeakMethod(teller) if inspect.ismethod(teller) else lambda: teller)
     try:
         yield
@@ -84,12 +84,12 @@ def context(**work: str) -> Iterator[None]:
 
 
 def correlate(ids: Callable[[], Mapping[str, str]]) -> None:
-    """Have every line say what ``ids`` returns where it is logged, such as its trace; in place of what was before."""
+    """Add what ``ids`` returns, such as a trace id, to every line; replaces an earlier function."""
     _ids[:] = [ids]
 
 
 def conceal(secret: str) -> None:
-    """Keep ``secret`` out of the log from now on; what is shorter than any key (8 characters) is not a secret."""
+    """Keep ``secret`` out of the log from now on; a text below 8 characters is too short for a key and ignored."""
     if len(secret) >= _SHORTEST:
         _secrets.add(secret)
 

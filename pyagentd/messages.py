@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 Role = Literal["user", "assistant"]
 
 MOST_TOKENS = 1_000_000_000
-"""That anybody may ask for: more than any model answers with, and an integer that all JSON can hold."""
+"""The highest limit of tokens that is accepted: above what any model returns, and safe as an integer in JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reasoning:
-    """A thinking block; goes back to the provider it is from, unchanged, and to no other."""
+    """A thinking block; it is sent back unchanged to the provider that made it, and to no other."""
 
     text: str
     signature: str | None = None  # what that wants to see again; of Chat Completions, the field that it came in
@@ -76,7 +76,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Tokens of one step; ``input`` excludes what was read from or written to the provider's cache."""
+    """Tokens of one step; ``input`` excludes those read from or written to the provider's cache."""
 
     input: int = 0
     output: int = 0
@@ -90,7 +90,7 @@ class Usage:
         return self.input + self.output + self.reasoning + self.cache_read + self.cache_write
 
     def to_dict(self) -> dict[str, int]:
-        """Return it as it is recorded and told."""
+        """Return it in the form of the log and of events."""
         return {
             "input": self.input,
             "output": self.output,
@@ -110,11 +110,11 @@ class Usage:
         )
 
 
-# A request as it is sent: ``llm`` writes it, the store keeps what it was.
+# The body of a request: ``llm`` writes it, the store keeps it in the trace.
 
 
 class Mark(NamedTuple):
-    """A message with a breakpoint of the provider's cache."""
+    """A message at which the provider's prompt cache has a breakpoint."""
 
     json: bytes  # as it is sent
     block: int  # which of its blocks carries it, -1 for none
@@ -123,7 +123,7 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Body:
-    """A request as it is sent, in pieces that stay the same from step to step."""
+    """The body of a request, in pieces that stay the same from step to step."""
 
     head: Mapping[str, bytes]  # everything but the messages: the JSON of each value
     messages: tuple[bytes, ...]  # the JSON of each one, without breakpoints
@@ -137,7 +137,7 @@ class Body:
     size: int  # in bytes
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the bytes of the request, some messages at a time: nothing as long as the conversation is made."""
+        """Yield the bytes of the request, some messages at a time, so that no copy of the whole is made."""
         begin = body_beginning(self.head, self.key)
         if self.joined:
             yield begin
@@ -151,11 +151,11 @@ class Body:
         yield b",".join(rest)
 
     def to_bytes(self) -> bytes:
-        """Return the bytes of the request in one."""
+        """Return the whole request."""
         return b"".join(self.chunks())
 
 
 def body_beginning(head: Mapping[str, bytes], key: str) -> bytes:
-    """Return what a request is before its messages."""
+    """Return the beginning of a request, up to its messages."""
     values = b"".join(b'"%s":%s,' % (name.encode(), value) for name, value in head.items())
     return b'{%s"%s":[' % (values, key.encode())

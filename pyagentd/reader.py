@@ -1,7 +1,7 @@
-"""One reader of outside data: values become a dataclass, or an error that says where, which key, what is wanted.
+"""Validates outside data: values become a dataclass, or an error with the place, the key and what is expected.
 
-Files are parsed elsewhere, within limits of size and depth; what comes out (mappings, lists, texts, numbers) is read
-here. A dataclass says what may be there::
+Files are parsed elsewhere, within limits of size and depth; the parsed mappings, lists, texts and numbers are
+validated here. A dataclass declares the keys::
 
     @dataclass(frozen=True, kw_only=True)
     class Retry:
@@ -12,7 +12,7 @@ here. A dataclass says what may be there::
     read({"times": 0}, Retry, Source(place=lambda path: "retry.toml:1", error=ConfigError))
     # ConfigError: retry.toml:1: `times` is 0. It should be a whole number from 1
 
-A rule about several fields stands in ``__post_init__``, which raises a ``Misfit`` with the key that is wrong.
+A rule about several fields belongs into ``__post_init__``, which raises a ``Misfit`` with the wrong key.
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ _T = TypeVar("_T")
 _SHOWN = 80  # characters of a value in an error
 
 Path = tuple[str | int, ...]
-"""How a value is reached: keys of mappings, and places in lists from 0."""
+"""The path to a value: keys of mappings, and indexes of lists from 0."""
 
 
 INSIDE: Final = {"inside": True}
@@ -44,13 +44,13 @@ INSIDE: Final = {"inside": True}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """Stands in ``Annotated``: how one value is read that its type alone does not describe.
+    """For ``Annotated``: how to read a value that its type alone does not describe.
 
     Attributes:
-        parse: Makes the value of what is written. It raises ``ValueError`` where that is of the wrong kind, or an
+        parse: Returns the value for what is written. It raises ``ValueError`` for the wrong kind of value, or an
             error of ours that says what is wrong with it.
-        words: What is wanted, as in "It should be …".
-        keys: How the key is written, where it is not the field's name; the first that is there counts.
+        words: The expected value, as in "It should be …".
+        keys: The keys to look for, if not the field's name; the first that exists counts.
     """
 
     parse: Callable[[Any], Any] | None = None
@@ -75,14 +75,14 @@ _NO_RULE = Rule()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Where data is from, and how freely it may be written.
+    """The origin of data, for errors, and how strictly it is read.
 
     Attributes:
-        place: Returns where something is, as ``FILE:LINE``.
-        error: What is raised.
-        lenient: Keys may be written with dashes or underscores, those that nobody reads are ignored, and what is
-            empty counts as left out. Otherwise an unknown key is an error, as it is everywhere in a dataclass with
-            the class attribute ``CLOSED = True``.
+        place: Returns the place of a path, as ``FILE:LINE``.
+        error: The class of errors to raise.
+        lenient: Keys may have dashes or underscores, unknown keys are ignored, and an empty value counts as missing.
+            Otherwise an unknown key is an error, as it always is in a dataclass with the class attribute
+            ``CLOSED = True``.
     """
 
     place: Callable[[Path], str]
@@ -90,25 +90,25 @@ class Source:
     lenient: bool = False
 
     def wrong(self, path: Path, message: str, hint: str = "") -> PyagentdError:
-        """Return the error that says where something is wrong."""
+        """Return the error for the value at ``path``."""
         return self.error(f"{self.place(path)}: {message}", hint=hint)
 
     @classmethod
     def of_front_matter(cls, front: Mapping[str, Any], file: str, error: type[PyagentdError]) -> "Source":
-        """Return the source of the front matter of ``file``, which may know its lines (``lc``)."""
+        """Return the source for the front matter of ``file``, with line numbers if ``front`` has them (``lc``)."""
         return cls(place=lambda path: f"{file}:{line_in_front_matter(front, path)}", error=error, lenient=True)
 
     @classmethod
     def at(cls, place: str, error: type[PyagentdError]) -> "Source":
-        """Return a source all of which is at one place."""
+        """Return a source whose errors all name one place."""
         return cls(place=lambda path: place, error=error)
 
 
 Text = Annotated[str, Rule(parse=_text, words="a text: put it in quotes")]
-"""A text without the space around it."""
+"""A text, stripped of surrounding space."""
 
 FullText = Annotated[str, Rule(parse=_full_text, words="a text")]
-"""A text that is not blank, as it is."""
+"""A text that is not blank, unchanged."""
 
 FromOne = Annotated[int, msgspec.Meta(ge=1)]
 
@@ -117,10 +117,10 @@ Tokens = Annotated[int, msgspec.Meta(ge=1, le=MOST_TOKENS)]
 
 
 class Misfit(Exception):
-    """A value is not what is wanted.
+    """A value is not what is expected.
 
     Attributes:
-        path: Where it is.
+        path: The path to it.
         message: What is wrong.
         hint: What to write instead.
     """
@@ -137,13 +137,13 @@ def read(values: object, wanted: type[_T], source: Source, path: Path = ()) -> _
 @overload
 def read(values: object, wanted: object, source: Source, path: Path = ()) -> Any: ...
 def read(values: object, wanted: Any, source: Source, path: Path = ()) -> Any:
-    """Return ``values`` as ``wanted``, mostly a dataclass.
+    """Return ``values`` as the type ``wanted``, usually a dataclass.
 
     Args:
-        values: What was parsed.
-        wanted: A type: a dataclass, or one that msgspec knows.
-        source: Where it is from.
-        path: Where in it ``values`` is.
+        values: The parsed data.
+        wanted: A dataclass, or a type that msgspec knows.
+        source: The origin of the data.
+        path: The path to ``values`` in it.
 
     Raises:
         PyagentdError: The source's error: a value does not fit, a key is missing or unknown.
@@ -191,7 +191,7 @@ def convert(value: Any, wanted: Any, path: Path = (), *, lenient: bool = False) 
 
 
 def _unwrap(wanted: Any) -> tuple[Any, Rule]:
-    """Return a type without what is annotated, and its rule."""
+    """Return a type without its annotation, and its rule."""
     if typing.get_origin(wanted) is not Annotated:
         return wanted, _NO_RULE
     bare, *notes = typing.get_args(wanted)
@@ -209,7 +209,7 @@ def _parse(value: object, wanted: Any, parse: Callable[[Any], Any], path: Path) 
 
 
 def _convert_entry(value: object, listed: Any, path: Path, lenient: bool) -> Any:
-    """Return an entry of a list; where it is of the wrong kind, the error says what all of them should be."""
+    """Return an entry of a list; the error for a wrong one says what all entries should be."""
     item = typing.get_args(_unwrap(listed)[0])[0]
     try:
         return convert(value, item, path, lenient=lenient)
@@ -244,7 +244,7 @@ def _convert_dataclass(values: object, wanted: Any, path: Path, lenient: bool) -
 
 
 def _is_blank(value: object, kind: Any) -> bool:
-    """Return whether nothing is written where one of some words is wanted."""
+    """Return whether the value is empty where one of some words is expected."""
     choices = (kind, *typing.get_args(kind))
     return (
         isinstance(value, str) and not value.strip() and any(typing.get_origin(each) is Literal for each in choices)
@@ -279,12 +279,12 @@ def _fields(wanted: type) -> Mapping[str, _Field]:
 
 
 def _keys(kind: Any) -> tuple[str, ...]:
-    """Return how a field's key is written, which its type says, or the type beside None."""
+    """Return the keys that the type of a field, or the type in an optional one, declares."""
     return next((keys for part in (kind, *typing.get_args(kind)) if (keys := _unwrap(part)[1].keys)), ())
 
 
 def keys_of(wanted: type) -> tuple[str, ...]:
-    """Return the keys that a dataclass reads."""
+    """Return the keys that a dataclass accepts."""
     return tuple(key for field in _fields(wanted).values() for key in field.keys)
 
 
@@ -294,7 +294,7 @@ def keys_by_field(wanted: type) -> Mapping[str, str]:
 
 
 def find_key(values: Mapping[str, Any], *keys: str) -> str | None:
-    """Return the first of ``keys`` that has a value, as it is spelled there, with dashes or underscores; or None."""
+    """Return the first of ``keys`` that has a value, as spelled there with dashes or underscores, or None."""
     return next((way for key in keys for way in _spellings(key) if values.get(way) is not None), None)
 
 
@@ -308,7 +308,7 @@ _SHOULD = "It should be "
 
 
 def wrong_kind(path: Path, value: object, wanted: str) -> Misfit:
-    """Return the error that a value is something else than ``wanted``, which is in words."""
+    """Return the error for a value of the wrong kind; ``wanted`` is the expected kind in words."""
     if path and isinstance(path[-1], int):
         return Misfit(
             path, f"`{dotted_path(path[:-1])}`: entry {path[-1] + 1} is {describe(value)}", _SHOULD + wanted
@@ -318,7 +318,7 @@ def wrong_kind(path: Path, value: object, wanted: str) -> Misfit:
 
 
 def unknown_key(path: Path, known: Iterable[str]) -> Misfit:
-    """Return the error that nobody reads the key at the end of ``path``."""
+    """Return the error for the unknown key at the end of ``path``."""
     known = list(known)
     key = str(path[-1])
     place = f" in `{dotted_path(path[:-1])}`" if len(path) > 1 else ""
@@ -333,7 +333,7 @@ def dotted_path(path: Path) -> str:
 
 
 def describe(value: object) -> str:
-    """Return a value as an error shows it."""
+    """Return a value as errors show it."""
     match value:
         case None:
             return "empty"
@@ -366,8 +366,8 @@ def words(wanted: Any, names: Mapping[Any, str] = WORDS) -> str:
     """Return a type in words: ``a whole number from 1``, ``a list of texts``.
 
     Args:
-        wanted: The type; that something may be absent is left out beside others.
-        names: What plain types are called.
+        wanted: The type; of an optional one only the other type is described.
+        names: The names of plain types.
     """
     bare, rule = _unwrap(wanted)
     if rule.words:
@@ -388,7 +388,7 @@ def words(wanted: Any, names: Mapping[Any, str] = WORDS) -> str:
 
 
 def _plural(wanted: Any, names: Mapping[Any, str]) -> str:
-    """Return a plain type in the plural; "" of others."""
+    """Return the plural of a plain type's name, "" for other types."""
     text = words(wanted, names)
     return f"{text.split(' ', 1)[1]}s" if re.fullmatch(r"an? (whole )?\w+", text) else ""
 
@@ -405,7 +405,7 @@ def _bounds(wanted: Any) -> str:
 
 
 def at(values: object, path: Path) -> Any:
-    """Return what is at ``path``; None where there is nothing."""
+    """Return the value at ``path``, or None."""
     for step in path:
         try:
             values = values[step]  # type: ignore[index]
@@ -418,11 +418,11 @@ _FRONT_STARTS_ON_LINE = 2  # of a file with front matter: the first line is the 
 
 
 def line_in_front_matter(front: Mapping[str, Any], path: Path) -> int:
-    """Return the line of a file on which a key or a list's entry of its front matter is, as near as is known.
+    """Return the line of a key or a list's entry in a front matter, or the nearest line that is known.
 
     Args:
-        front: The front matter; one that knows its lines has ``lc``, as ruamel.yaml makes it.
-        path: Where in it.
+        front: The front matter; it knows its lines if it has ``lc``, as ruamel.yaml makes it.
+        path: The path to the value.
     """
     line, value = 1, front
     for step in path:
@@ -441,12 +441,12 @@ _TOML_KEY = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[
 
 
 def line_in_toml(text: str, path: Path, value: object = None) -> int | None:
-    """Return the line of a TOML file on which a table, a key or a list's entry is, or what holds it; None if unknown.
+    """Return the line of a table, a key or a list's entry in a TOML file, or of its parent; None if unknown.
 
     Args:
         text: The file.
-        path: Where in it.
-        value: The entry, where ``path`` is of one in a list of texts.
+        path: The path to the value.
+        value: The entry, if ``path`` leads to one in a list of texts.
     """
     lines, header = text.splitlines(), ""
     found, counts = dict[str, int](), dict[str, int]()
@@ -476,7 +476,7 @@ def line_in_toml(text: str, path: Path, value: object = None) -> int | None:
 
 
 def line_in_json(text: str, path: Path) -> int:
-    """Return the line of a JSON text on which a key is, from 1: of the first that is written so after its parents."""
+    """Return the line of a key in a JSON text, from 1: of its first occurrence after those of its parents."""
     at = 0
     for step in path:
         if isinstance(step, str):
@@ -487,8 +487,8 @@ def line_in_json(text: str, path: Path) -> int:
 
 # Strict JSON: refuses what JSON does not have (NaN, duplicate keys), and makes values storable.
 #
-# Python's ``json`` takes and writes ``NaN``, ``Infinity`` and integers of any length, and reads as deep as its stack
-# goes. SQLite, Emacs and the servers of models do not: a value that only Python reads must never be recorded or sent.
+# Python's ``json`` takes and writes ``NaN``, ``Infinity`` and integers of any length, and nests as deep as its stack
+# allows. SQLite, Emacs and model servers do not: a value that only Python can read must never be recorded or sent.
 
 MAX_DEPTH: Final = 100  # of arrays and objects within each other, in what a model, a hook or a human gives
 _INTEGERS: Final = range(-(2**63), 2**63)  # what Emacs and SQLite read
@@ -512,12 +512,12 @@ def parse(text: str | bytes) -> Any:
 
 
 def object_in(text: str | None, what: str, *, hint: str = "") -> dict[str, Any]:
-    """Return the JSON object in ``text``; one without a key where a client gave none.
+    """Return the JSON object in ``text``, an empty one if the client gave none.
 
     Args:
-        text: What a client gave.
-        what: What it is, as an error begins.
-        hint: What to do where it is another value.
+        text: The client's text.
+        what: The beginning of the error message.
+        hint: The hint of the error.
 
     Raises:
         BadRequest: It is not a JSON object.
@@ -547,9 +547,9 @@ def is_deeper(value: Any, depth: int) -> bool:
 
 
 def storable(value: Any, depth: int) -> Any:
-    """Return ``value`` with text in the place of what other programs cannot read.
+    """Return ``value`` with text instead of values that other programs cannot read.
 
-    That is: numbers that are not finite, by their names, and what is nested deeper than ``depth``.
+    These are infinite numbers and NaN, which become their names, and values nested deeper than ``depth``.
     """
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"

@@ -1,9 +1,9 @@
 """Reads a regular file of limited size; refuses devices, pipes, links and what is too large.
 
 Only regular files are read, opening never waits, and nothing is read beyond a limit: a FIFO, a device or a file of a
-terabyte in the place of ours is an error at once. Below the sessions root and in a project a symbolic link at the end
-of a path is not followed, because a checkout can bring one that points to a private key. Files that only the user
-writes (``~/.config/pyagentd``) may be links, as dotfiles often are, to regular files.
+terabyte is an error at once. Below the sessions root and in a project a symbolic link at the end of a path is not
+followed, because a checkout may contain one that points to a private key. Files that only the user writes
+(``~/.config/pyagentd``) may be links to regular files, as dotfiles often are.
 
 Refusals are ``OSError`` with a ``strerror`` for people, as errors of the disk are.
 """
@@ -30,7 +30,7 @@ def open_file(path: Path | str, *, limit: int, links: bool = False) -> int:
         links: Whether the last component may be a symbolic link.
 
     Raises:
-        OSError: There is none, the disk refused, or it is another kind of file or larger.
+        OSError: The file does not exist, cannot be read, is not a regular file or is too large.
     """
     try:
         descriptor = os.open(path, _READ | (0 if links else os.O_NOFOLLOW))
@@ -49,7 +49,7 @@ def open_file(path: Path | str, *, limit: int, links: bool = False) -> int:
 
 
 def require(descriptor: int, path: Path | str, *, limit: int) -> None:
-    """Raise ``OSError`` unless ``descriptor`` is of a regular file of at most ``limit`` bytes."""
+    """Raise ``OSError`` unless ``descriptor`` is a regular file of at most ``limit`` bytes."""
     found = os.fstat(descriptor)
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -65,14 +65,14 @@ def open_binary(path: Path | str, *, limit: int) -> BinaryIO:
 
 
 def read_end(path: Path | str, size: int, *, limit: int) -> bytes:
-    """Return the last ``size`` bytes of the file, all of a shorter one; see ``open_file``."""
+    """Return the last ``size`` bytes of the file, or all of a shorter file; see ``open_file``."""
     with open_binary(path, limit=limit) as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - size))
         return file.read(size)
 
 
 def read_bytes(path: Path | str, *, limit: int = CONFIGURATION, links: bool = False) -> bytes:
-    """Return what the file holds; see ``open_file``."""
+    """Return the content of the file; see ``open_file``."""
     with os.fdopen(open_file(path, limit=limit, links=links), "rb") as file:
         data = file.read(limit + 1)
     if len(data) > limit:  # it grew, or says that it is empty as those of /proc do
@@ -81,5 +81,5 @@ def read_bytes(path: Path | str, *, limit: int = CONFIGURATION, links: bool = Fa
 
 
 def read_text(path: Path | str, *, limit: int = CONFIGURATION, links: bool = False) -> str:
-    """Return what the file holds, in UTF-8; see ``open_file``."""
+    """Return the text of the file, read as UTF-8; see ``open_file``."""
     return read_bytes(path, limit=limit, links=links).decode("utf-8")

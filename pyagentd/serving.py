@@ -27,8 +27,8 @@ log = logging.getLogger(__name__)
 
 # A thread that computes must not keep the loop from its clients for long (the default is 5 ms a turn).
 SWITCH_INTERVAL_S = 0.0005
-# Looking for cycles at the usual pace costs several percent. What runs and clients leave behind are cycles, though,
-# about 150 objects each: left to the default of a large process, hundreds of ended runs would stay in memory.
+# Collecting cycles at the default pace costs several percent. Runs and clients leave cycles of about 150 objects
+# behind, though: with the default of a large process, hundreds of ended runs would stay in memory.
 COLLECT = (5_000, 5, 2)
 
 

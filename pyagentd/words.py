@@ -1,4 +1,4 @@
-"""How counts, amounts and what others wrote are said to people."""
+"""Formats counts, amounts and untrusted text for people."""
 
 import re
 
@@ -40,7 +40,7 @@ def size(count: float) -> str:
 
 
 def printable(text: str) -> str:
-    """Return ``text`` with what a screen would obey, or not show, made visible; line ends and tabs stay."""
+    """Return ``text`` with control and invisible characters escaped; line ends and tabs stay."""
     return _UNSEEN.sub(lambda found: _visible(found[0]), text)
 
 

@@ -1,4 +1,4 @@
-"""What the user configured, and where each value came from.
+"""The user's configuration, and the source of each value.
 
 Three sources, later ones win: the defaults below, ``config.toml`` in the user's configuration directory, environment
 variables. A value carries its source so that ``pyagentd config show`` can answer "why". Nothing here holds a secret:
@@ -59,7 +59,7 @@ class Setting:
 
 
 def config_file(env: Environment | None = None) -> Path:
-    """Return where the user's configuration is read from, whether or not it exists."""
+    """Return the path of the user's configuration file, which need not exist."""
     from platformdirs import user_config_path  # a command that only asks the daemon does without
 
     named = (os.environ if env is None else env).get("PYAGENTD_CONFIG")
@@ -72,7 +72,7 @@ def sessions_dir(env: Environment | None = None) -> Path:
 
 
 def default_agents_dir(env: Environment | None = None) -> Path:
-    """Return where named agents are, unless ``[agents] dir`` says otherwise: beside the sessions."""
+    """Return the default directory of named agents, beside the sessions; ``[agents] dir`` overrides it."""
     env = os.environ if env is None else env
     sessions = Path(sessions_setting(env).value)
     return Path(f"{sessions}-agents") if env.get("PYAGENTD_SESSIONS_DIR") else sessions.parent / "agents"
@@ -84,7 +84,7 @@ def runtime_dir(env: Environment | None = None) -> Path:
 
 
 def sessions_setting(env: Environment) -> Setting:
-    """Return the sessions root, with where it is from."""
+    """Return the sessions root with its source."""
     if value := env.get("PYAGENTD_SESSIONS_DIR"):
         if any("\ud800" <= each <= "\udfff" for each in value):  # bytes that are no text
             hint = "Name a directory in UTF-8: clients are told it as text"
@@ -94,7 +94,7 @@ def sessions_setting(env: Environment) -> Setting:
 
 
 def runtime_setting(env: Environment) -> Setting:
-    """Return the runtime directory, with where it is from."""
+    """Return the runtime directory with its source."""
     if value := env.get("PYAGENTD_RUNTIME_DIR"):
         return Setting(str(absolute(value)), "environment PYAGENTD_RUNTIME_DIR")
     if value := env.get("XDG_RUNTIME_DIR"):
@@ -108,7 +108,7 @@ def absolute(path: str, base: Path | None = None) -> Path:
     """Return ``path`` with ``~`` expanded, from ``base`` (the working directory) on.
 
     Raises:
-        ConfigError: It names the home of nobody, or has a zero byte.
+        ConfigError: It names the home of an unknown user, or has a zero byte.
     """
     if "\0" in path:
         raise ConfigError(f"{path!r} is not a path: it has a zero byte", hint="Write it without")

@@ -36,7 +36,7 @@ from pyagentd.reader import Source
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnPlaces:
-    """Places of the user's own; none of them need exist."""
+    """The user's own directories and files; none of them need exist."""
 
     instructions: tuple[Path, ...] = ()  # files; the first that exists counts
     skills: tuple[Path, ...] = ()  # directories of the user's skills
@@ -45,23 +45,23 @@ class OwnPlaces:
 
 @dataclass(frozen=True, slots=True)
 class TomlFile:
-    """A parsed file, able to say on which line something is."""
+    """A parsed file that knows the line of each key."""
 
     path: Path
     text: str
     data: Mapping[str, Any]
 
     def place(self, path: reader.Path) -> str:
-        """Return ``FILE:LINE`` of what is at ``path``, or of what holds it; ``FILE`` when it is written oddly."""
+        """Return ``FILE:LINE`` of the value at ``path`` or of its parent; ``FILE`` if neither line is found."""
         line = reader.line_in_toml(self.text, path, reader.at(self.data, path))
         return str(self.path) if line is None else f"{self.path}:{line}"
 
 
 def read_toml(path: Path, data: str | bytes) -> TomlFile:
-    """Return what the file ``path`` with the content ``data`` says.
+    """Parse ``data``, the content of the file ``path``.
 
     Raises:
-        ConfigError: It is not TOML in UTF-8, or absurdly nested; names file and line.
+        ConfigError: It is not TOML in UTF-8, or nested too deeply; names file and line.
     """
     try:
         text = data if isinstance(data, str) else data.decode()
@@ -117,7 +117,7 @@ _SWITCH: Mapping[str, bool] = {"on": True, "off": False, "true": True, "false": 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config(Tables):
-    """The effective configuration of this process: what file and environment say, and what follows from it."""
+    """The effective configuration of this process: file and environment, and values derived from them."""
 
     file: Path  # may not exist
     sessions_dir: Path
@@ -133,11 +133,11 @@ class Config(Tables):
     settings: Mapping[str, Setting] = field(repr=False)  # dotted name -> value and source, for display
 
     def backend(self, name: str, env: Environment | None = None) -> BackendSettings:
-        """Return the settings of backend ``name`` as a client with environment ``env`` means them.
+        """Return the settings of backend ``name`` for a client with environment ``env``.
 
         Args:
-            name: As in the configuration; another case will do, and ``Claude`` is ``anthropic``.
-            env: The client's variables; when it sent any, those of this process do not count.
+            name: As in the configuration, in any case; ``Claude`` means ``anthropic``.
+            env: The client's variables; if it sent any, they replace those of this process.
 
         Raises:
             ConfigError: No backend has that name; the message lists those that exist.
@@ -160,7 +160,7 @@ class Config(Tables):
 
     @property
     def key_variables(self) -> frozenset[str]:
-        """The variables that keys of providers are in."""
+        """The environment variables that hold keys of providers."""
         own = (each.key_env for each in self.backends.values())
         return frozenset(each for each in (*own, *(known.key_env for known in SERVICES.values())) if each)
 
@@ -234,12 +234,12 @@ def load_config(env: Environment | None = None) -> Config:
 
 
 def check_config(file: TomlFile) -> None:
-    """Check what a file would say as the configuration, whatever the environment says; raises as ``load_config``."""
+    """Check a file as the configuration, without the environment; raises as ``load_config``."""
     _read_tables(file, {})
 
 
 def _read_tables(file: TomlFile, env: Environment) -> tuple[Tables, Source, Mapping[reader.Path, str]]:
-    """Return what file and environment say, where each value is from, and what is from variables."""
+    """Return the tables of file and environment, their source, and the variables that set values, by path."""
     data, variables = _with_environment(file, env)
     source = Source(place=lambda path: variables.get(path) or file.place(path), error=ConfigError)
     tables = reader.read(data, Tables, source)
@@ -252,7 +252,7 @@ def _read_tables(file: TomlFile, env: Environment) -> tuple[Tables, Source, Mapp
 
 
 def _with_environment(file: TomlFile, env: Environment) -> tuple[dict[str, Any], dict[reader.Path, str]]:
-    """Return what file, variables and built-in backends say, and where what is from a variable is from."""
+    """Return the values of file, variables and built-in backends, and the variables that set values, by path."""
     data: dict[str, Any] = dict(file.data)
     sources: dict[reader.Path, str] = {}
     for (table, key), variable in _VARIABLES.items():
@@ -273,7 +273,7 @@ def _with_environment(file: TomlFile, env: Environment) -> tuple[dict[str, Any],
 
 
 def _of_service(values: Any) -> Any:
-    """Return a table whose kind is one of ``SERVICES`` as what it stands for; what the table says itself wins."""
+    """Return a table with the defaults of its kind in ``SERVICES``, if it is one; the table's own keys win."""
     kind = values.get("kind") if isinstance(values, dict) else None
     if (known := service(kind) if isinstance(kind, str) else None) is None:
         return values
@@ -284,14 +284,14 @@ def _of_service(values: Any) -> Any:
 
 
 def service(name: str) -> BackendSettings | None:
-    """Return a provider that nobody configured, by its name in ``SERVICES``; None when it is no such name."""
+    """Return the settings of a provider in ``SERVICES`` that is not configured; None if there is no such name."""
     if (known := SERVICES.get(name)) is None:
         return None
     return BackendSettings(name=name, kind=known.kind, base_url=known.base_url, key_env=known.key_env)
 
 
 def _servers(tables: Mapping[str, object], source: Source) -> tuple[tuple[ServerSettings, ...], tuple[str, ...]]:
-    """Return the servers of tools, and what is wrong with those that cannot be used: one keeps no others away."""
+    """Return the servers of tools, and the errors of those that cannot be used, which do not affect the others."""
     servers, problems = [], []
     for name, table in tables.items():
         try:
@@ -302,7 +302,7 @@ def _servers(tables: Mapping[str, object], source: Source) -> tuple[tuple[Server
 
 
 def _leaves(value: Any, path: reader.Path = ()) -> Iterator[tuple[reader.Path, str]]:
-    """Yield every value that the tables have, for display."""
+    """Yield every value of the tables with its path, for display."""
     if is_dataclass(value):
         for name, key in reader.keys_by_field(type(value)).items():
             if path or key not in ("hooks", "mcp"):

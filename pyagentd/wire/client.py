@@ -39,14 +39,14 @@ CONNECT_TIMEOUT_S: Final = 5.0
 
 
 def result_of(answer: IncomingMessage, *, is_json: bool = False) -> Any:
-    """Return what a call was answered.
+    """Return the result of a call.
 
     Args:
         answer: The message.
         is_json: The client said ``json`` in its hello, and this answers a later call.
 
     Raises:
-        PyagentdError: What the daemon raised, as the class it has there.
+        PyagentdError: The daemon's error, as the same class.
     """
     value = answer.rest[0] if answer.rest else None
     if answer.verb != "return":
@@ -58,9 +58,9 @@ class DaemonClient:
     """A connection that has said hello.
 
     Attributes:
-        greeting: What the daemon answered: ``proto``, ``pid``, ``version``, ``sessions_dir``.
-        is_json: Whether answers are JSON, with false and [] where a plist has nil for both.
-        timeout: Seconds that a call may usually take.
+        greeting: The daemon's answer to hello: ``proto``, ``pid``, ``version``, ``sessions_dir``.
+        is_json: Whether answers are JSON, where false and [] differ from nil.
+        timeout: The default timeout of a call, in seconds.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -87,11 +87,11 @@ class DaemonClient:
 
         Args:
             method: In kebab-case.
-            timeout: Seconds to wait, if not as long as usual.
+            timeout: Seconds to wait; None is the client's default.
             **arguments: In snake_case.
 
         Raises:
-            PyagentdError: What the daemon raised, as the class it has there.
+            PyagentdError: The daemon's error, as the same class.
             Unreachable: The connection ended.
             WireError: No answer in time.
         """
@@ -106,7 +106,7 @@ class DaemonClient:
 
     @contextmanager
     def watching(self, on_event: Callable[[Event], object]) -> Iterator[None]:
-        """Hand events that come during the block's calls to ``on_event`` instead of keeping them for ``events``."""
+        """Pass events that arrive during the block's calls to ``on_event`` instead of keeping them for ``events``."""
         kept, self._on_event = self._on_event, on_event
         try:
             yield
@@ -114,7 +114,7 @@ class DaemonClient:
             self._on_event = kept
 
     def events(self, timeout: float | None = None) -> Iterator[Event]:
-        """Yield events as they come, until none has come for ``timeout`` seconds; None waits for ever.
+        """Yield events as they arrive, until none came for ``timeout`` seconds; None waits for ever.
 
         Raises:
             Unreachable: The connection ended.
@@ -132,7 +132,7 @@ class DaemonClient:
         self._socket.close()
 
     def release(self) -> socket.socket:
-        """Give the connection to somebody who reads it in another way; here it is closed from then on."""
+        """Return the socket, for another reader; this client counts as closed."""
         return socket.socket(fileno=self._socket.detach())
 
     def _send(self, data: bytes, timeout: float) -> None:
@@ -143,7 +143,7 @@ class DaemonClient:
             raise Unreachable(f"The connection to the daemon ended: {error}") from error
 
     def _receive(self, timeout: float | None) -> bool:
-        """Take in what has arrived; return False if nothing did in time."""
+        """Read and handle what has arrived; return False if nothing did in time."""
         if timeout is not None and timeout <= 0:
             return False
         try:
@@ -185,7 +185,7 @@ def connect(
         runtime_dir: Where its runtime file is.
         human: Whether a person is there to answer questions.
         name: What to call this client in the daemon's log.
-        is_json: Have answers as JSON, in which false and [] are not nil.
+        is_json: Ask for answers as JSON, in which false and [] are not nil.
         timeout: Seconds for the connection and the daemon's hello, each.
 
     Raises:
@@ -220,7 +220,7 @@ def terminate(runtime_dir: Path, timeout: float = CONNECT_TIMEOUT_S) -> int:
     """Tell the daemon of ``runtime_dir`` to stop, whatever protocol it speaks, and return its process id.
 
     Raises:
-        Unreachable: No daemon listens there; the id in its file may be another program's by now.
+        Unreachable: No daemon listens there; the process id in the runtime file may belong to another program by now.
     """
     runtime = read_runtime(runtime_dir)
     with open_socket(runtime, timeout):
@@ -250,7 +250,7 @@ def open_socket(runtime: Runtime, timeout: float) -> socket.socket:
 
 
 def event_of(item: list[Any]) -> Event:
-    """Return a received event in the form it was pushed in: names as strings, plists as dicts."""
+    """Return a received event as the daemon pushed it: names as strings, plists as dicts."""
     kind, branch, seq, *arguments = item
     if kind == "insert":
         text, role = arguments

@@ -54,7 +54,7 @@ def new_token() -> str:
 
 
 def token_matches(expected: str, given: object) -> bool:
-    """Compare in constant time; what is not a string matches nothing."""
+    """Compare in constant time; only a string can match."""
     return isinstance(given, str) and hmac.compare_digest(expected.encode(), given.encode("utf-8", "replace"))
 
 
@@ -64,10 +64,10 @@ def same_user(peer: socket.socket) -> bool:
 
 
 def is_descendant(peer: socket.socket) -> bool:
-    """Return whether the process at the other end was started by this one: a command of an agent, no client.
+    """Return whether the daemon started the process at the other end: it is a command of an agent and no client.
 
-    So is the command of a background task that outlived an earlier daemon. A peer that is gone counts as one. Nothing
-    is known of a peer in a container, or on macOS: those do not.
+    Commands of background tasks that outlived an earlier daemon count, and so do peers that are gone. Peers in a
+    container or on macOS cannot be traced and do not count.
     """
     if peer.family != socket.AF_UNIX:
         return _is_held_by_descendant(peer)
@@ -97,9 +97,9 @@ def _runs_a_task(pid: int) -> bool:
 
 
 def _is_held_by_descendant(peer: socket.socket) -> bool:
-    """Return whether a process that this one started has the other end of a TCP connection of this machine open.
+    """Return whether a descendant of this process holds the other end of a local TCP connection.
 
-    One that hides what it has open counts as such.
+    A descendant whose open files cannot be read counts as holding it.
     """
     if not Path("/proc/self/stat").exists():
         return False
@@ -135,7 +135,7 @@ def _as_in_proc(address: tuple[str, int]) -> str:
 
 
 def _family() -> list[int]:
-    """Return the ids of this process, of those that run background tasks, and of all that descend from them."""
+    """Return the ids of this process, of the processes of background tasks, and of all their descendants."""
     children: dict[int, list[int]] = {}
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
@@ -161,7 +161,7 @@ def _peer_uid(peer: socket.socket) -> int | None:
         return None
 
 
-# What one client still has to be told: merged while it waits, bounded when the client is slow.
+# The events queued for one client: merged while they wait, bounded when the client is slow.
 #
 # Adjacent ``insert`` events of a branch with the same role become one; other branches' events in between do not
 # matter, the branch's own do, so the order of each branch is exact. Everything leaves in one frame per beat of the
@@ -211,7 +211,7 @@ class _Entry:
     subject: _Subject | None = None  # of what the next word about the same replaces
 
     def encoded(self) -> bytes:
-        """Return it as it is sent; raises ``Unencodable``."""
+        """Return the encoded event; raises ``Unencodable``."""
         if self.args is not None:
             self.rest = b" " + encode(self.args)[1:]
             self.args = None
@@ -224,7 +224,7 @@ class Outbox:
 
     Args:
         write: Sends a frame; may call ``pause`` before it returns.
-        request: Has it flushed at the next beat, or soon, see ``Pulse.request``.
+        request: Schedules ``flush`` at the next beat, or soon; see ``Pulse.request``.
     """
 
     def __init__(self, write: Callable[[bytes], None], request: Callable[..., None]) -> None:
@@ -262,10 +262,10 @@ class Outbox:
         self._wake(urgent=event.kind in _URGENT)
 
     def reset(self, branch: str, seq: int) -> None:
-        """Forget what is queued for ``branch``, whose rows up to ``seq`` the client is told in another way.
+        """Drop what is queued for ``branch``: the client learns its rows up to ``seq`` in another way.
 
-        For the operation that attaches: its answer covers ``seq``, and is sent before any later event as long as
-        nothing is awaited between this call and the return. It also ends the silence that follows ``resync``.
+        For the operation that attaches: its answer covers ``seq``, and is sent before any later event if nothing is
+        awaited between this call and the return. It also ends the silence that follows ``resync``.
         """
         self._silent.discard(branch)
         self._unfinished.discard(branch)
@@ -273,16 +273,16 @@ class Outbox:
         self._shown[branch] = seq
 
     def pause(self) -> None:
-        """Hold everything back: the socket is full."""
+        """Stop sending: the socket is full."""
         self._paused = True
 
     def resume(self) -> None:
-        """Go on sending."""
+        """Resume sending."""
         self._paused = False
         self._wake()
 
     def close(self) -> None:
-        """Drop everything, now and later: nobody listens."""
+        """Drop all events from now on: the client is gone."""
         self.closed = True
         self._clear()
 
@@ -327,7 +327,7 @@ class Outbox:
         self._enqueue(entry)
 
     def _reopen_row(self, branch: str, seq: int) -> None:
-        """Let the entry before another one of the same row no longer claim that the row is complete."""
+        """Take the row's number from its last entry, which another one of the same row now follows."""
         last = self._last_row.get(branch)
         if last is not None and last.row == seq:
             last.seq = last.before
@@ -385,7 +385,7 @@ class Outbox:
         return batch
 
     def _overflow(self) -> None:
-        """Drop the backlog; every branch in it starts again from the last row it was shown whole."""
+        """Drop the backlog; each of its branches starts again after the last row that was shown completely."""
         backlog = tuple(self._queue)
         self._clear()
         reached = dict(self._shown)
@@ -434,14 +434,14 @@ _log = logging.getLogger(__name__)
 
 
 class Client:
-    """A peer that said hello, as operations see it; a ``Sink`` of events.
+    """A connected client after hello, as operations see it; a ``Sink`` of events.
 
     Attributes:
-        name: What it calls itself, such as ``"emacs 28.2"``.
+        name: Its own name, such as ``"emacs 28.2"``.
         human: Whether a person is there to answer questions.
         logs: Whether it shows the session log.
-        push: Tells it of an event, see ``Outbox``.
-        reset: Forgets what it has still to be told of a branch, see ``Outbox``.
+        push: Queues an event for it, see ``Outbox``.
+        reset: Drops the events queued for a branch, see ``Outbox``.
     """
 
     def __init__(self, *, name: str, human: bool, logs: bool, outbox: Outbox) -> None:
@@ -468,7 +468,7 @@ class Connection(asyncio.Protocol):
 
     Args:
         host: The server.
-        token: What ``hello`` must bring; None where the kernel vouches for the peer.
+        token: The token that ``hello`` must have; None if the kernel vouches for the peer.
     """
 
     def __init__(self, host: "Server", token: str | None) -> None:
@@ -502,7 +502,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=_EVENTS_WAIT, low=_EVENTS_WAIT // 4)
         self._deadline = self._loop.call_later(self._host.hello_timeout_s, self._drop, "said nothing in time")
-        # The directory's mode keeps other users out already; this holds where a mode is ignored or was changed.
+        # The directory's mode keeps other users out already; this holds where modes are ignored or were changed.
         peer = transport.get_extra_info("socket")
         if self._token is None and not same_user(peer):
             self._drop("is another user")
@@ -638,13 +638,13 @@ class Connection(asyncio.Protocol):
     # Outgoing
 
     def _refuse(self, uid: int | None, error: WireError) -> None:
-        """Answer a call that reached no operation; without its uid there is nobody to answer."""
+        """Answer a call that reached no operation; without its uid it cannot be answered."""
         _log.info("A call was refused: %s", error.message)
         if uid is not None:
             self._send(failure, uid, error, verb="epc-error")
 
     def _send(self, build: Callable[..., bytes], uid: int, value: object, **options: str) -> None:
-        """Write the answer to call ``uid``; a value that cannot travel becomes an error, never silence."""
+        """Write the answer to call ``uid``; a value that cannot be encoded becomes an error, never silence."""
         if uid == 0:  # a notification
             return
         try:
@@ -658,7 +658,7 @@ class Connection(asyncio.Protocol):
         if self._transport.is_closing():
             return
         self._transport.write(data)
-        # A peer that does not read its answers may not ask for more: this bounds what we hold for it.
+        # No further calls are read from a peer that does not read its answers: this bounds the memory for it.
         if self._transport.get_write_buffer_size() > _CALLS_WAIT:
             self._transport.pause_reading()
 
@@ -677,11 +677,11 @@ class Server:
     """Offers operations to clients.
 
     Args:
-        pulse: The heartbeat events leave at.
-        greeting: What ``hello`` is answered beside the protocol's number.
-        token: What a peer on TCP must present.
-        hello_timeout_s: How long a peer may take to introduce itself.
-        own_children: Whether a process that this one started may be a client.
+        pulse: Schedules the sending of events.
+        greeting: The answer to ``hello``, beside the protocol's number.
+        token: The token that a peer on TCP must present.
+        hello_timeout_s: How long a peer may take to say hello.
+        own_children: Whether a descendant of this process may be a client.
     """
 
     def __init__(
@@ -711,7 +711,7 @@ class Server:
         *,
         on_disconnect: Callable[[Client], None] | None = None,
     ) -> None:
-        """Begin to answer calls; those that came before are answered in their order.
+        """Begin to answer calls; earlier ones, which waited, are answered in order.
 
         Args:
             operations: Name → ``async def (client, *, …)``.
@@ -723,7 +723,7 @@ class Server:
         self.offered.set_result(None)
 
     def refuse(self, error: PyagentdError) -> None:
-        """Answer the calls that wait, and all others, with an error: there will be no operations."""
+        """Answer all calls, also those that wait, with an error: there will be no operations."""
         self.offered.set_exception(error)
         self.offered.exception()  # it is no fault that nobody waits for it
 
@@ -760,12 +760,12 @@ class Server:
             connection.abort()
 
     def opened(self, client: Client) -> None:
-        """Take note of a client that has introduced itself."""
+        """Register a client that said hello."""
         self.clients.add(client)
         _log.info("%r connected", client)
 
     def closed(self, connection: Connection, client: Client | None) -> None:
-        """Take note of the end of a connection."""
+        """Remove a connection that has ended."""
         self._connections.discard(connection)
         if client is None:
             return

@@ -26,10 +26,10 @@ _UID: Final = re.compile(rb"\s*\(\s*(?:call|methods)\s+([0-9]{1,18})(?=[\s)])")
 
 
 def check_versions(daemon: str, client: str) -> None:
-    """Check that two versions work together: those of one minor version do, and one that is unknown may.
+    """Check that two versions work together: those of one minor version do, and an unknown one may.
 
     Raises:
-        WireError: They do not; its hint says what to do.
+        WireError: They do not; the hint says what to do.
     """
     ours, theirs = (_MINOR.match(version) for version in (daemon, client))
     if ours is None or theirs is None or ours.groups() == theirs.groups():
@@ -44,11 +44,11 @@ def check_versions(daemon: str, client: str) -> None:
 
 
 class BadHeader(WireError):
-    """The six bytes where a length belongs are none; nothing after them can be trusted."""
+    """The first six bytes are no length; nothing after them can be trusted."""
 
 
 class FrameTooLarge(WireError):
-    """A frame to send is longer than its header can say."""
+    """A frame to send is longer than six hex digits can say."""
 
 
 class Oversized(NamedTuple):
@@ -70,7 +70,7 @@ class FrameReader:
         self._to_skip = 0
 
     def feed(self, data: bytes) -> Iterator[bytes | Oversized]:
-        """Yield what ``data`` completes, one frame at a time; exhaust it before feeding again.
+        """Yield the frames that ``data`` completes; exhaust the iterator before feeding again.
 
         Raises:
             BadHeader: The stream is out of step; close it.
@@ -137,13 +137,13 @@ def parse(payload: bytes) -> IncomingMessage:
 
 
 def uid_of(head: bytes) -> int | None:
-    """Return the uid of an unreadable call, so that it can be answered; None when there is none."""
+    """Return the uid of an unreadable call, so that it can be answered, or None."""
     match = _UID.match(head)
     return int(match[1]) if match else None
 
 
 def call(uid: int, method: str, *arguments: object) -> bytes:
-    """Return the frame that calls ``method``; uid 0 wants no answer."""
+    """Return the frame that calls ``method``; uid 0 means that no answer is expected."""
     return frame(encode((Symbol("call"), uid, Symbol(method), arguments)))
 
 
@@ -153,7 +153,7 @@ def answer(uid: int, value: object) -> bytes:
 
 
 def json_answer(uid: int, value: object) -> bytes:
-    """Return the frame that answers a call of a client that said ``json``: in it false and [] are not nil."""
+    """Return the frame that answers a client that asked for JSON, in which false and [] are not nil."""
     try:
         return answer(uid, json.dumps(value, default=_json_form, ensure_ascii=False))
     except (TypeError, ValueError, RecursionError) as error:
@@ -175,8 +175,8 @@ def failure(uid: int, error: PyagentdError, *, verb: str = "return-error") -> by
 
     Args:
         uid: The call.
-        error: What to tell.
-        verb: ``return-error`` when the method failed, ``epc-error`` when it was never reached.
+        error: The error to send.
+        verb: ``return-error`` if the method failed, ``epc-error`` if it was not called.
     """
     description: list[object] = [Symbol(error.code), error.message[:_LONGEST_MESSAGE]]
     if error.hint:
@@ -185,7 +185,7 @@ def failure(uid: int, error: PyagentdError, *, verb: str = "return-error") -> by
 
 
 def error_from(description: object) -> PyagentdError:
-    """Return the error a peer described, as the class of our tree that has its code."""
+    """Return the error that a peer sent, as the class of ``errors`` with its code."""
     match description:
         case [Symbol() as code, str() as message, *rest]:
             hint = rest[1] if len(rest) == 2 and isinstance(rest[1], str) else ""
@@ -195,7 +195,7 @@ def error_from(description: object) -> PyagentdError:
 
 
 def _by_code(root: type[PyagentdError]) -> Mapping[str, type[PyagentdError]]:
-    """Return every class of the tree by its code; a class that inherits a code leaves it to its parent."""
+    """Return the classes of ``errors`` by code; a class that inherits its code is left out."""
     found = {root.code: root}
     for child in root.__subclasses__():
         found = {**_by_code(child), **found}

@@ -36,7 +36,7 @@ _READ_ONLY: Final = {errno.EROFS, errno.EACCES, errno.EPERM}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
-    """What the runtime file says."""
+    """The content of the runtime file."""
 
     proto: int
     pid: int
@@ -49,7 +49,7 @@ class Runtime:
 
 
 def read_runtime(runtime_dir: Path) -> Runtime:
-    """Return what the daemon of ``runtime_dir`` says about itself.
+    """Read the runtime file in ``runtime_dir``.
 
     Raises:
         Unreachable: There is no such file, or it is unreadable.
@@ -66,17 +66,17 @@ def read_runtime(runtime_dir: Path) -> Runtime:
 
 
 def private_directory(path: Path) -> Path:
-    """Create ``path`` for the user alone, or check that it is.
+    """Create the directory ``path`` for the user alone, or check that it is private.
 
     Raises:
-        ConfigError: It belongs to somebody else, or others may enter it.
+        ConfigError: It belongs to another user, or others may enter it.
     """
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = path.stat()
     except OSError as error:
         raise _no_runtime_dir(path, error.strerror or str(error)) from error
-    # In a shared directory such as /tmp, another user may have been here first.
+    # In a shared directory such as /tmp, another user may have created it first.
     if status.st_uid != os.geteuid():
         raise _no_runtime_dir(path, "it belongs to another user")
     if stat.S_IMODE(status.st_mode) & 0o077:
@@ -90,11 +90,11 @@ def _no_runtime_dir(path: Path, reason: str) -> ConfigError:
 
 
 class Instance:
-    """The right to be the daemon of a runtime directory and a sessions root, held inside ``with``.
+    """The locks of a runtime directory and a sessions root, held inside ``with``; they make a process the daemon.
 
     Raises:
         UserError: Another daemon holds one of them (on entering).
-        ConfigError: The runtime directory is unfit (on entering).
+        ConfigError: The runtime directory is not private (on entering).
     """
 
     def __init__(self, runtime_dir: Path, sessions_dir: Path) -> None:
@@ -106,7 +106,7 @@ class Instance:
         private_directory(self.runtime_dir)
         try:
             if not self.sessions_dir.exists():
-                # For the user alone: names of sessions begin with words of what was said.
+                # Private: names of sessions contain words of the conversation.
                 self.sessions_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
             next(self.sessions_dir.iterdir(), None)  # it is a directory that can be read
         except OSError as error:
@@ -117,7 +117,7 @@ class Instance:
         with ExitStack() as held:
             held.enter_context(_lock(self.runtime_dir / _LOCK, f"runtime directory {self.runtime_dir}"))
             held.enter_context(
-                # Sessions on a read-only medium can be read, and need no lock against writing.
+                # Sessions on a read-only medium need no lock against writing.
                 _lock(self.sessions_dir / _ROOT_LOCK, f"sessions directory {self.sessions_dir}", readable=True)
             )
             _forget(self.runtime_dir / RUNTIME_FILE)
@@ -148,7 +148,7 @@ class Instance:
             )
         _forget(path)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        # The mode must hold from the first moment, so it is set by the mask and not afterwards.
+        # The socket must be private from the first moment, so the mode is set by the umask and not afterwards.
         mask = os.umask(0o177)
         try:
             listener.bind(os.fspath(path))
@@ -176,12 +176,12 @@ class Instance:
         return listener
 
     def publish(self, *, version: str, port: int | None = None, token: str | None = None) -> Runtime:
-        """Tell clients where the daemon is; call it once everything listens.
+        """Write the runtime file, once all sockets listen.
 
         Args:
-            version: The daemon's.
-            port: Where it listens on TCP, if it does.
-            token: What ``hello`` needs there.
+            version: The daemon's version.
+            port: The TCP port, if it listens on one.
+            token: The token that ``hello`` needs over TCP.
         """
         runtime = Runtime(
             proto=PROTOCOL,
@@ -199,7 +199,7 @@ class Instance:
 
 @contextmanager
 def _lock(path: Path, what: str, *, readable: bool = False) -> Iterator[None]:
-    """Hold ``path`` locked; the file stays, since removing it would let two holders lock two files of one name."""
+    """Hold a lock on ``path``; the file stays, or two processes could lock two files of the same name."""
     descriptor = _open_lock(path, readable=readable)
     try:
         if descriptor is not None:
@@ -211,7 +211,7 @@ def _lock(path: Path, what: str, *, readable: bool = False) -> Iterator[None]:
 
 
 def _open_lock(path: Path, *, readable: bool) -> int | None:
-    """Return a descriptor of the lock file; None where it is missing and nothing can be written, if that will do."""
+    """Return a descriptor of the lock file; with ``readable`` None if it is missing and cannot be written."""
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:

@@ -1,7 +1,7 @@
 """Operations and their arguments: ``(:a-key value …)`` becomes keyword arguments of the declared types, or an error.
 
-A keyword that is nil counts as left out where the parameter has a default, as everywhere in Lisp: a flag is declared
-``flag: bool = False``, a list ``names: Sequence[str] = ()``, and neither ever sees None.
+A keyword with the value nil counts as left out if the parameter has a default, as is usual in Lisp: a flag is
+declared ``flag: bool = False``, a list ``names: Sequence[str] = ()``, and neither is ever None.
 """
 
 import inspect
@@ -47,19 +47,19 @@ class Operation:
 
     @property
     def arguments(self) -> str:
-        """The plist it takes, for people: ``(:branch :seq)``."""
+        """The keywords of its plist, for messages: ``(:branch :seq)``."""
         return _keywords(self.parameters)
 
     async def call(self, client: Any, arguments: object) -> Any:
         """Return the reply to one call.
 
         Args:
-            client: Who calls.
+            client: The caller.
             arguments: The argument list of the call.
 
         Raises:
-            BadRequest: The arguments are no good, or nobody is there to answer for it.
-            PyagentdError: As the operation says.
+            BadRequest: The arguments are invalid, or the operation needs a human and the client has none.
+            PyagentdError: The operation's own errors.
         """
         given = self.bind(arguments)
         if self.human and not client.human:
@@ -70,7 +70,7 @@ class Operation:
         """Return the keyword arguments in ``arguments``, the argument list of a call.
 
         Raises:
-            BadRequest: It is not one plist, its keywords are not the parameters, or a value is of another type.
+            BadRequest: It is not one plist, a keyword is unknown or missing, or a value has the wrong type.
         """
         match arguments:
             case None | []:
@@ -113,7 +113,7 @@ class Operation:
 
 
 def by_person(run: Run) -> Run:
-    """Declare an operation that gives rights: only a client with a person at it may call it."""
+    """Declare an operation that grants rights: only a client with a human may call it."""
     run.needs_person = True  # type: ignore[attr-defined]  # a function takes any attribute
     return run
 
@@ -145,11 +145,11 @@ LISP: Mapping[Any, str] = {
     Any: "anything",
     Mapping: "a plist",
 }
-"""What types are called that a value may have that came as Lisp."""
+"""The names of types in messages about values from Lisp."""
 
 
 def _excerpt(value: object) -> str:
-    """Return a value as Lisp writes it, cut where it is long."""
+    """Return a value printed as Lisp, shortened if it is long."""
     text = encode(value).decode()
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 

@@ -25,11 +25,11 @@ with extra("epc", "A script's connection"):
 
 @contextmanager
 def epc_client(directory: Path | None = None, *, timeout_s: float = 10.0) -> Iterator[EPCClient]:
-    """Yield a connected client that has introduced itself.
+    """Yield a connected client, after hello.
 
     Args:
         directory: The daemon's runtime directory; None is the user's.
-        timeout_s: How long the greeting and the end may take.
+        timeout_s: How long hello and closing may take.
 
     Raises:
         Unreachable: No daemon answers; this does not start one.
@@ -48,7 +48,7 @@ def epc_client(directory: Path | None = None, *, timeout_s: float = 10.0) -> Ite
 
 
 def _close(client: EPCClient, connection: socket.socket, timeout_s: float) -> None:
-    """End the connection when python-epc's threads have: it answers each notification in one of its own."""
+    """Close the connection after python-epc's threads have ended; it answers each notification in its own thread."""
     for thread in threading.enumerate():
         if "EPCClientHandler" in thread.name and thread is not client.handler_thread:
             thread.join(timeout_s)

@@ -29,7 +29,7 @@ from pyagentd.errors import WireError
 
 
 class SexpError(WireError):
-    """The text is no s-expression we read."""
+    """The text is no s-expression that can be read here."""
 
 
 class Unencodable(WireError):
@@ -46,7 +46,7 @@ class Symbol(str):
 
 
 def to_symbols(value: str | tuple[str, *tuple[object, ...]] | None) -> object:
-    """Return a closed-set value as Lisp spells it: a name as a symbol, a tuple as a list headed by one.
+    """Return a name as a symbol, and a tuple as a list that begins with one.
 
     >>> to_symbols(("tool", "toolu_1"))
     (Symbol('tool'), 'toolu_1')
@@ -141,7 +141,7 @@ def _write_plist(mapping: Mapping[object, object], put: _Put) -> None:
 
 
 def _write_other(value: object, put: _Put) -> None:
-    """Write subclasses and the few other types that have an obvious form."""
+    """Write values of subclasses and of the few other types with an obvious form."""
     match value:
         case Enum():
             _write(value.value, put)
@@ -179,7 +179,7 @@ def _symbol(name: str) -> str:
         return str(name)
     if not name:
         return "##"
-    # As `prin1`: a backslash makes any character a constituent, and a token that has one is never a number.
+    # As `prin1` does: a backslash makes any character part of a symbol, and a token with one is never a number.
     printed = _SYMBOL_SPECIAL.sub(r"\\\g<0>", name)
     is_number = _INTEGER.fullmatch(name) or _FLOAT.fullmatch(name)
     return "\\" + printed if is_number and printed[0] != "\\" else printed
@@ -193,7 +193,7 @@ def _keyword(key: str) -> str:
 # Decoding ----------------------------------------------------------------------------------------------------------
 
 _TOKENS: Final = re.compile(
-    # White space is what Emacs takes for it: U+2028 and its like belong to symbols.
+    # White space as Emacs defines it: U+2028 and the like belong to symbols.
     r"""(?:[\x00-\x20\xa0]|;[^\n]*)*+
         ( "[^"\\]*+(?:\\.[^"\\]*+)*+"                        # string
         | [()\[\]] | \#\(
@@ -225,8 +225,8 @@ def decode(source: bytes | str, *, vector: type[list[Any]] = list) -> Any:
     """Return the one value ``source`` holds.
 
     Args:
-        source: Text, or UTF-8; bytes that are not UTF-8 become what ``os.fsdecode`` makes of them.
-        vector: What vectors become.
+        source: Text, or UTF-8; other bytes are decoded as ``os.fsdecode`` does.
+        vector: The type of vectors.
 
     Raises:
         SexpError: It is unreadable, empty, or holds more than one value. Depth is not limited.
@@ -268,9 +268,9 @@ def decode(source: bytes | str, *, vector: type[list[Any]] = list) -> Any:
 
 
 def _improper(items: list[Any], opener: str) -> Any:
-    """Return ``(a . b)`` as a tuple and ``(a . nil)`` as the list it is.
+    """Return ``(a . b)`` as a tuple and ``(a . nil)`` as a list.
 
-    Emacs prints nothing else: a list after the dot would be a part of this list, and a vector there has no meaning.
+    Emacs prints no other kind: a list after the dot would be part of this list, and a vector there has no meaning.
     """
     if opener != "(" or len(items) < 3 or items[-2] is not _DOT or sum(i is _DOT for i in items) > 1:
         raise SexpError("Misplaced dot in a list")
@@ -321,7 +321,7 @@ def _unescape_one(escape: re.Match[str]) -> str:
             raise SexpError(f"Unknown escape '\\{char}' in a string")
         return _SIMPLE_ESCAPES.get(char, char)
     if octal := escape["octal"]:
-        # Emacs prints raw bytes so; a run of them may be text that was never decoded.
+        # Emacs prints raw bytes like this; several in a row may be text that was never decoded.
         return bytes(int(digits, 8) for digits in octal.split("\\")).decode("utf-8", "surrogateescape")
     code = int(escape["hex"] or escape["short"] or escape["long"], 16)
     if code > 0x10FFFF:
@@ -333,7 +333,7 @@ def _unescape_one(escape: re.Match[str]) -> str:
 
 
 def plist_to_dict(plist: Sequence[Any] | None) -> dict[str, Any]:
-    """Return ``(:a-key 1 …)`` as ``{"a_key": 1, …}``, plists inside it too; nil is the empty one.
+    """Return ``(:a-key 1 …)`` as ``{"a_key": 1, …}``, also plists inside; nil becomes {}.
 
     Raises:
         SexpError: It is not a plist.
@@ -367,7 +367,7 @@ def _is_plist(items: Sequence[Any]) -> bool:
 
 
 class Vector(list[Any]):
-    """A vector, where it is not a list."""
+    """A vector, where it must be distinguished from a list."""
 
     __slots__ = ()
 
@@ -377,7 +377,7 @@ _NULL: Final = Symbol(":null")
 
 
 def read(text: str) -> tuple[Any, int]:
-    """Return the value that ``text`` begins with, and the offset right after it; raises ``SexpError``."""
+    """Return the first value in ``text``, and the offset behind it; raises ``SexpError``."""
     depth = 0
     for token in _TOKENS.finditer(text):
         depth += (token[1] in _CLOSERS) - (token[1] in (")", "]"))
@@ -397,10 +397,10 @@ def print_call(name: str, arguments: Mapping[str, Any]) -> str:
 
 
 def read_call(text: str) -> tuple[str, dict[str, Any], int]:
-    """Read the tool call that ``text`` begins with.
+    """Read the tool call at the beginning of ``text``.
 
     Returns:
-        Its name, its arguments, and the offset right after it.
+        Its name, its arguments, and the offset behind it.
 
     Raises:
         SexpError: There is no readable call.
@@ -422,7 +422,7 @@ def to_json(datum: Any) -> Any:
     """Return the JSON value that ``datum`` stands for.
 
     Raises:
-        SexpError: It stands for none (other symbols, lists that are no plists).
+        SexpError: It is none (other symbols, lists that are no plists).
     """
     if datum is None:
         return {}
