@@ -9,6 +9,7 @@ from typing import Any, NotRequired, TypedDict
 from pyagentd.api.agents import profile_word
 from pyagentd.api.group import NOTHING, Client, Env, Group, name_of, reply_of, send_options
 from pyagentd.clock import iso8601
+from pyagentd.config.tables import compile_action
 from pyagentd.errors import BadRequest, NotFound, PyagentdError
 from pyagentd.events import one_line
 from pyagentd.features import named_agents
@@ -25,7 +26,6 @@ from pyagentd.features.schedules import (
     When,
 )
 from pyagentd.features.tasks import Tasks
-from pyagentd.policy.profiles import compile_action
 from pyagentd.reader import object_in
 from pyagentd.runtime.grants import local_subject
 from pyagentd.runtime.settings import provider_of

@@ -18,13 +18,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NotRequired, Protocol, TypedDict, TypeVar, cast
 
+from pyagentd.config.tables import compile_action
 from pyagentd.errors import BadRequest, NotASession, NotFound, StoreError
 from pyagentd.events import Sink
 from pyagentd.features.indexer import Indexer
 from pyagentd.features.overview import Overview
 from pyagentd.policy.action import under
 from pyagentd.policy.presets import Preset
-from pyagentd.policy.profiles import compile_action
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import BranchWritten
 from pyagentd.runtime.kernel import Kernel

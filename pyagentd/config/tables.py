@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from msgspec import Meta
 
 from pyagentd.config import absolute
-from pyagentd.errors import ConfigError
+from pyagentd.errors import BadRequest
 from pyagentd.reader import INSIDE, FromOne, Misfit, Path, Rule, Source, Text, read
 
 Confinement = Literal["auto", "bubblewrap", "landlock", "off"]
@@ -63,16 +63,25 @@ _ADDRESS = "an address that begins with http:// or https://"
 _FromZero = Annotated[int, Meta(ge=0)]
 
 
+def compile_action(pattern: str) -> re.Pattern[str]:
+    """Return ``pattern`` ready to be matched against whole texts, such as action strings.
+
+    Raises:
+        BadRequest: It is not a regular expression.
+    """
+    try:
+        return re.compile(str(pattern), re.DOTALL)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise BadRequest(
+            f"{pattern!r} is not a regular expression: {error}",
+            hint="Write one that matches the whole text, such as tool:Read:.* for an action",
+        ) from error
+
+
 def _expression(text: object) -> re.Pattern[str]:
     if not isinstance(text, str):
         raise ValueError
-    try:
-        return re.compile(text, re.DOTALL)
-    except (re.error, OverflowError, RecursionError) as error:
-        raise ConfigError(
-            f"{text!r} is not a regular expression: {error}",
-            hint="Write one that matches the whole text, such as tool:Read:.* for an action",
-        ) from error
+    return compile_action(text)
 
 
 _Action = Annotated[str, Rule(parse=lambda text: _expression(text).pattern, words="a text")]

@@ -21,9 +21,9 @@ from weakref import WeakValueDictionary
 from zoneinfo import ZoneInfo
 
 from pyagentd.clock import Clock, epoch_ms, new_id, seconds_of
+from pyagentd.config.tables import compile_action
 from pyagentd.errors import BadRequest, Busy, NotASession, NotFound, PyagentdError, RateLimited, StoreError, ToolError
 from pyagentd.policy.action import Target
-from pyagentd.policy.profiles import compile_action
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import Feature, RunEnded
 from pyagentd.runtime.queue import Submission

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Annotated, ClassVar, Literal
 
+from pyagentd.config.tables import compile_action
 from pyagentd.errors import BadRequest
 from pyagentd.policy.action import META_TOOLS, Action, Kind, action_names, action_prefixes, canonical_tool
 from pyagentd.policy.shell import Effect, SimpleCommand
@@ -24,21 +25,6 @@ _REPEATED_GROUP = re.compile(r"\)[*+{]")
 _NO_COUNT = re.compile(r"(?<!\\)((?:\\\\)*)\{(?!\d+(?:,\d*)?\}|,\d*\})")
 
 Verdict = Literal["allow", "ask", "deny"]
-
-
-def compile_action(pattern: str) -> re.Pattern[str]:
-    """Return ``pattern`` ready to be matched against whole action strings.
-
-    Raises:
-        BadRequest: It is not a regular expression.
-    """
-    try:
-        return re.compile(str(pattern), re.DOTALL)
-    except (re.error, OverflowError, RecursionError) as error:
-        raise BadRequest(
-            f"{pattern!r} is not a regular expression: {error}",
-            hint="Write a Python regular expression for the whole action, such as tool:Read:.*",
-        ) from error
 
 
 def _parse_expression(value: object) -> re.Pattern[str]:

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from pyagentd import reader, regularfile
 from pyagentd.clock import epoch_ms
 from pyagentd.config.loading import read_toml
-from pyagentd.config.tables import HookSettings, ServerSettings, read_hooks, read_server
+from pyagentd.config.tables import HookSettings, ServerSettings, compile_action, read_hooks, read_server
 from pyagentd.errors import BadRequest, ConfigError, StoreError
-from pyagentd.policy.profiles import compile_action
 from pyagentd.reader import Source, line_in_json, read
 from pyagentd.store import paths, presetfile
 from pyagentd.store.db import audit

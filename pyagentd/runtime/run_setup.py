@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyagentd import installation, regularfile
 from pyagentd.config import Config
+from pyagentd.config.tables import compile_action
 from pyagentd.errors import BadRequest
 from pyagentd.events import Event
 from pyagentd.llm.backend import Backend
@@ -23,7 +24,7 @@ from pyagentd.messages import Media, Message, Part, Text, ToolCall
 from pyagentd.policy.action import exactly, under
 from pyagentd.policy.guard import Context
 from pyagentd.policy.presets import Preset
-from pyagentd.policy.profiles import compile_action, resolve_profile
+from pyagentd.policy.profiles import resolve_profile
 from pyagentd.runtime import system_prompt as instructions
 from pyagentd.runtime import turns
 from pyagentd.runtime.approvals import Authority

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyagentd.clock import new_id
+from pyagentd.config.tables import compile_action
 from pyagentd.errors import BadRequest, Blocked, Busy, Conflict, PyagentdError
 from pyagentd.events import Event
-from pyagentd.policy.profiles import compile_action
 from pyagentd.runtime import turn_agent, turns
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.feature import QueueStopped

@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import pytest
 
+from pyagentd.config.tables import compile_action
 from pyagentd.policy import shell
 from pyagentd.policy.action import Action, ResolvedPath
 from pyagentd.policy.guard import Allow, Ask, Context, Deny, decide, once_key
 from pyagentd.policy.presets import Commands, Paths, Preset
-from pyagentd.policy.profiles import BUILTIN, compile_action, make_profile
+from pyagentd.policy.profiles import BUILTIN, make_profile
 
 ROOT = "/home/me/project"
 HERE = f"{ROOT}/src/a.py"

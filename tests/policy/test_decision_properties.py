@@ -6,11 +6,12 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyagentd.config.tables import compile_action
 from pyagentd.policy import shell
 from pyagentd.policy.action import Action, ResolvedPath
 from pyagentd.policy.guard import Allow, Ask, Context, Deny, decide, once_key
 from pyagentd.policy.presets import Commands, Paths, Preset
-from pyagentd.policy.profiles import BUILTIN, compile_action, make_profile
+from pyagentd.policy.profiles import BUILTIN, make_profile
 
 ROOT = "/w"
 PLACES = ("/w/a", "/w/src/b", "/w/src/.env", "/etc/x", "/tmp/t", "/h/.ssh/id", "/s/x/branches/main/preset.md")

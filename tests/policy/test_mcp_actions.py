@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from pyagentd.config.tables import compile_action
 from pyagentd.policy.action import Action
 from pyagentd.policy.guard import (
     Allow,
@@ -19,7 +20,7 @@ from pyagentd.policy.guard import (
     patterns_to_remember,
 )
 from pyagentd.policy.presets import Preset
-from pyagentd.policy.profiles import BUILTIN, Profile, compile_action, make_profile
+from pyagentd.policy.profiles import BUILTIN, Profile, make_profile
 
 ACTION = Action(tool="notes_echo", detail='{"text": "a:b"}', kind="mcp", rule="mcp:notes:echo", root="/w")
 RULES = Context(preset=Preset(name="p", backend="b", model="m"), interactive=True)

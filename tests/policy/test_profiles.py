@@ -5,10 +5,11 @@ import warnings
 
 import pytest
 
+from pyagentd.config.tables import compile_action
 from pyagentd.errors import BadRequest
 from pyagentd.policy import shell
 from pyagentd.policy.action import Action, ResolvedPath, action_names, canonical_tool
-from pyagentd.policy.profiles import BUILTIN, _is_quick, compile_action, fits, make_profile, resolve_profile, verdict
+from pyagentd.policy.profiles import BUILTIN, _is_quick, fits, make_profile, resolve_profile, verdict
 
 ROOT = "/home/me/project"
 

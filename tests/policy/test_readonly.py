@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from pyagentd.config.tables import compile_action
 from pyagentd.errors import PresetError
 from pyagentd.policy import shell
 from pyagentd.policy.action import Action, ResolvedPath
 from pyagentd.policy.guard import Allow, Ask, Context, Deny, decide, once_key
 from pyagentd.policy.presets import Commands, Paths, Preset, parse_preset
-from pyagentd.policy.profiles import BUILTIN, compile_action, is_read_only, make_profile
+from pyagentd.policy.profiles import BUILTIN, is_read_only, make_profile
 
 HERE = "/home/me/project/a.py"
 PLAN_MODE = pytest.mark.spec("002", 'How do I design a "plan mode"?')

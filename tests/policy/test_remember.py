@@ -6,10 +6,10 @@ import re
 
 import pytest
 
+from pyagentd.config.tables import compile_action
 from pyagentd.policy import shell
 from pyagentd.policy.action import Action, ResolvedPath
 from pyagentd.policy.guard import covering_grants, explain_pattern, literal, patterns_to_remember
-from pyagentd.policy.profiles import compile_action
 
 
 def command(text: str) -> Action:

@@ -13,11 +13,11 @@ from typing import Any
 from pyagentd.api import Service
 from pyagentd.clock import Pulse
 from pyagentd.config import load_config
+from pyagentd.config.tables import compile_action
 from pyagentd.daemon import FEATURES
 from pyagentd.events import Event
 from pyagentd.features.indexer import Indexer
 from pyagentd.features.titles import Titles
-from pyagentd.policy.profiles import compile_action
 from pyagentd.runtime.attaching import ClientText, attach
 from pyagentd.runtime.branch import LiveBranch
 from pyagentd.runtime.document_sync import DocumentVersion
