@@ -5,6 +5,7 @@ import re
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from itertools import count
 from typing import Literal, Protocol
 
 from anyascii import anyascii
@@ -62,6 +63,14 @@ def slugify(name: str, *, fallback: str = "session") -> str:
     """Return ``name`` as lowercase words joined by single dashes, at most 60 characters."""
     slug = _OTHER.sub("-", anyascii(name).lower()).strip("-")
     return slug[:_SLUG_LENGTH].rstrip("-") or fallback
+
+
+def claim(wanted: str, taken: set[str]) -> str:
+    """Return ``wanted``, or that with the first number behind it that nobody has, and add it to what is ``taken``."""
+    numbered = (wanted if number == 1 else f"{wanted}-{number}" for number in count(1))
+    name = next(each for each in numbered if each not in taken)
+    taken.add(name)
+    return name
 
 
 def session_id(name: str, stamp: str) -> str:

@@ -562,6 +562,18 @@ def storable(value: Any, depth: int) -> Any:
     return [storable(item, depth - 1) for item in value]
 
 
+def with_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """Return a JSON value with what ``change`` makes of each of its texts; keys stay."""
+    match value:
+        case str():
+            return change(value)
+        case Mapping():
+            return {key: with_texts(each, change) for key, each in value.items()}
+        case list() | tuple():
+            return [with_texts(each, change) for each in value]
+    return value
+
+
 def _no_number(name: str) -> Any:
     raise ValueError(f"{name} is not a JSON number")
 

@@ -94,14 +94,7 @@ def client_fields(ask: Mapping[str, Any]) -> dict[str, Any]:
 
 def _seen(value: Any) -> Any:
     """Return ``value`` with what would hide or reorder something in its texts made visible."""
-    match value:
-        case str():
-            return printable(value)
-        case Mapping():
-            return {key: _seen(each) for key, each in value.items()}
-        case list() | tuple():
-            return [_seen(each) for each in value]
-    return value
+    return reader.with_texts(value, printable)
 
 
 def lines_of(ask: Mapping[str, Any], *, width: int | None = _WIDTH) -> Iterator[Line]:

@@ -22,6 +22,7 @@ from pyagentd import regularfile
 from pyagentd.clock import Clock, epoch_ms, iso8601, stamp
 from pyagentd.errors import BadRequest, Busy, NotFound, StoreError
 from pyagentd.log import of_session
+from pyagentd.reader import with_texts
 from pyagentd.store import atomic, metadata, paths
 from pyagentd.store.conversation import COMPACTION, Conversation, Message, Part, RunState
 from pyagentd.store.document import hidden, text
@@ -642,21 +643,10 @@ class _Copy:
         data = dict(part.data)
         if part.deltas:
             data["text"] = part.text
-        if part.type == COMPACTION:
-            data = self._with_new_ids(data)
+        if part.type == COMPACTION:  # where its tail begins, which calls it pruned
+            data = with_texts(data, lambda text: self._ids.get(text, text))
         own = {"id": self._ids[part.id], "message_id": self._ids[part.row["message_id"]]}
         return {**part.row, **own, "session_id": self._session_id, "data_json": data}
-
-    def _with_new_ids(self, value: Any) -> Any:
-        """Return what a compaction says with the ids of the copies: where its tail begins, which calls it pruned."""
-        match value:
-            case str():
-                return self._ids.get(value, value)
-            case list():
-                return [self._with_new_ids(each) for each in value]
-            case dict():
-                return {key: self._with_new_ids(each) for key, each in value.items()}
-        return value
 
     def _edits(self, message: Message) -> Iterator[Fact]:
         if message.role == "user" and message.is_edited:

@@ -16,6 +16,7 @@ from typing import Any
 from pyagentd import regularfile
 from pyagentd.errors import NotFound, StoreError
 from pyagentd.messages import Body
+from pyagentd.reader import with_texts
 from pyagentd.store import atomic, paths
 from pyagentd.store.document.render import writable
 
@@ -77,7 +78,8 @@ def tool_entry(data: Mapping[str, Any], time: str) -> str:
     result = str(data.get("errorText" if failed else "output", ""))
     where = data.get("metadata", {}).get("output_path")
     properties = {"TIMESTAMP": time, "TOOL_CALL_ID": data["toolCallId"], **({"STATE": "error"} if failed else {})}
-    arguments = json.dumps(_abbreviate(data["input"]), ensure_ascii=False, indent=2)
+    shown = with_texts(data["input"], lambda text: _shorten(text, None))
+    arguments = json.dumps(shown, ensure_ascii=False, indent=2)
     name = str(data["type"]).removeprefix("tool-")
     return (
         f"* Tool Call: {_one_line(name)}\n{_drawer(properties)}\n"
@@ -132,18 +134,6 @@ def _shorten(text: str, where: object) -> str:
         text = text[:LONGEST]
         return f"{text}\n[The whole output is in {where}]" if str(where) not in text else text
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}\n[{len(text) - LONGEST} more characters]"
-
-
-def _abbreviate(value: Any) -> Any:
-    """Return a JSON value with its very long texts cut."""
-    match value:
-        case str():
-            return _shorten(value, None)
-        case Mapping():
-            return {key: _abbreviate(item) for key, item in value.items()}
-        case list() | tuple():
-            return [_abbreviate(item) for item in value]
-    return value
 
 
 # ``requests.jsonl``: what every model request of a branch held, as it was sent, and how it was answered.

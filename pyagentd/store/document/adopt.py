@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pyagentd.clock import claim
 from pyagentd.errors import WireError
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document.pieces import DocumentPiece, recorded_pieces
@@ -77,12 +78,7 @@ def _unique_ids(pieces: Sequence[Piece], conversation: Conversation) -> dict[int
     for found, message, _ in pieces:
         if found.key[0] != "tool" or message is not None:
             continue
-        wanted = _NOT_IN_IDS.sub("_", found.key[1]) or "call"
-        unique, number = wanted, 2
-        while unique in taken:
-            unique, number = f"{wanted}-{number}", number + 1
-        taken.add(unique)
-        ids[found.start] = unique
+        ids[found.start] = claim(_NOT_IN_IDS.sub("_", found.key[1]) or "call", taken)
     return ids
 
 

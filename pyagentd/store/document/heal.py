@@ -228,7 +228,7 @@ class _Layout:
         self._hidden = False  # whether all that is put has the role `ignore`: turns that were taken back
 
     def add_prompt(self, message: Message) -> None:
-        self._hidden = _is_rewound(message)
+        self._hidden = message.is_rewound
         if not self._size:
             self._put(PROMPT_PREFIX)
         self._join()
@@ -241,7 +241,7 @@ class _Layout:
         self._last = "start"
 
     def add_step(self, message: Message, parts: Sequence[Part]) -> None:
-        self._hidden = _is_rewound(message)
+        self._hidden = message.is_rewound
         for part in parts:
             if part.type == COMPACTION:
                 self._add_compaction(part)
@@ -314,11 +314,6 @@ class _Layout:
             self.spans.append(Span(self._size, self._size + len(text), kind, id if kind == "tool" else ""))
         self.texts.append(text)
         self._size += len(text)
-
-
-def _is_rewound(message: Message) -> bool:
-    """Return whether its text stays in the document without being sent."""
-    return bool(message.row.get("metadata_json", {}).get("hidden_at"))
 
 
 # Roles carried from one text over to another that was made from it.

@@ -22,6 +22,7 @@ from functools import cached_property
 from itertools import groupby, takewhile
 from typing import Any, NamedTuple
 
+from pyagentd.clock import claim
 from pyagentd.events import InsertRole
 from pyagentd.messages import Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
 from pyagentd.store import conversation
@@ -206,21 +207,13 @@ class View:
         said += [call for call, _ in calls if call.id not in placed]
         while said and isinstance(said[-1], Reasoning):
             said.pop()
-        names = {call.id: self._unique(call.id) for call, _ in calls}
+        names = {call.id: claim(call.id, self.ids) for call, _ in calls}  # the document may have a call twice
         if any(old != new for old, new in names.items()):
             said = [_with_new_names(part, names) for part in said]
         if said:
             self._extend("assistant", said)
         if calls:
             self._extend("user", [_with_new_names(result, names) for _, result in calls])
-
-    def _unique(self, call_id: str) -> str:
-        """Return ``call_id``, or another one when the document has the same call twice (copied text)."""
-        unique, number = call_id, 2
-        while unique in self.ids:
-            unique, number = f"{call_id}-{number}", number + 1
-        self.ids.add(unique)
-        return unique
 
     def _extend(self, role: Role, parts: list[Part]) -> None:
         if self.messages and self.messages[-1][0] == role:

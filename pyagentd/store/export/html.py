@@ -10,7 +10,6 @@ import base64
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from html import escape
 from typing import Any
@@ -20,7 +19,7 @@ from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 
-from pyagentd.clock import slugify
+from pyagentd.clock import claim, slugify
 from pyagentd.store import charts
 from pyagentd.store.attachments import media_type
 from pyagentd.store.conversation import Message, Part
@@ -308,7 +307,7 @@ def _title(source: Source) -> str:
 
 def _root(source: Source) -> Iterator[str]:
     """Yield the page of the branch: what it is, its prompts, its turns, its agents."""
-    anchors = _Anchors()
+    anchors = set[str]()  # agents of different agents may have the same id
     timeline = _Timeline(source, anchors, is_agent=False)
     turns, agents = list(timeline.turns()), list(timeline.agents())
     yield f"<header>\n<h1>{escape(_title(source))}</h1>\n{_facts(source, timeline)}\n</header>"
@@ -361,20 +360,6 @@ def _links(kind: str, places: Sequence[tuple[str, str]]) -> Iterator[str]:
     yield f"</{kind}>"
 
 
-@dataclass(slots=True)
-class _Anchors:
-    """Names of places on the page; agents of different agents may have the same id."""
-
-    used: set[str] = field(default_factory=set)
-
-    def new(self, wanted: str) -> str:
-        name, number = wanted, 2
-        while name in self.used:
-            name, number = f"{wanted}-{number}", number + 1
-        self.used.add(name)
-        return name
-
-
 class _Timeline:
     """The turns of the branch, or of one agent, and the agents below.
 
@@ -384,12 +369,12 @@ class _Timeline:
         children: The agents, with their anchors.
     """
 
-    def __init__(self, source: Source, anchors: _Anchors, *, is_agent: bool) -> None:
+    def __init__(self, source: Source, anchors: set[str], *, is_agent: bool) -> None:
         pieces = recognise(source.document, source.conversation).pieces
         recorded = source.conversation.parts.values()
         self.prompts: list[tuple[str, str]] = []
         self.calls = 0
-        self.children = [(agent, anchors.new(f"agent-{slugify(agent.session_id)}")) for agent in source.agents]
+        self.children = [(agent, claim(f"agent-{slugify(agent.session_id)}", anchors)) for agent in source.agents]
         self._source = source
         self._anchors = anchors
         self._is_agent = is_agent
@@ -441,7 +426,7 @@ class _Timeline:
 
     def _prompt(self, text: str, message: Message | None) -> str:
         number = len(self.prompts) + 1
-        anchor = self._anchors.new(f"prompt-{number}")
+        anchor = claim(f"prompt-{number}", self._anchors)
         self.prompts.append((anchor, cut(first_line(text))))
         who = "Task" if self._is_agent and number == 1 else "User"
         shown = f'<span class="number">{number}</span>'
