@@ -42,7 +42,7 @@ from pyagentd.runtime.status import BY_PARENT, Outcome
 from pyagentd.runtime.turn_agent import answers_next, inherited_metadata
 from pyagentd.store import paths, presetfile, sessions
 from pyagentd.store.conversation import Conversation, Message, RunState, read_conversation
-from pyagentd.store.metadata import child_agents, first_row
+from pyagentd.store.metadata import agents_by_call, child_agents
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.presetfile import DEFAULT_WRITE
 from pyagentd.tools.spec import DAY_S, Args, Output, ToolContext, ToolSpec, object_schema
@@ -382,12 +382,6 @@ def agents_in(message: Message) -> tuple[str, ...]:
     """Return the agents whose ends a message tells."""
     found = message.metadata.get("agents")
     return tuple(found) if isinstance(found, list) else ()
-
-
-def child_of_call(ref: BranchRef, call_id: str) -> BranchRef | None:
-    """Return the agent that the tool call ``call_id`` of a branch spawned; reads its log, blocks."""
-    made = ((child, first_row(child.branch_dir)) for child in child_agents(ref))
-    return next((child for child, row in made if row.get("parent_call_id") == call_id), None)
 
 
 # The agents below a branch, at any depth, and what became of each; reads their logs, blocks.
@@ -817,7 +811,7 @@ class ParentSpawner:
 
     async def rejoin(self, call_id: str) -> Outcome | None:
         """Return what the agent that a call spawned before the daemon's end came to, once it has."""
-        ref = await asyncio.to_thread(child_of_call, self.parent.ref, call_id)
+        ref = (await asyncio.to_thread(agents_by_call, self.parent.ref)).get(call_id)
         if ref is None:
             return None
         stack = contextlib.AsyncExitStack()

@@ -30,7 +30,7 @@ from pyagentd.runtime.run import RunSettings
 from pyagentd.runtime.status import Outcome
 from pyagentd.store import paths
 from pyagentd.store.conversation import Conversation, Part
-from pyagentd.store.metadata import child_agents, first_row
+from pyagentd.store.metadata import agents_by_call
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools.spec import DAY_S, Args, Output, ToolContext, ToolSpec, object_schema
 
@@ -349,7 +349,7 @@ def missions(conversation: Conversation, ref: BranchRef) -> list[Report]:
     value as JSON. A turn is ``{number, said, program, result, ok, state, duration_ms, usage, calls}``, a call of it
     ``{id, name, input, result, state, duration_ms, branch}``: ``branch`` is the agent or mission that it started.
     """
-    below = {str(first_row(child.branch_dir).get("parent_call_id")): child.key for child in child_agents(ref)}
+    below = {call_id: child.key for call_id, child in agents_by_call(ref).items()}
     resumable = unfinished_mission(conversation)
     return [
         _mission(conversation, run_id, rows, below) | {"can_resume": run_id == resumable}

@@ -28,7 +28,6 @@ from typing import Any, NamedTuple
 from pyagentd import reader
 from pyagentd.clock import new_id
 from pyagentd.errors import BadRequest, BudgetSpent, PresetError, PyagentdError, StoreError, ToolError
-from pyagentd.features.agents import child_of_call
 from pyagentd.features.mission_tool import (
     NAME,
     PROGRAM,
@@ -73,6 +72,7 @@ from pyagentd.runtime.run import Run, RunPhase, Step, describe_call
 from pyagentd.store import paths
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.journal import read_rows
+from pyagentd.store.metadata import agents_by_call
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools.invoke import Envelope
 from pyagentd.tools.spec import ToolSpec
@@ -296,7 +296,7 @@ def _asked(view: Sequence[Message]) -> tuple[str, list[dict[str, str]]]:
 
 def private_value(ref: BranchRef, call_id: str, text: str) -> Any:
     """Return the value that a call of the tool ``mission`` came to, None where ``text`` says all of it. Blocks."""
-    if firewall.HIDDEN not in text or (child := child_of_call(ref, call_id)) is None:
+    if firewall.HIDDEN not in text or (child := agents_by_call(ref).get(call_id)) is None:
         return None
     try:
         rows = read_rows(paths.journal_file(child.branch_dir))

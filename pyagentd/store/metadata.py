@@ -378,6 +378,11 @@ def first_row(branch_dir: Path) -> Mapping[str, Any]:
     return next(_session_rows(branch_dir), {})
 
 
+def agents_by_call(branch: BranchRef) -> dict[str, BranchRef]:
+    """Return the agents directly under a branch by the tool call that spawned each; reads their logs, blocks."""
+    return {str(first_row(each.branch_dir).get("parent_call_id")): each for each in child_agents(branch)}
+
+
 def _session_rows(branch_dir: Path) -> Iterator[Mapping[str, Any]]:
     try:
         with regularfile.open_binary(paths.journal_file(branch_dir), limit=regularfile.LOG) as log:
