@@ -103,7 +103,9 @@ def _in_words(name: str, value: object) -> str:
 
 
 @click.command()
-@click.option("-n", "--lines", type=click.IntRange(min=0), default=50, show_default=True, help="How many lines.")
+@click.option(
+    "-n", "--lines", type=click.IntRange(0, 1_000_000), default=50, show_default=True, help="How many lines."
+)
 @click.option("-f", "--follow", is_flag=True, help="Follow the log as the daemon writes; Ctrl-C ends.")
 def logs(lines: int, follow: bool) -> None:
     """Print the end of the daemon's log."""

@@ -301,17 +301,20 @@ async def _listen(deliver: Any, text: str, secret: str, port: int | None, place:
     app.router.add_post("/", answer)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", port) if place is None else web.UnixSite(runner, str(place))
     if place is not None:
         _clear(place)
-        before = os.umask(0o177)  # nobody else can open it, from its first moment
-        try:
-            await web.UnixSite(runner, str(place)).start()
-        finally:
-            os.umask(before)
-        note(f"listening on {place}")
-    else:
-        await web.TCPSite(runner, "127.0.0.1", port).start()
-        note(f"listening on http://127.0.0.1:{runner.addresses[0][1]}/")
+    before = os.umask(0o177)  # nobody else can open a socket, from its first moment
+    try:
+        await site.start()
+    except OSError as error:
+        hint = "Give another --port, or 0 for any free one" if place is None else "Give another --socket"
+        raise BadRequest(
+            f"Cannot listen on {place or f'port {port}'}: {error.strerror or error}", hint=hint
+        ) from None
+    finally:
+        os.umask(before)
+    note(f"listening on {place or f'http://127.0.0.1:{runner.addresses[0][1]}/'}")
     sys.stderr.flush()
     try:
         await asyncio.Event().wait()
@@ -369,6 +372,15 @@ def tasks(agent: str | None, kill: str | None, output: str | None, as_json: bool
     print_reply(told, shown, as_json=as_json)
 
 
+_ELSEWHERE = {
+    "agent": "pyagentd agent config NAME",
+    "search": "pyagentd search QUERY",
+    "server": "pyagentd mcp test NAME",
+    "request": "pyagentd show SESSION --step N --request",
+}
+"""What prints the lists and pages that need more than a session or an id."""
+
+
 @click.command("list")
 @click.argument("name", required=False)
 @click.argument("session", required=False, shell_complete=complete_session)
@@ -379,6 +391,8 @@ def list_view(name: str | None, session: str | None, limit: int, as_json: bool) 
 
     Emacs shows the same lists with M-x pyagentd-list.
     """
+    if name in _ELSEWHERE:
+        raise click.UsageError(f"This list is printed by {_ELSEWHERE[name]}")
     with daemon() as link:
         found = link.call("views")["views"]
         if name is None:
@@ -409,6 +423,8 @@ def report_page(name: str, session: str | None, id: str | None, as_json: bool) -
 
     Emacs shows the same pages. Of a project (hooks, presets, servers) it is SESSION's, else the current one.
     """
+    if name in _ELSEWHERE:
+        raise click.UsageError(f"This page is printed by {_ELSEWHERE[name]}")
     if name in _OF_SESSION and not session:
         raise click.UsageError(f"The page {name} is about one session: pyagentd report {name} SESSION")
     if name in _BY_ID and not id:

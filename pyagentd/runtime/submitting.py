@@ -67,7 +67,7 @@ class Queues:
             PyagentdError: The prompt, the preset or the backend is no good; nothing was recorded.
         """
         if given.id is not None and not _ID.fullmatch(given.id):
-            raise BadRequest(f"{given.id!r} is not an id", hint="Up to 100 letters, digits, and _ . : -")
+            raise BadRequest(f"{given.id[:40]!r} is not an id", hint="Up to 100 letters, digits, and _ . : -")
         if given.steer and given.text is None:
             raise BadRequest("A message that steers a run is sent as text", hint="Use the operation prompt")
         if given.id is not None and (known := self._receipt(branch, given, given.id)) is not None:

@@ -63,7 +63,8 @@ class DaemonClient:
         timeout: The default timeout of a call, in seconds.
     """
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, pid: int) -> None:
+        self._pid = pid
         self.greeting: dict[str, Any] = {}
         self.is_json = False
         self.timeout = CALL_TIMEOUT_S
@@ -101,7 +102,8 @@ class DaemonClient:
         self._send(call(uid, method, arguments), timeout)
         while uid not in self._answers:
             if not self._receive(deadline - time.monotonic()):
-                raise WireError(f"No answer to {method} within {timeout:g} s", hint="See the daemon's log.")
+                hint = f"See pyagentd logs; if the daemon hangs, end it: kill -9 {self._pid}"
+                raise WireError(f"No answer to {method} within {timeout:g} s", hint=hint)
         return result_of(self._answers.pop(uid), is_json=self.is_json)
 
     @contextmanager
@@ -196,7 +198,7 @@ def connect(
     if runtime.proto != PROTOCOL:
         hint = "Stop it with `pyagentd stop`, then try again."
         raise WireError(f"The daemon speaks protocol {runtime.proto}, this client {PROTOCOL}", hint=hint)
-    client = DaemonClient(open_socket(runtime, timeout))
+    client = DaemonClient(open_socket(runtime, timeout), runtime.pid)
     try:
         check_versions(runtime.version, __version__)
         client.greeting = client.call(

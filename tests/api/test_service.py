@@ -46,6 +46,7 @@ ERRORS: list[tuple[str, dict[str, Any], type[PyagentdError], str]] = [
     ("send", {"branch": "{branch}", "revision": 1, "end": 1}, BadRequest, "changed too much since"),
     ("prompt", {"branch": "{branch}", "text": ""}, BadRequest, "empty"),
     ("prompt", {"branch": "nobody", "text": "Hi"}, NotFound, "nobody"),
+    ("prompt", {"branch": "{branch}", "text": "Hi", "id": "x" * 5000}, BadRequest, "^'x{40}' is not an id"),
     ("prompt", {"branch": "{branch}", "text": "Hi", "allow": ["("]}, BadRequest, "not a regular expression"),
     ("prompt", {"branch": "{branch}", "text": "Hi", "env": [1, 2, 3]}, BadRequest, "must be a plist"),
     ("prompt", {"branch": "{branch}", "text": "Hi", "settings": ["temperature", 1]}, BadRequest, "must be a plist"),

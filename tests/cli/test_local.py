@@ -127,6 +127,13 @@ def test_logs_prints_the_last_lines(home: Path, capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out == "two\nthree\n"
 
 
+def test_more_lines_than_any_log_has_are_refused(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / "run").mkdir()
+    (home / "run" / "daemon.log").write_text("one\n")
+    assert main(["logs", "-n", "9" * 30]) == ExitCode.USAGE
+    assert "--lines" in capsys.readouterr().err
+
+
 def test_logs_without_a_log_says_where_it_would_be(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["logs"]) == ExitCode.FAILED
     assert f"There is no log at {home}/run/daemon.log" in capsys.readouterr().err

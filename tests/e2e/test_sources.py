@@ -120,6 +120,8 @@ def test_a_unix_socket_is_private_and_a_secret_is_needed(
     system.env["PYAGENTD_WEBHOOK_SECRET"] = SECRET
     refused = system.run("webhook", session, "Look.", "--socket", str(system.home / "file"))
     assert refused.returncode == 1 and (system.home / "file").read_text() == "mine"
+    refused = system.run("webhook", session, "Look.", "--socket", str(system.home / "none" / "hook.sock"))
+    assert refused.returncode == 1 and f"Cannot listen on {system.home}/none/hook.sock" in refused.stderr
 
 
 @pytest.mark.parametrize(
