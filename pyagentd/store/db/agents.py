@@ -2,7 +2,7 @@
 
 ``agent.json`` of an agent is its definition; a row has its directory and state, and a copy of the last known values
 of the file. A destroyed agent keeps its row until its name is used again. An operation of several steps first records
-its ``intent``; the next daemon that finds one completes the operation, or takes it back.
+its ``intent``; after a crash the next daemon completes the operation or undoes it.
 """
 
 import dataclasses
@@ -37,12 +37,12 @@ _AGENTS = Table("agents", AgentRow)
 
 
 def register(state: State, row: AgentRow) -> None:
-    """Write the row of an agent that is new, or was destroyed before; raises as ``State.writing``.
+    """Write the row of a new agent, over that of a destroyed one; raises as ``State.writing``.
 
-    One that begins with no files begins with no records: see ``_number_earlier_agents``.
+    An agent without earlier files gets no earlier records: see ``_number_earlier_agents``.
 
     Raises:
-        Conflict: There is an agent of that name; nothing is written.
+        Conflict: An agent has that name; nothing is written.
     """
     with state.writing() as db:
         _claim_name(db, row.name)
@@ -52,19 +52,19 @@ def register(state: State, row: AgentRow) -> None:
 
 
 def forget(state: State, name: str) -> None:
-    """Remove the row of an agent that could not be made; raises as ``State.writing``."""
+    """Remove the row of an agent whose creation failed; raises as ``State.writing``."""
     with state.writing() as db:
         db.execute("DELETE FROM agents WHERE name = ?", (name,))
 
 
 def put(state: State, row: AgentRow) -> None:
-    """Write the row of an agent, in the place of the one it has; raises as ``State.writing``."""
+    """Replace the row of an agent; raises as ``State.writing``."""
     with state.writing() as db:
         _AGENTS.insert(db, [row], replace=True)
 
 
 def set_status(state: State, name: str, status: Status, *, now_ms: int, intent: str | None = None) -> None:
-    """Note the state of an agent, and what is to follow; one that is gone, or has no row, stays so.
+    """Set the state of an agent, and its intent; a destroyed agent, or one without a row, is left alone.
 
     Raises as ``State.writing``.
     """
@@ -76,16 +76,16 @@ def set_status(state: State, name: str, status: Status, *, now_ms: int, intent: 
 
 
 def intend(state: State, name: str, intent: str | None) -> None:
-    """Note what is about to happen to an agent; None: it has happened. Raises as ``State.writing``."""
+    """Set the intent of an agent, None when it is done; raises as ``State.writing``."""
     with state.writing() as db:
         db.execute("UPDATE agents SET intent = ? WHERE name = ?", (intent, name))
 
 
 def rename(state: State, name: str, row: AgentRow, *, old_dir: str) -> None:
-    """Put ``row`` in the place of the row of ``name``, and have what it saved and ran in ``old_dir`` follow.
+    """Replace the row of ``name`` by ``row``, and move its contexts and tasks from ``old_dir`` along.
 
     Raises:
-        Conflict: There is an agent of the new name; nothing is written. Otherwise as ``State.writing``.
+        Conflict: An agent has the new name; nothing is written. Otherwise as ``State.writing``.
     """
     with state.writing() as db:
         _claim_name(db, row.name)
@@ -110,9 +110,9 @@ def _claim_name(db: sqlite3.Connection, name: str) -> None:
 
 
 def _number_earlier_agents(db: sqlite3.Connection, name: str) -> None:
-    """Have the records of earlier agents called ``name`` be under ``name@1``, ``name@2``, …: they are not the next's.
+    """Rename the records of earlier agents called ``name`` to ``name@1``, ``name@2``, …: the next one has its own.
 
-    What still runs stays, since who watches it knows it by its name.
+    Running tasks keep the name, by which their watchers know them.
     """
     earlier = db.execute(
         "SELECT count(DISTINCT agent_name) FROM (SELECT agent_name FROM tasks UNION SELECT agent_name FROM contexts) "
@@ -130,7 +130,7 @@ def find(state: State, name: str) -> AgentRow | None:
 
 
 def known(state: State, *, destroyed: bool = False) -> list[AgentRow]:
-    """Return all agents by name, with ``destroyed`` those too that were; raises as ``State.reading``."""
+    """Return all agents by name, with ``destroyed`` also destroyed ones; raises as ``State.reading``."""
     return _AGENTS.select(state, "WHERE ? OR status != 'destroyed' ORDER BY name", (destroyed,))
 
 
@@ -157,26 +157,26 @@ _CONTEXTS = Table("contexts", ContextRow)
 
 
 def put_context(state: State, row: ContextRow) -> None:
-    """Write the row of a context, in the place of the one it has; raises as ``State.writing``."""
+    """Write or replace the row of a context; raises as ``State.writing``."""
     with state.writing() as db:
         _CONTEXTS.insert(db, [row], replace=True)
 
 
 def of(state: State, agent_name: str | None = None) -> list[ContextRow]:
-    """Return the contexts of an agent or a session, or all, the last one first; raises as ``State.reading``."""
+    """Return the contexts of an agent or a session, or all, newest first; raises as ``State.reading``."""
     rest = "WHERE ?1 IS NULL OR agent_name = ?1 ORDER BY saved_at DESC, last_seq DESC, id"
     return _CONTEXTS.select(state, rest, (agent_name,))
 
 
 def ever(state: State, agent_name: str) -> list[ContextRow]:
-    """Return the contexts of all agents that were ever called this, the last one first; raises as ``of``."""
+    """Return the contexts of all agents that ever had this name, newest first; raises as ``of``."""
     marked = f"{agent_name}@"
     found = [row for row in of(state) if row.agent_name == agent_name or row.agent_name.startswith(marked)]
     return [dataclasses.replace(row, agent_name=agent_name) for row in found]
 
 
 def find_context(state: State, id: str, agent_name: str | None = None) -> list[ContextRow]:
-    """Return the contexts, of ``agent_name`` if given, whose id is ``id`` or begins with it; raises as ``of``."""
+    """Return the contexts whose id begins with ``id``, only of ``agent_name`` if given; raises as ``of``."""
     rest = "WHERE substr(id, 1, ?1) = ?2 AND (?3 IS NULL OR agent_name = ?3) ORDER BY id"
     found = _CONTEXTS.select(state, rest, (len(id), id, agent_name))
     return [row for row in found if row.id == id] or found

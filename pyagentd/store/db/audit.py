@@ -49,10 +49,10 @@ def latest(
 
     Args:
         state: The database.
-        within: Only of the branch with this ``branch_dir`` and of what is below it; "" is everything.
-        session: Only of the tree of the session with this id; "" is everything.
-        limit: At most so many.
-        before: Only those with a smaller number.
+        within: Only entries of the branch with this ``branch_dir`` and of the agents below; "" is all.
+        session: Only entries of the session with this id and of the agents below; "" is all.
+        limit: The most entries to return.
+        before: Only entries with a smaller number.
     """
     conditions: list[str] = []
     values: list[str | int] = []

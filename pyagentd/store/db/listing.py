@@ -1,7 +1,7 @@
-"""Rows for the list of all sessions, from the tables where they are current, else from the files.
+"""Rows for the list of all sessions, from the tables if they are current, else from the files.
 
-If the stamps of a branch's files are those that the tables were made from, its facts come from the tables; else, or
-without tables, from the files. System calls are counted, since there may be thirty thousand branches.
+If the stamps of a branch's files are those that were indexed, its facts come from the tables; otherwise from the
+files. System calls are kept few, because there may be thirty thousand branches.
 """
 
 import os
@@ -22,16 +22,16 @@ _SESSION_ROW = b'"session"'  # its type, however it is spaced; inside a text the
 
 
 ListEntry = dict[str, Any]
-"""What files and tables tell of a branch or an agent; ``SessionRow`` of the operation ``sessions`` has all of it."""
+"""The facts about a branch or an agent from files and tables; ``SessionRow`` of ``sessions`` describes them."""
 
 
 def list_entries(entries: Iterable[Entry], facts: Mapping[str, Facts], *, archived: bool) -> Iterator[ListEntry]:
-    """Yield everything in ``entries``, agents after the branch they belong to.
+    """Yield the rows of ``entries``, agents after the branch they belong to.
 
     Args:
-        entries: What a scan found, branches of a session together.
-        facts: What the tables have, by the branch's key.
-        archived: Also what is archived, and what belongs to it.
+        entries: The result of a scan, with the branches of a session together.
+        facts: The facts in the tables, by the branch's key.
+        archived: Whether to include archived sessions with their agents.
     """
     for directory, branches in groupby(entries, key=lambda entry: entry.ref.session_dir):
         known = list(branches)
@@ -41,11 +41,11 @@ def list_entries(entries: Iterable[Entry], facts: Mapping[str, Facts], *, archiv
 
 
 def single_entry(ref: BranchRef, session: Mapping[str, Any] | None = None) -> ListEntry | None:
-    """Return one branch or agent by itself, None when it is gone.
+    """Return the row of one branch or agent, None if it is gone.
 
     Args:
-        ref: Which.
-        session: The last ``session`` row of its log; None reads it there.
+        ref: The branch or agent.
+        session: The last ``session`` row of its log; None reads it from the log.
     """
     stamps = stamps_of(ref.key)
     if not stamps.document and not stamps.journal:
@@ -92,7 +92,7 @@ def _active_branch(session_dir: Path, branches: list[Entry]) -> str:
 
 
 def _linked_branch(session_dir: Path) -> str:
-    """Return the name of the branch that a session's link points at, whether it is there or not."""
+    """Return the name of the branch that a session's ``current`` link points to, even if that is missing."""
     try:
         target = os.readlink(f"{session_dir}/{paths.CURRENT_LINK}")  # noqa: PTH115 - a text is enough
     except OSError:

@@ -1,7 +1,7 @@
-"""Tables and the full-text index that are derived from session files.
+"""The tables and the full-text index that are derived from session files.
 
-A branch is indexed in one transaction, with its files as they were at one moment. The stamps of its files tell
-whether it is up to date, so changes by other programs and machines are noticed.
+A branch is indexed in one transaction, from one state of its files. The stamps of its files tell whether the index is
+current, so changes by other programs and machines are noticed.
 """
 
 import hashlib
@@ -35,8 +35,8 @@ from pyagentd.store.paths import BranchRef
 
 # Usage of requests to models in ``state.db``: tokens and costs, summed by day, model, session or preset.
 #
-# A branch has copies of what was said before it, and so has a fork; summed up over sessions each request counts once,
-# where it was made. Days are not made here: sums are by quarters of an hour, which no time zone cuts.
+# Branches and forks hold copies of earlier messages; in sums over sessions each request counts once, where it was
+# made. Sums are by quarters of an hour, which can be added up to days in any time zone.
 
 QUARTER_MS = 15 * 60 * 1000
 _NEVER = float("inf")
@@ -53,12 +53,12 @@ _MOST = 10**12  # tokens; what a log says may be nonsense, and sums must not ove
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestTotals:
-    """What several requests counted together.
+    """The sums of several requests.
 
     Attributes:
-        served: Who answered.
+        served: The provider and model that answered.
         longer: The greatest of ``LENGTHS`` that their prompts exceeded, 0 for none.
-        requests: How many there were.
+        requests: Their number.
         usage: Their tokens.
     """
 
@@ -69,7 +69,7 @@ class RequestTotals:
 
 
 class Place(NamedTuple):
-    """What a report says of a branch or agent."""
+    """A branch or agent in a report."""
 
     session_id: str
     title: str
@@ -85,7 +85,7 @@ def places(state: State) -> dict[str, Place]:
 
 
 def put_requests(db: sqlite3.Connection, key: str, message: Message, *, is_new: bool) -> None:
-    """Write what the requests of a message counted, inside a transaction; ``is_new``: nothing of it is there yet."""
+    """Write the usage of a message's requests, inside a transaction; ``is_new``: the message has no rows yet."""
     wanted = sorted(_rows(db, message)) if message.role == "assistant" else []
     if not is_new:
         query = f"SELECT at_ms, origin, copied, served, longer, {_BUCKETS} FROM requests WHERE {_PLACE}"
@@ -97,7 +97,7 @@ def put_requests(db: sqlite3.Connection, key: str, message: Message, *, is_new: 
 
 
 SpentByModel = dict[tuple[int, int], tuple[int, ...]]
-"""Sums of requests, see ``_SUMS``, by who answered and the length that their prompts exceeded."""
+"""Sums of requests, see ``_SUMS``, by the model and the length that their prompts exceeded."""
 
 
 def request_sums(db: sqlite3.Connection, key: str, some: str = "", given: Sequence[str] = ()) -> SpentByModel:
@@ -107,7 +107,7 @@ def request_sums(db: sqlite3.Connection, key: str, some: str = "", given: Sequen
 
 
 def spent_by_branch(state: State) -> dict[str, list[RequestTotals]]:
-    """Return what the requests of each branch counted, copies too, by its ``id``; raises as ``State.reading``."""
+    """Return the sums of each branch, copies included, by its ``id``; raises as ``State.reading``."""
     served = _services(state)
     with state.reading() as db:
         rows = db.execute("SELECT id, spent_json FROM chat_sessions WHERE spent_json <> '[]'").fetchall()
@@ -115,10 +115,10 @@ def spent_by_branch(state: State) -> dict[str, list[RequestTotals]]:
 
 
 def sums(state: State, by: Grouping, *, since_ms: int = 0) -> list[tuple[Any, RequestTotals]]:
-    """Return what requests counted from ``since_ms`` (epoch) on, each once, in groups; raises as ``State.reading``.
+    """Return the sums of requests since ``since_ms`` (epoch), each counted once; raises as ``State.reading``.
 
-    A group is the number of a quarter of an hour since the epoch, or the branch's ``id``, or 0 for all of a model;
-    it is there once for each model and length of prompts.
+    They are grouped by the number of a quarter of an hour since the epoch, or by the branch's ``id``, or all under 0;
+    each group has an entry for each model and length of prompts.
     """
     served = _services(state)
     query = f"SELECT {_GROUPS[by]}, served, longer, {_SUMS} FROM ({_ONCE}) GROUP BY 1, 2, 3"
@@ -177,10 +177,10 @@ _ONCE = (  # of copies the original, or another one where that is gone; SQLite t
 )
 
 
-# What can be found in a conversation: the text of each part as a person would look for it.
+# The searchable text of each part of a conversation.
 #
-# A pure function of the columns of a part, because the index keeps no text: to take a text out of it, it is made
-# from the stored columns again. Whoever changes what it returns adds a migration that empties the index.
+# It is a pure function of the columns of a part, because the index keeps no text: to remove a text, it is made from
+# the stored columns again. A change of what it returns needs a migration that empties the index.
 
 Kind = Literal["text", "reasoning", "tool", "compaction", "file", "title"]
 
@@ -193,13 +193,13 @@ _OTHERS: Mapping[str, tuple[Kind, tuple[str, ...]]] = {
 
 
 def part_text(type: str, data: Mapping[str, Any], streamed: str, edited: str | None) -> tuple[Kind, str]:
-    """Return the kind of a part and its text, "" when there is nothing to find.
+    """Return the kind of a part and its searchable text, "" for none.
 
     Args:
         type: As recorded.
         data: The part in AI SDK form.
         streamed: Text that came after ``data`` was recorded.
-        edited: What the user put in its place, or None.
+        edited: The user's text that replaces it, or None.
     """
     if type in ("text", "reasoning"):
         text = str(data.get("text", "")) + streamed if edited is None else edited
@@ -218,7 +218,7 @@ def _tool_text(data: Mapping[str, Any]) -> str:
 
 
 def _arguments(value: Any) -> Iterator[str]:
-    """Yield names and values of a call; texts as they are, since in JSON a line end would be glued to a word."""
+    """Yield names and values of a call; texts unencoded, because the escaped line ends of JSON would join words."""
     match value:
         case str():
             yield value
@@ -235,7 +235,7 @@ def _arguments(value: Any) -> Iterator[str]:
             yield json.dumps(value)
 
 
-# What was appended to a log since it was last read, for readers that come back; see ``lines`` for what a line is.
+# Reading what was appended to a log since the last time.
 #
 # A reader keeps a ``Bookmark``. The log goes on from there if the bytes before it are the same and more follow; a
 # log that was replaced, cut or repaired is read from its beginning.
@@ -244,7 +244,7 @@ _WITNESS = 512  # bytes before a bookmark that must be the same
 
 
 class Bookmark(NamedTuple):
-    """How far a log was read: an offset, the number of the last row, and a hash of what stands before."""
+    """How far a log was read: an offset, the number of the last row, and a hash of the bytes before it."""
 
     end: int = 0
     seq: int = 0
@@ -252,10 +252,10 @@ class Bookmark(NamedTuple):
 
 
 def read_from(path: Path, mark: Bookmark) -> tuple[list[Row], Bookmark] | None:
-    """Return the rows after ``mark`` and where they end; None when the log does not go on from there.
+    """Return the rows after ``mark`` and the new mark; None if the log does not continue from there.
 
     Raises:
-        StoreError: The disk refused; a missing file is an empty log.
+        StoreError: The log cannot be read; a missing file is an empty log.
     """
     try:
         with regularfile.open_binary(path, limit=regularfile.LOG) as file:
@@ -295,12 +295,11 @@ def _witness(file: BinaryIO, end: int) -> str:
     return hashlib.blake2b(file.read(end - start), digest_size=8).hexdigest() if end else ""
 
 
-# What a person types to search, as an expression of the index and as a finder of the words in a text.
+# A search query, as an expression of the index and as a finder of its words in a text.
 #
-# Words must all be there, ``"…"`` is a phrase, ``-`` in front excludes, and the last word may be the beginning of
-# one. Nothing a person types is syntax of the index: everything goes there quoted. Case and diacritics do not count;
-# what stands between letters and digits does not either, so ``foo.bar(x)`` finds itself and a path its parts in
-# order.
+# All words must occur, ``"…"`` is a phrase, ``-`` in front excludes, and the last word may be the beginning of one.
+# Nothing a person types is syntax of the index: all of it is quoted. Case, diacritics and punctuation do not count,
+# so ``foo.bar(x)`` finds itself, and a path finds its parts in order.
 #
 # Scripts that put no spaces between words are cut into single characters, in the text as in the query; neighbours in
 # the query must be neighbours in the text, so every substring is found.
@@ -323,7 +322,7 @@ _TOKEN = re.compile(f"[{_UNSPACED}]|{_WORD}(?:{_WORD}|[\u0300-\u036f])*")
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A word or phrase; ``is_open``: the text may go on after its end."""
+    """A word or phrase; ``is_open``: it may be the beginning of a longer word."""
 
     text: str
     is_open: bool = False
@@ -337,7 +336,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What is looked for; ``parse`` makes it."""
+    """A parsed query; see ``parse``."""
 
     wanted: tuple[Term, ...]
     excluded: tuple[Term, ...]
@@ -350,15 +349,15 @@ class Query:
         return f"({wanted}) NOT ({excluded})" if excluded else wanted
 
     def finder(self) -> "Finder":
-        """Return what finds the wanted words in a text."""
+        """Return a finder of the wanted words in a text."""
         return Finder(self.wanted)
 
 
 def parse(text: str) -> Query:
-    """Return what ``text`` asks for.
+    """Return ``text`` as a query.
 
     Raises:
-        BadRequest: It has no word to look for.
+        BadRequest: It has no word to search for.
     """
     terms = [term for term in _terms(writable(text.replace("\0", " "))) if _TOKEN.search(term.text)][:MAX_TERMS]
     wanted = tuple(term for term in terms if not term.is_excluded)
@@ -368,19 +367,19 @@ def parse(text: str) -> Query:
 
 
 def segment(text: str) -> str:
-    """Return ``text`` as the index gets it: characters of scripts without spaces apart, all of it bindable."""
+    """Return ``text`` for the index: characters of scripts without spaces are separated, and SQLite can bind it."""
     return writable(text if text.isascii() else _SINGLE.sub(r" \1 ", text))
 
 
 class Finder:
-    """Finds words of a query where they stand; by the same rules as the index, as far as anybody would notice."""
+    """Finds the words of a query in a text, by nearly the same rules as the index."""
 
     def __init__(self, terms: Sequence[Term]) -> None:
         patterns = dict.fromkeys(pattern for term in terms if (pattern := _pattern(term)))
         self._found = re.compile("|".join(sorted(patterns, key=len, reverse=True)) or r"(?!)")
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Yield where words of the query stand, as offsets in code points, from first to last."""
+        """Yield the places of the query's words, as offsets in code points, in order."""
         return (found.span() for found in self._found.finditer(fold_case(text)))
 
     def preview(self, text: str, length: int = 200) -> tuple[str, list[tuple[int, int]]]:
@@ -396,7 +395,7 @@ class Finder:
 
 
 def fold_case(text: str) -> str:
-    """Return ``text`` in lower case and without diacritics, every character in its place."""
+    """Return ``text`` in lower case and without diacritics, of the same length."""
     return text.lower() if text.isascii() else text.translate(_FOLD)
 
 
@@ -446,10 +445,10 @@ def _pattern(term: Term) -> str:
     return before + pattern + after
 
 
-# The rows of one branch in ``state.db``: put, recalled, taken out; what they are made from is told by ``indexed``.
+# The rows of one branch in ``state.db``.
 #
-# The index keeps no text of its own: whatever goes in or out passes ``_index`` and ``_unindex``, and nothing is
-# taken out but with the very text it was put in with.
+# The index keeps no text of its own: all insertions and removals pass ``_index`` and ``_unindex``, and a removal
+# needs exactly the text that was inserted.
 
 PART_COLUMNS = (
     'id, message_id, "index", type, data_json, tool_call_id, tool_state, created_at, updated_at,'
@@ -472,13 +471,13 @@ class LoneText(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """What messages add up to.
+    """The sums over messages.
 
     Attributes:
-        start: Creation time and id of the message from which on tokens count towards the model's context.
+        start: Creation time and id of the first message whose tokens count towards the model's context.
         tokens: These tokens, of visible answers, by column.
-        changed: When the last of the messages was updated, in epoch ms.
-        spent: What their requests counted.
+        changed: The latest update of a message, in epoch ms.
+        spent: The sums of their requests.
     """
 
     start: tuple[int, str]
@@ -487,7 +486,7 @@ class Totals(NamedTuple):
     spent: SpentByModel
 
     def with_replaced(self, old: "Totals", new: "Totals") -> "Totals":
-        """Return these with some of the messages changed, which added up to ``old`` and add up to ``new`` now."""
+        """Return the sums after a change of some messages, whose sums were ``old`` and are ``new`` now."""
         tokens = Counter(self.tokens)
         tokens.subtract(old.tokens)
         tokens.update(new.tokens)
@@ -507,7 +506,7 @@ class BranchTables:
         self._db = db
         self._key = key
 
-    # -- what is there -----------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------------------
 
     def message_of(self, part_id: str) -> str | None:
         """Return the id of the message that has a part."""
@@ -542,12 +541,12 @@ class BranchTables:
     # -- messages ----------------------------------------------------------------------------------------------
 
     def put_message(self, message: Message, pieces: str, *, is_new: bool) -> None:
-        """Write a message with its parts, of what is there already only what changed.
+        """Write a message with its parts; of existing rows only what changed.
 
         Args:
-            message: As it is now.
-            pieces: The hashes of what the document should show of it.
-            is_new: Whether nothing of it can be there yet.
+            message: The message.
+            pieces: The hashes of the texts that the document should show of it.
+            is_new: Whether it cannot have rows yet.
         """
         data = _json(message.row.get("metadata_json", {}))
         values = (message.role, data, *_times(message.row), int(message.hidden), pieces)
@@ -566,7 +565,7 @@ class BranchTables:
         put_requests(self._db, self._key, message, is_new=is_new)
 
     def remove_message(self, message_id: str) -> None:
-        """Take a message and its parts out."""
+        """Remove a message and its parts."""
         for number, body in self._indexed_texts(message_id, self._parts(message_id)).values():
             self._unindex(number, body)
         self._db.execute("DELETE FROM chat_messages WHERE session_id = ? AND id = ?", (self._key, message_id))
@@ -590,7 +589,7 @@ class BranchTables:
         return {row[0]: row for row in self._db.execute(query, (self._key, message_id))}
 
     def _indexed_texts(self, message_id: str, parts: Mapping[str, PartRow]) -> dict[str, tuple[int, str]]:
-        """Return of the parts that can be found the number in the index, and the text there."""
+        """Return the searchable parts: their numbers in the index, and their texts."""
         query = "SELECT part_id, id FROM texts WHERE session_id = ? AND message_id = ?"
         numbers = self._db.execute(query, (self._key, message_id))
         return {id: (number, stored_text(parts[id])) for id, number in numbers if id in parts}
@@ -598,8 +597,8 @@ class BranchTables:
     # -- texts of no message -----------------------------------------------------------------------------------
 
     def put_lone(self, wanted: Counter[LoneText], *, is_new: bool) -> None:
-        """Make these the only texts that belong to no message; ``is_new``: none can be there yet."""
-        # Times change with every save; the texts, which cost, hardly ever.
+        """Replace the texts that belong to no message; ``is_new``: there cannot be any yet."""
+        # Times change with every save; the texts, which are expensive to index, hardly ever.
         dated = {text._replace(created_at=0): text for text in wanted}
         missing = Counter({text._replace(created_at=0): count for text, count in wanted.items()})
         for number, *values in [] if is_new else self._lone():
@@ -623,11 +622,11 @@ class BranchTables:
     # -- the branch --------------------------------------------------------------------------------------------
 
     def totals(self, ids: Collection[str] | None = None, start: tuple[int, str] | None = None) -> "Totals":
-        """Return what the messages with these ids add up to, or all.
+        """Return the sums over some or all messages.
 
         Args:
-            ids: Which messages, none of them a compaction; None is all there are.
-            start: Creation time and id from which on tokens count towards the context; None looks for it.
+            ids: The ids of the messages, none of them a compaction; None means all.
+            start: Creation time and id from which on tokens count towards the context; None finds it.
         """
         summary = 0
         if start is None:
@@ -652,7 +651,7 @@ class BranchTables:
         return self._db.execute(query + some, (self._key, *ids)).fetchone() is not None
 
     def put_session(self, facts: Mapping[str, Any], totals: "Totals") -> None:
-        """Write the branch's row: ``facts`` by column, and what its messages add up to."""
+        """Write the branch's row: ``facts`` by column, and the sums over its messages."""
         model = self._db.execute(_MODEL, (self._key,)).fetchone()
         served = served_by({"metadata_json": json.loads(model[0])} if model else {})
         tokens = {name: totals.tokens[name] for name in _TOKENS}
@@ -669,7 +668,7 @@ class BranchTables:
         self._db.execute(query, row)
 
     def _start(self) -> tuple[tuple[int, str], int]:
-        """Return from which message on tokens count towards the model's context, and those of the summary before."""
+        """Return the first message whose tokens count towards the context, and the tokens of the summary before it."""
         if (found := self._db.execute(_MARKER, (self._key,)).fetchone()) is None:
             return (0, ""), 0
         *after, tail, tokens = found
@@ -678,7 +677,7 @@ class BranchTables:
         return start, tokens if isinstance(tokens, int) else 0
 
     def remove(self) -> None:
-        """Take the whole branch out."""
+        """Remove all rows of the branch."""
         for message_id, _, _ in self.messages():
             self.remove_message(message_id)
         for number, *_, body in self._lone():
@@ -698,12 +697,12 @@ class BranchTables:
 
 
 def stored_text(part: PartRow) -> str:
-    """Return what the index has of a part, from its columns (``PART_COLUMNS``)."""
+    """Return the text in the index for a part, from its columns (``PART_COLUMNS``)."""
     return writable(part_text(part[3], json.loads(part[4]), part[9], part[10])[1])
 
 
 def session_facts(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the log's ``session`` row (``{}``: there is none) tells, by column of ``chat_sessions``."""
+    """Return the facts in the log's ``session`` row (``{}`` if it has none), by column of ``chat_sessions``."""
     root = row.get("workspace_root")
     return {
         "agent": str(row.get("agent") or ""),
@@ -793,12 +792,12 @@ _MODEL = (
 )
 
 
-# One branch on its way from its files into the tables; ``projection`` says when, ``tables`` how it is kept.
+# Indexing one branch from its files.
 #
-# The log tells messages, the document what the user made of them and what the log does not have: a draft, a session
-# of stock gptel, the text of a log that was lost. Only what differs from what the tables have is written, so a turn
-# costs what is new in it: the log is read from where it was last read to, and of the document only hashes of its
-# pieces are compared. When these say that an edit was not recorded, everything is read and aligned.
+# The log has the messages; the document has the user's edits and what the log lacks: a draft, a session of stock
+# gptel, the text of a lost log. Only differences from the tables are written, so a turn costs what is new in it: the
+# log is read from where the last reading ended, and of the document only hashes of its pieces are compared. If these
+# show an edit that was not recorded, everything is read and aligned.
 
 _ROLES: Mapping[PieceKind, tuple[str, str]] = {  # role and kind of text that only the document has
     "user": ("user", "text"),
@@ -812,7 +811,7 @@ _SEEN = 20  # branches
 
 
 class Stamps(NamedTuple):
-    """What tells whether the files of a branch are as they were: mtime in ns, size and inode, "" when missing."""
+    """The stamps of a branch's files, which change with them: mtime in ns, size and inode; "" if missing."""
 
     plan: str
     journal: str
@@ -826,22 +825,22 @@ def stamps_of(branch_dir: str) -> Stamps:
 
 
 def mtime_ns(stamp: str) -> int:
-    """Return when a file with this stamp was written, 0 for a missing one."""
+    """Return the modification time in a stamp, 0 for a missing file."""
     return int(stamp.partition(":")[0] or 0)
 
 
 class ComparisonState(NamedTuple):
-    """A comparison of a document with all messages, for the next one to go on from.
+    """The result of comparing a document with all messages, from which the next comparison continues.
 
     Attributes:
-        stamps: Those of the files.
+        stamps: The stamps of the files.
         origin: ``DocumentFile.origin`` of the document.
-        end: Where the last role of the document begins: from there on the next comparison looks.
+        end: Where the last role of the document begins, and the next comparison starts.
         spans: The roles before that.
-        since: Messages created from then on are not in ``balance``: their text was on its way into the document.
-        balance: How often the messages have each hash, less how often it is before ``end``; no zeros.
-        texts: The pieces of which there are more than the messages have, by hash.
-        totals: What the messages add up to.
+        since: Messages created from then on are not in ``balance``: their text was not yet in the document.
+        balance: How often the messages have each hash, minus how often it is before ``end``; no zeros.
+        texts: The pieces that the document has more often than the messages, by hash.
+        totals: The sums over the messages.
     """
 
     stamps: Stamps
@@ -854,7 +853,7 @@ class ComparisonState(NamedTuple):
     totals: Totals
 
     def holds_for(self, known: Mapping[str, Any], document: Document, origin: object) -> bool:
-        """Return whether nobody else changed the tables since, and the document goes on from the one of then."""
+        """Return whether the tables are unchanged since, and the document only grew."""
         count = len(self.spans)
         return (
             self.stamps == _stamps(known)
@@ -867,7 +866,7 @@ class ComparisonState(NamedTuple):
 
 @dataclass(slots=True)
 class _Log:
-    """What is to be written of the record: all of it, or only the messages that something new was said of."""
+    """The part of the log to write: all of it, or only the messages with new rows."""
 
     conversation: Conversation
     mark: Bookmark
@@ -875,14 +874,14 @@ class _Log:
 
 
 class _Indexing:
-    """Brings the rows of a branch up to date, inside a transaction of the caller's.
+    """Brings the rows of a branch up to date, inside the caller's transaction.
 
     Args:
         tables: Its rows.
         ref: The branch.
         known: Its row of ``chat_sessions``, None for a new branch.
-        stamps: Those of its files, taken before.
-        seen: What was seen of it the last time.
+        stamps: The stamps of its files, taken before reading them.
+        seen: The last comparison, if there was one.
     """
 
     def __init__(
@@ -906,7 +905,7 @@ class _Indexing:
         self._edited = False  # the document has edits that the log does not
 
     def run(self, key: str, seen: dict[str, ComparisonState]) -> int:
-        """Write what changed, put into ``seen`` what was seen, and return how many messages were looked at.
+        """Write what changed, set ``seen`` to the new comparison, and return how many messages were examined.
 
         Raises:
             StoreError: A file cannot be read.
@@ -943,7 +942,7 @@ class _Indexing:
     # -- the log -----------------------------------------------------------------------------------------------
 
     def _read_appended(self) -> _Log | None:
-        """Return what was appended to the log; None when it must be read from its beginning."""
+        """Return the rows that were appended to the log; None if it must be read from the beginning."""
         if self._known is None or self._known["reread"]:
             return None
         read = read_from(self._journal, Bookmark(*json.loads(self._known["bookmark_json"])))
@@ -960,7 +959,7 @@ class _Indexing:
         return _Log(Conversation(rows), mark, is_whole=True)
 
     def _recall_messages(self, rows: Iterable[Row]) -> Conversation:
-        """Return a conversation of those messages that ``rows`` say something of, as the tables have them."""
+        """Return a conversation of the messages that ``rows`` change, as the tables have them."""
         conversation = Conversation()
         if (run := json.loads((self._known or {}).get("run_json", "null"))) is not None:
             conversation.runs[run["id"]] = RunState(run, 0, 0)
@@ -983,7 +982,7 @@ class _Indexing:
     # -- the document ------------------------------------------------------------------------------------------
 
     def _compare(self, log: _Log) -> tuple[list[DocumentPiece], bool]:
-        """Return what only the document has, and whether it lacks something that it should have."""
+        """Return the texts that only the document has, and whether it lacks a text of the log."""
         seen = None if log.is_whole else self._seen
         due, allowed = self._pieces(log, seen)
         is_growing = bool(allowed)
@@ -1007,9 +1006,9 @@ class _Indexing:
         return lone, any(count > 0 for count in due.values())
 
     def _pieces(self, log: _Log, seen: ComparisonState | None) -> tuple[Counter[str], Counter[str]]:
-        """Return what the document must show, and what it may: the text of a run that is still on its way there.
+        """Return the texts that the document must show, and those of a run that may not be in it yet.
 
-        What was ``seen`` before the place from which on the document is looked at is left out.
+        Texts before the place where the comparison starts are left out.
         """
         due, allowed = Counter[str](seen.balance if seen is not None else {}), Counter[str]()
         since = self._awaited_since(log)
@@ -1028,7 +1027,7 @@ class _Indexing:
         return due, allowed
 
     def _awaited_since(self, log: _Log) -> float:
-        """Return from which creation time on messages may not be in the document yet."""
+        """Return the creation time from which on messages may not be in the document yet."""
         run = log.conversation.last_run
         if run is None or run.is_kept:
             return _NEVER
@@ -1039,7 +1038,7 @@ class _Indexing:
         return _NEVER if message is None else float(message.row["created_at"])
 
     def _reconcile(self, log: _Log) -> None:
-        """Make of the conversation what the document shows of it."""
+        """Apply the edits in the document to the conversation."""
         conversation, since = log.conversation, self._awaited_since(log)
         aligned = align(self._document, conversation)
         for edit in aligned.edits:
@@ -1054,7 +1053,7 @@ class _Indexing:
     # -- writing -----------------------------------------------------------------------------------------------
 
     def _write_messages(self, log: _Log) -> Totals:
-        """Write messages; return what all add up to."""
+        """Write messages; return the sums over all of them."""
         messages = log.conversation.messages
         seen = self._seen
         if log.is_whole or seen is None or len(messages) > _FEW or self._tables.has_compaction(messages):
@@ -1072,7 +1071,7 @@ class _Indexing:
         return seen.totals.with_replaced(old, self._tables.totals(messages, seen.totals.start))
 
     def _write_lone(self, lone: Iterable[DocumentPiece], facts: Mapping[str, Any]) -> None:
-        """Write the title, and what only the document has."""
+        """Write the title, and the texts that only the document has."""
         id, written = self._ref.session_id, mtime_ns(self._stamps.document) // 1_000_000
         title = writable(f"{facts['title']}\n{id}" if facts["title"] else id)
         wanted = Counter([LoneText(f"title {id}", "session", "title", facts["created_at"], title)])
@@ -1083,7 +1082,7 @@ class _Indexing:
         self._tables.put_lone(wanted, is_new=self._known is None)
 
     def _facts(self, log: _Log) -> dict[str, Any]:
-        """Return the branch's row of ``chat_sessions`` but for what is summed up from its messages."""
+        """Return the branch's row of ``chat_sessions`` without the sums over its messages."""
         facts = dict(self._known or {})
         row, run = log.conversation.session, log.conversation.last_run
         if row or log.is_whole:
@@ -1115,7 +1114,7 @@ def _creation_time(log: _Log, message_id: str) -> float:
 
 
 def _pieces_by_message(conversation: Conversation) -> dict[str, list[str]]:
-    """Return for every message the hashes of what the document should show of it."""
+    """Return the hashes of the texts that the document should show of each message."""
     pieces: dict[str, list[str]] = {id: [] for id in conversation.messages}
     for piece in recorded_pieces(conversation):
         if not piece.is_hidden:
@@ -1136,7 +1135,7 @@ def _stamp(path: str) -> str:
 
 
 class Facts(NamedTuple):
-    """What a list of sessions shows of a branch, as the tables have it."""
+    """The facts about a branch for a list of sessions, from the tables."""
 
     stamps: Stamps
     title: str
@@ -1157,7 +1156,7 @@ class Projection:
         self._seen: dict[str, ComparisonState] = {}  # the one indexed last behind
 
     def key(self, directory: Path) -> str:
-        """Return the ``id`` of the branch in ``directory``: where it is below the root, or absolute."""
+        """Return the ``id`` of the branch in ``directory``: its path relative to the root, or absolute."""
         return str(directory).removeprefix(self._root)
 
     def directory(self, key: str) -> Path:
@@ -1169,20 +1168,20 @@ class Projection:
         return key if key.startswith("/") else self._root + key
 
     def stamps(self) -> dict[str, Stamps]:
-        """Return every branch there is in the tables, by its key, with the stamps of what was read of it."""
+        """Return the branches in the tables by key, with the stamps of their indexed files."""
         query = "SELECT id, plan_stamp, journal_stamp, document_stamp FROM chat_sessions"
         with self._state.reading() as db:
             return {key: Stamps(*stamps) for key, *stamps in db.execute(query)}
 
     def facts(self) -> dict[str, Facts]:
-        """Return what a list of sessions needs, by key."""
+        """Return the facts for a list of sessions, by key."""
         query = "SELECT id, plan_stamp, journal_stamp, document_stamp, title, archived_at, preset, created"
         with self._state.reading() as db:
             rows = db.execute(f"{query} FROM chat_sessions")
             return {key: Facts(Stamps(a, b, c), *rest) for key, a, b, c, *rest in rows}
 
     def update(self, ref: BranchRef) -> int:
-        """Read what changed in the files of a branch; return how many messages that concerned, 0 if nothing did."""
+        """Index what changed in the files of a branch; return the number of messages concerned."""
         key, stamps = self.key(ref.branch_dir), stamps_of(ref.key)
         with self._state.writing() as db:
             known = _known(db, key)
@@ -1192,20 +1191,20 @@ class Projection:
             return _Indexing(BranchTables(db, key), ref, known, stamps, seen).run(key, self._seen)
 
     def drop(self, keys: Iterable[str]) -> None:
-        """Forget branches that are gone."""
+        """Remove branches that are gone."""
         for key in keys:
             with self._state.writing() as db:
                 BranchTables(db, key).remove()
 
     def clear(self) -> None:
-        """Forget all branches."""
+        """Remove all branches."""
         with self._state.writing() as db:
             db.execute("INSERT INTO texts_index (texts_index) VALUES ('delete-all')")
             for table in ("texts", "requests", "chat_parts", "chat_messages", "chat_sessions"):
                 db.execute(f"DELETE FROM {table}")
 
     def totals(self) -> tuple[int, int]:
-        """Return how many branches and messages there are."""
+        """Return the numbers of branches and messages."""
         with self._state.reading() as db:
             branches, messages = db.execute(
                 "SELECT (SELECT count(*) FROM chat_sessions), (SELECT count(*) FROM chat_messages)"
@@ -1223,10 +1222,10 @@ def _stamps(known: Mapping[str, Any]) -> Stamps:
     return Stamps(known["plan_stamp"], known["journal_stamp"], known["document_stamp"])
 
 
-# Full-text search: a query to hits, best first.
+# Full-text search: from a query to hits, best first.
 #
-# A hit is a message, a title, or a text that only a document has; of a message with several parts its best one. The
-# same message in several branches, or in a copy of a session, is one hit: in the active branch if that has it.
+# A hit is a message (its best part), a title, or a text that only a document has. The same message in several
+# branches, or in a copy of a session, is one hit: in the active branch, if that has it.
 
 _FIRST = 256  # rows of the index looked at first; eight times as many whenever they were too few
 _TEXT_LIMIT = 1_000_000  # characters of a text that are searched for a preview
@@ -1237,9 +1236,9 @@ class Scope:
     """Where to search.
 
     Attributes:
-        archived: Also in archived sessions.
-        hidden: Also what the user removed from the conversation.
-        within: Only branches and agents whose key is this or begins with it and a slash; "" is everywhere.
+        archived: Whether to search archived sessions, too.
+        hidden: Whether to search what the user removed from the conversation, too.
+        within: Search only branches and agents whose key is this or begins with it and a slash; "" is all.
     """
 
     archived: bool = False
@@ -1290,7 +1289,7 @@ def search(
 def _groups(
     db: sqlite3.Connection, query: Query, limit: int, scope: Scope
 ) -> tuple[list[list[dict[str, Any]]], bool]:
-    """Return the rows that were found, those of one origin together, best origin first."""
+    """Return the matching rows, grouped by origin, best origin first."""
     archived_ids = "SELECT id FROM chat_sessions WHERE archived_at IS NOT NULL"
     archived: Set[str] = frozenset() if scope.archived else {key for (key,) in db.execute(archived_ids)}
     count = _FIRST
@@ -1312,7 +1311,7 @@ def _groups(
 
 
 def _lineage(key: str) -> Iterator[str]:
-    """Yield the key of a branch or agent, and of whom it descends from: they are archived together."""
+    """Yield the keys of a branch or agent and of its ancestors, which are archived together."""
     while True:
         yield key
         key, agents, _ = key.rpartition(f"/{paths.AGENTS_DIR}/")
@@ -1347,7 +1346,7 @@ def _hit(
 
 
 def _best_copy(projection: Projection, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return of the copies of one text, best part first, the one in the active branch, or the first."""
+    """Return the copy of a text that is in the active branch, else the first; ``rows`` have the best part first."""
     same = [row for row in rows if row["part_id"] == rows[0]["part_id"]]
     return next((row for row in same if len(same) > 1 and _is_active(projection, row)), rows[0])
 
@@ -1373,7 +1372,7 @@ def _copies(db: sqlite3.Connection, row: Mapping[str, Any], scope: Scope) -> int
     return max(0, int(copies))
 
 
-# The best rows first, by the index alone; then what they are.
+# The best rows are chosen by the index alone; then their other columns are read.
 _FOUND = """
     SELECT texts.session_id AS key, message_id, part_id, origin, role, kind, hidden, texts.created_at, text,
            chat_sessions.session_id, branch_name, is_agent, title

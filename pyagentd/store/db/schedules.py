@@ -1,4 +1,4 @@
-"""Schedules in ``state.db``, and which deliveries of triggers were received.
+"""Schedules in ``state.db``, and the deliveries of triggers that were received.
 
 The rows are the only copy. Deleting a session deletes its schedules.
 """
@@ -41,7 +41,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """What one trigger brought; the fields are the columns of ``deliveries``."""
+    """One delivery of a trigger; the fields are the columns of ``deliveries``."""
 
     source: str
     delivery_id: str
@@ -55,13 +55,13 @@ _DELIVERIES = Table("deliveries", Delivery)
 
 
 def put(state: State, schedule: Schedule) -> None:
-    """Keep a new schedule; raises as ``State.writing``."""
+    """Add a schedule; raises as ``State.writing``."""
     with state.writing() as db:
         _SCHEDULES.insert(db, [schedule])
 
 
 def update(state: State, schedule: Schedule) -> None:
-    """Keep what firing changed, unless the schedule is gone; raises as ``State.writing``."""
+    """Update a schedule after it fired, unless it was removed; raises as ``State.writing``."""
     with state.writing() as db:
         db.execute(
             "UPDATE schedules SET next_at = ?, fired = ?, last_at = ?, last_error = ? WHERE id = ?",
@@ -70,13 +70,13 @@ def update(state: State, schedule: Schedule) -> None:
 
 
 def remove(state: State, ids: Iterable[str]) -> None:
-    """Forget schedules; raises as ``State.writing``."""
+    """Remove schedules; raises as ``State.writing``."""
     with state.writing() as db:
         db.executemany("DELETE FROM schedules WHERE id = ?", [(id,) for id in ids])
 
 
 def remove_within(state: State, directory: str) -> int:
-    """Forget the schedules of a branch and of everything below it; return how many. Raises as ``State.writing``."""
+    """Remove the schedules of a branch and of all agents below; return how many. Raises as ``State.writing``."""
     with state.writing() as db:
         found = db.execute(
             "DELETE FROM schedules WHERE branch_dir = ? OR substr(branch_dir, 1, ?) = ?",
@@ -86,13 +86,13 @@ def remove_within(state: State, directory: str) -> int:
 
 
 def find(state: State, *, branch_dir: str | None = None, due_ms: int | None = None) -> list[Schedule]:
-    """Return schedules, of one branch or due by ``due_ms`` if given, the next first; raises as ``State.reading``."""
+    """Return schedules, next first, only of one branch or due by ``due_ms`` if given; raises as ``State.reading``."""
     where = "WHERE (?1 IS NULL OR branch_dir = ?1) AND (?2 IS NULL OR next_at <= ?2)"
     return _SCHEDULES.select(state, f"{where} ORDER BY next_at, id", (branch_dir, due_ms))
 
 
 def within(state: State, directory: str) -> list[Schedule]:
-    """Return the schedules of a branch and of everything below it; raises as ``State.reading``."""
+    """Return the schedules of a branch and of all agents below; raises as ``State.reading``."""
     return [each for each in find(state) if f"{each.branch_dir}/".startswith(f"{directory}/")]
 
 
@@ -102,7 +102,7 @@ def get(state: State, id: str) -> Schedule | None:
 
 
 def note_delivery(state: State, delivery: Delivery) -> None:
-    """Note a delivery, for the limits, and forget old ones; raises as ``State.writing``."""
+    """Add a delivery, for the rate limits, and remove old ones; raises as ``State.writing``."""
     with state.writing() as db:
         db.execute("DELETE FROM deliveries WHERE at_ms < ?", (delivery.at_ms - KEPT_MS,))
         with suppress(IntegrityError):  # it was noted, and the log has lost it
@@ -110,7 +110,7 @@ def note_delivery(state: State, delivery: Delivery) -> None:
 
 
 def deliveries_since(state: State, since_ms: int, *, branch_dir: str | None = None, source: str | None = None) -> int:
-    """Return how many deliveries came after ``since_ms``, of one branch and source; raises as ``State.reading``."""
+    """Return the number of deliveries after ``since_ms`` from one source to a branch; raises as ``State.reading``."""
     where = "WHERE at_ms > ?1 AND (?2 IS NULL OR branch_dir = ?2) AND (?3 IS NULL OR source = ?3)"
     with state.reading() as db:
         row = db.execute(f"SELECT count(*) FROM deliveries {where}", (since_ms, branch_dir, source)).fetchone()

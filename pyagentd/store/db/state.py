@@ -1,9 +1,9 @@
 """Opens, migrates and repairs ``state.db``; also settings that are stored there.
 
-The only file that is written by SQLite and not through ``atomic``. All but the tables in ``OWNED``
-can be made again from other files. A file that is damaged or of another program is moved aside and kept, and a
-new one is made; if the disk refuses, only search, remembered grants, schedules and the audit are lost. One connection
-writes and one reads, each used by one thread at a time, so a search never waits for the indexer.
+It is the only file that SQLite writes and not ``atomic``. All tables but those in ``OWNED`` can be made again from
+other files. A damaged file, or one of another program, is moved aside and kept, and a new one is made; if the disk
+fails, only search, remembered grants, schedules and the audit are lost. One connection writes and one reads, each
+used by one thread at a time, so a search never waits for the indexer.
 """
 
 import contextlib
@@ -27,9 +27,9 @@ from pyagentd.store.atomic import FILE_MODE
 
 # The tables of ``state.db`` as migrations: version n is reached by running the first n scripts.
 #
-# A script that was released is never changed. What a table derives from the sessions' files may be dropped and made
-# anew by a later script, since it is filled again by itself; ``settings``, ``audit``, ``schedules``, ``agents``,
-# ``contexts`` and ``tasks`` may not.
+# A released script is never changed. A later script may drop and recreate tables that are derived from the sessions'
+# files, which are filled again automatically, but not ``settings``, ``audit``, ``schedules``, ``agents``,
+# ``contexts`` and ``tasks``.
 #
 # ``chat_sessions``, ``chat_messages`` and ``chat_parts`` have the columns that chat programs on the AI
 # SDK use, and some of our own. A row of ``chat_sessions`` is a branch or an agent; its
@@ -302,19 +302,19 @@ _T = TypeVar("_T")
 
 
 class StateError(StoreError):
-    """The database refused, not a session's file."""
+    """The database failed, and not a session's file."""
 
 
 class Damaged(StateError):
-    """The file was beyond use and has been moved aside: whatever was in it must be put there again."""
+    """The file was unusable and was moved aside; the new one is empty."""
 
 
 class LaterVersion(StateError):
-    """A later version of this program wrote the file; it stays as it is."""
+    """A later version of this program wrote the file, which is left unchanged."""
 
 
 def write_durably(write: Callable[[], None]) -> None:
-    """Call ``write``, and once more where the file was damaged: there is a new one then."""
+    """Call ``write``, and again if the file was damaged, since there is a new one then."""
     try:
         write()
     except Damaged:
@@ -335,11 +335,11 @@ class Table(Generic[_T]):
         self._select = f"SELECT {columns} FROM {name}"
 
     def insert(self, db: sqlite3.Connection, rows: Iterable[_T], *, replace: bool = False) -> None:
-        """Write rows, inside a transaction; with ``replace`` in the place of those with the same key."""
+        """Write rows, inside a transaction; ``replace`` overwrites rows with the same key."""
         db.executemany(f"INSERT {'OR REPLACE ' * replace}{self._insert}", map(self._values, rows))
 
     def select(self, state: "State", rest: str = "", values: tuple[object, ...] = ()) -> list[_T]:
-        """Return the rows that are wanted by the ``rest`` of a query; raises as ``State.reading``."""
+        """Return rows; ``rest`` is the end of the query, from WHERE on. Raises as ``State.reading``."""
         with state.reading() as db:
             return [self._row_of(found) for found in db.execute(f"{self._select} {rest}", values)]
 
@@ -356,7 +356,7 @@ class Table(Generic[_T]):
 
 
 class _Unusable(Exception):
-    """The file is no state of ours; the text says why."""
+    """The file is no usable ``state.db``; the text says why."""
 
 
 class State:
@@ -372,11 +372,11 @@ class State:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """Have one transaction: committed at the end, undone by any exception.
+        """Run the block in a transaction: committed at the end, rolled back by any exception.
 
         Raises:
-            Damaged: The file was beyond use; there is a new and empty one now.
-            StateError: The disk refused, or another program holds the file.
+            Damaged: The file was unusable; there is a new and empty one now.
+            StateError: The disk failed, or another program holds the file.
         """
         with self._connection("write") as connection:
             connection.execute("BEGIN IMMEDIATE")
@@ -390,7 +390,7 @@ class State:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Have one consistent view, while somebody else may write; raises as ``writing``."""
+        """Run the block with one consistent view, during which others may write; raises as ``writing``."""
         with self._connection("read") as connection:
             connection.execute("BEGIN")
             try:
@@ -400,13 +400,13 @@ class State:
                     connection.execute("ROLLBACK")
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return a setting, ``default`` when it was never put; raises as ``writing``."""
+        """Return a setting, or ``default`` if it was never set; raises as ``writing``."""
         with self.reading() as connection:
             row = connection.execute("SELECT value FROM settings WHERE key = ?", (key,)).fetchone()
         return default if row is None else json.loads(row[0])
 
     def refuse_later(self) -> None:
-        """Raise ``LaterVersion`` if a later version wrote the file; other troubles are told where it is used."""
+        """Raise ``LaterVersion`` if a later version wrote the file; other errors are raised by its first use."""
         try:
             self.get("")
         except LaterVersion:
@@ -415,18 +415,18 @@ class State:
             _log.warning("%s", error)
 
     def put(self, key: str, value: Any) -> None:
-        """Keep a setting, anything JSON can say; raises as ``writing``."""
+        """Set a setting to any JSON value; raises as ``writing``."""
         with self.writing() as connection:
             connection.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (key, json.dumps(value)))
 
     def shrink(self) -> None:
-        """Free the memory of cached pages, up to ``CACHE_KIB`` of each connection; they are read again."""
+        """Free the memory of cached pages, up to ``CACHE_KIB`` for each connection; they are read again on demand."""
         for use, connection in list(self._connections.items()):
             with self._locks[use], contextlib.suppress(sqlite3.Error):  # closed or set aside just now
                 connection.execute("PRAGMA shrink_memory")
 
     def close(self) -> None:
-        """Close the file; using it again opens it again."""
+        """Close the file; the next use opens it again."""
         with self._locks["write"], self._locks["read"]:
             while self._connections:
                 with contextlib.suppress(sqlite3.Error):
@@ -464,7 +464,7 @@ class State:
             self._inodes = {each: _inode_of(f"{self.path}{each}") for each in _COMPANIONS}
 
     def _look_outside(self) -> None:
-        """See whether the file was deleted or replaced while it was open; what was deleted is written again."""
+        """Check whether the file was deleted or replaced while open; a deleted file is written again."""
         if not self._connections or not self._is_another():
             return
         held = [lock for lock in self._locks.values() if lock.acquire(blocking=False)]
@@ -480,7 +480,7 @@ class State:
         return _inode_of(str(self.path)) != self._inodes.get("")
 
     def _restore(self) -> None:
-        """Write the file that is open but no longer there; of a file that was replaced the new one counts."""
+        """Write the open but deleted file again; if it was replaced, the new file counts."""
         draft = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
         is_gone = not os.path.lexists(self.path)
         try:
@@ -532,7 +532,7 @@ class State:
         return connection
 
     def _claim(self) -> None:
-        """Make the file if need be, private from its first byte; what others planted in its place is not a file."""
+        """Make the file if it is missing, private from its first byte; refuse anything that is no regular file."""
         try:
             if not self.path.exists():
                 for companion in _COMPANIONS[1:]:  # of a file that was deleted: not to be replayed into a new one
@@ -611,7 +611,7 @@ def _migrate(connection: sqlite3.Connection) -> None:
 
 
 def _columns(connection: sqlite3.Connection) -> dict[str, frozenset[tuple[object, ...]]]:
-    """Return what the tables have: name, type and whether it may be null, of each column; indices have no column."""
+    """Return name, type and nullability of each column of the tables; an index has no columns."""
     names = connection.execute("SELECT name FROM sqlite_master WHERE name NOT LIKE 'sqlite_%' AND type != 'trigger'")
     query = 'SELECT name, type, "notnull", pk FROM pragma_table_info(?)'
     return {name: frozenset(connection.execute(query, (name,))) for (name,) in names.fetchall()}
@@ -625,14 +625,14 @@ def _expected_columns() -> dict[str, frozenset[tuple[object, ...]]]:
 
 
 def _check_tables(connection: sqlite3.Connection) -> None:
-    """Raise ``_Unusable`` where a table or an index is missing, or is not what this version made."""
+    """Raise ``_Unusable`` if a table or an index is missing or differs from what this version makes."""
     found = _columns(connection)
     if wrong := [name for name, columns in _expected_columns().items() if found.get(name) != columns]:
         raise _Unusable(f"it lacks {wrong[0]}" if wrong[0] not in found else f"its table {wrong[0]} is another")
 
 
 def _take_over(connection: sqlite3.Connection, kept: Path) -> None:
-    """Copy from the file ``kept`` every row that can be read and that nothing else has; the log tells what cannot."""
+    """Copy every readable row of the ``OWNED`` tables from the file ``kept``; log what cannot be read."""
     taken, lost = dict[str, int](), list[str]()
     try:
         with contextlib.closing(_read_only(kept)) as old:
@@ -658,7 +658,7 @@ def _read_only(path: Path) -> sqlite3.Connection:
 
 
 def _copy_rows(old: sqlite3.Connection, new: sqlite3.Connection, table: str) -> tuple[int, str]:
-    """Copy the rows of ``table`` that are there and fit; from both ends, where something between is damaged."""
+    """Copy the rows of ``table`` that can be read and fit; from both ends, if the middle is damaged."""
     try:
         had = {name for (name,) in old.execute("SELECT name FROM pragma_table_info(?)", (table,))}
         columns = [name for (name,) in new.execute("SELECT name FROM pragma_table_info(?)", (table,)) if name in had]

@@ -1,6 +1,6 @@
 """Background commands in ``state.db``.
 
-The rows are the only copy. A process that still runs is found again by process id and start time.
+The rows are the only copy. A running process is found again by process id and start time.
 """
 
 import dataclasses
@@ -38,14 +38,14 @@ _TASKS = Table("tasks", Task)
 
 
 class TooMany(StoreError):
-    """As many run as may."""
+    """The limit of running tasks is reached."""
 
 
 def put(state: State, task: Task, *, most: int) -> Task:
-    """Keep a new task under the next free id, and return it with that id; raises as ``State.writing``.
+    """Add a task under the next free id, and return it with that id; raises as ``State.writing``.
 
     Raises:
-        TooMany: ``most`` of its agent run already.
+        TooMany: Its agent runs ``most`` tasks already.
     """
     with state.writing() as db:
         known = db.execute("SELECT id, status FROM tasks WHERE agent_name = ?", (task.agent_name,)).fetchall()
@@ -57,7 +57,7 @@ def put(state: State, task: Task, *, most: int) -> Task:
 
 
 def end(state: State, task: Task) -> None:
-    """Keep how a task ended; raises as ``State.writing``."""
+    """Record the end of a task; raises as ``State.writing``."""
     with state.writing() as db:
         db.execute(
             "UPDATE tasks SET status = ?, exit_code = ?, ended_at = ? WHERE agent_name = ? AND id = ?",
@@ -77,7 +77,7 @@ def get(state: State, agent_name: str, id: str) -> Task | None:
 
 
 def remove_ended(state: State, agent_name: str, *, keep: int) -> None:
-    """Forget all but the last ``keep`` tasks of an agent that have ended; raises as ``State.writing``."""
+    """Remove all but the last ``keep`` ended tasks of an agent; raises as ``State.writing``."""
     with state.writing() as db:
         db.execute(
             "DELETE FROM tasks WHERE agent_name = ?1 AND status <> 'running' AND id NOT IN (SELECT id FROM tasks "
@@ -91,14 +91,14 @@ def _number(id: str) -> int:
     return int(digits) if digits.isdecimal() else 0
 
 
-# Where something waits, in ``state.db``: the hint that tells a daemon which branches to open when it starts.
+# Hints in ``state.db`` that tell a daemon which branches to open when it starts, because work waits there.
 #
-# A projection: what waits is in the logs. A hint too many costs one look; without a hint what waits is found when
-# its branch is opened, or when all branches are looked at.
+# The logs own these facts. A superfluous hint costs one look; without a hint waiting work is found when its branch is
+# opened, or when all branches are searched.
 
 
 class Hint(NamedTuple):
-    """Something that waits."""
+    """A branch with waiting work."""
 
     branch_dir: str  # as chat_sessions.id
     kind: str  # "ask", "background" or "queue"
@@ -123,6 +123,6 @@ def found(state: State) -> list[Hint]:
 
 
 def forget_branch(state: State, branch_dir: str) -> None:
-    """Remove the hints of a branch in which nothing waits; raises as ``State.writing``."""
+    """Remove the hints of a branch without waiting work; raises as ``State.writing``."""
     with state.writing() as db:
         db.execute("DELETE FROM pending WHERE branch_dir = ?", (branch_dir,))

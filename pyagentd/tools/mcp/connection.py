@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-# How a server is really started: its settings with ``${NAME}`` replaced, and the environment that it gets.
+# How a server is started: its settings with ``${NAME}`` replaced, and its environment.
 #
 # A server is another program, so it gets none of our variables but those that say where things are, and what its
 # settings name. The keys of model providers are never among them, whatever the settings say.
@@ -60,7 +60,7 @@ _PROVIDERS = re.compile(r"ANTHROPIC_.*|OPENAI_.*|PYAGENTD_.*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """A server that can be started; two that are equal are one."""
+    """The command or address of a server; equal ones share a connection."""
 
     name: str
     command: tuple[str, ...] = field(default=(), repr=False)
@@ -76,13 +76,13 @@ class Launch:
 
     @property
     def environment(self) -> dict[str, str]:
-        """All variables of the program."""
+        """The whole environment of the program."""
         return {**self.base, **dict(self.env)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerVariables:
-    """What the settings of a server may refer to."""
+    """The variables that the settings of a server may use."""
 
     root: Path  # the workspace
     apart: Path  # has a directory for each server that runs in none of the user's
@@ -92,10 +92,10 @@ class ServerVariables:
 
 
 def launch(settings: ServerSettings, around: ServerVariables) -> Launch:
-    """Return how a server is started in a workspace.
+    """Return how to start a server in a workspace.
 
     Raises:
-        ConfigError: Its settings refer to a variable that nobody has, or that it must not have.
+        ConfigError: Its settings use a variable that is not set, or that a server must not get.
     """
 
     def expand(text: str) -> str:
@@ -125,9 +125,9 @@ def launch(settings: ServerSettings, around: ServerVariables) -> Launch:
 
 
 def make_server_dir(directory: Path) -> None:
-    """Make the directory in which a server runs that has none of the user's; blocks.
+    """Make the working directory of a server that has no ``cwd``; blocks.
 
-    Its files have npm and uv look for nothing in the directories above it. Raises ``OSError``.
+    Its files keep npm and uv from searching the directories above. Raises ``OSError``.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     for name, text in _ENDS_SEARCH.items():
@@ -135,7 +135,7 @@ def make_server_dir(directory: Path) -> None:
 
 
 def fill_root(text: str, root: Path) -> str:
-    """Return ``text`` with the workspace in the place of its names, and all else as it is written."""
+    """Return ``text`` with the workspace's path for its variables, and other variables unchanged."""
     return _VARIABLE.sub(lambda found: str(root) if found[1] in _ROOT else found[0], text)
 
 
@@ -158,43 +158,43 @@ def _value(settings: ServerSettings, around: ServerVariables, found: re.Match[st
     return value
 
 
-# How often a server is listened to that says again and again that it changed: the less, the longer it goes on.
+# Rate limit for servers that report changes again and again.
 
 LEAST_S = 2.0
 MOST_S = 60.0
 
 
 class Pace:
-    """When something may be done next: at once, then after 2 s, 4 s, …, 60 s, until nothing was done for a while."""
+    """Growing pauses: at once, then after 2 s, 4 s, …, 60 s; a quiet time resets them."""
 
     def __init__(self) -> None:
         self._pause = 0.0
         self._last = float("-inf")
 
     def wait(self, now: float) -> float:
-        """Return after how many seconds it may be done, 0 for at once; ``now`` in seconds."""
+        """Return the seconds to wait, 0 for none; ``now`` is in seconds."""
         return max(0.0, self._last + self._pause - now)
 
     def done(self, now: float) -> None:
-        """Note that it was done at ``now``."""
+        """Note an action at ``now``."""
         is_quiet = now - self._last > 2 * max(self._pause, LEAST_S)
         self._pause = LEAST_S if is_quiet else min(MOST_S, 2 * self._pause)
         self._last = now
 
 
-# What a server offers, as values: tools, resources and prompts. Knows nothing of the SDK.
+# The tools, resources and prompts of a server as values that do not depend on the SDK.
 
 LONGEST_NAME = 200  # characters
 
 
 def is_name(text: str) -> bool:
-    """Return whether a server may call a tool or a prompt so: people are asked about it, on one line."""
+    """Return whether a server's tool or prompt may have this name, which questions show on one line."""
     return 0 < len(text) <= LONGEST_NAME and text.isprintable()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerTool:
-    """One tool, as its server describes it; every word of it is somebody else's."""
+    """One tool as its server describes it; nothing in it is trusted."""
 
     name: str
     description: str = ""
@@ -204,7 +204,7 @@ class ServerTool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerResource:
-    """One resource, or a template of many, whose ``uri`` then has names in braces."""
+    """One resource, or a template of resources, whose ``uri`` has names in braces."""
 
     uri: str
     name: str = ""
@@ -224,7 +224,7 @@ class ServerPrompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalog:
-    """What is known of a server since it was first asked."""
+    """What a server offers, as last listed."""
 
     tools: tuple[ServerTool, ...] = ()
     refused: tuple[tuple[str, str], ...] = ()  # tools that cannot be offered: name, and why
@@ -236,7 +236,7 @@ class Catalog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """One part of what a server answers."""
+    """One part of a server's answer."""
 
     text: str = ""
     data: bytes | None = None  # of an image, a sound, a file
@@ -246,7 +246,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallResult:
-    """What a call gave."""
+    """The result of a call."""
 
     pieces: tuple[Piece, ...]
     structured: Any = None  # the same as JSON, where the server says so
@@ -264,26 +264,26 @@ State = Literal["stopped", "starting", "running", "failed"]
 _T = TypeVar("_T")
 
 Changed = Callable[["Connection", tuple[str, ...], tuple[str, ...]], None]
-"""Told when a server offers other tools than before, with the names of the new ones and of those that are gone."""
+"""Called when a server's tools changed, with the names of the new and of the removed ones."""
 
 Learned = Callable[["Connection"], None]
-"""Told whenever a server has said what it offers."""
+"""Called whenever a server was listed."""
 
 
 class Unavailable(ToolError):
-    """Nothing can be wanted of the server now."""
+    """The server cannot be used now."""
 
 
 class Connection:
     """One server.
 
     Attributes:
-        catalog: What it offers; None: nobody has asked it yet.
-        resources: Its resources, as it last said.
-        prompts: Its prompts, likewise.
-        problem: Why it could not be started, or ended; "" while all is well.
+        catalog: What it offers; None before it was first listed.
+        resources: Its resources, as last listed.
+        prompts: Its prompts, as last listed.
+        problem: Why it could not be started, or why it ended; "" if neither.
         not_before: When it may be started again.
-        refused: Returns why it must not be started now, "" when it may; it may look at files.
+        refused: Returns why it must not be started now, or ""; may read files.
     """
 
     def __init__(
@@ -318,25 +318,25 @@ class Connection:
 
     @property
     def name(self) -> str:
-        """What the server is called in the configuration."""
+        """The server's name in the configuration."""
         return self.launch.name
 
     @property
     def state(self) -> State:
-        """What it is doing."""
+        """The state of the connection."""
         if self._link is not None:
             return "running"
         if self._opening is not None:
             return "starting"
         return "failed" if self.problem else "stopped"
 
-    # -- what is wanted of it ------------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------------------------
 
     async def offers(self) -> Catalog:
-        """Return what it offers; it is started when nobody has asked it yet.
+        """Return what it offers; start it if it was never listed.
 
         Raises:
-            Unavailable: It cannot be asked.
+            Unavailable: It cannot be used.
         """
         if self.catalog is None:
             await self._ready_link()
@@ -348,21 +348,21 @@ class Connection:
         return await self._use(lambda link: link.call(tool, args))
 
     async def read(self, uri: str) -> tuple[Piece, ...]:
-        """Return what a resource holds; raises ``ToolError``."""
+        """Return the content of a resource; raises ``ToolError``."""
         return await self._use(lambda link: self._answer_within(self.launch.call_s, link.read(uri)))
 
     async def prompt(self, name: str, args: Mapping[str, str]) -> tuple[tuple[str, Piece], ...]:
-        """Return the messages that a prompt becomes, each with its role; raises ``ToolError``."""
+        """Return the messages of a prompt, each with its role; raises ``ToolError``."""
         return await self._use(lambda link: self._answer_within(self.launch.call_s, link.prompt(name, args)))
 
     def try_again(self) -> None:
-        """Start it when it is wanted next, however often that failed: somebody says so."""
+        """Forget earlier failures, so that the next use starts it, on the user's request."""
         self.not_before, self._failures = 0.0, 0
         if self._link is None and self.catalog is not None and self.problem:
             self.catalog = None  # it is asked anew
 
     async def close(self) -> None:
-        """End it for good."""
+        """Close the connection for good."""
         self._closed = True
         for task in (self._listing, self._opening):
             if task is not None:
@@ -371,7 +371,7 @@ class Connection:
         await self._drop()
 
     async def close_when_idle(self) -> None:
-        """End it if nobody has used it for a while."""
+        """Stop the server if it was not used for a while."""
         if self._link is not None and not self._using and self.now() - self._used >= IDLE_S:
             log.info("mcp server %s: stopped, unused", self.name)
             await self._drop()
@@ -416,7 +416,7 @@ class Connection:
         if self._opening is None:
             self._opening = asyncio.create_task(self._open())
             self._opening.add_done_callback(self._on_opened)
-        # Whoever waits may be stopped; the server is started all the same, for the next one.
+        # A caller that waits may be cancelled; the server is still started, for the next caller.
         return await asyncio.shield(self._opening)
 
     async def _open(self) -> "Link":
@@ -469,13 +469,13 @@ class Connection:
             await link.close()
 
     def _on_changed(self) -> None:
-        """Have the server asked anew what it offers: it says that this is something else now."""
+        """List the server again, because it reports a change."""
         self._is_stale = self._link is not None
         if self._listing is None and self._is_stale and not self._closed:
             self._listing = asyncio.create_task(self._list_while_stale())
 
     async def _list_while_stale(self) -> None:
-        """List until it did not change meanwhile; one that always does is asked ever less often."""
+        """List until nothing changed meanwhile, with growing pauses."""
         try:
             while self._is_stale:
                 await asyncio.sleep(self._pace.wait(self.now()))  # several changes are one
@@ -490,7 +490,7 @@ class Connection:
             self._listing = None
 
     async def _answer_within(self, seconds: float, answer: Awaitable[_T]) -> _T:
-        """Return an answer; raises ``ToolError``, also where it does not come in time."""
+        """Return an answer; raises ``ToolError``, also when it does not come in time."""
         try:
             async with asyncio.timeout(seconds):
                 return await answer
@@ -498,7 +498,7 @@ class Connection:
             raise ToolError(f"The MCP server {self.name} did not answer within {seconds:g} s") from None
 
     async def _ask(self, link: "Link") -> None:
-        """Learn what it offers; one that cannot say which resources and prompts it has is used all the same."""
+        """List the server; one that fails to list resources or prompts is used without them."""
         most = self.launch.start_s
         found = await self._answer_within(most, link.catalog())
         try:
@@ -522,13 +522,13 @@ def _load_link_module() -> Any:
         return mcp.link
 
 
-# All servers of one daemon: two sessions that mean the same server in the same workspace share one.
+# All servers of the daemon: sessions with the same server in the same workspace share one connection.
 
 _LOOK_S = 60.0  # between looks for servers that nobody uses
 
 
 class Pool:
-    """The servers that were wanted so far."""
+    """The servers that were used so far."""
 
     def __init__(self, changed: Changed, learned: Learned) -> None:
         self._on_changed = changed
@@ -537,7 +537,7 @@ class Pool:
         self._looking: asyncio.Task[None] | None = None
 
     def get(self, launch: Launch) -> Connection:
-        """Return the server that is started so; nothing is started yet."""
+        """Return the connection for ``launch``; this does not start the server."""
         if launch not in self._known:
             self._known[launch] = Connection(launch, changed=self._on_changed, learned=self._learned)
         if self._looking is None:
@@ -545,11 +545,11 @@ class Pool:
         return self._known[launch]
 
     def all(self) -> list[Connection]:
-        """Return those that were wanted so far."""
+        """Return all connections."""
         return list(self._known.values())
 
     async def close(self) -> None:
-        """End all of them."""
+        """Close all connections."""
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.wait([self._looking])
@@ -564,9 +564,9 @@ class Pool:
                 await connection.close_when_idle()
 
 
-# What a server answered, as text for a model: what is not text is kept in a file that the text names.
+# A server's answer as text for the model: other content is saved in a file that the text names.
 #
-# The classes of the SDK become the values above; they are told apart by their ``type``.
+# The SDK's content classes, which differ by ``type``, become the values above.
 
 
 def piece_of(block: "ContentBlock") -> Piece:
@@ -584,7 +584,7 @@ def piece_of(block: "ContentBlock") -> Piece:
 
 
 def piece_of_resource(contents: "TextResourceContents | BlobResourceContents") -> Piece:
-    """Return what a resource holds."""
+    """Return the content of a resource."""
     mime = contents.mime_type or ""
     text = getattr(contents, "text", None)
     if text is not None:
@@ -593,7 +593,7 @@ def piece_of_resource(contents: "TextResourceContents | BlobResourceContents") -
 
 
 def text_of(answer: CallResult, directory: Path, name: str) -> str:
-    """Return an answer as text, and keep in ``directory`` what is none, in files called after ``name``; blocks.
+    """Return an answer as text; save other content in ``directory``, in files named after ``name``; blocks.
 
     Raises:
         OSError: A file cannot be written.
@@ -630,8 +630,8 @@ def _bytes(text: str) -> bytes:
 
 # Tools of MCP servers as ``ToolSpec`` values: names, schemas, and the text of their results.
 #
-# A server is somebody else's program: its description of a tool is bounded, its schema made to fit what providers
-# take, and every call is asked about unless a profile, a grant, or the user's trust in the server says otherwise.
+# A server is not trusted: the description of a tool is cut, its schema is adapted to what providers accept, and every
+# call is asked about unless a profile, a grant, or the user's trust in the server allows it.
 
 LONGEST_TOOL = 64  # as providers take it
 _LONGEST_DESCRIPTION = 4000
@@ -642,18 +642,18 @@ _NO_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def allowed_tools(settings: ServerSettings, tools: Iterable[ServerTool]) -> list[ServerTool]:
-    """Return the tools of a server that its settings let through, in the server's order."""
+    """Return the tools of a server that its settings allow, in the server's order."""
     patterns = settings.tools
     return [each for each in tools if patterns is None or any(fnmatchcase(each.name, one) for one in patterns)]
 
 
 def shared_names(tools: Iterable[tuple[str, str]]) -> set[str]:
-    """Return the names that several tools would have, each given as server and tool: ``a`` ``b_c``, ``a_b`` ``c``."""
+    """Return the names that several tools would share, as ``a_b_c`` of ``a`` ``b_c`` and ``a_b`` ``c``."""
     return {name for name, count in Counter(starmap(tool_name, set(tools))).items() if count > 1}
 
 
 def unique_tools(found: Iterable[ToolSpec], taken: Collection[str]) -> dict[str, ToolSpec]:
-    """Return tools by name; one whose name is an earlier one's is left out: nobody could say which was meant."""
+    """Return tools by name; a tool with the name of an earlier one is left out as ambiguous."""
     tools: dict[str, ToolSpec] = {}
     for spec in found:
         if spec.name not in taken:
@@ -662,9 +662,9 @@ def unique_tools(found: Iterable[ToolSpec], taken: Collection[str]) -> dict[str,
 
 
 def tool_name(server: str, tool: str, shared: Collection[str] = ()) -> str:
-    """Return what the model calls a tool of a server: ``<server>_<tool>``.
+    """Return the model's name for a tool of a server: ``<server>_<tool>``.
 
-    One that providers do not take, or that is also another's, has a mark at its end that is the tool's alone.
+    A name that providers do not accept, or that another tool has, ends in a mark that is unique to the tool.
     """
     name = f"{server}_{tool}"
     fitting = _NO_NAME.sub("_", name)
@@ -675,14 +675,14 @@ def tool_name(server: str, tool: str, shared: Collection[str] = ()) -> str:
 
 
 def rule_of(server: str, tool: str) -> str:
-    """Return how profiles and grants speak of a tool of a server."""
+    """Return the action of a tool, the string that profiles and grants match."""
     return f"mcp:{server}:{tool}"
 
 
 def spec_of(
     settings: ServerSettings, connection: Connection, tool: ServerTool, shared: Collection[str] = ()
 ) -> ToolSpec:
-    """Return a tool of a server as one of ours; ``shared`` are names that no server's tool has alone."""
+    """Return a tool of a server as a ``ToolSpec``; ``shared`` are the names that several tools would have."""
     name = tool_name(settings.name, tool.name, shared)
     looks = settings.trusted and tool.only_looks
     described = truncate(tool.description.strip(), _LONGEST_DESCRIPTION)
@@ -710,7 +710,7 @@ def spec_of(
 
 
 def is_sent(schema: Mapping[str, Any]) -> bool:
-    """Return whether a schema goes to providers: it is JSON, not long and not deep."""
+    """Return whether a schema can be sent to providers: it is JSON, not too long and not too deep."""
     try:
         return len(json.dumps(schema, allow_nan=False)) <= _LONGEST_SCHEMA and not is_deeper(schema, MAX_DEPTH)
     except (ValueError, RecursionError, TypeError):  # no JSON: every request with it would be refused
@@ -718,9 +718,9 @@ def is_sent(schema: Mapping[str, Any]) -> bool:
 
 
 def _schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema that providers take and that checks no more than the server does.
+    """Return a schema that providers accept and that is no stricter than the server's.
 
-    What has no word about further properties allows them, which is what JSON Schema says.
+    An object that does not mention further properties allows them, as in JSON Schema.
     """
     if not is_sent(schema):
         return {"type": "object", "properties": {}, "additionalProperties": True}

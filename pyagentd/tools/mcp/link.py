@@ -59,11 +59,11 @@ from pyagentd.tools.process import Group
 log = logging.getLogger(__name__)
 
 
-# The standard input and output of a server, as the SDK wants them: a message is a line of JSON.
+# A server on standard input and output, as streams for the SDK: a message is a line of JSON.
 #
-# In place of the SDK's own ``stdio_client``, for three things: a line has a bound, what a server says on its
-# standard error is kept to be told, and it gets exactly the environment it should. It has a process group of its
-# own, which is ended with the connection.
+# It replaces the SDK's ``stdio_client`` for three reasons: lines are limited in length, standard error is kept for
+# error messages, and the server gets exactly its environment. The server has its own process group, which is ended
+# with the connection.
 
 MOST_BYTES = 32 * 1024 * 1024  # of one message
 TOO_LONG = f"it sent a message of more than {MOST_BYTES // 1024 // 1024} MB"
@@ -81,7 +81,7 @@ class Program:
     """The program of one server while it runs.
 
     Attributes:
-        problem: Why the connection ended, where that is not that the program did.
+        problem: Why the connection ended, if not because the program did.
     """
 
     def __init__(self, launch: Launch, group: Group, ended: Callable[[], None]) -> None:
@@ -93,14 +93,14 @@ class Program:
         self.problem = ""
 
     def explain(self) -> str:
-        """Return how it ended and its last words, for people; "" while it runs and has said nothing."""
+        """Return how it ended and its last output on standard error, for people; "" if there is neither."""
         words = bytes(self._stderr_tail).decode(errors="replace").strip().splitlines()[-5:]
         code = self._process.returncode
         ended = "" if code is None else f"it ended with {code}" if code >= 0 else f"signal {-code} ended it"
         return ": ".join(filter(None, (self.problem or ended, " / ".join(words))))
 
     async def read(self, stream: Incoming) -> None:
-        """Pass on what it says until it says no more; a message that is too long ends it."""
+        """Pass its messages on until its output ends; a message that is too long ends the program."""
         out, pending = self._process.stdout, bytearray()
         assert out is not None
         try:
@@ -129,7 +129,7 @@ class Program:
         await stream.send(SessionMessage(message))
 
     async def write(self, stream: MemoryObjectReceiveStream[SessionMessage]) -> None:
-        """Send it what comes, until nothing more comes or it does not listen any more."""
+        """Write messages to it, until there are no more or it closes its input."""
         into = self._process.stdin
         assert into is not None
         with suppress(OSError):
@@ -139,7 +139,7 @@ class Program:
                     await into.drain()
 
     async def listen(self) -> None:
-        """Keep the end of what it says on its standard error."""
+        """Keep the end of its standard error."""
         errors = self._process.stderr
         assert errors is not None
         while chunk := await errors.read(CHUNK):
@@ -148,7 +148,7 @@ class Program:
             log.debug("mcp server %s: %s", self._launch.name, chunk.decode(errors="replace").rstrip())
 
     async def end(self) -> None:
-        """Have it end, first by closing its input."""
+        """End it, first by closing its input."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         with suppress(TimeoutError):
@@ -161,9 +161,9 @@ class Program:
 async def program(
     launch: Launch, ended: Callable[[], None]
 ) -> AsyncGenerator[tuple[Program, MemoryObjectReceiveStream[SessionMessage | Exception], Outgoing], None]:
-    """Start a server's program; yield it and the streams of its messages, and end it with the block.
+    """Start a server's program; yield it and the streams of its messages, and end it after the block.
 
-    ``ended`` is called when it says no more.
+    ``ended`` is called when its output ends.
 
     Raises:
         OSError: It cannot be started.
@@ -193,7 +193,7 @@ async def program(
                 await asyncio.gather(*tasks, return_exceptions=True)
 
 
-# A server on the web, as the SDK reaches it: what it refuses is kept to be told, and what it sends is bounded.
+# A server on the web, reached by the SDK: refusals are kept for error messages, and answers are limited in size.
 
 _CONNECT_S = 30.0
 _READ_S = 300.0  # between two pieces of a stream, at least
@@ -210,7 +210,7 @@ class Web:
     """One server while it is connected.
 
     Attributes:
-        refused: What it answered last, where that was a refusal: number and words; "" otherwise.
+        refused: The status of the last answer, if it was a refusal: number and words; else "".
     """
 
     def __init__(self, launch: Launch) -> None:
@@ -218,7 +218,7 @@ class Web:
         self.refused = ""
 
     def explain(self) -> str:
-        """Return why it is of no use, for people; "" when that is not known."""
+        """Return why it cannot be used, for people; "" if unknown."""
         return self.refused
 
     @asynccontextmanager
@@ -239,7 +239,7 @@ class Web:
         code = response.status_code
         self.refused = f"{code} {response.reason_phrase}".strip() if code >= 400 else ""
         if code in (401, 403):
-            # A server that has OAuth names where a login begins (RFC 9728).
+            # A server with OAuth names the address of its login (RFC 9728).
             login = "resource_metadata" in response.headers.get("www-authenticate", "")
             self.refused += f": {_WANTS_LOGIN if login else _WANTS_TOKEN}"
         response.headers.pop("content-encoding", None)  # nothing is unpacked: what is counted is what is read
@@ -252,7 +252,7 @@ class Web:
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    """An answer of which no more is read than of a program here."""
+    """An HTTP answer with the same size limit as messages of a program."""
 
     def __init__(self, stream: httpx2.AsyncByteStream, exceeded: Callable[[], None]) -> None:
         self._stream = stream
@@ -268,7 +268,7 @@ class _Bounded(httpx2.AsyncByteStream):
             yield chunk
 
     async def aclose(self) -> None:
-        """Let go of it."""
+        """Close the answer."""
         await self._stream.aclose()
 
 
@@ -285,17 +285,17 @@ _T = TypeVar("_T")
 
 
 class Broken(Exception):
-    """The connection could not be made, or is no more; says why."""
+    """The connection could not be made, or was lost; the message says why."""
 
 
 class Forgotten(Broken):
-    """The server was started anew meanwhile, and has done nothing of what it was asked."""
+    """The server was restarted meanwhile and did not carry out the request."""
 
 
 class Link:
     """A connection to a server.
 
-    It calls ``changed`` when that says that it offers something else now, and ``ended`` once, with the reason.
+    Calls ``changed`` when the server reports a change of what it offers, and ``ended`` once, with the reason.
     """
 
     def __init__(self, launch: Launch, changed: Callable[[], None], ended: Callable[[str], None]) -> None:
@@ -309,7 +309,7 @@ class Link:
         self._owner: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Connect; the server is started and has said what it can.
+        """Start the server and finish the handshake.
 
         Raises:
             Broken: It cannot be started, or does not answer in time.
@@ -328,7 +328,7 @@ class Link:
             raise
 
     async def close(self) -> None:
-        """Disconnect, and end the server's program."""
+        """Close the connection, and end the server's program."""
         self._leave.set()
         if self._owner is not None:
             done, _ = await asyncio.wait([self._owner], timeout=_CLOSE_S)
@@ -385,7 +385,7 @@ class Link:
         )
 
     async def read(self, uri: str) -> tuple[Piece, ...]:
-        """Return what a resource holds; raises as ``_answer_to``."""
+        """Return the content of a resource; raises as ``_answer_to``."""
         result = await self._answer_to(self._require_client().read_resource(uri))
         return tuple(map(piece_of_resource, result.contents))
 
@@ -403,12 +403,12 @@ class Link:
         )
 
     async def prompt(self, name: str, args: Mapping[str, str]) -> tuple[tuple[str, Piece], ...]:
-        """Return the messages that a prompt becomes, each with its role; raises as ``_answer_to``."""
+        """Return the messages of a prompt, each with its role; raises as ``_answer_to``."""
         result = await self._answer_to(self._require_client().get_prompt(name, dict(args)))
         return tuple((message.role, piece_of(message.content)) for message in result.messages)
 
     def _with_usable_names(self, listed: Sequence[Any]) -> list[Any]:
-        """Return those of what is listed that have a name which can be shown; the log says of others how many."""
+        """Return the items whose name can be shown; log how many others there are."""
         found = [each for each in listed if is_name(each.name)]
         if gone := len(listed) - len(found):
             log.info("mcp server %s: %d without a usable name are left out", self._launch.name, gone)
@@ -426,12 +426,12 @@ class Link:
 
         Raises:
             Broken: The connection ended meanwhile.
-            ToolError: The server refused, or what it answered is not of the protocol.
+            ToolError: The server refused, or its answer breaks the protocol.
         """
         try:
             return await request
         except MCPError as error:
-            # A server on the web may know the connection no more, rather than what it was asked.
+            # A server on the web may have forgotten the connection; the request itself may be fine.
             is_refused = isinstance(self._peer, Web) and self._peer.refused.startswith(_NO_SESSION)
             if is_refused and error.code in (CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST):
                 raise Forgotten(self._end_reason()) from error
@@ -451,7 +451,7 @@ class Link:
             raise ToolError(f"The MCP server {self._launch.name}: {_short(str(error))}") from error
 
     async def _pages(self, page: Callable[[str | None], Awaitable[Any]], name: str, most: int) -> list[Any]:
-        """Return all that is listed, at most ``most``; raises as ``_answer_to``."""
+        """Return all listed items, at most ``most``; raises as ``_answer_to``."""
         found: list[Any] = []
         cursor: str | None = None
         for _ in range(_PAGES):
@@ -472,7 +472,7 @@ class Link:
     # -- the owner -----------------------------------------------------------------------------------------------
 
     async def _hold(self, ready: asyncio.Future[None]) -> None:
-        """Open the connection, keep it until somebody wants it closed or it ends, and close it."""
+        """Open the connection, keep it until it is closed or lost, and close it."""
         try:
             client = Client(
                 self._transport(),
@@ -524,10 +524,10 @@ class Link:
             yield _FilteredStream(read, self._without_refused_tools), *rest
 
     def _without_refused_tools(self, message: Any) -> Any:
-        """Return a message without the tools that the SDK would refuse the whole list for; notes why.
+        """Return a message without the tools for which the SDK would refuse the whole list; keeps the reasons.
 
-        What a tool promises of its results goes, too: the SDK checks that in the loop, and a server's expression can
-        take for ever.
+        Output schemas are removed, too: the SDK checks results against them in the event loop, and a server's regular
+        expression can take for ever.
         """
         answer = getattr(message, "message", None)
         if not isinstance(answer, JSONRPCResponse) or not isinstance(answer.result.get("tools"), list):
@@ -543,7 +543,7 @@ class Link:
         answer.result["tools"] = kept
         return message
 
-    # -- what the server says by itself --------------------------------------------------------------------------
+    # -- notifications -------------------------------------------------------------------------------------------
 
     async def _on_message(self, message: object) -> None:
         changes = (ToolListChangedNotification, PromptListChangedNotification, ResourceListChangedNotification)
@@ -551,7 +551,7 @@ class Link:
             self._changed()
 
     async def _listen(self, client: Client) -> None:
-        """Be told of changes by servers that only tell those who ask (2026-07-28)."""
+        """Subscribe to changes, for servers that need it (protocol 2026-07-28)."""
         can = client.server_capabilities
         tools = bool(can.tools and can.tools.list_changed)
         prompts = bool(can.prompts and can.prompts.list_changed)
@@ -584,13 +584,13 @@ def _resource(each: Any, uri: str, *, template: bool = False) -> ServerResource:
 
 
 def _short(text: str) -> str:
-    """Return what a server says about a failure, in one line and without secrets."""
+    """Return a server's message about a failure, on one line and without secrets."""
     line = re.sub(r"\s+", " ", mask_secrets(text[:_READ])).strip()
     return truncate(line, _SHOWN)
 
 
 class _FilteredStream:
-    """A stream of messages, each as ``sift`` returns it."""
+    """A stream of messages, each passed through ``sift``."""
 
     def __init__(self, stream: Any, sift: Callable[[Any], Any]) -> None:
         self._stream = stream
@@ -617,7 +617,7 @@ class _FilteredStream:
 
 
 def _wrong_tool(result: dict[str, Any], version: str) -> str:
-    """Return why the SDK would refuse a list of tools with one tool because of that one, "" when it would not."""
+    """Return why the SDK would refuse a list because of this tool, "" if it would not."""
     try:
         validate_server_result("tools/list", version, result)
     except ValidationError as error:
@@ -631,9 +631,9 @@ def _wrong_tool(result: dict[str, Any], version: str) -> str:
 
 
 def _wrong_schemas(tools: Sequence[ServerTool]) -> dict[str, str]:
-    """Return the tools whose arguments are described by what is not a JSON Schema, with why; blocks.
+    """Return the tools whose input schema is no valid JSON Schema, with the reason; blocks.
 
-    A provider refuses every request that has one of them.
+    A provider refuses every request with such a tool.
     """
     wrong, until = {}, time.monotonic() + _CHECK_S
     for tool in tools:
