@@ -668,7 +668,7 @@ class BranchTables:
         self._db.execute(query, row)
 
     def _start(self) -> tuple[tuple[int, str], int]:
-        """Return the first message whose tokens count towards the context, and the tokens of the summary before it."""
+        """Return the first message whose tokens count towards the context, and the tokens of the summary before."""
         if (found := self._db.execute(_MARKER, (self._key,)).fetchone()) is None:
             return (0, ""), 0
         *after, tail, tokens = found
@@ -999,7 +999,7 @@ class _Indexing:
             if count < 0 and mark not in texts:  # what changed above is looked at again
                 self._seen = None
                 return self._compare(log)
-            # Else it may be the beginning of an answer we have.
+            # Else it may be the beginning of a recorded answer.
             if count < 0 and (texts[mark].key[0] == "user" or not is_growing):
                 lone += [texts[mark]] * (-count - min(-count, allowed[mark]))
         self._texts = {mark: texts[mark] for mark, count in self._balance.items() if count < 0}

@@ -652,7 +652,7 @@ def _take_over(connection: sqlite3.Connection, kept: Path) -> None:
 def _read_only(path: Path) -> sqlite3.Connection:
     if not stat.S_ISREG(path.lstat().st_mode):
         raise OSError(errno.EINVAL, "it is not a regular file")
-    # Where there is no log beside it, none is made.
+    # If there is no write-ahead log beside it, none is made.
     how = "mode=ro" if Path(f"{path}-wal").exists() else "mode=ro&immutable=1"
     return sqlite3.connect(f"file:{quote(str(path))}?{how}", uri=True, isolation_level=None)
 
