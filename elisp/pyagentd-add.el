@@ -100,8 +100,6 @@ By default that is in the whole buffer.  Each is a plist (:line :level
 (defconst pyagentd-add--large 100000
   "Characters of a text from which on it is asked whether it is meant.")
 
-;;;; Which session
-
 (defun pyagentd-add--label (buffer)
   "Return what to call the session in BUFFER."
   (with-current-buffer buffer
@@ -322,8 +320,6 @@ for this buffer."
          (pyagentd-add--files (dired-get-marked-files) ask))
         (t (pyagentd-add--buffer ask))))
 
-;;;; Asking at once
-
 ;;;###autoload
 (defun pyagentd-ask (question &optional ask)
   "Send QUESTION about the region, or about this buffer, to a session.
@@ -511,8 +507,6 @@ be used meanwhile.  The model is that of a new session."
         (widen)
         (pyagentd-rewrite--ask overlay instruction)))))
 
-;;;; Above what is being written
-
 (defun pyagentd-add-above (text &optional behind)
   "Put TEXT as a prompt above what is being written, or BEHIND that.
 Leave point behind it."
@@ -558,8 +552,6 @@ Leave point behind it."
   '((image/png . "png") (image/jpeg . "jpg") (image/gif . "gif")
     (image/webp . "webp"))
   "Kinds of pictures that models see, and the extensions of their files.")
-
-;;;; Files
 
 (defun pyagentd-media--keep (base extension content)
   "Keep CONTENT, bytes, in the session here; return the name of the file.
@@ -623,8 +615,6 @@ It was called BASE with EXTENSION.  The same content has the same name."
      label (pyagentd-media--keep (file-name-base file)
                                  (file-name-extension file)
                                  (pyagentd-media--bytes file)))))
-
-;;;; Putting them into the prompt
 
 (defun pyagentd-media--here ()
   "Signal a `user-error' unless a session is written here."
@@ -757,8 +747,6 @@ file names is used, or a name could have Emacs reach another machine."
     (and (string-prefix-p (concat branch "files/") file)
          (file-regular-p file)
          file)))
-
-;;;; Where it is used
 
 (pyagentd-display-add #'pyagentd-media--show
                       (lambda ()

@@ -104,8 +104,6 @@ and PERMISSIONS; nil or an empty string means the default."
                 (if-let ((note (plist-get made :note))) (concat "\n" note) "")))
      pyagentd-later-patience)))
 
-;;;; Another name
-
 (defun pyagentd-agents--rename (name new-name)
   "Rename the agent NAME to NEW-NAME.
 Its directory, its session's id and its records follow."

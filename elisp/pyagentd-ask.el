@@ -53,8 +53,6 @@
 (defvar pyagentd-ask-new-functions nil
   "Functions called with an ask that is new.")
 
-;;;; Which are open
-
 (defun pyagentd-ask-id (ask)
   "Return the id of ASK."
   (plist-get ask :id))
@@ -135,8 +133,6 @@
   (seq-filter (lambda (ask) (memq buffer (pyagentd-ask-buffers ask)))
               pyagentd-ask--pending))
 
-;;;; What one is about
-
 (defun pyagentd-ask-question-p (ask)
   "Return non-nil if ASK, which may be nil, is a model's questions."
   (eq 'question (pyagentd-symbol (plist-get ask :kind))))
@@ -196,8 +192,6 @@ Neither the text nor the mode of its file may do more than colour it."
         (push (buffer-substring (point) (progn (forward-line) (point))) lines))
       (nreverse lines))))
 
-;;;; An ask in a few words
-
 (defun pyagentd-ask-who (ask)
   "Return which agent ASK comes from, in words; nil for none."
   (let ((who (plist-get ask :who)))
@@ -207,8 +201,6 @@ Neither the text nor the mode of its file may do more than colour it."
   "Return one line about ASK."
   (let ((who (pyagentd-ask-who ask)))
     (concat (and who (concat who ": ")) (or (plist-get ask :what) ""))))
-
-;;;; Header line
 
 (defun pyagentd-ask--segment ()
   "Return how many asks this buffer shows, and whose the first are, or nil."
@@ -342,8 +334,6 @@ Which of them an ask offers the daemon says.")
 (pyagentd-deflocal pyagentd-ask-notice--focus nil
   "Where point is on the question, an overlay; nil while it is not.
 Its property `pyagentd-ask-back' is a marker at where point was before.")
-
-;;;; Keys
 
 (defvar pyagentd-ask-notice-map
   (let ((map (pyagentd-ask-keys-define (make-sparse-keymap))))
@@ -747,8 +737,6 @@ Each option is a plist with :label and :text, what picking it says.")
                 :filter ,(lambda (command)
                            (and pyagentd-reply-options command)))))
 
-;;;; The buttons
-
 (defun pyagentd-reply-options--button (option index)
   "Return OPTION, that with INDEX, as text; a click picks it."
   (let ((pick (lambda ()
@@ -791,8 +779,6 @@ Each option is a plist with :label and :text, what picking it says.")
   "Show the options."
   (pyagentd-reply-options-receive options))
 (add-hook 'pyagentd-session-leave-hook #'pyagentd-reply-options-clear)
-
-;;;; Picking
 
 (defun pyagentd-reply-options--pick (number &optional only-put)
   "Send option NUMBER, whose digit was typed, of those the last answer offers.
@@ -839,8 +825,6 @@ M-x pyagentd-asks lists those of all sessions")))))
       (user-error "Already answered; waiting for the daemon"))
     ask))
 
-;;;; Sending
-
 (cl-defun pyagentd-answer-with (ask decision &key reason input answers then)
   "Answer ASK with DECISION, a symbol, and return at once.
 REASON is told to the model.  INPUT, JSON, replaces the arguments;
@@ -877,8 +861,6 @@ daemon that was started anew has none."
              (when (eq 'not-found (pyagentd-symbol (car-safe (cdr-safe err))))
                (pyagentd-ask-remove (pyagentd-ask-id ask)))
              (message "%s" (pyagentd-error-text err))))))
-
-;;;; Commands
 
 (defun pyagentd-allow-once ()
   "Allow what is asked for here, this one time.

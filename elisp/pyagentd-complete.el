@@ -261,8 +261,6 @@ plists with :name, :hint, :summary, :takes (\"word\", \"rest\" or
                    (pyagentd-commands)))
           (t (pyagentd-complete--get kind pyagentd--branch-dir)))))
 
-;;;; What is typed
-
 (defun pyagentd-commands--start ()
   "Return where the slash of the command in which point is stands, or nil."
   (let ((start (pyagentd-queued-start (point))))
@@ -301,8 +299,6 @@ plists with :name, :hint, :summary, :takes (\"word\", \"rest\" or
           (seq-filter (lambda (argument)
                         (equal "flag" (plist-get argument :takes)))
                       (plist-get command :arguments))))
-
-;;;; Completion
 
 (defun pyagentd-commands--complete (command text)
   "Return how to complete the last word of TEXT, arguments of COMMAND."

@@ -938,8 +938,6 @@ Their keys are :id, :text, :queued-at, :steer and :origin.")
 (defvar pyagentd-queued-hook nil
   "Hook run in a session buffer when what waits there has changed.")
 
-;;;; Where the text is
-
 (defun pyagentd-answered-end (&optional before)
   "Return the end of the last text that is not the user's, BEFORE a position."
   (save-restriction
@@ -985,8 +983,6 @@ That is below the answer above it and everything that is queued already."
   "Return the overlay over the text of the message ID, or nil."
   (when-let ((overlay (alist-get id pyagentd-queued--overlays nil nil #'equal)))
     (and (overlay-buffer overlay) overlay)))
-
-;;;; What the daemon says
 
 (defun pyagentd-queued-receive (items)
   "Note that ITEMS wait, and show those that stand in the text."

@@ -36,8 +36,6 @@
 (pyagentd-deflocal pyagentd-hidden--due nil
   "Non-nil if what is hidden is to be asked for after the next save.")
 
-;;;; Overlays
-
 (defun pyagentd-hidden--clear ()
   "Remove all overlays."
   (mapc #'delete-overlay pyagentd-hidden--overlays)
@@ -145,8 +143,6 @@ C-u \\[pyagentd-rewind] brings %s back" (if (= count 1) "it" "them"))))
 (defconst pyagentd-branch-default-name "branch"
   "Name of a branch that was given none.")
 
-;;;; Where a branch begins
-
 (defun pyagentd-branch-here ()
   "Return the buffer of the session here, and point: (BUFFER POSITION).
 Signal a `user-error' unless it can have branches."
@@ -212,8 +208,6 @@ the daemon has all that was typed."
                              (widen)
                              (line-number-at-pos (min start (point-max))))
                            (/ (* 100 start) (max 1 (1+ (buffer-size))))))))))
-
-;;;; Making one
 
 (defun pyagentd-branch (&optional name side number)
   "Create a branch of this session at one of its prompts, and visit it.
@@ -286,8 +280,6 @@ SIDE is how it was made."
                (plist-get made :parent)))
     buffer))
 
-;;;; Going to another
-
 (defun pyagentd-branch--read-branch (prompt branches default)
   "Read one of BRANCHES with PROMPT; DEFAULT is the name of one."
   (pyagentd-choose
@@ -349,8 +341,6 @@ That is a marker: while BODY asks, point may follow an answer."
      (pyagentd-in-session
        (let ((,position (copy-marker ,position)))
          ,@body))))
-
-;;;; Prompts
 
 (defun pyagentd-history--with-points (then)
   "Call THEN with the prompts in the text that were sent, first one first."
@@ -543,8 +533,6 @@ What was written in its place before and not sent is shown as it is."
             (pyagentd-history--run
              'edit (list :message message :text (string-trim new)) close)))))
      :about "Prompt" :key message :word "send it instead")))
-
-;;;; Forks
 
 (defun pyagentd-fork (&optional choose)
   "Create a session from this one up to the prompt at point, and visit it.

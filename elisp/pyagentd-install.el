@@ -321,8 +321,6 @@ deleted when it is a day old."
                          (file-attributes directory)))))
         (ignore-errors (delete-directory directory t))))))
 
-;;;; Asking
-
 (defun pyagentd-install-offer (then &optional failed)
   "Ask once whether to install the server, and call THEN after it is.
 FAILED is called with the error, a list (SYMBOL . DATA), if that fails.

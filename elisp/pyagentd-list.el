@@ -204,8 +204,6 @@ GO goes there."
                    (and note (concat " " note))))))
   (force-mode-line-update))
 
-;;;; Some of them
-
 (defun pyagentd-table--filtered ()
   "Return as entries the rows that have all words of the filter."
   (let ((words (split-string (downcase (or pyagentd-table--filter "")) nil t))
@@ -303,8 +301,6 @@ A mark that a filter hides does not count while it does."
 
 (defvar pyagentd-list-after-show-hook nil
   "Hook run in the buffer of a list after its rows came.")
-
-;;;; Places
 
 (defun pyagentd-list-visit-place (place &optional other-window)
   "Visit PLACE, a plist as the daemon tells it, in OTHER-WINDOW if non-nil."
@@ -883,8 +879,6 @@ a screen reader can read."
   :type 'boolean
   :group 'pyagentd)
 
-;;;; Text
-
 (defun pyagentd-report--insert (line)
   "Insert LINE, a plist as the daemon tells it."
   (let ((level (or (plist-get line :level) 0)) (start (point)))
@@ -1001,8 +995,6 @@ The end of a page that is shown moves on with what comes."
                                   " " (string-replace
                                        "%" "%%" (plist-get action :label))))
                         actions " "))))
-
-;;;; Opening
 
 (defun pyagentd-report--visit ()
   "Open what the button at point, or that of the heading above, names."

@@ -61,8 +61,6 @@ ID is a number, nil as long as the desktop did not tell it.")
                (string-replace "&" "&amp;")
                (string-replace "<" "&lt;")))
 
-;;;; Clicks
-
 (defun pyagentd-desktop--clicked (id &rest _)
   "Do what is to be done when the notification ID is clicked."
   (pyagentd-guarded "Notification"
@@ -71,8 +69,6 @@ ID is a number, nil as long as the desktop did not tell it.")
       ((and shown `(,_ ,_ ,then))
        (setq pyagentd-desktop--shown (delq shown pyagentd-desktop--shown))
        (funcall then)))))
-
-;;;; Showing and hiding
 
 (defun pyagentd-desktop-show (name title text then)
   "Show the notification NAME, a symbol, with TITLE and TEXT.
@@ -193,8 +189,6 @@ are called without one, too.")
   "Timer that tells it, or nil.")
 (defvar pyagentd-notify--said nil
   "Id of the ask that the echo area told of last, and what it said, or nil.")
-
-;;;; Who looks at Emacs
 
 (defun pyagentd-notify--focused-p ()
   "Return non-nil unless Emacs knows that none of its frames has the focus."

@@ -32,8 +32,6 @@
 (defconst pyagentd-tools-file-largest (* 5 1024 1024)
   "Bytes of the largest file that is visited for a tool.")
 
-;;;; Files
-
 (defun pyagentd-tools-file-in (file function)
   "Return the value of FUNCTION, called in a buffer with FILE.
 Buffers that were not there before are gone afterwards."
@@ -131,8 +129,6 @@ That is a process, a timer or a function.")
 
 (defvar pyagentd-tools-branch nil
   "Directory of the branch whose tool runs, while its function is called.")
-
-;;;; Definitions
 
 ;;;###autoload
 (defun pyagentd-make-tool (&rest slots)
@@ -305,8 +301,6 @@ The values are in the order that the tool wants."
 (defvar project-find-functions)
 (defvar project-vc-external-roots-function)
 
-;;;; Definitions and references
-
 (defun pyagentd-tools-code--xrefs (find identifier file)
   "Return the places that FIND has for IDENTIFIER, as seen from FILE."
   (require 'xref)
@@ -365,8 +359,6 @@ The values are in the order that the tool wants."
                                         (line-beginning-position)
                                         (line-end-position)))))))))))
 
-;;;; Outline
-
 (defun pyagentd-tools-code--outline (file)
   "Return what FILE defines, by imenu."
   (require 'imenu)
@@ -395,8 +387,6 @@ The values are in the order that the tool wants."
                     (pyagentd-tools-code--index
                      rest (concat prefix name " / "))))))
 
-;;;; Diagnostics
-
 (defun pyagentd-tools-code--diagnostics (file)
   "Return what checkers say about FILE, or about open files in the project.
 FILE is nil for these, or a directory."
@@ -420,8 +410,6 @@ FILE is nil for these, or a directory."
                                       (plist-get found :text)))
                   places)))))
     (pyagentd-tools-file-places (nreverse places) none)))
-
-;;;; The tools
 
 (defconst pyagentd-tools-code--args
   '((:name "identifier" :type string
@@ -499,8 +487,6 @@ The values of variables are not told; they may be secret."
                         name (mapconcat #'symbol-name near ", ")))
           (t (format "There is no %s here." name)))))
 
-;;;; Evaluation
-
 (defun pyagentd-tools-lisp--eval (expression)
   "Return the value of EXPRESSION, one form, and what it printed."
   (let* ((read (read-from-string expression))
@@ -514,8 +500,6 @@ The values of variables are not told; they may be secret."
       (concat (unless (string-empty-p printed)
                 (concat "Printed:\n" printed "\n"))
               "Value: " (prin1-to-string value)))))
-
-;;;; The tools
 
 (pyagentd-make-tool
  :name "emacs_describe" :category "lisp"
@@ -540,8 +524,6 @@ sees it first. Returns its value and what it printed."
 
 (defconst pyagentd-tools-build--tail 12000
   "How many characters of a compilation's end a tool tells.")
-
-;;;; Compilation
 
 (defun pyagentd-tools-build--compile (callback command)
   "Run COMMAND as a compilation and give its end and errors to CALLBACK.
@@ -586,8 +568,6 @@ Return a function that stops it."
                                   (string-trim how))))))
                 nil t))
     (lambda () (when (process-live-p process) (interrupt-process process)))))
-
-;;;; The tool
 
 (pyagentd-make-tool
  :name "emacs_compile" :category "build" :async t :confirm t :timeout 900

@@ -47,8 +47,6 @@ moves to where the model reads it; without any it is asked for."
       (when beg
         (list beg end (buffer-substring-no-properties beg end))))))
 
-;;;; The list
-
 (add-hook 'pyagentd-queued-hook (lambda () (pyagentd-list-changed "queue")))
 
 (defun pyagentd-queue--buffer ()
@@ -291,8 +289,6 @@ Without a DESCRIPTION a model writes one."
                 (plist-get saved :description)
                 (pyagentd-count (plist-get saved :message-count) "message")))
      (* 5 pyagentd-later-patience))))   ; a model may summarise it
-
-;;;; The list
 
 (defun pyagentd-context--history (&optional agent)
   "List the saved conversations of the session here.
