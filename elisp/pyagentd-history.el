@@ -333,14 +333,15 @@ LATE, if it comes too late."
                           (append arguments (pyagentd-env) '(:allow nil))
                           (lambda (_) (when then (funcall then)))))
 
-(defmacro pyagentd-history--in-base (position &rest body)
-  "Evaluate BODY in the session buffer, with point there as POSITION.
-That is a marker: while BODY asks, point may follow an answer."
-  (declare (indent 1) (debug (symbolp body)))
+(defmacro pyagentd-history--when (ready position &rest body)
+  "Evaluate BODY in the session buffer when READY, with point there as POSITION.
+READY is a function that calls another one then.  POSITION is a marker:
+while BODY asks, point may follow an answer."
+  (declare (indent 2) (debug (symbolp symbolp body)))
   `(let ((,position (point)))
      (pyagentd-in-session
        (let ((,position (copy-marker ,position)))
-         ,@body))))
+         (,ready (lambda () ,@body))))))
 
 (defun pyagentd-history--with-points (then)
   "Call THEN with the prompts in the text that were sent, first one first."
@@ -386,18 +387,16 @@ the files that those turns changed."
                pyagentd-mode)
   (if (and arg (not (equal arg '(16))))
       (pyagentd-history--unrewind)
-    (pyagentd-history--in-base position
-      (pyagentd-chat-when-ready
-       (lambda ()
-         (pyagentd-history--with-points
-          (lambda (points)
-            (let ((rewind (lambda (message)
-                            (pyagentd-history--call
-                             'rewind (list :message message :files (and arg t))
-                             #'pyagentd-history--rewound))))
-              (if-let ((here (pyagentd-history--at points position)))
-                  (funcall rewind (plist-get here :message-id))
-                (pyagentd-history--choose "Rewind to prompt" rewind))))))))))
+    (pyagentd-history--when pyagentd-chat-when-ready position
+      (pyagentd-history--with-points
+       (lambda (points)
+         (let ((rewind (lambda (message)
+                         (pyagentd-history--call
+                          'rewind (list :message message :files (and arg t))
+                          #'pyagentd-history--rewound))))
+           (if-let ((here (pyagentd-history--at points position)))
+               (funcall rewind (plist-get here :message-id))
+             (pyagentd-history--choose "Rewind to prompt" rewind))))))))
 
 (defun pyagentd-history--rewound (answer)
   "Say what ANSWER tells about a rewind."
@@ -446,28 +445,26 @@ followed it belongs to that variant.  See `pyagentd-history--next-variant'."
 (defun pyagentd-history--turn (step)
   "Show the variant STEP further on of the message at or before point.
 Where there is none, that is the last message that has variants."
-  (pyagentd-history--in-base position
-    (pyagentd-chat-when-ready
-     (lambda ()
-       (pyagentd-history--call
-        'history nil
-        (lambda (answer)
-          (pcase-let*
-              ((variants (sort (plist-get answer :variants)
-                               (lambda (a b) (> (car a) (car b)))))
-               (`(,_ ,_ ,message ,number ,of)
-                (or (seq-find (lambda (variant)
-                                (<= (pyagentd-edit-position (car variant))
-                                    position))
-                              variants)
-                    (car variants)
-                    (user-error "There are no variants; %s makes one"
-                                (substitute-command-keys
-                                 "\\<pyagentd-mode-map>\\[pyagentd-regenerate]"))))
-               (next (1+ (mod (+ number step -1) of))))
-            (pyagentd-history--call
-             'choose-variant (list :message message :n next)
-             (lambda (_) (message "Variant %d/%d" next of))))))))))
+  (pyagentd-history--when pyagentd-chat-when-ready position
+    (pyagentd-history--call
+     'history nil
+     (lambda (answer)
+       (pcase-let*
+           ((variants (sort (plist-get answer :variants)
+                            (lambda (a b) (> (car a) (car b)))))
+            (`(,_ ,_ ,message ,number ,of)
+             (or (seq-find (lambda (variant)
+                             (<= (pyagentd-edit-position (car variant))
+                                 position))
+                           variants)
+                 (car variants)
+                 (user-error "There are no variants; %s makes one"
+                             (substitute-command-keys
+                              "\\<pyagentd-mode-map>\\[pyagentd-regenerate]"))))
+            (next (1+ (mod (+ number step -1) of))))
+         (pyagentd-history--call
+          'choose-variant (list :message message :n next)
+          (lambda (_) (message "Variant %d/%d" next of))))))))
 
 (defun pyagentd-history--next-variant ()
   "Show the next variant of the message at or before point.
@@ -489,32 +486,30 @@ A prompt that was edited in place is sent as it stands now; else it is
 shown to be edited.  It and all that came after it are kept as a
 variant: see `pyagentd-history--next-variant'."
   (interactive nil pyagentd-mode)
-  (pyagentd-history--in-base position
-    (pyagentd-chat-when-ready
-     (lambda ()
-       (pyagentd-history--with-points
-        (lambda (points)
-          (unless points (user-error "No prompt was sent yet"))
-          (let* ((point (or (pyagentd-history--at points position)
-                            (pyagentd-branch--nearest points position)))
-                 (message (plist-get point :message-id))
-                 ;; As it stands here.
-                 (text (save-restriction
-                         (widen)
-                         (string-trim
-                          (string-remove-prefix
-                           pyagentd-prompt-prefix
-                           (buffer-substring-no-properties
-                            (plist-get point :start)
-                            (plist-get point :end)))))))
-            (pyagentd-history--call
-             'prompt-text (list :message message)
-             (lambda (recorded)
-               ;; The daemon puts back what was edited in place.
-               (if (equal text (string-trim recorded))
-                   (pyagentd-history--edit message text)
-                 (pyagentd-history--run
-                  'edit (list :message message :text text))))))))))))
+  (pyagentd-history--when pyagentd-chat-when-ready position
+    (pyagentd-history--with-points
+     (lambda (points)
+       (unless points (user-error "No prompt was sent yet"))
+       (let* ((point (or (pyagentd-history--at points position)
+                         (pyagentd-branch--nearest points position)))
+              (message (plist-get point :message-id))
+              ;; As it stands here.
+              (text (save-restriction
+                      (widen)
+                      (string-trim
+                       (string-remove-prefix
+                        pyagentd-prompt-prefix
+                        (buffer-substring-no-properties
+                         (plist-get point :start)
+                         (plist-get point :end)))))))
+         (pyagentd-history--call
+          'prompt-text (list :message message)
+          (lambda (recorded)
+            ;; The daemon puts back what was edited in place.
+            (if (equal text (string-trim recorded))
+                (pyagentd-history--edit message text)
+              (pyagentd-history--run
+               'edit (list :message message :text text))))))))))
 
 (defun pyagentd-history--edit (message text)
   "Show TEXT, the prompt MESSAGE, to be edited.
@@ -540,17 +535,15 @@ Outside a prompt it gets the whole conversation; with a prefix argument,
 or CHOOSE from Lisp, choose the prompt."
   (interactive "P"
                pyagentd-mode)
-  (pyagentd-history--in-base position
-    (pyagentd-attached-then
-     (lambda ()
-       (pyagentd-session-save)
-       (if choose
-           (pyagentd-history--choose "Fork at prompt" #'pyagentd-history--fork)
-         (pyagentd-history--with-points
-          (lambda (points)
-            (pyagentd-history--fork
-             (plist-get (pyagentd-history--at points position)
-                        :message-id)))))))))
+  (pyagentd-history--when pyagentd-attached-then position
+    (pyagentd-session-save)
+    (if choose
+        (pyagentd-history--choose "Fork at prompt" #'pyagentd-history--fork)
+      (pyagentd-history--with-points
+       (lambda (points)
+         (pyagentd-history--fork
+          (plist-get (pyagentd-history--at points position)
+                     :message-id)))))))
 
 (defun pyagentd-history--fork (message)
   "Make a session of this one up to MESSAGE, nil for all of it, and visit it."
