@@ -108,10 +108,8 @@ By default that is in the whole buffer.  Each is a plist (:line :level
               (concat "/" pyagentd--branch-name)))))
 
 (defun pyagentd-add--session (&optional ask)
-  "Return the buffer of the session that something is added to.
-ASK the user which, if it is non-nil; else one of this project, and one that
-can be written, goes before others.  Signal a `user-error' if nothing can be
-written there."
+  "Return the buffer of the session that something is added to; ASK which.
+Else one of this project, and one that can be written, goes before others."
   (let* ((buffers (or (seq-filter (lambda (buffer)
                                     (with-current-buffer buffer
                                       (and (bound-and-true-p pyagentd-mode)
@@ -141,8 +139,7 @@ written there."
     session))
 
 (defun pyagentd-add--passage (beg end root)
-  "Return the text between BEG and END with where it is from, for ROOT.
-Ask whether it is meant if it is large."
+  "Return the text between BEG and END with where it is from, for ROOT."
   (when (and (> (- end beg) pyagentd-add--large)
              (not (y-or-n-p (format "Add %d kB to the prompt? "
                                     (/ (- end beg) 1000)))))
@@ -203,9 +200,7 @@ It is the current one by default; point there is moved behind it."
   (buffer-local-value 'pyagentd-attach-root session))
 
 (defun pyagentd-add--region (beg end &optional ask)
-  "Add the region, from BEG to END, to the prompt of a session.
-It says where the text is from.  With a prefix argument, or ASK from
-Lisp, ask which session."
+  "Add the region, from BEG to END, to the prompt of a session; ASK which."
   (interactive (list (region-beginning) (region-end) current-prefix-arg))
   (when (= beg end) (user-error "The region is empty; nothing was added"))
   (let ((session (pyagentd-add--session ask)))
@@ -215,10 +210,8 @@ Lisp, ask which session."
     (pyagentd-add--done (pyagentd-count (count-lines beg end) "line") session)))
 
 (defun pyagentd-add--buffer (&optional ask)
-  "Add this buffer to the prompt of a session.
-Of a file that the session's project has, only the name is put there: the
-agent reads it.  Of any other buffer it is the text.  With a prefix
-argument, or ASK from Lisp, ask which session."
+  "Add this buffer to the prompt of a session; ASK which.
+Of a file that the session's project has that is the name: the agent reads it."
   (interactive "P")
   (let* ((session (pyagentd-add--session ask))
          (root (pyagentd-add--root session)))
@@ -239,9 +232,8 @@ argument, or ASK from Lisp, ask which session."
                       session))
 
 (defun pyagentd-add--file (file session)
-  "Return how a prompt in the buffer SESSION has FILE.
-One of the project is named; a picture, a PDF, or one from elsewhere, which the
-agent may not read there, is copied into the session."
+  "Return how a prompt in the buffer SESSION has FILE: its name, or a copy.
+Of pictures, PDFs, and what the agent may not read there it has a copy."
   (let ((root (pyagentd-add--root session)))
     (if (or (file-directory-p file)
             (and root (file-in-directory-p file root)
@@ -258,9 +250,7 @@ agent may not read there, is copied into the session."
      (read-file-name prompt (and root (file-name-as-directory root)) nil t))))
 
 (defun pyagentd-add--files (files &optional ask)
-  "Add FILES to the prompt of a session: names, and pictures as pictures.
-In Dired these are the marked files, elsewhere one that is asked for.
-With a prefix argument, or ASK from Lisp, ask which session."
+  "Add FILES, in Dired the marked ones, to the prompt of a session; ASK which."
   (interactive
    (list (if (derived-mode-p 'dired-mode) (dired-get-marked-files)
            (list (pyagentd-add-read-file "File or directory: ")))
@@ -270,9 +260,8 @@ With a prefix argument, or ASK from Lisp, ask which session."
 ;;;; Diagnostics
 
 (defun pyagentd-add--diagnostics (beg end &optional ask)
-  "Add the diagnostics of Flymake or Flycheck to the prompt of a session.
-That is in the region, from BEG to END, if it is active, else in the whole
-buffer.  With a prefix argument, or ASK from Lisp, ask which session."
+  "Add diagnostics of Flymake or Flycheck to the prompt of a session; ASK which.
+Those are of the region, from BEG to END, or of the whole buffer."
   (interactive (list (if (use-region-p) (region-beginning) (point-min))
                      (if (use-region-p) (region-end) (point-max))
                      current-prefix-arg))
@@ -631,16 +620,14 @@ It was called BASE with EXTENSION.  The same content has the same name."
     (insert (if (or (bobp) (memq (char-before) '(?\s ?\t ?\n))) "" " ") link)))
 
 (defun pyagentd-add--attach-file (file)
-  "Copy FILE into the session here and put a link to it into the prompt.
-The model sees a picture, and may read any other file."
+  "Copy FILE into the session here and put a link to it into the prompt."
   (interactive (list (pyagentd-add-read-file "Attach file: "))
                pyagentd-mode)
   (pyagentd-media--here)
   (pyagentd-media--insert (pyagentd-media-link (expand-file-name file))))
 
 (defun pyagentd-media-drop (uri _action)
-  "Put the file with URI, which was dropped here, into the prompt.
-For `dnd-protocol-alist'; files of the project are only named."
+  "Put the file with URI, which was dropped here, into the prompt."
   (let ((file (dnd-get-local-file-name uri t)))
     (if (not (and file (bound-and-true-p pyagentd-mode)))
         (dnd-open-local-file uri 'private)
@@ -664,8 +651,7 @@ For `dnd-protocol-alist'; files of the project are only named."
   "Programs that print a picture of the clipboard, for use on a terminal.")
 
 (defun pyagentd-add--picture ()
-  "Insert the picture in the clipboard into the prompt.
-Where the window system has none, as on a terminal, a program is asked."
+  "Insert the picture in the clipboard into the prompt."
   (interactive nil pyagentd-mode)
   (pyagentd-media--here)
   (if-let ((found

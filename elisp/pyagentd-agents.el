@@ -105,8 +105,7 @@ and PERMISSIONS; nil or an empty string means the default."
      pyagentd-later-patience)))
 
 (defun pyagentd-agents--rename (name new-name)
-  "Rename the agent NAME to NEW-NAME.
-Its directory, its session's id and its records follow."
+  "Rename the agent NAME, and all that is called after it, to NEW-NAME."
   (interactive
    (let ((name (pyagentd-named-read "Rename agent")))
      (list name (string-trim (read-string (format "New name of %s: " name)
@@ -175,9 +174,7 @@ use them.\n"
 (add-hook 'pyagentd-changed-hook (lambda () (pyagentd-list-changed "agents")))
 
 (defun pyagentd-agents--destroy (&optional keep)
-  "Destroy the agents that are marked, else the one at point, one by one.
-What would be lost with each is named first.  With a prefix argument, or
-KEEP from Lisp, their files stay."
+  "Destroy the agents that are marked, else the one at point, or KEEP their files."
   (interactive "P" pyagentd-list-mode)
   (named-let next ((names (mapcar (lambda (row) (plist-get row :id))
                                   (pyagentd-table-targets))))

@@ -384,8 +384,7 @@ Its property `pyagentd-ask-back' is a marker at where point was before.")
 ;;;; Point on the question
 
 (defun pyagentd-ask--go ()
-  "Go to the open question here; there, its keys answer it.
-A model's own questions are shown in a form."
+  "Go to the open question here, where keys answer it, or to its form."
   (interactive nil pyagentd-mode)
   (let ((ask (or (pyagentd-ask-notice-current)
                  (user-error "No question is open here"))))
@@ -481,8 +480,7 @@ is on no question."
 ;;;; The notice
 
 (defun pyagentd-ask-notice--text (current asks &optional room)
-  "Return the notice about ASKS, of which the keys answer CURRENT.
-A preview has at most ROOM lines, nil for all."
+  "Return the notice about ASKS and CURRENT, whose preview has at most ROOM lines."
   (concat "\n" pyagentd-rule
           (pyagentd-ask-text
            current room
@@ -520,8 +518,7 @@ A preview has at most ROOM lines, nil for all."
                      (split-string (string-trim-right text "\n") "\n"))))
 
 (defun pyagentd-ask-notice--fitted (current asks)
-  "Return the notice about ASKS and CURRENT, short enough for its window.
-What does not fit below the top of a window cannot be scrolled to."
+  "Return the notice about ASKS and CURRENT, short enough for its window."
   (let ((text (pyagentd-ask-notice--text current asks))
         (window (get-buffer-window nil 'visible)))
     (if (not window) text

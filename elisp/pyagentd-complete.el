@@ -161,8 +161,7 @@ It is in text of the user, after white space or an opening bracket."
                 (point)))))))
 
 (defun pyagentd-complete--exit (goes-on)
-  "Return a function that adds a space behind a candidate that is whole.
-It does so where GOES-ON, a function, returns non-nil for its text."
+  "Return what adds a space behind a whole candidate for which GOES-ON is true."
   (lambda (text status)
     (when (and (eq status 'finished) (not (looking-at-p "[ \t]"))
                (funcall goes-on text))
@@ -193,8 +192,7 @@ It does so where GOES-ON, a function, returns non-nil for its text."
                               (not (string-suffix-p "/" name))))))))
 
 (defun pyagentd-complete--at-attach ()
-  "Ask for commands and agents before somebody needs them.
-No program is run for these."
+  "Ask for commands and agents, for which no program is run, ahead of time."
   (pyagentd-complete--refresh 'commands pyagentd--branch-dir)
   (when pyagentd-attach-root
     (pyagentd-complete--refresh 'agents pyagentd-attach-root)))

@@ -436,8 +436,7 @@ That is behind what was typed there, or BEFORE it."
   "How many characters one edit inserts: more than a call can have is refused.")
 
 (defun pyagentd-edit--part (edit)
-  "Return (PART . REST), which do one after the other what EDIT does.
-PART inserts `pyagentd-edit--longest' characters at most."
+  "Return EDIT as (PART . REST); PART inserts `pyagentd-edit--longest' at most."
   (let ((left pyagentd-edit--longest) (shift 0) part rest)
     (pcase-dolist (`(,beg ,end ,text ,old) edit)
       (if (= left 0)

@@ -257,8 +257,7 @@ write another prompt."))))
         :name name))
 
 (defun pyagentd-branch--insert-heading ()
-  "Put the heading of a prompt at the end, where there is none yet.
-That is an edit like any other, which the file gets, but no step of undo."
+  "Put the heading of a prompt at the end, but as no step of undo."
   (let ((at-end (eobp)))
     (save-excursion
       (goto-char (point-max))
@@ -443,8 +442,7 @@ followed it belongs to that variant.  See `pyagentd-history--next-variant'."
            (funcall answer nil)))))))
 
 (defun pyagentd-history--turn (step)
-  "Show the variant STEP further on of the message at or before point.
-Where there is none, that is the last message that has variants."
+  "Show the variant STEP further on of the last message at or before point."
   (pyagentd-history--when pyagentd-chat-when-ready position
     (pyagentd-history--call
      'history nil
@@ -467,9 +465,7 @@ Where there is none, that is the last message that has variants."
           (lambda (_) (message "Variant %d/%d" next of))))))))
 
 (defun pyagentd-history--next-variant ()
-  "Show the next variant of the message at or before point.
-After the last comes the first.  The turns that came after a variant
-come and go with it."
+  "Show the next variant of the message at or before point, and its turns."
   (interactive nil pyagentd-mode)
   (pyagentd-history--turn 1))
 
@@ -512,8 +508,7 @@ variant: see `pyagentd-history--next-variant'."
                'edit (list :message message :text text))))))))))
 
 (defun pyagentd-history--edit (message text)
-  "Show TEXT, the prompt MESSAGE, to be edited.
-What was written in its place before and not sent is shown as it is."
+  "Show TEXT, the prompt MESSAGE, to be edited."
   (let ((session (current-buffer)))
     (pyagentd-edit
      (format "prompt of %s" pyagentd--session-id) text #'text-mode

@@ -303,9 +303,7 @@ The installation leaves out what few need, such as servers of tools (mcp)."
   (setq pyagentd-install--running nil))
 
 (defun pyagentd-install--prune (new)
-  "Delete all environments but NEW and the one that was good before it.
-One that is not complete may be in the making, by another Emacs: it is
-deleted when it is a day old."
+  "Delete all environments but NEW and the one that was good before it."
   (let* ((others (remove new (directory-files pyagentd-server-directory
                                               t "\\`[0-9]")))
          (before (seq-find (lambda (directory) (member directory others))
@@ -314,6 +312,7 @@ deleted when it is a day old."
                                    (pyagentd-server-environments)))))
     (dolist (directory others)
       (unless (or (equal directory before)
+                  ;; Another Emacs may be making it.
                   (and (null (pyagentd-server--environment directory))
                        (time-less-p
                         (time-subtract nil (* 24 60 60))

@@ -47,8 +47,7 @@
   (or pyagentd-plan-next pyagentd-plan--agent pyagentd-status-preset))
 
 (defun pyagentd-menu--setting (words key)
-  "Return the value of the setting KEY, which WORDS name.
-Both are at most 26 columns wide, so that the menu fits into 80."
+  "Return the value of the setting KEY, so short that it fits behind WORDS."
   (when (pyagentd-menu--session-p)
     (let* ((value (pyagentd-model-value key))
            (next (if (plist-member pyagentd-settings-next key) " (next)" ""))
@@ -271,8 +270,7 @@ a model, nil for that of preset.md."
     (pyagentd-session-save)))
 
 (defun pyagentd-model--configure (key value &optional then failure)
-  "Write VALUE of KEY into the session's preset.md, then call THEN.
-FAILURE is called with an error, which is told by default."
+  "Write VALUE of KEY into preset.md, then call THEN, or FAILURE with an error."
   (pyagentd-later-here
    'configure (list :branch pyagentd--branch-dir key value)
    (lambda (answer)
@@ -320,8 +318,7 @@ NAME may be BACKEND/MODEL; the empty string stands for that of preset.md."
                            backend))))
 
 (defun pyagentd-model--choose-number (words key valid)
-  "Read the setting KEY, a number that is called WORDS; VALID checks it.
-Nothing typed stands for that of the session's preset.md."
+  "Read the setting KEY, a number that is called WORDS; VALID checks it."
   (pyagentd-in-session
     (let* ((text (string-trim (read-string (pyagentd-model--prompt words key))))
            (number (and (string-match-p "\\`[0-9]+\\(?:\\.[0-9]+\\)?\\'" text)
@@ -332,8 +329,7 @@ Nothing typed stands for that of the session's preset.md."
       (pyagentd-model--set key number))))
 
 (defun pyagentd-model--choose-thinking (effort)
-  "Set the thinking effort of this session's model to EFFORT.
-That is \"off\", \"low\", \"medium\" or \"high\"."
+  "Set the thinking effort of this session's model to EFFORT."
   (interactive
    (list (pyagentd-in-session
            (let ((now (or (pyagentd-model-value :thinking) "off")))

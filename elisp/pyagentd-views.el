@@ -155,8 +155,7 @@ was not meant for that."
 U takes the marks away"))))
 
 (defun pyagentd-asks--each (asks decision question)
-  "Answer all ASKS with DECISION if the user says yes to QUESTION.
-How many they are, and which, goes in there."
+  "Answer all ASKS with DECISION if the user says yes to QUESTION, a format."
   (let* ((asks (or (seq-remove #'pyagentd-ask-answered-p asks)
                    (user-error
                     "Already answered; waiting for the daemon")))
@@ -173,8 +172,7 @@ How many they are, and which, goes in there."
         (pyagentd-answer-with ask decision)))))
 
 (defun pyagentd-asks--allow ()
-  "Allow once what is marked, else what is asked for at point.
-Questions of the model's are answered one by one, in a form."
+  "Allow once what is marked, else what is asked for at point."
   (interactive nil pyagentd-list-mode)
   (if-let ((marked (pyagentd-asks--marked)))
       (pyagentd-asks--each
@@ -231,8 +229,7 @@ U takes the marks away"))
     (pyagentd-branch)))
 
 (defun pyagentd-branches--diff (&optional other)
-  "Show how the branch at point differs from the one it comes from.
-With a prefix argument ask for the OTHER branch, a plist."
+  "Show how the branch at point differs from its parent, or from the OTHER."
   (interactive
    (list (when current-prefix-arg
            (pyagentd-branch--read-branch "Compare with"
