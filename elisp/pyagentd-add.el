@@ -570,7 +570,7 @@ It was called BASE with EXTENSION.  The same content has the same name."
 
 (defun pyagentd-media--bytes (file)
   "Return what FILE holds."
-  (let ((size (file-attribute-size (file-attributes file))))
+  (let ((size (file-attribute-size (file-attributes (file-truename file)))))
     (when (> size (cond ((or (pyagentd-media--picture-p file)
                              (string-suffix-p ".pdf" file t))
                          pyagentd-media--largest-shown)

@@ -242,10 +242,11 @@ Nil while the text is that of the file, with what is pending.")
     (when pyagentd-edit--open
       (save-restriction
         (widen)
-        (let ((edit (if (consp pyagentd-edit--open)
-                        (pyagentd-edit--announced (car pyagentd-edit--open)
-                                                  (cdr pyagentd-edit--open))
-                      (pyagentd-edit--compare-with-copy))))
+        (let* ((inhibit-quit t)         ; the copy and what is pending change at once
+               (edit (if (consp pyagentd-edit--open)
+                         (pyagentd-edit--announced (car pyagentd-edit--open)
+                                                   (cdr pyagentd-edit--open))
+                       (pyagentd-edit--compare-with-copy))))
           (setq pyagentd-edit--open nil
                 pyagentd-edit--tick (buffer-chars-modified-tick)
                 pyagentd-edit--pending

@@ -202,6 +202,16 @@ The variables `session' and `project' are bound."
         (should-not (file-exists-p (expand-file-name
                                     "files" pyagentd--branch-dir)))))))
 
+(ert-deftest pyagentd-media-a-link-to-a-file-is-as-large-as-that ()
+  (add-test--with "### Look:"
+    (let ((big (expand-file-name "big.bin" root))
+          (link (expand-file-name "link.bin" root)))
+      (write-region "" nil big nil 'quiet)
+      (call-process "truncate" nil nil nil "-s" "30000000" big)
+      (make-symbolic-link big link)
+      (with-current-buffer session
+        (should-error (pyagentd-media-link link) :type 'user-error)))))
+
 (ert-deftest pyagentd-media-a-file-of-the-project-that-is-dropped-is-named ()
   (add-test--with "### Read"
     (let ((file (expand-file-name "b.txt" project)))

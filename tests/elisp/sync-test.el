@@ -84,6 +84,16 @@
     (should-not (buffer-modified-p))
     (should (verify-visited-file-modtime))))
 
+(ert-deftest pyagentd-sync-what-is-typed-is-sent-though-noting-it-was-quit ()
+  (sync-test--with-session "### Hi"
+    (insert " there")
+    (let ((quit (lambda (&rest _) (setq quit-flag t)))) ; C-g comes just then
+      (advice-add 'pyagentd-edit-compose :before quit)
+      (condition-case nil (pyagentd-session-save) (quit))
+      (advice-remove 'pyagentd-edit-compose quit))
+    (pyagentd-session-save)
+    (should (equal (sync-test--sent) '(((7 7 " there" nil)))))))
+
 (ert-deftest pyagentd-sync-roles-of-what-is-typed-go-with-it ()
   (sync-test--with-session "### Hi\n\nYes, I do\n\n### "
     (with-silent-modifications (put-text-property 9 18 'gptel 'response))
