@@ -257,7 +257,6 @@ The installation leaves out what few need, such as servers of tools (mcp)."
   "Note that the environment is complete, and go on with what waits for it."
   (let ((directory (plist-get pyagentd-install--running :directory))
         (extras (plist-get (car (pyagentd-server-environments)) :extras))
-        (waiting (reverse (plist-get pyagentd-install--running :waiting)))
         (seconds (- (float-time) (plist-get pyagentd-install--running :begun)))
         (version (and (string-match "[0-9]+\\.[0-9][^ \n]*"
                                     (pyagentd-install--last-line))
@@ -269,38 +268,34 @@ The installation leaves out what few need, such as servers of tools (mcp)."
       (with-temp-file (expand-file-name pyagentd-server-complete directory)
         (prin1 `(:version ,version ,@(and extras `(:extras ,extras)))
                (current-buffer)))
-      (pyagentd-install--end)
       (pyagentd-install--prune directory)
       (message "pyagentd: server %s is installed (%d s)" version seconds)
-      (pcase-dolist (`(,then . ,_) waiting)
-        (when then
-          (pyagentd-guarded "After installing" (funcall then)))))))
+      (pyagentd-install--end))))
 
 (defun pyagentd-install--fail (reason)
   "Give up for REASON, a sentence; what was installed before stays."
-  (let ((directory (plist-get pyagentd-install--running :directory))
-        (waiting (reverse (plist-get pyagentd-install--running :waiting))))
-    (pyagentd-install--end)
-    (when directory
-      (ignore-errors (delete-directory directory t)))
-    (display-buffer pyagentd-install-buffer)
-    (let* ((left (car (pyagentd-server-environments)))
-           (text (format "%s.  %sSee %s; M-x pyagentd-doctor" reason
-                         (if left (format "Version %s is still used.  "
-                                          (plist-get left :version))
-                           "")
-                         pyagentd-install-buffer)))
-      (message "pyagentd: %s" text)
-      (pcase-dolist (`(,_ . ,failed) waiting)
-        (when failed
-          (pyagentd-guarded "After installing"
-            (funcall failed (list 'user-error text))))))))
+  (when-let ((directory (plist-get pyagentd-install--running :directory)))
+    (ignore-errors (delete-directory directory t)))
+  (display-buffer pyagentd-install-buffer)
+  (let* ((left (car (pyagentd-server-environments)))
+         (text (format "%s.  %sSee %s; M-x pyagentd-doctor" reason
+                       (if left (format "Version %s is still used.  "
+                                        (plist-get left :version))
+                         "")
+                       pyagentd-install-buffer)))
+    (message "pyagentd: %s" text)
+    (pyagentd-install--end (list 'user-error text))))
 
-(defun pyagentd-install--end ()
-  "Forget the installation that ran."
-  (when-let ((timer (plist-get pyagentd-install--running :timer)))
-    (cancel-timer timer))
-  (setq pyagentd-install--running nil))
+(defun pyagentd-install--end (&optional err)
+  "Forget the installation that ran; tell what waits for it of ERR, or go on."
+  (let ((waiting (reverse (plist-get pyagentd-install--running :waiting))))
+    (when-let ((timer (plist-get pyagentd-install--running :timer)))
+      (cancel-timer timer))
+    (setq pyagentd-install--running nil)
+    (pcase-dolist (`(,then . ,failed) waiting)
+      (pyagentd-guarded "After installing"
+        (cond ((and err failed) (funcall failed err))
+              ((and then (not err)) (funcall then)))))))
 
 (defun pyagentd-install--prune (new)
   "Delete all environments but NEW and the one that was good before it."

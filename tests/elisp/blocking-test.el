@@ -225,7 +225,7 @@ directory by Dired as well."
                                   pyagentd-start--process))
         (set-process-sentinel process #'ignore)
         (delete-process process)))
-    (pyagentd-install--end)             ; one whose process was just ended
+    (pyagentd-install--end '(quit))     ; one whose process was just ended
     (dolist (buffer (seq-difference (buffer-list) buffers))
       (when (buffer-live-p buffer)
         (with-current-buffer buffer (set-buffer-modified-p nil))
