@@ -385,10 +385,10 @@ class ModelOperations(Group):
     ) -> ConversationSettings:
         """Return the settings of a conversation, after having ``key`` be ``value``.
 
-        Keys are model, temperature, max-tokens, thinking, system and tools; the value ``default`` is that of the
-        model or provider. Tools are names, or ``+NAME`` and ``-NAME``; ``none`` is none. That is written into
-        ``preset.md`` (``agent.json`` of a named agent), or with ``next`` it holds for the next message alone, until
-        the daemon ends.
+        Keys are model, temperature, max-tokens, thinking, system and tools; the value ``default`` is the provider's
+        temperature, max-tokens or thinking. Tools are names, or ``+NAME`` and ``-NAME``; ``none`` is none. That is
+        written into ``preset.md`` (``agent.json`` of a named agent), or with ``next`` it holds for the next message
+        alone, until the daemon ends.
         """
         kernel, ref, options = self._kernel, self._ref(branch), send_options(client, env, ())
         waiting, note = kernel.feature(Models).next_settings, ""
@@ -476,11 +476,11 @@ class ModelOperations(Group):
                     raise BadRequest(
                         f"{value[:60]!r} is not a value of {key}", hint="Give a number, or default"
                     ) from None
-            case "tools":
+            case "tools" if given is not None:
                 on = preset_with_overrides(own, live.override(own)).tools
                 given = " ".join(_switch_tools(on, value))
-            case "system" | "thinking" | "model" | "temperature" | "max-tokens":
-                if given is None and key in ("system", "model"):
+            case "system" | "tools" | "thinking" | "model" | "temperature" | "max-tokens":
+                if given is None and key in ("system", "tools", "model"):
                     raise BadRequest(f"{key} has no default", hint="Give the value")
                 given = "off" if given is None and key == "thinking" else given
             case _:

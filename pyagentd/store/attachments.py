@@ -49,7 +49,7 @@ def keep_file(branch_dir: Path, name: str, data: bytes) -> Path:
     """
     home = paths.files_dir(branch_dir)
     file = home / name
-    if file.parent != home or not name.strip(".") or "\0" in name:
+    if file.parent != home or name in ("", ".", "..") or "\0" in name:
         raise BadRequest(f"{name!r} is no name of a file")
     check_size(name, media_type(data), len(data))
     atomic.make_dirs(home)

@@ -387,6 +387,7 @@ async def test_tools_are_switched_by_name_or_one_by_one(world: World) -> None:
         ("/set colour red", "not a value of key"),
         ("/set tools +Read Grep", "a sign"),
         ("/set system default", "no default"),
+        ("/set tools default", "no default"),
     ],
 )
 async def test_what_is_no_setting_is_said_and_nothing_changes(world: World, text: str, said_then: str) -> None:
