@@ -23,7 +23,6 @@ from pyagentd.lisp.values import (
     in_order,
     members,
     no_data,
-    too_deep,
     type_name,
 )
 
@@ -56,34 +55,23 @@ def _write(value: Value, parts: list[str], budget: Budget, depth: int) -> None:
     kind = type(value)
     if kind is list or kind is dict or kind is LispSet:
         if depth >= budget.limits.depth:
-            raise too_deep(budget)
+            raise budget.too_deep()
         budget.steps(1 + len(value))
         if kind is dict:
-            _write_map(value, parts, budget, depth)
-            return
-        parts.append("[" if kind is list else "#{")
-        for index, item in enumerate(value if kind is list else members(value, budget)):
+            items = [each for key in in_order(value, budget) for each in (from_key(key), value[key])]
+        else:
+            items = value if kind is list else members(value, budget)
+        parts.append({list: "[", dict: "{", LispSet: "#{"}[kind])
+        for index, item in enumerate(items):
             if index:
                 parts.append(" ")
             _write(item, parts, budget, depth + 1)
         parts.append("]" if kind is list else "}")
-        budget.bytes(1 + len(value))
+        budget.bytes(1 + len(items))
         return
     shown = _atom(value, budget)
     budget.bytes(len(shown))
     parts.append(shown)
-
-
-def _write_map(value: dict[Value, Value], parts: list[str], budget: Budget, depth: int) -> None:
-    parts.append("{")
-    for index, key in enumerate(in_order(value, budget)):
-        if index:
-            parts.append(" ")
-        _write(from_key(key), parts, budget, depth + 1)
-        parts.append(" ")
-        _write(value[key], parts, budget, depth + 1)
-    parts.append("}")
-    budget.bytes(2 * len(value) + 1)
 
 
 def _atom(value: Value, budget: Budget) -> str:
@@ -201,25 +189,44 @@ def _too_large(limit: str) -> LispError:
 # infinity and not-a-number ``{"~#n": "inf"}``. 5 and 5.0 stay different. Functions cannot be encoded.
 
 _MAX_DEPTH = 220
+_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
-def encode(value: Value, budget: Budget | None = None) -> Any:
+def encode(value: Value, budget: Budget | None = None, depth: int = 0) -> Any:
     """Return a value as data for ``json.dumps``.
 
     Raises:
         LispError: ``eval_error`` for a function, ``memory_exceeded`` for a value that is nested too deeply or, with
             its shared parts written out, too large.
     """
-    return _encode(value, budget or Budget(), 0)
+    budget, kind = budget or Budget(), type(value)
+    if kind not in _COLLECTIONS:
+        made = _encode_atom(value)
+        if type(made) is str:
+            budget.bytes(len(made))
+        return made
+    if depth >= budget.limits.depth:
+        raise budget.too_deep()
+    budget.steps(1 + len(value))
+    budget.cells(1 + len(value))
+    if kind is list:
+        return [encode(item, budget, depth + 1) for item in value]
+    if kind is LispSet:
+        return {"~#set": [encode(item, budget, depth + 1) for item in members(value, budget)]}
+    keys = in_order(value, budget)
+    if all(type(key) is str or type(key) is Keyword for key in keys):
+        return {encode(key, budget, depth): encode(value[key], budget, depth + 1) for key in keys}
+    parts: list[Any] = []
+    for key in keys:
+        parts += [encode(from_key(key), budget, depth + 1), encode(value[key], budget, depth + 1)]
+    return {"~#cmap": parts}
 
 
-def _encode(value: Value, budget: Budget, depth: int) -> Any:
+def _encode_atom(value: Value) -> Any:
     kind = type(value)
     if kind is str:
-        budget.bytes(len(value))
         return f"~{value}" if value[:1] == "~" else value
     if kind is Keyword:
-        budget.bytes(len(value.name))
         return f"~:{value.name}"
     if value is None or kind is bool or kind is int:
         return value
@@ -227,35 +234,15 @@ def _encode(value: Value, budget: Budget, depth: int) -> Any:
         return value if math.isfinite(value) else {"~#n": repr(value)}
     if kind is Pattern:
         return {"~#re": value.text}
-    if kind not in {list, dict, LispSet}:
-        raise no_data(value)
-    if depth >= budget.limits.depth:
-        raise too_deep(budget)
-    budget.steps(1 + len(value))
-    budget.cells(1 + len(value))
-    if kind is list:
-        return [_encode(item, budget, depth + 1) for item in value]
-    if kind is LispSet:
-        return {"~#set": [_encode(item, budget, depth + 1) for item in members(value, budget)]}
-    keys = in_order(value, budget)
-    if all(type(key) is str or type(key) is Keyword for key in keys):
-        return {_encode(key, budget, depth): _encode(value[key], budget, depth + 1) for key in keys}
-    parts: list[Any] = []
-    for key in keys:
-        parts += [_encode(from_key(key), budget, depth + 1), _encode(value[key], budget, depth + 1)]
-    return {"~#cmap": parts}
+    raise no_data(value)
 
 
-def decode(data: Any) -> Value:
+def decode(data: Any, depth: int = 0) -> Value:
     """Return the value that ``encode`` encoded as ``data``.
 
     Raises:
         ValueError: It is not such data.
     """
-    return _decode(data, 0)
-
-
-def _decode(data: Any, depth: int) -> Value:
     if isinstance(data, str):
         if data[:1] != "~":
             return data
@@ -267,7 +254,7 @@ def _decode(data: Any, depth: int) -> Value:
     if depth > _MAX_DEPTH:
         raise ValueError("nested too deeply")
     if isinstance(data, list):
-        return [_decode(item, depth + 1) for item in data]
+        return [decode(item, depth + 1) for item in data]
     if isinstance(data, Mapping):
         return _decode_object(data, depth + 1)
     if data is None or isinstance(data, bool | int | float):
@@ -280,15 +267,15 @@ def _decode_object(data: Mapping[str, Any], depth: int) -> Value:
         ((tag, inside),) = data.items()
         match tag:
             case "~#set":
-                return LispSet.of(_decode(item, depth) for item in inside)
+                return LispSet.of(decode(item, depth) for item in inside)
             case "~#cmap":
-                pairs = [_decode(item, depth) for item in inside]
+                pairs = [decode(item, depth) for item in inside]
                 return {as_key(key): item for key, item in zip(pairs[::2], pairs[1::2], strict=True)}
             case "~#re":
                 return Pattern(str(inside))
             case "~#n":
                 return float(inside)
-    return {_decode(key, depth): _decode(item, depth) for key, item in data.items()}
+    return {decode(key, depth): decode(item, depth) for key, item in data.items()}
 
 
 def size(value: Value, budget: Budget | None = None, limit: int | None = None) -> int:
@@ -303,11 +290,11 @@ def size(value: Value, budget: Budget | None = None, limit: int | None = None) -
         if limit is not None and total > limit:
             return
         kind = type(value)
-        if kind not in {list, dict, LispSet}:
+        if kind not in _COLLECTIONS:
             total += _atom_size(value)
             return
         if depth >= budget.limits.depth:
-            raise too_deep(budget)
+            raise budget.too_deep()
         budget.steps(1 + len(value))
         total += 1 + max(1, len(value))
         if kind is dict:
@@ -327,24 +314,7 @@ def size(value: Value, budget: Budget | None = None, limit: int | None = None) -
 
 
 def _atom_size(value: Value) -> int:
-    kind = type(value)
-    if kind is str:
-        written = json.dumps(value, ensure_ascii=False)
-        return len(written.encode("utf-8", "surrogatepass")) + int(value[:1] == "~")
-    if kind is Keyword:
-        name: str = value.name
-        return len(name.encode("utf-8", "surrogatepass")) + 4
-    if value is None or value is True:
-        return 4
-    if kind is bool:
-        return 5
-    if isinstance(value, float) and not math.isfinite(value):
-        return 10 + len(repr(value))
-    if isinstance(value, int | float):
-        if isinstance(value, float) or abs(value) < 1 << 64:
-            return len(str(value))
-        return int(value.bit_length()) // 3
-    if kind is Pattern:
-        pattern: str = value.text
-        return len(pattern.encode("utf-8", "surrogatepass")) + 12
-    return 16
+    try:
+        return len(_json(_encode_atom(value)).encode("utf-8", "surrogatepass"))
+    except LispError:  # a function
+        return 16

@@ -208,20 +208,12 @@ _KEY_LIMITS = Limits(steps=200_000)
 _MOST_BITS: Final = Limits().bits
 
 
-def as_key(value: Value, budget: Budget | None = None) -> Key:
+def as_key(value: Value, budget: Budget | None = None, depth: int = 0) -> Key:
     """Return ``value`` as the key of a dict or member of a set; charges a step for each part.
 
     Raises:
         LispError: ``memory_exceeded`` when it is nested too deeply.
     """
-    if type(value) in PLAIN:
-        return value
-    if budget is None and (type(value) is list or type(value) is dict):
-        budget = Budget(_KEY_LIMITS)  # what shares parts may be huge as a tree
-    return _as_key(value, budget, 0)
-
-
-def _as_key(value: Value, budget: Budget | None, depth: int) -> Key:
     kind = type(value)
     if kind in PLAIN or kind is float:
         return value
@@ -231,16 +223,15 @@ def _as_key(value: Value, budget: Budget | None, depth: int) -> Key:
         return _TRUE
     if value is False:
         return _FALSE
-    if depth >= (budget.limits.depth if budget else MAX_DEPTH):
-        raise too_deep(budget)
-    if kind is list:
-        if budget:
+    if kind is list or kind is dict:
+        budget = budget or Budget(_KEY_LIMITS)  # what shares parts may be huge as a tree
+        if depth >= budget.limits.depth:
+            raise budget.too_deep()
+        if kind is list:
             budget.steps(len(value))
-        return tuple([_as_key(item, budget, depth + 1) for item in value])
-    if kind is dict:
-        if budget:
-            budget.steps(2 * len(value))
-        return (_MAP, frozenset([(key, _as_key(item, budget, depth + 1)) for key, item in value.items()]))
+            return tuple([as_key(item, budget, depth + 1) for item in value])
+        budget.steps(2 * len(value))
+        return (_MAP, frozenset([(key, as_key(item, budget, depth + 1)) for key, item in value.items()]))
     if kind is LispSet and budget:
         budget.steps(value.weight)
     return value
@@ -258,11 +249,6 @@ def from_key(key: Key) -> Value:
     if kind is _Big:
         return key.value
     return key
-
-
-def too_deep(budget: Budget | None = None) -> LispError:
-    """Return the error for a value that is nested too deeply."""
-    return (budget or Budget()).too_deep()
 
 
 def truthy(value: Value) -> bool:
@@ -305,7 +291,7 @@ _NAMES: dict[type, str] = {
 _SCALARS = frozenset({str, Keyword, int, float, bool, type(None)})
 
 
-def equal(one: Value, other: Value, budget: Budget | None = None) -> bool:
+def equal(one: Value, other: Value, budget: Budget | None = None, depth: int = 0) -> bool:
     """Return whether two values are equal, as ``=`` says.
 
     Raises:
@@ -317,45 +303,33 @@ def equal(one: Value, other: Value, budget: Budget | None = None) -> bool:
     if kind in _SCALARS or type(other) in _SCALARS:
         # In Python, True equals 1.
         return bool(one == other) and (kind is bool) is (type(other) is bool)
-    return _equal(one, other, budget or Budget(), 0)
-
-
-def _equal(one: Value, other: Value, budget: Budget, depth: int) -> bool:
-    if one is other:
-        return True
-    kind = type(one)
-    if kind in _SCALARS or type(other) in _SCALARS:
-        return bool(one == other) and (kind is bool) is (type(other) is bool)
     if kind is not type(other):
         return False
+    budget = budget or Budget()
     if depth >= budget.limits.depth:
-        raise too_deep(budget)
+        raise budget.too_deep()
     if kind is list:
         if len(one) != len(other):
             return False
         budget.steps(len(one) + 1)
-        return all(_equal(a, b, budget, depth + 1) for a, b in zip(one, other, strict=True))
+        return all(equal(a, b, budget, depth + 1) for a, b in zip(one, other, strict=True))
     if kind is dict:
         if one.keys() != other.keys():
             return False
         budget.steps(len(one) + 1)
-        return all(_equal(item, other[key], budget, depth + 1) for key, item in one.items())
+        return all(equal(item, other[key], budget, depth + 1) for key, item in one.items())
     if kind is LispSet:
         budget.steps(one.weight)
         return bool(one == other)
     return kind is Pattern and bool(one == other)
 
 
-def compare(one: Value, other: Value, budget: Budget | None = None) -> int:
+def compare(one: Value, other: Value, budget: Budget | None = None, depth: int = 0) -> int:
     """Return -1, 0 or 1 if ``one`` is less than, equal to or greater than ``other``; nil comes first.
 
     Raises:
         LispError: ``eval_error`` when they are of types that do not compare.
     """
-    return _compare(one, other, budget or Budget(), 0)
-
-
-def _compare(one: Value, other: Value, budget: Budget, depth: int) -> int:
     if one is None or other is None:
         return (one is not None) - (other is not None)
     kind, its = type(one), type(other)
@@ -363,12 +337,13 @@ def _compare(one: Value, other: Value, budget: Budget, depth: int) -> int:
         if kind is Keyword:
             one, other = one.name, other.name
         elif kind is list:
+            budget = budget or Budget()
             if depth >= budget.limits.depth:
-                raise too_deep(budget)
+                raise budget.too_deep()
             if len(one) != len(other):
                 return 1 if len(one) > len(other) else -1
             budget.steps(1 + len(one))
-            found = (_compare(a, b, budget, depth + 1) for a, b in zip(one, other, strict=True))
+            found = (compare(a, b, budget, depth + 1) for a, b in zip(one, other, strict=True))
             return next((each for each in found if each), 0)
         elif kind not in _SCALARS:
             raise LispError("eval_error", f"{type_name(one)}s have no order", hint="Sort by a number or a string.")
@@ -447,18 +422,14 @@ def members(items: LispSet, budget: Budget | None = None) -> list[Value]:
     return [from_key(key) for key in in_order(items.keys, budget)]
 
 
-def to_python(value: Value) -> Any:
+def to_python(value: Value, made: dict[int, tuple[Value, Any]] | None = None, depth: int = 0) -> Any:
     """Return a value as plain Python: keywords and keys as their names, sets as sorted lists, functions as text.
 
-    What is shared in the value is shared in the result. A vector that is a key becomes a tuple.
+    What is shared in the value is shared in the result (``made``). A vector that is a key becomes a tuple.
 
     Raises:
         LispError: ``memory_exceeded`` when it is nested too deeply.
     """
-    return _to_python(value, {}, 0)
-
-
-def _to_python(value: Value, made: dict[int, tuple[Value, Any]], depth: int) -> Any:
     kind = type(value)
     if kind is Keyword:
         return value.name
@@ -466,21 +437,22 @@ def _to_python(value: Value, made: dict[int, tuple[Value, Any]], depth: int) -> 
         if value is None or kind in {str, int, float, bool}:
             return value
         return value.text if type(value) is Pattern else "#function"
+    made = {} if made is None else made
     if id(value) in made:
         return made[id(value)][1]
     if depth >= MAX_DEPTH:
-        raise too_deep()
+        raise Budget().too_deep()
     result: Any
     if kind is list:
-        result = [_to_python(item, made, depth + 1) for item in value]
+        result = [to_python(item, made, depth + 1) for item in value]
     elif kind is LispSet:
-        result = [_to_python(item, made, depth + 1) for item in members(value)]
+        result = [to_python(item, made, depth + 1) for item in members(value)]
     else:
         result = {}
         for key, item in value.items():
             name = _python_key(key, made, depth)
             if name not in result or type(key) is not Keyword:
-                result[name] = _to_python(item, made, depth + 1)
+                result[name] = to_python(item, made, depth + 1)
     made[id(value)] = value, result  # with the value, so that no other gets its id
     return result
 
@@ -488,8 +460,8 @@ def _to_python(value: Value, made: dict[int, tuple[Value, Any]], depth: int) -> 
 def _python_key(key: Key, made: dict[int, tuple[Value, Any]], depth: int) -> Any:
     plain = from_key(key)
     if type(plain) in {list, dict, LispSet}:
-        return _freeze(_to_python(plain, {}, depth + 1))
-    return _to_python(plain, made, depth)
+        return _freeze(to_python(plain, {}, depth + 1))
+    return to_python(plain, made, depth)
 
 
 def _freeze(value: Any) -> Any:
@@ -501,25 +473,24 @@ def _freeze(value: Any) -> Any:
     return value
 
 
-def from_python(value: Any) -> Value:
+def from_python(
+    value: Any, path: str = "value", depth: int = 0, made: dict[int, tuple[Any, Value]] | None = None
+) -> Value:
     """Return plain Python data as a value; string keys stay strings.
 
     Tuples become vectors; dataclasses, pydantic models and other mappings become maps; dates, times, UUIDs and paths
     become strings, enums their values.
 
     Raises:
-        TypeError: for an object the language has no value for; the message names the path to it.
+        TypeError: for an object the language has no value for; the message names the ``path`` to it.
     """
-    return _from_python(value, "value", 0, {})
-
-
-def _from_python(value: Any, path: str, depth: int, made: dict[int, tuple[Any, Value]]) -> Value:
     if value is None or type(value) in {str, float, bool, Keyword, LispSet, Pattern}:
         return value
     if type(value) is int:
         if value.bit_length() > _MOST_BITS:
             raise TypeError(f"{path} is an integer of {value.bit_length()} bits, and {_MOST_BITS} are the most")
         return value
+    made = {} if made is None else made
     if id(value) in made:
         return made[id(value)][1]
     if depth >= MAX_DEPTH:
@@ -528,19 +499,19 @@ def _from_python(value: Any, path: str, depth: int, made: dict[int, tuple[Any, V
         result: Value
         if isinstance(value, Mapping):
             result = {
-                as_key(_from_python(key, f"a key of {path}", depth + 1, made)): _from_python(
+                as_key(from_python(key, f"a key of {path}", depth + 1, made)): from_python(
                     item, f"{path}.{key}", depth + 1, made
                 )
                 for key, item in value.items()
             }
         else:
-            result = [_from_python(item, f"{path}[{index}]", depth + 1, made) for index, item in enumerate(value)]
+            result = [from_python(item, f"{path}[{index}]", depth + 1, made) for index, item in enumerate(value)]
         made[id(value)] = value, result  # with the object, so that no other gets its id
         return result
     if isinstance(value, Enum):
-        return _from_python(value.value, path, depth + 1, made)
+        return from_python(value.value, path, depth + 1, made)
     if isinstance(value, set | frozenset):
-        return LispSet.of(_from_python(item, f"a member of {path}", depth + 1, made) for item in value)
+        return LispSet.of(from_python(item, f"a member of {path}", depth + 1, made) for item in value)
     for plain in (str, bool, int, float):
         if isinstance(value, plain):
             return plain(value)
@@ -550,11 +521,11 @@ def _from_python(value: Any, path: str, depth: int, made: dict[int, tuple[Any, V
 def _from_object(value: Any, path: str, depth: int, made: dict[int, tuple[Any, Value]]) -> Value:
     if is_dataclass(value) and not isinstance(value, type):
         return {
-            each.name: _from_python(getattr(value, each.name), f"{path}.{each.name}", depth + 1, made)
+            each.name: from_python(getattr(value, each.name), f"{path}.{each.name}", depth + 1, made)
             for each in fields(value)
         }
     if callable(dump := getattr(value, "model_dump", None)) and not isinstance(value, type):
-        return _from_python(dump(), path, depth + 1, made)
+        return from_python(dump(), path, depth + 1, made)
     if isinstance(value, date | clock_time):
         return value.isoformat()
     if isinstance(value, UUID | PurePath):
