@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Protocol, assert_never, cast
 from weakref import WeakKeyDictionary
 
@@ -28,25 +28,17 @@ if TYPE_CHECKING:
 # Load the HTTP client once, off the event loop.
 #
 # Importing it takes a fifth of a second, so a daemon runs ``warm`` in a thread when a conversation is opened. Whoever
-# needs it earlier awaits ``ready`` and shares that one import.
-
-_once = threading.Lock()
-_done = threading.Event()
+# needs it earlier shares that one import.
 
 
+@cache
 def warm() -> None:
     """Import what requests to the Messages API need; blocks, is idempotent, never runs on the loop."""
-    with _once:
-        if not _done.is_set():
-            with _without_gc(), extra("anthropic", "This backend"):
-                _ = llm.anthropic
-            _done.set()
+    with _without_gc(), extra("anthropic", "This backend"):
+        _ = llm.anthropic
 
 
-async def ready() -> None:
-    """Return when that is loaded, without blocking the loop."""
-    if not _done.is_set():
-        await asyncio.to_thread(warm)
+_loading = threading.Lock()
 
 
 @contextmanager
@@ -54,14 +46,15 @@ def _without_gc() -> Iterator[None]:
     """Load a large library in the body."""
     # Thousands of modules of live objects: collecting garbage while they load costs a third of the time and finds
     # none, and scanning them later costs every full collection of a long-lived process.
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        if was_enabled:
-            gc.enable()
+    with _loading:
+        was_enabled = gc.isenabled()
+        gc.disable()
+        try:
+            yield
+        finally:
+            gc.freeze()
+            if was_enabled:
+                gc.enable()
 
 
 # A server that needs no key still gets the header.
@@ -176,8 +169,7 @@ def _hint_for_key(settings: BackendSettings) -> str:
 
 
 async def _open(settings: BackendSettings) -> Backend:
-    await ready()
-    # Building a client reads the certificate store: tens of milliseconds that the loop must not stand still for.
+    # Building a client imports it, and reads the certificate store: the loop must not stand still for that.
     return await asyncio.to_thread(_build, settings)
 
 
@@ -188,6 +180,7 @@ class _ModelLister(Backend, Protocol):
 
 
 def _build(settings: BackendSettings) -> Backend:
+    warm()
     match settings.kind:
         case "offline":
             return llm.offline.offline_backend()

@@ -10,14 +10,14 @@ import atexit
 import os
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, wraps
 from typing import Any
 
 from pyagentd.config import Config, load_config
 from pyagentd.errors import ProviderError, TransientProviderError, UserError
-from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, StepFinished
+from pyagentd.llm.backend import Backend, ModelRequest, ask_model
 from pyagentd.llm.catalog import facts
 from pyagentd.llm.factory import close_backends, make_backend, server_of
 from pyagentd.messages import Message, Text, Usage
@@ -139,22 +139,14 @@ async def ask(
         temperature=options.get("temperature"),
         purpose="mission",
     )
-    texts: list[str] = []
-    usage = Usage()
     try:
-        async with aclosing(backend.stream(asked)) as batches:
-            async for batch in batches:
-                for item in batch:
-                    if isinstance(item, PartFinished) and isinstance(item.part, Text):
-                        texts.append(item.part.text)
-                    elif isinstance(item, StepFinished):
-                        usage = item.usage
-                        if item.stop_reason == "refusal":
-                            raise LLMError("refusal", "The model refused to answer")
+        answered = await ask_model(backend, asked)
     except ProviderError as error:
         for_now = isinstance(error, TransientProviderError)
         raise LLMError(error_class(error), str(error), final=not for_now) from error
-    return answer("".join(texts), model, usage, config, backend=seller)
+    if answered.stop_reason == "refusal":
+        raise LLMError("refusal", "The model refused to answer")
+    return answer("".join(answered.texts), model, answered.usage, config, backend=seller)
 
 
 def answer(text: str, model: str, usage: Usage, config: Config | None = None, *, backend: str = "") -> Answer:

@@ -898,12 +898,8 @@ def filter_(budget: Budget, pred: Any, coll: Any) -> Any:
     (filter :active [{:id 1 :active true} {:id 2}]) => [{:id 1 :active true}]
     """
     found = items("filter", coll, budget)
-    budget.cells(len(found))
-    if type(pred) is Keyword:
-        answers = field(pred, found, budget)
-        return [item for item, yes in zip(found, answers, strict=True) if yes is not None and yes is not False]
-    function = as_function(pred, 1, "filter")
-    return [item for item in budget.each(found) if (yes := function(item)) is not None and yes is not False]
+    answers = column("filter", pred, found, budget)
+    return [item for item, yes in zip(found, answers, strict=True) if yes is not None and yes is not False]
 
 
 @transforming_define("remove", charges=True, stage=True)
@@ -913,12 +909,8 @@ def remove(budget: Budget, pred: Any, coll: Any) -> Any:
     (remove even? [1 2 3 4]) => [1 3]
     """
     found = items("remove", coll, budget)
-    budget.cells(len(found))
-    if type(pred) is Keyword:
-        answers = field(pred, found, budget)
-        return [item for item, yes in zip(found, answers, strict=True) if yes is None or yes is False]
-    function = as_function(pred, 1, "remove")
-    return [item for item in budget.each(found) if (yes := function(item)) is None or yes is False]
+    answers = column("remove", pred, found, budget)
+    return [item for item, yes in zip(found, answers, strict=True) if yes is None or yes is False]
 
 
 @transforming_define("keep", charges=True, stage=True)
