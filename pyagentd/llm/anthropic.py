@@ -7,14 +7,13 @@ object for each token. The SDK is ``clouds``': Bedrock and Vertex.
 
 import logging
 from collections.abc import Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from pyagentd.llm.backend import (
     BodyWriter,
     IdentityCache,
     ModelRequest,
-    PartDelta,
     PartFinished,
     PartKind,
     PartStarted,
@@ -25,6 +24,7 @@ from pyagentd.llm.backend import (
 )
 from pyagentd.llm.http import (
     Decoder,
+    GrowingPart,
     HttpBackend,
     HttpServer,
     Json,
@@ -173,16 +173,12 @@ _STOPS: dict[str, StopReason] = {
 
 
 @dataclass(slots=True)
-class _Block:
+class _Block(GrowingPart):
     """A content block while it grows."""
 
-    kind: PartKind
-    call_id: str = ""
-    name: str = ""
     given: Any = None  # a tool's input as the start event had it
     redacted: str | None = None
     signature: str = ""
-    pieces: list[str] = field(default_factory=list)
 
 
 class StepDecoder(Decoder):
@@ -221,22 +217,14 @@ class StepDecoder(Decoder):
         delta = body["delta"]
         match delta["type"]:
             case "text_delta":
-                text = delta["text"]
+                self._grow_part(index, block, delta["text"], items)
             case "thinking_delta":
-                text = delta["thinking"]
+                self._grow_part(index, block, delta["thinking"], items)
             case "input_json_delta":
                 block.pieces.append(delta["partial_json"])
                 self._count(len(delta["partial_json"]))
-                return
             case "signature_delta":
                 block.signature = delta["signature"]
-                return
-            case _:
-                return
-        self._count_text(text)
-        block.pieces.append(text)
-        if text:
-            items.append(PartDelta(index, text))
 
     def _block_start(self, body: Json, items: list[StreamItem]) -> None:
         index, start = body["index"], body["content_block"]
@@ -254,9 +242,7 @@ class StepDecoder(Decoder):
         self._blocks[index] = block
         items.append(PartStarted(index, kind, block.call_id, block.name))
         if first := start.get("text") or start.get("thinking"):
-            self._count_text(first)
-            block.pieces.append(first)
-            items.append(PartDelta(index, first))
+            self._grow_part(index, block, first, items)
         block.signature = start.get("signature") or ""
 
     def _block_stop(self, body: Json, items: list[StreamItem]) -> None:

@@ -15,6 +15,7 @@ import sys
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence, Set
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -223,6 +224,16 @@ def _without_surrogates(name: str) -> str:
     return name.encode("utf-8", "replace").decode()[:MAX_NAME]
 
 
+@dataclass(slots=True)
+class GrowingPart:
+    """A part that the API numbers, while it grows."""
+
+    kind: PartKind
+    call_id: str = ""
+    name: str = ""
+    pieces: list[str] = field(default_factory=list)
+
+
 class Decoder:
     """Folds the events of one streamed answer.
 
@@ -322,6 +333,12 @@ class Decoder:
     def _name(self, name: str) -> str:
         name = _without_surrogates(name)
         return self._names.get(name, name)
+
+    def _grow_part(self, index: int, part: GrowingPart, text: str, items: list[StreamItem]) -> None:
+        self._count_text(text)
+        part.pieces.append(text)
+        if text:
+            items.append(PartDelta(index, text))
 
     def _grow(self, kind: PartKind, text: str, items: list[StreamItem]) -> None:
         """Add to the part that grows, or begin another one."""

@@ -5,13 +5,11 @@ next request. What both APIs share is in ``openai``.
 """
 
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass, field
 from functools import partial
 
 from pyagentd.llm.backend import (
     BodyWriter,
     ModelRequest,
-    PartDelta,
     PartFinished,
     PartKind,
     PartStarted,
@@ -19,7 +17,17 @@ from pyagentd.llm.backend import (
     StreamItem,
     dumps,
 )
-from pyagentd.llm.http import Decoder, Json, SseEvent, api_name, broke_off, effort_of, load_event, says_unsupported
+from pyagentd.llm.http import (
+    Decoder,
+    GrowingPart,
+    Json,
+    SseEvent,
+    api_name,
+    broke_off,
+    effort_of,
+    load_event,
+    says_unsupported,
+)
 from pyagentd.llm.openai import LONGEST_NAME, OpenAIBackend, Quirk, result_text, usage_of
 from pyagentd.messages import Media, Message, Reasoning, Text, ToolCall, ToolResult
 
@@ -117,16 +125,6 @@ _KINDS: Mapping[str, PartKind] = {"message": "text", "reasoning": "reasoning", "
 _STOPS: Mapping[str, StopReason] = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
 
 
-@dataclass(slots=True)
-class _Item:
-    """An item of the answer while it grows."""
-
-    kind: PartKind
-    call_id: str = ""
-    name: str = ""
-    pieces: list[str] = field(default_factory=list)
-
-
 class ResponseDecoder(Decoder):
     """Folds the events of one answer."""
 
@@ -135,7 +133,7 @@ class ResponseDecoder(Decoder):
 
     def __init__(self, request: ModelRequest) -> None:
         super().__init__(request)
-        self._items: dict[int, _Item] = {}
+        self._items: dict[int, GrowingPart] = {}
 
     def _take(self, event: SseEvent, items: list[StreamItem]) -> None:
         body = load_event(event)
@@ -163,15 +161,13 @@ class ResponseDecoder(Decoder):
         given = body["item"]
         if (kind := _KINDS.get(given["type"])) is None:
             return
-        item = self._items[body["output_index"]] = _Item(kind)
+        item = self._items[body["output_index"]] = GrowingPart(kind)
         if kind == "tool":
             item.call_id, item.name = self._begin_call(given["call_id"], given["name"])
         items.append(PartStarted(body["output_index"], kind, item.call_id, item.name))
 
     def _text(self, index: int, text: str, items: list[StreamItem]) -> None:
-        self._count_text(text)
-        self._items[index].pieces.append(text)
-        items.append(PartDelta(index, text))
+        self._grow_part(index, self._items[index], text, items)
 
     def _item_done(self, body: Json, items: list[StreamItem]) -> None:
         index, given = body["output_index"], body["item"]

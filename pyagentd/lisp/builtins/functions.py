@@ -5,6 +5,7 @@ Every call of an inner function costs a step: composing is cheap, and the calls 
 
 import operator
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, Final
 
 from pyagentd.lisp.builtins.collections import Stage, run_stages
@@ -194,15 +195,7 @@ def _callee(op: str, f: Any) -> Callable[[int], Made]:
     """Return the function that gives f as a Python function for a number of arguments, checked once for each."""
     if not is_callable(f):
         raise wrong(op, "a function", f)
-    known: dict[int, Made] = {}
-
-    def of(count: int) -> Made:
-        found = known.get(count)
-        if found is None:
-            found = known[count] = as_function(f, count, op)
-        return found
-
-    return of
+    return cache(lambda count: as_function(f, count, op))
 
 
 @define("doall")

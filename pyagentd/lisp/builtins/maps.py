@@ -139,17 +139,10 @@ def update(budget: Budget, coll: Any, key: Any, f: Any, *args: Any) -> Any:
     """
     function = as_function(f, 1 + len(args), "update")
     copied = copy("update", coll, 1, budget)
-    if type(copied) is list:
-        if not 0 <= integer("update", key) < len(copied):
-            raise refuse("update", f"the index is outside a vector of {len(copied)} items")
-        old = copied[key]
-    else:
-        name = as_key(key, budget)
-        if name not in copied:
-            name = as_key(present_key(copied, key, budget), budget)
-        copied[name] = function(copied.get(name), *args)
-        return copied
-    put("update", copied, key, function(old, *args), budget)
+    if type(copied) is list and not 0 <= integer("update", key) < len(copied):
+        raise refuse("update", f"the index is outside a vector of {len(copied)} items")
+    name = present_key(copied, key, budget)
+    put("update", copied, name, function(value_at("update", copied, name, budget), *args), budget)
     return copied
 
 
