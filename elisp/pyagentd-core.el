@@ -50,9 +50,6 @@ vectors of these."
 
 (define-error 'pyagentd-yaml-unknown "YAML that only the daemon reads")
 
-(defconst pyagentd-yaml--largest 262144
-  "Bytes of the largest file that is read here.")
-
 (defun pyagentd-yaml--unknown (line)
   "Signal that only the daemon understands LINE."
   (signal 'pyagentd-yaml-unknown (list line)))
@@ -62,7 +59,7 @@ vectors of these."
   (when (file-exists-p file)
     (unless (and (file-regular-p file) (file-readable-p file)
                  (< (file-attribute-size (file-attributes (file-truename file)))
-                    pyagentd-yaml--largest))
+                    262144))
       (pyagentd-yaml--unknown file))
     (with-temp-buffer
       (let ((coding-system-for-read 'utf-8-unix))

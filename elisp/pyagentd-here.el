@@ -89,9 +89,8 @@ in a buffer that was there before it stays where somebody moved it."
 (defun pyagentd-title (session)
   "Return what to call SESSION, a plist: its title, else its id."
   (let ((title (plist-get session :title)))
-    (if (or (null title) (equal title ""))
-        (format "%s" (plist-get session :session-id))
-      (format "%s" title))))
+    (format "%s" (if (member title '(nil "")) (plist-get session :session-id)
+                   title))))
 
 ;;;; Sessions whose files are elsewhere now
 

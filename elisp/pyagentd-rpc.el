@@ -197,9 +197,6 @@ Signal an error that says what to do if there is none."
 ;; order of their arrival and a timer applies them, a few milliseconds at
 ;; a time, so that redisplay and keys come in between.
 
-(defconst pyagentd-events--budget 0.015
-  "Seconds one drain by the timer may take before Emacs redisplays.")
-
 (defvar pyagentd-events--handlers (make-hash-table :test #'eq)
   "Function for each kind of event.")
 
@@ -246,7 +243,7 @@ That is behind the events that came before it: they are older news."
 (defun pyagentd-events--on-timer ()
   "Drain the queue for a few milliseconds."
   (setq pyagentd-events--timer nil)
-  (pyagentd-events-drain (+ (float-time) pyagentd-events--budget))
+  (pyagentd-events-drain (+ (float-time) 0.015))
   (when (and (pyagentd-events--pending-p) (not pyagentd-events--timer))
     ;; Not 0: a pause lets Emacs read processes and keys.
     (setq pyagentd-events--timer
@@ -304,9 +301,6 @@ Do nothing when called while an event is being applied."
 (defconst pyagentd-rpc-protocol 1
   "Version of the wire protocol this client speaks.")
 
-(defconst pyagentd-rpc--max-frame #xffffff
-  "Largest payload of a frame in bytes.")
-
 (defvar pyagentd-rpc-connected-hook nil
   "Hook run when the daemon has accepted the connection.")
 
@@ -346,7 +340,7 @@ Do nothing when called while an event is being applied."
          (payload (encode-coding-string
                    (concat (prin1-to-string (pyagentd-rpc--plain message)) "\n")
                    'utf-8-unix)))
-    (when (> (length payload) pyagentd-rpc--max-frame)
+    (when (> (length payload) #xffffff) ; six digits
       (signal 'pyagentd-connection-error '("The message is too large")))
     (concat (format "%06x" (length payload)) payload)))
 

@@ -65,7 +65,7 @@ On `find-file-hook'; does nothing, at once, for any other file."
     (add-to-list 'inhibit-local-variables-regexps regexp)
     (add-to-list 'auto-coding-alist (cons regexp 'utf-8))))
 
-(defconst pyagentd-visit--glance 50000
+(defconst pyagentd-visit-glance 50000
   "Characters of text that a major mode may look at when it is turned on.
 `markdown-mode' needs two microseconds for each.")
 
@@ -76,7 +76,7 @@ That is `text-mode' where no mode for Markdown is known, with prompts
 in bold."
   (pyagentd-gc-postpone)
   (save-restriction
-    (when (> (buffer-size) pyagentd-visit--glance)
+    (when (> (buffer-size) pyagentd-visit-glance)
       (narrow-to-region (point-min) (point-min)))
     (delay-mode-hooks
       (let ((magic-mode-alist
@@ -283,9 +283,6 @@ answer to attach did not tell the event.  DOCSTRING says what it does."
 (defconst pyagentd-locals--heading (concat "Local " "Variables:")
   "First line of a block.")
 
-(defconst pyagentd-locals--tries 8
-  "How many headings are looked at: the words may also stand in a value.")
-
 (defun pyagentd-locals--content (line affixes)
   "Return what stands in LINE between AFFIXES, nil if they are not there."
   ;; No regexps on the line: one of bounds is easily 200 kB long.
@@ -341,7 +338,7 @@ answer to attach did not tell the event.  DOCSTRING says what it does."
     (let ((stop (point)) (case-fold-search nil))
       (when (string-search "End:" (buffer-substring-no-properties
                                    (line-beginning-position) (line-end-position)))
-        (cl-loop repeat pyagentd-locals--tries
+        (cl-loop repeat 8               ; the words may also stand in a value
                  while (search-backward pyagentd-locals--heading nil t)
                  thereis (let* ((start (line-beginning-position))
                                 (block (pyagentd-locals--read start stop)))
@@ -523,16 +520,12 @@ The form before gptel 0.9.8 is a list of (BEG . END), all responses."
 SPANS are lists (BEG END PROPERTY).  Those outside the text, or that
 overlap an earlier one, are ignored with a message."
   (let* ((limit (point-max))
-         (found (cl-remove-if-not (pcase-lambda (`(,beg ,end . ,_))
-                                    (and (integerp beg) (integerp end)))
-                                  spans))
+         (found (seq-filter (pcase-lambda (`(,beg ,end . ,_))
+                              (and (integerp beg) (integerp end)))
+                            spans))
          (position (point-min))
          (ignored (- (length spans) (length found))))
-    (pcase-dolist (`(,beg ,end ,role)
-                   (sort found (lambda (a b)
-                                 (or (< (car a) (car b))
-                                     (and (= (car a) (car b))
-                                          (< (cadr a) (cadr b)))))))
+    (pcase-dolist (`(,beg ,end ,role) (seq-sort-by #'car #'< found))
       (if (not (and (<= position beg) (< beg end) (<= end limit)))
           (cl-incf ignored)
         (put-text-property beg end 'gptel role)
@@ -737,9 +730,7 @@ replaced, a file that may not be written is not."
 ;; again.
 
 (defconst pyagentd-autosave--longest-delay 5.0
-  "Seconds after the first unsaved change at which a buffer is saved anyway.")
-(defconst pyagentd-autosave--pause 5.0
-  "Seconds between two attempts to save what the disk refused.")
+  "Seconds after the first change, or the last attempt, until a text is saved.")
 
 (pyagentd-deflocal pyagentd-autosave-enabled nil
   "Non-nil means this buffer is saved after a pause.
@@ -756,8 +747,8 @@ See `pyagentd-autosave-idle-time'.")
   (setq pyagentd-autosave--timer nil
         pyagentd-autosave--deadline nil))
 
-(defun pyagentd-autosave-touch ()
-  "Note that the text changed now: save it after a pause.
+(defun pyagentd-autosave-touch (&optional delay)
+  "Note that the text changed now: save it after a pause, or DELAY seconds.
 While changes go on it is saved after five seconds."
   (with-current-buffer (or (buffer-base-buffer) (current-buffer))
     (when (and pyagentd-autosave-enabled (> pyagentd-autosave-idle-time 0))
@@ -765,16 +756,14 @@ While changes go on it is saved after five seconds."
         (setq pyagentd-autosave--deadline
               (or pyagentd-autosave--deadline
                   (+ now pyagentd-autosave--longest-delay)))
-        (pyagentd-autosave--arm (min pyagentd-autosave-idle-time
-                                     (- pyagentd-autosave--deadline now)))))))
-
-(defun pyagentd-autosave--arm (delay)
-  "Save the buffer after DELAY seconds, and not before."
-  (when pyagentd-autosave--timer
-    (cancel-timer pyagentd-autosave--timer))
-  (setq pyagentd-autosave--timer
-        (run-at-time (max 0 delay) nil #'pyagentd-autosave--on-timer
-                     (current-buffer))))
+        (when pyagentd-autosave--timer
+          (cancel-timer pyagentd-autosave--timer))
+        (setq pyagentd-autosave--timer
+              (run-at-time (or delay
+                               (max 0 (min pyagentd-autosave-idle-time
+                                           (- pyagentd-autosave--deadline now))))
+                           nil #'pyagentd-autosave--on-timer
+                           (current-buffer)))))))
 
 (defun pyagentd-autosave--on-timer (buffer)
   "Save BUFFER, or try again later if that is not possible."
@@ -788,9 +777,8 @@ While changes go on it is saved after five seconds."
       (if (or (not (buffer-modified-p)) buffer-read-only
               (pyagentd-sync-attached-p))
           (pyagentd-autosave-settle)
-        (setq pyagentd-autosave--deadline
-              (+ (float-time) pyagentd-autosave--pause))
-        (pyagentd-autosave--arm pyagentd-autosave--pause)))))
+        (setq pyagentd-autosave--deadline nil)
+        (pyagentd-autosave-touch pyagentd-autosave--longest-delay)))))
 
 ;;;; Session buffers: recognise, read, save
 

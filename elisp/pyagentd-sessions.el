@@ -298,9 +298,6 @@ moved in the meantime.  Return its buffer."
            (pyagentd-found--show hit range window)))))
     (current-buffer)))
 
-(defconst pyagentd-found--glance 50000
-  "Characters of text up to which a preview is shown as Markdown, which is slow.")
-
 (defvar-local pyagentd-found--previewed nil
   "The file shown in this buffer and its modification time.")
 
@@ -316,7 +313,7 @@ moved in the meantime.  Return its buffer."
           (insert-file-contents file)
           (pyagentd-block-strip)
           (delay-mode-hooks
-            (funcall (or (and (< (buffer-size) pyagentd-found--glance)
+            (funcall (or (and (< (buffer-size) pyagentd-visit-glance)
                               (assoc-default "a.md" auto-mode-alist
                                              #'string-match))
                          #'text-mode)))

@@ -551,9 +551,6 @@ Each is a plist: :content, :status (\"pending\", \"in_progress\" or
 (pyagentd-deflocal pyagentd-buffer-name--given nil
   "The name that this buffer was given here, nil if it was given none.")
 
-(defconst pyagentd-buffer-name--longest 60
-  "Columns that the name of a session takes in that of its buffer.")
-
 (defun pyagentd-buffer-name--wanted (title)
   "Return what the buffer of a session with TITLE, or nil, is to be called."
   (let* ((id pyagentd--session-id)
@@ -566,8 +563,7 @@ Each is a plist: :content, :status (\"pending\", \"in_progress\" or
                                (or title (match-string 2 id))))
                       (t (or title id))))
          (name (if agent (format "agent %s" agent)
-                 (truncate-string-to-width
-                  words pyagentd-buffer-name--longest nil nil "…"))))
+                 (truncate-string-to-width words 60 nil nil "…"))))
     (if (equal pyagentd--branch-name "main") name
       (format "%s (%s)" name
               (string-trim-left pyagentd--branch-name "[0-9]\\{14\\}-")))))

@@ -31,8 +31,6 @@
 
 (pyagentd-deflocal pyagentd-viewing--timer nil
   "Timer that asks the daemon whether the session can be written, or nil.")
-(defconst pyagentd-viewing--pause 5
-  "Seconds until the daemon is asked again.")
 
 (defun pyagentd-viewing-set (refusal)
   "Make the buffer read-only because of REFUSAL, nil for no reason.
@@ -42,7 +40,7 @@ The daemon is asked again after a while whether that is still so."
          (unless pyagentd-viewing--timer ; the disk may work by then
            (setq pyagentd-viewing--timer
                  (run-at-time
-                  pyagentd-viewing--pause nil
+                  5 nil
                   (pyagentd-later-back
                    (lambda ()
                      (setq pyagentd-viewing--timer nil)
@@ -516,10 +514,6 @@ WHAT was sent is kept in a buffer where this one was reverted since."
 (defconst pyagentd-connect--last-wait 1.0
   "Seconds that Emacs waits at its end until the daemon has written all.")
 
-(defconst pyagentd-sync--asking
-  '(save-buffers-kill-terminal save-buffers-kill-emacs save-some-buffers)
-  "Commands that ask about each buffer that is modified after it was saved.")
-
 (defun pyagentd-sync-save ()
   "Have the daemon write all of this text; return at once.
 The buffer is unmodified once the file holds it.  For a command that
@@ -528,12 +522,10 @@ would ask about it then, that is waited for, but not for long."
   (unless (assq #'pyagentd-sync--checkpoint pyagentd-attach-awaited)
     (pyagentd-attached-then #'pyagentd-sync--checkpoint))
   (pyagentd-sync-watch)
-  (when (memq this-command pyagentd-sync--asking)
+  (when (memq this-command '(save-buffers-kill-terminal save-buffers-kill-emacs
+                             save-some-buffers))
     (pyagentd-rpc-wait (lambda () (not (buffer-modified-p)))
                        pyagentd-connect--last-wait)))
-
-(defconst pyagentd-sync--patience 1.5
-  "Seconds between two looks at whether the daemon took what was typed.")
 
 (pyagentd-deflocal pyagentd-sync--watch nil
   "Timer that looks whether the daemon took what was typed, or nil.")
@@ -544,7 +536,7 @@ WAITING is the id of the edit that was on its way at the last look, in a
 list."
   (unless pyagentd-sync--watch
     (setq pyagentd-sync--watch
-          (run-at-time pyagentd-sync--patience nil
+          (run-at-time 1.5 nil
                        (pyagentd-later-back #'pyagentd-sync--watched)
                        waiting))))
 

@@ -86,7 +86,7 @@ def _assert_refused(emacs: Emacs, file: Path, cause: str) -> None:
     tries = """(let ((tries 0))
       (advice-add 'pyagentd-write :before (lambda (&rest _) (setq tries (1+ tries))) '((name . tries)))
       (unwind-protect (progn (while (< tries 2) (sleep-for 0.05)) t) (advice-remove 'pyagentd-write 'tries)))"""
-    emacs.eval(f"(progn (setq pyagentd-autosave--pause 0.2) {tries})")
+    emacs.eval(f"(progn (setq pyagentd-autosave--longest-delay 0.2) {tries})")
     assert _said(emacs, f": {cause}, ") == 1
     assert emacs.eval('(list (buffer-modified-p) (string-suffix-p "first words" (buffer-string)))') == [True, True]
     failed = "(condition-case err (save-buffer) (file-error (error-message-string err)))"
