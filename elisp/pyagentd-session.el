@@ -774,8 +774,7 @@ While changes go on it is saved after five seconds."
       (redisplay)
       (pyagentd-guarded "Autosave"
         (pyagentd-session-save))
-      (if (or (not (buffer-modified-p)) buffer-read-only
-              (pyagentd-sync-attached-p))
+      (if (or (not (buffer-modified-p)) (pyagentd-sync-attached-p))
           (pyagentd-autosave-settle)
         (setq pyagentd-autosave--deadline nil)
         (pyagentd-autosave-touch pyagentd-autosave--longest-delay)))))
@@ -1109,7 +1108,7 @@ Return its name, or nil if that cannot be written either."
 While a daemon writes the file it is sent what was typed.  Return
 non-nil if file and buffer agree.  A file that was changed on disk
 meanwhile is left alone."
-  (cond ((or buffer-read-only (null buffer-file-name)) nil)
+  (cond ((null buffer-file-name) nil)
         ((pyagentd-sync-attached-p)
          (pyagentd-sync-flush)
          (pyagentd-sync-watch)

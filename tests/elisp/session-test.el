@@ -162,6 +162,15 @@
       (pyagentd-test-await (not (buffer-modified-p))))
     (should (string-match-p "### x\n" (pyagentd-test-content file)))))
 
+(ert-deftest pyagentd-session-made-read-only-is-saved-all-the-same ()
+  (pyagentd-test-with-session session-test--text
+    (let ((pyagentd-autosave-idle-time 0.05))
+      (goto-char (point-max))
+      (insert "x")
+      (read-only-mode)
+      (pyagentd-test-await (not (buffer-modified-p))))
+    (should (string-match-p "### x\n" (pyagentd-test-content file)))))
+
 (ert-deftest pyagentd-session-trouble-is-told-to-whoever-shows-it ()
   (pyagentd-test-with-session session-test--text
     (let (told)
