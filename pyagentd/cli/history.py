@@ -126,7 +126,7 @@ def variants(session: str, message_id: str | None, number: int | None, as_json: 
         for each in found
         for one in each["of"]
     ]
-    print_list(found, ("variant", "text", "message"), rows, as_json=as_json)
+    print_list(found, ("variant", "text", "message"), rows, as_json=as_json, empty="No variants.")
 
 
 def _print_change(changed: Mapping[str, Any], text: str, *, as_json: bool) -> None:

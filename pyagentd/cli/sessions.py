@@ -166,7 +166,7 @@ def branch(
             points = link.call("branch-points", branch=branch_dir)["points"]
         if only_list:
             rows = [(str(p["number"]), prompt_line(p["text"]), p["message_id"] or "") for p in points]
-            print_list(points, ("", "prompt", "message"), rows, as_json=as_json)
+            print_list(points, ("", "prompt", "message"), rows, as_json=as_json, empty="No prompts.")
             return
         where: dict[str, Any] = {"at": message_id}
         if not message_id:

@@ -60,10 +60,15 @@ def print_charts(session: str | None, by: str, days: int) -> None:
             print_page(link.call("report", name="usage", arguments=arguments))
             return
         page = link.call("report", name="inspect", arguments={"branch": str(branch_of(link, session))})
-    lines = page["lines"]
-    for title, line in pairwise(lines):
-        if any(not isinstance(part, str) and part["svg"] for part in line["parts"]):
-            print_page({"lines": [title, line]})
+    charts = [
+        [title, line]
+        for title, line in pairwise(page["lines"])
+        if any(not isinstance(part, str) and part["svg"] for part in line["parts"])
+    ]
+    for lines in charts:
+        print_page({"lines": lines})
+    if not charts:
+        note("Nothing to draw: no request was sent from here")
 
 
 _DEFAULT = click.core.ParameterSource.DEFAULT

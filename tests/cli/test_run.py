@@ -499,6 +499,19 @@ def test_sessions_lists_what_there_is(system: System) -> None:
     assert f"{first}/main\tfirst\tidle\t" in system.ok("sessions")
 
 
+def test_where_there_is_nothing_to_list_that_is_said(system: System) -> None:
+    session, _ = system.new("blank")
+    for words in (
+        ("variants", session),
+        ("branch", session, "--list"),
+        ("rewind", session, "--list"),
+        ("usage", session, "--chart"),
+        ("queue", session),
+    ):
+        told = system.run(*words)
+        assert told.returncode == 0 and told.stderr.startswith("pyagentd: No"), words
+
+
 def test_only_what_needs_the_working_directory_misses_it(system: System) -> None:
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         script = 'mkdir gone && cd gone && rmdir ../gone && exec "$@"'
