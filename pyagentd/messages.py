@@ -11,9 +11,6 @@ from typing import Any, Literal, NamedTuple
 
 Role = Literal["user", "assistant"]
 
-MOST_TOKENS = 1_000_000_000
-"""The highest limit of tokens that is accepted: above what any model returns, and safe as an integer in JSON."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:

@@ -29,7 +29,6 @@ from typing import Annotated, Any, Final, Literal, TypeVar, Union, overload
 import msgspec
 
 from pyagentd.errors import BadRequest, PyagentdError, UserError, did_you_mean
-from pyagentd.messages import MOST_TOKENS
 
 _T = TypeVar("_T")
 _SHOWN = 80  # characters of a value in an error
@@ -112,6 +111,7 @@ FullText = Annotated[str, Rule(parse=_full_text, words="a text")]
 
 FromOne = Annotated[int, msgspec.Meta(ge=1)]
 
+MOST_TOKENS = 1_000_000_000  # more than any model answers with, and an integer that all JSON can hold
 Tokens = Annotated[int, msgspec.Meta(ge=1, le=MOST_TOKENS)]
 """How long an answer may be."""
 

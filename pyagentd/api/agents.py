@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
-from pyagentd import clock
 from pyagentd.api.group import NOTHING, Client, Env, Group, Note, expand_home, reply_of, send_options
 from pyagentd.api.models import checked_model, model_source
 from pyagentd.clock import stamp
@@ -224,7 +223,7 @@ class Agents(Group):
     async def create_agent_directory(self, client: Client, *, directory: str, preset: str, description: str) -> str:
         """Make an empty directory for an agent under the branch, or agent, in ``directory``; return its name."""
         parent = paths.ref_of(expand_home(directory))
-        name = clock.agent_id(preset, stamp(self._kernel.clock.now()), description)
+        name = paths.agent_id(preset, stamp(self._kernel.clock.now()), description)
         making = sessions.build_directory(paths.agents_dir(parent.branch_dir), name)
         with _errors_logged(parent.session_dir), making as (_, place):
             pass

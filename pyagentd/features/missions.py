@@ -586,13 +586,13 @@ class MissionRun(Run):
         self._gate = Gate()  # calls that only look go in together, one that changes something alone
 
     async def _begin(self) -> Step:
-        await self._prepare()
+        await self._recorder.commit()
         return self._pursue
 
     async def _go_on(self) -> Step:
         """Take up the program that the end of an earlier daemon left waiting."""
         assert self._resumed is not None
-        await self._prepare()
+        await self._recorder.commit()
         self._replay = Replay(self._resumed)
         return self._pursue
 
@@ -666,7 +666,8 @@ class MissionRun(Run):
             self._move(RunPhase.TOOL, tools=[PROGRAM], turn=request["turn"])
             return {"content": self._replay.text}
         try:
-            await self._recorder.commit(also=self._log.flush)
+            await self._recorder.commit()
+            self._log.flush()
             return await self._answered(request)
         except PyagentdError as error:
             self._trouble = error

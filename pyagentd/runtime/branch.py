@@ -156,6 +156,7 @@ class LiveBranch:
         *,
         pulse: Pulse,
         clock: Clock,
+        warm: Callable[[], None],
         settings: Callable[[], Settings],
         goes_on: bool = False,
         ended: Outcome | None = None,
@@ -166,6 +167,7 @@ class LiveBranch:
             ref: The branch.
             pulse: Runs what is due.
             clock: Dates what is recorded.
+            warm: Reads in a thread what is asked for next.
             settings: Returns what the Local Variables of a document say that was made anew.
             goes_on: Leave its last run without an end, because it is resumed.
             ended: How its last run ended, where this daemon knows it and could not record it.
@@ -173,7 +175,12 @@ class LiveBranch:
         Raises:
             StoreError: Its log cannot be read.
         """
-        opening = asyncio.ensure_future(asyncio.to_thread(open_branch, ref, goes_on=goes_on, ended=ended))
+
+        def read() -> OpenedBranch:
+            warm()
+            return open_branch(ref, goes_on=goes_on, ended=ended)
+
+        opening = asyncio.ensure_future(asyncio.to_thread(read))
         try:
             opened = await asyncio.shield(opening)
         except asyncio.CancelledError:  # the thread goes on, and nobody wants what it opens
@@ -368,8 +375,7 @@ class LiveBranch:
         Raises:
             StoreError: The disk refused.
         """
-        await self.recorder.commit()
-        await self.document.flush()
+        await asyncio.gather(self.recorder.commit(), self.document.flush())
 
     def stop(self, why: str = "") -> None:
         """Have the run end as soon as it can, saying ``why``; its task says when it has."""

@@ -496,6 +496,7 @@ _SETTLED_S = 0.05  # a file that was changed this long ago is hardly being writt
 _WRITING_S = 0.2  # so long a file that was changed just now is left to its writer
 _PIECE_S = 1.5  # ... and one that lacks its end, if nothing is written
 _PIECES_S = 4.0  # ... or at the most
+_SMALL = 1 << 16  # bytes of a file that is read at once
 _KEPT = 20  # documents of a crowd that nobody watches
 
 
@@ -867,7 +868,9 @@ class DocumentSync:
             found = document_cache.read(self._path)
             return (found, *run.missing_inserts(found.document, found.sha256))
 
-        found, marker, missing = await asyncio.to_thread(read)
+        stamp = stamp_of(self._path)
+        is_small = stamp is None or stamp.size <= _SMALL  # a thread takes longer to wake
+        found, marker, missing = read() if is_small else await asyncio.to_thread(read)
         live = LiveDocument(found.document, marker if run.inserts else None, found)
         if self.inserts is inserts:
             for insert in (*missing, *inserts[len(run.inserts) :]):

@@ -336,7 +336,6 @@ class Kernel:
             recorder=branch.recorder,
             view=view,
             settings=settings,
-            prepare=branch.recorder.commit,
             observe=partial(self.observe, branch),
             steering=partial(self.queue.take_steering, branch, run_id),
             resumed=resumed,
@@ -486,7 +485,6 @@ class Kernel:
                 waiting = self.trees.suspended.get(key)
                 branch = self._woken(ref) if waiting is None else None
                 if branch is None:
-                    await asyncio.to_thread(self.presets.warm, ref, None)  # reading it may take a while
                     branch = await self._read(ref, goes_on=waiting is not None)
                 if not branch.has_open_run:
                     self._unrecorded.pop(key, None)
@@ -525,6 +523,7 @@ class Kernel:
             ref,
             pulse=self.pulse,
             clock=self.clock,
+            warm=partial(self.presets.warm, ref, None),
             settings=lambda: self._settings_in(ref),
             goes_on=goes_on,
             ended=self._unrecorded.get(ref.key),

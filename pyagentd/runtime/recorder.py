@@ -194,14 +194,10 @@ class Recorder:
         for row in rows:
             self._take(row)
 
-    async def commit(self, also: Callable[[], None] | None = None) -> None:
-        """Return when everything recorded so far survives a power failure, and ``also`` was done in that thread."""
+    async def commit(self) -> None:
+        """Return when everything recorded so far survives a power failure."""
         self.flush()
-        await disk_worker().do(partial(self._secure, also) if also is not None else self.journal.sync)
-
-    def _secure(self, also: Callable[[], None]) -> None:
-        self.journal.sync()
-        also()
+        await disk_worker().do(self.journal.sync)
 
     def close(self) -> None:
         """Write what waits and close the file."""

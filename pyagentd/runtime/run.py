@@ -840,7 +840,6 @@ class Run:
         recorder: Where its facts go.
         view: What the model sees, the prompt last.
         settings: What holds while it lasts.
-        prepare: Called first; makes the prompt safe on disk.
         observe: Told every move.
         steering: What the user steers it with, see ``Steering``.
         resumed: Where it goes on, when an earlier daemon began it; then ``view`` ends with its answer so far.
@@ -859,7 +858,6 @@ class Run:
         recorder: Recorder,
         view: tuple[Message, ...],
         settings: RunSettings,
-        prepare: Callable[[], Awaitable[None]],
         observe: "Callable[[Run, Mapping[str, Any]], None]",
         steering: Steering | None = None,
         resumed: ResumedRun | None = None,
@@ -870,7 +868,6 @@ class Run:
         self._steering = steering
         self._recorder = recorder
         self._settings = settings
-        self._prepare = prepare
         self._observe = observe
         self._log = OrgLog(settings.context.branch_dir)
         digest = hashlib.sha256(settings.system.encode("utf-8", "replace")).hexdigest()
@@ -908,6 +905,7 @@ class Run:
         self._cut_off = False
         self._failure: PyagentdError | None = None
         self._task: asyncio.Task[None] | None = None
+        self._securing: asyncio.Task[None] | None = None
 
     async def execute(self) -> Outcome:
         """Run to the end and return the outcome; ended early by ``abort``.
@@ -969,7 +967,7 @@ class Run:
             step = await step()
 
     async def _begin(self) -> Step:
-        await self._prepare()
+        self._secure()
         if self._settings.ready is not None:
             await self._settings.ready()
         self._log.system_prompt(self._settings.system, self._recorder.now_ms())
@@ -1018,11 +1016,21 @@ class Run:
             self._view = list(made)
         return made is not None
 
+    def _secure(self) -> None:
+        """Bring to disk what was recorded, while the next request is made and sent.
+
+        Nothing comes of its answer before that is done, see ``_send``.
+        """
+        self._securing = asyncio.create_task(self._recorder.commit())
+
     async def _send(self) -> StepFinished:
         stop: StepFinished | None = None
         request = self._request()
         async with aclosing(self._settings.backend.stream(request)) as batches:
             async for batch in batches:
+                if self._securing is not None:
+                    securing, self._securing = self._securing, None
+                    await securing
                 with self._recorder.together():
                     for item in batch:
                         if isinstance(item, StepFinished):
@@ -1096,7 +1104,7 @@ class Run:
         """Take up the calls of the last request where the end of an earlier daemon left them."""
         resumed = self._resumed
         assert resumed is not None
-        await self._prepare()
+        await self._recorder.commit()
         if self._settings.ready is not None:
             await self._settings.ready()
         calls, results = self._answer.calls, resumed.standing.results
@@ -1110,7 +1118,8 @@ class Run:
         """Make the calls that have no result yet, and give the model all results."""
         self._move(RunPhase.TOOL, tools=[describe_call(call) for call in calls])
         made = await self._calling.complete(calls, results, stand_ins)
-        await self._recorder.commit(also=self._log.flush)
+        self._secure()
+        self._log.flush()
         self._view.append(Message(role="user", parts=made))
         self._move(RunPhase.TRET)
         return self._call_model

@@ -169,10 +169,10 @@ def make_dirs(path: Path) -> None:
 
 
 def make_dir_exclusive(path: Path) -> bool:
-    """Make the directory ``path``; return False when something has that name already."""
+    """Make the directory ``path``, which may be lost with the power; return False when something has that name."""
     with _Refusals(path):
         try:
-            _make_dir(path)
+            system.mkdir(path, DIR_MODE)
         except FileExistsError:
             return False
         return True
@@ -376,7 +376,7 @@ def sync_tree(directory: Path) -> None:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 sync_tree(Path(entry.path))
-            elif entry.is_file(follow_symlinks=False):
+            elif entry.is_file(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_size:
                 fd = system.open(entry.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
                 try:
                     system.fsync(fd)

@@ -17,9 +17,8 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import Any
 
-from pyagentd import clock as ids
 from pyagentd import regularfile
-from pyagentd.clock import Clock, epoch_ms, iso8601, stamp
+from pyagentd.clock import Clock, epoch_ms, iso8601, new_id, stamp
 from pyagentd.errors import BadRequest, Busy, NotFound, StoreError
 from pyagentd.log import of_session
 from pyagentd.reader import with_texts
@@ -262,7 +261,7 @@ def duplicate_session(source: BranchRef, *, root: Path, name: str | None = None,
     now = clock.now()
     titles = [row.data.get("title") for row in _rows(source.branch_dir) if row.type == "session"]
     title = name or (f"{titles[-1]} copy" if titles and titles[-1] else "")
-    wanted = ids.session_id(title or f"{_STAMP.sub('', source.session_id)} copy", stamp(now))
+    wanted = paths.session_id(title or f"{_STAMP.sub('', source.session_id)} copy", stamp(now))
     with build_directory(root, wanted) as (draft, place):
         home = paths.branches_dir(draft)
         atomic.make_dirs(home)
@@ -598,7 +597,7 @@ def fork_session(
     now, anchor = clock.now(), messages[-1].id
     own = conversation.session.get("title")
     called = title if title is not None else f"{own} (copy)" if own else ""
-    wanted = ids.session_id(called or f"{_STAMP.sub('', source.session_id)} copy", stamp(now))
+    wanted = paths.session_id(called or f"{_STAMP.sub('', source.session_id)} copy", stamp(now))
     with build_directory(root, wanted) as (draft, place):
         ref = paths.branch_dir(draft, paths.MAIN_BRANCH)
         session = _session(conversation, source, place.name, anchor, called, epoch_ms(now))
@@ -621,8 +620,8 @@ class _Copy:
     def __init__(self, session_id: str, messages: Sequence[Message]) -> None:
         self._session_id = session_id
         self._messages = messages
-        self._ids = {message.id: ids.new_id("msg") for message in messages}
-        self._ids |= {part.id: ids.new_id("prt") for message in messages for part in message.parts}
+        self._ids = {message.id: new_id("msg") for message in messages}
+        self._ids |= {part.id: new_id("prt") for message in messages for part in message.parts}
 
     def facts(self) -> Iterator[Fact]:
         for message in self._messages:

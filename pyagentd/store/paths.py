@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
 
+from anyascii import anyascii
+
 from pyagentd import regularfile
 from pyagentd.errors import NotASession
 from pyagentd.store import yamlfile
@@ -39,6 +41,8 @@ CURRENT_LINK = "current"
 MAIN_BRANCH = "main"
 
 _DATED = re.compile(r"-\d{8,14}(-|$)")
+_OTHER = re.compile(r"[^a-z0-9]+")
+_SLUG_LENGTH = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,3 +238,23 @@ def _active_branch(session_dir: Path) -> Path:
         f"{session_dir} has no active branch",
         hint=f"Point its link {CURRENT_LINK!r} at {BRANCHES_DIR}/NAME, or name a branch",
     )
+
+
+# Ids of sessions and agents, which name their directories. Making them unique on disk is the work of ``sessions``: it
+# adds ``-2``, ``-3`` when a directory exists.
+
+
+def slugify(name: str, *, fallback: str = "session") -> str:
+    """Return ``name`` as lowercase words joined by single dashes, at most 60 characters."""
+    slug = _OTHER.sub("-", anyascii(name).lower()).strip("-")
+    return slug[:_SLUG_LENGTH].rstrip("-") or fallback
+
+
+def session_id(name: str, stamp: str) -> str:
+    """Return the id of a new session called ``name``; ``stamp`` is ``clock.stamp(now)``."""
+    return f"{slugify(name)}-{stamp}"
+
+
+def agent_id(preset: str, stamp: str, description: str) -> str:
+    """Return the id of a new agent; both model-supplied parts are slugified, so it is one path segment."""
+    return f"{slugify(preset, fallback='agent')}-{stamp}-{slugify(description, fallback='task')}"

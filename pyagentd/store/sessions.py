@@ -15,7 +15,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from pyagentd import clock as ids
 from pyagentd.clock import Clock, epoch_ms, iso8601, stamp
 from pyagentd.errors import BadRequest, NotFound, StoreError
 from pyagentd.log import of_session
@@ -131,11 +130,11 @@ def create_session(
         StoreError: The disk refused; nothing is left behind.
     """
     now = clock.now()
-    home, wanted, is_given = _place_of(root, session_dir, session_id, ids.session_id(name, stamp(now)))
+    home, wanted, is_given = _place_of(root, session_dir, session_id, paths.session_id(name, stamp(now)))
     with build_directory(home, wanted, exactly=is_given) as (draft, place):
         if session_id is None:  # of a directory that somebody else named, the one that was made
             own = session_dir is None or paths.is_dated(place.name)
-            session_id = place.name if own else ids.session_id(name, stamp(now))
+            session_id = place.name if own else paths.session_id(name, stamp(now))
         branch_dir = paths.branch_dir(draft, paths.MAIN_BRANCH)
         atomic.make_dirs(branch_dir)
         atomic.replace_link(paths.current_link(draft), f"{paths.BRANCHES_DIR}/{paths.MAIN_BRANCH}")
@@ -196,7 +195,7 @@ def create_agent(
     now = clock.now()
     text = _agent_preset(preset_text, preset_name, tuple(read), tuple(deny))
     home = paths.agents_dir(parent.branch_dir)
-    with build_directory(home, ids.agent_id(preset_name, stamp(now), description)) as (draft, place):
+    with build_directory(home, paths.agent_id(preset_name, stamp(now), description)) as (draft, place):
         fill_timeline(
             draft,
             text,

@@ -107,7 +107,6 @@ _PACKAGES = {
     ),
     "cython_runtime": "part of aiohttp",
     "typing_extensions": "part of aiohttp",
-    "uuid6": "ids that sort in the order they were made",
 }
 
 

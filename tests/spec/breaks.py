@@ -33,7 +33,7 @@ BREAKS = [
     ),
     Break(
         "Session ID generation",
-        "pyagentd/clock.py",
+        "pyagentd/store/paths.py",
         'return f"{slugify(name)}-{stamp}"',
         'return f"{stamp}-{slugify(name)}"',
     ),

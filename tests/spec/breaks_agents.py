@@ -88,7 +88,7 @@ BREAKS_OF_AGENTS = [
     ),
     _of(
         "Agent session ID format",
-        "pyagentd/clock.py",
+        "pyagentd/store/paths.py",
         "fallback='agent')}-{stamp}-{slugify(description, fallback='task')}",
         "fallback='agent')}-{slugify(description, fallback='task')}-{stamp}",
     ),

@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 from pyagentd import regularfile
 from pyagentd.errors import StoreError
-from pyagentd.messages import MOST_TOKENS
+from pyagentd.reader import MOST_TOKENS
 from pyagentd.store import atomic
 from pyagentd.wire.sexp import SexpError, Symbol, print_lisp, read_call
 from pyagentd.wire.sexp import read as read_

@@ -19,8 +19,8 @@ from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 
-from pyagentd.clock import claim, slugify
-from pyagentd.store import charts
+from pyagentd.clock import claim
+from pyagentd.store import charts, paths
 from pyagentd.store.attachments import media_type
 from pyagentd.store.conversation import Message, Part
 from pyagentd.store.document.pieces import fragments
@@ -374,7 +374,9 @@ class _Timeline:
         recorded = source.conversation.parts.values()
         self.prompts: list[tuple[str, str]] = []
         self.calls = 0
-        self.children = [(agent, claim(f"agent-{slugify(agent.session_id)}", anchors)) for agent in source.agents]
+        self.children = [
+            (agent, claim(f"agent-{paths.slugify(agent.session_id)}", anchors)) for agent in source.agents
+        ]
         self._source = source
         self._anchors = anchors
         self._is_agent = is_agent

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from pyagentd import regularfile
 from pyagentd.errors import BadRequest, NotFound, StoreError
-from pyagentd.messages import MOST_TOKENS
+from pyagentd.reader import MOST_TOKENS
 from pyagentd.store import paths, presetfile
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import text as document
