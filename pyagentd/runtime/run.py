@@ -826,6 +826,7 @@ class RunSettings:
     fresh: Fresh | None = None  # called before every request; None: what holds first holds to the end
     around: Around | None = None  # watches every tool call
     kept: dict[object, Any] = field(default_factory=dict)  # by the backend, of the last request
+    log: OrgLog | None = None  # of the branch, where it is kept from one run to the next
 
 
 Step = Callable[[], Awaitable["Step | None"]]
@@ -869,7 +870,7 @@ class Run:
         self._recorder = recorder
         self._settings = settings
         self._observe = observe
-        self._log = OrgLog(settings.context.branch_dir)
+        self._log = settings.log or OrgLog(settings.context.branch_dir)
         digest = hashlib.sha256(settings.system.encode("utf-8", "replace")).hexdigest()
         self._answer = AnswerRecorder(
             recorder,

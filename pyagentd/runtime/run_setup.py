@@ -70,7 +70,7 @@ from pyagentd.store.document.text import Settings
 from pyagentd.store.journal import served_by
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.registry import run_progress as standing_of
-from pyagentd.store.trace import TraceWriter
+from pyagentd.store.trace import OrgLog, TraceWriter
 from pyagentd.tools.builtin import builtin_tools
 from pyagentd.tools.sandbox.plan import ShellScope
 from pyagentd.tools.spec import Output, ToolContext, ToolSpec
@@ -348,6 +348,8 @@ class RunPlan:
     model: str  # before hooks had their say
     provider: str  # the name of the backend
     models: dict[str, ModelPlan]  # by model, filled when it is asked
+    trace: TraceWriter  # what they ask, for programs
+    log: OrgLog  # ... and for people
     kept: dict[object, Any] = field(default_factory=dict)  # by the backend, of the last request
 
 
@@ -454,7 +456,8 @@ class RunBuilder:
             tools |= each.further_tools(self, plan.wanted, plan.taken | made.keys(), self.permitted)
         self.offer = ToolOffer(tools, partial(found_before, branch.conversation), window=asked.window)
         settings = RunSettings(
-            backend=self._watch_backend(plan.backend),
+            backend=self._watch_backend(plan.backend, plan.trace),
+            log=plan.log,
             model=model,
             provider=plan.provider,
             system=asked.system,
@@ -565,6 +568,8 @@ class RunBuilder:
             model=model,
             provider=provider_of(preset, kernel.config, self.options),
             models={},
+            trace=TraceWriter(ref.branch_dir),
+            log=OrgLog(ref.branch_dir),
         )
         # It holds as long as the facts do, unless a template, a document or a late key was read for it.
         above = branch.conversation.session["metadata_json"].get("above") or ()
@@ -600,15 +605,18 @@ class RunBuilder:
         )
         return _intern(whole)
 
-    def _watch_backend(self, backend: Backend) -> Backend:
-        directory = self.branch.ref.branch_dir
-        watchers = [each.watcher_for(self) for each in self.kernel.features_with("watcher_for")]
+    def _watch_backend(self, backend: Backend, trace: TraceWriter) -> Backend:
+        watchers = []
+        for each in self.kernel.features_with("watcher_for"):
+            if (watcher := each.watcher_for(self)) is not None:
+                watchers.append(watcher)
         return WatchedBackend(
             backend,
-            trace=TraceWriter(directory, self.run_id),
+            trace=trace,
+            run_id=self.run_id,
             clock=self.kernel.clock,
-            watchers=[watcher for watcher in watchers if watcher is not None],
-            completed=Attachments(directory).shown,
+            watchers=watchers,
+            completed=Attachments(self.branch.ref.branch_dir).shown,
         )
 
     async def _renew(self, plan: RunPlan, now: RunSettings) -> RunSettings:
@@ -624,7 +632,8 @@ class RunBuilder:
             backend, model = self._backend_of(preset)
             model = await self._model(model, preset)
             self.provider = provider_of(preset, kernel.config, self.options)
-            changes = {"backend": self._watch_backend(backend), "model": model, "provider": self.provider}
+            watched = self._watch_backend(backend, plan.trace)
+            changes = {"backend": watched, "model": model, "provider": self.provider}
             changes |= self._longest(preset, model)
         self.preset = preset
         system = await self._system(preset, plan.skills, changes.get("model", now.model))

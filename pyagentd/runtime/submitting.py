@@ -267,6 +267,8 @@ class Queues:
 
     async def take_steering(self, branch: LiveBranch, run_id: str) -> Sequence[str]:
         """Record the messages that steer a run as the user's next words in it, and return their texts."""
+        if not branch.conversation.queued:
+            return ()
         if not (waiting := [each for each in branch.queue.waiting if each.metadata.get("steer")]):
             return ()
         asked = {each.id: each.text for each in waiting}

@@ -42,6 +42,7 @@ class WatchedBackend:
     Args:
         backend: Who answers.
         trace: Where each request is noted as it was sent, how long the answer took and how it ended.
+        run_id: Whose requests they are.
         clock: For when a request was sent.
         watchers: Who else is told of each request.
         completed: Returns the messages as they are sent; None where those of a request are.
@@ -52,19 +53,21 @@ class WatchedBackend:
         backend: Backend,
         *,
         trace: TraceWriter,
+        run_id: str,
         clock: Clock,
         watchers: Sequence[Watcher] = (),
         completed: Callable[[tuple[Message, ...]], Awaitable[tuple[Message, ...]] | None] = lambda messages: None,
     ) -> None:
         self._backend = backend
         self._trace = trace
+        self._run_id = run_id
         self._clock = clock
         self._watchers = tuple(watchers)
         self._completed = completed
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[StreamItem], None]:
         """Send ``request`` and yield its answer, see ``Backend``."""
-        step = _Step(self._trace, self._clock, request.purpose)
+        step = _Step(self._trace, self._trace.next_step(self._run_id), self._clock, request.purpose)
         watching: list[RequestWatch] = [step]
         inside: Callable[[], AbstractContextManager[object]] = nullcontext
         for watcher in self._watchers:
@@ -102,11 +105,11 @@ class _Step:
 
     inside: Callable[[], AbstractContextManager[object]] | None = None
 
-    def __init__(self, trace: TraceWriter, clock: Clock, purpose: str) -> None:
+    def __init__(self, trace: TraceWriter, number: int, clock: Clock, purpose: str) -> None:
         self._trace = trace
         self._purpose = purpose
         self._clock = clock
-        self._number = trace.next_step()
+        self._number = number
         self._now = asyncio.get_running_loop().time
         self._began = self._now()
         self._first_s: float | None = None

@@ -389,11 +389,25 @@ class Journal:
         given = list(facts)
         if not given:
             return []
-        self._make_ready()
-        numbered = enumerate(given, self.last_seq + 1)
-        made = [writable_row(Row(number, type, dict(data))) for number, (type, data) in numbered]
-        rows = [row for row, _ in made]
-        data = b"".join([b"\n" if self._newline_due else b"", *(line for _, line in made)])
+        # The file must end where the next row belongs.
+        if self._closed:
+            raise StoreError(f"{self._path} is closed")
+        if self._fd < 0 or self.refusal:
+            self._open_for_writing()
+        if self._doubted:
+            self._write_anew(self._read(self._safe, 0) + self._unsynced)
+        if self._torn:
+            self._cut_torn()
+        self._look_outside()
+        if self._torn:  # what another program left
+            self._cut_torn()
+        rows: list[Row] = []
+        lines = [b"\n"] if self._newline_due else []
+        for number, (type, fields) in enumerate(given, self.last_seq + 1):
+            row, line = writable_row(Row(number, type, dict(fields)))
+            rows.append(row)
+            lines.append(line)
+        data = b"".join(lines)
         self._torn = True  # until all of it is written
         atomic.append_fd(self._fd, data, self._path)
         self._torn = self._newline_due = False
@@ -489,26 +503,9 @@ class Journal:
             with suppress(FileNotFoundError):
                 self._fd = atomic.open_read(self._path)
 
-    def _make_ready(self) -> None:
-        """Have a file that ends where the next row belongs.
-
-        Raises:
-            StoreError: The disk refuses still, or the file is gone or another one.
-        """
-        if self._closed:
-            raise StoreError(f"{self._path} is closed")
-        if self._fd < 0 or self.refusal:
-            self._open_for_writing()
-        if self._doubted:
-            self._write_anew(self._read(self._safe, 0) + self._unsynced)
-        self._cut_torn()
-        self._look_outside()
-        self._cut_torn()  # what another program left
-
     def _cut_torn(self) -> None:
-        if self._torn:
-            atomic.truncate_fd(self._fd, self._size, self._path)
-            self._torn = False
+        atomic.truncate_fd(self._fd, self._size, self._path)
+        self._torn = False
 
     def _open_for_writing(self) -> None:
         fd = atomic.open_append(self._path)

@@ -46,6 +46,7 @@ class OrgLog:
         self._prompts = paths.prompts_log_file(branch_dir)
         self._due: list[tuple[Mapping[str, Any], int]] = []  # calls that are not written yet
         self._taking = Lock()
+        self._added: str | None = None  # the system prompt that is known to be the last one
 
     def tool(self, data: Mapping[str, Any], now_ms: int) -> None:
         """Note a finished call for ``flush``; ``data`` is the part in AI SDK form, ``now_ms`` when it finished."""
@@ -60,6 +61,8 @@ class OrgLog:
 
     def system_prompt(self, text: str, now_ms: int) -> None:
         """Add the system prompt of a run, unless it is the one that was added last."""
+        if text == self._added:
+            return
         try:
             known = regularfile.read_bytes(self._prompts, limit=regularfile.LOG).decode("utf-8", "replace")
         except FileNotFoundError:
@@ -70,6 +73,7 @@ class OrgLog:
         previous = last_prompt(known)
         if previous != writable(text):
             _append(self._prompts, prompt_entry(text, previous, _time(now_ms)))
+        self._added = text
 
 
 def tool_entry(data: Mapping[str, Any], time: str) -> str:
@@ -165,13 +169,13 @@ as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # 
 
 
 class TraceWriter:
-    """Writes the requests of one run."""
+    """Writes the requests of one branch, run after run."""
 
-    def __init__(self, branch_dir: Path, run_id: str) -> None:
+    def __init__(self, branch_dir: Path) -> None:
         self._path = paths.requests_file(branch_dir)
-        self._run_id = run_id
-        self._begun = False
-        self._step = 0  # the last one
+        self._size = -1  # bytes of the file as it was left; it was not looked at yet
+        self._run_id = ""  # of the last request
+        self._step = 0  # ... and its number
         self._id = ""  # of the request the next one can continue
         self._last: Mapping[str, Any] = {}  # an earlier writer's last answer
         self._digests: tuple[bytes, ...] = ()  # of all messages of the last request
@@ -210,17 +214,18 @@ class TraceWriter:
         except (StoreError, OSError) as error:
             log.warning("an answer could not be added to the trace: %s", error)
 
-    def next_step(self) -> int:
-        """Return the number of the run's next step; those that an earlier writer has traced count."""
-        self._begin()
-        self._step += 1
+    def next_step(self, run_id: str) -> int:
+        """Return the number of a run's next step; those that an earlier writer has traced count."""
+        if self._size < 0:
+            self._begin()
+        self._step = self._step + 1 if run_id == self._run_id else 1
+        self._run_id = run_id
         return self._step
 
     # -- lines -------------------------------------------------------------------------------------------------
 
     def _request_lines(self, body: Body, *, step: int, attempt: int, purpose: str, at_ms: int) -> list[bytes]:
-        self._begin()
-        self._rotate()
+        self._look_at_file()
         lines, head = [], dict(body.head)
         for name in _BLOBS:
             if name in head:
@@ -280,30 +285,34 @@ class TraceWriter:
 
     def _begin(self) -> None:
         """See where an earlier writer ended."""
-        if self._begun:
-            return
-        self._begun = True
+        with suppress(OSError):
+            self._size = self._path.stat().st_size
         last = _last_line(self._path)
         if last is not None and last["type"] == "answer" and last.keys() >= {*_WRITERS}:
             self._last, self._known = last, dict(last["known"])
-            self._step = int(last["step"]) if last["run_id"] == self._run_id else 0
+            self._run_id, self._step = str(last["run_id"]), int(last["step"])
 
-    def _rotate(self) -> None:
+    def _look_at_file(self) -> None:
+        """Continue nothing where the file is not as it was left, and begin another one where it is too large."""
         try:
-            if self._path.stat().st_size < LARGEST:
-                return
+            size = self._path.stat().st_size
         except FileNotFoundError:
-            pass
-        else:
+            size = 0
+        if size >= LARGEST:
             atomic.replace(self._path, paths.old_requests_file(self._path.parent))
-        self._forget()
+            size = 0
+        if size != self._size:
+            self._forget()
+        self._size = size
 
     def _forget(self) -> None:
         """Continue nothing."""
         self._id, self._digests, self._last, self._known, self._chain = "", (), {}, {}, hashlib.sha256()
 
     def _write(self, lines: Sequence[bytes]) -> None:
-        atomic.append_lines(self._path, b"".join(line + b"\n" for line in lines))
+        data = b"\n".join((*lines, b""))
+        atomic.append_lines(self._path, data)
+        self._size += len(data)
 
 
 def _last_line(path: Path) -> dict[str, Any] | None:
