@@ -307,13 +307,18 @@ async def run_if_command(
         NoHuman: The command changes something, and nobody says that a human typed it.
     """
     commands = kernel.find(Commands)
-    if (
-        commands is None
-        or given.command == "never"
-        or not is_persons(given.metadata)
-        or given.id in branch.conversation.messages  # what became of it is the business of the queue
-        or not await _may_be(branch, given)
-    ):
+    if commands is None or given.command == "never" or not is_persons(given.metadata):
+        return None
+    if given.id in branch.conversation.messages:  # what became of it is the business of the queue
+        return None
+    if given.text is None:
+        live = await branch.document.look()
+        doc, end = live.document, live.place(given.at)
+        spans = [span.end for span in doc.spans if span.end <= end]
+        may_be = _SLASH.search(doc.body[max(spans, default=0) : end])
+    else:
+        may_be = _HEAD.match(given.text.strip())
+    if may_be is None:
         return None
     prompt = await _prompt(branch, given)
     if prompt.message_id:  # it was sent to a model before
@@ -361,16 +366,6 @@ async def run_if_command(
     run_id, message_id = recorded or (None, "")
     last = branch.recorder.last_seq
     return Receipt(message_id=message_id, run_id=run_id, queued=False, seq=last, ended="done"), command
-
-
-async def _may_be(branch: LiveBranch, given: Submission) -> bool:
-    """Return whether it is worth while to read what was submitted as a command; most is not."""
-    if given.text is not None:
-        return _HEAD.match(given.text.strip()) is not None
-    live = await branch.document.look()
-    doc, end = live.document, live.place(given.at)
-    spans = [span.end for span in doc.spans if span.end <= end]
-    return _SLASH.search(doc.body[max(spans, default=0) : end]) is not None
 
 
 async def _prompt(branch: LiveBranch, given: Submission) -> Prompt:

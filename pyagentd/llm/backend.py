@@ -196,8 +196,12 @@ class BodyWriter:
 
 def _written(bodies: Iterable[Mapping[str, Any]]) -> _Written:
     # Copied, since they are kept for long and the encoder leaves up to half of their length unused behind them.
-    texts = tuple(bytes(memoryview(encode(body))) for body in bodies)
-    return _Written(texts, tuple(hashlib.sha256(text).digest() for text in texts), sum(map(len, texts)) + len(texts))
+    texts, digests, size = [], [], 0
+    for body in bodies:
+        texts.append(text := bytes(memoryview(encode(body))))
+        digests.append(hashlib.sha256(text).digest())
+        size += len(text) + 1
+    return _Written(tuple(texts), tuple(digests), size)
 
 
 StopReason = Literal["end_turn", "tool_use", "max_tokens", "refusal", "stop_sequence", "pause_turn"]

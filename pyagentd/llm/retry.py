@@ -62,7 +62,10 @@ class RetryingBackend:
         while True:
             seen = False
             try:
-                backend = await self._opened_backend()
+                if self._opening is None or _has_failed(self._opening):
+                    self._opening = asyncio.create_task(self._open())
+                # Shielded: aborting one run must not fail the others that wait for the same client.
+                backend = await asyncio.shield(self._opening)
                 async with aclosing(backend.stream(request)) as batches:
                     async for batch in batches:
                         seen = True
@@ -87,12 +90,6 @@ class RetryingBackend:
         finally:
             for wait in waits:
                 wait.cancel()
-
-    async def _opened_backend(self) -> Backend:
-        if self._opening is None or _has_failed(self._opening):
-            self._opening = asyncio.create_task(self._open())
-        # Shielded: aborting one run must not fail the others that wait for the same client.
-        return await asyncio.shield(self._opening)
 
     async def close(self) -> None:
         """Close the other backend, if it was opened; the next request opens it anew."""

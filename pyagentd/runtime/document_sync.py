@@ -319,7 +319,7 @@ class LiveDocument:
         self._document, self.marker, self._place = self.document, marker, marker or 0
         is_known = seen is not None and max(self._oldest, self.roles_at) <= revision
         later = self.since(revision) if is_known and revision < self.revision else ()
-        if any(hunk.begin < self._place for edit in later for hunk in edit):
+        if later and any(hunk.begin < self._place for edit in later for hunk in edit):
             is_known = False  # that is not what stands there any more
         self.seen = seen if is_known else None
 
@@ -398,7 +398,8 @@ class LiveDocument:
         self._log.append(_LoggedEdit(self.revision, self.revision + count, edit, id, made))
         self.revision += count
         LiveDocument._latest = max(LiveDocument._latest, self.revision)
-        self._logged += sum(len(hunk.text) for hunk in edit)
+        for hunk in edit:
+            self._logged += len(hunk.text)
         if unsaved:
             self.unsaved.append((edit, is_runs))
         while len(self._log) > _REMEMBERED or (self._logged > _REMEMBERED_CHARACTERS and len(self._log) > 1):

@@ -90,10 +90,11 @@ class Grants:
             with contextlib.suppress(StoreError):
                 async with self._kernel.using(root):
                     self._of_session(root)
-        try:
-            await self._load_project(workspace)
-        except StoreError as error:
-            log.warning("grants of %s: %s", workspace, error)
+        if str(workspace) not in self._projects:
+            try:
+                await self._load_project(workspace)
+            except StoreError as error:
+                log.warning("grants of %s: %s", workspace, error)
 
     async def _load_project(self, workspace: Path) -> None:
         if str(workspace) not in self._projects:

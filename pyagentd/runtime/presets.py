@@ -63,14 +63,12 @@ class NamedAgentOverlay:
         return not ref.is_agent and ref.session_dir.parent == self._root
 
     def apply(self, preset: Preset, ref: BranchRef) -> Preset:
-        """Return ``preset`` with what the agent's file says; as it is when ``ref`` is not a named agent's.
+        """Return ``preset`` with what the file of the named agent says whose branch ``ref`` is.
 
         Raises:
             PresetError: The file is missing or malformed, or names what is not there.
             StoreError: The disk refused.
         """
-        if not self.is_named(ref):
-            return preset
         return replace(preset, **self._read(ref.session_dir)[1])
 
     def file(self, ref: BranchRef) -> AgentFile:
@@ -333,7 +331,7 @@ class Presets:
             if isinstance(error.__cause__, FileNotFoundError):
                 raise PresetError(f"Failed to load preset from {ref.branch_dir}", hint=f"Restore {file}") from error
             raise
-        if self.named is not None:
+        if self.named is not None and self.named.is_named(ref):
             preset = self.named.apply(preset, ref)
         if self.origins is None or not self.origins.foreign(ref):
             return preset

@@ -5,6 +5,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyagentd.clock import new_id
@@ -93,16 +94,13 @@ class Queues:
             self.drain(branch)
             return submitted
 
-        async def read() -> Prompt:
-            if given.text is None:
-                prompt = await turns.from_document(branch, given.at)
-            else:
-                prompt = await turns.from_client(branch, given.text)
-            metadata = dict(given.metadata) if given.id is None else {**given.metadata, "payload": given.payload}
-            return replace(prompt, metadata=metadata, id=given.id or "")
-
+        if given.text is None:
+            read = partial(turns.from_document, branch, given.at)
+        else:
+            read = partial(turns.from_client, branch, given.text)
+        metadata = given.metadata if given.id is None else {**given.metadata, "payload": given.payload}
         try:
-            run_id = await self._start(branch, read, given.options)
+            run_id = await self._start(branch, read, given.options, metadata, given.id or "")
         except PyagentdError:
             if by_person:  # who can correct it
                 raise
@@ -110,14 +108,20 @@ class Queues:
         message_id = str(branch.conversation.runs[run_id].data["message_id"])
         return Receipt(message_id=message_id, run_id=run_id, queued=False, seq=branch.recorder.last_seq)
 
-    async def _start(self, branch: LiveBranch, read: Callable[[], Awaitable[Prompt]], options: SendOptions) -> str:
-        """Start a run for the prompt that ``read`` returns.
+    async def _start(
+        self,
+        branch: LiveBranch,
+        read: Callable[[], Awaitable[Prompt]],
+        options: SendOptions,
+        metadata: Mapping[str, Any],
+        id: str = "",
+    ) -> str:
+        """Start a run for the prompt that ``read`` returns, whose message has this metadata and maybe an id.
 
         Raises:
             Busy: The branch's editor has not saved, or the daemon stops.
             PyagentdError: The prompt, the preset or the backend is no good; nothing of a run was recorded.
         """
-        branch.require_idle()
         branch.require_writable()
         await branch.document.look()
         await branch.look_once()
@@ -128,7 +132,7 @@ class Queues:
                 hint=f"Undo that, or delete the file and open the session anew. {CLEARS}",
             )
         run_id = new_id("run")
-        prompt = await read()
+        prompt = replace(await read(), metadata=dict(metadata), id=id)
         for each in self._kernel.features_with("before_prompt"):
             prompt = await each.before_prompt(branch, prompt, options, run_id)
         root = branch.conversation.session.get("workspace_root")
@@ -327,13 +331,10 @@ class Queues:
 
     async def _fire(self, branch: LiveBranch, message: Message) -> None:
         """Begin the turn of a queued message; what prevents it leaves the message where it is."""
-
-        async def read() -> Prompt:
-            return replace(await turns.of_queued(branch, message), metadata=message.metadata)
-
         try:
             await branch.document.flush()  # what was typed is in the file before it is recorded as said
-            await self._start(branch, read, self._wishes(branch, message))
+            read = partial(turns.of_queued, branch, message)
+            await self._start(branch, read, self._wishes(branch, message), message.metadata)
         except Busy as error:
             log.info("%s: %s", branch.ref.name, error)
             asyncio.get_running_loop().call_later(_AGAIN_S, lambda: self.drain(branch))

@@ -70,7 +70,7 @@ def names_for_turn(conversation: Conversation, message: Mapping[str, Any] | None
     What a message names holds for later ones too; an agent brings its own model, until another is named.
     """
     agent, model = "", None
-    for metadata in chain((message or {},), _visible(conversation)):
+    for metadata in chain((message or {},), _visible(conversation) if conversation.naming else ()):
         if model is None and isinstance(given := metadata.get("model"), Mapping):
             model = given
         if name := metadata.get("agent"):
@@ -84,7 +84,7 @@ def names_for_turn(conversation: Conversation, message: Mapping[str, Any] | None
 def _visible(conversation: Conversation) -> Iterator[Mapping[str, Any]]:
     """Yield the metadata of those of the user's messages that name something and that the model sees, last first."""
     left = len(conversation.naming)
-    for each in reversed(conversation.messages.values()) if left else ():
+    for each in reversed(conversation.messages.values()):
         if each.id not in conversation.naming:
             continue
         left -= 1

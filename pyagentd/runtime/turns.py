@@ -299,7 +299,8 @@ def _record_message(branch: "LiveBranch", prompt: Prompt) -> tuple[str, str, int
             now_ms=recorder.now_ms(),
             id=prompt.id or None,
         )
-    seq = [recorder.record(kind, data) for kind, data in rows][-1]
+    for kind, data in rows:
+        seq = recorder.record(kind, data)
     return str(rows[0][1]["id"]), str(rows[1][1]["id"]), seq
 
 

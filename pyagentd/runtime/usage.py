@@ -240,7 +240,7 @@ def _tail(conversation: Conversation, marker: Part_) -> Iterator[Message_]:
 
 
 def _estimate(message: Message_) -> int:
-    texts = [part.text for part in message.texts() if not part.hidden]
+    texts = [part.text for part in message.parts if part.type == "text" and not part.hidden]
     for part in message.parts:
         if part.is_tool and not part.hidden:
             result = part.result

@@ -80,13 +80,13 @@ class Message:
     @property
     def text(self) -> str:
         """The text of all its text parts, as the user last left it."""
-        texts = (part.text if part.edited is None else part.edited for part in self.texts())
-        return "\n\n".join(text for text in texts if text)
+        texts = [part.text if part.edited is None else part.edited for part in self.parts if part.type == "text"]
+        return "\n\n".join(filter(None, texts))
 
     @property
     def recorded_text(self) -> str:
         """The text of all its text parts, as recorded first."""
-        return "\n\n".join(part.text for part in self.texts() if part.text)
+        return "\n\n".join(filter(None, [part.text for part in self.parts if part.type == "text"]))
 
     @property
     def model_text(self) -> str:
@@ -96,7 +96,7 @@ class Message:
     @property
     def is_edited(self) -> bool:
         """Whether the user changed its text."""
-        return any(part.edited is not None for part in self.texts())
+        return any(part.type == "text" and part.edited is not None for part in self.parts)
 
     @property
     def metadata(self) -> Mapping[str, Any]:
@@ -112,16 +112,12 @@ class Message:
     @property
     def is_hidden(self) -> bool:
         """Whether the model no longer sees it: removed from the document, or rewound."""
-        return self.hidden or self.is_rewound
+        return self.hidden or bool(self.metadata.get("hidden_at"))
 
     @property
     def is_waiting(self) -> bool:
         """Whether it is in the queue, or was and was cancelled there: no turn has begun with it."""
         return bool(self.metadata.get("queued_at") or self.metadata.get("queue_canceled_at"))
-
-    def texts(self) -> Iterator[Part]:
-        """Yield its text parts."""
-        return (part for part in self.parts if part.type == "text")
 
     def steps(self) -> Iterator[list[Part]]:
         """Yield its parts, one list for each request to the model."""
@@ -190,7 +186,7 @@ class Conversation:
             case "part":
                 self._apply_part(row.data)
                 self._touch(row.data["message_id"])
-                self._note_open(row.data)
+                self._note_state(row.data)
             case "message":
                 self._apply_message(row.data)
                 self._touch(row.data["id"])
@@ -298,11 +294,18 @@ class Conversation:
             self.queued.pop(message.id, None)
             self.messages[message.id] = message
 
-    def _note_open(self, data: Mapping[str, Any]) -> None:
-        if data["id"] in self.parts and data["data_json"].get("state") in ("streaming", "input-available"):
+    def _note_state(self, data: Mapping[str, Any]) -> None:
+        """Note whether a part is open, and whether it is a call that has failed."""
+        known, state = data["id"] in self.parts, data["data_json"].get("state")
+        call = data["data_json"].get("toolCallId")
+        if known and state in ("streaming", "input-available"):
             self.open_parts.setdefault(data["id"])
         else:
             self.open_parts.pop(data["id"], None)
+        if known and state == "output-error":
+            self.failed[str(call)] = None
+        elif known and self.failed and call is not None:
+            self.failed.pop(str(call), None)
 
     def _touch(self, message_id: str) -> None:
         self._touched.pop(message_id, None)
@@ -311,7 +314,6 @@ class Conversation:
     def _apply_part(self, data: dict[str, Any]) -> None:
         if (known := self.parts.get(data["id"])) is not None:
             known.row, known.deltas = data, []
-            self._note_failed(data)
             return
         message = self.messages.get(data["message_id"]) or self.queued.get(data["message_id"])
         if message is None:
@@ -319,32 +321,21 @@ class Conversation:
         self.parts[data["id"]] = Part(data)
         message.parts.append(self.parts[data["id"]])
         self.by_type.setdefault(data["type"], []).append(self.parts[data["id"]])
-        self._note_failed(data)
         if len(message.parts) > 1 and message.parts[-2].row["index"] > data["index"]:
             message.parts.sort(key=lambda other: other.row["index"])
 
-    def _note_failed(self, data: Mapping[str, Any]) -> None:
-        call = data["data_json"].get("toolCallId")
-        if data["data_json"].get("state") == "output-error":
-            self.failed[str(call)] = None
-        elif self.failed and call is not None:
-            self.failed.pop(str(call), None)
-
     def _apply_run(self, row: Row) -> None:
         known = self.runs.get(row.data["id"])
-        if known is None:
-            self._take_from_queue(row.data["message_id"])
+        message_id = row.data["message_id"]
+        if known is None and message_id in self.messages and message_id not in self._fired:
+            # One that was queued goes behind the answers it waited for; answering it again moves nothing.
+            self._fired.add(message_id)
+            self._touch(message_id)
+            self.messages[message_id] = self.messages.pop(message_id)
         first, last = (known.first_seq, known.last_seq) if known else (row.seq, 0)
         if not last and row.data["state"] != "started":
             last = row.seq
         self.runs[row.data["id"]] = RunState(row.data, first, last)
-
-    def _take_from_queue(self, message_id: str) -> None:
-        """Put a message that was queued behind the answers it waited for; answering it again moves nothing."""
-        if message_id in self.messages and message_id not in self._fired:
-            self._fired.add(message_id)
-            self._touch(message_id)
-            self.messages[message_id] = self.messages.pop(message_id)
 
     def _apply_edit(self, data: Mapping[str, Any]) -> None:
         """Note a text of the user's, that something was removed, or (neither) that it is back as recorded."""
@@ -353,7 +344,7 @@ class Conversation:
         part = self.parts.get(data.get("part_id", ""))
         if message is not None:
             message.hidden = hidden
-            for number, own in enumerate(message.texts()):
+            for number, own in enumerate(part for part in message.parts if part.type == "text"):
                 own.edited = "" if number and text is not None else text
         elif part is not None:
             part.hidden, part.edited = hidden, text

@@ -86,8 +86,8 @@ class Operation:
     def bind_named(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the keyword arguments in ``given``, by their names in Python; raises as ``bind``."""
         unknown = given.keys() - self.parameters.keys()
-        missing = [name for name in self.required if name not in given]
-        if unknown or missing:
+        if unknown or not given.keys() >= {*self.required}:
+            missing = [name for name in self.required if name not in given]
             complaints = [
                 *(["unknown " + " ".join(map(self._unknown, sorted(unknown)))] if unknown else []),
                 *(["missing " + " ".join(map(_key, missing))] if missing else []),

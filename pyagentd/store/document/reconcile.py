@@ -19,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import groupby, takewhile
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from pyagentd.clock import claim
@@ -111,10 +111,6 @@ class View:
                 self._add_step(step, pieces[start:index])
                 start = index
 
-    def add_recorded(self, parts: Iterable[conversation.Part]) -> None:
-        """Add a step as it was recorded, whatever the document says."""
-        self._add_parts(parts, ())
-
     def to_whole_messages(self) -> tuple[Message, ...]:
         """Return the messages of a whole conversation."""
         if self.messages and self.messages[0][0] == "assistant" and not self.summary:
@@ -141,7 +137,7 @@ class View:
         if step is not None and all(p.exact for p in pieces) and [p.number for p in pieces] == step.pieces:
             restored = {p.recorded.part for p in pieces if p.recorded and p.recorded.restored}
             untouched = all(part.edited is None or part in restored for part in step.parts)
-            self._add_parts((part for part in step.parts if untouched or part.type != "reasoning"), restored)
+            self.add_recorded((part for part in step.parts if untouched or part.type != "reasoning"), restored)
             return
         texts: list[Part] = []
         calls: list[tuple[ToolCall, ToolResult]] = []
@@ -155,7 +151,9 @@ class View:
                 texts.append(Text(text=piece.found.key[2]))
         self._add(texts, calls)
 
-    def _add_parts(self, parts: Iterable[conversation.Part], restored: Container[conversation.Part | None]) -> None:
+    def add_recorded(
+        self, parts: Iterable[conversation.Part], restored: Container[conversation.Part | None] = ()
+    ) -> None:
         """Add a recorded step as it was, with the edits that were made since but for the ``restored`` parts."""
         said: list[Part] = []
         calls: list[tuple[ToolCall, ToolResult]] = []
@@ -203,12 +201,14 @@ class View:
     def _add(self, said: list[Part], calls: list[tuple[ToolCall, ToolResult]]) -> None:
         """Add one assistant message with its calls (at the end unless already placed) and the answers to them."""
         said = [part for part in said if not isinstance(part, Text) or part.text.strip()]
-        placed = {part.id for part in said if isinstance(part, ToolCall)}
-        said += [call for call, _ in calls if call.id not in placed]
+        if calls:
+            placed = {part.id for part in said if isinstance(part, ToolCall)}
+            said += [call for call, _ in calls if call.id not in placed]
         while said and isinstance(said[-1], Reasoning):
             said.pop()
-        names = {call.id: claim(call.id, self.ids) for call, _ in calls}  # the document may have a call twice
-        if any(old != new for old, new in names.items()):
+        # The document may have a call twice.
+        names = {call.id: claim(call.id, self.ids) for call, _ in calls} if calls else {}
+        if names and any(old != new for old, new in names.items()):
             said = [_with_new_names(part, names) for part in said]
         if said:
             self._extend("assistant", said)
@@ -1036,7 +1036,11 @@ def align_turn(
         return None
     if conversation.open_parts or conversation.touched_since(seen.seq, seen.messages):
         return None
-    new = list(takewhile(lambda each: each.id not in seen.messages, reversed(conversation.messages.values())))
+    new = []
+    for message in reversed(conversation.messages.values()):
+        if message.id in seen.messages:
+            break
+        new.append(message)
     if len(new) + len(seen.messages) != len(conversation.messages):
         return None
     view = View(ids=set(seen.calls))
