@@ -55,7 +55,7 @@ class State:
     memory: Mapping[Any, Any] = field(default_factory=dict)
     context: Mapping[Any, Any] = field(default_factory=dict)
     messages: tuple[Mapping[str, Any], ...] = ()
-    usage: Mapping[str, Any] = field(default_factory=dict)
+    usage: Mapping[str, int | float] = field(default_factory=dict)
     budget: Mapping[str, int | float] = field(default_factory=dict)
     trace: tuple[Mapping[str, Any], ...] = ()
     consecutive_failures: int = 0

@@ -101,7 +101,11 @@ def _step(args: Arguments, runtime: Runtime, parent: Scope | None, span: str) ->
     asked: Message = {"role": "user", "content": mission.text}
     first = Progress(context=mission.context, memory=mission.memory, messages=(asked,), warnings=mission.warnings)
     if resumed:
-        first = _restore_progress(mission, resumed)
+        try:
+            first = _restore_progress(mission, resumed)
+        except (KeyError, TypeError, AttributeError, ValueError):
+            damaged = "The checkpoint is damaged: its trace, messages or context cannot be read"
+            return failed_step("checkpoint_error", damaged)
     with enter(scope):
         progress, end = turn.run(mission, scope, span, first, lambda now: _save(args, scope, signature, now, started))
     if parent and parent.firewall:

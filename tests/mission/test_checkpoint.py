@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,12 @@ def test_the_latest_needs_a_directory_with_one(tmp_path: Path) -> None:
         load("latest")
     with pytest.raises(CheckpointError, match="no checkpoint in"):
         load("latest", tmp_path)
+
+
+@pytest.mark.parametrize("changed", [{"trace": ({},)}, {"messages": ({"role": "user"},)}, {"context": 1}])
+def test_a_state_that_was_changed_to_something_else_is_told(changed: dict[str, Any]) -> None:
+    step = delegate("Go on", llm=scripted("(return 1)"), resume_from=replace(STATE, **changed))
+    assert step.fail is not None and step.fail.reason == "checkpoint_error" and "damaged" in step.fail.message
 
 
 SECRET = "sk-ant-not-for-files"
