@@ -1,7 +1,7 @@
 """Opens files by walking directory descriptors, so that a link put in place after the check is not followed.
 
-Paths given here are resolved ones: they contain no symbolic link. A component that is one anyway was swapped in
-between the decision and the act; opening it fails with ``ToolError`` and nothing is read or written.
+Paths passed to this module are resolved: they contain no symbolic link. If a component is one anyway, it was swapped
+in between the decision and the act; opening it fails with ``ToolError`` and nothing is read or written.
 """
 
 import codecs
@@ -29,16 +29,16 @@ _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class IsDirectory(ToolError):
-    """A directory stands where a file was wanted."""
+    """The path is a directory and not a file."""
 
 
 class SwappedLink(ToolError):
-    """A symbolic link stands where there was none when the call was allowed."""
+    """The path has a symbolic link that it did not have when the call was allowed."""
 
 
 @contextmanager
 def parent(path: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
-    """Yield a descriptor of the directory of ``path`` and the last component's name; ``create`` what is missing."""
+    """Yield a descriptor of the directory of ``path``, and its last component; ``create`` makes the directory."""
     *directories, name = path.split("/")[1:]
     descriptor = os.open("/", _DIRECTORY)
     try:
@@ -65,7 +65,7 @@ def open_file(path: str) -> int:
     """Return a descriptor for reading the regular file ``path``; the caller closes it.
 
     Raises:
-        SwappedLink: A link is in the way.
+        SwappedLink: A component is a symbolic link.
         ToolError: It is a directory (``IsDirectory``) or no regular file.
         OSError: As ``open`` raises it.
     """
@@ -98,7 +98,7 @@ def read_bytes(path: str) -> bytes:
 
 
 def read_all(descriptor: int, path: str) -> bytes:
-    """Return everything ``descriptor`` holds, and close it; ``path`` is for the message."""
+    """Read ``descriptor`` to its end, and close it; ``path`` is for the message."""
     with os.fdopen(descriptor, "rb") as file:
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
@@ -107,7 +107,7 @@ def read_all(descriptor: int, path: str) -> bytes:
 
 
 def replace_bytes(path: str, data: bytes) -> None:
-    """Make ``data`` the content of ``path`` in one step, keeping mode and owner of a file that is there.
+    """Replace the content of ``path`` atomically, keeping mode and owner of an existing file.
 
     Missing directories are made. A reader sees the old content or the new, never a part.
     """
@@ -132,12 +132,12 @@ def replace_bytes(path: str, data: bytes) -> None:
 
 
 def draft_name() -> str:
-    """Return a name for a file that takes the place of another one when it is whole; see ``sweep``."""
+    """Return a name for the draft of a file, which replaces the file when it is complete; see ``sweep``."""
     return f".pyagentd-{_PROCESS}-{secrets.token_hex(8)}.tmp"
 
 
 def sweep(path: str) -> None:
-    """Remove the drafts that a daemon left beside ``path`` when it was killed; what cannot be removed stays."""
+    """Remove the drafts that a killed daemon left beside ``path``, as far as possible."""
     with suppress(OSError, ToolError), parent(path) as (directory, _):
         listed = os.open(".", LIST_FLAGS, dir_fd=directory)
         try:
@@ -156,7 +156,7 @@ def _regular_or_none(directory: int, name: str, path: str) -> os.stat_result | N
     except FileNotFoundError:
         return None
     if stat.S_ISREG(found.st_mode):
-        # Replacing needs no permission on the file itself; who made it read-only meant it.
+        # Replacing needs no permission on the file itself, but a read-only file must not be changed.
         if not os.access(name, os.W_OK, dir_fd=directory):
             raise PermissionError(errno.EACCES, "The file is read-only", path)
         return found
@@ -230,7 +230,7 @@ def decode(data: bytes, path: str) -> TextFile:
 
 
 def detect_encoding(data: bytes) -> tuple[bytes, str]:
-    """Return the byte-order mark that ``data`` begins with, or b"", and the encoding it stands for."""
+    """Return the byte-order mark at the beginning of ``data``, or b"", and the encoding."""
     return next(((mark, encoding) for mark, encoding in _MARKS if data.startswith(mark)), (b"", "utf-8"))
 
 

@@ -28,14 +28,14 @@ _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def create(directory: Path, tool: str) -> tuple[int, Path]:
-    """Create a file for output of ``tool``, readable by its owner only, and return its descriptor and path."""
+    """Create a private file for the output of ``tool``, and return its descriptor and path."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = directory / f"{tool}-{secrets.token_hex(6)}.txt"
     return os.open(path, _CREATE, 0o600), path
 
 
 def save(directory: Path, tool: str, text: str) -> Path:
-    """Keep the whole ``text`` and return where."""
+    """Write ``text`` to a file, and return its path."""
     descriptor, path = create(directory, tool)
     with os.fdopen(descriptor, "wb") as file:
         file.write(text.encode(errors="replace"))
@@ -214,7 +214,7 @@ _ROUNDS = 4  # of a human and hooks who change each other's arguments
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EditedCall:
-    """What a human allowed in place of what the model asked for."""
+    """The arguments that a human allowed instead of the model's."""
 
     args: dict[str, Any]  # checked
     action: Action  # of these arguments
@@ -225,10 +225,10 @@ Denier = Literal["rule", "user", "nobody"]
 
 
 class Denied(ToolError):
-    """A call may not happen.
+    """The call was denied.
 
     Attributes:
-        by: Who does not let it: a rule, the user, or "nobody" where a human would have to be asked and none can.
+        by: Who denied it: a rule, the user, or "nobody" if no human could be asked.
     """
 
     def __init__(self, reason: str, by: Denier = "rule") -> None:
@@ -237,7 +237,7 @@ class Denied(ToolError):
 
 
 Authorise = Callable[[Action], Awaitable[EditedCall | None]]
-"""Returns when the action may happen, as it is or edited; raises ``ToolError`` with the reason when it may not.
+"""Returns when the action is allowed, unchanged or edited; raises ``ToolError`` with the reason if it is denied.
 
 It may wait for a human.
 """
@@ -260,10 +260,10 @@ class Envelope:
 async def invoke(
     spec: ToolSpec, args: object, ctx: ToolContext, authorise: Authorise, began: Callable[[], None] = lambda: None
 ) -> Envelope:
-    """Run one call of ``spec`` with what the model gave, unchecked.
+    """Run one call of ``spec`` with the model's arguments, which are not validated yet.
 
-    ``authorise`` is asked once, after validation and before any effect; ``began`` is called right before the tool
-    acts, which it does not if that raises.
+    ``authorise`` is called once, after validation and before any effect; ``began`` is called right before the tool
+    runs, and prevents that by raising.
 
     Raises:
         asyncio.CancelledError: The run was aborted; the tool has been stopped.
@@ -290,7 +290,7 @@ async def invoke(
                 output = replace(output, text=f"{output.text}\n{said}", full=full)
     except Exception as error:  # the boundary, before and after the tool
         output, denied = _refusal(spec.name, error)
-    # What is surely short is not worth a thread.
+    # A short output is not worth a thread.
     if output.full is not None or len(output.text) > SHOWN_BYTES // 4:
         output = await asyncio.to_thread(_truncate, output, spec.name, ctx.spool_dir)
     return Envelope(
@@ -308,10 +308,10 @@ async def invoke(
 async def _authorised_call(
     spec: ToolSpec, given: dict[str, Any], ctx: ToolContext, authorise: Authorise, notes: list[str]
 ) -> tuple[dict[str, Any], Action]:
-    """Return the arguments that hooks and whoever authorises agree on, and the action; adds to ``notes``.
+    """Return the arguments after hooks and authorisation, and the action; adds to ``notes``.
 
     Raises:
-        ToolError: One of them says no, or they do not come to an end.
+        ToolError: One of them denied the call, or they kept changing the arguments.
     """
 
     def action_of(args: Mapping[str, Any]) -> Action:
@@ -348,7 +348,7 @@ async def _run(spec: ToolSpec, args: dict[str, object], ctx: ToolContext) -> Out
 
 
 def _truncate(output: Output, tool: str, spool_dir: Path) -> Output:
-    """Return ``output`` with at most the head shown, and the whole of it kept in a file."""
+    """Return ``output``, if it is long only its beginning, with all of it in a file."""
     whole = output.text if output.full is None else output.full
     shown = head(output.text)
     if output.output_path is not None or shown == whole:
@@ -356,7 +356,7 @@ def _truncate(output: Output, tool: str, spool_dir: Path) -> Output:
     try:
         path = save(spool_dir, tool, whole)
     except OSError as error:
-        # The tool has done its work; a full disk must not make it look undone.
+        # The tool has done its work; a full disk must not make the call look failed.
         text = f"{shown}\n[Only the beginning is shown; the rest could not be kept: {error.strerror}.]"
         return replace(output, text=text, full=None, truncated=True)
     text = shown + truncation_notice(shown, path)

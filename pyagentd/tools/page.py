@@ -1,4 +1,4 @@
-"""What a page of the web says, as text for a model: HTML becomes Markdown, other text stays as it is.
+"""Converts web pages to text for a model: HTML becomes Markdown, other text is unchanged.
 
 html-to-markdown does the work: maintained, MIT, compiled, 30 ms to import, a megabyte in 0.2 s. Scripts, styles and
 navigation are left out, links stay.
@@ -22,7 +22,7 @@ _SECONDS = 30  # it ends itself after this, should the daemon be gone
 
 _HTML = ("text/html", "application/xhtml+xml")
 _ALSO_TEXT = re.compile(r"text/|application/(?:[\w.-]+\+)?(?:json|xml|javascript|ecmascript|yaml|toml|x-ndjson)\b")
-# What Python decodes and no browser does: it fails, takes minutes, or gives halves of surrogate pairs.
+# Encodings that Python decodes and browsers do not: they fail, take minutes, or give lone surrogates.
 _NO_CHARSETS = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape", "utf-7"})
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
 _HEAD = 2048  # bytes in which a page says how it is written
@@ -30,17 +30,17 @@ _BLANK_LINES = re.compile(r"\n{3,}")
 
 
 def is_html(content_type: str) -> bool:
-    """Return whether what is of this type is a page; what says no type is taken for one."""
+    """Return whether this content type is HTML; a missing type counts as HTML."""
     return not content_type or content_type.lower().startswith(_HTML)
 
 
 def is_text(content_type: str) -> bool:
-    """Return whether ``text_of`` can read what is of this type."""
+    """Return whether ``text_of`` can read this content type."""
     return is_html(content_type) or bool(_ALSO_TEXT.match(content_type.lower()))
 
 
 def text_of(body: bytes, content_type: str, url: str) -> str:
-    """Return the text of a page, whose relative links are of ``url``; blocks while it works."""
+    """Return the text of a page; ``url`` is the base of its relative links. Blocks."""
     html = is_html(content_type)
     text = _decode(body, content_type, html).replace("\r\n", "\n")
     return _markdown(text, url) if html else text

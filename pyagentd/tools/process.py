@@ -1,4 +1,4 @@
-"""A child process with all that it starts, as one process group that can be stopped reliably."""
+"""A child process and its descendants, as one process group that can be stopped reliably."""
 
 import asyncio
 import os
@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Literal
 
 Leader = Literal["command", "monitor", "launcher"]
-"""The process that is started: the command itself; bubblewrap, with which everything inside it ends; or our launcher,
-which ignores SIGTERM, and on SIGUSR1 kills all that it started, also what left the group."""
+"""The first process of the group: the command itself; bubblewrap ("monitor"), whose end ends everything inside; or
+our launcher, which ignores SIGTERM and on SIGUSR1 kills all its descendants, also those that left the group."""
 
 _GRACE_S = 0.5  # between SIGTERM and SIGKILL
 _POLL_S = 0.02
@@ -26,7 +26,7 @@ _DEVNULL = asyncio.subprocess.DEVNULL
 class Group:
     """A process in a session of its own: no terminal, and its process group is its pid.
 
-    What leaves the group on purpose (``setsid``) is followed by a monitor or a launcher, not otherwise.
+    Processes that leave the group on purpose (``setsid``) are ended only if a monitor or a launcher is the leader.
     """
 
     def __init__(self, process: asyncio.subprocess.Process, leader: Leader = "command") -> None:
@@ -61,13 +61,13 @@ class Group:
         try:
             return cls(await asyncio.shield(starting), leader)
         except asyncio.CancelledError:
-            # asyncio would kill the first process alone, and what that has started by now would go on.
+            # asyncio would kill the first process alone, and its children would go on.
             starting.add_done_callback(partial(_kill_started, leader))
             await asyncio.wait([starting])
             raise
 
     async def stop(self, grace_s: float = _GRACE_S) -> None:
-        """Ask the whole group to end, wait ``grace_s`` at most, then kill what is left of it.
+        """Ask the whole group to end, wait ``grace_s`` at most, then kill the rest.
 
         A second cancellation while waiting skips the rest of the grace.
         """
@@ -90,7 +90,7 @@ class Group:
             transport.close()  # a pipe that nobody reads to its end would stay open
 
     async def exit_code(self) -> int:
-        """Return how the process ended, once it has; asyncio waits for its pipes too, which others may hold open."""
+        """Wait for the process and return its status; asyncio would also wait for pipes that others may hold open."""
         ended = asyncio.ensure_future(self.process.wait())
         try:
             while self.process.returncode is None:
@@ -111,7 +111,7 @@ class Group:
         """Send SIGTERM to the group, but not to a monitor, which would kill the others before they could tidy up."""
         if self._leader != "monitor":
             return self._signal(signal.SIGTERM)
-        # The first process of a namespace is deaf to what it does not expect.
+        # The first process of a namespace gets only signals for which it has a handler.
         for pid in (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()):
             with suppress(OSError):
                 if pid != self.process.pid and os.getpgid(pid) == self.process.pid:
@@ -122,7 +122,7 @@ class Group:
         return self._signal(0) if self._leader == "command" else self.process.returncode is None
 
     def _signal(self, number: int) -> bool:
-        """Send a signal to the group; 0 only looks. Return whether anything of it is there."""
+        """Send a signal to the group; 0 only checks. Return whether the group has any process."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, number)
             return True
@@ -136,7 +136,7 @@ def _kill_started(leader: Leader, starting: asyncio.Future[asyncio.subprocess.Pr
 
 @asynccontextmanager
 async def worker(module: str, request: bytes) -> AsyncIterator[Group]:
-    """Run a module of ours as a program for the time of the block, with ``request`` on its standard input."""
+    """Run one of our modules as a program during the block, with ``request`` on its standard input."""
     env = child_environment({})
     if "PYTHONPATH" in os.environ:
         env["PYTHONPATH"] = os.environ["PYTHONPATH"]
@@ -152,13 +152,13 @@ async def worker(module: str, request: bytes) -> AsyncIterator[Group]:
         await group.exit_code()
 
 
-# The environment of child processes: an allow-list, and nothing that looks like a secret.
+# The environment of child processes: an allow-list, without anything that looks like a secret.
 #
-# Keys of providers are held in the daemon's memory and must never reach a command the model runs.
+# Keys of providers are held in the daemon's memory and must never reach a command of the model.
 
 _INHERITED = re.compile(r"PATH|HOME|LANG|LC_\w+|TERM|USER|SHELL|TMPDIR|TZ")
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS(W|PHRASE|$)|_PWD$|_PAT$|CREDENTIAL|^ANTHROPIC_|^OPENAI_", re.IGNORECASE)
-# What makes a shell or a usual program do something else than its command line says; a human approves that line.
+# Variables that make a shell or a common program do something else than its command line, which a human approves.
 _MEANING = re.compile(
     r"BASH_ENV|ENV|CDPATH|SHELLOPTS|BASHOPTS|BASH_FUNC_.*|BASH_COMPAT|POSIXLY_CORRECT|GLOBIGNORE|EXECIGNORE|IFS|PS4"
     r"|PROMPT_COMMAND|LD_.*|GIT_(?!AUTHOR_|COMMITTER_).*|PAGER|MANPAGER|EDITOR|VISUAL|LESS|LESSOPEN|TAR_OPTIONS"
@@ -167,7 +167,7 @@ _MEANING = re.compile(
 
 
 def child_environment(client: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for a command; that of the ``client`` that sent the message wins over the daemon's."""
+    """Return the environment for a command; variables of the message's ``client`` override the daemon's."""
     inherited = {name: value for name, value in os.environ.items() if _INHERITED.fullmatch(name)}
     possible = {
         name: value for name, value in client.items() if name and "=" not in name and "\0" not in name + value
@@ -177,14 +177,14 @@ def child_environment(client: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_secret(name: str) -> bool:
-    """Return whether the name of a variable says that it holds a secret."""
+    """Return whether the name of a variable suggests that it holds a secret."""
     return _SECRET.search(name) is not None
 
 
 def git_files(root: Path, most: int = 20_000) -> list[str] | None:
-    """Return the files of a repository by their names from ``root`` on, at most so many: what git knows or would add.
+    """Return files that git tracks or would add, relative to ``root``, at most ``most``; None outside a repository.
 
-    None where git has none. The repository may be an agent's, so git runs nothing that its configuration names.
+    The repository may be an agent's, so git must not run programs that its configuration names.
     """
     listing = ("git", "-c", "core.fsmonitor=false", "-C", str(root), "ls-files", "-co", "--exclude-standard", "-z")
     env = {**child_environment({}), "GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"}

@@ -66,7 +66,7 @@ async def _run(args: Args, ctx: ToolContext) -> Output:
 
 
 def _read_small(path: ResolvedPath) -> list[str] | None:
-    """Return the lines of an ordinary small file that the kernel has in memory, without waiting; None of others."""
+    """Return the lines of a small regular file if the kernel has it in memory, without blocking; else None."""
     try:
         file = open_file(path.resolved)
         try:
@@ -113,7 +113,7 @@ def _show_lines(path: ResolvedPath, lines: Iterable[str], offset: int, limit: in
 
 
 def _buffer_notes(seen: EditorView) -> list[str]:
-    """Return what is said about a text that is not the file's, or may not be what the user sees."""
+    """Return the note about a text that is not the file's, or may not be what the user sees."""
     if seen.text is not None and seen.modified:
         also = f" It cannot be changed there: {seen.trouble}." if seen.trouble else ""
         return [f"[Unsaved text of the buffer {seen.buffer} in the user's Emacs; the file on disk differs.{also}]"]
@@ -155,7 +155,7 @@ def _open_text(path: ResolvedPath, ctx: ToolContext) -> io.TextIOWrapper:
 
 
 def open_existing(path: ResolvedPath, ctx: ToolContext) -> int:
-    """Return a descriptor of the file; what is not there or no file gets a hint about what to do instead."""
+    """Return a descriptor of the file; the error for a missing file or a directory has a hint."""
     try:
         return open_file(path.resolved)
     except FileNotFoundError as error:

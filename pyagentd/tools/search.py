@@ -1,7 +1,7 @@
-"""The Glob and Grep tools: start the search worker, and filter what it finds by scope.
+"""The Glob and Grep tools: start the search worker, and filter its results by scope.
 
-A worker process, which can be killed, searches. Every file it finds is checked against the read scope here; files
-outside are left out silently.
+A worker process, which can be killed, searches. Every file in its results is checked against the read scope here;
+files outside are left out silently.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _GLOB_FLAGS = glob.GLOBSTAR | glob.DOTGLOB | glob.BRACE | glob.CASE | glob.FORCE
 
 
 class Scope:
-    """What of the searched place may be seen, and under which name."""
+    """The visible files of the searched directory, and their names for the model."""
 
     def __init__(self, base: ResolvedPath, ctx: ToolContext) -> None:
         self.base = base.lexical.rstrip("/") or "/"
@@ -42,7 +42,7 @@ class Scope:
         self._ctx = ctx
 
     def name(self, path: str, is_link: bool = False) -> str | None:
-        """Return the name of a file that the worker found, or None when it may not be seen."""
+        """Return the model's name for a file that the worker found, or None if it is outside the scope."""
         name = self._lexical + path[len(self._resolved) :]
         found = resolve(name, self._ctx.root) if is_link else ResolvedPath(lexical=name, resolved=path)
         if (is_link and not os.path.isfile(found.resolved)) or not self._ctx.readable(found):  # noqa: PTH113
@@ -59,7 +59,7 @@ def directory(path: ResolvedPath) -> ResolvedPath:
 
 
 def is_directory(path: ResolvedPath) -> bool:
-    """Whether ``directory`` found ``path`` to be one."""
+    """Return whether ``directory`` recognised ``path`` as a directory."""
     return path.resolved.endswith("/")
 
 
@@ -82,7 +82,7 @@ def names_hidden(pattern: str) -> bool:
 
 
 def output(lines: list[str], shown: int | None, nothing: str, notes: list[str], brief: str) -> Output:
-    """Return the notes and the first ``shown`` of ``lines``, all of them kept beside, or ``nothing``."""
+    """Return the notes and the first ``shown`` of ``lines``, with all of them in a file; or ``nothing``."""
     if not lines and notes:  # nothing found by a search that did not end is not an answer
         return Output(text="\n".join([*notes, nothing]), ok=False)
     if not lines:
@@ -94,10 +94,10 @@ def output(lines: list[str], shown: int | None, nothing: str, notes: list[str], 
 
 
 async def search(request: Request, take: Callable[[list[Row]], bool], seconds: float) -> bool:
-    """Give the rows of the answer to ``take``, in a thread, until it returns True.
+    """Pass the rows of the answer to ``take``, in a thread, until it returns True.
 
     Returns:
-        Whether the search came to its end, or had enough, in time.
+        Whether the search ended, or had enough rows, in time.
     """
     try:
         async with asyncio.timeout(seconds), worker(_MODULE, json.dumps(asdict(request)).encode()) as group:
@@ -228,7 +228,7 @@ _GREP_SCHEMA = object_schema(
 
 @dataclass(slots=True)
 class _Matches:
-    """The rows of the answer as lines of text."""
+    """Formats the rows of the answer as lines of text."""
 
     scope: Scope
     context: int
@@ -240,7 +240,7 @@ class _Matches:
     _number: int = 0  # the line of the last row in that file
 
     def take(self, rows: list[Row]) -> bool:
-        """Take rows; return whether they are enough."""
+        """Add rows; return whether they are enough."""
         for row in rows:
             match row:
                 case ["", large]:

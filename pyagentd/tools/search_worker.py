@@ -30,17 +30,17 @@ from pyagentd.errors import ToolError
 from pyagentd.store.gitignore import Rules, ignores, rules_file, with_rules
 from pyagentd.tools.files import LIST_FLAGS, READ_FLAGS, SNIFFED, is_binary, open_directory, open_file, read_bytes
 
-# The files under a directory, as somebody searching a project wants them.
+# The files under a directory that a search of a project should see.
 #
-# Left out: ``.git``, what ``.gitignore`` files say (also those above, up to the repository), hidden names unless
-# asked for. Links to directories are not followed. Everything is opened relative to its directory's descriptor, so a
-# link swapped in while walking leads nowhere.
+# Left out are ``.git``, files ignored by ``.gitignore`` files (also by those above, up to the repository), and hidden
+# names unless asked for. Links to directories are not followed. Everything is opened relative to its directory's
+# descriptor, so a link swapped in while walking leads nowhere.
 
 _DEPTH = 100
 
 
 class File(NamedTuple):
-    """A file that was found; valid until the next one is asked for."""
+    """A file that was found; valid until the iterator advances."""
 
     path: str  # absolute
     directory: int  # descriptor of its directory
@@ -77,9 +77,9 @@ def _walk(descriptor: int, path: str, rules: Rules | None, hidden: bool, depth: 
 
 
 def _rules_above(base: str) -> Rules | None:
-    """Return the rules of the directories above ``base``, up to its repository; none outside of one.
+    """Return the ignore rules of the directories above ``base``, up to its repository; none outside of one.
 
-    Who searches in an ignored directory by name wants to see it, so its rules from above do not count.
+    Inside an ignored directory, which was named explicitly, the rules from above do not count.
     """
     above: list[str] = []
     directory = base
@@ -110,7 +110,7 @@ _META = frozenset(r"\.^$*+?{}[]|()")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What to search; travels as JSON."""
+    """A search request; sent as JSON."""
 
     what: What
     base: str  # resolved: a directory, or for grep also a file

@@ -1,4 +1,4 @@
-"""The Bash tool: one command in its own session, confined to the scope of its agent, ended with all it started.
+"""The Bash tool: one command in its own session, confined to its agent's scope, and ended with all its processes.
 
 The command gets no terminal and no input. Its output goes through a pipe of ours, so the call ends with the command
 even when a child of it still holds the pipe.
@@ -75,7 +75,7 @@ _SCHEMA = object_schema(
 )
 
 
-# What a command prints, as it comes: bounded, its beginning in memory, all of it in a file once that is long.
+# The output of a command: limited, its beginning in memory, all of it in a file once it is long.
 
 _MAX_BYTES = 50_000_000  # a command that prints more is stopped: it would fill the disk
 _CHUNK = 65_536
@@ -84,7 +84,7 @@ _COMMAND_BYTES = SHOWN_BYTES - 1_000  # leaves room for how the command ended
 
 
 class CommandOutput:
-    """What a command printed: the beginning in memory, everything in a file once it is too long to show."""
+    """The output of a command: the beginning in memory, and all of it in a file once it is too long to show."""
 
     def __init__(self, spool_dir: Path) -> None:
         self._spool_dir = spool_dir
@@ -94,7 +94,7 @@ class CommandOutput:
         self.path: Path | None = None
 
     def add(self, data: bytes) -> None:
-        """Take the next piece; raises ``ToolError`` when it is too much, and ``OSError``."""
+        """Add the next piece; raises ``ToolError`` above the limit, and ``OSError``."""
         self._size += len(data)
         if self._file is None:
             self._head += data
@@ -106,7 +106,7 @@ class CommandOutput:
             raise ToolError(f"it printed more than {_MAX_BYTES // 1_000_000} MB")
 
     def text_for_model(self) -> str:
-        """Return what the model sees of it."""
+        """Return the text for the model."""
         whole = bytes(self._head).decode(errors="replace")
         shown = head(whole, _COMMAND_BYTES)
         if shown != whole and self.path is None:
@@ -114,7 +114,7 @@ class CommandOutput:
         return shown if self.path is None else shown + truncation_notice(shown, self.path)
 
     def close(self) -> None:
-        """Close the file; no more is added."""
+        """Close the file; nothing can be added any more."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -131,7 +131,7 @@ def _write(descriptor: int, data: bytes | bytearray) -> None:
 
 
 class Pipe:
-    """Brings what comes out of a pipe to ``printed`` as it comes."""
+    """Passes output from a pipe to ``printed`` as it comes."""
 
     def __init__(self, printed: CommandOutput) -> None:
         self._printed = printed
@@ -143,19 +143,19 @@ class Pipe:
         self._loop.add_reader(self._read, self._read_chunk)
 
     def close_write(self) -> None:
-        """Close our copy of the writing end, once the command has its own."""
+        """Close our copy of the write end, once the command has its own."""
         if self.write >= 0:
             os.close(self.write)
             self.write = -1
 
     async def read_rest(self) -> None:
-        """Take what a command that has ended still left in the pipe; others may hold it open for ever."""
+        """Read what an ended command left in the pipe, and no more: others may hold it open for ever."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_REST_S):
                 await self._eof.wait()
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self.close_write()
         self._loop.remove_reader(self._read)
         os.close(self._read)
@@ -220,7 +220,7 @@ async def _run_in_background(args: Args, ctx: ToolContext) -> Output:
 
 
 async def _prepare_in_thread(command: str, scope: ShellScope, ctx: ToolContext) -> Enclosure:
-    """Prepare in a thread; what is ready only after a cancellation is closed."""
+    """Prepare the command in a thread; if that ends after a cancellation, close the result."""
     preparing = asyncio.ensure_future(asyncio.to_thread(_prepare, command, scope, ctx))
     try:
         return await asyncio.shield(preparing)
@@ -252,7 +252,7 @@ async def _run_watched(started: Enclosure, scope: ShellScope, ctx: ToolContext, 
         text = printed.text_for_model()
     finally:
         pipe.close()
-        # What changed while the command ran and should not: the user, the log and the model are told.
+        # Protected files that changed while the command ran: the user, the log and the model are told.
         found = await asyncio.shield(asyncio.to_thread(watch.find_changes))
         told = [
             _change_note(names, what, ctx) for names, what in ((found.records, _RECORDS), (found.git, _GIT)) if names
@@ -314,7 +314,7 @@ async def _run_to_end(started: Enclosure, ctx: ToolContext, pipe: Pipe, seconds:
 
 
 def describe_command(command: str, root: Path, scope: ShellScope, env: Mapping[str, str]) -> Target:
-    """Return a command that would run in ``root`` under ``scope``, with the variables ``env``, as policy sees it."""
+    """Return the action of a command in ``root`` under ``scope``, with the variables ``env``."""
     if "\0" in command:
         raise ToolError("a command must not contain a NUL character")
     try:
@@ -331,7 +331,7 @@ def describe_command(command: str, root: Path, scope: ShellScope, env: Mapping[s
     looks: tuple[str, ...] = ()
     if not confined:
         looks = (*reading.looks, *_repositories(reading.repositories, root))
-        # A path that leads through /proc/self is another file for the command than for us.
+        # A path through /proc/self is another file for the command than for the daemon.
         named = ((each, str(root / os.path.expanduser(each))) for each in (*looks, *reading.reads, *reading.writes))  # noqa: PTH111 - as ``resolve``
         own = next((each for each, whole in named if _is_own(whole)), None)
         reading = replace(
@@ -367,7 +367,7 @@ def _is_own(path: str) -> bool:
 
 
 def _repositories(places: tuple[str, ...], root: Path) -> tuple[str, ...]:
-    """Return what git looks into that runs in ``places``: the repository around them may begin further up."""
+    """Return the directories that git searches when it runs in ``places``: the repository may begin above them."""
     tops = []
     for place in places:
         there = Path(os.path.realpath(root / os.path.expanduser(place)))  # noqa: PTH111 - as ``resolve``
@@ -378,7 +378,7 @@ def _repositories(places: tuple[str, ...], root: Path) -> tuple[str, ...]:
 def _planted_program(
     reading: shell.ShellReading, scope: ShellScope, root: Path, env: Mapping[str, str]
 ) -> str | None:
-    """Return why a name does not stand for the system's program: `PATH` leads to one that the agent may write."""
+    """Return a reason if `PATH` leads from a command's name to a file that the agent may write, else None."""
     writable = (*scope.write, f"{root}/**")
     for name in {word for command in reading.commands for word in command.said if "/" not in word}:
         places = (os.path.join(place, name) for place in env.get("PATH", os.defpath).split(os.pathsep))  # noqa: PTH118

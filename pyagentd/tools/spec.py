@@ -1,4 +1,4 @@
-"""``ToolSpec``: a tool's name and schema, how it describes a call for policy, how it runs; and what a call can use.
+"""``ToolSpec``: a tool's name and schema, how it describes a call for policy, and how it runs; ``ToolContext``.
 
 A tool never decides whether it may act; it describes the call (``ToolSpec.action``), ``invoke`` asks, and the tool
 then acts on exactly the paths that were asked about (``ToolContext.paths``).
@@ -29,22 +29,22 @@ DAY_S = 24 * 60 * 60.0
 FOREVER_S = 10 * 365 * DAY_S
 """The limit of a tool that waits for a human."""
 
-# What happens around a call besides the decision: files are kept, hooks are asked, a command may outlive the call.
+# What surrounds a call besides the decision: snapshots, hooks, and commands that outlive the call.
 
 
 @dataclass(slots=True)
 class KeptFiles:
-    """The files a call touched, as ids of trees in the store of snapshots; "" where nothing was kept."""
+    """Snapshots before and after a call, as ids of git trees; "" if nothing was kept."""
 
     before: str = ""
     after: str = ""
 
 
 class FileKeeper(Protocol):
-    """Keeps the files that calls change."""
+    """Takes snapshots of the files that calls change."""
 
     def around(self, action: Action, call_id: str) -> AbstractAsyncContextManager[KeptFiles]:
-        """Keep what ``action`` may change from before and after the block; never a reason for a call to fail."""
+        """Take snapshots of what ``action`` may change, before and after the block; errors do not fail the call."""
         ...
 
 
@@ -54,7 +54,7 @@ class CallHooks(Protocol):
     async def before(
         self, tool: str, args: Mapping[str, Any], action_of: Callable[[Mapping[str, Any]], Action], call_id: str
     ) -> Mapping[str, Any] | None:
-        """Return the arguments that hooks want instead, or None; ``action_of`` checks them and returns what they do.
+        """Return the hooks' arguments instead of ``args``, or None; ``action_of`` validates them, too.
 
         Raises:
             ToolError: A hook forbids the call.
@@ -64,7 +64,7 @@ class CallHooks(Protocol):
     async def after(
         self, tool: str, args: Mapping[str, Any], text: str, ok: bool, duration_ms: int, call_id: str
     ) -> str:
-        """Return what hooks add to the result, or ""."""
+        """Return the text that hooks add to the result, or ""."""
         ...
 
 
@@ -81,9 +81,9 @@ class BackgroundCommand:
 
 
 TaskStarter = Callable[[BackgroundCommand], Awaitable[tuple[str, str]]]
-"""Runs a command that outlives its call, and returns its task's id and the path of what it prints.
+"""Runs a command that outlives its call, and returns its task's id and the path of its output.
 
-It raises ``PyagentdError`` when as many run as may or the disk refused, ``OSError`` when it cannot be started.
+It raises ``PyagentdError`` at the limit of running tasks or if the disk fails, ``OSError`` if it cannot start.
 """
 
 
@@ -97,7 +97,7 @@ _REMOTE = re.compile(r"/[A-Za-z][\w-]*:[^/]*:")
 
 
 class Replacement(NamedTuple):
-    """A passage of a buffer, and what comes in its place."""
+    """A range of a buffer, and the text that replaces it."""
 
     start: int
     end: int
@@ -106,7 +106,7 @@ class Replacement(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EditorView:
-    """What an editor says about a file, or that none has it open."""
+    """An editor's view of a file, or that no editor has it open."""
 
     buffer: str = ""  # its name, for people; "" when no editor has the file open, or none said so in time
     version: str = ""  # changes with the text; what is changed must still have it
@@ -119,13 +119,13 @@ class EditorView:
 
     @property
     def is_open(self) -> bool:
-        """Whether an editor shows the file."""
+        """Whether an editor has the file open."""
         return bool(self.buffer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeOutcome:
-    """What became of a change."""
+    """The outcome of a change."""
 
     outcome: Literal["done", "outdated", "refused", "unknown"]  # "outdated": the text is another by now
     reason: str = ""  # of one that was refused, or whose outcome nobody knows
@@ -136,7 +136,7 @@ class Buffers(Protocol):
     """Asks the user's editors about files."""
 
     async def look(self, path: str, *, whole: bool) -> EditorView:
-        """Return what editors show of the file ``path``, resolved; its text if it is not the file's, or ``whole``."""
+        """Return the editors' view of the resolved ``path``; with its text if it differs from the file, or ``whole``."""
         ...
 
     def look_now(self, path: str, *, whole: bool) -> EditorView:
@@ -144,12 +144,12 @@ class Buffers(Protocol):
         ...
 
     async def change(self, path: str, seen: EditorView, edits: Sequence[Replacement]) -> ChangeOutcome:
-        """Change the buffer that was ``seen``, and have it saved."""
+        """Change the buffer of ``seen``, and save it."""
         ...
 
 
 def is_remote(path: str) -> bool:
-    """Return whether ``path`` is one of another machine, as Emacs writes it: ``/ssh:host:/etc/motd``."""
+    """Return whether ``path`` is on another machine, in the notation of Emacs: ``/ssh:host:/etc/motd``."""
     return _REMOTE.match(path) is not None
 
 
@@ -162,7 +162,7 @@ def not_open_error(path: str) -> ToolError:
 
 
 def replacements(before: str, after: str) -> list[Replacement]:
-    """Return what makes ``after`` of ``before``, in order, as small as is cheap: what stays keeps its marks."""
+    """Return the replacements from ``before`` to ``after``, in order, as small as is cheap, so that markers stay."""
     lines, others = _lines(before), _lines(after)
     ends, starts = (list(accumulate(map(len, each), initial=0)) for each in (lines, others))
     return [
@@ -176,7 +176,7 @@ def _trim(start: int, old: str, new: str) -> Replacement:
     tail = common_prefix(old[head:][::-1], new[head:][::-1])
     text = new[head : len(new) - tail]
     if not old and start and text.endswith("\n"):
-        # New lines go to the end of the line before them: so they do not move the marks of the one after them.
+        # New lines are inserted at the end of the line before, so that markers of the line after do not move.
         return Replacement(start - 1, start - 1, f"\n{text[:-1]}")
     return Replacement(start + head, start + len(old) - tail, text)
 
@@ -187,7 +187,7 @@ def _lines(text: str) -> list[str]:
 
 
 def changed_lines(old: Sequence[str], new: Sequence[str], most: int) -> list[tuple[int, int, int, int]]:
-    """Return which lines of ``old`` are others in ``new``: where they begin and end in both, in order.
+    """Return the ranges of changed lines in ``old`` and ``new``, in order.
 
     Comparing is quadratic, so only what lies between the common beginning and the common end is compared, and more
     than ``most`` lines are one change.
@@ -206,7 +206,7 @@ def changed_lines(old: Sequence[str], new: Sequence[str], most: int) -> list[tup
 
 
 def common_prefix(one: Sequence[str], other: Sequence[str]) -> int:
-    """Return how many characters two texts, or lines two lists, have in common at their beginning."""
+    """Return the length of the common prefix of two texts or lists."""
     low, high = 0, min(len(one), len(other))
     while low < high:  # comparing slices is a thousand times faster than comparing characters
         middle = (low + high + 1) // 2
@@ -222,7 +222,7 @@ Args = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolContext:
-    """Where a call happens, and the little a tool may know about its run."""
+    """The context of a call: its place, and the little that a tool may know about its run."""
 
     root: Path  # the workspace root: relative paths and commands start here
     branch_dir: Path
@@ -245,7 +245,7 @@ class ToolContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """What a tool returns when plain text does not say enough."""
+    """The result of a tool, if it is more than plain text."""
 
     text: str
     ok: bool = True  # False: the model gets it as an error, for instance a command's non-zero exit
@@ -277,14 +277,14 @@ class ToolSpec:
     timeout_s: float = 60.0
 
     def action(self, args: Args, ctx: "ToolContext") -> Action:
-        """Return the call as policy sees it; raises ``ToolError`` when it names something impossible."""
+        """Return the call as an action for policy; raises ``ToolError`` for impossible arguments."""
         target = self.describe(args, ctx)
         facts = {each.name: getattr(target, each.name) for each in fields(Target)}
         return Action(tool=self.acts_as or self.name, kind=self.kind, root=str(ctx.root), **facts)
 
 
 def object_schema(required: Mapping[str, Any], optional: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the JSON Schema of an object: of each value that it must have, or may have, and of no others."""
+    """Return the JSON Schema of an object with required and optional properties, and no others."""
     return {
         "type": "object",
         "properties": {**required, **(optional or {})},
@@ -294,7 +294,7 @@ def object_schema(required: Mapping[str, Any], optional: Mapping[str, Any] | Non
 
 
 def schema_of(spec: ToolSpec) -> dict[str, Any]:
-    """Return ``spec`` as every provider is told about it: name, description, input_schema."""
+    """Return ``spec`` as providers get it: name, description, input_schema."""
     return {"name": spec.name, "description": spec.description, "input_schema": dict(spec.input_schema)}
 
 
@@ -330,7 +330,7 @@ def resolve(text: object, root: Path) -> ResolvedPath:
 
 
 def resolve_as_system(text: str, root: Path) -> ResolvedPath:
-    """Return both forms of a path that a program opens itself, so that ``..`` leads out of where a link led.
+    """Return both forms of a path that a program opens itself: ``..`` is resolved after links, as the kernel does.
 
     Raises:
         ToolError: It is not a path.
@@ -341,20 +341,20 @@ def resolve_as_system(text: str, root: Path) -> ResolvedPath:
 
 
 def describe_file(args: Args, ctx: "ToolContext") -> Target:
-    """Return the file of a call with a ``file_path`` as policy sees it."""
+    """Return the resolved ``file_path`` of a call, for policy."""
     path = resolve(args["file_path"], ctx.root)
     return Target(detail=path.lexical, paths=(path,))
 
 
 def file_of(args: Args, ctx: "ToolContext") -> ResolvedPath:
-    """Return the file that such a call acts on: the authorised one, where there is one."""
+    """Return the file that such a call acts on: the authorised one, if there is one."""
     return ctx.paths[0] if ctx.paths else resolve(args["file_path"], ctx.root)
 
 
 # One line that says what a tool call did: ``Bash make test → exit 2``, ``Edit main.py +1 −1``.
 #
-# The same words wherever calls are listed: on the command line, in Emacs, in scripts. A tool says how it came out in
-# ``Output.brief``; the rest is made from its name and arguments.
+# The same words are used wherever calls are listed: on the command line, in Emacs, in scripts. ``Output.brief`` is
+# the tool's summary of its result; the rest is made from its name and arguments.
 
 _LONGEST_LINE = 100  # characters of a line
 _REASON = 60  # of the reason for a failure
@@ -362,14 +362,14 @@ _NAMES = {"PersistentAgent": "", "task": "", "TodoWrite": "Todo"}  # of those th
 
 
 def summary(name: str, args: Args, *, brief: str = "", error: str = "", denied: str = "", root: str = "") -> str:
-    """Return the line for a call that has its result.
+    """Return the line for a finished call.
 
     Args:
-        name: The tool's.
-        args: What it was called with.
-        brief: How it came out, in the tool's words, see ``Output.brief``.
-        error: What the model was told instead of a result.
-        denied: Who did not let it happen: "rule", "user", or "nobody" when nobody could be asked; "" when it did.
+        name: The tool's name.
+        args: Its arguments.
+        brief: The tool's summary of its result, see ``Output.brief``.
+        error: The error that the model got instead of a result.
+        denied: Who denied it: "rule", "user", or "nobody" if nobody could be asked; "" if it was allowed.
         root: The workspace root, which is left out of paths.
     """
     head = " ".join(filter(None, (_NAMES.get(name, name), _object(name, args, root))))
@@ -388,7 +388,7 @@ def summary(name: str, args: Args, *, brief: str = "", error: str = "", denied: 
 
 
 def _object(name: str, args: Args, root: str) -> str:
-    """Return what a call is about, on one line."""
+    """Return the subject of a call, on one line."""
     made = _OBJECTS.get(name)
     if made is not None:
         try:

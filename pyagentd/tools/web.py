@@ -58,7 +58,7 @@ _NOT_PUBLIC = tuple(
 
 
 def canonical(text: str) -> str:
-    """Return a URL in the one form in which it is asked about and fetched: lowercase host, a path, no fragment.
+    """Return a URL in canonical form, for questions and requests: lowercase host, a path, no fragment.
 
     Raises:
         ToolError: It is not an address of a web page.
@@ -95,7 +95,7 @@ def _host(parts: SplitResult) -> str:
 
 
 def same_site(one: str, other: str) -> bool:
-    """Return whether a redirect from ``one`` to ``other`` stays on the host asked about, and is no less safe."""
+    """Return whether a redirect from ``one`` to ``other`` stays on the host, and is no less safe."""
     a, b = urlsplit(one), urlsplit(other)
     if a.hostname != b.hostname or (a.scheme == "https" and b.scheme != "https"):
         return False
@@ -121,7 +121,7 @@ def is_public(address: str) -> bool:
 
 
 def literal_address(url: str) -> str | None:
-    """Return the host of a URL when it is an IP address itself, which nobody resolves; None when it is a name."""
+    """Return the host of a URL if it is an IP address, which is not resolved; None if it is a name."""
     host = urlsplit(url).hostname or ""
     try:
         ipaddress.ip_address(host)
@@ -184,7 +184,7 @@ def web_fetch(*, allow_private: bool) -> ToolSpec:
 
 
 async def _fetch_following_redirects(url: str, *, guarded: bool) -> "tuple[str, WebResponse]":
-    """Return what answers in the end, and under which URL."""
+    """Follow redirects, and return the final answer and its URL."""
     client = await asyncio.to_thread(lambda: tools.webclient)  # the first time it takes a moment to load
     for _ in range(_MOST_REDIRECTS + 1):
         answered: WebResponse = await client.fetch(url, guarded=guarded, headers={"Accept": _ACCEPT})
@@ -199,7 +199,7 @@ async def _fetch_following_redirects(url: str, *, guarded: bool) -> "tuple[str, 
 
 
 async def _text_of_page(body: bytes, kind: str, url: str) -> tuple[str, bool]:
-    """Return the text of a page and whether that is all of it; HTML, which may take any memory, is read elsewhere."""
+    """Return the text of a page, and whether it is complete; a process converts HTML, which may take any memory."""
     if not tools.page.is_html(kind):
         return await asyncio.to_thread(tools.page.text_of, body, kind, url), True
     request = json.dumps([kind, url]).encode() + b"\n" + body
@@ -213,8 +213,8 @@ async def _text_of_page(body: bytes, kind: str, url: str) -> tuple[str, bool]:
 
 # The WebSearch tool: ``{query, max_results?} → {results: [{title, url, snippet}]}``.
 #
-# Who searches is configured (``[web] search``) and stays the same for a session; without anybody the tool says how
-# to configure one. A session may search 25 times.
+# The provider is configured (``[web] search``) and stays the same for a session; without one the tool says how to
+# configure it. A session may search 25 times.
 
 WEB_SEARCH_NAME = "WebSearch"
 MOST_SEARCHES = 25  # of a session
@@ -239,7 +239,7 @@ Inquiry = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
-    """Who searches."""
+    """A search provider."""
 
     url: str  # its address, "" when it has none of its own
     key_env: str  # the variable its key is usually in, "" when it needs none
@@ -289,7 +289,7 @@ _UNCONFIGURED = (
 
 
 def key_variable(settings: WebSettings) -> str:
-    """Return the variable that the key of the configured provider is in, "" when it needs none."""
+    """Return the variable with the key of the configured provider, "" if it needs none."""
     return settings.key_env or (PROVIDERS[settings.search].key_env if settings.search else "")
 
 

@@ -28,7 +28,7 @@ _AGENT = f"pyagentd/{__version__}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebResponse:
-    """What a server answered."""
+    """A server's answer."""
 
     status: int
     reason: str
@@ -38,7 +38,7 @@ class WebResponse:
 
 
 class _GuardedResolver(ThreadedResolver):
-    """Resolves names to public addresses, or not at all."""
+    """Resolves names only if all their addresses are public."""
 
     async def resolve(
         self, host: str, port: int = 0, family: AddressFamily = AddressFamily.AF_INET

@@ -36,18 +36,17 @@ from pyagentd.words import quantity
 
 # Changes of a file that the user has open: planned on the text of the buffer, made there, saved by the editor.
 #
-# The plan holds for one version of the text; when the user types meanwhile it is made anew. A change is asked for
-# once: where nobody can say what became of it the file is looked at, and the model is told when that does not tell
-# either.
+# The plan is valid for one version of the text; if the user types meanwhile it is made again. A change is requested
+# once: if the editor does not report its outcome, the file is checked, and if that is inconclusive the model is told.
 
 _ATTEMPTS = 4  # while the user types
 
 Planned = Callable[[TextFile], tuple[str, str]]
-"""Returns the text that comes in the place of another, and what the model is told; raises ``ToolError``; blocks."""
+"""Returns the new text of a file, and the message for the model; raises ``ToolError``; blocks."""
 
 
 def text_in_buffer(path: ResolvedPath, ctx: ToolContext) -> TextFile | None:
-    """Return the text of a file as the user sees it who has it open, or None; blocks, and not for the loop's thread.
+    """Return the text of a file in the editor that has it open, or None; blocks, so it must not run in the loop.
 
     Raises:
         ToolError: It cannot be changed where it is open.
@@ -59,10 +58,10 @@ def text_in_buffer(path: ResolvedPath, ctx: ToolContext) -> TextFile | None:
 
 
 async def change_in_buffer(path: ResolvedPath, ctx: ToolContext, plan_change: Planned) -> str | None:
-    """Change a file where it is open, and return what the model is told; None when it is open nowhere.
+    """Change a file in the editor that has it open, and return the message for the model; None if it is not open.
 
     Raises:
-        ToolError: It is open and cannot be changed there, or nobody knows what became of the change.
+        ToolError: It cannot be changed there, or the outcome of the change is unknown.
     """
     if ctx.buffers is None:
         return None
@@ -92,7 +91,7 @@ def _text(path: ResolvedPath, seen: EditorView) -> TextFile:
 
 
 async def _try_change(path: ResolvedPath, buffers: Buffers, seen: EditorView, before: str, after: str) -> str | None:
-    """Make one attempt; return how it ended, None when the text is another by now."""
+    """Make one attempt; return its outcome, None if the text has changed."""
     edits = await asyncio.to_thread(replacements, before, after)
     made = await buffers.change(path.resolved, seen, edits)
     match made.outcome:
@@ -130,7 +129,7 @@ _LINE_CHARS = 500  # one giant line stalls a display
 def unified_diff(before: str | None, after: str, path: str, *, rest: str = "") -> str:
     """Return the diff between two texts, "" when they are equal; ``before`` is None for a new file.
 
-    What is cut off says how much it is, and ``rest``: where all of it is.
+    A shortened diff ends with the number of lines left out and ``rest``, which says where all of it is.
     """
     old, new = _lines(before or ""), _lines(after)
     body = list(_hunks(old, new))
@@ -180,7 +179,7 @@ def _range(start: int, end: int) -> str:
 
 # Finds a passage in a text whatever its line endings are, in time proportional to the text.
 #
-# No regular expressions: a passage and a file that do not suit each other could hold up the whole daemon.
+# No regular expressions: with the wrong passage and file they could block the whole daemon.
 
 Span = tuple[int, int]  # start and end in the text, end exclusive
 
@@ -189,9 +188,9 @@ _WORD = re.compile(r"\S+")
 
 
 def occurrences(wanted: str, text: str, *, overlapping: bool = True) -> Iterator[Span]:
-    """Yield where ``wanted``, whose lines end with LF, stands in ``text``, whose lines end anyhow.
+    """Yield the positions of ``wanted``, whose lines end with LF, in ``text`` with any line endings.
 
-    Occurrences that overlap count too by default: they make a passage as ambiguous as others do.
+    Overlapping occurrences count by default: they make a passage ambiguous, too.
     """
     plain = text.replace("\r\n", "\n")
     # Where LF in ``plain`` is CR LF in ``text``; each such place before a position moves it by one.
@@ -218,7 +217,7 @@ def line_number(text: str, position: int) -> int:
 
 
 def loose_line(wanted: str, text: str) -> int | None:
-    """Return the line where the words of ``wanted`` stand with other white space between them, if they do."""
+    """Return the line where the words of ``wanted`` occur with other white space between them, or None."""
     words = " ".join(wanted.split())
     if not words or len(text) > _LOOSE_CHARS:
         return None
@@ -269,7 +268,7 @@ class _Change:
 
     @property
     def brief(self) -> str:
-        """How many lines came and went, as ``Output.brief``."""
+        """The numbers of added and removed lines, as ``Output.brief``."""
         old, new = _lines(self.before.text if self.before else ""), _lines(self.after)
         changed = changed_lines(old, new, _COMPARED_LINES)
         return f"+{sum(j2 - j1 for _, _, j1, j2 in changed)} −{sum(i2 - i1 for i1, i2, _, _ in changed)}"
@@ -323,7 +322,7 @@ def _count(text: str) -> str:
 
 
 _Planner = Callable[[ResolvedPath, Args, ToolContext, TextFile | None], _Change]
-"""Plans a change of a text that is shown somewhere, or of the file as it is on disk."""
+"""Plans a change of the text in an editor, or of the file on disk."""
 
 
 def _preview(plan: _Planner) -> Callable[[Args, ToolContext], str]:
