@@ -136,7 +136,7 @@ class Buffers(Protocol):
     """Asks the user's editors about files."""
 
     async def look(self, path: str, *, whole: bool) -> EditorView:
-        """Return the editors' view of the resolved ``path``; with its text if it differs from the file, or ``whole``."""
+        """Return the editors' view of the resolved ``path``; with its text if that is newer, or if ``whole``."""
         ...
 
     def look_now(self, path: str, *, whole: bool) -> EditorView:
