@@ -63,7 +63,13 @@ _IN_PARTS: Final[dict[str, dict[str, type]]] = {  # the same of ``data_json``, b
     "tool": {"toolCallId": str, "state": str, "input": dict},
 }
 # What need not be there, and counts as left out where it is of another type.
-_TIMES: Final = ("created_at", "updated_at", "decided_at")
+_TIMES: Final = ("created_at", "updated_at", "decided_at", "archived_at")
+_OPTIONAL: Final[dict[str, dict[str, type]]] = {
+    "run": {"error": dict},
+    "part": {"tool_call_id": str, "tool_state": str},
+    "ask": {"run_id": str},
+}
+_HIDING: Final[dict[str, type]] = {"hidden_op": str}  # of a message's metadata
 _NEVER_MS: Final = 253_000_000_000_000  # epoch; a year that no calendar of ours has
 _IN_DATA: Final = ("metadata", "providerMetadata")  # of ``data_json``: mappings
 
@@ -289,15 +295,28 @@ def _row(value: Any, seq: Any) -> Row:
         if kind == "part":
             shown = data["data_json"]
             _require(shown, _IN_PARTS.get(data["type"].partition("-")[0], {}))
+            if not -_HIGHEST < data["index"] < _HIGHEST:
+                raise TypeError("index")
             for key in _IN_DATA:
                 if key in shown and type(shown[key]) is not dict:
                     del shown[key]
-    if not isinstance(data.get("metadata_json", {}), dict):
+    if not isinstance(metadata := data.get("metadata_json", {}), dict):
         raise TypeError("no row")
+    if kind in _OPTIONAL:
+        _drop_others(data, _OPTIONAL[kind])
+    if kind == "message":
+        _drop_others(metadata, _HIDING)
     for key in _TIMES:
         if (time := data.get(key)) is not None and not (type(time) is int and 0 <= time < _NEVER_MS):
             del data[key]
     return Row(seq, kind, data)
+
+
+def _drop_others(data: dict[str, Any], known: Mapping[str, type]) -> None:
+    """Leave out of ``data`` what is of another type than is known of it."""
+    for key, kind in known.items():
+        if key in data and not isinstance(data[key], kind):
+            del data[key]
 
 
 def _require(data: Mapping[str, Any], needed: Mapping[str, type]) -> None:

@@ -18,7 +18,7 @@ from pyagentd.errors import BadRequest
 from pyagentd.store import charts, paths
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document.files import Hunk, apply_edit
-from pyagentd.store.document.hidden import change_roles, hide, rebuild
+from pyagentd.store.document.hidden import change_roles, hide, rebuild, variants
 from pyagentd.store.document.reconcile import align
 from pyagentd.store.document.text import Document, Settings, Span, format_file, parse
 from pyagentd.store.export.export import Source, export_text, lines, read_source
@@ -497,6 +497,9 @@ def test_a_log_that_another_program_wrote_is_exported_whatever_its_times_and_met
         ("message", {"id": "m", "role": "user", **at}),
         ("part", {"id": "p", "message_id": "m", "type": "text", "index": 0, "data_json": {"text": "Hi"}, **at}),
         ("message", {"id": "n", "role": "assistant"}),
+        ("message", {"id": "h", "role": "user", "metadata_json": {"hidden_at": 1, "hidden_op": odd}}),
+        ("message", {"id": "g", "role": "user", "metadata_json": {"hidden_at": 1, "hidden_op": "hid"}}),
+        ("run", {"id": "r", "message_id": "m", "state": "finished", "error": odd}),
         *(
             ("part", {"id": f"p{n}", "message_id": "n", "type": data["type"], "index": n, "data_json": data, **at})
             for n, data in enumerate(parts)
@@ -508,6 +511,8 @@ def test_a_log_that_another_program_wrote_is_exported_whatever_its_times_and_met
         "".join(json.dumps({"seq": n, "type": kind, "data": data}) + "\n" for n, (kind, data) in enumerate(facts, 1))
     )
     conversation = Conversation(read_rows(file))
-    source = Source(session_id="s", document=rebuild(conversation), conversation=conversation)
-    assert align(source.document, conversation).view
+    shown = rebuild(conversation)
+    document = replace(shown, body=f"{shown.body}\n\nA draft.")
+    source = Source(session_id="s", document=document, conversation=conversation)
+    assert align(source.document, conversation).view and variants(conversation, "")
     assert all("out" in export_text(source, format).text for format in ("md", "json", "html", "acp"))

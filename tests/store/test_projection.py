@@ -324,6 +324,17 @@ def test_damaged_rows_hide_nothing_else(shelf):
     assert shelf.said("zeppelin") == [("assistant", "the zeppelin")]
 
 
+def test_rows_that_another_program_wrote_are_indexed_without_what_is_of_another_type(shelf):
+    ref = shelf.new("thing", ("question", "the zeppelin"))
+    talk = shelf.talk(ref)
+    part = next(reversed(talk.conversation.parts.values())).row
+    talk.record("session", id="s", archived_at={"a": 1})
+    talk.record("part", **{**part, "tool_call_id": ["x"], "tool_state": {"a": 1}})
+    talk.record("part", **{**part, "id": "other", "index": 10**30})
+    shelf.write(ref)
+    assert shelf.said("zeppelin")[0] == ("assistant", "the zeppelin")
+
+
 def test_whatever_json_can_say_can_be_indexed(shelf):
     ref = shelf.new("thing")
     odd = {"a": [None, True, 1e300, "half \ud800 pair"]}

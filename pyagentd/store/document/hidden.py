@@ -108,7 +108,7 @@ def groups(conversation: Conversation) -> list[Group]:
         if (op := message.metadata.get("hidden_op")) and message.is_rewound and not is_command(message):
             found.setdefault(op, []).append(message)
     return [
-        Group(op, str(own[0].metadata["hidden_by"]), str(own[0].metadata["hidden_after"]), tuple(own))
+        Group(op, str(own[0].metadata.get("hidden_by")), str(own[0].metadata.get("hidden_after", "")), tuple(own))
         for op in conversation.hidings  # the clock may have gone back, ids with it
         if (own := found.get(op))
     ]

@@ -195,7 +195,7 @@ def _in_document_order(
     result = dict(messages)
     for id in new:
         previous = preceding[id] if id in preceding else next(reversed(ids), None)
-        created = result[previous]["message"]["created_at"] if previous else first_ms
+        created = result[previous]["message"].get("created_at", first_ms) if previous else first_ms
         ids.insert(ids.index(previous) + 1 if previous in ids else 0, id)
         message, parts = result[id]["message"], result[id]["parts"]
         times = {"created_at": created, "updated_at": created}
