@@ -53,7 +53,7 @@ class Daemon:
             async with asyncio.timeout(timeout):
                 message = await answered
         except TimeoutError:
-            raise WireError(f"No answer to {method} within {timeout:g} s", hint="See the daemon's log.") from None
+            raise WireError(f"No answer to {method} within {timeout:g} s", hint="See pyagentd logs") from None
         finally:
             self._pending.pop(uid, None)
         return result_of(message, is_json=self._is_json)

@@ -156,7 +156,7 @@ class DaemonClient:
         except OSError as error:
             raise Unreachable(f"The connection to the daemon ended: {error}") from error
         if not data:
-            raise Unreachable("The daemon closed the connection", hint="See the daemon's log.")
+            raise Unreachable("The daemon closed the connection", hint="See pyagentd logs")
         for payload in self._reader.feed(data):
             if isinstance(payload, bytes):
                 self._take(parse(payload))
