@@ -279,14 +279,6 @@ Buffers in `auto-revert-mode' are left to it."
   "Face of text that flashes because an agent changed it."
   :group 'pyagentd)
 
-(defun pyagentd-visited--on-files (_branch _seq args)
-  "Have the buffers of the files in ARGS, which an agent has changed, updated."
-  (when pyagentd-revert-visited
-    (run-with-idle-timer
-     ;; Within the time that Emacs has been idle already.
-     (if-let ((idle (current-idle-time))) (time-add idle 0.1) 0.1)
-     nil #'pyagentd-visited-update (plist-get (car args) :paths))))
-
 (defun pyagentd-visited-update (paths)
   "Bring the buffers of the files PATHS, which an agent has changed, up to date.
 One that the user has changed is not reverted."
@@ -341,7 +333,13 @@ One that the user has changed is not reverted."
           (pulse-momentary-highlight-region first last 'pyagentd-pulse))))))
 
 (add-hook 'pyagentd-buffers-changed-functions #'pyagentd-pulse)
-(pyagentd-events-register 'files #'pyagentd-visited--on-files)
+(pyagentd-events-register
+ 'files (lambda (_branch _seq args)
+          (when pyagentd-revert-visited
+            (run-with-idle-timer
+             ;; Within the time that Emacs has been idle already.
+             (if-let ((idle (current-idle-time))) (time-add idle 0.1) 0.1)
+             nil #'pyagentd-visited-update (plist-get (car args) :paths)))))
 
 (provide 'pyagentd-buffers)
 ;;; pyagentd-buffers.el ends here

@@ -18,26 +18,23 @@
 
 ;;;; The list
 
-(defun pyagentd-sessions--marked ()
-  "Return what is marked in the list, without what belongs to another of it."
-  (let (directories)
-    (seq-filter
-     (lambda (session)
-       (let ((directory (plist-get session
-                                   (if (plist-get session :what) :branch-dir
-                                     :session-dir))))
-         (unless (seq-some (lambda (above)
-                             (string-prefix-p (file-name-as-directory above)
-                                              (file-name-as-directory
-                                               directory)))
-                           directories)
-           (push directory directories))))
-     (mapcar #'pyagentd-list-session (pyagentd-table-marked)))))
-
 (defun pyagentd-sessions--delete ()
   "Move what is marked to the trash, else what is at point, after a question."
   (interactive nil pyagentd-list-mode)
-  (let ((sessions (pyagentd-sessions--marked)))
+  (let* ((directories nil)
+         (sessions                      ; without what belongs to another of them
+          (seq-filter
+           (lambda (session)
+             (let ((directory (plist-get session
+                                         (if (plist-get session :what)
+                                             :branch-dir :session-dir))))
+               (unless (seq-some (lambda (above)
+                                   (string-prefix-p
+                                    (file-name-as-directory above)
+                                    (file-name-as-directory directory)))
+                                 directories)
+                 (push directory directories))))
+           (mapcar #'pyagentd-list-session (pyagentd-table-marked)))))
     (cond ((null sessions) (call-interactively #'pyagentd-delete))
           ((yes-or-no-p
             (format "Move %s to the trash? "
@@ -86,34 +83,31 @@
 (defvar pyagentd-exchange--export-directory "~/"
   "Directory of the latest export.")
 
-(defun pyagentd-exchange--read-export ()
-  "Read the arguments of an export of the session here."
-  (let* ((here (pyagentd-here))
-         (branch (plist-get here :branch-name))
-         (format (car (pyagentd-choose
-                       (format-prompt "Format" "md")
-                       (mapcar (lambda (format) (cons (car format) format))
-                               pyagentd-exchange--formats)
-                       :default "md"
-                       :annotate (lambda (format) (concat "  " (cdr format))))))
-         (name (concat (plist-get here :session-id)
-                       (unless (member branch '(nil "main"))
-                         (concat "-" branch))
-                       "." format))
-         (file (read-file-name "Export to: " pyagentd-exchange--export-directory
-                               nil nil name)))
-    (when (file-directory-p file)
-      (setq file (expand-file-name name file)))
-    (when (and (file-exists-p file)
-               (not (y-or-n-p (format "%s exists; overwrite? " file))))
-      (user-error "Not exported"))
-    (list format file)))
-
 (defun pyagentd-export (format file)
   "Write the conversation here to FILE in FORMAT and return the file's name.
 FORMAT is \"md\", \"html\", \"json\", \"jsonl\" or \"acp\".  It is written
 when this has returned; a page is shown in the browser then if you wish."
-  (interactive (pyagentd-exchange--read-export))
+  (interactive
+   (let* ((here (pyagentd-here))
+          (branch (plist-get here :branch-name))
+          (format (car (pyagentd-choose
+                        (format-prompt "Format" "md")
+                        (mapcar (lambda (format) (cons (car format) format))
+                                pyagentd-exchange--formats)
+                        :default "md"
+                        :annotate (lambda (format) (concat "  " (cdr format))))))
+          (name (concat (plist-get here :session-id)
+                        (unless (member branch '(nil "main"))
+                          (concat "-" branch))
+                        "." format))
+          (file (read-file-name "Export to: " pyagentd-exchange--export-directory
+                                nil nil name)))
+     (when (file-directory-p file)
+       (setq file (expand-file-name name file)))
+     (when (and (file-exists-p file)
+                (not (y-or-n-p (format "%s exists; overwrite? " file))))
+       (user-error "Not exported"))
+     (list format file)))
   (when (file-remote-p file)
     (user-error "Only local files can be written"))
   (let ((here (pyagentd-here))
@@ -133,18 +127,6 @@ when this has returned; a page is shown in the browser then if you wish."
      pyagentd-later-patience)
     file))
 
-(defun pyagentd-exchange--read-import ()
-  "Read the arguments of an import."
-  (let* ((file (read-file-name (format-prompt "Import chat" buffer-file-name)
-                               nil buffer-file-name t nil))
-         (buffer (find-buffer-visiting file)))
-    (when (file-directory-p file)
-      (user-error "%s is a directory" file))
-    (when (and buffer (buffer-modified-p buffer)
-               (y-or-n-p (format "Save %s first? " file)))
-      (with-current-buffer buffer (save-buffer)))
-    (list file (read-string "Session name: " (file-name-base file)))))
-
 ;;;###autoload
 (defun pyagentd-import (file &optional name)
   "Create a session called NAME from FILE, a saved chat; visit it.
@@ -152,7 +134,16 @@ That is a chat of gptel, a session of Claude Code or opencode, or a
 transcript of agent-shell.  FILE itself is not changed.  What could not
 be imported is reported.  The agent of the session may read and write the
 project around `default-directory', as with `pyagentd-session'."
-  (interactive (pyagentd-exchange--read-import))
+  (interactive
+   (let* ((file (read-file-name (format-prompt "Import chat" buffer-file-name)
+                                nil buffer-file-name t nil))
+          (buffer (find-buffer-visiting file)))
+     (when (file-directory-p file)
+       (user-error "%s is a directory" file))
+     (when (and buffer (buffer-modified-p buffer)
+                (y-or-n-p (format "Save %s first? " file)))
+       (with-current-buffer buffer (save-buffer)))
+     (list file (read-string "Session name: " (file-name-base file)))))
   (when (file-remote-p file)
     (user-error "Only local files can be imported"))
   (pyagentd-later-asking

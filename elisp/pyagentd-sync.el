@@ -870,23 +870,23 @@ used; M-x pyagentd-use-host changes that"))
       (setq pyagentd-attach-awaited (append pyagentd-attach-awaited
                                             (list entry)))
       (condition-case err
-          (pyagentd-start (pyagentd-later-back #'pyagentd-attached--begin)
-                          (pyagentd-later-back #'pyagentd-attached--fail))
+          (pyagentd-start
+           (pyagentd-later-back
+            (lambda ()
+              (unless pyagentd-attached--timer
+                (setq pyagentd-attached--timer
+                      (run-at-time pyagentd-call-timeout nil
+                                   (pyagentd-later-back
+                                    #'pyagentd-attached--give-up))))
+              (unless (pyagentd-attached-p)
+                ;; Also where an answer is awaited: it may be about an older text.
+                (pyagentd-attach))))
+           (pyagentd-later-back #'pyagentd-attached--fail))
         ;; The user may quit when asked whether to install the server.
         ((error quit)
          (setq pyagentd-attach-awaited (delq entry pyagentd-attach-awaited))
          (signal (car err) (cdr err)))))
     nil))
-
-(defun pyagentd-attached--begin ()
-  "Attach this buffer, and give up after a while."
-  (unless pyagentd-attached--timer
-    (setq pyagentd-attached--timer
-          (run-at-time pyagentd-call-timeout nil
-                       (pyagentd-later-back #'pyagentd-attached--give-up))))
-  (unless (pyagentd-attached-p)
-    ;; Also where an answer is awaited: it may be about an older text.
-    (pyagentd-attach)))
 
 (defun pyagentd-attached--give-up ()
   "Let nothing wait any longer."
