@@ -86,8 +86,9 @@
         (use-local-map (let ((map (make-sparse-keymap)))
                          (define-key map (kbd "C-c a") asks)
                          map))
-        (execute-kbd-macro (kbd "C-c a x y"))
-        (pyagentd-test-await seen)
+        (let ((pyagentd-later--soon 60))
+          (execute-kbd-macro (kbd "C-c a x y"))
+          (pyagentd-test-await seen))
         (should (equal seen '((?x ?y))))
         (should (equal "" (buffer-string)))
         ;; An answer that is awaited for long keeps nobody from typing.
