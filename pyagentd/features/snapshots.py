@@ -720,7 +720,8 @@ class Snapshots(Feature):
             becomes: Becomes
             if same(now, undo.target):
                 continue
-            if undo.target is not None and not undo.target.is_kept:
+            # A file that came is removed only if that can be undone: it may be the user's, from an ignored place.
+            if (wanted := undo.target or undo.expected) is not None and not wanted.is_kept:
                 becomes, reason = "unkept", NOT_KEPT
             elif first_match_folded(self._forbidden, undo.path):
                 becomes, reason = "unkept", PROTECTED

@@ -310,6 +310,20 @@ async def test_secrets_ignored_files_and_repositories_stay_out(world: World) -> 
     assert modes == {0}
 
 
+async def test_what_could_not_be_brought_back_again_is_not_removed(world: World) -> None:
+    project = world.project
+    (project / ".gitignore").write_text("data/\n")
+    (project / "data").mkdir()
+    (project / "data/big").write_bytes(b"mine" * 3_000_000)
+    async with talking(world) as talk:
+        turn = await talk.turn(bash("mv data/big big; echo new > new"))
+        assert await talk.preview(turn) == {"big": "unkept", "new": "delete"}
+        done = await talk.restore(turn)
+        assert (project / "big").stat().st_size == 12_000_000 and [
+            Path(row["path"]).name for row in done["kept"]
+        ] == ["big"]
+
+
 async def test_what_was_ignored_before_a_command_is_not_removed_when_that_is_undone(world: World) -> None:
     project = world.project
     (project / ".gitignore").write_text("*.db\n")
