@@ -364,14 +364,18 @@ between them at once."
               (kill-buffer pyagentd-edit--copy)))
           90)
 
-(defun pyagentd-edit-forget ()
-  "Forget the edits: the text is what the file holds."
-  (pyagentd-edit--begin-copy)
-  (setq pyagentd-edit--pending nil
+(defun pyagentd-edit--reset (pending)
+  "Let the text be that of the file, with the edit PENDING."
+  (setq pyagentd-edit--pending pending
         pyagentd-edit--sent nil
         pyagentd-edit--back nil
         pyagentd-edit--told nil
         pyagentd-edit-revision nil))
+
+(defun pyagentd-edit-forget ()
+  "Forget the edits: the text is what the file holds."
+  (pyagentd-edit--begin-copy)
+  (pyagentd-edit--reset nil))
 
 (add-hook 'pyagentd-session-written-hook #'pyagentd-edit-forget)
 (add-hook 'pyagentd-session-read-hook #'pyagentd-edit-forget)
@@ -628,13 +632,9 @@ Undo does not take it back, but what was done here, wherever that can be."
   "Return the text as the file had it, and let all that was typed since be pending."
   (pyagentd-gc-postpone)
   (pyagentd-edit--settle)
-  (setq pyagentd-edit--pending
-        (pyagentd-edit-compose (pyagentd-edit-inverse pyagentd-edit--back)
-                               pyagentd-edit--pending)
-        pyagentd-edit--sent nil
-        pyagentd-edit--back nil
-        pyagentd-edit--told nil
-        pyagentd-edit-revision nil)
+  (pyagentd-edit--reset
+   (pyagentd-edit-compose (pyagentd-edit-inverse pyagentd-edit--back)
+                          pyagentd-edit--pending))
   (save-restriction
     (widen)
     (pyagentd-write-text
