@@ -609,21 +609,20 @@ See `pyagentd-add-hook'."
         (remq function (alist-get event pyagentd-hook-functions)))
   (pyagentd-offer))
 
-(defun pyagentd-hooks--on-hook (facts _id reply)
-  "Give what the functions for the event in FACTS say about them to REPLY."
-  (let (said)
-    (seq-some (lambda (function)        ; up to one that forbids
-                (let ((changes (funcall function facts)))
-                  (cl-loop for (key value) on changes by #'cddr
-                           do (setq facts (plist-put facts key value)
-                                    said (plist-put said key value)))
-                  (or (plist-get changes :block)
-                      (plist-get changes :deny))))
-              (alist-get (intern (plist-get facts :event))
-                         pyagentd-hook-functions))
-    (funcall reply (json-encode (or said (make-hash-table))))))
-
-(pyagentd-offer-register "hook" #'pyagentd-hooks--on-hook)
+(pyagentd-offer-register
+ "hook"
+ (lambda (facts _id reply)
+   (let (said)
+     (seq-some (lambda (function)       ; up to one that forbids
+                 (let ((changes (funcall function facts)))
+                   (cl-loop for (key value) on changes by #'cddr
+                            do (setq facts (plist-put facts key value)
+                                     said (plist-put said key value)))
+                   (or (plist-get changes :block)
+                       (plist-get changes :deny))))
+               (alist-get (intern (plist-get facts :event))
+                          pyagentd-hook-functions))
+     (funcall reply (json-encode (or said (make-hash-table)))))))
 
 (provide 'pyagentd-tools)
 ;;; pyagentd-tools.el ends here
