@@ -122,7 +122,7 @@ class MarkdownBlocks:
 
 
 def pick_session(found: Iterable[Mapping[str, Any]], root: Path) -> Path | None:
-    """Return the branch of the session that is chosen, those of ``root`` first."""
+    """Return the branch of the session that is chosen, those of ``root`` first; None where there is none."""
     rows = [each for each in found if each["current"] and not each["agent"]]
     rows.sort(key=lambda each: str(each["updated"]), reverse=True)
     rows.sort(key=lambda each: workspace_root(Path(each["branch"])) != str(root))
@@ -130,7 +130,14 @@ def pick_session(found: Iterable[Mapping[str, Any]], root: Path) -> Path | None:
         note("there is no session yet")
         return None
     options = [(str(each["branch"]), _row(each)) for each in rows[:_PICKED]]
-    return Path(choice(message="Continue which session?", options=options))
+    keys = KeyBindings()
+
+    @keys.add("c-d")
+    def _(event: KeyPressEvent) -> None:
+        event.app.exit(result="")
+
+    chosen = choice(message="Continue which session?", options=options, key_bindings=keys)
+    return Path(chosen) if chosen else None
 
 
 def _row(session: Mapping[str, Any]) -> str:

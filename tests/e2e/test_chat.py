@@ -435,6 +435,9 @@ def test_ctrl_c_interrupts_and_twice_leaves_and_the_session_goes_on(
     wait_for(screen.ended, "the chat to end")
     name = screen.shows("continue with: pyagentd chat ").rpartition("pyagentd chat ")[2].split()[0]
     screen = chat("--resume")
+    screen.keys("C-d")
+    wait_for(screen.ended, "the choice to end")
+    screen = chat("--resume")
     screen.shows(f"1. {name}")
     screen.keys("Enter")
     screen.shows("› Count.", "word5")
