@@ -39,7 +39,7 @@ from pyagentd.runtime.usage import Meter
 from pyagentd.store import paths
 from pyagentd.store.document.files import Edit
 from pyagentd.store.document.reconcile import align
-from pyagentd.store.document.render import Insert
+from pyagentd.store.document.render import Insert, replay
 from pyagentd.store.document.text import Document, Settings, Span, Stamp
 from pyagentd.store.journal import Row, session_row
 from pyagentd.store.paths import BranchRef
@@ -125,6 +125,7 @@ class LiveBranch:
             changed=self._on_edit,
             is_watched=lambda: bool(self.sinks),
             refused=lambda cause: self.publish(Event("unsaved", self.key, 0, ({"cause": cause},))),
+            replay=self._replay_run,
         )
         self.document.refusal = opened.refusal
         self.conversation = opened.conversation
@@ -571,6 +572,11 @@ class LiveBranch:
         if outcome is not None:
             for observe in self.observers:
                 observe(row)
+
+    def _replay_run(self) -> list[Insert]:
+        """Return what the rows of the last run put into the document; blocks."""
+        run = self.conversation.last_run
+        return replay(self.recorder.journal.rows(after=run.first_seq - 1), 0) if run is not None else []
 
     def _on_edit(self, revision: int, edit: Edit, sink: Sink | None, id: str) -> None:
         """Tell of an edit; who made it is only told where in the order of all it stands."""

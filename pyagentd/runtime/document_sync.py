@@ -11,11 +11,11 @@ import logging
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 from pyagentd.errors import Stale, StoreError
 from pyagentd.events import Sink
@@ -499,6 +499,7 @@ _PIECE_S = 1.5  # ... and one that lacks its end, if nothing is written
 _PIECES_S = 4.0  # ... or at the most
 _SMALL = 1 << 16  # bytes of a file that is read at once
 _KEPT = 20  # documents of a crowd that nobody watches
+_WRITTEN_TOGETHER = 8
 
 
 class _Write(NamedTuple):
@@ -523,9 +524,12 @@ class DocumentSync:
             the id that its client gave it.
         is_watched: Returns whether any client is attached.
         refused: Told why the file could not be written, when that is another cause than before.
+        replay: Returns what the rows of the run put into the document, from the log; None where there is none. With
+            it the texts of a run are not kept while its document is not in memory.
 
     Attributes:
-        inserts: What the current or last run put into the document.
+        inserts: What the current or last run put into the document, as far as it is kept; all of it while that is in
+            memory.
         settings: For the file's Local Variables; None keeps what is there.
         seen: What these said when that was decided; what somebody changed since is kept.
         refusal: Why nothing is to be written, or "".
@@ -539,12 +543,14 @@ class DocumentSync:
         changed: Callable[[int, Edit, Sink | None, str], None] = lambda *_: None,
         is_watched: Callable[[], bool] = lambda: False,
         refused: Callable[[str], None] = lambda _: None,
+        replay: Callable[[], Iterable[Insert]] | None = None,
     ) -> None:
         self._path = path
         self._written = written
         self._changed_spans = changed
         self._is_watched = is_watched
         self._refused = refused
+        self._replay = replay
         self.inserts: list[Insert] = []
         self.settings: Settings | None = None
         self.seen: Settings | None = None
@@ -553,7 +559,9 @@ class DocumentSync:
         self.cause = ""  # ... as the operating system said it
         self._live: LiveDocument | None = None
         self._run = RunText()
-        self._kept = 0  # the last row of the run that the file holds
+        self._last = 0  # the last row of the run that put anything there
+        self._forgotten = 0  # ... whose text is not kept, and that of those before it but for the prompt
+        self._kept = 0  # ... that the file holds
         self._versions: deque[DocumentVersion] = deque(maxlen=8)
         self._busy = asyncio.Lock()  # one reads or writes the file
         self._writing: asyncio.Task[None] | None = None
@@ -571,7 +579,7 @@ class DocumentSync:
         ``inserted_prompt`` says that the first insert is the prompt; else the document holds it already. ``seen`` is
         what the model saw above it at ``revision``, where that is all that the record shows.
         """
-        self.inserts, self._kept = [], 0
+        self.inserts, self._last, self._forgotten, self._kept = [], 0, 0, 0
         file = self._versions[-1] if self._versions and self._live is None else None
         self._versions.clear()
         if file is not None:  # it was not kept in memory
@@ -582,7 +590,12 @@ class DocumentSync:
 
     def add(self, insert: Insert) -> None:
         """Put text of the run into the document."""
-        self.inserts.append(insert)
+        self._last = insert.seq
+        is_prompt = self._run.inserted_prompt and not self.inserts
+        if self._replay is None or self._live is not None or self._busy.locked() or is_prompt:
+            self.inserts.append(insert)
+        else:
+            self._forgotten = insert.seq
         if self._live is not None:
             self._live.insert(insert)
         self._schedule()
@@ -590,11 +603,27 @@ class DocumentSync:
     @property
     def complete(self) -> bool:
         """Whether the file holds everything that the run inserted so far."""
-        return not self.inserts or self._kept >= self.inserts[-1].seq
+        return self._kept >= self._last
 
     def recall(self, run: RunText) -> None:
         """Keep a run of an earlier daemon, of which the file may hold any part; ``flush`` writes the rest."""
         self.inserts, self._run = list(run.inserts), run
+        self._last = self.inserts[-1].seq if self.inserts else 0
+
+    def _forget(self) -> None:
+        """Keep neither the document nor the run's texts, which the file and the log have."""
+        self._live = None
+        if self._replay is not None:
+            self._forgotten = self._last
+            del self.inserts[1 if self._run.inserted_prompt else 0 :]
+
+    def _run_inserts(self, kept: Sequence[Insert], forgotten: int) -> tuple[Insert, ...]:
+        """Return all inserts of a run, with those that were forgotten, up to that row; blocks."""
+        if self._replay is None or not forgotten:
+            return tuple(kept)
+        prompt = 1 if self._run.inserted_prompt else 0
+        replayed = (insert for insert in self._replay() if insert.seq <= forgotten)
+        return (*kept[:prompt], *replayed, *kept[prompt:])
 
     # -- the text ----------------------------------------------------------------------------------------------
 
@@ -709,7 +738,7 @@ class DocumentSync:
         if self.refusal:
             return False
         live = self._live
-        if self.settings is not None and (live is None or (self.seen != self.settings and live.document.body)):
+        if self.settings not in (None, self.seen) and (live is None or live.document.body):
             return True  # an empty document stays so
         return not self.complete or (live is not None and (bool(live.unsaved) or live.is_dirty))
 
@@ -754,7 +783,7 @@ class DocumentSync:
         await asyncio.shield(self._writing)
 
     async def _persist(self) -> None:
-        async with self._busy:
+        async with self._busy, _room():
             self._last_persist = time.monotonic()
             while self._is_due:
                 live = await self._look_live()
@@ -794,8 +823,9 @@ class DocumentSync:
         if self.inserts is write.inserts:  # else another run began meanwhile, with a marker of its own
             self._kept = write.seq
             self._versions.append(DocumentVersion(sha256=file.sha256, seq=write.seq, marker=write.marker))
-            if len(_by_and_by) > _KEPT and not self._is_watched() and not live.unsaved and not live.is_dirty:
-                self._live = None  # it is read again when there is more
+            only_runs = not live.is_dirty and all(is_runs for _, is_runs in live.unsaved)
+            if len(_by_and_by) > _KEPT and not self._is_watched() and only_runs:
+                self._forget()
         self._written(write.revision, file.stamp)
 
     def _note_refusal(self, error: BaseException) -> None:
@@ -862,19 +892,21 @@ class DocumentSync:
         return known
 
     async def _load(self) -> LiveDocument:
-        inserts = self.inserts
-        run = replace(self._run, inserts=tuple(inserts), versions=tuple(self._versions))
+        inserts, known, forgotten = self.inserts, tuple(self.inserts), self._forgotten
+        begun = replace(self._run, versions=tuple(self._versions))
 
-        def read() -> tuple[CachedDocument, int, Sequence[Insert]]:
+        def read() -> tuple[CachedDocument, RunText, int, Sequence[Insert]]:
+            run = replace(begun, inserts=self._run_inserts(known, forgotten))
             found = document_cache.read(self._path)
-            return (found, *run.missing_inserts(found.document, found.sha256))
+            return (found, run, *run.missing_inserts(found.document, found.sha256))
 
         stamp = stamp_of(self._path)
-        is_small = stamp is None or stamp.size <= _SMALL  # a thread takes longer to wake
-        found, marker, missing = read() if is_small else await asyncio.to_thread(read)
+        is_small = not forgotten and (stamp is None or stamp.size <= _SMALL)  # a thread takes longer to wake
+        found, run, marker, missing = read() if is_small else await asyncio.to_thread(read)
         live = LiveDocument(found.document, marker if run.inserts else None, found)
         if self.inserts is inserts:
-            for insert in (*missing, *inserts[len(run.inserts) :]):
+            self.inserts, self._forgotten = [*run.inserts, *inserts[len(known) :]], 0
+            for insert in (*missing, *inserts[len(known) :]):
                 live.insert(insert)
             if not missing and run.inserts:
                 self._kept = max(self._kept, run.inserts[-1].seq)
@@ -893,6 +925,17 @@ def _retrieve_error(writing: asyncio.Task[None]) -> None:
 
 
 _by_and_by: WeakSet[DocumentSync] = WeakSet()  # those that write now and then while their runs go on
+
+
+def _room() -> asyncio.Semaphore:
+    """Return what bounds how many documents are written, and in memory to be written, at a time."""
+    loop = asyncio.get_running_loop()
+    if (room := _rooms.get(loop)) is None:
+        room = _rooms[loop] = asyncio.Semaphore(_WRITTEN_TOGETHER)
+    return room
+
+
+_rooms: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 
 
 # The document compared with the record: recovered roles, lost messages, notes. Aligning megabytes blocks, so it runs

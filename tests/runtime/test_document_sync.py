@@ -595,3 +595,37 @@ async def test_a_write_that_a_run_overtakes_leaves_the_run_its_place(
     await desk.document.flush()
     body = desk.file.read_text()
     assert body.index("Two") < body.index("Second.")
+
+
+@pytest.mark.parametrize("others", ["", "New heading\n\n"])
+@pytest.mark.parametrize("prompt", ["", "Tell me."])
+async def test_of_a_crowd_neither_documents_nor_texts_are_kept(
+    tmp_path: Path, others: str, prompt: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(document_sync, "_KEPT", -1)
+    file = tmp_path / "session.md"
+    above = "### " if prompt else "### Tell me."
+    file.write_text(above)
+    log: list[Insert] = []
+    document = DocumentSync(file, written=lambda *_: None, replay=lambda: list(log))
+    settings = Settings(model="claude-opus-5")
+    document.set_block(settings, settings)
+    document.begin(prompt="Tell me.", inserted_prompt=bool(prompt), anchor=len(above))
+    texts = [prompt, "\n\n", *ANSWER]
+    for seq, text in enumerate(texts):
+        if text:
+            insert = Insert(text, "response" if seq > 1 else None, "", seq + 1)
+            log += [insert] if seq else []  # the prompt of a run is before it in the log
+            document.add(insert)
+            await document.flush()
+            assert [each.text for each in document.inserts] == ([prompt] if prompt else [])
+            with pytest.raises(Stale):
+                _ = document.live
+            assert file.read_text().count("".join(texts[: seq + 1])) == 1
+            if seq == 2:
+                file.write_text(others + file.read_text())
+    live = await document.look()
+    assert [each.text for each in document.inserts] == [text for text in texts if text]
+    assert live.document.body == others + above + "".join(texts)
+    assert live.marker == len(live.document.body)
+    document.close()
