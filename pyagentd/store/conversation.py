@@ -5,7 +5,7 @@ is matched with this record by ``align`` in ``document/reconcile.py``. A part th
 ended has the text of its deltas.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from copy import copy
 from typing import Any, Final, NamedTuple
 
@@ -484,16 +484,13 @@ def describe_compaction(data: Mapping[str, Any]) -> str:
     what = [f"~{short_tokens(facts.get('tokens') or 0)} tokens"] if facts.get("tokens") else []
     if data.get("summary") and not facts.get("only_pruned"):
         return ", ".join([quantity(facts.get("messages") or 0, "message"), *what])
-    return ", ".join([f"{quantity(len(_pruned_ids(facts)), 'tool output')} pruned", *what])
+    pruned = facts.get("pruned")
+    count = len(pruned) if isinstance(pruned, list | tuple) else 0
+    return ", ".join([f"{quantity(count, 'tool output')} pruned", *what])
 
 
 def _head(data: Mapping[str, Any]) -> str:
     return f"{'automatic: ' if data.get('auto') else ''}{describe_compaction(data)}"
-
-
-def _pruned_ids(facts: Mapping[str, Any]) -> Sequence[str]:
-    pruned = facts.get("pruned") or ()
-    return pruned if isinstance(pruned, list | tuple) else ()
 
 
 def read_conversation(ref: BranchRef) -> Conversation:

@@ -35,6 +35,7 @@ _PLAIN_TEXT = r"[\x20\x21\x23-\x5b\x5d-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe
 _PLAIN_LINE = rf'([A-Za-z_][A-Za-z0-9_-]{{0,63}}): "({_PLAIN_TEXT})"\n'
 _PLAIN_LINES = re.compile(f"(?:{_PLAIN_LINE})+")
 _PLAIN = re.compile(_PLAIN_LINE)
+# As keys they mean something else than their text unless they are quoted.
 _WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
 
 
@@ -66,14 +67,13 @@ def load_texts(text: str) -> dict[str, str]:
 def dump_texts(values: Mapping[str, str]) -> str:
     """Return ``values`` as YAML, one key a line, every value in double quotes."""
     text = "".join([f'{key}: "{value}"\n' for key, value in values.items()])
-    if _PLAIN_LINES.fullmatch(text) and text.count("\n") == len(values) and not any(map(_is_word, values)):
+    if (
+        _PLAIN_LINES.fullmatch(text)
+        and text.count("\n") == len(values)
+        and not any(key.lower() in _WORDS for key in values)
+    ):
         return text
     return dump(CommentedMap({key: quoted_text(value) for key, value in values.items()}))
-
-
-def _is_word(key: str) -> bool:
-    """Return whether ``key`` means something else than its text unless it is quoted."""
-    return key.lower() in _WORDS
 
 
 def load(text: str) -> Any:

@@ -249,7 +249,9 @@ class _Parser:
         return found
 
     def _read_pipeline(self) -> list[Simple]:
-        self._skip_time()
+        token = self._peek()
+        if token and token.word is not None and token.word.bare and token.word.text == "time":
+            self._at += 1  # a word of bash's own before a pipeline
         parts = [self._read_simple()]
         while self._operator() in ("|", "|&"):
             self._at += 1
@@ -295,12 +297,6 @@ class _Parser:
         check_program(words[0])
         written = self._text[self._tokens[start].start : self._tokens[self._at - 1].end]
         return tuple(words), tuple(redirects), written
-
-    def _skip_time(self) -> None:
-        """Skip ``time``, a word of bash's own before a pipeline."""
-        token = self._peek()
-        if token and token.word is not None and token.word.bare and token.word.text == "time":
-            self._at += 1
 
     def _read_redirect(self, token: Token) -> list[Redirect]:
         self._at += 1

@@ -539,7 +539,8 @@ def gptel_messages(
 ) -> list[dict[str, Any]]:
     """Return the messages stock gptel would send for this file, in Anthropic's format.
 
-    Messages are not merged: gptel sends each region on its own, and parallel calls one after the other.
+    Messages are not merged: gptel sends each region on its own, and parallel calls one after the other. It takes
+    away surrounding blanks, one leading prompt prefix and one trailing response prefix.
 
     ``end`` is the Emacs position (from 1) at which the prompt ends; None is the end of the body.
     """
@@ -549,17 +550,12 @@ def gptel_messages(
         text = document.body[region.start : region.end]
         match region.kind:
             case "response" | None:
-                if content := trim_prefixes(text, prompt_prefix, response_prefix):
+                trimmed = text.lstrip(BLANK).removeprefix(prompt_prefix).strip(BLANK)
+                if content := trimmed.removesuffix(response_prefix).rstrip(BLANK):
                     messages.append({"role": "assistant" if region.kind else "user", "content": content})
             case "tool" if region.id:
                 messages += _tool_messages(text, region.id)
     return messages
-
-
-def trim_prefixes(text: str, prompt_prefix: str = PROMPT_PREFIX, response_prefix: str = "") -> str:
-    """Return ``text`` without surrounding blanks, one leading prompt prefix and one trailing response prefix."""
-    trimmed = text.lstrip(BLANK).removeprefix(prompt_prefix).strip(BLANK)
-    return trimmed.removesuffix(response_prefix).rstrip(BLANK)
 
 
 def _tool_messages(text: str, call_id: str) -> list[dict[str, Any]]:
