@@ -6,6 +6,7 @@ and is not modified after it was passed on; ``tail`` is the loop or function tha
 
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NoReturn, TypeGuard
 
 from pyagentd.errors import did_you_mean
@@ -285,30 +286,24 @@ _OF_INTEGERS: Final = frozenset({"+", "-", "*", "inc", "dec", "mod", "rem", "quo
 _NUMBERS: Final = _OF_INTEGERS | {"/", "count"}
 
 
-def is_number(node: Node) -> bool:
-    """Return whether the value of a node is certain to be a number."""
+def is_number(node: Node, *, integer: bool = False) -> bool:
+    """Return whether the value of a node is certain to be a number, or an ``integer``."""
     if isinstance(node, Const):
-        return type(node.value) is int or type(node.value) is float
+        return type(node.value) is int or (type(node.value) is float and not integer)
     if isinstance(node, Local):
-        return node.var.number
+        return node.var.integer if integer else node.var.number
     if isinstance(node, Invoke):
-        return node.name in _NUMBERS
-    if isinstance(node, Let):
-        return is_number(node.body)
-    if isinstance(node, Do):
-        return is_number(node.items[-1])
-    return isinstance(node, If) and is_number(node.then) and is_number(node.otherwise)
-
-
-def is_integer(node: Node) -> bool:
-    """Return whether the value of a node is certain to be an integer."""
-    if isinstance(node, Const):
-        return type(node.value) is int
-    if isinstance(node, Local):
-        return node.var.integer
-    if isinstance(node, Invoke):
+        if not integer:
+            return node.name in _NUMBERS
         return node.name == "count" or (node.name in _OF_INTEGERS and all(map(is_integer, node.args)))
-    return isinstance(node, If) and is_integer(node.then) and is_integer(node.otherwise)
+    if isinstance(node, Let):
+        return is_number(node.body, integer=integer)
+    if isinstance(node, Do):
+        return is_number(node.items[-1], integer=integer)
+    return isinstance(node, If) and all(is_number(each, integer=integer) for each in (node.then, node.otherwise))
+
+
+is_integer = partial(is_number, integer=True)
 
 
 def can_inline(function: Node, count: int) -> TypeGuard[Fn]:

@@ -78,10 +78,7 @@ class Bindings:
         """Bind ``pattern`` to ``value``; a vector pattern for the ``rest`` of arguments takes what there is."""
         if isinstance(pattern, Symbol):
             name = simple_name(self.analysis, pattern)
-            var = self.analysis.new_variable(name)
-            var.number, var.integer = is_number(value), is_integer(value)
-            self.pairs.append((var, value))
-            self.names[name] = var
+            self.names[name] = self.hold(value, pattern.start, name).var
         elif isinstance(pattern, Vector):
             self._vector(pattern, value, lenient=rest)
         elif isinstance(pattern, Map):
@@ -95,9 +92,9 @@ class Bindings:
                 "Bind a name, a vector [a b & rest] or a map {:keys [a b] :or {…} :as m}.",
             )
 
-    def hold(self, value: Node, start: int) -> Local:
+    def hold(self, value: Node, start: int, name: str = "") -> Local:
         """Return a new variable with a value."""
-        var = self.analysis.new_variable()
+        var = self.analysis.new_variable(name)
         var.number, var.integer = is_number(value), is_integer(value)
         self.pairs.append((var, value))
         return Local(var, start)
