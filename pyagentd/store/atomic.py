@@ -76,6 +76,14 @@ def write_text(path: Path, text: str, *, fsync: bool = True, mode: int = FILE_MO
     write_bytes(path, data, fsync=fsync, mode=mode)
 
 
+def write_configuration(path: Path, text: str) -> None:
+    """Replace the content of a file as ``write_text`` does; one that would be too long to be read is refused."""
+    if len(text.encode("utf-8", "replace")) > regularfile.CONFIGURATION:
+        most = f"{regularfile.CONFIGURATION:,} bytes"
+        raise StoreError(f"{path} would have more than {most}", hint="Say it in fewer words, or name a file to read")
+    write_text(path, text)
+
+
 def rewrite_text(path: Path, text: str, *, mode: int = FILE_MODE, links: bool = False) -> None:
     """Replace the content of a file that people write, too; it keeps its permissions.
 

@@ -168,7 +168,7 @@ def change(directory: Path, values: Mapping[str, Any], *, only_if: Mapping[str, 
 
 def write(directory: Path, values: Mapping[str, Any]) -> None:
     """Write a whole ``agent.json``; raises ``StoreError``."""
-    atomic.write_text(agent_file(directory), json.dumps(values, indent=_INDENT, ensure_ascii=False) + "\n")
+    atomic.write_configuration(agent_file(directory), json.dumps(values, indent=_INDENT, ensure_ascii=False) + "\n")
 
 
 # Making the directory of a named agent: complete, or not at all.

@@ -137,7 +137,7 @@ def change(path: Path, text_of: Callable[[PresetFile], str]) -> None:
         StoreError: The disk refused; the file is untouched.
     """
     with _changing:
-        atomic.write_text(path, text_of(read(path)))
+        atomic.write_configuration(path, text_of(read(path)))
 
 
 def with_body(preset: PresetFile, body: str) -> str:
@@ -316,7 +316,7 @@ def extend(path: Path, section: str, key: str, values: Iterable[str]) -> tuple[s
         new = tuple(dict.fromkeys(value for value in values if value not in had))
         if new:
             _replace_items(listed, [*had, *new])
-            atomic.write_text(path, _with_front_text(preset, before + yamlfile.dump(document) + after).text)
+            atomic.write_configuration(path, _with_front_text(preset, before + yamlfile.dump(document) + after).text)
     return new
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pyagentd.errors import BadRequest, ConfigError, NotASession, NotFound, PresetError, PyagentdError
+from pyagentd.errors import BadRequest, ConfigError, NotASession, NotFound, PresetError, PyagentdError, StoreError
 from pyagentd.store import sessions
 from pyagentd.store.document import text as document
 from pyagentd.store.document.text import body_sha256
@@ -52,6 +52,12 @@ ERRORS: list[tuple[str, dict[str, Any], type[PyagentdError], str]] = [
     ("prompt", {"branch": "{branch}", "text": "Hi", "settings": ["temperature", 1]}, BadRequest, "must be a plist"),
     ("prompt", {"branch": "{branch}", "text": "Hi", "env": {"PYAGENTD_BACKEND": "moon"}}, ConfigError, "moon"),
     ("abort", {"branch": "nobody"}, NotFound, "nobody"),
+    (
+        "configure",
+        {"branch": "{branch}", "system": "x" * 1_000_000},
+        StoreError,
+        "would have more than 1,000,000 bytes",
+    ),
     ("attach_file", {"branch": "{branch}", "name": "a.png", "content": "no base64"}, BadRequest, "not base64"),
     ("attach_file", {"branch": "{branch}", "name": "../a.png", "content": "aGk="}, BadRequest, "no name of a file"),
     ("answer", {"ask": "ask_1", "decision": "allow"}, NotFound, "ask_1"),

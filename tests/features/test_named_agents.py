@@ -231,6 +231,8 @@ async def test_a_change_is_written_to_the_file_alone_and_audited(world: World, s
             await service.agent_config(Watcher(), name="my-agent", key=key, value=" ")
     changed = await service.agent_config(Watcher(), name="my-agent", key="system_prompt", value="You sing.")
     assert changed["config"]["system_prompt"] == values(told)["system_prompt"] == "You sing."
+    with pytest.raises(StoreError, match=r"agent\.json would have more than 1,000,000 bytes"):
+        await service.agent_config(Watcher(), name="my-agent", key="system_prompt", value="You sing." * 200_000)
     assert values(told)["kept"] == [1] and list(values(told))[:-1] == list(named_agents.KEYS)
     assert paths.preset_file(Path(told["branch_dir"])).read_bytes() == preset
     world.kernel.ledger.flush()
