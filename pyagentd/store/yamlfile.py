@@ -67,11 +67,8 @@ def load_texts(text: str) -> dict[str, str]:
 def dump_texts(values: Mapping[str, str]) -> str:
     """Return ``values`` as YAML, one key a line, every value in double quotes."""
     text = "".join([f'{key}: "{value}"\n' for key, value in values.items()])
-    if (
-        _PLAIN_LINES.fullmatch(text)
-        and text.count("\n") == len(values)
-        and not any(key.lower() in _WORDS for key in values)
-    ):
+    is_plain = _PLAIN_LINES.fullmatch(text) and text.count("\n") == len(values)
+    if is_plain and _WORDS.isdisjoint(map(str.lower, values)):
         return text
     return dump(CommentedMap({key: quoted_text(value) for key, value in values.items()}))
 
