@@ -111,7 +111,8 @@ def frame(payload: bytes) -> bytes:
     """
     length = len(payload) + 1
     if length > MAX_FRAME:
-        raise FrameTooLarge(f"A frame of {length} bytes", hint="Ask for less at a time, or for a path.")
+        hint = "Send or ask for less at a time, or name a file"
+        raise FrameTooLarge(f"A frame of {length} bytes, where {MAX_FRAME} are the most", hint=hint)
     return b"%06x%b\n" % (length, payload)
 
 

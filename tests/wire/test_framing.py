@@ -74,7 +74,7 @@ def test_the_limit_may_change_between_two_frames_of_one_chunk() -> None:
 
 def test_a_frame_that_six_digits_cannot_describe_is_not_built() -> None:
     assert len(frame(b"x" * (MAX_FRAME - 1))) == MAX_FRAME + 6
-    with pytest.raises(FrameTooLarge):
+    with pytest.raises(FrameTooLarge, match=r"16777215 are the most\. Send or ask for less"):
         frame(b"x" * MAX_FRAME)
 
 
