@@ -1,10 +1,10 @@
 """Writes, moves and deletes files atomically; the only module of the store that changes the disk.
 
-After a crash a file has either its old or its new content: it is written beside its place, synced and moved over it.
-Files are for their owner alone (0600, directories 0700; the copy of a program stays one), since a conversation may
-quote anything the user can read. A symbolic link in the place of a file is replaced, never followed, since somebody
-may have planted it. Every error of the disk is raised as ``StoreError`` with the path in it. The operating system is
-called through ``system`` alone, so that a test can make any single call fail.
+After a crash a file has either its old or its new content: the new one is written to a draft beside it, synced, and
+renamed. Files are private (0600, directories 0700; the copy of a program stays executable), because a conversation
+may quote anything the user can read. A symbolic link in place of a file is replaced and never followed, because
+somebody may have planted it. Every disk error is raised as a ``StoreError`` with the path. The operating system is
+called only through ``system``, so that a test can make any single call fail.
 """
 
 import errno
@@ -35,7 +35,7 @@ _CANNOT_SYNC = {errno.EINVAL, errno.ENOTSUP}  # some network file systems, of di
 
 
 class System:
-    """The calls by which the store reaches the disk, as in ``os``."""
+    """The functions of ``os`` through which the store reaches the disk."""
 
     open = staticmethod(os.open)
     pread = staticmethod(os.pread)
@@ -57,7 +57,7 @@ system = System()
 
 
 def write_text(path: Path, text: str, *, fsync: bool = True, mode: int = FILE_MODE) -> None:
-    """Replace the content of ``path`` with ``text`` in UTF-8, line ends as they are.
+    """Replace the content of ``path`` with ``text`` in UTF-8, with its line ends unchanged.
 
     Args:
         path: The file; its directory exists.
@@ -66,8 +66,8 @@ def write_text(path: Path, text: str, *, fsync: bool = True, mode: int = FILE_MO
         mode: Permissions of the new file, whatever the old ones were.
 
     Raises:
-        StoreError: The disk refused; the file is its old self, or, when only its directory could not be synced,
-            its new one.
+        StoreError: The disk failed; the file has its old content, or, if only its directory could not be synced,
+            the new one.
     """
     try:
         data = text.encode("utf-8")
@@ -77,7 +77,7 @@ def write_text(path: Path, text: str, *, fsync: bool = True, mode: int = FILE_MO
 
 
 def write_configuration(path: Path, text: str) -> None:
-    """Replace the content of a file as ``write_text`` does; one that would be too long to be read is refused."""
+    """Replace the content of a file as ``write_text`` does; refuse a text that would be too long to read back."""
     if len(text.encode("utf-8", "replace")) > regularfile.CONFIGURATION:
         most = f"{regularfile.CONFIGURATION:,} bytes"
         raise StoreError(f"{path} would have more than {most}", hint="Say it in fewer words, or name a file to read")
@@ -85,13 +85,13 @@ def write_configuration(path: Path, text: str) -> None:
 
 
 def rewrite_text(path: Path, text: str, *, mode: int = FILE_MODE, links: bool = False) -> None:
-    """Replace the content of a file that people write, too; it keeps its permissions.
+    """Replace the content of a file that people also edit; it keeps its permissions.
 
     Args:
         path: The file; its directory exists.
         text: The whole new content.
         mode: Permissions, if it is new.
-        links: A symbolic link in its place stays, and what it leads to is written: where only the user can make one.
+        links: Write the target of a symbolic link instead of replacing it, where only the user can make links.
 
     Raises:
         StoreError: See ``write_text``.
@@ -112,10 +112,10 @@ def write_bytes(
 ) -> os.stat_result:
     """Replace the content of ``path`` with ``data``; see ``write_text``.
 
-    ``check`` is called when the file is about to take its place, which it does not if that raises.
+    ``check`` is called right before the draft is renamed, and prevents that by raising.
 
     Returns:
-        The status of the file that was written, whatever may be in its place by now.
+        The status of the file that was written, even if another one has replaced it since.
     """
     with _Refusals(path):
         with _draft(path) as draft:
@@ -132,7 +132,7 @@ def write_bytes(
 
 
 def replace_link(path: Path, target: str) -> None:
-    """Make ``path`` a symbolic link to ``target``, in the place of the link that was there."""
+    """Make ``path`` a symbolic link to ``target``, replacing an existing link."""
     with _Refusals(path):
         with _draft(path) as draft:
             system.symlink(target, draft)
@@ -141,7 +141,7 @@ def replace_link(path: Path, target: str) -> None:
 
 
 def sweep(directory: Path) -> None:
-    """Remove the drafts that a killed daemon or Emacs left in ``directory``; what cannot be removed stays."""
+    """Remove the drafts that a killed daemon or Emacs left in ``directory``, as far as possible."""
     with suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
             if named := _DRAFT.fullmatch(entry.name):
@@ -153,7 +153,7 @@ def sweep(directory: Path) -> None:
 
 
 def _is_abandoned(mtime_s: float, *, by_emacs: bool) -> bool:
-    """Return whether nobody writes a draft any more; of daemons there is one, but any Emacs may be alive."""
+    """Return whether the writer of a draft is gone; only this daemon writes, but any Emacs may be alive."""
     return mtime_s < time.time() - _ABANDONED_S or (not by_emacs and mtime_s < _STARTED_S)
 
 
@@ -161,12 +161,12 @@ def _is_abandoned(mtime_s: float, *, by_emacs: bool) -> bool:
 
 
 def is_abandoned(ctime_s: float) -> bool:
-    """Return whether what was last changed then was being made by a daemon that is gone."""
+    """Return whether a draft with this modification time is from an earlier daemon."""
     return ctime_s < _STARTED_S
 
 
 def make_dirs(path: Path) -> None:
-    """Make ``path`` and what is missing above it, each for its owner alone."""
+    """Make the directory ``path`` and missing parents, all private."""
     with _Refusals(path):
         for directory in (*reversed(path.parents), path):
             if not directory.is_dir():
@@ -177,7 +177,7 @@ def make_dirs(path: Path) -> None:
 
 
 def make_dir_exclusive(path: Path) -> bool:
-    """Make the directory ``path``, which may be lost with the power; return False when something has that name."""
+    """Make the directory ``path``, without syncing; return False if the name is taken."""
     with _Refusals(path):
         try:
             system.mkdir(path, DIR_MODE)
@@ -187,15 +187,15 @@ def make_dir_exclusive(path: Path) -> bool:
 
 
 def discard(directory: Path) -> None:
-    """Remove what an operation made before it failed; the failure matters more than what cannot be removed."""
+    """Remove what a failed operation had made; errors are ignored, as the failure itself matters more."""
     shutil.rmtree(directory, ignore_errors=True)
 
 
 def move(directory: Path, target: Path) -> None:
-    """Give ``directory`` the name ``target``, beside it, which nothing has.
+    """Rename ``directory`` to ``target`` beside it, which must not exist.
 
     Raises:
-        StoreError: The disk refused, or something has that name.
+        StoreError: The disk failed, or the name is taken.
     """
     with _Refusals(target):
         if target.exists() or target.is_symlink():
@@ -205,7 +205,7 @@ def move(directory: Path, target: Path) -> None:
 
 
 def replace(path: Path, target: Path) -> None:
-    """Give the file ``path`` the name ``target``, in the place of what has it."""
+    """Rename the file ``path`` to ``target``, replacing an existing file."""
     with _Refusals(target):
         system.replace(path, target)
 
@@ -213,16 +213,16 @@ def replace(path: Path, target: Path) -> None:
 def copy_tree(source: Path, target: Path, *, last: str = "") -> None:
     """Make the directory ``target`` with a copy of everything in ``source``, synced.
 
-    Links are copied as links, never followed, so that a planted one brings nothing in. Drafts, and what is neither
-    file, directory nor link, are left out.
+    Links are copied as links and never followed, so that a planted link copies nothing. Drafts and special files are
+    left out.
 
     Args:
         source: A directory.
-        target: Absent or empty; its parent is there.
-        last: The name of files that are copied after their neighbours, since they say what those hold.
+        target: Absent or empty; its parent exists.
+        last: The name of files that are copied after their neighbours, because they refer to them.
 
     Raises:
-        StoreError: The disk refused; ``target`` may be there in part.
+        StoreError: The disk failed; ``target`` may be incomplete.
     """
     _copy_tree(source, target, last)
     sync_tree(target)  # afterwards: what many files need is then written at once
@@ -234,22 +234,22 @@ def copy_tree(source: Path, target: Path, *, last: str = "") -> None:
 
 
 def open_append(path: Path, *, create: bool = True) -> int:
-    """Open ``path`` to read it and to add to its end; the caller closes the descriptor.
+    """Open ``path`` for reading and appending; the caller closes the descriptor.
 
     Args:
         path: The file.
         create: Make it if it is missing.
 
     Raises:
-        FileNotFoundError: It is missing and was not to be made.
-        StoreError: The disk refused.
+        FileNotFoundError: It is missing, without ``create``.
+        StoreError: The disk failed.
     """
     with _Refusals(path, but=() if create else (FileNotFoundError,)):
         return _require_regular(system.open(path, _APPEND | (os.O_CREAT if create else 0), FILE_MODE), path)
 
 
 def open_read(path: Path) -> int:
-    """Open ``path`` to read it; the caller closes the descriptor.
+    """Open ``path`` for reading; the caller closes the descriptor.
 
     Raises:
         FileNotFoundError: It is missing.
@@ -275,11 +275,11 @@ def read_fd(fd: int, size: int, offset: int, path: Path) -> bytes:
 
 
 def append_fd(fd: int, data: bytes, path: Path) -> None:
-    """Add ``data`` to the file behind ``fd`` in one ``write()``; ``path`` is for the error.
+    """Append ``data`` to the file of ``fd`` in one ``write()``; ``path`` is for the error.
 
     Raises:
-        StoreError: The disk refused; of a write that was cut short nothing remains, unless it cannot be cut off
-            either, which ``truncate_fd`` may try again.
+        StoreError: The disk failed. A partial write is cut off again; if that fails, too, the caller may retry
+            ``truncate_fd``.
     """
     with _Refusals(path):
         end = os.fstat(fd).st_size
@@ -292,7 +292,7 @@ def append_fd(fd: int, data: bytes, path: Path) -> None:
 
 
 def append_lines(path: Path, lines: bytes) -> None:
-    """Add whole lines to ``path``, made if need be; what a killed daemon left of a line does not swallow them.
+    """Append whole lines to ``path``, which is made if missing; a partial last line is ended first.
 
     Raises:
         StoreError: The disk refused.
@@ -307,29 +307,29 @@ def append_lines(path: Path, lines: bytes) -> None:
 
 
 def sync_fd(fd: int, path: Path) -> None:
-    """Return when the file behind ``fd`` survives a loss of power; ``path`` is for the error.
+    """Sync the file of ``fd``, so that it survives a power failure; ``path`` is for the error.
 
-    After a failure the kernel may hold what was written for clean although it never reached the disk, and a second
-    attempt may succeed without writing anything: only writing the content anew helps.
+    After a failure the kernel may consider pages clean that never reached the disk, and a second attempt may succeed
+    without writing anything: the content must be written again.
     """
     with _Refusals(path):
         system.fsync(fd)
 
 
 def sync_directory(directory: Path) -> None:
-    """Return when the names in ``directory`` survive a loss of power."""
+    """Sync the entries of ``directory``."""
     with _Refusals(directory):
         _sync_directory(directory)
 
 
 def truncate_fd(fd: int, size: int, path: Path) -> None:
-    """Cut the file behind ``fd`` to ``size`` bytes; ``path`` is for the error."""
+    """Truncate the file of ``fd`` to ``size`` bytes; ``path`` is for the error."""
     with _Refusals(path):
         system.ftruncate(fd, size)
 
 
 def close_fd(fd: int) -> None:
-    """Close ``fd``; that a network file system refuses is of no use to know, since what matters was synced."""
+    """Close ``fd``; an error of a network file system is ignored, because the data was synced before."""
     with suppress(OSError):
         system.close(fd)
 
@@ -338,7 +338,7 @@ def close_fd(fd: int) -> None:
 
 
 def _write_all(fd: int, data: bytes) -> None:
-    """Write ``data``, in one call unless the disk is full or a signal came; then the next raises or goes on."""
+    """Write ``data``, in one call unless the disk is full or a signal came; then the next call raises or goes on."""
     written = system.write(fd, data)
     while written < len(data):
         written += system.write(fd, data[written:])
@@ -373,10 +373,10 @@ def _copy_tree(source: Path, target: Path, last: str) -> None:
 
 
 def sync_tree(directory: Path) -> None:
-    """Return when ``directory`` and all that is in it survive a loss of power.
+    """Sync ``directory`` and everything in it.
 
     Raises:
-        StoreError: The disk refused.
+        StoreError: The disk failed.
     """
     with _Refusals(directory):
         with os.scandir(directory) as listed:
@@ -394,7 +394,7 @@ def sync_tree(directory: Path) -> None:
 
 
 def _copy_file(source: Path, target: Path) -> None:
-    """Make the new file ``target`` with the content of ``source``; FileNotFoundError when there is none."""
+    """Copy the file ``source`` to the new file ``target``; raises FileNotFoundError if it is missing."""
     given = open_read(source)
     try:
         with _Refusals(target), _new_file(target, FILE_MODE | os.fstat(given).st_mode & stat.S_IXUSR) as made:
@@ -432,7 +432,7 @@ def _sync_directory(directory: Path) -> None:
 
 @contextmanager
 def _draft(path: Path) -> Iterator[Path]:
-    """Give a name beside ``path``; what has it when the block fails is removed."""
+    """Yield the name of a draft beside ``path``; it is removed if the block fails."""
     # Hidden, so that a directory listing never takes a half-written file for a session's.
     draft = path.with_name(f".{path.name[:_NAMED]}.{secrets.token_hex(8)}.tmp")
     try:
@@ -444,7 +444,7 @@ def _draft(path: Path) -> Iterator[Path]:
 
 
 class _Refusals:
-    """What the system refuses in the block is a ``StoreError``; a class, because a turn passes twenty of them."""
+    """Turns errors of the system in the block into ``StoreError``; a class is faster, and a turn needs twenty."""
 
     __slots__ = ("_but", "_path")
 

@@ -1,7 +1,7 @@
 """Attachments: the files under ``files/`` that a text of a conversation links.
 
-A link that leads out of ``files/`` is not followed. What a file is its first bytes say, not its name. Nothing is
-ever loaded from elsewhere.
+A link that leads out of ``files/`` is not followed. The type of a file is determined by its first bytes, not by its
+name. Nothing is ever loaded from elsewhere.
 """
 
 import base64
@@ -32,7 +32,7 @@ _HEAD = 16  # bytes that tell
 
 
 class LinkedFile(NamedTuple):
-    """A file that a text links: the link as it is written, whether as a picture, the file and its size in bytes."""
+    """A linked file: the link as written, whether it is an image link, the file, and its size in bytes."""
 
     link: str
     shown: bool
@@ -73,9 +73,9 @@ def link_to(name: str, label: str, *, shown: bool) -> str:
 
 
 def linked_files(text: str, branch_dir: Path) -> Iterator[LinkedFile]:
-    """Yield the files of ``files/`` that ``text`` links, each link once; those that are not there are left out.
+    """Yield the existing files of ``files/`` that ``text`` links, each link once.
 
-    Anybody may have written ``text``: this takes a time that grows as its length does, whatever it says.
+    ``text`` is untrusted: the time is linear in its length for any text.
     """
     if paths.FILES_DIR not in text:
         return
@@ -90,12 +90,12 @@ def linked_files(text: str, branch_dir: Path) -> Iterator[LinkedFile]:
 
 
 def without_links(text: str) -> str:
-    """Return ``text`` so that it links nothing of ``files/``, whoever shows or sends it later."""
+    """Return ``text`` with its links to ``files/`` broken, so that they are never shown or sent as attachments."""
     return _TARGET.sub(lambda found: f"] {found[0][1:]}", text)
 
 
 def _links(text: str) -> Iterator[tuple[bool, str]]:
-    """Yield whether each link of ``text`` is a picture's, and where it leads."""
+    """Yield the links of ``text``: whether each is an image link, and its target."""
     end = 0
     for found in _TARGET.finditer(text):
         before = text[max(end, found.start() - _LABEL) : found.start()]
@@ -107,14 +107,14 @@ def _links(text: str) -> Iterator[tuple[bool, str]]:
 
 
 def media_type(data: bytes) -> str:
-    """Return what ``data``, or its first bytes, is; "" when it is none of what models look at."""
+    """Return the media type of ``data``, or of its first bytes; "" if models cannot read it."""
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for magic, kind in _MAGIC if data.startswith(magic)), "")
 
 
 def check_size(name: str, kind: str, size: int) -> None:
-    """Refuse a picture or a document, of media type ``kind``, that no model could be shown.
+    """Refuse a picture or a document, of media type ``kind``, that no model accepts.
 
     Raises:
         BadRequest: It is too large.

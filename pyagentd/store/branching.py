@@ -1,8 +1,8 @@
 """Creates a branch of a session on disk, completely or not at all.
 
 A branch gets the document and the log up to a prompt of its parent, the configuration byte for byte, and copies of
-the parent's agents and files. ``session.md`` comes last, since a directory without it is not a branch, and the link
-``current`` is moved when everything is there.
+the parent's agents and files. ``session.md`` is written last, because a directory without it is not a branch, and the
+link ``current`` is moved after that.
 """
 
 import logging
@@ -31,7 +31,7 @@ from pyagentd.store.journal import Row, read_rows, session_row, write_rows
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.sessions import build_directory
 
-# Where a branch can begin, and what of a conversation lies before that point: document and log.
+# The points where a branch can begin, and the part of document and log before such a point.
 #
 # Pure. A branch begins at a prompt of the user, before it or right behind it. What the document
 # keeps is decided by position, what the log keeps by message: one that stands in the document goes with the text,
@@ -47,12 +47,12 @@ class BranchPoint:
     """A prompt at which a branch can begin.
 
     Attributes:
-        number: Its place among the prompts, from 1.
-        message_id: The recorded message it is, or None: it was never sent.
-        start: Offset (code points from 0) where it begins, with its heading ``###`` if it has one.
-        end: Offset behind its last character that is no blank.
+        number: Its number among the prompts, from 1.
+        message_id: The recorded message, or None if it was never sent.
+        start: The offset (code points from 0) of its beginning, with its heading ``###`` if it has one.
+        end: The offset behind its last character that is not blank.
         text: The prompt without heading.
-        reach: The offsets from and up to which a position means this prompt: blanks around it count.
+        reach: The range of offsets that mean this prompt, including the blanks around it.
     """
 
     number: int
@@ -69,7 +69,7 @@ class BranchPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outline:
-    """A document read for branching; ``document`` has its roles recovered if they were lost."""
+    """A document with its branch points; lost roles of ``document`` are recovered."""
 
     document: Document
     rows: Sequence[Row]
@@ -79,7 +79,7 @@ class Outline:
 
 
 def outline(document: Document, rows: Sequence[Row]) -> Outline:
-    """Return where in ``document`` a branch can begin; ``rows`` are its log as ``read_rows`` gives it."""
+    """Return the branch points of ``document``; ``rows`` are its log as returned by ``read_rows``."""
     conversation = Conversation(rows)
     alignment = recognise(document, conversation)
     document, pieces = alignment.document, alignment.pieces
@@ -90,10 +90,8 @@ def outline(document: Document, rows: Sequence[Row]) -> Outline:
 def cut(document: Document, offset: int) -> Document:
     """Return the document up to ``offset`` (code points from 0), exactly.
 
-    A span that begins before the offset is kept and one that begins there is not; only the start counts. A span that
-    reaches over the offset is clipped, since bounds beyond the end of the text make a file that neither gptel nor we
-    would read: they would be taken for shifted, and all roles with them. Nothing kept means nothing at all: no
-    settings either, as in a new session.
+    A span is kept if it begins before the offset, and clipped at the offset: bounds beyond the end of the text would
+    be taken for shifted, and all roles with them. An empty result has no settings either, as in a new session.
     """
     if offset <= 0:
         return Document()
@@ -102,7 +100,7 @@ def cut(document: Document, offset: int) -> Document:
 
 
 class LogBefore:
-    """What of a log lies before a branch point; ``include``: the prompt itself, too."""
+    """The part of a log before a branch point; ``include``: with the prompt itself."""
 
     def __init__(self, outline: Outline, point: BranchPoint, *, include: bool) -> None:
         self._rows = outline.rows
@@ -135,7 +133,7 @@ class LogBefore:
         return next((run for run in self._kept_runs() if not run.is_finished), None)
 
     def facts(self) -> list[Fact]:
-        """Return the rows of a new log, type and data each, from which opening it inserts nothing."""
+        """Return the rows of the new log, type and data each, such that opening it inserts no text."""
         kept: list[Fact] = [(row.type, _without_grants(row)) for row in self._rows if self._keeps_row(row)]
         hidden: list[Fact] = [("edit", {"part_id": part, "hidden": True}) for part in self._cut_off()]
         ends: list[Fact] = [("run", {**run.data, "state": "kept"}) for run in self._kept_runs() if not run.is_kept]
@@ -162,7 +160,7 @@ class LogBefore:
         return piece.found.start < self._cut
 
     def _time_of_point(self) -> int:
-        """Return the row before which a message that stands nowhere is before the point."""
+        """Return the row before which messages without a place in the document are before the point."""
         if self._point is not None:
             return self._first[self._point]
         below = self._placed - self._above  # the prompt was never sent; what stands behind it is later
@@ -190,7 +188,7 @@ class LogBefore:
         return row.seq < self._time  # of a later version
 
     def _cut_off(self) -> Iterator[str]:
-        """Yield the parts of kept messages of which all text was cut off."""
+        """Yield the parts of kept messages whose text was cut off completely."""
         above = {piece.part.id for piece in self._pieces if piece.part and self._is_above(piece)}
         for piece in self._pieces:
             if piece.part and piece.message and piece.message.id in self._above and piece.part.id not in above:
@@ -199,7 +197,7 @@ class LogBefore:
 
 
 def _without_grants(row: Row) -> Mapping[str, Any]:
-    """Return the data of a row; what a human granted to a session is not granted to a branch of it."""
+    """Return the data of a row, without grants: those of a session do not hold in its branches."""
     if row.type == "session" and row.data.get("permissions_json"):
         return {**row.data, "permissions_json": []}
     return row.data
@@ -225,7 +223,7 @@ def _points(document: Document, pieces: Sequence[Piece]) -> Iterator[BranchPoint
 
 
 def _prompts(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
-    """Yield the user's pieces, together what is one message, or text of one region that was never sent."""
+    """Yield the user's pieces in groups: those of one message, or of one region that was never sent."""
     prompt: list[Piece] = []
     for piece in pieces:
         if prompt and (piece.found.region != prompt[-1].found.region or piece.message is not prompt[-1].message):
@@ -239,16 +237,15 @@ def _prompts(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
 
 # Copies of branches, agents and whole sessions, while others may be writing in the originals.
 #
-# A session's copy is a session of its own: it has another id, everywhere an id of the session stands in its metadata
-# and logs. Messages and agents keep theirs; messages say what they are copies of, so that what they cost counts
-# once, where it was spent.
+# A copied session has a new id, which replaces the old one in its metadata and logs. Messages and agents keep their
+# ids; messages name their originals, so that their cost counts once, where it was spent.
 
 _ATTEMPTS = 5
 _STAMP = re.compile(r"-\d{8,14}(-\d+)?$")
 
 
 def duplicate_session(source: BranchRef, *, root: Path, name: str | None = None, clock: Clock) -> BranchRef:
-    """Make a copy of the session that ``source`` belongs to: all branches, agents and files, lineage, active branch.
+    """Copy the session of ``source``: all branches, agents and files, lineage, active branch.
 
     Without a ``name`` it is called "<title> copy".
 
@@ -290,7 +287,7 @@ def copy_when_stable(source: Path, target: Path) -> None:
 
 
 def _states(directory: Path) -> list[tuple[Path, int, int]]:
-    """Return which documents there are below ``directory``, and in which state."""
+    """Return the documents below ``directory``, each with inode and modification time."""
     found = []
     for file in sorted(directory.rglob(paths.SESSION_FILE)):
         try:
@@ -302,14 +299,14 @@ def _states(directory: Path) -> list[tuple[Path, int, int]]:
 
 
 def _rename(branch_dir: Path, *, old: str, new: str, title: str, now: datetime) -> None:
-    """Make a copied branch, and the agents in it, one of session ``new``."""
+    """Rewrite the ids of a copied branch, and of its agents, to session ``new``."""
     times = {"created": iso8601(now), "updated": iso8601(now)}
     metadata.set_scope_plan_values(branch_dir, {"session_id": new, **times})
     facts = [(row.type, _with_new_ids(row, old, new)) for row in _rows(branch_dir)]
     sessions = [data for type, data in facts if type == "session"]
     if sessions:
         at = epoch_ms(now)
-        # What a human granted to a session is not granted to its copy.
+        # Grants of a session do not hold in its copy.
         changed: dict[str, Any] = {"title": title, "archived_at": None, "permissions_json": []}
         facts.append(("session", {**sessions[-1], **changed, "created_at": at, "updated_at": at}))
     _write(branch_dir, facts)
@@ -324,7 +321,7 @@ def _adopt_all(parent_dir: Path, *, old: str, new: str) -> None:
 
 
 def _adopt(agent_dir: Path, *, old: str, new: str) -> None:
-    """Give an agent another parent; the agents below it have an agent for a parent."""
+    """Set the parent of an agent; agents below it keep theirs, which is an agent."""
     if (metadata.read_session_metadata(agent_dir) or {}).get("parent_session_id") == old:
         metadata.set_scope_plan_values(agent_dir, {"parent_session_id": new})
     rows = _rows(agent_dir)
@@ -345,7 +342,7 @@ def _rows(branch_dir: Path) -> list[Row]:
 
 
 def _write(branch_dir: Path, facts: list[tuple[str, Mapping[str, Any]]]) -> None:
-    """Write a log anew, in place of the one that was copied."""
+    """Replace a copied log."""
     file = paths.journal_file(branch_dir)
     if not facts:
         return
@@ -363,18 +360,18 @@ _log = logging.getLogger(__name__)
 
 
 def read_outline(branch: BranchRef) -> Outline:
-    """Return where in the saved document of ``branch`` another branch can begin.
+    """Return the branch points of the saved document of ``branch``.
 
     Raises:
         StoreError: The disk refused.
     """
-    # The document first: what is in it is in the log, which is written before it.
+    # The document is read first: its text is already in the log, which is written before it.
     saved = text.read(paths.session_file(branch.branch_dir))
     return outline(saved, read_rows(paths.journal_file(branch.branch_dir)))
 
 
 def difference(old: BranchRef, new: BranchRef) -> str:
-    """Return how the saved conversation of ``new`` differs from that of ``old``: a unified diff, a sentence if not.
+    """Return a unified diff of the saved conversations of ``old`` and ``new``, or a sentence if they are equal.
 
     Raises:
         StoreError: The disk refused.
@@ -385,7 +382,7 @@ def difference(old: BranchRef, new: BranchRef) -> str:
 
 
 def choose(found: Outline, *, message_id: str | None = None, offset: int | None = None) -> BranchPoint:
-    """Return the prompt that is meant: by its message, by an offset inside it, or else the last.
+    """Return the prompt with this message, or at this offset, or else the last one.
 
     Raises:
         NotFound: There is no such prompt, or none at all.
@@ -420,12 +417,12 @@ def create_branch(
     """Make a branch of ``parent`` that begins at one of its prompts, and make it the active one.
 
     Args:
-        parent: A branch of a session; what is in its files counts.
+        parent: A branch of a session, as saved in its files.
         message_id: The prompt, by its recorded message.
-        offset: Or by an offset (code points from 0) inside it; with neither it is the last prompt.
+        offset: The prompt, by an offset (code points from 0) inside it; without either the last prompt.
         include: Whether the branch keeps the prompt itself.
-        name: Becomes, as it is, the end of the branch's name ``<YYYYMMDDHHMMSS>-<name>``.
-        missing_run: The id of a run whose text has not reached the document, for want of somebody's saving it.
+        name: The end of the branch's name ``<YYYYMMDDHHMMSS>-<name>``.
+        missing_run: The id of a run whose text is not in the saved document yet.
         clock: For the name and the metadata.
 
     Raises:
@@ -490,7 +487,7 @@ def switch(branch: BranchRef) -> None:
 
     Raises:
         BadRequest: It is an agent.
-        StoreError: The disk refused; the active branch is the same as before.
+        StoreError: The disk failed; the active branch is unchanged.
     """
     if branch.is_agent:
         raise BadRequest(f"{branch.session_id} is an agent, which has no branches", hint="Name a branch of a session")
@@ -501,7 +498,7 @@ def point_current(session_dir: Path, branch_name: str) -> None:
     """Point the link ``current`` at a branch, relatively.
 
     Raises:
-        StoreError: The disk refused; the link is what it was.
+        StoreError: The disk failed; the link is unchanged.
     """
     link = paths.current_link(session_dir)
     old = str(link.readlink()) if link.is_symlink() else None
@@ -517,7 +514,7 @@ def point_current(session_dir: Path, branch_name: str) -> None:
 
 
 def validate_name(name: str) -> str:
-    """Return ``name`` if it can end the name of a branch, as it is.
+    """Return ``name`` if the name of a branch may end in it.
 
     Raises:
         BadRequest: It cannot.
@@ -541,7 +538,7 @@ def _name_problem(name: str) -> str:
 
 
 def _configuration(parent: BranchRef) -> Mapping[str, bytes]:
-    """Return the content of the files that a branch inherits as they are."""
+    """Return the content of the files that a branch inherits unchanged."""
     content: dict[str, bytes] = {}
     for name in _CONFIGURATION:
         file = parent.branch_dir / name
@@ -560,7 +557,7 @@ def _configuration(parent: BranchRef) -> Mapping[str, bytes]:
 
 
 def _fill(place: Path, parent: BranchRef, configuration: Mapping[str, bytes], facts: Sequence[Fact]) -> None:
-    """Put everything but document and agents into the branch."""
+    """Write everything but document and agents into the branch."""
     for name, content in configuration.items():
         atomic.write_bytes(place / name, content)
     write_rows(paths.journal_file(place), facts)
@@ -569,11 +566,11 @@ def _fill(place: Path, parent: BranchRef, configuration: Mapping[str, bytes], fa
         atomic.copy_tree(files, paths.files_dir(place))
 
 
-# A session made of the beginning of another one.
+# Forks: sessions made from the beginning of another one.
 #
-# The fork has every visible message up to the one that was chosen, with new ids, parts verbatim and the user's
-# edits, and the configuration and files byte for byte. It has no agents, runs, questions or grants: what was done in
-# the parent was not done here. Its row names the parent and the message, so both find each other.
+# A fork has every visible message up to the chosen one, with new ids, parts verbatim and the user's edits, and the
+# configuration and files byte for byte. It has no agents, runs, questions or grants, which belong to the parent. Its
+# session row names the parent and the message, so that each can be found from the other.
 
 _OWN = ("settings", "noted")  # metadata of a session that is about its own document
 
@@ -615,7 +612,7 @@ def fork_session(
 
 
 class _Copy:
-    """Rows of copied messages, with ids of their own."""
+    """The rows of copied messages, with new ids."""
 
     def __init__(self, session_id: str, messages: Sequence[Message]) -> None:
         self._session_id = session_id

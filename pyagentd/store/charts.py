@@ -1,8 +1,8 @@
-"""Charts: what they show, and how they are drawn with block characters and as SVG; pure.
+"""Charts as data, and their drawing with block characters and as SVG; pure.
 
-A chart is rows of bars on one scale. Each kind of bar has a character, a colour and a pattern, so nothing is told by
-colour alone, and the legend has its word. Text has the colour of what is around the picture (``currentColor``): one
-SVG serves light and dark, Emacs and a browser. The same ``Chart`` is drawn in reports, by the command line and in
+A chart is rows of bars on one scale. Each kind of bar has a character, a colour and a pattern, so that nothing
+depends on colour alone, and the legend names it. Text has the colour of the surroundings (``currentColor``): one SVG
+serves light and dark, Emacs and a browser. The same ``Chart`` is drawn in reports, on the command line and in
 exported pages.
 """
 
@@ -42,7 +42,7 @@ LOOKS: dict[Kind, _Look] = {
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """From where to where on the chart's scale, and what it is."""
+    """One bar: its range on the chart's scale, and its kind."""
 
     begin: float
     end: float
@@ -51,7 +51,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line: its label, its bars, what stands behind them."""
+    """One line: a label, bars, and a text behind them."""
 
     label: str
     bars: Sequence[Bar]
@@ -63,10 +63,10 @@ class Chart:
     """Rows on a scale that begins at 0.
 
     Attributes:
-        title: What it shows.
-        rows: From top to bottom.
-        most: The end of the scale; 0 is the end of the longest bar.
-        ends: What to write at both ends of the scale; empty where values stand behind the bars.
+        title: The title.
+        rows: The rows from top to bottom.
+        most: The end of the scale; 0 means the end of the longest bar.
+        ends: The texts at both ends of the scale; empty if the rows have values behind the bars.
     """
 
     title: str
@@ -81,7 +81,7 @@ class Chart:
 
     @property
     def kinds(self) -> list[Kind]:
-        """The kinds of bars that a legend has to explain."""
+        """The kinds of bars in the legend."""
         found = {bar.kind for row in self.rows for bar in row.bars} - {"amount"}
         return [kind for kind in LOOKS if kind in found]
 
@@ -93,7 +93,7 @@ _EIGHTHS = "▏▎▍▌▋▊▉"
 
 
 def text(chart: Chart, width: int = 72) -> str:
-    """Return the lines of a chart, at most ``width`` columns; what is more than nothing is seen."""
+    """Return the lines of a chart, at most ``width`` columns; a bar above 0 has at least one character."""
     label = min(max((len(row.label) for row in chart.rows), default=0), _LABEL, width // 3)
     value = max((len(row.value) for row in chart.rows), default=0)
     room = max(width - label - value - 4, 8)
@@ -136,9 +136,9 @@ _CHARACTER = 7.3  # the width of one, at most: no font is known here
 
 
 def svg(chart: Chart, name: str = "chart") -> str:
-    """Return a chart as one ``<svg>`` element that needs nothing from elsewhere.
+    """Return a chart as one self-contained ``<svg>`` element.
 
-    Ids begin with ``name``, another for each chart of a page: what a folded chart defines is not drawn in others.
+    Ids begin with ``name``, which must be unique on a page: other charts cannot use definitions of a folded one.
     """
     label = min(max((len(row.label) for row in chart.rows), default=0), _LABEL + 8) * _CHARACTER + 8
     value = max((len(row.value) for row in chart.rows), default=0) * _CHARACTER + 8
@@ -194,16 +194,16 @@ def _rectangle(x: float, y: float, width: float, height: float, kind: Kind, name
         yield f'{shape} fill="url(#{name}-{kind})"/>'
 
 
-# What is charted: what sessions cost, how a turn went, what fills the context.
+# The charts: costs of sessions, the timeline of a turn, the contents of the context.
 
 _MOST_ROWS = 24
 _DAYS = 62  # rows of days, also of those on which nothing was spent
 
 
 def spending(lines: Sequence[Mapping[str, Any]], by: str, rest: Mapping[str, Any] | None = None) -> Chart:
-    """Return the chart of the lines of ``usage-report``: days in their order, anything else the dearest first.
+    """Return the chart of the lines of ``usage-report``: days in order, other groups by falling cost.
 
-    ``rest`` is what further lines have together, if there are any.
+    ``rest`` is the sum of further lines, if there are any.
     """
     dollars = any(line["known_usd"] for line in lines)
     spent = "known_usd" if dollars else "total"
@@ -282,7 +282,7 @@ def _steps(asked: Message, answers: Sequence[Message], conversation: Conversatio
 
 
 def _from_first(rows: Sequence[Row]) -> Chart:
-    """Return the timeline of ``rows``, which begins with the first of them; the shortest are left out of too many."""
+    """Return the timeline of ``rows``, from the beginning of the first; of too many the shortest are left out."""
     begin = min(bar.begin for row in rows for bar in row.bars)
     end = max(bar.end for row in rows for bar in row.bars)
     lengths = sorted((max(bar.end for bar in row.bars) - row.bars[0].begin for row in rows), reverse=True)
@@ -332,14 +332,14 @@ _ORDER = (
 
 
 def context(system: object, tools: object, messages: Iterable[Mapping[str, Any]], used: int, window: int) -> Chart:
-    """Return the chart of what fills the context: a share of ``used`` tokens for each part of a request.
+    """Return the chart of the contents of the context: each part of a request with its share of ``used`` tokens.
 
     Args:
         system: The request's system prompt.
         tools: Its descriptions of tools.
-        messages: Its conversation, as any of the protocols writes it.
-        used: How many tokens it has, as the provider counted; each part has its share by its length.
-        window: How many the model takes.
+        messages: Its conversation, in the format of any provider.
+        used: The provider's count of tokens; the share of each part is by its length.
+        window: The model's window in tokens.
     """
     sizes = {"system prompt": _size(system), "descriptions of tools": _size(tools)}
     for name, size in _parts(messages):
@@ -374,7 +374,7 @@ def _parts(messages: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, int]]:
 
 
 def _size(value: object) -> int:
-    """Return about how many characters of text a JSON value has."""
+    """Return the approximate number of characters in a JSON value."""
     if isinstance(value, str):
         return min(len(value), 6000) if value[:200].isalnum() and len(value) > 6000 else len(value)  # base64
     if isinstance(value, Mapping):

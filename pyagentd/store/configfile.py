@@ -1,4 +1,4 @@
-"""Writes to ``config.toml``: tables go to its end, and nothing else of it changes."""
+"""Appends tables to ``config.toml``, and changes nothing else in it."""
 
 import json
 import re
@@ -15,7 +15,7 @@ def append(file: Path, text: str) -> None:
     """Append ``text``, one or more tables, to the configuration ``file``.
 
     Raises:
-        ConfigError: The file would be wrong with it; nothing is written.
+        ConfigError: The result would be invalid; nothing is written.
         StoreError: It cannot be written.
     """
     after = f"{read_config_file(file).text.rstrip()}\n\n{text.strip()}\n".lstrip()
@@ -34,7 +34,7 @@ def table(path: Sequence[str], values: Mapping[str, Any]) -> str:
 
 
 def _value(value: Any) -> str:
-    """Return a value as TOML has it; texts as JSON writes them are texts of TOML too."""
+    """Return a value as TOML; strings of JSON are valid strings of TOML."""
     if isinstance(value, Mapping):
         return f"{{ {', '.join(f'{_value(key)} = {_value(each)}' for key, each in value.items())} }}"
     if isinstance(value, list | tuple):

@@ -5,9 +5,8 @@
     {"id", "agent_name", "description", "saved_at", "trigger", "message_count",
      "messages": [{"role": "user" | "assistant" | "tool_result", "content", "tool_calls"?, "tool_call_id"?}]}
 
-``messages`` are those of the model's view, without its reasoning, one entry for each text of the user, each request
-to the model and each result. A call is ``{"id", "name", "params"}``. A file needs neither log nor database to be
-read.
+``messages`` are those of the model's view without reasoning, one entry for each text of the user, each answer of the
+model and each result. A call is ``{"id", "name", "params"}``. A file can be read without log and database.
 """
 
 import json
@@ -51,11 +50,11 @@ class Context:
 
     Attributes:
         id: A UUID.
-        agent_name: Whose it is: a named agent's name, or a session's id.
-        description: What it is about.
-        saved_at: ISO 8601 in UTC.
-        trigger: Why it was saved.
-        messages: In the form of the file.
+        agent_name: The name of a named agent, or the id of a session.
+        description: The subject of the conversation.
+        saved_at: The time in ISO 8601, in UTC.
+        trigger: The reason for saving it.
+        messages: The messages in the form of the file.
     """
 
     id: str
@@ -67,7 +66,7 @@ class Context:
 
     @property
     def message_count(self) -> int:
-        """How many messages it has."""
+        """The number of messages."""
         return len(self.messages)
 
 
@@ -75,7 +74,7 @@ class Context:
 
 
 def visible_messages(conversation: Conversation) -> tuple[Message, ...]:
-    """Return the conversation that goes on, all of it: what was compacted, and what the user made of the texts."""
+    """Return the whole current conversation, with compacted messages and the user's edits."""
     view = View()
     for message in visible(conversation):
         if message.role == "user":
@@ -92,12 +91,12 @@ def canonical(messages: Iterable[Message]) -> tuple[dict[str, Any], ...]:
 
 
 def count(conversation: Conversation) -> int:
-    """Return how many messages a file of the conversation that goes on would have."""
+    """Return the number of messages that a file of the current conversation would have."""
     return len(canonical(visible_messages(conversation)))
 
 
 def messages_of(entries: Iterable[Mapping[str, Any]]) -> tuple[Message, ...]:
-    """Return entries of a file as messages of the model's view: two of one role in a row are one."""
+    """Return entries of a file as messages of the model's view; neighbours of one role are joined."""
     joined: list[tuple[Literal["user", "assistant"], list[Part]]] = []
     for entry in entries:
         role: Literal["user", "assistant"] = "assistant" if entry["role"] == "assistant" else "user"
@@ -139,12 +138,12 @@ def _parts(entry: Mapping[str, Any]) -> Iterator[Part]:
 
 
 def contexts_dir(ref: BranchRef) -> Path:
-    """Return where the saved conversations of a session that has no name of its own are."""
+    """Return the directory of saved conversations for a session that is no named agent."""
     return paths.files_dir(ref.branch_dir) / CONTEXTS_DIR
 
 
 def slug(description: str) -> str:
-    """Return what a file is called after its date: lowercase words, hyphens between them, at most 40 characters."""
+    """Return the slug in the name of a file: lowercase words with hyphens between them, at most 40 characters."""
     words = _OTHER.sub("-", anyascii(description[:400]).lower()).strip("-")
     if len(words) > _SLUG:  # a whole word more is better than half of one
         cut = words[: _SLUG + 1].rpartition("-")[0]
@@ -153,10 +152,10 @@ def slug(description: str) -> str:
 
 
 def write(directory: Path, context: Context) -> Path:
-    """Write a context to ``<date>_<slug>.json`` below ``directory``, ``-2`` behind it if that is taken.
+    """Write a context to ``<date>_<slug>.json`` in ``directory``, with ``-2`` and so on if that is taken.
 
     Raises:
-        StoreError: The disk refused; nothing of the file is there.
+        StoreError: The disk failed; no file was made.
     """
     data = {
         "id": context.id,
@@ -167,7 +166,7 @@ def write(directory: Path, context: Context) -> Path:
         "message_count": context.message_count,
         "messages": [dict(entry) for entry in context.messages],
     }
-    # Halves of surrogate pairs, which a tool may have printed, are written as JSON writes them.
+    # Lone surrogates, which a tool may have printed, are escaped as in JSON.
     text = json.dumps(data, indent=_INDENT, ensure_ascii=False)
     if re.search("[\ud800-\udfff]", text):
         text = json.dumps(data, indent=_INDENT)
@@ -243,7 +242,7 @@ def _entry(entry: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _without_orphans(entries: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
-    """Return entries without results of no call."""
+    """Return entries without results that belong to no call."""
     called: set[str] = set()
     kept = []
     for entry in entries:
@@ -262,8 +261,8 @@ def listing(name: str, found: Sequence[Mapping[str, Any]]) -> str:
     """Return the lines that ``/context history`` shows.
 
     Args:
-        name: The agent's, or the session's.
-        found: The conversations, ``{id, agent_name, description, saved_at, message_count}``, the last one first.
+        name: The name of the agent or session.
+        found: The conversations, ``{id, agent_name, description, saved_at, message_count}``, newest first.
     """
     if not found:
         return f"No saved sessions for {name}"

@@ -1,8 +1,8 @@
-"""The conversation of a branch, made from the rows of its log.
+"""The conversation of a branch, folded from the rows of its log.
 
-Holds sessions, messages, parts, runs, asks and edits; the last row of an id wins. The document is not known here: it
-is matched with this record by ``align`` in ``document/reconcile.py``. A part that was still streaming when the log
-ended has the text of its deltas.
+It has the session, messages, parts, runs, asks and edits; the last row of an id wins. The document is not known here:
+``align`` in ``document/reconcile.py`` matches it with this record. A part that was still streaming when the log ended
+has the text of its deltas.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Set
@@ -16,19 +16,17 @@ from pyagentd.store.journal import Row, read_rows
 from pyagentd.store.paths import BranchRef
 from pyagentd.words import quantity, short_tokens
 
-# What the log tells of one message, one part and one run: the last row of each, and what the user made of it.
-#
-# Whoever folds the log (``conversation``) fills these in; everybody else only reads them.
+# Messages, parts and runs: the last row of each, with the user's edits. Only ``Conversation`` changes them.
 
 
 class Part:
-    """A part of a message: its last row, and what the user made of it.
+    """A part of a message: its last row, and the user's edits of it.
 
     Attributes:
         type: ``text``, ``reasoning``, ``step-start`` or ``tool-<Name>``.
-        edited: The text the user put in its place, or None.
+        edited: The user's text that replaces it, or None.
         hidden: Whether the user removed it.
-        deltas: Streamed text that no full row has superseded yet.
+        deltas: Streamed text that no full row has replaced yet.
     """
 
     __slots__ = ("deltas", "edited", "hidden", "id", "is_tool", "row", "type")
@@ -50,13 +48,13 @@ class Part:
 
     @property
     def text(self) -> str:
-        """The recorded text of a text or reasoning part, with what has streamed so far."""
+        """The recorded text of a text or reasoning part, with the deltas so far."""
         text: str = self.data.get("text", "")
         return text + "".join(self.deltas) if self.deltas else text
 
     @property
     def result(self) -> tuple[str, bool] | None:
-        """The text of a tool's result and whether it is an error; None while there is none."""
+        """The text of a tool's result and whether it is an error; None without a result."""
         match self.data.get("state"):
             case "output-available":
                 return str(self.data.get("output", "")), False
@@ -79,23 +77,23 @@ class Message:
 
     @property
     def text(self) -> str:
-        """The text of all its text parts, as the user last left it."""
+        """The text of all its text parts, with the user's edits."""
         texts = [part.text if part.edited is None else part.edited for part in self.parts if part.type == "text"]
         return "\n\n".join(filter(None, texts))
 
     @property
     def recorded_text(self) -> str:
-        """The text of all its text parts, as recorded first."""
+        """The text of all its text parts, without the user's edits."""
         return "\n\n".join(filter(None, [part.text for part in self.parts if part.type == "text"]))
 
     @property
     def model_text(self) -> str:
-        """What the model sees of the text as recorded: a hook may have changed it."""
+        """The recorded text as the model sees it: a hook may have changed it."""
         return str(self.row.get("metadata_json", {}).get("model_text") or self.recorded_text)
 
     @property
     def is_edited(self) -> bool:
-        """Whether the user changed its text."""
+        """Whether the user edited its text."""
         return any(part.type == "text" and part.edited is not None for part in self.parts)
 
     @property
@@ -106,7 +104,7 @@ class Message:
 
     @property
     def is_rewound(self) -> bool:
-        """Whether it was taken back: its text stays in the document, but nobody is sent it."""
+        """Whether it was rewound: its text stays in the document, but is not sent to a model."""
         return bool(self.metadata.get("hidden_at"))
 
     @property
@@ -116,7 +114,7 @@ class Message:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it is in the queue, or was and was cancelled there: no turn has begun with it."""
+        """Whether it is in the queue, or was cancelled there: no turn has begun with it."""
         return bool(self.metadata.get("queued_at") or self.metadata.get("queue_canceled_at"))
 
     def steps(self) -> Iterator[list[Part]]:
@@ -133,7 +131,7 @@ class Message:
 
 
 class RunState(NamedTuple):
-    """A run: the data of its last row, and where it begins and ends in the log (0 while it goes on)."""
+    """A run: the data of its last row, and the numbers of its first and last row (0 while it goes on)."""
 
     data: dict[str, Any]
     first_seq: int
@@ -141,17 +139,17 @@ class RunState(NamedTuple):
 
     @property
     def is_finished(self) -> bool:
-        """Whether its one terminal row is there."""
+        """Whether its terminal row was recorded."""
         return self.data.get("state") != "started"
 
     @property
     def is_kept(self) -> bool:
-        """Whether all its text has reached the document, so that nothing is to be put there again."""
+        """Whether all its text is in the document, so that none must be inserted again."""
         return self.data.get("state") == "kept"
 
 
 class Conversation:
-    """What the rows applied so far add up to."""
+    """The state after the rows that were applied so far."""
 
     def __init__(self, rows: Iterable[Row] = ()) -> None:
         self.session: dict[str, Any] = {}
@@ -177,7 +175,7 @@ class Conversation:
             self.apply(row)
 
     def apply(self, row: Row) -> None:
-        """Take one more row; types that are not known are for later versions and change nothing here."""
+        """Apply a row; unknown types, of later versions, change nothing."""
         self.last_seq = row.seq
         match row.type:
             case "delta":
@@ -219,7 +217,7 @@ class Conversation:
         return False
 
     def snapshot(self) -> "Conversation":
-        """Return the conversation for a thread that reads it while further rows are applied here."""
+        """Return a copy for a thread that reads it while further rows are applied here."""
         copied = copy(self)
         copied.messages, copied.parts, copied.runs = dict(self.messages), dict(self.parts), dict(self.runs)
         copied.queued = dict(self.queued)
@@ -229,7 +227,7 @@ class Conversation:
         return copied
 
     def with_rows(self, rows: Iterable[Mapping[str, Any]]) -> "Conversation":
-        """Return the conversation with other rows of some of its messages; this one stays as it is."""
+        """Return a copy with other rows for some of its messages."""
         copied = self.snapshot()
         for row in rows:
             copied.messages[row["id"]] = copy(copied.messages[row["id"]])
@@ -237,7 +235,7 @@ class Conversation:
         return copied
 
     def with_edits(self, edits: Iterable[Mapping[str, Any]]) -> "Conversation":
-        """Return the conversation after edits of the user's; this one stays as it is."""
+        """Return a copy with edits of the user applied."""
         copied = self.snapshot()
         own: set[str] = set()  # ids of the messages that are no longer those of this one
         for edit in edits:
@@ -254,7 +252,7 @@ class Conversation:
         return copied
 
     def without_rewound(self) -> "Conversation":
-        """Return the conversation without what was taken back; itself when that is nothing."""
+        """Return the conversation without rewound messages; itself if there are none."""
         if not any(message.is_rewound for message in self.messages.values()):
             return self
         copied = self.snapshot()
@@ -263,7 +261,7 @@ class Conversation:
 
     @property
     def last_run(self) -> RunState | None:
-        """The run that began last, if any."""
+        """The latest run, or None."""
         return next(reversed(self.runs.values()), None)
 
     def canonical(self) -> dict[str, Any]:
@@ -328,7 +326,7 @@ class Conversation:
         known = self.runs.get(row.data["id"])
         message_id = row.data["message_id"]
         if known is None and message_id in self.messages and message_id not in self._fired:
-            # One that was queued goes behind the answers it waited for; answering it again moves nothing.
+            # A message from the queue moves behind the answers it waited for; answering it again moves nothing.
             self._fired.add(message_id)
             self._touch(message_id)
             self.messages[message_id] = self.messages.pop(message_id)
@@ -338,7 +336,7 @@ class Conversation:
         self.runs[row.data["id"]] = RunState(row.data, first, last)
 
     def _apply_edit(self, data: Mapping[str, Any]) -> None:
-        """Note a text of the user's, that something was removed, or (neither) that it is back as recorded."""
+        """Apply an edit: a new text, a removal, or neither, which restores the recorded text."""
         hidden, text = bool(data.get("hidden")), data.get("text")
         message = self.messages.get(data.get("message_id", ""))
         part = self.parts.get(data.get("part_id", ""))
@@ -372,31 +370,31 @@ def _canonical_part(part: Part) -> dict[str, Any]:
     return {**part.row, "data_json": data}
 
 
-# What the provider counted of an answer: as a whole, and of each request that went into it. Pure.
+# The provider's token counts of an answer: as a whole, and of each of its requests. Pure.
 
 
 class Request(NamedTuple):
-    """What one request counted, and when it began, in epoch ms."""
+    """The usage of one request, and its start in epoch ms."""
 
     at_ms: int
     usage: Usage
 
 
 def usage_of(recorded: object) -> Usage:
-    """Return a recorded usage; what is not a number in it counts nothing."""
+    """Return a recorded usage; values that are no numbers count as 0."""
     values = recorded if isinstance(recorded, dict) else {}
     counts = {key: values.get(key) for key in ("input", "output", "reasoning", "cache_read", "cache_write")}
     return Usage(**{key: value if type(value) is int and value > 0 else 0 for key, value in counts.items()})
 
 
 def message_usage(message: Message) -> Usage:
-    """Return what a message cost altogether."""
+    """Return the usage of all requests of a message."""
     metadata: dict[str, Any] = message.row.get("metadata_json") or {}
     return usage_of(metadata.get("usage"))
 
 
 def requests_of(message: Message) -> Iterator[Request]:
-    """Yield each request of an answer, as far as the log says: all of an older one's are one."""
+    """Yield each request of an answer; in older logs all of them count as one."""
     at_ms = message.row.get("created_at") or 0
     begun = [part for part in message.parts if part.type == "step-start"]
     steps = [Request(part.row.get("created_at") or at_ms, usage_of(part.data.get("usage"))) for part in begun]
@@ -407,15 +405,14 @@ def requests_of(message: Message) -> Iterator[Request]:
 
 
 def usage_beyond(whole: Usage, part: Usage) -> Usage:
-    """Return what ``whole`` counts beyond ``part``, bucket by bucket."""
+    """Return the difference of ``whole`` and ``part``, bucket by bucket."""
     return Usage(**{key: max(0, count - getattr(part, key)) for key, count in whole.to_dict().items()})
 
 
-# What a compaction is on disk and in the document: a marker.
+# The marker of a compaction on disk and in the document.
 #
-# The model is shown a summary in place of what came before it. The marker is one synthetic assistant message with
-# one part of type ``data-compaction``. What was summarised
-# stays where it is. ``data_json`` of the part is::
+# The model sees a summary instead of the messages before it, which stay in log and document. The marker is one
+# synthetic assistant message with one part of type ``data-compaction``. ``data_json`` of the part is::
 #
 #     {"type": "data-compaction", "summary": Markdown, "tail_start_id": message id or null, "auto": bool,
 #      "summary_tokens": int, "metadata": {…}}
@@ -440,7 +437,7 @@ _PRUNING: Final = (
 def compaction_data(
     *, summary: str, tail_start_id: str | None, auto: bool, summary_tokens: int, metadata: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the ``data_json`` of a marker's part; entries of ``metadata`` that say nothing are left out."""
+    """Return the ``data_json`` of a marker's part, without empty entries of ``metadata``."""
     return {
         "type": COMPACTION,
         "summary": summary,
@@ -452,34 +449,34 @@ def compaction_data(
 
 
 def compaction_block(data: Mapping[str, Any]) -> str:
-    """Return a marker as it stands in the document, before characters that no file can hold are replaced."""
+    """Return the text of a marker for the document, before characters are replaced that no file can hold."""
     return f"{COMPACTION_OPEN} ({_head(data)})\n{data.get('summary') or _PRUNING}{_CLOSE}"
 
 
 def summary_in(block: str) -> str:
-    """Return the summary that a block has in the document, where the user may have edited it."""
+    """Return the summary in a marker's block of the document, which the user may have edited."""
     _, _, rest = block.partition("\n")
     summary = rest.removesuffix(_CLOSE)
     return "" if summary == _PRUNING else summary
 
 
 def summary_message(summary: str) -> str:
-    """Return a summary as the model is shown it, at the head of a message of the user."""
+    """Return a summary as the model sees it, at the beginning of a user message."""
     return f"<conversation_summary>\n{summary}\n</conversation_summary>"
 
 
 def output_stub(text: str) -> str:
-    """Return what stands for a tool's output that was pruned."""
+    """Return the text that replaces a pruned tool output."""
     return f"<output pruned, ~{estimated_tokens(text)} tokens>"
 
 
 def estimated_tokens(text: str) -> int:
-    """Return about how many tokens ``text`` is: a quarter of its bytes, which is fair to other scripts too."""
+    """Return the approximate number of tokens in ``text``: a quarter of its bytes, which suits all scripts."""
     return (len(text) + 3) // 4 if text.isascii() else (len(text.encode("utf-8", "replace")) + 3) // 4
 
 
 def describe_compaction(data: Mapping[str, Any]) -> str:
-    """Return what a marker did, in words, without saying that it did."""
+    """Return the effect of a marker as a noun phrase, for people."""
     facts: Mapping[str, Any] = data.get("metadata") or {}
     what = [f"~{short_tokens(facts.get('tokens') or 0)} tokens"] if facts.get("tokens") else []
     if data.get("summary") and not facts.get("only_pruned"):
@@ -494,7 +491,7 @@ def _head(data: Mapping[str, Any]) -> str:
 
 
 def read_conversation(ref: BranchRef) -> Conversation:
-    """Return what the log of a branch says; nothing where that cannot be read."""
+    """Return the conversation in the log of a branch, an empty one if it cannot be read."""
     try:
         return Conversation(read_rows(paths.journal_file(ref.branch_dir)))
     except StoreError:  # it is told where somebody opens it

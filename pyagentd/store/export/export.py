@@ -1,7 +1,7 @@
 """Exports a branch as gptel's Markdown, as JSON or as JSON lines; pure.
 
-Markdown is the document. JSON is the log with the user's recorded edits; text that only the document has is put where
-it stands there, so an export has everything that can be read in Emacs. HTML pages are made by ``html``.
+Markdown is the document. JSON is the log with the user's recorded edits; text that only the document has is inserted
+at its place, so an export has everything that can be read in Emacs. HTML pages are made by ``html``.
 """
 
 import json
@@ -39,15 +39,15 @@ class Source:
     """One timeline.
 
     Attributes:
-        session_id: Of the session or the agent.
-        branch_name: Its branch.
-        created: When, in ISO 8601, or "" when the metadata is lost.
-        preset: What it was made from, or "".
-        document: What the user sees, with sound roles.
-        conversation: What the log says, with what the user made of it in the document since.
-        images: Attached images by the link that the document has to them.
-        agents: Those it spawned, in the order it did.
-        filled: What fills its context, where that is known.
+        session_id: The id of the session or the agent.
+        branch_name: The name of the branch.
+        created: Its creation time in ISO 8601, or "" if the metadata is lost.
+        preset: The preset that it was made from, or "".
+        document: The document, with recovered roles.
+        conversation: The messages of the log, with the user's edits in the document.
+        images: Attached images by their links in the document.
+        agents: The agents that it spawned, in order.
+        filled: The contents of its context, if known.
     """
 
     session_id: str
@@ -62,15 +62,15 @@ class Source:
 
     @property
     def title(self) -> str:
-        """The title somebody gave, or ""."""
+        """The session's title, or ""."""
         return str(self.conversation.session.get("title") or "")
 
 
 def read_source(ref: BranchRef) -> Source:
-    """Return the branch or agent ``ref`` with everything below it.
+    """Read the branch or agent ``ref`` with all agents below it.
 
     Raises:
-        StoreError: The disk refused.
+        StoreError: The files cannot be read.
     """
     conversation = Conversation(read_rows(paths.journal_file(ref.branch_dir)))
     found = recognise(text.read(paths.session_file(ref.branch_dir)), conversation).document
@@ -90,7 +90,7 @@ def read_source(ref: BranchRef) -> Source:
 
 
 def _images(body: str, branch_dir: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the images of ``files/`` that the document shows; a link that leads out of there is not followed."""
+    """Yield the images in ``files/`` that the document shows; links to other places are not followed."""
     for each in linked_files(body, branch_dir):
         try:
             if each.shown and each.size <= _LARGEST_IMAGE:
@@ -104,14 +104,14 @@ FORMATS = ("md", "json", "jsonl", "html", "acp")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportResult:
-    """The text of an export, and what the user should know about it."""
+    """The text of an export, and notes for the user."""
 
     text: str
     notes: tuple[str, ...] = ()
 
 
 def export_text(source: Source, format: str, settings: Settings | None = None) -> ExportResult:
-    """Return ``source`` in one of ``FORMATS``, with ``settings`` where the document says nothing of its model.
+    """Return ``source`` in one of ``FORMATS``, with ``settings`` if the document does not name its model.
 
     Raises:
         BadRequest: There is no such format.
@@ -132,7 +132,7 @@ def export_text(source: Source, format: str, settings: Settings | None = None) -
 
 
 def markdown(source: Source, settings: Settings | None = None) -> str:
-    """Return the session document as gptel writes it, with its bounds."""
+    """Return the session document in gptel's format, with its bounds."""
     document = source.document
     if settings is not None and document.settings == Settings():
         document = replace(document, settings=settings)
@@ -140,7 +140,7 @@ def markdown(source: Source, settings: Settings | None = None) -> str:
 
 
 def canonical(source: Source) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return ``{"session", "messages": [{"message", "parts"}]}``, messages as they follow, and notes for the user."""
+    """Return ``{"session", "messages": [{"message", "parts"}]}``, messages in order, and notes for the user."""
     session_id = source.session_id
     alignment = recognise(source.document, source.conversation)
     made = adopt(alignment, source.conversation, session_id=session_id, now_ms=0, draft=True)
@@ -188,7 +188,7 @@ def _with_adopted(conversation: Conversation, made: Adoption) -> Conversation:
 def _in_document_order(
     messages: Mapping[str, dict[str, Any]], new: Sequence[str], order: Sequence[str], first_ms: int
 ) -> dict[str, dict[str, Any]]:
-    """Return ``messages`` with the new ones behind what precedes them in the document, and as old."""
+    """Return ``messages`` with the new ones after their predecessors in the document, with the same time."""
     added = set(new)
     ids = [id for id in messages if id not in added]
     preceding = dict(zip(order, [None, *order], strict=False))
@@ -205,5 +205,5 @@ def _in_document_order(
 
 def _dumps(value: Any, indent: int | None = None) -> str:
     text = json.dumps(value, ensure_ascii=False, indent=indent)
-    # Half a surrogate pair is something that JSON can hold and UTF-8 cannot.
+    # JSON can hold lone surrogates, UTF-8 cannot.
     return text if writable(text) == text else json.dumps(value, indent=indent)

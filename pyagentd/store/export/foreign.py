@@ -1,8 +1,8 @@
-"""Conversations of other programs: reads what they keep, and writes the lines of the Agent Client Protocol.
+"""Reads conversations of other programs, and writes the lines of the Agent Client Protocol.
 
-Read are sessions of Claude Code (JSONL), of opencode (what ``opencode export`` writes, or a session's file in its
+It reads sessions of Claude Code (JSONL), of opencode (the output of ``opencode export``, or a session's file in its
 storage), transcripts of agent-shell (Markdown), and JSON lines of the Agent Client Protocol. All become turns, and
-these a document with roles as gptel has them; adopting that gives messages and tool calls. Pure but for opencode's
+these a document with gptel's roles; adopting the document gives messages and tool calls. Pure except for opencode's
 storage, which is many files.
 """
 
@@ -23,7 +23,7 @@ _APART = "\n\n"  # between texts that follow each other
 
 
 class Piece(NamedTuple):
-    """What somebody said, thought or called; ``data`` is a tool part, as the log has it."""
+    """A prompt, text, reasoning or tool call; ``data`` is a tool part in the log's form."""
 
     kind: Literal["user", "text", "reasoning", "tool"]
     text: str = ""
@@ -31,7 +31,7 @@ class Piece(NamedTuple):
 
 
 class Foreign(NamedTuple):
-    """A conversation of another program: whose it is, its pieces, and what was left out, one line each."""
+    """A conversation of another program: the program, the pieces, and notes on what was left out, one line each."""
 
     program: str
     pieces: list[Piece]
@@ -39,10 +39,10 @@ class Foreign(NamedTuple):
 
 
 def read(path: Path, text: str) -> Foreign | None:
-    """Return the conversation in the file at ``path``, None where it is no such file.
+    """Return the conversation in the file at ``path``, None if it is not of such a program.
 
     Raises:
-        BadRequest: It is one, and holds nothing that was said.
+        BadRequest: It is, but has no messages.
     """
     if text.startswith("# Agent Shell Transcript"):
         found = Foreign("agent-shell", list(_transcript(text.replace("\r\n", "\n"))))
@@ -61,7 +61,7 @@ def read(path: Path, text: str) -> Foreign | None:
 
 
 def document_of(pieces: Iterable[Piece]) -> Document:
-    """Return the document that shows ``pieces`` as if they had been said here."""
+    """Return a session document with ``pieces``."""
     body, spans, last = "", list[Span](), "start"
     for piece in pieces:
         parts: list[tuple[str, str, str]] = []
@@ -152,7 +152,7 @@ def _lines(text: str) -> Foreign:
 
 
 def _claude_code(rows: Sequence[Mapping[str, Any]]) -> tuple[list[Piece], int]:
-    """Return what was said, and how many lines were left out because another prompt replaced theirs."""
+    """Return the pieces, and the number of lines left out because another prompt replaced theirs."""
     said = [row for row in rows if row.get("type") in ("user", "assistant") and isinstance(row.get("message"), dict)]
     replaced = _replaced_ids(rows)
     kept = [row for row in said if not row.get("isSidechain") and str(row.get("uuid")) not in replaced]
@@ -243,7 +243,7 @@ def _params(row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _update_in(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what a notification tells; some programs keep it without its envelope."""
+    """Return the update in a notification; some programs store it without the envelope."""
     update = _params(row).get("update", _params(row))
     return update if isinstance(update, Mapping) else {}
 
@@ -261,7 +261,7 @@ def _output(call: Mapping[str, Any]) -> str:
 
 
 def _join_neighbours(pieces: Iterable[Piece], *, chunks: bool = False) -> Iterator[Piece]:
-    """Yield ``pieces`` with neighbours of one kind as one: chunks of a text, or paragraphs."""
+    """Yield ``pieces`` with neighbours of one kind joined, as chunks of a text or as paragraphs."""
     for kind, group in groupby(pieces, key=lambda piece: piece.kind):
         if kind == "tool":
             yield from group
@@ -300,7 +300,7 @@ def _opencode(path: Path, text: str) -> Foreign:
 
 
 def _stored_messages(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the messages of the session whose file in opencode's storage ``path`` is; ids sort by time."""
+    """Yield the messages of the session with the file ``path`` in opencode's storage; ids sort by time."""
     storage = path.resolve().parent.parent.parent
     for file in sorted((storage / "message" / path.stem).glob("*.json")):
         parts = sorted((storage / "part" / file.stem).glob("*.json"))
@@ -347,7 +347,7 @@ def _transcript(text: str) -> Iterator[Piece]:
             yield Piece("text", rest)
 
 
-# What is written: one notification of the protocol a line.
+# Writing: one notification of the protocol a line.
 
 _KINDS = (("read", "read"), ("edit|write", "edit"), ("glob|grep|search", "search"), ("bash|shell|task", "execute"))
 
@@ -355,7 +355,7 @@ _KINDS = (("read", "read"), ("edit|write", "edit"), ("glob|grep|search", "search
 def protocol_lines(record: Mapping[str, Any]) -> Iterator[str]:
     """Yield a canonical record as the ``session/update`` notifications that an agent would have sent.
 
-    What the user removed or took back is left out.
+    Messages that the user removed or rewound are left out.
 
     Args:
         record: As ``export.canonical`` returns it.

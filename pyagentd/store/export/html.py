@@ -1,9 +1,9 @@
 """Exports a branch as one HTML page without scripts and without anything loaded from elsewhere; pure.
 
-The page shows the document, as the user left it: prompts and answers as Markdown, reasoning and tool calls folded
-with a line that says what they are. The log adds what the document does not say: when, how long, and whether a call
-failed. The agents of the branch follow, folded, with theirs inside. Everything quoted is escaped; the page is
-well-formed XML and forbids itself scripts and requests.
+The page shows the document as the user left it: prompts and answers as Markdown, reasoning and tool calls folded
+under a line of summary. The log adds times, durations, and which calls failed. The agents of the branch follow,
+folded, with their own agents inside. Everything quoted is escaped; the page is well-formed XML, and its content
+security policy forbids scripts and requests.
 """
 
 import base64
@@ -32,7 +32,7 @@ from pyagentd.store.journal import served_by
 from pyagentd.wire.sexp import SexpError, read_call
 from pyagentd.words import quantity
 
-# Pieces of an exported page, and the short texts around them; pure, escaped.
+# Elements of an exported page, with their short texts escaped; pure.
 
 _LINE = 90  # characters of a summary or of a prompt in the table
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")  # colours of a terminal
@@ -42,13 +42,13 @@ AGENT_TOOL = "PersistentAgent"
 
 
 def details(kind: str, summary: str, inside: str) -> str:
-    """Return a block that opens on a click; all three are HTML."""
+    """Return a block that opens on a click; the arguments are HTML."""
     return f'<details class="{kind}">\n<summary>{summary}</summary>\n{inside}\n</details>'
 
 
 def preformatted(text: str) -> str:
-    """Return ``text`` as it is, without the colours of a terminal."""
-    # A browser drops a line end right behind the tag, so this one costs nothing and saves one of the text's.
+    """Return ``text`` preformatted, without the colours of a terminal."""
+    # A browser drops a line end right after the tag: this one, and not the first of the text.
     return f"<pre>\n{escape(_ANSI.sub('', text), quote=False)}</pre>"
 
 
@@ -63,13 +63,13 @@ def cut(line: str) -> str:
 
 
 def date(created: str) -> str:
-    """Return the time in metadata for people; what has another form stays as it is."""
+    """Return a time of the metadata for people; a value of another form is returned unchanged."""
     found = _ISO8601.match(created)
     return f"{found[1]} {found[2]} UTC" if found else created
 
 
 def time(message: Message | None) -> str:
-    """Return when a message was made, in UTC: a page does not know where it is read."""
+    """Return the creation time of a message, in UTC, since the reader's time zone is unknown."""
     created = message.row.get("created_at") if message is not None else None
     if not isinstance(created, int) or created <= 0:
         return ""
@@ -102,11 +102,10 @@ def _arguments(arguments: Mapping[str, Any]) -> str:
     return f'<h3>Arguments</h3>\n<dl class="args">\n{items}\n</dl>'
 
 
-# Markdown as HTML that can do no harm: for pages that quote what models, tools and strangers wrote.
+# Markdown as safe HTML, for pages that quote models, tools and strangers.
 #
-# Raw HTML is text. A link goes to http, https, mailto or a place of the same page, any other one is only its words.
-# An image is one that is given, or one that is written out in the text; nothing is ever loaded. The result is
-# well-formed XML too.
+# Raw HTML becomes text. Links to http, https, mailto and the same page stay, others become their words. Images are
+# those given, or data in the text; nothing is ever loaded. The result is well-formed XML, too.
 
 _SCHEMES = frozenset({"http", "https", "mailto"})
 _WRITTEN_OUT = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+\Z")
@@ -115,7 +114,7 @@ _LOWERED = 2
 
 
 class Prose:
-    """Renders texts of one conversation; ``images`` are by the link that the texts have to them."""
+    """Renders texts of one conversation; ``images`` are by their links in the texts."""
 
     def __init__(self, images: Mapping[str, bytes] | None = None) -> None:
         self._images = images or {}
@@ -123,7 +122,7 @@ class Prose:
         self._typed = _markdown(breaks=True)
 
     def html(self, text: str, *, typed: bool = False) -> str:
-        """Return Markdown as a block of HTML; where a person ``typed`` it, line ends are kept."""
+        """Return Markdown as a block of HTML; of ``typed`` text line ends are kept."""
         markdown = self._typed if typed else self._markdown
         tokens = markdown.parse(text)
         _lower_headings(tokens)
@@ -137,7 +136,7 @@ class _Markdown(MarkdownIt):
 
 
 class _Renderer(RendererHTML):
-    """Rules for what could reach out of the page."""
+    """Rendering rules for elements that could refer to other places."""
 
     def link_open(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType) -> str:
         address = str(tokens[index].attrGet("href") or "")
@@ -165,7 +164,7 @@ class _Renderer(RendererHTML):
 
 
 def data_uri(image: bytes) -> str:
-    """Return an image written out, "" when it is none that browsers show."""
+    """Return an image as a data URL, "" if browsers cannot show it."""
     kind = media_type(image)
     return f"data:{kind};base64,{base64.b64encode(image).decode()}" if kind.startswith("image/") else ""
 
@@ -176,13 +175,13 @@ def _markdown(*, breaks: bool) -> MarkdownIt:
 
 
 def _lower_headings(tokens: Sequence[Token]) -> None:
-    """Have the headings of a text stay below those of the page."""
+    """Lower the headings of a text below those of the page."""
     for token in tokens:
         if token.type in ("heading_open", "heading_close"):
             token.tag = f"h{min(_LOWEST_HEADING, int(token.tag[1:]) + _LOWERED)}"
 
 
-# How an exported page looks: on light and dark screens, narrow and wide, and on paper.
+# The style sheet: for light and dark screens, narrow and wide, and for paper.
 
 STYLE = """
 :root {
@@ -306,7 +305,7 @@ def _title(source: Source) -> str:
 
 
 def _root(source: Source) -> Iterator[str]:
-    """Yield the page of the branch: what it is, its prompts, its turns, its agents."""
+    """Yield the page of the branch: facts, list of prompts, turns, agents."""
     anchors = set[str]()  # agents of different agents may have the same id
     timeline = _Timeline(source, anchors, is_agent=False)
     turns, agents = list(timeline.turns()), list(timeline.agents())
@@ -340,7 +339,7 @@ def _contents(timeline: "_Timeline") -> Iterator[str]:
 
 
 def _charts(source: Source) -> Iterator[str]:
-    """Yield how each turn went and what fills the context, folded."""
+    """Yield the statistics of each turn and the contents of the context, folded."""
     turns = [each for each in charts.turns(source.conversation) if not each[0].is_hidden]
     drawn = [(cut(first_line(message.text)), chart.ends[1], chart) for message, chart in turns]
     if source.filled is not None:
@@ -364,8 +363,8 @@ class _Timeline:
     """The turns of the branch, or of one agent, and the agents below.
 
     Attributes:
-        prompts: Anchor and first line of each, once the turns were made.
-        calls: How many tool calls there were.
+        prompts: Anchor and first line of each prompt, once the turns were rendered.
+        calls: The number of tool calls.
         children: The agents, with their anchors.
     """
 
@@ -386,7 +385,7 @@ class _Timeline:
         self._tasks: dict[str, str] = {}  # by the anchor of the agent
 
     def turns(self) -> Iterator[str]:
-        """Yield prompts, and between them answers with everything that belongs to them."""
+        """Yield prompts, and answers with reasoning and calls between them."""
         answer: list[str] = []
         first: Message | None = None
         for number, region in enumerate(regions(self._source.document)):
@@ -417,7 +416,7 @@ class _Timeline:
         yield "</section>"
 
     def name(self, agent: Source, anchor: str) -> str:
-        """Return what to call an agent: its preset and its task, as far as the call that spawned it says so."""
+        """Return the heading of an agent: its preset and its task, as far as the spawning call has them."""
         task = cut(first_line(self._tasks.get(anchor, "")))
         return f"{agent.preset}: {task}" if task else _title(agent)
 
@@ -452,7 +451,7 @@ class _Timeline:
                 yield from self._unsent_text(text)
 
     def _unsent_text(self, text: str) -> Iterator[str]:
-        """Yield what the model is not shown: reasoning, compactions, errors; fences of tool blocks are not text."""
+        """Yield text with gptel's role "ignore": reasoning, compactions, errors; not the fences of tool blocks."""
         for found in _REASONING.finditer(text):
             head = f"<b>Reasoning</b> {escape(cut(first_line(found[1])))}"
             yield details("reasoning", head, self._prose.html(found[1]))

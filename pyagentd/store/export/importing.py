@@ -1,8 +1,8 @@
 """Imports a chat saved by gptel: reads the file, and makes a session of it.
 
-A chat is Markdown or plain text with gptel's Local Variables (role bounds of either version) or without any; or Org
-with gptel's properties at its beginning, whose marks become those of Markdown. Text and roles come through, what is
-configured there goes into ``preset.md``, and what could not be taken over is said. The file itself is only read.
+A chat is Markdown or plain text, with gptel's Local Variables (role bounds of either version) or without; or Org with
+gptel's properties at its beginning, whose markup becomes Markdown. Text and roles are kept, settings go into
+``preset.md``, and notes name what could not be imported. The file itself is only read.
 """
 
 import errno
@@ -39,12 +39,12 @@ _NOT_OURS = "gptel--preset"  # names a preset of the other Emacs, which would ov
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chat:
-    """What a file says.
+    """The content of a chat file.
 
     Attributes:
         document: Its text, roles and settings.
-        system: The system prompt, None where it says none.
-        notes: What was wrong with it, one line each.
+        system: The system prompt, or None.
+        notes: Problems with it, one line each.
     """
 
     document: Document
@@ -57,7 +57,7 @@ def read_chat(path: Path) -> Chat:
 
     Raises:
         NotFound: There is no such file.
-        BadRequest: It is not a chat: a directory, empty, no text, or too large.
+        BadRequest: It is not a chat: a directory, empty, binary, or too large.
         StoreError: The file cannot be read.
     """
     data = _content(path)
@@ -83,7 +83,7 @@ def read_chat(path: Path) -> Chat:
 
 
 def preset_text(template: str, name: str, settings: Settings, system: str | None) -> str:
-    """Return the preset ``template``, the text of one, with what a chat configures; its ``name`` is for errors.
+    """Return the text of the preset ``template`` with the settings of a chat; ``name`` is for errors.
 
     Raises:
         PresetError: The template is malformed.
@@ -108,7 +108,7 @@ def adopt_chat(chat: Chat, *, session_id: str, now_ms: int) -> Adoption:
 
 
 def fill(branch_dir: Path, made: Adoption) -> None:
-    """Put an adopted chat into a new, empty branch; raises ``StoreError``."""
+    """Write an adopted chat into a new, empty branch; raises ``StoreError``."""
     write_rows(paths.journal_file(branch_dir), made.facts)
     document.write(paths.session_file(branch_dir), made.document)
 
@@ -126,7 +126,7 @@ def _content(path: Path) -> bytes:
 
 
 def _decode(data: bytes, path: Path) -> tuple[str, list[str]]:
-    """Return the text of a file as Emacs would read it, and what is odd about it.
+    """Return the text of a file as Emacs would read it, and notes on its encoding.
 
     Raises:
         BadRequest: It is not text.
@@ -140,7 +140,7 @@ def _decode(data: bytes, path: Path) -> tuple[str, list[str]]:
     if _MULTIBYTE.search(data):
         note = f"Line {line} is not UTF-8; bytes that are not text were kept as they are"
         return data.decode("utf-8", "surrogateescape").removeprefix(_BOM), [note]
-    # One byte is one character in both, so the bounds fit; the first has quotation marks where the other has none.
+    # In both one byte is one character, so the bounds fit; the first also has quotation marks.
     try:
         text = data.decode("cp1252")
     except UnicodeDecodeError:
@@ -149,11 +149,11 @@ def _decode(data: bytes, path: Path) -> tuple[str, list[str]]:
 
 
 def is_org(path: Path, text: str) -> bool:
-    """Return whether the file at ``path``, with this text, is one of Org mode."""
+    """Return whether the file at ``path``, with this text, is an Org file."""
     return path.suffix.lower() == ".org" or _ORG.match(text) is not None
 
 
-# Chats in Org: gptel keeps what it knows in properties at the beginning; positions count these, too.
+# Chats in Org: gptel keeps its settings in properties at the beginning, which positions count, too.
 
 _DRAWER = re.compile(
     r"\A(?:[ \t]*(?:#[^\n]*)?\n|\*+ [^\n]*\n)*?"
@@ -173,7 +173,7 @@ _INLINE = (  # none looks far: a long line may have many signs that nothing ends
 
 
 def read_org(text: str) -> tuple[Document, str | None]:
-    """Return the chat that the text of an Org file holds, without the properties, and its system prompt."""
+    """Return the chat in the text of an Org file, without the properties, and its system prompt."""
     text = text.replace("\r\n", "\n")
     drawer = _DRAWER.match(text)
     if drawer is None:
@@ -208,7 +208,7 @@ def read_org(text: str) -> tuple[Document, str | None]:
 
 
 def as_markdown(org: Document) -> Document:
-    """Return a document in Org with the marks of Markdown; each piece of text keeps its role."""
+    """Return an Org document with Markdown's markup; each piece of text keeps its role."""
     cuts = sorted({0, len(org.body), *(edge for span in org.spans for edge in (span.start, span.end))})
     places, said, length, in_block = {0: 0}, [], 0, False
     for start, end in itertools.pairwise(cuts):
@@ -221,7 +221,7 @@ def as_markdown(org: Document) -> Document:
 
 
 def _to_markdown(text: str, in_block: bool) -> tuple[str, bool]:
-    """Return a piece of Org in Markdown, and whether a block is open behind it."""
+    """Return a piece of Org as Markdown, and whether a block is open at its end."""
     lines = []
     for line in text.split("\n"):
         if in_block:
@@ -254,7 +254,7 @@ def _tokens(text: str) -> int:
 
 
 def _without_foreign_variables(settings: Settings) -> tuple[Settings, list[str]]:
-    """Return ``settings`` without variables that are not gptel's: Emacs would ask about them, or act on them."""
+    """Return ``settings`` with gptel's variables only; about others Emacs would ask, or it would obey them."""
     kept = tuple((name, raw) for name, raw in settings.other if name.startswith("gptel") and name != _NOT_OURS)
     dropped = [name for name, _ in settings.other if name not in {name for name, _ in kept}]
     return replace(settings, other=kept), dropped
