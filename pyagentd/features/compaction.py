@@ -580,7 +580,12 @@ class ContextFitter(Compactor):
             ContextOverflow: It does not fit whatever is done.
             StoreError: The disk refused.
         """
-        used = self._request_tokens(view, last)
+        if last is not None and self._sent:
+            used = last.total + tokens_of(view[self._sent + 1 :])
+        else:
+            known = context_used(self._branch.conversation)
+            is_counted = known.tokens and not known.estimated
+            used = known.tokens + tokens_of(view[-1:]) if is_counted else self._overhead + tokens_of(view)
         if overflow:  # the server holds less than is known of it, or counts otherwise
             self._refused = min(self._refused, tokens_of(view))
             self._usable = min(self._usable, self._overhead + self._refused // 2)
@@ -660,15 +665,6 @@ class ContextFitter(Compactor):
                     return view  # the prompt was joined to an earlier one without an answer
                 return (*view[:index], replace(message, id=prompt), *view[index + 1 :])
         return view
-
-    def _request_tokens(self, view: Sequence[Message], last: Usage | None) -> int:
-        """Return about how many tokens the request takes."""
-        if last is not None and self._sent:
-            return last.total + tokens_of(view[self._sent + 1 :])
-        known = context_used(self._branch.conversation)
-        if known.tokens and not known.estimated:
-            return known.tokens + tokens_of(view[-1:])
-        return self._overhead + tokens_of(view)
 
 
 # A compaction that somebody asks for: everything said so far is summarised, and nothing of it stays verbatim.

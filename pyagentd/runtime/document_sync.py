@@ -840,6 +840,8 @@ class DocumentSync:
         if live is None:
             self._failed_write = None
             return await self._load()
+        if stamp_of(self._path) == live.file.stamp:
+            return live
         found = await self._wait_for_writer(live.file)
         if found is live.file:
             return live

@@ -310,8 +310,8 @@ class Outbox:
             if last is not None and last.text is not None and last.role == role and len(last.text) <= room:
                 self._merge(last, piece, seq, complete)
             else:
-                rest = b" " + encode(to_symbols(role)) + b")"
-                self._enqueue(_Entry("insert", branch, seq if complete else 0, seq, rest, _size(piece), piece, role))
+                rest, size = b" " + encode(to_symbols(role)) + b")", _OVERHEAD + sys.getsizeof(piece)
+                self._enqueue(_Entry("insert", branch, seq if complete else 0, seq, rest, size, piece, role))
 
     def _push_latest(self, event: Event) -> None:
         agent = event.args[0] if event.kind == "agent" else {}
@@ -334,7 +334,7 @@ class Outbox:
 
     def _merge(self, last: _Entry, piece: str, row: int, complete: bool) -> None:
         text = f"{last.text}{piece}"
-        size = _size(text)
+        size = _OVERHEAD + sys.getsizeof(text)
         self._size += size - last.size
         last.text, last.size = text, size
         if last.row != row:
@@ -419,10 +419,6 @@ class Outbox:
         self._last_row.clear()
         self._latest.clear()
         self._size = 0
-
-
-def _size(text: str) -> int:
-    return _OVERHEAD + sys.getsizeof(text)
 
 
 HELLO_LIMIT: Final = 1024  # bytes
