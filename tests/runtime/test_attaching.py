@@ -586,7 +586,7 @@ async def test_a_document_that_was_never_written_is_written_whole_without_a_ques
         return write(*args)
 
     monkeypatch.setattr(document_sync, "write_document", waiting)
-    world.server.rule = lambda request: answer("Welcome.")
+    world.server.rule = lambda request: answer("Welcome.", hang_after=2)
     async with killed.using(ref) as branch:
         sent = asyncio.create_task(killed.prompt(branch, text="Hello.", options=world.options))
         await until(lambda: any(row.type == "run" for row in rows(ref)))
@@ -596,6 +596,7 @@ async def test_a_document_that_was_never_written_is_written_whole_without_a_ques
         await sent
     await killed.shutdown()
 
+    world.server.rule = lambda request: answer("Welcome.")
     world.start()
     other = paths.ref_of(copy / "branches" / "main")
     assert file_of(other).read_bytes() == b""
