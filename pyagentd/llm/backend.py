@@ -61,27 +61,28 @@ class IdentityCache(Generic[_K, _V]):
 
 
 @dataclass(slots=True)
-class _Written:
-    """What a message is in a body."""
-
-    json: tuple[bytes, ...]  # without breakpoints
-    digests: tuple[bytes, ...]
-    size: int  # of its JSON, with a comma behind each item
-
-
-@dataclass(slots=True)
 class _Kept:
     """The messages of a branch's last request, as they were written."""
 
     first: list[Mapping[str, Any]]
-    messages: tuple[Message, ...]
-    written: list[_Written]
-    json: list[bytes]  # of all of them, the first ones included
-    digests: list[bytes]
-    size: int  # of their JSON, with a comma behind each
-    marks: dict[int, Mark] = field(default_factory=dict)  # by the identity of what was written, in the last request
+    messages: tuple[Message, ...] = ()
+    items: list[int] = field(default_factory=list)  # how many each of these is
+    json: list[bytes] = field(default_factory=list)  # of all items, the first ones included, without breakpoints
+    digests: list[bytes] = field(default_factory=list)
+    size: int = 0  # of their JSON, with a comma behind each
+    marks: Mapping[int, Mark] = field(default_factory=dict)  # of the last request, by the number of the item
     joined: list[bytes] = field(default_factory=list)  # see ``Body``
     alone: int = 0
+
+    def add(self, bodies: Iterable[Mapping[str, Any]]) -> int:
+        """Write further items; return how many."""
+        before = len(self.json)
+        for body in bodies:
+            # Copied, since it is kept for long and the encoder leaves up to half of its length unused behind it.
+            self.json.append(text := bytes(memoryview(encode(body))))
+            self.digests.append(hashlib.sha256(text).digest())
+            self.size += len(text) + 1
+        return len(self.json) - before
 
     def join(self, end: int) -> None:
         """Join the messages before number ``end``, some hundred kilobytes of them at a time."""
@@ -165,14 +166,9 @@ class BodyWriter:
         """Return the messages as they are written, which ``kept`` has from now on."""
         sent: _Kept | None = kept.get(self)
         if sent is None or sent.first != first or messages[: len(sent.messages)] != sent.messages:
-            begin = _written(first)
-            sent = _Kept(first, (), [], list(begin.json), list(begin.digests), begin.size)
-        for message in messages[len(sent.messages) :]:
-            written = _written(self._items(message))
-            sent.written.append(written)
-            sent.json += written.json
-            sent.digests += written.digests
-            sent.size += written.size
+            sent = _Kept(first)
+            sent.add(first)
+        sent.items += [sent.add(self._items(message)) for message in messages[len(sent.messages) :]]
         sent.messages = messages
         kept[self] = sent
         return sent
@@ -181,27 +177,15 @@ class BodyWriter:
         found: dict[int, Mark] = {}
         if self._mark is None:
             return found
-        marks: dict[int, Mark] = {}
         number = len(sent.json)
-        for message, written in zip(reversed(sent.messages), reversed(sent.written), strict=True):
+        for message, items in zip(reversed(sent.messages), reversed(sent.items), strict=True):
             if len(found) == self._marks:
                 break
-            number -= len(written.json)
-            if written.json and message.role == "user":
-                mark = sent.marks.get(id(written)) or self._mark(message, written.json[0])
-                found[number] = marks[id(written)] = mark
-        sent.marks = marks
+            number -= items
+            if items and message.role == "user":
+                found[number] = sent.marks.get(number) or self._mark(message, sent.json[number])
+        sent.marks = found
         return found
-
-
-def _written(bodies: Iterable[Mapping[str, Any]]) -> _Written:
-    # Copied, since they are kept for long and the encoder leaves up to half of their length unused behind them.
-    texts, digests, size = [], [], 0
-    for body in bodies:
-        texts.append(text := bytes(memoryview(encode(body))))
-        digests.append(hashlib.sha256(text).digest())
-        size += len(text) + 1
-    return _Written(tuple(texts), tuple(digests), size)
 
 
 StopReason = Literal["end_turn", "tool_use", "max_tokens", "refusal", "stop_sequence", "pause_turn"]
