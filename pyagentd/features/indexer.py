@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 FIRST_SWEEP_S = 2.0  # after the start, whose work comes first
 FRESH_S = 3.0  # so old may the last sweep be when somebody searches
 FRESH_FACTOR = 20  # ... or so many times as old as it takes to look at all stamps
+PAUSE_S = 0.2  # until a branch that was written is indexed, with what follows; unless somebody searches
 REST = 20  # times as long as it took to index a branch it is left alone, unless somebody searches
 PATIENCE_S = 2.0  # a search waits so long for the index
 _ELSEWHERE = "elsewhere"
@@ -103,8 +104,10 @@ class Indexer:
         """Have a branch looked at soon."""
         self._registry.add(ref)
         with self._wake:
-            self._dirty[ref.key] = ref
-            self._wake.notify()
+            if ref.key not in self._dirty:
+                self._dirty[ref.key] = ref
+                self._resting[ref.key] = max(self._resting.get(ref.key, 0.0), time.monotonic() + PAUSE_S)
+                self._wake.notify()
 
     # -- for operations ----------------------------------------------------------------------------------------
 
@@ -175,7 +178,8 @@ class Indexer:
         first: float | None = time.monotonic() + FIRST_SWEEP_S
         while True:
             with self._wake:
-                self._wake.wait_for(lambda: self._closing or self._jobs or self._ready(), self._timeout(first))
+                if not (self._closing or self._jobs):
+                    self._wake.wait(self._timeout(first))
                 jobs, self._jobs = self._jobs, []
                 closing = self._closing
             jobs = [job for job in jobs if job.done.set_running_or_notify_cancel()]
@@ -185,9 +189,6 @@ class Indexer:
             if first is not None and (jobs or time.monotonic() >= first):
                 jobs, first = jobs or [_Job()], None
             self._serve(jobs)
-
-    def _ready(self) -> bool:
-        return any(self._resting.get(key, 0.0) <= time.monotonic() for key in self._dirty)
 
     def _timeout(self, first: float | None) -> float | None:
         """Return when there is something to do, at the latest: the first sweep, or a branch that has rested."""

@@ -23,6 +23,7 @@ from pyagentd.store.document import text as document
 from pyagentd.store.registry import Registry
 from tests.runtime.world import Calls, Watcher, World
 from tests.store.shelf import Shelf
+from tests.tools.processes import until
 
 
 @contextmanager
@@ -101,6 +102,23 @@ async def test_a_session_whose_document_is_gone_stays_in_the_index(world: World,
         async with world.kernel.using(ref):
             pass  # whoever opens it makes the document anew
         assert [hit["branch"] for hit in await found(service, "zeppelin")] == [ref.key]
+
+
+async def test_what_is_written_right_after_a_branch_was_indexed_comes_into_the_index_by_itself(world: World) -> None:
+    shelf = Shelf(world.kernel.config.sessions_dir)
+    ref = shelf.new("one", ("q", "zeppelin"))
+    registry = Registry(world.kernel.config.sessions_dir)
+    indexer = Indexer(State(world.kernel.config.sessions_dir), registry)
+    indexer.start()
+    try:
+        await indexer.fresh()
+        for messages in (4, 6):
+            shelf.talk(ref).say("again", "another zeppelin")
+            shelf.write(ref)
+            indexer.branch_written(ref)
+            await until(lambda: indexer.projection.totals() == (1, messages))  # noqa: B023
+    finally:
+        indexer.close()
 
 
 async def test_a_search_can_be_limited_to_a_session_or_a_branch(world: World) -> None:
