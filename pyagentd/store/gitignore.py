@@ -32,7 +32,7 @@ def ignores(rules: Rules | None, path: str, is_directory: bool) -> bool:
 
 
 def with_rules(directory: str, text: bytes, above: Rules | None) -> Rules | None:
-    """Return ``above`` with the rules of the ``.gitignore`` of ``directory``, which has this ``text``."""
+    """Return ``above`` extended by ``text``, the ``.gitignore`` of ``directory``."""
     if not text:
         return above
     from pathspec import GitIgnoreSpec  # not at the start of every daemon
@@ -45,10 +45,10 @@ def with_rules(directory: str, text: bytes, above: Rules | None) -> Rules | None
 
 
 def rules_file(path: str, directory: int | None = None) -> bytes:
-    """Return what a ``.gitignore`` says; nothing when there is none, or no regular file: a link is not followed.
+    """Return the text of a ``.gitignore``, "" if it is missing or no regular file; links are not followed.
 
     Args:
-        path: Of the file, within ``directory`` when that is given.
+        path: The file, relative to ``directory`` if given.
         directory: A descriptor.
     """
     try:

@@ -29,7 +29,7 @@ from pyagentd.store import atomic
 log = logging.getLogger(__name__)
 
 
-# The lines of a log, whatever happened to them: which can be used, and what their numbers are.
+# Reading the lines of a log that may be damaged: which are usable, and their numbers.
 #
 # A log is one JSON object a line, written by us; but a disk that lost power leaves blocks of zeros, a synchronising
 # program or ``git`` merges two machines' lines, doubles them, leaves conflict markers or changes line ends, and an
@@ -39,14 +39,14 @@ log = logging.getLogger(__name__)
 
 _CHUNK: Final = 256 * 1024  # bytes read at once
 _START: Final = b'{"seq":'
-# Our lines begin with their number and type; of a delta its part is wanted too.
+# Our lines begin with their number and type; of a delta the part's id is read, too.
 _OURS: Final = re.compile(
     rb'^(\{"seq":(\d{1,15}),"type":"(?:delta","data":\{"part_id":"([^"\\\n]+)")?[^\n]*\})$', re.MULTILINE
 )
 _NUMBERS: Final = re.compile(rb'^\{"seq":(\d{1,15}),"type":"[^\n]*\}$', re.MULTILINE)
 _AROUND: Final = b"\0 \t\r\n\xef\xbb\xbf"  # zeros of a lost block, CRLF, a byte order mark
 _HIGHEST: Final = 10**15
-# What every reader of a log relies on; a line without it was not written by us.
+# The keys that every reader relies on; a line without them was not written by us.
 _NEEDED: Final[dict[str, dict[str, type]]] = {
     "message": {"id": str, "role": str},
     "part": {"id": str, "message_id": str, "type": str, "index": int, "data_json": dict},
@@ -62,7 +62,7 @@ _IN_PARTS: Final[dict[str, dict[str, type]]] = {  # the same of ``data_json``, b
     "reasoning": {"text": str},
     "tool": {"toolCallId": str, "state": str, "input": dict},
 }
-# What need not be there, and counts as left out where it is of another type.
+# Optional keys; a value of the wrong type counts as missing.
 _TIMES: Final = ("created_at", "updated_at", "decided_at", "archived_at")
 _OPTIONAL: Final[dict[str, dict[str, type]]] = {
     "run": {"error": dict},
@@ -95,7 +95,7 @@ class Row(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A line that looks usable: the number it has, its JSON, and of a delta the id of its part, else nothing."""
+    """A line that looks usable: its number, its JSON, and the part's id if it is a delta."""
 
     seq: int
     json: bytes
@@ -103,7 +103,7 @@ class Line(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Some lines on end without the last newline, the offset behind them, and whether they had that newline."""
+    """Consecutive lines without the last newline, the offset behind them, and whether they had that newline."""
 
     text: bytes
     end: int
@@ -114,8 +114,8 @@ class Numbering:
     """One pass over the lines of a log, from its beginning or from a place whose number is known.
 
     Attributes:
-        last_seq: The number of the last line that was usable.
-        damaged: How many lines were not.
+        last_seq: The number of the last usable line.
+        damaged: The number of unusable lines.
         disordered: Whether a number was not higher than the one before it.
     """
 
@@ -127,7 +127,7 @@ class Numbering:
         self._seen: set[int] | None = set() if once else None
 
     def skip(self, text: bytes) -> None:
-        """Count the lines of ``text`` without making anything of them."""
+        """Count the lines of ``text`` without parsing them."""
         found = _NUMBERS.findall(text)
         if self._seen is None and len(found) == text.count(b"\n") + 1 == text.count(_START):
             numbers = [self.last_seq, *map(int, found)]
@@ -137,9 +137,9 @@ class Numbering:
         self.usable_lines(text)
 
     def usable_lines(self, text: bytes) -> list[Line]:
-        """Return what can be used of the lines of ``text``."""
+        """Return the usable lines of ``text``."""
         found = _OURS.findall(text)
-        # Nearly always all of them are as we wrote them, in order; what is not is looked at one by one.
+        # Nearly always all lines are ours and in order; otherwise each is checked.
         if self._seen is None and len(found) == text.count(b"\n") + 1 == text.count(_START):
             lines = [Line(int(seq), line, part) for line, seq, part in found]
             if lines[0].seq > self.last_seq and all(one.seq < next.seq for one, next in pairwise(lines)):
@@ -155,7 +155,7 @@ class Numbering:
             yield Line(seq, line, ours[3] or b"")
 
     def _mend_line(self, line: bytes) -> Iterator[Line]:
-        """Yield the rows of a line that is not as we write them: it, or all that stand in it whole."""
+        """Yield the rows of a line in another format: the line, or all complete rows in it."""
         text = line.strip(_AROUND)
         whole = b"\0" not in line  # else something stood there
         first, *others = [text] if row_of(text) is not None else text.split(_START)
@@ -168,7 +168,7 @@ class Numbering:
         self.damaged += not whole
 
     def _next(self, seq: int, line: bytes) -> int:
-        """Return the number that ``line`` gets, 0 if it was there before."""
+        """Return the number of ``line``, 0 if it is a duplicate."""
         if self._seen is not None:
             mark = hash(line)
             if mark in self._seen:
@@ -182,12 +182,12 @@ class Numbering:
 
 
 def chunks(read: Callable[[int, int], bytes], start: int, end: int) -> Iterator[Chunk]:
-    """Yield the lines between two offsets; a last one without newline comes alone.
+    """Yield the lines between two offsets; a last line without newline comes alone.
 
     Args:
-        read: Returns up to so many bytes (first argument) from an offset (second); nothing at the end.
-        start: Where a line begins.
-        end: Where to stop.
+        read: Returns up to a number of bytes (first argument) from an offset (second); b"" at the end.
+        start: The offset of the beginning of a line.
+        end: The offset to stop at.
     """
     rest: list[bytes] = []  # the beginning of a line longer than what is read at once
     while start < end and (data := read(min(_CHUNK, end - start), start)):
@@ -204,9 +204,9 @@ def chunks(read: Callable[[int, int], bytes], start: int, end: int) -> Iterator[
 
 
 def rows_of(lines: list[Line]) -> tuple[list[Row], int]:
-    """Return the rows of ``lines``, and how many lines turned out to be damaged."""
+    """Return the rows of ``lines``, and the number of damaged lines."""
     try:
-        # One call is several times faster than one a line.
+        # One call for all lines is several times faster than one for each.
         values = _value(b"[" + b",".join([line.json for line in lines]) + b"]")
         if len(values) == len(lines):
             return [_flatten(_row(value, line.seq), line.json) for line, value in zip(lines, values, strict=True)], 0
@@ -217,7 +217,7 @@ def rows_of(lines: list[Line]) -> tuple[list[Row], int]:
 
 
 def current_rows(log: Iterable[Chunk], *, once: bool) -> tuple[list[Row], int]:
-    """Return the rows of a whole log without deltas that a full row superseded, and how many lines are damaged.
+    """Return the rows of a whole log without deltas that a full row replaced, and the number of damaged lines.
 
     With ``once``, of equal lines only the first counts.
     """
@@ -237,7 +237,7 @@ def current_rows(log: Iterable[Chunk], *, once: bool) -> tuple[list[Row], int]:
         damaged += bad
         for row in found:
             if row.type == "part" and deltas:
-                # Deltas that came before the full row of their part say nothing more.
+                # Deltas before the full row of their part are superseded.
                 name = str(row.data.get("id", "")).encode(errors="replace")
                 if later := [line for line in deltas.pop(name, ()) if line.seq > row.seq]:
                     deltas[name] = later
@@ -257,7 +257,7 @@ def line_of(row: Row) -> bytes:
 
 
 def writable_row(row: Row) -> tuple[Row, bytes]:
-    """Return ``row`` as it will be read, and its line: what is not JSON, or nested too deeply to be read, is text."""
+    """Return ``row`` as it will be read, and its line: values that are no JSON, or nested too deeply, become text."""
     try:
         line = line_of(row)
         kept = _flatten(row, line)
@@ -267,7 +267,7 @@ def writable_row(row: Row) -> tuple[Row, bytes]:
 
 
 def row_of(text: bytes) -> Row | None:
-    """Return the row that ``text`` is, None if it is none."""
+    """Return the row in ``text``, or None."""
     try:
         value = _value(text)
         return _flatten(_row(value, value["seq"]), text)
@@ -280,7 +280,7 @@ def _value(text: bytes) -> Any:
 
 
 def _flatten(row: Row, line: bytes) -> Row:
-    """Return ``row``, whose JSON is ``line``, with text in the place of what is nested too deeply to be shown."""
+    """Return ``row``, whose JSON is ``line``, with text instead of values that are nested too deeply to be shown."""
     if line.count(b"[") + line.count(b"{") > _DEEPEST and is_deeper(row.data, _DEEPEST):
         return row._replace(data=storable(row.data, _DEEPEST))
     return row
@@ -333,7 +333,7 @@ class Journal:
 
     Attributes:
         last_seq: The number of the last row, 0 when there is none.
-        damaged: How many lines cannot be read; exact once ``current`` has read them all.
+        damaged: The number of unreadable lines; exact once ``current`` has read them all.
         refusal: Why nothing can be appended, or "".
     """
 
@@ -374,7 +374,7 @@ class Journal:
 
     @property
     def is_replaced(self) -> bool:
-        """Whether another program put another file in the place of the one that is open."""
+        """Whether another program replaced the open file."""
         try:
             named, held = self._path.lstat(), os.fstat(self._fd)
         except OSError:  # missing: the next append makes it again, or says why not
@@ -383,12 +383,12 @@ class Journal:
 
     @property
     def size(self) -> int:
-        """How many bytes its lines take."""
+        """The size of its lines in bytes."""
         return self._size
 
     @property
     def torn(self) -> bool:
-        """Whether something that is no line follows the last one; the next append cuts it off."""
+        """Whether an incomplete line follows the last one; the next append cuts it off."""
         return self._torn
 
     def append(self, type: str, data: Mapping[str, Any]) -> Row:
@@ -446,14 +446,14 @@ class Journal:
         Raises:
             StoreError: The disk refused.
         """
-        # Of a log in disorder the numbers follow only from all that was before.
+        # In a disordered log a number depends on all lines before.
         seq, offset = (0, 0) if self._disordered else self._marks[bisect_right(self._marks, (after, self._size)) - 1]
         numbering = Numbering(last_seq=seq, once=self._disordered)
         for chunk in chunks(self._read, offset, self._size):
             yield from (row for row in rows_of(numbering.usable_lines(chunk.text))[0] if row.seq > after)
 
     def current(self) -> list[Row]:
-        """Return the rows from which the present state is folded: without deltas that a full row superseded.
+        """Return the rows that make up the current state: without deltas that a full row replaced.
 
         Raises:
             StoreError: The disk refused.
@@ -463,10 +463,10 @@ class Journal:
         return rows
 
     def sync(self) -> None:
-        """Return when everything appended survives a loss of power; may be called from any thread.
+        """Sync everything that was appended; may be called from any thread.
 
         Raises:
-            StoreError: The disk refused. All rows can be read; the next append writes them anew first.
+            StoreError: The disk failed. All rows can still be read; the next append writes them again first.
         """
         if self._fd < 0:
             return
@@ -485,14 +485,14 @@ class Journal:
         self._note_safe(end)
 
     def close(self) -> None:
-        """Close the file; closing twice is closing once."""
+        """Close the file; may be called again."""
         self._closed = True
         if self._fd >= 0:
             atomic.close_fd(self._fd)
             self._fd = -1
 
     def rest(self) -> None:
-        """Close the file for now: nothing is read or appended before ``wake`` has opened it again."""
+        """Close the file until ``wake`` opens it again; meanwhile nothing can be read or appended."""
         if self._fd >= 0:
             held = os.fstat(self._fd)
             self._rested = held.st_dev, held.st_ino
@@ -500,7 +500,7 @@ class Journal:
             self._fd = -1
 
     def wake(self) -> bool:
-        """Open the file again; return whether it holds what was read and appended, no more and no less."""
+        """Open the file again; return whether it is unchanged since ``sleep``."""
         if self._torn or self._doubted:
             return False
         self._open()
@@ -533,7 +533,7 @@ class Journal:
         self.refusal = ""
 
     def _write_anew(self, content: bytes) -> None:
-        """Put a new file with ``content``, which ends with a row, in the place of the old one."""
+        """Replace the file by a new one with ``content``, which ends with a row."""
         atomic.write_bytes(self._path, content)
         self._replace_fd(atomic.open_append(self._path, create=False))
         self._size = len(content)
@@ -548,10 +548,10 @@ class Journal:
             atomic.close_fd(fd)
 
     def _look_outside(self) -> None:
-        """See whether another program changed, removed or replaced the file.
+        """Check whether another program changed, removed or replaced the file.
 
         Raises:
-            StoreError: It was moved or replaced; then what we wrote is kept beside it.
+            StoreError: It was moved or replaced; our rows were saved beside it.
         """
         held = os.fstat(self._fd)
         try:
@@ -567,7 +567,7 @@ class Journal:
             self._inspect()
 
     def _set_aside(self) -> str:
-        """Keep what only the replaced file holds, and return the words that say where."""
+        """Save the rows that only the replaced file has, and return the words that say where."""
         ours = self._read(self._size, 0)
         if regularfile.read_bytes(self._path, limit=regularfile.LOG).startswith(ours):
             return ""
@@ -597,7 +597,7 @@ class Journal:
     # -- its lines ---------------------------------------------------------------------------------------------
 
     def _inspect(self) -> None:
-        """Find where the last line ends, where others begin, and the last number."""
+        """Find the end of the last line, the beginnings of some lines, and the last number."""
         size = os.fstat(self._fd).st_size if self._fd >= 0 else 0
         numbering = self._scan(size, Numbering())
         self._disordered = numbering.disordered
@@ -619,7 +619,7 @@ class Journal:
         self._newline_due = self._torn = False
         for chunk in chunks(self._read, 0, size):
             if not chunk.complete:
-                # Zeros and the beginning of a row are nothing; anything else was put there by somebody.
+                # Zeros and the beginning of a row can be cut off; anything else was written by another program.
                 self._torn = row_of(chunk.text) is None and chunk.text.lstrip(b"\0")[:1] in (b"", b"{")
                 if self._torn:
                     break
@@ -635,7 +635,7 @@ class Journal:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Return the rows that make up the present state of the log at ``path``, for readers that do not write.
+    """Return the rows that make up the current state of the log at ``path``, for readers that do not write.
 
     Raises:
         StoreError: The disk refused; a missing file is an empty log.
@@ -648,7 +648,7 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def write_rows(path: Path, facts: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
-    """Add rows to the log at ``path``, which nobody has open, and return when they survive a loss of power.
+    """Append rows to the log at ``path``, which must not be open, and sync them.
 
     Raises:
         StoreError: The disk refused.
@@ -665,14 +665,14 @@ def write_rows(path: Path, facts: Iterable[tuple[str, Mapping[str, Any]]]) -> No
 
 
 class ProviderModel(NamedTuple):
-    """Who answered, or was to: a backend's name, "" when it is not known, and a model's."""
+    """The names of a backend, "" if unknown, and of a model."""
 
     provider: str
     model: str
 
 
 def served_by(row: Mapping[str, Any]) -> ProviderModel:
-    """Return what a message's row says of its model; in older logs that is only a name."""
+    """Return the model in a message's row; older logs have only its name."""
     named = (row.get("metadata_json") or {}).get("model")
     if isinstance(named, Mapping):
         return ProviderModel(str(named.get("provider_id") or ""), str(named.get("model_id") or ""))
@@ -680,7 +680,7 @@ def served_by(row: Mapping[str, Any]) -> ProviderModel:
 
 
 def session_row(*, id: str, now_ms: int, **facts: Any) -> dict[str, Any]:
-    """Return a ``session`` row with nothing known of it but ``facts``."""
+    """Return a ``session`` row with only ``facts``."""
     return {
         "id": id,
         "agent": "",
@@ -699,7 +699,7 @@ def session_row(*, id: str, now_ms: int, **facts: Any) -> dict[str, Any]:
 def message_row(
     *, role: str, session_id: str, metadata: Mapping[str, Any], now_ms: int, id: str | None = None
 ) -> dict[str, Any]:
-    """Return a new ``message`` row, with an id of its own or the one its client made."""
+    """Return a new ``message`` row, with a new id or the one that its client made."""
     return {
         "id": id or new_id("msg"),
         "session_id": session_id,

@@ -1,8 +1,8 @@
 """The metadata of a session and of a branch: ``scope-plan.yml``, ``branch-metadata.yml``, the keys of ``preset.md``.
 
-Read from disk whenever needed and never cached. Keys are snake_case, values
-of the two YAML files are texts as written. A file that is missing or cannot be parsed is None, and logged. Changing
-one value leaves every other byte of the file as it was.
+They are read from disk whenever needed and never cached. Keys are snake_case, values of the two YAML files are texts
+as written. For a file that is missing or cannot be parsed the result is None, and the log has the reason. Changing
+one value leaves every other byte of the file unchanged.
 """
 
 import logging
@@ -31,7 +31,7 @@ def read_session_metadata(branch_dir: Path) -> dict[str, str] | None:
     """Return ``scope-plan.yml`` of a branch or agent; None when it is missing or cannot be parsed.
 
     Keys are ``version``, ``session_id``, ``created``, ``updated`` (ISO 8601), ``preset`` and, of an agent, ``type``
-    and ``parent_session_id``; keys of others are passed on. An older file says ``agent_type`` for ``preset``.
+    and ``parent_session_id``; other keys are kept. An older file has ``agent_type`` instead of ``preset``.
     """
     metadata = _read(paths.scope_plan_file(branch_dir))
     if metadata is not None and "preset" not in metadata and "agent_type" in metadata:
@@ -42,7 +42,7 @@ def read_session_metadata(branch_dir: Path) -> dict[str, str] | None:
 def read_branch_metadata(branch_dir: Path) -> dict[str, Any] | None:
     """Return ``branch-metadata.yml``: ``parent_branch``, ``created``, maybe ``branch_point_position``; or None.
 
-    The position is a number, a position of Emacs from 1; what is not a number there is left out.
+    The position is a position of Emacs, from 1; anything but a number is left out.
     """
     read = _read(paths.branch_metadata_file(branch_dir), missing=logging.DEBUG)
     if read is None:
@@ -56,8 +56,8 @@ def read_branch_metadata(branch_dir: Path) -> dict[str, Any] | None:
 def read_preset_metadata(branch_dir: Path) -> dict[str, Any] | None:
     """Return the keys of ``preset.md`` (``backend``, ``model``, ``temperature``, ``tools``…); None as above.
 
-    Values are plain: texts, numbers, lists, mappings. Keys have underscores whatever the file has, and ``tools`` is a
-    list of names in whichever form they were given.
+    Values are plain: texts, numbers, lists, mappings. Keys have underscores even if the file has dashes, and
+    ``tools`` is a list of names, however the file writes it.
     """
     file = paths.preset_file(branch_dir)
     if not file.exists():
@@ -100,7 +100,7 @@ def write_scope_plan(
 def write_branch_metadata(branch_dir: Path, *, parent_branch: str, created: str, position: int) -> None:
     """Write the lineage of a branch; "main" has none.
 
-    ``created`` is in ISO 8601; from ``position`` on (Emacs', from 1) nothing of the parent's document was copied.
+    ``created`` is in ISO 8601; the parent's document was copied up to ``position`` (of Emacs, from 1).
 
     Raises:
         StoreError: The disk refused.
@@ -111,9 +111,9 @@ def write_branch_metadata(branch_dir: Path, *, parent_branch: str, created: str,
 
 
 def touch_scope_plan(branch_dir: Path, now: datetime) -> None:
-    """Set ``updated``: commands on scope, preset and branches do, saving never does.
+    """Set ``updated``; for commands on scope, preset and branches, but not for saving.
 
-    A file that is missing or cannot be parsed is left alone; reading it says what is wrong.
+    A file that is missing or cannot be parsed is left alone; reading it reports the problem.
 
     Raises:
         StoreError: The disk refused; the file is untouched.
@@ -122,7 +122,7 @@ def touch_scope_plan(branch_dir: Path, now: datetime) -> None:
 
 
 def set_scope_plan_values(branch_dir: Path, values: Mapping[str, str]) -> None:
-    """Set top-level keys of ``scope-plan.yml``; all else in the file stays byte for byte.
+    """Set top-level keys of ``scope-plan.yml``; everything else in the file stays byte for byte.
 
     Raises:
         StoreError: The disk refused; the file is untouched.
@@ -161,7 +161,7 @@ def _with_value(text: str, key: str, value: str) -> str:
 
 
 def _plain_value(value: Any) -> Any:
-    """Return a loaded value without what the library adds to remember its form."""
+    """Return a loaded value as plain Python values, without the library's formatting data."""
     match value:
         case None | bool():
             return value
@@ -212,10 +212,10 @@ def _log_context(file: Path) -> dict[str, Path | None]:
     return of_session(paths.session_dir_of(file.parent))
 
 
-# Which branch of a session comes from which: the tree that ``branch-metadata.yml`` of each branch tells.
+# The tree of branches of a session, from the ``branch-metadata.yml`` of each.
 #
-# Read from disk whenever needed. A branch whose parent is gone or was never told is a root; files edited by hand so
-# that branches descend from each other in a circle are read as if the first of them had no parent.
+# It is read from disk whenever needed. A branch whose parent is gone or unknown is a root; if hand-edited files make
+# a circle, its first branch counts as a root.
 
 
 class BranchRow(TypedDict):
@@ -235,7 +235,7 @@ class BranchRow(TypedDict):
 
 
 def branches(session_dir: Path) -> list[BranchRef]:
-    """Return the branches of a session, "main" first, the others in the order of their names, which is that of time.
+    """Return the branches of a session, "main" first, the others by name and so by time.
 
     Raises:
         StoreError: The disk refused.
@@ -246,7 +246,7 @@ def branches(session_dir: Path) -> list[BranchRef]:
 
 
 def agents(branch_dir: Path) -> list[Path]:
-    """Return the directories of the agents directly under a branch or an agent; a link is none.
+    """Return the directories of the agents directly under a branch or an agent, without links.
 
     Raises:
         StoreError: The disk refused.
@@ -255,7 +255,7 @@ def agents(branch_dir: Path) -> list[Path]:
 
 
 def child_agents(branch: BranchRef) -> list[BranchRef]:
-    """Return the agents directly under a branch or an agent, by name; none where they cannot be read."""
+    """Return the agents directly under a branch or an agent, by name; none if the directory cannot be read."""
     try:
         places = agents(branch.branch_dir)
     except StoreError:
@@ -284,7 +284,7 @@ def active(session_dir: Path) -> str | None:
 
 
 def tree(session_dir: Path) -> list[BranchRow]:
-    """Return the branches of a session, each after the one it was made from.
+    """Return the branches of a session, each after its parent.
 
     Raises:
         StoreError: The disk refused.
@@ -315,7 +315,7 @@ def tree(session_dir: Path) -> list[BranchRow]:
 def lineage(branch: BranchRef) -> tuple[str, ...]:
     """Return the names of the branches that ``branch`` descends from, its parent first.
 
-    A parent that is gone is named, and ends the line.
+    A parent that is gone is the last one.
     """
     line: list[str] = []
     name = branch.branch_name
@@ -330,7 +330,7 @@ def lineage(branch: BranchRef) -> tuple[str, ...]:
 
 
 def _directories(home: Path) -> list[Path]:
-    """Return what is in ``home``, by name, without what is hidden or a link; nothing where there is no ``home``."""
+    """Return the entries of ``home`` by name, without hidden ones and links; none if it does not exist."""
     try:
         return [
             place for place in sorted(home.iterdir()) if not place.name.startswith(".") and not place.is_symlink()
@@ -347,7 +347,7 @@ def _in_order(parents: Mapping[str, str | None]) -> Iterator[tuple[str, int, boo
     for name, parent in parents.items():
         children.setdefault(parent if parent in parents else None, []).append(name)
     seen: set[str] = set()
-    # At the bottom every branch: what no root leads to descends from itself.
+    # At the bottom of the stack every branch, for those in circles, which no root leads to.
     stack = [*_stack_order(parents, 0, single=True), *_stack_order(children.get(None, ()), 0)]
     while stack:
         name, depth, last = stack.pop()
@@ -358,28 +358,28 @@ def _in_order(parents: Mapping[str, str | None]) -> Iterator[tuple[str, int, boo
 
 
 def _stack_order(names: Iterable[str], depth: int, *, single: bool = False) -> list[tuple[str, int, bool]]:
-    """Return siblings in the order in which a stack gives them back; ``single`` ones are not among each other."""
+    """Return siblings in the order for a stack; ``single`` ones are not drawn as siblings of each other."""
     listed = list(names)
     return [(name, depth, single or name == listed[-1]) for name in reversed(listed)]
 
 
-# How a session began, without reading its conversation: for lists.
+# The facts that a session was made with, for lists, without reading its conversation.
 
 _BEGINNING = 64 * 1024  # bytes; the session's first row is among the first of its log
 
 
 def workspace_root(branch_dir: Path) -> str:
-    """Return the workspace root of a branch, which never changes; "" when nobody recorded it."""
+    """Return the workspace root of a branch, which never changes; "" if it was not recorded."""
     return next((str(root) for row in _session_rows(branch_dir) if (root := row.get("workspace_root"))), "")
 
 
 def first_row(branch_dir: Path) -> Mapping[str, Any]:
-    """Return the first ``session`` row of a branch or agent, which says how it was made; {} when there is none."""
+    """Return the first ``session`` row of a branch or agent, with the facts it was made with; {} if there is none."""
     return next(_session_rows(branch_dir), {})
 
 
 def agents_by_call(branch: BranchRef) -> dict[str, BranchRef]:
-    """Return the agents directly under a branch by the tool call that spawned each; reads their logs, blocks."""
+    """Return the agents directly under a branch by the tool call that spawned each; reads their logs and blocks."""
     return {str(first_row(each.branch_dir).get("parent_call_id")): each for each in child_agents(branch)}
 
 

@@ -1,7 +1,7 @@
-"""``available_models.json``: the models that each provider listed when it was asked last.
+"""``available_models.json``: the models that each provider listed last.
 
 The file is a cache beside the sessions: ``{provider: {valid, models, checked_at, server}}``. Losing it costs a
-question to each provider; one that cannot be read counts as lost.
+request to each provider; a file that cannot be read counts as lost.
 """
 
 import json
@@ -18,13 +18,13 @@ FILE_NAME = "available_models.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelList:
-    """What one provider said.
+    """The list of one provider.
 
     Attributes:
-        valid: Whether it accepted a key; that it refused one is of the client who has it, and not kept.
-        models: Their names, as it gives them.
-        checked_at: When it was asked, ISO 8601.
-        server: Its address without what is secret of it, "" for the provider's own.
+        valid: Whether it accepted a key; a refusal concerns one client's key and is not kept.
+        models: The models' names, as the provider writes them.
+        checked_at: The time of the request, in ISO 8601.
+        server: The address without secrets, "" for the provider's default.
     """
 
     valid: bool
@@ -34,7 +34,7 @@ class ModelList:
 
 
 def read(directory: Path) -> dict[str, ModelList]:
-    """Return what is known, by provider; nothing where the file is missing or malformed."""
+    """Return the lists by provider, none if the file is missing or malformed."""
     try:
         data = reader.parse(regularfile.read_text(directory / FILE_NAME))
         found: dict[str, ModelList] = reader.convert(data, Mapping[str, ModelList], lenient=True)
@@ -44,7 +44,7 @@ def read(directory: Path) -> dict[str, ModelList]:
 
 
 def write(directory: Path, lists: Mapping[str, ModelList]) -> None:
-    """Write what is known; a disk that refuses costs asking again."""
+    """Write the lists; if the disk fails, they are requested again later."""
     data = {name: asdict(each) for name, each in sorted(lists.items())}
     try:
         atomic.make_dirs(directory)

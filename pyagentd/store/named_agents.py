@@ -19,7 +19,7 @@ from pyagentd.errors import BadRequest, Conflict, NotFound, PresetError, StoreEr
 from pyagentd.store import atomic, paths, sessions
 from pyagentd.store.paths import BranchRef
 
-# What the directory of a named agent holds beside a session's ``branches/`` and ``current``.
+# The directory of a named agent, beside a session's ``branches/`` and ``current``.
 #
 # ::
 #
@@ -34,7 +34,7 @@ DOCS_DIR = "docs"
 SAVED_DIR = "sessions"
 
 DECISIVE = (AGENT_FILE, f"{DOCS_DIR}/**", f"{SAVED_DIR}/**", f"{paths.BRANCHES_DIR}/**", paths.CURRENT_LINK)
-"""What of a directory decides what the agent may do and knows: everything but its workspace."""
+"""The files of an agent's directory that determine its rights and knowledge: all but its workspace."""
 
 
 agent_file = paths.place_in(AGENT_FILE)  # of the agent that lives in a directory
@@ -44,11 +44,11 @@ workspace_dir = paths.place_in("workspace")
 
 
 def named_dir(root: Path, ref: BranchRef) -> Path | None:
-    """Return the directory of the named agent whose branch ``ref`` is; None of other sessions and of sub-agents.
+    """Return the directory of the named agent with the branch ``ref``; None for other sessions and sub-agents.
 
     Args:
         root: The agents root, resolved.
-        ref: The branch; nothing is looked up on disk but whether there is an ``agent.json``.
+        ref: The branch; on disk only the existence of ``agent.json`` is checked.
     """
     if ref.is_agent or ref.session_dir.parent != root:
         return None
@@ -56,12 +56,12 @@ def named_dir(root: Path, ref: BranchRef) -> Path | None:
 
 
 def is_below(root: Path, session_dir: Path) -> bool:
-    """Return whether a session lives directly in the agents root, so that ``decisive_places`` names what it has."""
+    """Return whether a session lives directly in the agents root, and so has ``decisive_places``."""
     return session_dir.resolve().parent == root
 
 
 def decisive_places(root: Path) -> list[Path]:
-    """Return what of each agent in ``root`` decides about it, whether or not it is there: see ``DECISIVE``."""
+    """Return patterns of the ``DECISIVE`` files of every agent in ``root``, existing or not."""
     try:
         directories = sorted(entry for entry in root.iterdir() if not entry.is_symlink() and entry.is_dir())
     except OSError:
@@ -84,7 +84,7 @@ def _value_of(key: str, wanted: object = str | None) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentFile:
-    """What an ``agent.json`` says; None where it says nothing or null."""
+    """The values of an ``agent.json``; None for a missing key or null."""
 
     path: Path
     values: Mapping[str, Any]  # all of it, keys of others too
@@ -111,10 +111,10 @@ class AgentFile:
 
 
 def read(directory: Path) -> AgentFile:
-    """Return the configuration of the agent that lives in ``directory``.
+    """Read the ``agent.json`` in ``directory``.
 
     Raises:
-        NotFound: There is none.
+        NotFound: It is missing.
         PresetError: It is not a JSON object; names file and line.
         StoreError: The disk refused.
     """
@@ -129,7 +129,7 @@ def read(directory: Path) -> AgentFile:
 
 
 def parse(data: bytes, path: Path) -> AgentFile:
-    """Return what a file at ``path`` with the content ``data`` says; raises ``PresetError`` as ``read``."""
+    """Parse ``data``, the content of ``path``; raises ``PresetError`` as ``read``."""
     try:
         values = reader.parse(text := data.decode("utf-8-sig"))
     except json.JSONDecodeError as error:
@@ -144,17 +144,17 @@ def parse(data: bytes, path: Path) -> AgentFile:
 
 
 def change(directory: Path, values: Mapping[str, Any], *, only_if: Mapping[str, Any] | None = None) -> AgentFile:
-    """Set keys of ``agent.json`` and return what it said before; all else in it stays.
+    """Set keys of ``agent.json``, keep all others, and return the file before the change.
 
     Args:
-        directory: The agent's.
-        values: Keys with what they are to be.
-        only_if: Keys with what they have to be so far.
+        directory: The agent's directory.
+        values: The new values by key.
+        only_if: The expected present values by key.
 
     Raises:
         NotFound, PresetError: As ``read``; the file is untouched.
-        Conflict: It does not say ``only_if``; the file is untouched.
-        StoreError: The disk refused; the file is its old self.
+        Conflict: A present value differs from ``only_if``; the file is unchanged.
+        StoreError: The disk failed; the file is unchanged.
     """
     with _changing:
         before = read(directory)
@@ -171,18 +171,18 @@ def write(directory: Path, values: Mapping[str, Any]) -> None:
     atomic.write_configuration(agent_file(directory), json.dumps(values, indent=_INDENT, ensure_ascii=False) + "\n")
 
 
-# Making the directory of a named agent: complete, or not at all.
+# Making the directory of a named agent, completely or not at all.
 #
-# As of any session, neither a scan nor another creation ever finds half of one. The directory of an agent that was
-# destroyed and kept its files is taken up again: what is in it stays, what is missing is added.
+# As with any session, neither a scan nor another creation ever finds an incomplete one. The directory of a destroyed
+# agent whose files were kept is used again: existing files stay, missing ones are added.
 
 Prepare = Callable[[Path], None]
-"""Makes of a directory with files a repository with a first commit."""
+"""Turns a directory with files into a git repository with a first commit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Material:
-    """What an agent is made of."""
+    """The material for a new agent."""
 
     template: Path  # a directory with agent.json, docs/ and workspace/
     values: Mapping[str, Any]  # keys of agent.json that are given; others are the template's
@@ -190,7 +190,7 @@ class Material:
     preset_text: str  # becomes preset.md, with rights for the workspace
 
     def preset_of(self, place: Path) -> str:
-        """Return the preset of the agent that is to live in ``place``."""
+        """Return the preset for the agent in ``place``."""
         inside, docs = f"{workspace_dir(place)}/**", f"{docs_dir(place)}/**"
         return sessions.with_rights(self.preset_text, self.preset_name, read=(inside, docs), write=(inside,))
 
@@ -199,7 +199,7 @@ def make(root: Path, name: str, material: Material, *, prepare: Prepare, clock: 
     """Make the directory of the agent ``name`` below ``root``; ``prepare`` is called with its workspace.
 
     Raises:
-        Conflict: Something has the directory's name.
+        Conflict: The directory's name is taken.
         PresetError: The template's agent.json, or the preset, is malformed.
         StoreError: The disk refused. Nothing is left behind in any case.
     """
@@ -226,10 +226,10 @@ def make(root: Path, name: str, material: Material, *, prepare: Prepare, clock: 
 
 
 def adopt(root: Path, name: str, material: Material, *, prepare: Prepare, clock: Clock) -> BranchRef:
-    """Take up the directory that an agent ``name`` left; given values are merged into its ``agent.json``.
+    """Use the directory of a destroyed agent ``name`` again; given values are merged into its ``agent.json``.
 
-    Its conversation, documents, saved contexts and workspace stay as they are. Raises as ``make``; what was there
-    before is never removed.
+    Its conversation, documents, saved contexts and workspace are unchanged. Raises as ``make``; existing files are
+    never removed.
     """
     place = root.resolve() / name
     before = read(place)  # what cannot be read is not taken up
@@ -253,7 +253,7 @@ def adopt(root: Path, name: str, material: Material, *, prepare: Prepare, clock:
 
 
 def _fill(directory: Path, template: Path) -> None:
-    """Copy what ``template`` has and ``directory`` lacks, and make the directories that every agent has."""
+    """Copy the files of ``template`` that ``directory`` lacks, and make the directories that every agent has."""
     for entry in sorted(template.iterdir()):
         target = directory / entry.name
         if target.exists() or target.is_symlink():
@@ -267,7 +267,7 @@ def _fill(directory: Path, template: Path) -> None:
         atomic.make_dirs(made(directory))
 
 
-# What a named agent may be called: a name is a directory and the id of a session.
+# Names of named agents: a name is also a directory and the id of a session.
 
 LONGEST = 64
 
@@ -275,12 +275,12 @@ _NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_-]{{0,{LONGEST - 1}}}")
 
 
 def is_name(text: str) -> bool:
-    """Return whether an agent may be called ``text``."""
+    """Return whether ``text`` is a valid name for an agent."""
     return _NAME.fullmatch(text) is not None
 
 
 def validate_name(text: str) -> str:
-    """Return ``text``; raises ``BadRequest`` when no agent may be called that."""
+    """Return ``text``; raises ``BadRequest`` if it is no valid name for an agent."""
     if not is_name(text):
         raise BadRequest(
             f"{text[:80]!r} is not a name of an agent",

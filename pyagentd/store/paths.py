@@ -1,4 +1,4 @@
-"""Where the files of a session are, and which branch a path or name means.
+"""The paths of a session's files, and the branch that a path refers to.
 
 ::
 
@@ -67,7 +67,7 @@ class BranchRef:
 
 
 def place_in(name: str) -> Callable[[Path], Path]:
-    """Return the function that gives where ``name`` is in a directory."""
+    """Return a function from a directory to the path of ``name`` in it."""
     return lambda directory: directory.absolute() / name
 
 
@@ -103,8 +103,8 @@ def is_session_dir(directory: Path) -> bool:
 
 
 def has_conversation(place: Path | str) -> bool:
-    """Return whether a branch or agent lives here; a document that is gone is made anew from the log."""
-    # As text, and the log only where there is no document: a scan asks this of every branch there is.
+    """Return whether ``directory`` is of a branch or agent; a missing document is made again from the log."""
+    # As text, and the log only if there is no document: a scan checks this for every branch.
     return os.path.isfile(f"{place}/{SESSION_FILE}") or os.path.isfile(f"{place}/{JOURNAL_FILE}")  # noqa: PTH113
 
 
@@ -126,7 +126,7 @@ def ref_of(path: Path) -> BranchRef:
 
 
 def real(path: Path) -> Path:
-    """Return ``path`` with links followed; where they lead in a circle, as `Path.resolve` refuses to, it ends there.
+    """Return ``path`` with links resolved, up to a circle of links, for which `Path.resolve` raises an error.
 
     Raises:
         ValueError: It holds a zero byte.
@@ -135,7 +135,7 @@ def real(path: Path) -> Path:
 
 
 def _ref_at(place: Path, path: Path) -> BranchRef:
-    """Return the branch at a resolved place; ``path`` is what was asked for."""
+    """Return the branch at a resolved place; ``path`` is for the error."""
     if has_conversation(place):
         if place.parent.name == BRANCHES_DIR:
             return _branch_ref(place)
@@ -167,18 +167,18 @@ def parent_of(ref: BranchRef) -> BranchRef | None:
 
 
 def ancestors_of(ref: BranchRef) -> tuple[BranchRef, ...]:
-    """Return whom ``ref`` descends from, its parent first."""
+    """Return the ancestors of ``ref``, its parent first."""
     parent = parent_of(ref)
     return () if parent is None else (parent, *ancestors_of(parent))
 
 
 def root_of(ref: BranchRef) -> BranchRef:
-    """Return the branch of a session at the root of the tree of ``ref``."""
+    """Return the session's branch at the root of the tree of ``ref``."""
     return (ref, *ancestors_of(ref))[-1]
 
 
 class BranchPlaces(TypedDict):
-    """The names and places of a branch or agent."""
+    """The names and paths of a branch or agent."""
 
     session_id: str
     branch_name: str
@@ -189,7 +189,7 @@ class BranchPlaces(TypedDict):
 
 
 def describe_branch(ref: BranchRef) -> BranchPlaces:
-    """Return the names and places of a branch, as clients are told them."""
+    """Return the names and paths of a branch, as clients get them."""
     return {
         "session_id": ref.session_id,
         "branch_name": ref.branch_name,
@@ -228,7 +228,7 @@ def _session_id(name: str, place: Path) -> str:
 def _active_branch(session_dir: Path) -> Path:
     current = real(current_link(session_dir))
     home = branches_dir(session_dir)
-    # A link that leads out of the session is not ours to follow.
+    # A link that leads out of the session is not followed.
     if current.parent == home and has_conversation(current):
         return current
     main = home / MAIN_BRANCH

@@ -41,11 +41,11 @@ class PresetFile:
     body: str  # everything after the front matter, byte for byte
 
     def line(self, key: str) -> int:
-        """Return the line of the file on which the top-level ``key`` is."""
+        """Return the line of the top-level ``key``."""
         return int(self.front.lc.key(key)[0]) + _FRONT_STARTS_ON_LINE
 
     def patterns(self, kind: str) -> tuple[str, ...] | None:
-        """Return the patterns of ``paths: KIND:``; None where the preset does not say.
+        """Return the patterns of ``paths: KIND:``; None if the preset has none.
 
         Raises:
             PresetError: They are not a list of texts.
@@ -68,9 +68,9 @@ def read(path: Path) -> PresetFile:
 
 
 def content(path: Path, *, links: bool = False) -> bytes:
-    """Return what is in the file of a preset; raises as ``read`` where that cannot be read.
+    """Return the text of a preset's file; raises as ``read``.
 
-    With ``links`` the file may be a symbolic link: those of the user's own directory may.
+    With ``links`` the file may be a symbolic link, as in the user's own directory.
     """
     try:
         return regularfile.read_bytes(path, links=links)
@@ -83,7 +83,7 @@ def content(path: Path, *, links: bool = False) -> bytes:
 
 
 def decode(data: bytes, path: Path) -> PresetFile:
-    """Return what a file at ``path`` with the content ``data`` is; raises ``PresetError`` as ``read``."""
+    """Parse ``data``, the content of ``path``; raises ``PresetError`` as ``read``."""
     try:
         return parse(data.decode("utf-8-sig"), path)
     except UnicodeDecodeError as error:
@@ -121,7 +121,7 @@ def parse(text: str, path: Path) -> PresetFile:
 
 
 def _hint(problem: str) -> str:
-    """Return what helps; the library's words for the usual slips do not."""
+    """Return a hint for usual mistakes, for which the library's messages do not help."""
     if "mapping values are not allowed" in problem:
         return "Put a value that has a colon in it in quotes"
     if "cannot start any token" in problem:
@@ -130,11 +130,11 @@ def _hint(problem: str) -> str:
 
 
 def change(path: Path, text_of: Callable[[PresetFile], str]) -> None:
-    """Put what ``text_of`` makes of the preset at ``path`` into its place.
+    """Replace the preset at ``path`` by the result of ``text_of``.
 
     Raises:
         PresetError: The file is missing or malformed.
-        StoreError: The disk refused; the file is untouched.
+        StoreError: The disk failed; the file is unchanged.
     """
     with _changing:
         atomic.write_configuration(path, text_of(read(path)))
@@ -150,7 +150,7 @@ def with_values(preset: PresetFile, values: Mapping[str, Any]) -> str:
     """Return the text of ``preset`` with top-level keys set anew; everything else stays byte for byte.
 
     Raises:
-        PresetError: What comes out cannot be read.
+        PresetError: The result cannot be read.
     """
     for key, value in values.items():
         preset = _with_value(preset, key, list(value) if isinstance(value, tuple) else value)
@@ -175,17 +175,17 @@ def with_paths(
     deny: Iterable[str] = (),
     also_write: Iterable[str] = (),
 ) -> str:
-    """Return the text of ``preset`` with its ``paths`` set anew.
+    """Return the text of ``preset`` with new ``paths``.
 
     Args:
-        preset: Stays as it is.
-        read: Becomes ``paths.read``, exactly.
-        write_default: Becomes ``paths.write`` where the preset has none; its own are kept.
-        deny: Joins the standard four and the preset's own.
-        also_write: Is added to ``paths.write``, whoever said that.
+        preset: The preset, which is not changed.
+        read: The new ``paths.read``.
+        write_default: The new ``paths.write`` if the preset has none.
+        deny: Added to the standard four and the preset's own.
+        also_write: Added to ``paths.write`` in any case.
 
     Raises:
-        PresetError: Its own patterns are malformed, or stand elsewhere too; or what comes out cannot be read.
+        PresetError: Its own patterns are malformed, or shared with other keys by an alias; or the result is invalid.
     """
     own_write = preset.patterns("write")
     wanted = {
@@ -207,10 +207,10 @@ def with_paths(
 
 
 def _section(preset: PresetFile, key: str) -> tuple[str, CommentedMap, str]:
-    """Return what the front matter has below a top-level key, to be changed, and the text around that.
+    """Return the section of a top-level key of the front matter, to be changed, and the text around it.
 
     Raises:
-        PresetError: It stands elsewhere too, where it must not change, or is only an alias.
+        PresetError: It is an alias, or another key refers to it by an alias.
     """
     before, text, after = _split_around(preset, key)
     line = preset.line(key) if key in preset.front else 1
@@ -227,7 +227,7 @@ def _section(preset: PresetFile, key: str) -> tuple[str, CommentedMap, str]:
 
 
 def _with_front_text(preset: PresetFile, front_text: str) -> PresetFile:
-    """Return the preset with another front matter; raises ``PresetError`` where that cannot be read."""
+    """Return the preset with another front matter; raises ``PresetError`` if that cannot be read."""
     start = len(preset.text) - len(preset.text.split("\n", 1)[1])  # the delimiter's line ends there
     return parse(preset.text[:start] + front_text + preset.text[start + len(preset.front_text) :], preset.path)
 
@@ -261,7 +261,7 @@ def _split_around(preset: PresetFile, key: str) -> tuple[str, str, str]:
 
 
 def _replace_items(listed: CommentedSeq, patterns: Sequence[str]) -> None:
-    """Make ``listed`` hold ``patterns``; those it had keep their quoting and comments."""
+    """Set the items of ``listed`` to ``patterns``; existing ones keep their quoting and comments."""
     tail = _cut_tail(listed)
     had = {str(item): (item, listed.ca.items.get(index)) for index, item in enumerate(listed)}
     listed.ca.items.clear()
@@ -276,7 +276,7 @@ def _replace_items(listed: CommentedSeq, patterns: Sequence[str]) -> None:
 
 
 def _cut_tail(listed: CommentedSeq) -> str:
-    """Take away what stands between the list's last line and the next key: the library ties it to the last item."""
+    """Remove the text between the list's last line and the next key, which the library ties to the last item."""
     comment = listed.ca.items.get(len(listed) - 1)
     if not comment or comment[0] is None:
         return ""
@@ -294,18 +294,18 @@ def _add_tail(listed: CommentedSeq, tail: str) -> None:
         listed.ca.items[last] = [CommentToken("\n" + tail, CommentMark(0), None), None]
 
 
-# Adding entries to the lists of ``preset.md`` that say what is allowed; everything else stays byte for byte.
+# Adding entries to the lists of permissions in ``preset.md``; everything else stays byte for byte.
 
 
 def extend(path: Path, section: str, key: str, values: Iterable[str]) -> tuple[str, ...]:
-    """Add ``values`` to the list ``section: key:`` of the preset at ``path``; return those it did not have.
+    """Add ``values`` to the list ``section: key:`` of the preset at ``path``; return the new ones.
 
-    Comments, quoting and the order of what is there survive. Section and key are found in either spelling, with
-    dashes or with underscores, and made when they are missing.
+    Existing comments, quoting and order are kept. Section and key are found with dashes or with underscores, and
+    added if they are missing.
 
     Raises:
-        PresetError: The file is missing or malformed, or the list is none.
-        StoreError: The disk refused; the file is untouched.
+        PresetError: The file is missing or malformed, or the value is no list.
+        StoreError: The disk failed; the file is unchanged.
     """
     with _changing:
         preset = read(path)
@@ -341,15 +341,15 @@ def _spelling_of(key: str, values: Iterable[str]) -> str:
     return next((name for name in (key, key.replace("_", "-"), key.replace("-", "_")) if name in known), key)
 
 
-# Which preset templates there are, and where; their content is read by who uses one.
+# Finding preset templates; their content is not read here.
 
 
 def find_templates(dirs: Sequence[Path]) -> dict[str, Path]:
     """Return every template by name, the file's without ``.md``.
 
     Args:
-        dirs: Where to look: shipped, the user's, the trusted project's; a later one wins. One that is
-            missing or cannot be listed holds none.
+        dirs: The directories to search: shipped, the user's, the trusted project's; a later one wins. One that is
+            missing or unreadable has none.
     """
     found: dict[str, Path] = {}
     for directory in dirs:

@@ -1,6 +1,6 @@
-"""Which branches exist, and which of their agents a killed process or a full disk left in the middle.
+"""The existing branches and agents, and those whose runs were interrupted by a killed process or a full disk.
 
-The disk decides: a scan of the root opens no file, an entry that is gone is noticed when it is looked up, and a
+The disk is the source: a scan of the root opens no file, a removed entry is noticed when it is looked up, and a
 session that another program made is found by the next scan.
 """
 
@@ -49,13 +49,12 @@ class Entry:
 
 
 class Registry:
-    """The branches of one sessions root, and of sessions elsewhere that it was told about.
+    """The branches of one sessions root, and of added sessions elsewhere.
 
     Args:
         root: The sessions root; need not exist.
         agents: The agents root, whose sessions are named agents; need not exist.
-        departed: Directories of agents that were destroyed, resolved; their owner may add to them and remove. What is
-            in them is not a session.
+        departed: Directories of destroyed agents, resolved, which are no sessions; the caller may change the set.
     """
 
     def __init__(self, root: Path, *, agents: Path | None = None, departed: Collection[Path] = frozenset()) -> None:
@@ -73,11 +72,11 @@ class Registry:
 
     @property
     def elsewhere(self) -> frozenset[Path]:
-        """The directories of sessions outside the root that are known."""
+        """The known directories of sessions outside the root."""
         return self._elsewhere
 
     def scan(self) -> "tuple[Entry, ...]":
-        """Find everything anew and return it: branches by session id and name, agents inside them.
+        """Scan the disk and return everything: branches by session id and name, with their agents.
 
         May be called from any thread.
         """
@@ -94,11 +93,11 @@ class Registry:
         return entries
 
     def branches(self) -> list[BranchRef]:
-        """Return every branch and agent there is now, an agent after the branch it belongs to."""
+        """Return all existing branches and agents, an agent after its branch."""
         return [entry.ref for each in self.scan() for entry in each.with_agents()]
 
     def add(self, ref: BranchRef) -> None:
-        """Know a branch that was just made or opened; its session is scanned from now on, wherever it is."""
+        """Add a branch that was just made or opened; its session is scanned from now on, wherever it is."""
         if self.has_departed(ref):
             return
         if not ref.is_agent:
@@ -106,11 +105,11 @@ class Registry:
         self._by_name.setdefault(ref.name, {})[ref.key] = ref
 
     def has_departed(self, ref: BranchRef) -> bool:
-        """Return whether a branch is of an agent that was destroyed and whose files were kept."""
+        """Return whether a branch belongs to a destroyed agent whose files were kept."""
         return bool(self._departed) and any(ref.branch_dir.is_relative_to(place) for place in (*self._departed,))
 
     def forget(self, directory: Path) -> None:
-        """Know nothing any more of what was in ``directory``, which is gone."""
+        """Forget the entries in ``directory``, which was removed."""
         self._known = {key: each for key, each in self._known.items() if not Path(key).is_relative_to(directory)}
         self._elsewhere -= {place for place in self._elsewhere if place.is_relative_to(directory)}
         for known in self._by_name.values():
@@ -118,7 +117,7 @@ class Registry:
                 del known[key]
 
     def add_elsewhere(self, directories: Iterable[Path]) -> None:
-        """Also scan these directories of sessions; one in the root is scanned anyway."""
+        """Scan these directories of sessions, too; those in the root are always scanned."""
         homes = {home.resolve() for home in self._homes}
         self._elsewhere |= {directory for directory in directories if directory.parent not in homes}
 
@@ -132,15 +131,15 @@ class Registry:
         return present[0] if len(present) == 1 else None
 
     def resolve(self, text: str) -> BranchRef:
-        """Return what a person means by ``text``.
+        """Return the branch that a person names by ``text``.
 
         Args:
-            text: A session's or an agent's id, or the beginning of one; of a session that is its active branch.
-                ``ID/BRANCH`` names another. Or a directory or file of a session.
+            text: The id of a session or an agent, or the beginning of one; for a session this is the active branch,
+                and ``ID/BRANCH`` is another. Or a directory or file of a session.
 
         Raises:
-            Ambiguous: Several fit; the message lists them.
-            NotFound: None fits.
+            Ambiguous: Several match; the message lists them.
+            NotFound: None matches.
             NotASession: It is a path, but not of a session.
         """
         if not text.strip():
@@ -200,7 +199,7 @@ class Registry:
 
 
 def _recorded_id(session_dir: Path) -> str:
-    """Return the id of a session whose directory may be called otherwise, "" if it is not a session."""
+    """Return the id of a session, whose directory may have another name; "" if it is no session."""
     try:
         return paths.ref_of(session_dir).session_id
     except NotASession:
@@ -208,10 +207,9 @@ def _recorded_id(session_dir: Path) -> str:
 
 
 def _matching_refs(text: str, refs: list[BranchRef]) -> list[BranchRef]:
-    """Return of ``refs`` who has the id, or ID/BRANCH, ``text``; if nobody, whose id or branch begins with it.
+    """Return the ``refs`` with the id, or ID/BRANCH, ``text``; if there are none, those that begin with it.
 
-    Of ids that begin with it a session's own name, which is the id up to the time, comes before longer names, and
-    sessions before agents, which nobody named.
+    Among the latter an exact name (the id up to the time) comes before longer names, and sessions come before agents.
     """
     wanted, _, branch = text.partition("/")
     sessions = [ref for ref in refs if not ref.is_agent]
@@ -228,13 +226,13 @@ def _matching_refs(text: str, refs: list[BranchRef]) -> list[BranchRef]:
 
 
 def _own_name(session_id: str) -> str:
-    """Return what a session was called when it was made; "" of an id without a time."""
+    """Return the name in a session's id, "" for an id without a time."""
     found = _STAMPED.fullmatch(session_id)
     return found[1] if found else ""
 
 
 def _one_per_session(refs: Iterable[BranchRef]) -> list[BranchRef]:
-    """Keep of every session its active branch, and every agent; of more than can be shown, one branch."""
+    """Return the active branch of each session, and every agent; of too many, one branch."""
     branches: dict[Path, list[BranchRef]] = {}
     for ref in refs:
         branches.setdefault(ref.session_dir, []).append(ref)
@@ -247,7 +245,7 @@ def _one_per_session(refs: Iterable[BranchRef]) -> list[BranchRef]:
     return kept
 
 
-# A scan looks at every branch there is: names are joined as texts, and an entry is made only of what was not known.
+# A scan visits every branch, so names are joined as text, and entries are made only for new branches.
 
 
 def _session_entries(session_dir: str, session_id: str, known: "Mapping[str, Entry]") -> "Iterator[Entry]":
@@ -292,10 +290,10 @@ def _join_names(refs: list[BranchRef]) -> str:
     return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
 
 
-# Which agents under a branch were left in the middle, by a killed process or a disk that refused.
+# Finding agents under a branch whose runs were interrupted by a killed process or a disk error.
 #
-# Looks at the end of each log only: the last word about a run is that all its text is in the document. What is to be
-# done about the others is decided where they are opened.
+# Only the end of each log is read: the last row of a complete run says that all its text is in the document. Opening
+# the others decides what to do about them.
 
 _TAIL: Final = 4096  # bytes; the last rows of a run that ended well are short
 
@@ -317,7 +315,7 @@ def unfinished_agents(branch_dir: Path) -> list[BranchRef]:
 
 
 def is_finished(log: Path) -> bool:
-    """Return whether the log at ``log`` ends with the word that all text of its last run is in the document."""
+    """Return whether the last row of ``log`` says that all text of its last run is in the document."""
     try:
         tail = regularfile.read_end(log, _TAIL, limit=regularfile.LOG)
     except OSError:
@@ -331,17 +329,16 @@ def is_finished(log: Path) -> bool:
     return not tail
 
 
-# Which runs of a tree only waited when their daemon ended: for a human, or for agents that did.
+# Finding runs that were suspended when their daemon ended: they waited for a human, or for agents that did.
 #
-# Reads logs and writes nothing. A run waits when the log has a question of one of its unfinished calls without an
-# answer, or with one that nothing has come of while calls have not begun, or an agent of such a call that waits
-# itself; and when somebody still waits for it in turn: the branch at the root needs nobody, an agent in the
-# background neither, any other the call that spawned it.
+# Logs are read and nothing is written. A run is suspended if one of its unfinished calls has a question without an
+# answer, or with an answer that was not carried out yet, or an agent that is suspended itself; and if its result is
+# still needed: by nobody else for the branch at the root and for background agents, by the spawning call for others.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuspendedRun:
-    """A run that waits, of which nobody knows yet."""
+    """A suspended run."""
 
     ref: BranchRef
     run_id: str
@@ -352,14 +349,14 @@ class SuspendedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunProgress:
-    """How far the answer of a run that waits has come.
+    """The answer of a suspended run so far.
 
     Attributes:
-        message: The recorded message it is, the last one where the user steered the run.
+        message: Its recorded message; the last one if the user steered the run.
         earlier: The answers before that.
-        done: Its finished requests as the model saw them: what it said, and the results.
-        step: What it said in the last one.
-        results: Results of that one's calls that are recorded, by call id.
+        done: Its finished steps in the model's view: answers and results.
+        step: The answer of the last step.
+        results: The recorded results of the last step's calls, by call id.
     """
 
     message: conversation.Message
@@ -370,7 +367,7 @@ class RunProgress:
 
 
 def suspended_runs(root: BranchRef) -> dict[str, SuspendedRun]:
-    """Return the runs that wait in the tree of a branch of a session, by branch key, those above first.
+    """Return the suspended runs in the tree of a session's branch, by branch key, parents first.
 
     Raises:
         StoreError: A log cannot be read.
@@ -382,7 +379,7 @@ def suspended_runs(root: BranchRef) -> dict[str, SuspendedRun]:
 
 
 def run_progress(conversation: Conversation) -> RunProgress | None:
-    """Return how far the last run came, None when it has no call without a result."""
+    """Return the progress of the last run, None if all its calls have results."""
     message = next(
         (conversation.messages[part.row["message_id"]] for part in _open_calls(conversation)),
         None,
@@ -412,7 +409,7 @@ def run_progress(conversation: Conversation) -> RunProgress | None:
 
 
 def _messages_of_run(conversation: Conversation, last: conversation.Message) -> list[conversation.Message]:
-    """Return what was said in the last run before the message ``last``, by the model and by who steered it."""
+    """Return the messages of the last run before ``last``: answers and steering messages."""
     run = conversation.last_run
     prompt = str(run.data.get("message_id")) if run else ""
     if prompt not in conversation.messages:
@@ -433,7 +430,7 @@ class _Candidate:
 
 
 def _waiting_candidates(refs: Iterable[BranchRef]) -> dict[str, _Candidate]:
-    """Return those whose runs wait for something, by key; whoever waits for them comes later."""
+    """Return the candidates with waiting runs, by key, children before parents."""
     waiting: dict[str, _Candidate] = {}
     for ref in sorted(refs, key=lambda each: len(each.branch_dir.parts), reverse=True):
         candidate = _candidate(ref)
@@ -446,7 +443,7 @@ def _waiting_candidates(refs: Iterable[BranchRef]) -> dict[str, _Candidate]:
 
 
 def _awaited_runs(root: BranchRef, waiting: Mapping[str, _Candidate]) -> dict[str, SuspendedRun]:
-    """Leave out those for which nobody waits any more."""
+    """Leave out runs whose result nobody needs any more."""
     wanted: dict[str, SuspendedRun] = {}
     for key, candidate in reversed([*waiting.items()]):
         above = str(candidate.ref.branch_dir.parent.parent)

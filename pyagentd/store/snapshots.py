@@ -21,17 +21,17 @@ from pyagentd.store import atomic
 from pyagentd.store.gitignore import Rules, ignores, rules_file, with_rules
 from pyagentd.store.paths import BranchRef
 
-# The objects of a private store: what git calls loose objects, so that git can read them too.
+# The private object store, in the format of git's loose objects, so that git can read them.
 #
-# An object is written beside its place and moved there, and its name is the hash of its content: a daemon that is
-# killed leaves a whole object or none. What a loss of power damaged is found when it is read and counts as lost,
-# until the same content is stored again.
+# An object is written to a draft and renamed, and its name is the hash of its content: a killed daemon leaves a whole
+# object or none. Damage by a power failure is found when an object is read; it counts as lost until the same content
+# is stored again.
 
 
 Kind = Literal["blob", "tree"]
 
 DIRECTORY = ".pyagentd-snapshots"
-"""Below the sessions root; a scan for sessions leaves hidden names out, and no tool may look into it."""
+"""The directory below the sessions root; hidden, so that scans for sessions skip it; closed to tools."""
 
 _LEVEL = 1  # of compression: a command waits for it
 _CONFIG = "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
@@ -66,7 +66,7 @@ class Objects:
         return name
 
     def get(self, kind: Kind, name: str) -> bytes | None:
-        """Return the content of an object, or None when it is not there or damaged."""
+        """Return the content of an object, or None if it is missing or damaged."""
         try:
             with open(f"{self._place}/{name[:2]}/{name[2:]}", "rb") as file:  # noqa: PTH123 - texts all the way
                 data = zlib.decompress(file.read())
@@ -77,7 +77,7 @@ class Objects:
         return content if whole and head == b"%s %d" % (kind.encode(), len(content)) else None
 
     def names(self) -> list[tuple[str, Path]]:
-        """Return the ids of all objects and where they are."""
+        """Return the ids and paths of all objects."""
         found = []
         for directory in Path(self._place).glob("[0-9a-f][0-9a-f]"):
             with os.scandir(directory) as entries:
@@ -99,7 +99,7 @@ class Objects:
         self._made.add(prefix)
 
     def _begin(self) -> None:
-        """Make what git wants to see in a repository."""
+        """Make the files that git needs to recognise a repository."""
         for name in ("refs", "objects"):
             atomic.make_dirs(self._directory / name)
         for name, text in (("config", _CONFIG), ("HEAD", "ref: refs/heads/none\n")):
@@ -108,7 +108,7 @@ class Objects:
 
 
 def id_of(kind: Kind, content: bytes) -> str:
-    """Return the id that an object has or would have."""
+    """Return the id of an object, stored or not."""
     return _hash_object(kind, content)[1]
 
 
@@ -118,17 +118,17 @@ def _hash_object(kind: Kind, content: bytes) -> tuple[bytes, str]:
 
 
 def require_content(content: bytes | None, what: str) -> bytes:
-    """Return ``content``; raises ``StoreError`` when it was lost."""
+    """Return ``content``; raises ``StoreError`` if it was lost."""
     if content is None:
         raise StoreError(f"{what} is not in the store of snapshots any more")
     return content
 
 
-# Trees of the store: which files there are in a directory, with their permissions; and how two trees differ.
+# Trees: the files of a directory with their permissions; and the difference of two trees.
 #
 # The topmost tree stands for ``/``, so that a snapshot may hold any files of the machine. An entry whose content is
-# not kept (too large, secret, unreadable) is there as a link to an object that does not exist: the id tells one
-# state from another, and nothing of the content.
+# not kept (too large, secret, unreadable) has the id of an object that does not exist: the id differs between states
+# and reveals nothing of the content.
 
 UNKEPT = 0o160000
 
@@ -156,7 +156,7 @@ class Entry(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """What became of one path: None where there was or is nothing."""
+    """The change of one path; None where nothing existed before or exists after."""
 
     path: str  # absolute
     before: Entry | None
@@ -169,13 +169,13 @@ _Level = dict[str, "Entry | _Level"]
 
 
 def unkept_entry(*state: object) -> Entry:
-    """Return the entry of a file whose content is not kept and whose ``state`` tells whether it changed."""
+    """Return the entry of a file whose content is not kept; ``state`` changes with the file."""
     return Entry(UNKEPT, id_of("blob", repr(state).encode(errors="surrogateescape")))
 
 
 def write(objects: Objects, entries: Mapping[str, Entry]) -> str:
     """Store the tree of one directory, entries by name, and return its id."""
-    # Git sorts a directory as if its name ended in a slash.
+    # Git sorts directories as if their names ended in a slash.
     named = sorted((os.fsencode(name) + b"/" * entry.is_dir, entry) for name, entry in entries.items())
     return objects.put(
         "tree", b"".join(b"%o %s\0%s" % (e.mode, name.rstrip(b"/"), bytes.fromhex(e.id)) for name, e in named)
@@ -229,7 +229,7 @@ def _store_level(objects: Objects, level: _Level) -> str:
 def difference(
     objects: Objects, before: str, after: str, *, root: str = "", above: str = "", rules: Rules | None = None
 ) -> Iterator[Difference]:
-    """Yield what differs between two trees; a directory that came or went is told besides what is in it.
+    """Yield the differences of two trees; an added or removed directory comes in addition to its entries.
 
     What was ignored ``before`` in the workspace ``root`` is not in that tree, so it did not come when it is in the
     other: a command that changes ``.gitignore`` must not make the user's files its own.
@@ -261,7 +261,7 @@ def difference(
 
 
 def objects_of(objects: Objects, tree: str, known: set[str]) -> None:
-    """Add to ``known`` the ids of a tree and of all that is in it; what was lost has nothing in it."""
+    """Add the ids of a tree and of everything in it to ``known``; a lost tree counts as empty."""
     if tree in known:
         return
     known.add(tree)
@@ -273,7 +273,7 @@ def objects_of(objects: Objects, tree: str, known: set[str]) -> None:
             known.add(entry.id)
 
 
-# One file as an entry of a tree: read without following a link, neither in its place nor on the way.
+# Reading one file as an entry of a tree, without following links at the end or on the way.
 
 MOST_BYTES = 10_000_000  # of a file whose content is kept; the tools that write files have the same limit
 
@@ -281,13 +281,11 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def entry_at(path: str, objects: Objects | None = None, *, content: bool = True) -> Entry | None:
-    """Return what is at ``path`` now, None for nothing; sockets and the like are nothing.
-
-    Below a link there is nothing either: what it leads to is another place, with a path of its own.
+    """Return the present entry at ``path``; None for nothing, for sockets and the like, and below a link.
 
     Args:
         path: Absolute, and without links when it was recorded.
-        objects: Where its content is stored; None only computes its id.
+        objects: Stores its content; None only computes its id.
         content: Whether the content may be kept.
     """
     above = path.rpartition("/")[0] or "/"
@@ -299,9 +297,9 @@ def entry_at(path: str, objects: Objects | None = None, *, content: bool = True)
 
 
 def entries_with_parents(paths: Iterable[str], objects: Objects) -> Iterator[tuple[str, Entry]]:
-    """Yield the entries of ``paths`` and, of what is not there, of the directory it would be in or below.
+    """Yield the entries of ``paths`` and, for missing ones, of the nearest existing directory above.
 
-    A directory is there without what is in it: for this, name that too.
+    A directory comes without its content, which must be named as well.
     """
     for path in paths:
         entry = entry_at(path, objects)
@@ -315,7 +313,7 @@ def entries_with_parents(paths: Iterable[str], objects: Objects) -> Iterator[tup
 
 
 def entry_of(path: str, found: os.stat_result, objects: Objects | None, *, content: bool = True) -> Entry | None:
-    """Return the entry of what ``lstat`` found at ``path``; None when it is of no kind that is kept."""
+    """Return the entry for the result of ``lstat`` at ``path``; None if this kind of file is not kept."""
     mode = found.st_mode
     if stat.S_ISDIR(mode):
         return Entry(directory_mode(mode), "")
@@ -336,7 +334,7 @@ def entry_of(path: str, found: os.stat_result, objects: Objects | None, *, conte
 
 
 def directory_mode(mode: int) -> int:
-    """Return the mode of a directory in a tree: the usual permissions are left out, as git does."""
+    """Return the mode of a directory in a tree, without the usual permissions, as in git."""
     return stat.S_IFDIR | (0 if mode & 0o777 == 0o755 else mode & 0o777)
 
 
@@ -344,13 +342,13 @@ def _store_blob(objects: Objects | None, data: bytes) -> str:
     return id_of("blob", data) if objects is None else objects.put("blob", data)
 
 
-# The tree of a workspace, made again before and after every command: what did not change costs one ``lstat``.
+# The tree of a workspace, made again before and after every command: an unchanged file costs one ``lstat``.
 #
-# Left out are ``.git``, what ``.gitignore`` files say, and what the caller says; of secret files is kept that they
-# are there, not what is in them. A workspace with too many files is found out early, before anything is read.
+# Left out are ``.git``, files ignored by ``.gitignore``, and those that the caller names; of secret files only the
+# existence is kept. A workspace with too many files is refused early, before any file is read.
 #
-# A file whose stat is as it was is taken for unchanged, unless it was changed in the moment it was looked at: then
-# its stat may not tell the next change, and it is read again. The same holds for the names in a directory.
+# A file with the same stat counts as unchanged, unless it was changed just before it was read: then the next change
+# may leave the stat equal, and the file is read again. The same holds for the names in a directory.
 
 MOST_FILES = 20_000
 MOST_NEW_BYTES = 500_000_000  # of contents read for one snapshot
@@ -362,12 +360,12 @@ Signature = tuple[int, int, int, int, int]
 
 
 class TooMuch(StoreError):
-    """A workspace is too large to be kept whole."""
+    """The workspace is too large for a snapshot."""
 
 
 @dataclass(slots=True)
 class _Node:
-    """A directory as it was found last."""
+    """A directory, as last scanned."""
 
     path: str
     mode: int = 0
@@ -383,7 +381,7 @@ class _Node:
 
 @dataclass(slots=True)
 class _Pass:
-    """One walk over everything."""
+    """One scan of the workspace."""
 
     settled_ns: int  # what changed before this cannot have changed since without showing it
     files: int = 0
@@ -393,13 +391,13 @@ class _Pass:
 
 
 class Scan:
-    """The workspace ``root`` as it was last seen; used by one thread at a time.
+    """The workspace ``root``, as last scanned; used by one thread at a time.
 
     Args:
-        root: Absolute and resolved.
-        objects: Where contents go.
-        left_out: Whether a file or directory does not belong to the workspace at all.
-        secret: Whether the content of a file must not be kept.
+        root: The workspace, absolute and resolved.
+        objects: Stores the contents.
+        left_out: Returns whether a file or directory is left out.
+        secret: Returns whether the content of a file must not be kept.
         known: Stat and entry of files from an earlier daemon, by path.
     """
 
@@ -422,7 +420,7 @@ class Scan:
         self.read = 0  # files of the last snapshot that had to be read
 
     def snapshot(self) -> Entry:
-        """Store the workspace as it is now and return its directory.
+        """Store the present state of the workspace, and return its entry.
 
         Raises:
             TooMuch: It has too many files, or too large ones.
@@ -443,7 +441,7 @@ class Scan:
             raise
 
     def known(self) -> Iterator[tuple[str, Signature, Entry]]:
-        """Yield what a later daemon may take for granted: files whose stat tells their next change."""
+        """Yield the files that a later daemon need not read: those whose stat will show the next change."""
         waiting = [self._top]
         while waiting:
             node = waiting.pop()
@@ -455,7 +453,7 @@ class Scan:
     # -- what is there -------------------------------------------------------------------------------------------
 
     def _look(self, node: _Node, found: os.stat_result, above: Rules | None, made: _Pass, depth: int) -> None:
-        """Bring a directory's names up to date and note which files have to be read."""
+        """Update a directory's names, and note the files to read."""
         made.directories += 1
         if made.directories > _MOST_DIRECTORIES:
             raise TooMuch(f"{self._root} has more than {_MOST_DIRECTORIES:,} directories")
@@ -540,7 +538,7 @@ class Scan:
             node.files[name] = (_signature(found) if settled else None, entry)
 
     def _store_tree(self, node: _Node) -> str:
-        """Store the trees that changed, those above them too, and return the id of this one."""
+        """Store the trees that changed, and return the id of this one."""
         below = {name: Entry(each.mode, self._store_tree(each)) for name, each in node.directories.items()}
         if node.tree is None or node.below != below:
             files = {name: entry for name, (_, entry) in node.files.items() if entry is not None}
@@ -561,9 +559,9 @@ def _signature(found: os.stat_result) -> Signature:
 
 
 def _rules_above(root: str) -> Rules | None:
-    """Return the rules of the directories above ``root``, up to its repository; none outside of one.
+    """Return the ignore rules of the directories above ``root``, up to its repository; none outside of one.
 
-    Who works in an ignored directory wants it kept, so the rules from above do not count there.
+    They do not count if ``root`` itself is ignored, because its files are to be kept.
     """
     above, directory = [], root
     while not os.path.lexists(f"{directory}/.git"):
@@ -577,7 +575,7 @@ def _rules_above(root: str) -> Rules | None:
     return None if ignores(rules, root, True) else rules
 
 
-# What an earlier daemon knew of the files of a workspace, so that the first command need not read them all again.
+# Stats of a workspace's files from an earlier daemon, so that the first command need not read them all again.
 
 _PLACE = "stats"
 _MOST = 8  # workspaces; the one not used for longest goes first
@@ -590,7 +588,7 @@ class Stats:
         self._place = directory / _PLACE
 
     def load(self, key: str) -> dict[str, tuple[Signature, Entry]]:
-        """Return what is known of the workspace ``key`` by path; {} for nothing."""
+        """Return stat and entry of the files of the workspace ``key``, by path."""
         try:
             rows = json.loads(regularfile.read_text(self._file(key), limit=regularfile.DOCUMENT))
             return {path: ((a, b, c, d, e), Entry(mode, name)) for path, a, b, c, d, e, mode, name in rows}
@@ -598,7 +596,7 @@ class Stats:
             return {}
 
     def save(self, key: str, known: Iterable[tuple[str, Signature, Entry]]) -> None:
-        """Keep what is known of the workspace ``key``; a disk that refuses costs time later and nothing else."""
+        """Save stat and entry of the files of the workspace ``key``; if the disk fails, they are read again later."""
         rows = [(path, *signature, *entry) for path, signature, entry in known]
         with suppress(StoreError, OSError):
             atomic.make_dirs(self._place)
@@ -608,7 +606,7 @@ class Stats:
                 file.unlink()
 
     def clear(self) -> None:
-        """Forget everything: objects may be gone."""
+        """Remove everything, because objects may be gone."""
         for file in self._place.glob("*.json"):
             with suppress(OSError):
                 file.unlink()
@@ -617,11 +615,11 @@ class Stats:
         return self._place / f"{hashlib.sha256(key.encode(errors='surrogateescape')).hexdigest()[:32]}.json"
 
 
-# Records which tool call changed which files: one file of lines for each top-level branch.
+# Records of the files that each tool call changed: one file of lines for each top-level branch.
 #
-# A line says for which turns (messages of the user, the root's first) a call or a restoring was made, and has the
-# trees before and after. A call that has begun has a file of its own until its line is there, so that one that the
-# daemon did not survive is known. Who reads takes no line for more than it is: a torn one is left out.
+# A line has the turns (messages of the user, the root's first) of a call or a restoring, and the trees before and
+# after. A call that has begun has its own file until its line is written, so that a call during which the daemon was
+# killed is known. Torn lines are left out when reading.
 
 _LINES = "changes"
 _BEGUN = "begun"
@@ -631,7 +629,7 @@ _TAIL = 256 * 1024  # bytes that have the last line
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What one call, or one restoring, made of files."""
+    """The files changed by one call or one restoring."""
 
     id: str
     turns: tuple[str, ...]  # ids of the user's messages: of the root first, of the agent that acted last
@@ -659,7 +657,7 @@ class Records:
         self._heads: dict[str, str] = {}  # the last change of each branch that was asked for, by its key
 
     def file(self, ref: BranchRef) -> Path:
-        """Return where the changes of ``ref``, the root of a tree, are."""
+        """Return the file with the changes of ``ref``, the root of a tree."""
         name = f"{_name(ref.session_id)}+{_name(ref.branch_name)}"
         if len(name) > _LONGEST_NAME:  # three characters for each byte that is not ASCII
             name = f"{name[: _LONGEST_NAME // 2]}+{hashlib.sha256(name.encode()).hexdigest()}"
@@ -681,7 +679,7 @@ class Records:
         return self._heads.setdefault(ref.key, known[-1].id if known else "")  # one may be appended meanwhile
 
     def append(self, ref: BranchRef, change: Change) -> None:
-        """Add a change; it is no longer one that has only begun.
+        """Add a change, and remove the file of its begun call.
 
         Raises:
             StoreError: The disk refused.
@@ -694,7 +692,7 @@ class Records:
         self.forget(change.id)
 
     def begin(self, ref: BranchRef, change: Change, paths: tuple[str, ...]) -> None:
-        """Note that a call begins, which is about to change ``paths`` or, if it has a root, anything there.
+        """Record the begin of a call that may change ``paths`` or, if it has a root, anything there.
 
         Raises:
             StoreError: The disk refused.
@@ -704,12 +702,12 @@ class Records:
         atomic.write_text(self._begun / f"{change.id}.json", json.dumps(told), fsync=False)
 
     def forget(self, change_id: str) -> None:
-        """Note that a call that began needs no line."""
+        """Remove the record of a begun call that changed nothing."""
         with suppress(OSError):
             (self._begun / f"{change_id}.json").unlink()
 
     def unfinished(self) -> list[tuple[str, tuple[str, ...], Change]]:
-        """Return the calls that began and never ended: key of the root branch, paths, and what is known."""
+        """Return the calls that began and never ended: key of the root branch, paths, and known facts."""
         found = []
         for file in sorted(self._begun.glob("*.json")):
             try:
@@ -721,7 +719,7 @@ class Records:
         return found
 
     def rewrite(self, file: Path, kept: list[Change]) -> None:
-        """Leave only ``kept`` of the changes in ``file``; raises ``StoreError``."""
+        """Replace the changes in ``file`` by ``kept``; raises ``StoreError``."""
         try:
             if kept:
                 lines = "".join(json.dumps(asdict(change), separators=(",", ":")) + "\n" for change in kept)
@@ -753,7 +751,7 @@ def read_lines(file: Path) -> list[Change]:
 
 
 def read_changes(lines: Iterable[bytes]) -> list[Change]:
-    """Return the changes that ``lines`` tell; what cannot be read is left out."""
+    """Return the changes in ``lines`` without unreadable ones."""
     found = []
     for line in filter(None, lines):
         with suppress(ValueError, TypeError, AttributeError):
@@ -773,10 +771,10 @@ def _name(text: str) -> str:
     return quote(text, safe="").replace(".", "%2E").replace("+", "%2B")
 
 
-# What undoing changes means for each path: what was there first, and what should be there now.
+# Undoing changes: for each path, its first state, and the state that is expected now. Pure.
 #
-# Pure. Between two changes of ours that did not overlap somebody else may have changed a file; then nobody but the
-# user can say which version is wanted.
+# Between two of our changes that did not overlap another program may have changed a file; then only the user can
+# choose a version.
 
 BETWEEN = "somebody else changed it between two changes of the agent"
 DOUBTFUL = "pyagentd ended while a command ran: what changed then may be somebody else's"
@@ -784,7 +782,7 @@ DOUBTFUL = "pyagentd ended while a command ran: what changed then may be somebod
 
 @dataclass(slots=True)
 class Undo:
-    """What is to become of one path."""
+    """The undoing of changes for one path."""
 
     path: str
     target: Entry | None  # what was there before the first change; None: nothing
@@ -795,10 +793,10 @@ class Undo:
 
 
 def plan_undo(objects: Objects, changes: Sequence[Change]) -> dict[str, Undo]:
-    """Return by path what undoing ``changes``, in the order in which they ended, would do.
+    """Return by path the effect of undoing ``changes``, which are in the order in which they ended.
 
     Raises:
-        StoreError: What was recorded is not there any more.
+        StoreError: A recorded tree was lost.
     """
     plan: dict[str, Undo] = {}
     for change in changes:
@@ -825,7 +823,7 @@ def _add(plan: dict[str, Undo], change: Change, each: Difference) -> None:
 
 
 def same(one: Entry | None, other: Entry | None) -> bool:
-    """Return whether two entries are alike; of directories counts that they are there."""
+    """Return whether two entries are equal; directories are equal if both exist."""
     if one is not None and other is not None and one.is_dir and other.is_dir:
         return True
     return one == other
@@ -836,10 +834,9 @@ def since(changes: Iterable[Change], turns: frozenset[str]) -> list[Change]:
     return [change for change in changes if not turns.isdisjoint(change.turns)]
 
 
-# What the store forgets: changes that are old, of sessions that are gone, and what is too much; then their objects.
+# Pruning: old changes, changes of removed sessions, and the oldest beyond a size; then their objects.
 #
-# Runs while no snapshot is being made. An object that was made or used a moment ago is kept whatever the records
-# say.
+# It runs while no snapshot is being made. Objects that were made or used recently are kept in any case.
 
 KEEP_DAYS = 30
 KEEP_BYTES = 2_000_000_000  # of all objects, compressed
@@ -848,7 +845,7 @@ _DAY_MS = 86_400_000
 
 
 class Pruned(TypedDict):
-    """What was forgotten and what is left."""
+    """The result of pruning: what was removed, and what is left."""
 
     changes: int
     objects: int
@@ -857,10 +854,10 @@ class Pruned(TypedDict):
 
 
 def prune(records: Records, objects: Objects, *, now_ms: int, gone: Callable[[Change], bool]) -> Pruned:
-    """Forget what is old, or of a branch that is ``gone``; then the oldest until the rest is small enough.
+    """Remove old changes and those of ``gone`` branches; then the oldest until the rest is small enough.
 
     Raises:
-        StoreError: The disk refused; what was forgotten stays forgotten.
+        StoreError: The disk failed; what was removed stays removed.
     """
     oldest, forgotten, removed = now_ms - KEEP_DAYS * _DAY_MS, 0, 0
     for _ in range(20):
@@ -881,7 +878,7 @@ def prune(records: Records, objects: Objects, *, now_ms: int, gone: Callable[[Ch
 
 
 def _remove_unneeded(objects: Objects, kept: list[Change]) -> tuple[int, int]:
-    """Remove the objects that no change needs; return how many, and the bytes of those that are left."""
+    """Remove the objects that no change needs; return their number, and the bytes of the rest."""
     used: set[str] = set()
     for change in kept:
         for root in (change.before, change.after):

@@ -18,8 +18,7 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 _NEVER_WRAP = 1 << 20
 
-# The library needs 0.3 ms for a word and time that grows with the square of the depth. These bounds are ten times
-# what anybody writes.
+# The library needs 0.3 ms for a word, and time quadratic in the depth. These limits are ten times above usual files.
 _LONGEST = 100_000  # characters
 _MOST_PIECES = 5_000  # lines, commas and brackets
 _DEEPEST = 100  # brackets within each other
@@ -35,7 +34,7 @@ _PLAIN_TEXT = r"[\x20\x21\x23-\x5b\x5d-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe
 _PLAIN_LINE = rf'([A-Za-z_][A-Za-z0-9_-]{{0,63}}): "({_PLAIN_TEXT})"\n'
 _PLAIN_LINES = re.compile(f"(?:{_PLAIN_LINE})+")
 _PLAIN = re.compile(_PLAIN_LINE)
-# As keys they mean something else than their text unless they are quoted.
+# Unquoted, these words are no texts as keys.
 _WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
 
 
@@ -49,7 +48,7 @@ class Malformed(Exception):
 
 
 def load_texts(text: str) -> dict[str, str]:
-    """Return the top-level keys of ``text`` that are plain and have a plain value, each value as written.
+    """Return the top-level keys of ``text`` with plain keys and values, each value as written.
 
     Raises:
         Malformed: ``text`` is not a YAML mapping.
@@ -74,7 +73,7 @@ def dump_texts(values: Mapping[str, str]) -> str:
 
 
 def load(text: str) -> Any:
-    """Return ``text`` parsed so that ``dump`` gives back its comments, order and quoting.
+    """Parse ``text`` such that ``dump`` keeps its comments, order and quoting.
 
     Raises:
         Malformed: ``text`` is not YAML.
@@ -83,7 +82,7 @@ def load(text: str) -> Any:
 
 
 def dump(data: Any) -> str:
-    """Return ``data``, loaded by ``load`` or built anew, as YAML."""
+    """Return ``data``, from ``load`` or new, as YAML."""
     stream = io.StringIO()
     _round_trip().dump(data, stream)
     return stream.getvalue()
@@ -96,7 +95,7 @@ def quoted_text(text: str) -> str:
 
 
 class _Constructor(RoundTripConstructor):
-    """Makes values, and tells the line of one that is not what its tag says: the library raises its own errors."""
+    """Constructs values; an error for a value that does not fit its tag has a line, which the library's lacks."""
 
     def construct_object(self, node: Node, deep: bool = False) -> Any:
         try:
@@ -120,7 +119,7 @@ def _round_trip() -> YAML:
 
 
 def _require_small(text: str) -> None:
-    """Raise ``Malformed`` where reading ``text`` would take long: it may be anybody's."""
+    """Raise ``Malformed`` if parsing ``text``, which is untrusted, would take long."""
     if len(text) > _LONGEST:
         raise Malformed(f"it has more than {_LONGEST:,} characters", None)
     if len(_PIECES.findall(text)) > _MOST_PIECES:
