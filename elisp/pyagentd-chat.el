@@ -1,4 +1,4 @@
-;;; pyagentd-chat.el --- Sending, stopping, and what waits meanwhile -*- lexical-binding: t; -*-
+;;; pyagentd-chat.el --- Send prompts, stop runs, queue messages -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 
@@ -26,13 +26,13 @@
 
 ;;;; Answers to slash commands
 
-;; A prompt such as /status is answered by the daemon.  Where nothing else
-;; goes on, the answer comes into the text like any other.  While a run is
-;; in progress it comes with the reply alone: it is shown in a buffer of
-;; its own, and the command is taken out of the text.
+;; The daemon answers a prompt such as /status.  If no run is in progress,
+;; it inserts the answer into the text like any other.  Otherwise only the
+;; reply to the request has the answer: it is shown in another buffer, or in
+;; the echo area if short, and the command is removed from the text.
 
 (defun pyagentd-slash-answered (command id)
-  "Note that the message ID was the slash COMMAND, a plist.
+  "Show the answer to the slash COMMAND, a plist, sent as the message ID.
 Its keys are :name, :text, :code and :recorded."
   (unless (plist-get command :recorded)
     (when-let ((overlay (pyagentd-queued-overlay id)))
@@ -53,28 +53,28 @@ Its keys are :name, :text, :code and :recorded."
             (special-mode)
             (display-buffer (current-buffer))))))))
 
-;;;; A prompt that the daemon is silent about
+;;;; A daemon that does not answer
 
-;; The daemon says within moments that it has a prompt.  If it does not, as
-;; when it is stopped or the machine is busy, the header line says so, and
-;; what is typed is the next prompt.
+;; The daemon acknowledges a prompt within moments.  If it does not, because
+;; it is stopped or the machine is busy, the header line says so, and what
+;; the user types next is a new prompt.
 
 (defconst pyagentd-silent--after 0.7
-  "Seconds until the daemon is asked whether it is there, and until that is late.")
+  "Seconds after sending until the daemon is probed; also the probe's timeout.")
 
 (pyagentd-deflocal pyagentd-silent--timer nil
-  "Timer that finds the daemon silent, nil while nothing is awaited.
-It may have run: then the daemon is being asked.")
+  "Timer that probes a silent daemon, nil while no prompt is being sent.
+After it has run, the probe may still be unanswered.")
 
 (defun pyagentd-silent-watch ()
-  "Show in this session buffer if the daemon is silent for a while."
+  "Show in this session buffer when the daemon does not answer for a while."
   (pyagentd-silent-over)
   (setq pyagentd-silent--timer
         (run-at-time pyagentd-silent--after nil
                      (pyagentd-later-back #'pyagentd-silent--ask))))
 
 (defun pyagentd-silent--ask ()
-  "Ask if the daemon is there: it may take its time for the prompt, a hook for one."
+  "Probe the daemon: a slow prompt alone, say for a hook, is not silence."
   (let ((timer pyagentd-silent--timer))
     (pyagentd-rpc-call-async
      'status nil :timeout pyagentd-silent--after :success #'ignore
@@ -87,15 +87,13 @@ It may have run: then the daemon is being asked.")
                  (pyagentd-status-refresh)))))))
 
 (defun pyagentd-silent-over ()
-  "Note that the daemon is not silent, or that nothing is awaited any more."
+  "Stop watching for a silent daemon, and remove the notice of it."
   (when pyagentd-silent--timer
     (cancel-timer pyagentd-silent--timer)
     (setq pyagentd-silent--timer nil))
   (when pyagentd-status-silent
     (setq pyagentd-status-silent nil)
     (pyagentd-status-refresh)))
-
-;;;; Converse with an agent
 
 (declare-function pyagentd-menu "pyagentd-menu" nil t)
 (declare-function pyagentd-recall-note "pyagentd-add")
@@ -113,7 +111,7 @@ They get the plist of the run: :id, :reason (`done', `error' or
 ;;;; Sending
 
 (defun pyagentd-chat--check-writer ()
-  "Signal a `user-error' unless this buffer writes a session."
+  "Signal a `user-error' unless this buffer is a writable session."
   (unless pyagentd-mode
     (user-error "Not a session; make one with M-x pyagentd-session"))
   (when pyagentd-viewing-refusal
@@ -154,14 +152,14 @@ With a prefix argument show the MENU instead."
         (pyagentd-chat--send-attached end)))))
 
 (pyagentd-deflocal pyagentd-chat--known nil
-  "The status of the session while that here says that a prompt waits.")
+  "The status to restore after `sending', or nil if no prompt waits.")
 
 (defun pyagentd-chat--waits-p ()
   "Return non-nil if a prompt waits until this session is attached."
   (and pyagentd-chat--known pyagentd-attach-awaited))
 
 (defun pyagentd-chat--send-attached (end)
-  "Send what ends at END, once this session is attached."
+  "Send the prompt that ends at END, once this session is attached."
   (let ((here (copy-marker end))
         (last (= end (1+ (buffer-size))))
         (waits t))
@@ -172,7 +170,7 @@ With a prefix argument show the MENU instead."
        (pyagentd-chat--check)
        (save-restriction                ; the user may have narrowed it since
          (widen)
-         ;; What the daemon had to add to the file came before the end.
+         ;; The daemon may have inserted text behind END while attaching.
          (pyagentd-chat--send
           (if (and last (text-property-not-all here (point-max) 'gptel nil))
               (point-max)
@@ -189,13 +187,13 @@ With a prefix argument show the MENU instead."
       (pyagentd-chat--wait))))
 
 (defun pyagentd-chat--wait ()
-  "Show that a prompt is on its way."
+  "Show that a prompt is being sent."
   (setq pyagentd-chat--known (or pyagentd-status '(:state nil)))
   (pyagentd-status-set '(:state sending))
   (pyagentd-silent-watch))
 
 (defun pyagentd-chat--stop-waiting ()
-  "Show the status again that the session had while a prompt waited."
+  "Restore the status from before the prompt waited."
   (pyagentd-silent-over)
   (when pyagentd-chat--known
     (when (eq (plist-get pyagentd-status :state) 'sending)
@@ -203,7 +201,7 @@ With a prefix argument show the MENU instead."
     (setq pyagentd-chat--known nil)))
 
 (defun pyagentd-chat--attached ()
-  "Join a run's text if it ended unseen, and show that a prompt waits still."
+  "Clean up after a run that ended unseen, and show a prompt that still waits."
   (unless (pyagentd-status-busy-p)
     (pyagentd-insert-join))
   (pyagentd-chat--tell-edits (current-buffer))
@@ -211,7 +209,7 @@ With a prefix argument show the MENU instead."
     (pyagentd-chat--wait)))
 
 (defun pyagentd-chat--disconnected ()
-  "Show where prompts wait still, for a daemon that is looked for."
+  "Show in all session buffers which prompts still wait for a daemon."
   (dolist (buffer (pyagentd-place-buffers))
     (with-current-buffer buffer
       (when (pyagentd-chat--waits-p)
@@ -223,8 +221,8 @@ With a prefix argument show the MENU instead."
 
 (defun pyagentd-chat-when-ready (then &optional busy)
   "Attach the session here, then call THEN in this buffer.
-That is at once if it is attached, else later.  Signal a `user-error' if
-nothing can be written from here or, without BUSY, if a run is in progress."
+Call it at once if it is attached already.  Signal a `user-error' if the
+session is not writable from here or, without BUSY, if a run is in progress."
   (let ((check (lambda ()
                  (if busy (pyagentd-chat--check-writer)
                    (pyagentd-chat--check)
@@ -240,14 +238,14 @@ nothing can be written from here or, without BUSY, if a run is in progress."
        (funcall then)))))
 
 (pyagentd-deflocal pyagentd-plan-next nil
-  "Name of the agent that was chosen for the next message, nil for none.")
+  "Name of the agent chosen for the next message, or nil.")
 
 (pyagentd-deflocal pyagentd-chat--earlier nil
-  "The status that came while a prompt was being sent, of the run before it.")
+  "The previous run's status, received while a prompt was being sent.")
 
 (defun pyagentd-chat--send (end)
   "Ask the daemon to answer the text up to END.
-While a run is in progress it waits for its turn, and stays where it is."
+While a run is in progress the text is queued, and stays where it is."
   (let* ((buffer (current-buffer))
          (busy (pyagentd-status-busy-p))
          (id (pyagentd-edit-new-id "msg"))
@@ -286,7 +284,7 @@ While a run is in progress it waits for its turn, and stays where it is."
                  (when (eq (plist-get pyagentd-status :state) 'sending)
                    (pyagentd-status-set (or pyagentd-chat--earlier
                                             '(:state busy))))
-                 ;; What waited before it may have fired meanwhile.
+                 ;; An earlier queued message may have been sent meanwhile.
                  (pyagentd-chat--queued
                   id (and (= (pyagentd-insert-position) here) marker)))))))
      :error
@@ -304,11 +302,12 @@ While a run is in progress it waits for its turn, and stays where it is."
       (pyagentd-insert-part))))
 
 (defun pyagentd-chat--settings ()
-  "Return :settings and those of the next message, or nil."
+  "Return a plist with the :settings of the next message, or nil."
   (and pyagentd-settings-next (list :settings pyagentd-settings-next)))
 
 (defun pyagentd-chat--using-settings (then)
-  "Return THEN, for an answer; a message that is no command uses up the settings."
+  "Return a callback that resets the next message's settings, then calls THEN.
+It keeps the settings if the message was a slash command."
   (let ((used pyagentd-settings-next)
         (buffer (current-buffer)))
     (lambda (answer)
@@ -321,7 +320,8 @@ While a run is in progress it waits for its turn, and stays where it is."
       (when then (funcall then answer)))))
 
 (defun pyagentd-chat--queued (id marker)
-  "Note that the message ID waits; the run in progress goes on at MARKER."
+  "Start a new prompt below the queued message ID.
+The run in progress goes on at MARKER, unless that is nil."
   (when marker
     (pyagentd-insert-move marker))
   (when-let ((overlay (pyagentd-queued-overlay id)))
@@ -341,7 +341,7 @@ While a run is in progress it waits for its turn, and stays where it is."
   "Queued messages whose text was changed, an alist (ID . TEXT).")
 
 (defun pyagentd-chat--on-change (overlay after &rest _)
-  "Note a change of the queued text under OVERLAY, if AFTER is non-nil."
+  "Record a change of the queued text under OVERLAY, if AFTER is non-nil."
   (when-let ((id (and after (not pyagentd-edit--applying)
                       (car (rassq overlay pyagentd-queued--overlays)))))
     (unless pyagentd-chat--edits
@@ -353,8 +353,8 @@ While a run is in progress it waits for its turn, and stays where it is."
             ""))))
 
 (defun pyagentd-chat--tell-edits (buffer)
-  "Tell the daemon, if it is there, which queued texts were changed in BUFFER.
-One that was removed is taken back."
+  "Send the changed queued messages of BUFFER to the daemon, if attached.
+A message whose text was removed is cancelled."
   (pyagentd-with-live-buffer buffer
     (when (pyagentd-attached-p)
       (pcase-dolist (`(,id . ,text) pyagentd-chat--edits)
@@ -366,10 +366,10 @@ One that was removed is taken back."
       (setq pyagentd-chat--edits nil))))
 
 (defun pyagentd-chat-submit (text unsent &rest plist)
-  "Send TEXT to the session of this buffer, which is put into it by the daemon.
-If that fails UNSENT, a function or nil, is called here with TEXT; a string
-that it returns is said, too.  PLIST has further arguments of the
-operation, such as :steer or :agent."
+  "Send TEXT to the session of this buffer; the daemon inserts it there.
+If that fails, call UNSENT, a function or nil, here with TEXT; a string that
+it returns is added to the error message.  PLIST has further arguments of
+the operation, such as :steer or :agent."
   (let ((back (pyagentd-later-back (or unsent #'ignore))))
     (pyagentd-rpc-call-async
      'prompt (append (list :branch pyagentd--branch-dir :text text
@@ -387,10 +387,10 @@ operation, such as :steer or :agent."
 
 (defun pyagentd-abort (&optional whole)
   "Stop the run of this buffer; its text stays, marked as stopped.
-Messages that are queued wait until you go on.
-If something is asked here, only the agent that asks is stopped; with a
-prefix argument, or WHOLE from Lisp, the run of this buffer with all its
-agents.  A prompt that waits until the daemon knows the session is not
+Queued messages are paused until you continue.
+If a question is open here, stop only the agent that asks; with a prefix
+argument, or WHOLE from Lisp, stop the run of this buffer with all its
+agents.  A prompt that still waits for the session to be attached is not
 sent."
   (interactive "P")
   (with-current-buffer (or (buffer-base-buffer) (current-buffer))
@@ -412,7 +412,7 @@ sent."
                :error #'pyagentd-later-tell)))))))
 
 (defun pyagentd-chat--pausing (stop)
-  "Call STOP, which stops the run here; what waits then goes on waiting."
+  "Pause the queued messages, if any, and call STOP, which stops the run here."
   (if (null pyagentd-queued-items) (funcall stop)
     (pyagentd-later-here
      'queue-pause (list :branch pyagentd--branch-dir)
@@ -429,14 +429,14 @@ sent."
   (pyagentd-sync-insert text (pyagentd-edit-role role)))
 
 (pyagentd-define-event prompt `(,text . ,rest)
-  "Insert the prompt of another client where its answer follows."
+  "Insert a prompt that another client sent; its answer follows there."
   (when-let ((position (plist-get (car rest) :position)))
     (pyagentd-sync-begin position))
   (pyagentd-sync-insert (or (plist-get (car rest) :insert) text) nil)
   (pyagentd-insert-part))
 
 (pyagentd-define-event fired `(,fired)
-  "Let the run go on behind a prompt that stands in the text."
+  "Continue the run behind a queued prompt that is in the text already."
   (let* ((overlay (pyagentd-queued-overlay (plist-get fired :id)))
          (waited (and overlay (overlay-get overlay 'face))))
     (pyagentd-queued-forget (plist-get fired :id))
@@ -445,7 +445,7 @@ sent."
       (pyagentd-insert-begun))))
 
 (pyagentd-define-event queue `(,queue)
-  "Show what waits."
+  "Show the queued messages."
   (pyagentd-queued-receive (plist-get queue :items)))
 
 (pyagentd-define-event run `(,run)
@@ -467,45 +467,45 @@ sent."
   (pyagentd-chat--show-status status))
 
 (defun pyagentd-chat--show-status (status)
-  "Show STATUS, unless it is of the run before a prompt that is being sent.
-The run of that prompt says that it is busy before it says anything else."
+  "Show STATUS, unless it belongs to the run before a prompt being sent.
+The run of that prompt reports `busy' before any other status."
   (if (and (eq (plist-get pyagentd-status :state) 'sending)
            (eq (pyagentd-symbol (plist-get status :state)) 'idle))
       (setq pyagentd-chat--earlier status)
     (pyagentd-status-set status)))
 
 (pyagentd-define-event resync _
-  "Attach the buffer anew from the last event seen: later ones were dropped."
+  "Attach again from the last event seen: the daemon dropped later ones."
   :always
   (setq pyagentd-attach-state nil)
   (pyagentd-attach))
 
-;;;; A session that is being made
+;;;; A session that is being created
 
-;; Who makes a session can type at once.  The first prompt is typed into a
-;; buffer without a file, and that same buffer visits the conversation when
-;; the daemon has made it: no window changes under the user's fingers, and
-;; point, undo and text stay.  What was sent meanwhile is sent then.  If no
-;; session can be made the header line says why, and sending tries again.
+;; The user can type at once.  The first prompt is typed into a buffer
+;; without a file, and that same buffer visits the conversation when the
+;; daemon has created it: no window changes, and point, undo and text stay.
+;; A prompt sent meanwhile is sent then.  If creating the session fails, the
+;; header line says why, and sending tries again.
 
 (pyagentd-deflocal pyagentd-pending--request nil
-  "Arguments of `create-session', of the session that is being made.")
+  "Arguments of `create-session' for the session that is being created.")
 (pyagentd-deflocal pyagentd-pending--then nil
-  "Function to be called in this buffer once there is a session, or nil.")
+  "Function to call in this buffer once the session exists, or nil.")
 (pyagentd-deflocal pyagentd-pending--end nil
-  "Marker at the end of what is to be sent once there is a session, or nil.")
+  "Marker at the end of the prompt to send once the session exists, or nil.")
 (pyagentd-deflocal pyagentd-pending--trouble nil
-  "Why there is no session, a sentence; nil while it is being made.")
+  "Why the session could not be created, a sentence, or nil.")
 
 (defvar pyagentd-pending-mode-map
   (pyagentd-keymap
    "C-c RET" #'pyagentd-pending--send
    "C-c C-k" #'pyagentd-pending--abort)
-  "Keymap of buffers whose session is being made.")
+  "Keymap of buffers whose session is being created.")
 
 (define-minor-mode pyagentd-pending-mode
-  "Minor mode of buffers whose session is being made.
-What is typed is its first prompt.
+  "Minor mode of buffers whose session is being created.
+What you type is its first prompt.
 
 \\{pyagentd-pending-mode-map}"
   :lighter " Agent…"
@@ -532,13 +532,13 @@ What is typed is its first prompt.
                   (propertize "Waiting..." 'face 'warning))
                  (t (propertize "Creating session…" 'face 'warning))))))
 
-;;;; Making it
+;;;; Creating it
 
 (defun pyagentd-pending-make (request &optional then)
-  "Have a session made as REQUEST says, and show its conversation at once.
-THEN is called in its buffer once there is a session.  One that is being
-made just now, as an equal REQUEST said, is shown, not made twice.
-Return the buffer."
+  "Create a session from REQUEST, and show its conversation at once.
+REQUEST has the arguments of `create-session'.  Call THEN in the buffer once
+the session exists.  If an equal REQUEST is in progress, show its buffer
+instead of creating another session.  Return the buffer."
   (let* ((known (seq-find
                  (lambda (buffer)
                    (and (buffer-local-value 'pyagentd-pending-mode buffer)
@@ -555,7 +555,7 @@ Return the buffer."
     buffer))
 
 (defun pyagentd-pending--new (request)
-  "Return a new buffer for the session that is to be made as REQUEST says."
+  "Return a new buffer for the session that REQUEST creates."
   (let* ((name (plist-get request :name))
          (buffer (generate-new-buffer
                   (if (string-blank-p name) "session" name))))
@@ -572,7 +572,7 @@ Return the buffer."
     buffer))
 
 (defun pyagentd-pending--ask ()
-  "Ask the daemon for the session of this buffer."
+  "Ask the daemon to create the session of this buffer."
   (setq pyagentd-pending--trouble nil)
   (force-mode-line-update)
   (let* ((buffer (current-buffer))
@@ -580,12 +580,12 @@ Return the buffer."
     (condition-case err
         (pyagentd-later 'create-session pyagentd-pending--request made nil
                         (pyagentd-later-back #'pyagentd-pending--failed)
-                        ;; Also when it took long: now there is one.
+                        ;; Also after the time limit: the session exists now.
                         made)
       ((error quit) (pyagentd-pending--failed err)))))
 
 (defun pyagentd-pending--failed (err)
-  "Show that ERR, a list (SYMBOL . DATA), kept the session from being made."
+  "Show that creating the session failed with ERR, a list (SYMBOL . DATA)."
   (when pyagentd-pending-mode
     (setq pyagentd-pending--trouble
           (string-trim (pyagentd-error-text err)))
@@ -593,7 +593,8 @@ Return the buffer."
     (message "Session not created: %s" pyagentd-pending--trouble)))
 
 (defun pyagentd-pending--made (buffer session)
-  "Let BUFFER visit the conversation of SESSION, an answer of the daemon."
+  "Make BUFFER visit the conversation of SESSION, the daemon's answer.
+Then send the prompt that waits in it."
   (if (and (buffer-live-p buffer)
            (buffer-local-value 'pyagentd-pending-mode buffer))
       (with-current-buffer buffer
@@ -608,7 +609,7 @@ Return the buffer."
              (abbreviate-file-name (plist-get session :file)))))
 
 (defun pyagentd-pending--visit (session)
-  "Let this buffer visit the conversation of SESSION, and keep its text."
+  "Make this buffer visit the conversation of SESSION, and keep its text."
   (let ((typed (buffer-modified-p))
         (undo buffer-undo-list)
         (change-major-mode-with-file-name nil))
@@ -662,10 +663,11 @@ Return the buffer."
   :group 'pyagentd)
 
 (pyagentd-deflocal pyagentd-plan--agent nil
-  "Name of the agent of the next message, as the daemon said last.")
+  "Name of the answering agent, as last reported by the daemon.")
 
 (defun pyagentd-plan--agent-words ()
-  "Return which agent answers here, nil if it is the session's own."
+  "Return the header line's text for the answering agent.
+Return nil if it is the session's own and stays so."
   (when-let ((agent (plist-get pyagentd-status :agent)))
     (setq pyagentd-plan--agent agent)
     (when (equal agent pyagentd-plan-next) ; the message is there
@@ -712,8 +714,8 @@ Return the buffer."
 (defun pyagentd-choose-agent (&optional name)
   "Choose the agent NAME for your next messages here.
 An agent is a preset: its instructions, tools, model and permissions
-are used; the paths stay those of the session.  Nothing is sent, and
-the header line shows the choice.  Without a NAME it is asked for."
+are used, with the session's paths.  Nothing is sent yet; the header line
+shows the choice.  Without NAME, ask for it."
   (interactive nil pyagentd-mode)
   (if (null name) (pyagentd-plan--read #'pyagentd-choose-agent)
     (pyagentd-in-session
@@ -727,11 +729,10 @@ the header line shows the choice.  Without a NAME it is asked for."
 
 (defun pyagentd-approve (&optional agent)
   "Go to the open question here, else approve the plan in this buffer.
-The plan is carried out from here on.
-\"Approved, continue.\" is sent as a message of yours, answered by the
-agent build, or with a prefix argument by the AGENT you choose.  What you
-have written below the plan goes along.  While a run is in flight the
-message waits for its turn.  Its key has to be confirmed."
+To approve, send \"Approved, continue.\" as your message, with what you
+have written below the plan.  The agent build answers it and carries out the
+plan, or with a prefix argument the AGENT you choose.  While a run is in
+progress the message is queued.  Interactively, ask for confirmation."
   (interactive "P"
                pyagentd-mode)
   (cond ((called-interactively-p 'any)
@@ -757,7 +758,7 @@ has ended")))))
             t)))))
 
 (defun pyagentd-plan--confirm (agent)
-  "Approve the plan here, if there is one and the user agrees, with AGENT."
+  "Approve the plan here with AGENT, if a plan exists and the user confirms."
   (pyagentd-attached-then
    (lambda ()
      (pyagentd-later-asking
@@ -780,7 +781,7 @@ out?  y or n: " '(?y ?n)))
 ;;;; Summarise a conversation that became long
 
 (pyagentd-define-event compacting `(,place)
-  "Let what the compaction inserts go behind what was said last."
+  "Insert the text of the compaction behind the last message."
   (pyagentd-sync-begin (plist-get place :position)))
 
 (defun pyagentd-compact (&optional keep)
@@ -803,13 +804,13 @@ it again.  With a prefix argument ask what the summary should KEEP."
 
 ;;;; Keys where a prompt is typed
 
-;; A prompt begins with `### ', which makes it a heading for Markdown.  It
-;; is a place to type all the same: TAB does not fold it, and C-a goes to
-;; its first word before it goes to the beginning of the line, so that
-;; C-a C-k leaves a prompt.
+;; A prompt begins with `### ', a heading in Markdown.  The user types there
+;; nevertheless: TAB does not fold it, and C-a goes to its first word before
+;; it goes to the beginning of the line, so that C-a C-k keeps the `### '.
 
 (defun pyagentd-prompt--words ()
-  "Return where the words begin if point is in the first line of a prompt, or nil."
+  "Return where the text of the prompt in this line begins.
+Return nil if this is not the first line of a prompt."
   (save-excursion
     (forward-line 0)
     (and (looking-at (regexp-quote pyagentd-prompt-prefix))
@@ -822,9 +823,9 @@ it again.  With a prefix argument ask what the summary should KEEP."
   (message "Nothing to complete here; / starts a command, @ a file name"))
 
 (defun pyagentd-prompt--tab (command)
-  "Return what TAB does here, COMMAND where something can be completed.
-In the first line of the prompt that is being typed it does nothing else;
-nil is returned where it does what it does in the major mode."
+  "Return the command that TAB runs here: COMMAND if it can complete something.
+Otherwise return a command that only shows a message in the first line of
+the prompt being typed, and elsewhere nil, for the major mode's command."
   (cond ((run-hook-with-args-until-success 'pyagentd-completing-functions)
          command)
         ((or (pyagentd-insert-arriving-p)
@@ -837,10 +838,9 @@ nil is returned where it does what it does in the major mode."
 
 (defun pyagentd-chat--prompt-beginning (&optional n)
   "Go to the first word of the prompt in this line, or to its beginning.
-In a prompt that is the first word at first and the line's beginning when
-point is there already; elsewhere, and with N, it is what the key does
-without `pyagentd-mode'.  Point stays where nothing is typed yet below an
-answer that arrives."
+If point is at the first word or before it, go to the beginning of the line.
+Elsewhere, and with N, do what the key does without `pyagentd-mode'.  Do not
+move where an answer is arriving and nothing is typed below it yet."
   (interactive "^p"
                pyagentd-mode)
   (let ((origin (point))
@@ -862,7 +862,7 @@ answer that arrives."
 ;;;; Prompts and answers
 
 (defun pyagentd-turns--trim (beg end)
-  "Return (BEG . END) of the prompt itself in the text from BEG to END, or nil."
+  "Return the prompt's bounds (BEG . END) between BEG and END, or nil if blank."
   (save-excursion
     (goto-char beg)
     (skip-chars-forward " \t\n" end)
@@ -875,8 +875,8 @@ answer that arrives."
       (and (> (point) start) (cons start (point))))))
 
 (defun pyagentd-turns-prompts (&optional beg end)
-  "Return where the prompts are between BEG and END, by default everywhere.
-The value is a list of (BEG . END), first one first."
+  "Return the bounds of the prompts between BEG and END, by default of all.
+The value is a list of (BEG . END) in the order of the text."
   (save-restriction
     (widen)
     (let ((pos (or beg (point-min)))
@@ -891,7 +891,7 @@ The value is a list of (BEG . END), first one first."
       (nreverse prompts))))
 
 (defun pyagentd-turns--answer (prompt)
-  "Return where the answer to PROMPT, (BEG . END), begins, or nil."
+  "Return where the answer to PROMPT, (BEG . END), begins, or nil without one."
   (save-restriction
     (widen)
     (let ((pos (next-single-property-change (car prompt) 'gptel)))
@@ -901,7 +901,7 @@ The value is a list of (BEG . END), first one first."
           (skip-chars-forward "\n")
           (point))))))
 
-;;;; Going there
+;;;; Motion
 
 (defun pyagentd-turns--nth (positions count)
   "Return the COUNTth of POSITIONS after point, before it if COUNT is negative."
@@ -911,7 +911,7 @@ The value is a list of (BEG . END), first one first."
            (nreverse (seq-filter (lambda (pos) (< pos here)) positions))))))
 
 (defun pyagentd-chat--next-answer (&optional count)
-  "Go to the beginning of the next answer, or of the COUNTth."
+  "Go to the beginning of the next answer, or of the COUNTth after point."
   (interactive "p"
                pyagentd-mode)
   (unless (bound-and-true-p pyagentd-mode) (user-error "Not a session"))
@@ -938,12 +938,12 @@ The value is a list of (BEG . END), first one first."
   (pyagentd-keymap
    "]" #'pyagentd-chat--next-answer
    "[" #'pyagentd-chat--previous-answer)
-  "Keymap to go on with after one of its commands, in `repeat-mode'.")
+  "Keymap that repeats its commands in `repeat-mode'.")
 
 (put 'pyagentd-chat--next-answer 'repeat-map 'pyagentd-turns-repeat-map)
 (put 'pyagentd-chat--previous-answer 'repeat-map 'pyagentd-turns-repeat-map)
 
-;;;; As functions of a program
+;;;; Turns as defuns
 
 (defun pyagentd-turns--beginning (&optional count)
   "Go COUNT turns back; for `beginning-of-defun-function'."
@@ -968,7 +968,7 @@ The value is a list of (BEG . END), first one first."
 ;;;; Imenu
 
 (defun pyagentd-turns-index ()
-  "Return the prompts, and the headings of answers, for Imenu."
+  "Return an Imenu index of the prompts and of the headings in answers."
   (save-restriction
     (widen)
     (let* ((number 0)
@@ -995,7 +995,7 @@ The value is a list of (BEG . END), first one first."
                prompts)
        (and headings (list (cons "Headings" (nreverse headings))))))))
 
-;;;; Where they are used
+;;;; Settings of session buffers
 
 (dolist (setting '((beginning-of-defun-function . pyagentd-turns--beginning)
                    (end-of-defun-function . pyagentd-turns--end)
@@ -1005,14 +1005,14 @@ The value is a list of (BEG . END), first one first."
 
 ;;;; Come back to a session
 
-;; Bookmarks of sessions, and sessions and lists in a desktop that is saved
-;; (`desktop-save-mode').  A bookmark finds its session also after the
-;; directory has moved, by its id, and its place by the prompt it is in.
+;; Bookmarks of sessions, and sessions and lists in a saved desktop
+;; (`desktop-save-mode').  A bookmark records the session's id and the prompt
+;; at point, so it still works after the directory has moved.
 
 ;;;; Bookmarks
 
 (defun pyagentd-return--prompt ()
-  "Return the prompt at point or before it, nil if there is none."
+  "Return the text of the prompt at or before point, or nil."
   (when-let ((prompt (car (last (seq-take-while
                                  (lambda (prompt) (<= (car prompt) (point)))
                                  (pyagentd-turns-prompts))))))
@@ -1037,7 +1037,7 @@ The value is a list of (BEG . END), first one first."
 
 ;;;###autoload
 (defun pyagentd-return-jump (bookmark)
-  "Go to the place in a session that BOOKMARK is about, wherever that is now."
+  "Go to the place of BOOKMARK, even if its session or text has moved."
   (let* ((prompt (bookmark-prop-get bookmark 'prompt))
          (id (bookmark-prop-get bookmark 'session-id))
          (moved (expand-file-name
@@ -1067,8 +1067,8 @@ The value is a list of (BEG . END), first one first."
 
 ;;;###autoload
 (defun pyagentd-return-list (_file name _misc)
-  "Make the list that was in the buffer NAME; for a desktop that is restored.
-It is filled if a daemon runs, else when it is fetched again."
+  "Restore the list of the buffer NAME from a saved desktop.
+Fill it if a daemon runs; otherwise it is filled when reverted."
   (when (autoloadp (symbol-function desktop-buffer-major-mode))
     (autoload-do-load (symbol-function desktop-buffer-major-mode)))
   (with-current-buffer (get-buffer-create name)
@@ -1080,7 +1080,7 @@ It is filled if a daemon runs, else when it is fetched again."
     (current-buffer)))
 
 (defun pyagentd-return--writable ()
-  "Let sessions be written to again that were only looked at in the last Emacs."
+  "Make sessions writable that the previous Emacs had opened read-only."
   (dolist (buffer (pyagentd-place-buffers))
     (with-current-buffer buffer
       (when (and buffer-read-only (not pyagentd-viewing-refusal)
@@ -1089,7 +1089,7 @@ It is filled if a daemon runs, else when it is fetched again."
 
 (add-hook 'desktop-after-read-hook #'pyagentd-return--writable)
 
-;; Visiting the file has turned it on where it is due.
+;; Visiting the file turns the mode on already.
 (add-to-list 'desktop-minor-mode-handlers '(pyagentd-mode . ignore))
 
 ;;;###autoload

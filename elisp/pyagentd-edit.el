@@ -1,4 +1,4 @@
-;;; pyagentd-edit.el --- Edits typed here, and made elsewhere -*- lexical-binding: t; -*-
+;;; pyagentd-edit.el --- Edits here and by other clients -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 
@@ -8,13 +8,14 @@
 
 ;;; Commentary:
 
-;; Knows what was typed and the daemon was not told yet, and what the
-;; daemon has but its file does not.  What others change goes around it,
-;; by the rules of the daemon (store/document/files.py).
+;; Keeps track of the edits that were not sent to the daemon yet, and of
+;; those that the daemon has but its file does not.  Edits by other clients
+;; are merged with them by the rules of the daemon
+;; (store/document/files.py): operational transformation.
 ;;
-;; An edit is a list of hunks (BEG END TEXT OLD) in order: TEXT goes in
-;; place of OLD, which is between BEG and END.  All positions are those of
-;; the text before it.
+;; An edit is a list of hunks (BEG END TEXT OLD) in order: TEXT replaces
+;; OLD, the text from BEG to END.  All positions refer to the text before
+;; the edit.
 
 ;;; Code:
 
@@ -24,11 +25,11 @@
 
 (declare-function pyagentd-status-busy-p "pyagentd-status")
 
-;;;; What edits are to each other
+;;;; Transforming and composing edits
 
 (defun pyagentd-edit-moved (pos edit &optional before)
-  "Return where POS is after EDIT.
-That is behind what EDIT inserts right there, or BEFORE it."
+  "Return the position POS after EDIT.
+That is behind text that EDIT inserts at POS, or BEFORE it."
   (let ((shift 0))
     (cl-loop for (beg end text) in edit
              until (or (> beg pos) (and before (= beg pos)))
@@ -36,7 +37,7 @@ That is behind what EDIT inserts right there, or BEFORE it."
     (+ pos shift)))
 
 (defun pyagentd-edit--normal (hunks)
-  "Return HUNKS with those joined that touch, without those that do nothing."
+  "Return HUNKS with adjacent hunks joined and empty ones removed."
   (let (found)
     (dolist (hunk hunks)
       (pcase-let ((`(,beg ,end ,text ,old) hunk)
@@ -49,8 +50,9 @@ That is behind what EDIT inserts right there, or BEFORE it."
     (nreverse found)))
 
 (defun pyagentd-edit-transform (ours theirs &optional first)
-  "Return the edit OURS as it goes after THEIRS, an edit of the same text.
-Where both insert at one place our text comes FIRST, or behind theirs."
+  "Return the edit OURS transformed to apply after THEIRS.
+Both are edits of the same text.  Where both insert at one position, our text
+comes behind theirs, or before it if FIRST is non-nil."
   (if (or (null ours) (null theirs)) ours
     (let (found)
       (pcase-dolist (`(,beg ,end ,text ,old) ours)
@@ -72,14 +74,14 @@ Where both insert at one place our text comes FIRST, or behind theirs."
       (pyagentd-edit--normal (nreverse found)))))
 
 (defun pyagentd-edit-inverse (edit)
-  "Return the edit that takes EDIT back."
+  "Return the edit that reverts EDIT."
   (let ((shift 0))
     (cl-loop for (beg end text old) in edit
              collect (list (+ beg shift) (+ beg shift (length text)) old text)
              do (cl-incf shift (- (length text) (- end beg))))))
 
 (defun pyagentd-edit--add (edit hunk)
-  "Return EDIT with HUNK after it, whose positions are those after EDIT."
+  "Return EDIT composed with HUNK, which refers to the text after EDIT."
   (pcase-let* ((`(,beg ,end ,text ,old) hunk)
                (start beg) (pos beg) (shift 0) (before nil) (after nil) (gone nil))
     (pcase-dolist ((and each `(,from ,to ,new ,was)) edit)
@@ -107,12 +109,12 @@ Where both insert at one place our text comes FIRST, or behind theirs."
              (nreverse after)))))
 
 (defun pyagentd-edit-compose (one other)
-  "Return one edit that does what ONE and then OTHER do."
+  "Return one edit with the effect of ONE followed by OTHER."
   (dolist (hunk (reverse other) one)
     (setq one (pyagentd-edit--add one hunk))))
 
 (defun pyagentd-edit--apply-to-string (text edit)
-  "Return the string TEXT after EDIT."
+  "Return the string TEXT with EDIT applied."
   (let ((pos 0) pieces)
     (pcase-dolist (`(,beg ,end ,new) edit)
       (push (substring text pos (1- beg)) pieces)
@@ -122,9 +124,10 @@ Where both insert at one place our text comes FIRST, or behind theirs."
     (apply #'concat (nreverse pieces))))
 
 (defun pyagentd-edit--shared (ours theirs)
-  "Return (OURS THEIRS) without what both do, as they go after that.
-Both are edits of the same text.  What begins with the same words at the
-same place was written once."
+  "Return (OURS THEIRS) without the changes that both make.
+The results apply after the shared changes.  Both are edits of the same text.
+If both replace the same range and one new text begins with the other, they
+share that beginning: it was written once."
   (let* ((twin (lambda (hunk edit)
                  (cl-find-if (lambda (each) (equal (seq-take each 2)
                                                    (seq-take hunk 2)))
@@ -151,37 +154,39 @@ same place was written once."
 ;;;; Recording what is typed
 
 (defconst pyagentd-edit--most 200
-  "How many hunks are told apart; more of them become one.")
+  "Maximal number of hunks in the pending edit; more of them are joined.")
 
 (pyagentd-deflocal pyagentd-edit--pending nil
-  "The edit that the daemon was not sent.")
+  "The edit that was not sent to the daemon yet.")
 (pyagentd-deflocal pyagentd-edit--copy nil
-  "A hidden buffer with the text as it was when its changes were noted last.")
+  "Hidden buffer with the text as of the last recorded change.")
 (pyagentd-deflocal pyagentd-edit--open nil
-  "What may differ from the copy: nil, (BEG . END) in the copy, or t: anything.")
+  "Where the text may differ from the copy.
+Nil for nowhere, (BEG . END) in the copy, or t for anywhere.")
 (pyagentd-deflocal pyagentd-edit--tick nil
-  "The `buffer-chars-modified-tick' of the text for which that is so.")
+  "The `buffer-chars-modified-tick' for which `pyagentd-edit--open' is valid.")
 (pyagentd-deflocal pyagentd-edit--sent nil
-  "The edit that was sent and has no place in the order of all yet, (ID . EDIT).")
+  "The edit that was sent and is not acknowledged yet, (ID . EDIT), or nil.")
 (pyagentd-deflocal pyagentd-edit--back nil
-  "The edit that makes what the file holds of the text without what is pending.")
+  "The edit from the text without pending edits to the text of the file.")
 (pyagentd-deflocal pyagentd-edit-revision nil
-  "The state of the document that the text has, without what is sent or pending.
-Nil while the text is that of the file, with what is pending.")
+  "The document's revision that the sent and pending edits are based on.
+Nil while they are based on the text of the file.")
 (pyagentd-deflocal pyagentd-edit--told nil
-  "The revision that the last edit from here led to, nil if the file has it.")
+  "The revision made by the last edit from here, or nil if the file has it.")
 (pyagentd-deflocal pyagentd-edit--place nil
-  "Where the next text of the run goes in the document at that revision, or nil.")
+  "Where the run's next text goes in the document at that revision, or nil.")
 (defvar pyagentd-edit--applying nil
-  "Non-nil while the text is changed as others changed it.")
+  "Non-nil while a change by the daemon or another client is applied.
+Then it is the text's last `buffer-chars-modified-tick'.")
 
-;; Not every change is announced: what other packages do in their own change
-;; functions is not, nor what is done in an indirect buffer or where
-;; `inhibit-modification-hooks' is bound.  Such changes are seen by the tick.
-;; After them the text is compared with the copy, when it is needed next.
+;; Change hooks do not run for every change: not for those that other
+;; packages make in their own change functions, nor for those in an indirect
+;; buffer or while `inhibit-modification-hooks' is bound.  The tick reveals
+;; such changes.  Then the text is compared with the copy, when it is needed.
 
 (defun pyagentd-edit--begin-copy ()
-  "Take the text as it is for the one that all changes are noted of."
+  "Copy the current text; changes are recorded relative to it."
   (unless (buffer-live-p pyagentd-edit--copy)
     (setq pyagentd-edit--copy (generate-new-buffer " *pyagentd copy*" t))
     (with-current-buffer pyagentd-edit--copy
@@ -197,7 +202,7 @@ Nil while the text is that of the file, with what is pending.")
         pyagentd-edit--tick (buffer-chars-modified-tick)))
 
 (defun pyagentd-edit--update-copy (beg end text tick)
-  "Put TEXT between BEG and END of the copy, as was done here at TICK."
+  "Replace BEG to END in the copy by TEXT, as was done in the text at TICK."
   (with-current-buffer pyagentd-edit--copy
     (let ((inhibit-modification-hooks t))
       (delete-region beg end)
@@ -206,11 +211,11 @@ Nil while the text is that of the file, with what is pending.")
   (setq pyagentd-edit--tick tick))
 
 (defun pyagentd-edit--up-to-date-p ()
-  "Return non-nil if the text was not changed without an announcement."
+  "Return non-nil unless the text was changed without running the hooks."
   (eql pyagentd-edit--tick (buffer-chars-modified-tick)))
 
 (defun pyagentd-edit--before-change (beg end)
-  "Note that the text between BEG and END is about to be changed."
+  "Record that the text between BEG and END is about to be changed."
   (with-current-buffer (or (buffer-base-buffer) (current-buffer))
     (unless (buffer-live-p pyagentd-edit--copy)
       (pyagentd-edit--begin-copy))
@@ -221,7 +226,7 @@ Nil while the text is that of the file, with what is pending.")
       (setq pyagentd-edit--open (cons beg end)))))
 
 (defun pyagentd-edit--after-change (beg end length)
-  "Note that LENGTH characters were replaced by what is between BEG and END."
+  "Record that the text from BEG to END replaced LENGTH characters."
   (with-current-buffer (or (buffer-base-buffer) (current-buffer))
     (let ((tick (buffer-chars-modified-tick)))
       (if pyagentd-edit--applying
@@ -235,14 +240,14 @@ Nil while the text is that of the file, with what is pending.")
            (setq pyagentd-edit--tick tick)))))))
 
 (defun pyagentd-edit--settle ()
-  "Note how the text was changed since that was noted last."
+  "Add the changes of the text since the last call to the pending edit."
   (unless (or pyagentd-edit--applying (not (buffer-live-p pyagentd-edit--copy)))
     (unless (pyagentd-edit--up-to-date-p)
       (setq pyagentd-edit--open t))
     (when pyagentd-edit--open
       (save-restriction
         (widen)
-        (let* ((inhibit-quit t)         ; the copy and what is pending change at once
+        (let* ((inhibit-quit t)         ; the copy and the pending edit must agree
                (edit (if (consp pyagentd-edit--open)
                          (pyagentd-edit--announced (car pyagentd-edit--open)
                                                    (cdr pyagentd-edit--open))
@@ -255,7 +260,7 @@ Nil while the text is that of the file, with what is pending.")
             (pyagentd-edit--join)))))))
 
 (defun pyagentd-edit--announced (beg end)
-  "Return the edit between BEG and END of the copy, and make it there."
+  "Return the edit between BEG and END of the copy, and apply it there."
   (let* ((more (- (buffer-size) (buffer-size pyagentd-edit--copy)))
          (text (buffer-substring beg (+ end more)))
          (old (with-current-buffer pyagentd-edit--copy
@@ -265,7 +270,7 @@ Nil while the text is that of the file, with what is pending.")
       (list (list beg end text old)))))
 
 (defun pyagentd-edit--shared-end (most)
-  "Return how many characters, at most MOST, the ends of text and copy share."
+  "Return the length of the common end of text and copy, MOST at most."
   (let* ((text (current-buffer))
          (end (point-max))
          (copy-end (1+ (buffer-size pyagentd-edit--copy)))
@@ -281,9 +286,9 @@ Nil while the text is that of the file, with what is pending.")
     same))
 
 (defun pyagentd-edit--compare-with-copy ()
-  "Return the edit that makes this text of the copy, and make it there.
-It is found as few changes as possible, since others may change the text
-between them at once."
+  "Return the edit from the copy to this text, and apply it to the copy.
+It changes as little as possible, since other clients may change the text
+between its hunks meanwhile."
   (let* ((case-fold-search nil)
          (text (current-buffer))
          (start (abs (compare-buffer-substrings
@@ -305,7 +310,8 @@ between them at once."
                     buffer-undo-list t)
               (set-text-properties (point-min) (point-max) nil)))))
       (widen)
-      ;; They were made from the end on: these are positions before all.
+      ;; The changes were made from the end backwards: their positions refer
+      ;; to the text before all of them.
       (dolist (change changes)
         (pcase change
           (`(,(and beg (pred integerp)) . ,(and end (pred integerp)))
@@ -322,7 +328,7 @@ between them at once."
 (defvar pyagentd-insert--marker)
 
 (defun pyagentd-edit--join ()
-  "Make one hunk of what is pending on each side of where an answer arrives."
+  "Join the pending hunks above the run's marker into one, and those below it."
   (let ((marker (if pyagentd-insert--marker
                     (marker-position pyagentd-insert--marker)
                   0))
@@ -346,12 +352,13 @@ between them at once."
                   (nreverse joined)))))
 
 (defun pyagentd-edit--send-unannounced ()
-  "Have what was changed without an announcement sent after a pause."
+  "Schedule sending of changes for which the change hooks did not run."
   (with-current-buffer (or (buffer-base-buffer) (current-buffer))
     (unless (pyagentd-edit--up-to-date-p)
       (pyagentd-autosave-touch))))
 
-;; What other functions of these hooks change comes before or after all that.
+;; Changes by other functions of these hooks come before the first of these
+;; functions, or after the last.
 (put 'pyagentd-edit--before-change 'pyagentd-session-depth 100)
 (put 'pyagentd-edit--after-change 'pyagentd-session-depth -100)
 (dolist (hook '((before-change-functions . pyagentd-edit--before-change)
@@ -365,7 +372,7 @@ between them at once."
           90)
 
 (defun pyagentd-edit--reset (pending)
-  "Let the text be that of the file, with the edit PENDING."
+  "Treat the text as that of the file with the edit PENDING."
   (setq pyagentd-edit--pending pending
         pyagentd-edit--sent nil
         pyagentd-edit--back nil
@@ -373,7 +380,7 @@ between them at once."
         pyagentd-edit-revision nil))
 
 (defun pyagentd-edit-forget ()
-  "Forget the edits: the text is what the file holds."
+  "Forget the edits: the text is that of the file."
   (pyagentd-edit--begin-copy)
   (pyagentd-edit--reset nil))
 
@@ -381,7 +388,7 @@ between them at once."
 (add-hook 'pyagentd-session-read-hook #'pyagentd-edit-forget)
 
 (defun pyagentd-edit-began (text)
-  "Note that this buffer was begun with TEXT, and all else was typed."
+  "Record that this buffer began with TEXT, and that the user typed the rest."
   (save-restriction
     (widen)
     (pyagentd-edit--begin-copy)
@@ -389,26 +396,27 @@ between them at once."
           (list (list 1 (1+ (length text)) (buffer-string) text)))))
 
 (defun pyagentd-edit-pending-p ()
-  "Return non-nil if something was typed that the daemon was not sent."
+  "Return non-nil if there are edits that were not sent to the daemon."
   (pyagentd-edit--settle)
   pyagentd-edit--pending)
 
 (defun pyagentd-edit-saved-p ()
-  "Return non-nil if nothing was typed here that the file does not hold."
+  "Return non-nil if the file holds all edits from here."
   (not (or (pyagentd-edit-pending-p) pyagentd-edit--sent pyagentd-edit--told)))
 
 ;;;; On the wire
 
 (defun pyagentd-edit-position (pos &optional before)
-  "Return where POS in the document is in this text.
-That is behind what was typed there, or BEFORE it."
+  "Return the position in this text of POS in the document.
+That is behind text typed there, or BEFORE it."
   (pyagentd-edit--settle)
   (pyagentd-edit-moved
    (pyagentd-edit-moved pos (cdr pyagentd-edit--sent) before)
    pyagentd-edit--pending before))
 
 (defun pyagentd-edit--to-wire (edit)
-  "Return EDIT as it is sent: with the roles in each text, (BEG END ROLE) from 1."
+  "Return EDIT in wire form: (BEG END TEXT ROLES) for each hunk.
+ROLES is a list of (BEG END ROLE), with positions in TEXT from 1."
   (cl-loop
    for (beg end text) in edit
    collect
@@ -423,7 +431,7 @@ That is behind what was typed there, or BEFORE it."
                                   role))))))
 
 (defun pyagentd-edit--from-wire (hunks)
-  "Return the edit that the daemon tells as HUNKS."
+  "Return the edit with the wire form HUNKS."
   (cl-loop for (beg end text roles) in hunks
            collect (let ((text (copy-sequence (or text ""))))
                      (pcase-dolist (`(,from ,to ,role) roles)
@@ -432,16 +440,17 @@ That is behind what was typed there, or BEFORE it."
                      (list beg end text (make-string (- end beg) ?\s)))))
 
 (defun pyagentd-edit-role (role)
-  "Return ROLE, as on the wire, as a value of the property `gptel'."
+  "Convert ROLE from its wire form to a value of the text property `gptel'."
   (pcase role
     (`(,_ ,id) (cons 'tool id))
     (_ (pyagentd-symbol role))))
 
 (defconst pyagentd-edit--longest 1000000
-  "How many characters one edit inserts: more than a call can have is refused.")
+  "Maximal number of characters one edit inserts: requests are limited.")
 
 (defun pyagentd-edit--part (edit)
-  "Return EDIT as (PART . REST); PART inserts `pyagentd-edit--longest' at most."
+  "Split EDIT into (PART . REST).
+PART inserts at most `pyagentd-edit--longest' characters."
   (let ((left pyagentd-edit--longest) (shift 0) part rest)
     (pcase-dolist (`(,beg ,end ,text ,old) edit)
       (if (= left 0)
@@ -456,13 +465,13 @@ That is behind what was typed there, or BEFORE it."
     (cons (nreverse part) (nreverse rest))))
 
 (defun pyagentd-edit-new-id (kind)
-  "Return an id for an edit or a message, which KIND says."
+  "Return a new id with the prefix KIND, such as `edt' or `msg'."
   (format "%s_%s%08x" kind (format-time-string "%s%3N") (random (ash 1 32))))
 
 (defun pyagentd-edit-take (&optional whole)
-  "Return what is to be sent, a plist of :id and :hunks, or nil.
-It is on its way then; there is none while another edit is.  Of a long
-edit that is a part, and the rest is sent next, unless WHOLE is non-nil."
+  "Return the edit to send next, a plist of :id and :hunks, or nil.
+Mark it as sent.  Return nil while another edit is not acknowledged yet.
+Return only the first part of a long edit, unless WHOLE is non-nil."
   (pyagentd-edit--settle)
   (when (and pyagentd-edit--pending (null pyagentd-edit--sent))
     (pcase-let ((`(,edit . ,rest) (if whole (list pyagentd-edit--pending)
@@ -476,7 +485,7 @@ edit that is a part, and the rest is sent next, unless WHOLE is non-nil."
       (list :id id :hunks (pyagentd-edit--to-wire edit)))))
 
 (defun pyagentd-edit-refused ()
-  "Have what was sent sent again: the daemon did not take it."
+  "Make the sent edit pending again: the daemon refused it."
   (when pyagentd-edit--sent
     (pyagentd-edit--settle)
     (setq pyagentd-edit--pending
@@ -485,8 +494,8 @@ edit that is a part, and the rest is sent next, unless WHOLE is non-nil."
           pyagentd-edit--sent nil)))
 
 (defun pyagentd-edit-acknowledged (id revision)
-  "Note that the edit ID from here led to REVISION of the document.
-Return non-nil if it was on its way."
+  "Record that the edit ID from here led to REVISION of the document.
+Return non-nil if it was the sent edit."
   (when (equal id (car pyagentd-edit--sent))
     (when pyagentd-edit--place
       (setq pyagentd-edit--place
@@ -498,15 +507,15 @@ Return non-nil if it was on its way."
     t))
 
 (defun pyagentd-edit-persisted (revision)
-  "Note that the file holds the document at REVISION."
+  "Record that the file holds the document at REVISION."
   (when (and (null pyagentd-edit--sent)
              (or (null pyagentd-edit--told) (<= pyagentd-edit--told revision)))
     (setq pyagentd-edit--told nil
           pyagentd-edit--back nil)))
 
 (defun pyagentd-edit-around (edit)
-  "Return EDIT of the document, which came now, as an edit of this text.
-What is sent and pending goes after it."
+  "Return EDIT, received for the document, as an edit of this text.
+Transform the sent and the pending edit to apply after it."
   (pyagentd-edit--settle)
   (if (not (or pyagentd-edit--sent pyagentd-edit--pending pyagentd-edit--back))
       edit
@@ -521,7 +530,7 @@ What is sent and pending goes after it."
               (pyagentd-edit-transform pyagentd-edit--pending behind))))))
 
 (defun pyagentd-edit-receive (hunks revision)
-  "Change the text as another client did by HUNKS, which led to REVISION."
+  "Apply HUNKS, another client's edit that led to REVISION, to the text."
   (let ((edit (pyagentd-edit--from-wire hunks)))
     (when pyagentd-edit--place
       (setq pyagentd-edit--place
@@ -530,12 +539,13 @@ What is sent and pending goes after it."
     (pyagentd-edit--show (pyagentd-edit-around edit))))
 
 (defun pyagentd-edit--earlier (beg end length &optional before-p)
-  "Return what adapts undo as if LENGTH characters had come for BEG to END first.
-That is a function, or nil where an entry of undo does not allow it.  With
-BEFORE-P they came right after the entry for which that returns non-nil; it
-is called with an entry and where they were then, (BEG . END).  The function
-returns the tail of `buffer-undo-list' with that entry; without one, nil is
-returned."
+  "Return a function that rewrites the undo list for an earlier change.
+The change replaces BEG to END by LENGTH characters; after the rewriting the
+undo entries read as if it had come before all of them.  With BEFORE-P, it
+comes right after the entry for which that function returns non-nil; it is
+called with an entry and the range (BEG . END) as of then.  The returned
+function returns the tail of `buffer-undo-list' that begins with that entry.
+Return nil if an undo entry does not allow it, or none satisfies BEFORE-P."
   (let ((tail (and (listp buffer-undo-list) buffer-undo-list))
         (possible t) steps)
     (while (and tail possible
@@ -552,7 +562,8 @@ returned."
           ((pred integerp)
            (push (lambda () (setcar here (funcall moved entry))) steps))
           (`(,(and first (pred integerp)) . ,(and last (pred integerp)))
-           ;; What was inserted is that before the change and that behind it.
+           ;; The change splits the inserted text into a piece before it and one
+           ;; behind it.
            (let ((pieces
                   (seq-remove (lambda (piece) (>= (car piece) (cdr piece)))
                               (list (cons (+ more (max first to)) (+ more last))
@@ -589,8 +600,8 @@ returned."
          (lambda () (mapc #'funcall steps) tail))))
 
 (defun pyagentd-edit--unrecorded (beg end length function)
-  "Call FUNCTION, which puts LENGTH characters in the place of BEG to END.
-Undo knows nothing of it if its entries can be adapted."
+  "Call FUNCTION, which replaces BEG to END by LENGTH characters.
+Do not record it for undo if the undo entries can be adapted."
   (declare (indent 3))
   (let ((adapt (pyagentd-edit--earlier beg end length)))
     (if (null adapt) (funcall function)
@@ -599,8 +610,8 @@ Undo knows nothing of it if its entries can be adapted."
       (funcall adapt))))
 
 (defun pyagentd-edit--show (edit)
-  "Make EDIT in this buffer.
-Undo does not take it back, but what was done here, wherever that can be."
+  "Apply EDIT to this buffer.
+Undo skips it, and reverts only the user's own changes, wherever possible."
   (when edit
     (let ((pyagentd-edit--applying t)
           (inhibit-read-only t)
@@ -626,10 +637,10 @@ Undo does not take it back, but what was done here, wherever that can be."
       (mapc #'pyagentd-insert--follow followers)
       (restore-buffer-modified-p modified))))
 
-;;;; A daemon that does not know the text
+;;;; Merging with the daemon's text
 
 (defun pyagentd-edit-base ()
-  "Return the text as the file had it, and let all that was typed since be pending."
+  "Return the text of the file, and make all edits since then pending."
   (pyagentd-gc-postpone)
   (pyagentd-edit--settle)
   (pyagentd-edit--reset
@@ -643,9 +654,9 @@ Undo does not take it back, but what was done here, wherever that can be."
       (pyagentd-edit-inverse pyagentd-edit--pending)))))
 
 (defun pyagentd-edit-merge (hunks revision)
-  "Make the text that of the document at REVISION, with what is pending.
-HUNKS lead to it from what `pyagentd-edit-base' returned.  What is
-written in both at one place is written once."
+  "Make the text that of the document at REVISION with the pending edit.
+HUNKS lead there from the text that `pyagentd-edit-base' returned.  Changes
+that both make are made once."
   (pyagentd-edit--settle)
   (let* ((edit (pyagentd-edit--from-wire hunks))
          (rest (pyagentd-edit--shared pyagentd-edit--pending edit)))
@@ -654,8 +665,8 @@ written in both at one place is written once."
     (pyagentd-edit--show (pyagentd-edit-around (nth 1 rest)))))
 
 (defun pyagentd-edit-keep (texts &optional refused)
-  "Keep TEXTS, written here where somebody else wrote at once, in a buffer.
-REFUSED says why the daemon did not take them at all."
+  "Keep TEXTS, typed here in conflict with another client's edit, in a buffer.
+REFUSED, if non-nil, says why the daemon refused them."
   (let ((buffer (generate-new-buffer
                  (format "*%s: %s*" pyagentd--session-id
                          (if refused "not taken" "written at once")))))
@@ -671,13 +682,13 @@ both stand there, and yours is also")
 
 ;;;; Show an answer while it streams
 
-;; A run has one marker, right after the prompt it answers.  Everything
-;; the daemon inserts goes there; what the user types at it goes behind.
+;; A run has one marker, right after the prompt it answers.  The daemon's
+;; text is inserted there; text that the user types there goes behind it.
 ;;
-;; Insertion is silent: the change hooks of markdown-mode cost 3 to 20 ms
-;; a time in a large buffer, which twenty streaming agents cannot afford.
-;; The text is marked as fontified and is fontified in earnest when the
-;; stream pauses or ends.
+;; Insertion runs no change hooks: those of markdown-mode take 3 to 20 ms
+;; a time in a large buffer, too much for twenty streaming agents.  The text
+;; is marked as fontified, and really fontified when the stream pauses or
+;; ends.
 ;;
 ;; An answer is one step of undo, however many pieces it came in.
 
@@ -686,7 +697,7 @@ both stand there, and yours is also")
 (pyagentd-deflocal pyagentd-insert--cell nil
   "Entry (BEG . END) of `buffer-undo-list' that covers the run's text.")
 (pyagentd-deflocal pyagentd-insert--dirty nil
-  "Markers (BEG . END) around text that was not fontified yet.")
+  "Markers (BEG . END) around text that is not fontified yet.")
 (pyagentd-deflocal pyagentd-insert--timer nil
   "Timer that fontifies when the stream pauses, or nil.")
 
@@ -694,24 +705,26 @@ both stand there, and yours is also")
   "Functions called after text of a run was inserted, with its bounds; be quick.")
 
 (defun pyagentd-insert-position ()
-  "Return the position of the next text of the run."
+  "Return the position where the next text of the run is inserted."
   (if pyagentd-insert--marker
       (marker-position pyagentd-insert--marker)
     (1+ (buffer-size))))
 
 (defconst pyagentd-insert-sign (concat "\n\n\n" pyagentd-prompt-prefix)
-  "What parts a draft from the answer that is arriving above it.
-Commands on lines and paragraphs then do nothing to the answer.  A run
-ends with an empty line less, by which the daemon tells one from the other.")
+  "Separator between an arriving answer and the draft below it.
+It keeps commands on lines and paragraphs from changing the answer.  The
+heading at the end of a run has one empty line less, by which the daemon
+tells them apart.")
 
 (defconst pyagentd-insert--heading
   (concat "\n\\(?:[ \t]*\n\\)*" (regexp-quote pyagentd-prompt-prefix))
-  "A heading below the text of a run, whoever wrote it.")
+  "Regexp for a prompt heading below a run's text, by the user or the daemon.")
 
 (defun pyagentd-insert--after-change (beg end length)
-  "Text of LENGTH 0 before, typed between BEG and END at the marker, is the user's.
-It would be part of the answer before it, as text typed anywhere else is.
-While an answer arrives it is parted from that: one edit with what was typed."
+  "Make text typed at the run's marker the user's, not part of the answer.
+The text is between BEG and END and replaced LENGTH characters; only pure
+insertions count.  While an answer arrives, also insert the separator, in one
+edit with the typed text."
   (when (and (= length 0) (< beg end)
              (not (or undo-in-progress pyagentd-edit--applying))
              pyagentd-insert--marker (= beg pyagentd-insert--marker))
@@ -731,7 +744,7 @@ While an answer arrives it is parted from that: one edit with what was typed."
 
 (defun pyagentd-insert-end ()
   "Return where the text of the run ends.
-Between two runs that is above the prompt typed next, not behind its sign."
+Between two runs that is above the next prompt's heading, not behind it."
   (save-excursion
     (save-restriction
       (widen)
@@ -742,12 +755,12 @@ Between two runs that is above the prompt typed next, not behind its sign."
       (point))))
 
 (defun pyagentd-insert-arriving-p ()
-  "Return non-nil if what is typed at point goes below an answer that arrives."
+  "Return non-nil if point is right behind an arriving answer."
   (and (pyagentd-status-busy-p) pyagentd-insert--marker
        (= (point) pyagentd-insert--marker)))
 
 (defmacro pyagentd-insert--at-draft (&rest body)
-  "Evaluate BODY with point behind the text of the run if a draft alone is below."
+  "Evaluate BODY with point behind the run's text if only a draft is below it."
   (declare (indent 0) (debug t))
   `(save-excursion
      (save-restriction
@@ -758,15 +771,15 @@ Between two runs that is above the prompt typed next, not behind its sign."
          ,@body))))
 
 (defun pyagentd-insert-part ()
-  "Part the draft behind the text of a run from it, where it is joined to it."
+  "Separate the draft from the text of the run above it, if it is not yet."
   (pyagentd-insert--at-draft
     (unless (or (looking-at-p "[ \t]*\\(?:\n\\|\\'\\)")
                 (pyagentd-prompt-empty-p))
       (insert pyagentd-insert-sign))))
 
 (defun pyagentd-insert-begun ()
-  "Have the draft behind the prompt of a run stand below a sign.
-A heading with nothing below it goes: the run brings one when it ends."
+  "Insert `pyagentd-insert-sign' between the prompt of a run and a draft below.
+Remove a heading with nothing below it: the run adds one when it ends."
   (pyagentd-insert--at-draft
     (when (looking-at pyagentd-insert--heading)
       (cond ((string-blank-p (buffer-substring (match-end 0) (point-max)))
@@ -776,26 +789,26 @@ A heading with nothing below it goes: the run brings one when it ends."
   (pyagentd-insert-part))
 
 (defun pyagentd-insert-join ()
-  "Remove the sign below the text of a run that has ended with a heading."
+  "Remove `pyagentd-insert-sign' below a run that has ended with a heading."
   (pyagentd-insert--at-draft
     (when (and (pyagentd-prompt-empty-p)
                (looking-at (format "\\(?:%s\\)+" pyagentd-insert--heading)))
       (let* ((beg (point)) (end (match-end 0))
              (adapt (pyagentd-edit--earlier beg end 0 #'equal)))
         (if (null adapt) (delete-region beg end)
-          ;; As if it had never been there: undo knows how it came there.
+          ;; As if it had never been there: its undo entry goes, too.
           (let ((tail (funcall adapt)))
             (setcar tail (caar tail))   ; where point was
             (let ((buffer-undo-list t))
               (delete-region beg end))))))))
 
 (defun pyagentd-insert-start (position)
-  "Let the next answer begin at POSITION."
+  "Set the position where the next answer begins to POSITION."
   (setq pyagentd-insert--cell nil)
   (pyagentd-insert-move position))
 
 (defun pyagentd-insert-move (position)
-  "Let the answer go on at POSITION."
+  "Set the position where the answer continues to POSITION."
   (if pyagentd-insert--marker
       (set-marker pyagentd-insert--marker position)
     (save-restriction
@@ -806,8 +819,8 @@ A heading with nothing below it goes: the run brings one when it ends."
 
 (defun pyagentd-insert--record (pos length)
   "Record for undo that LENGTH characters were inserted at POS.
-They extend the run's entry; later entries, the user's, are adapted as if
-ours had come before them.  Where that is not possible another one begins."
+Extend the run's undo entry, and adapt the user's later entries as if the
+characters had come before them.  If that is not possible, add a new entry."
   (unless (or (eq buffer-undo-list t) (= length 0))
     (let ((cell pyagentd-insert--cell))
       (if-let ((adapt (and cell
@@ -824,8 +837,8 @@ ours had come before them.  Where that is not possible another one begins."
         (undo-boundary)))))
 
 (defun pyagentd-insert--keep (beg end)
-  "Signal that undo cannot remove BEG to END if that is an answer in progress.
-The rest of it would be joined to the prompt, and redo would not find its place."
+  "Signal a `user-error' if undo would remove an arriving answer, BEG to END.
+Its rest would be joined to the prompt, and redo would not find its place."
   (when (and (pyagentd-status-busy-p) pyagentd-insert--marker
              (equal (cons beg end) pyagentd-insert--cell)
              (= end pyagentd-insert--marker))
@@ -847,11 +860,11 @@ Only these follow the stream; point elsewhere stays where it is."
            and when (= pos (with-current-buffer buffer (point)))
            collect buffer))
 
-;; A window that shows another buffer meanwhile, and comes back.
+;; For a window that shows another buffer meanwhile and then this one again.
 (add-to-list 'pyagentd-session-settings '(window-point-insertion-type . t))
 
 (defun pyagentd-insert--follow (follower)
-  "Put point of FOLLOWER, a buffer or window, at the end."
+  "Move point of FOLLOWER, a buffer or window, to the end."
   (if (windowp follower)
       (set-window-point follower (with-current-buffer (window-buffer follower)
                                    (point-max)))
@@ -861,7 +874,7 @@ Only these follow the stream; point elsewhere stays where it is."
 ;;;; Insertion
 
 (defun pyagentd-insert (text role)
-  "Insert TEXT, whose gptel property is ROLE, at the marker of the run.
+  "Insert TEXT at the marker of the run, with the text property `gptel' ROLE.
 ROLE is nil, `response', `ignore' or (tool . ID)."
   (pyagentd-edit--settle)
   (let* ((pos (pyagentd-insert-position))
@@ -887,7 +900,7 @@ ROLE is nil, `response', `ignore' or (tool . ID)."
     (pyagentd-insert--soil pos (+ pos (length text)))))
 
 (defun pyagentd-insert--soil (beg end)
-  "Note that the text between BEG and END is to be fontified."
+  "Schedule fontification of the text between BEG and END."
   (pyagentd-gc-postpone)
   (save-restriction
     (widen)
@@ -902,12 +915,12 @@ ROLE is nil, `response', `ignore' or (tool . ID)."
         (run-at-time 0.5 nil #'pyagentd-insert--paused (current-buffer))))
 
 (defun pyagentd-insert--paused (buffer)
-  "Let what is new in BUFFER be fontified."
+  "Have Font Lock fontify the new text in BUFFER."
   (pyagentd-with-live-buffer buffer
     (pyagentd-guarded "Fontify" (pyagentd-insert-flush))))
 
 (defun pyagentd-insert-flush ()
-  "Let what was inserted since the last time be fontified when it is shown."
+  "Mark the text inserted since the last call for fontification."
   (pcase-let ((`(,first . ,last) pyagentd-insert--dirty))
     (when first
       (save-restriction
@@ -919,27 +932,28 @@ ROLE is nil, `response', `ignore' or (tool . ID)."
       (set-marker first nil)
       (set-marker last nil))))
 
-;;;; Messages that wait, in the text
+;;;; Queued messages in the text
 
-;; Which messages of a session wait for their turn is what the daemon says.
-;; Text that was typed and queued here stays where it is, under an overlay
-;; that shows it; when its turn comes the run's marker moves behind it.
+;; The daemon reports which messages of a session are queued.  Text that was
+;; typed and queued here stays where it is, highlighted by an overlay; when
+;; its turn comes the run's marker moves behind it.
 
 (defface pyagentd-queued '((t :inherit shadow :slant italic :extend t))
   "Face of queued messages."
   :group 'pyagentd)
 
 (pyagentd-deflocal pyagentd-queued-items nil
-  "The messages that wait here, the next one first, plists from the daemon.
+  "The queued messages of this session, the next one first, as plists.
 Their keys are :id, :text, :queued-at, :steer and :origin.")
 (pyagentd-deflocal pyagentd-queued--overlays nil
-  "Where text that was sent from here stands: an alist (ID . OVERLAY).")
+  "Overlays over the messages sent from here, an alist (ID . OVERLAY).")
 
 (defvar pyagentd-queued-hook nil
-  "Hook run in a session buffer when what waits there has changed.")
+  "Hook run in a session buffer when its queued messages have changed.")
 
 (defun pyagentd-answered-end (&optional before)
-  "Return the end of the last text that is not the user's, BEFORE a position."
+  "Return the end of the last text that is not the user's.
+Search before the position BEFORE, by default the end of the buffer."
   (save-restriction
     (widen)
     (let ((pos (or before (point-max))))
@@ -949,7 +963,7 @@ Their keys are :id, :text, :queued-at, :steer and :origin.")
 
 (defun pyagentd-queued-start (end)
   "Return where the user's new text that ends at END begins.
-That is below the answer above it and everything that is queued already."
+That is below the last answer and all queued messages above it."
   (save-excursion
     (save-restriction
       (widen)
@@ -967,13 +981,13 @@ That is below the answer above it and everything that is queued already."
       (min (point) end))))
 
 (defun pyagentd-queued-note (id beg end)
-  "Note that the text between BEG and END was sent as the message ID."
+  "Record that the text between BEG and END was sent as the message ID."
   (let ((overlay (make-overlay beg end nil t nil)))
     (push (cons id overlay) pyagentd-queued--overlays)
     overlay))
 
 (defun pyagentd-queued-forget (id)
-  "Forget where the message ID stands, and return where it ended, or nil."
+  "Forget the position of the message ID, and return its end, or nil."
   (when-let ((overlay (alist-get id pyagentd-queued--overlays nil nil #'equal)))
     (prog1 (overlay-end overlay)
       (delete-overlay overlay)
@@ -985,7 +999,7 @@ That is below the answer above it and everything that is queued already."
     (and (overlay-buffer overlay) overlay)))
 
 (defun pyagentd-queued-receive (items)
-  "Note that ITEMS wait, and show those that stand in the text."
+  "Record ITEMS as the queued messages, and mark those that are in the text."
   (setq pyagentd-queued-items items)
   (dolist (item items)
     (let ((id (plist-get item :id)))
