@@ -1,4 +1,4 @@
-;;; pyagentd-list.el --- Lists and pages that the daemon makes -*- lexical-binding: t; -*-
+;;; pyagentd-list.el --- Lists and pages from the daemon -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 
@@ -8,7 +8,8 @@
 
 ;;; Commentary:
 
-;; One mode for all lists: the daemon makes columns, rows and actions.
+;; One mode for all lists: the daemon provides columns, rows and actions.
+;; Another mode shows pages of text in the same way.
 
 ;;; Code:
 
@@ -18,17 +19,17 @@
 
 (declare-function pyagentd-search-visit "pyagentd-sessions")
 
-;;;; Lists that follow what happens
+;;;; Live lists
 
-;; The daemon is asked for a list with :watch, and tells from then on when
-;; something in it changes.  The list is fetched again in a moment: not
-;; while something is typed, and the less often the longer it takes.
+;; A list is requested with :watch; the daemon then sends an event when it
+;; changes.  The list is fetched again after a pause: not while the user
+;; types, and the less often the longer a fetch takes.
 
 (defvar pyagentd-live-pause 0.5
-  "How long a list waits for more to change before it is fetched, in seconds.")
+  "Seconds to wait for further changes before a list is fetched again.")
 
 (defvar-local pyagentd-list--follows nil
-  "What this list follows, strings that the daemon named.")
+  "The subjects that this list follows, strings from the daemon.")
 (defvar-local pyagentd-live--timer nil
   "Timer that fetches this list, or nil.")
 
@@ -43,7 +44,7 @@
      (pyagentd-rpc-call-async 'unwatch nil :error #'ignore))))
 
 (defun pyagentd-live--wanted-p ()
-  "Return non-nil if a list that follows what happens is shown."
+  "Return non-nil if a window shows a live list."
   (seq-some (lambda (buffer)
               (and (buffer-local-value 'pyagentd-list--follows buffer)
                    (get-buffer-window buffer 'visible)))
@@ -52,10 +53,10 @@
 (add-hook 'pyagentd-connect-wanted-functions #'pyagentd-live--wanted-p)
 
 (defvar-local pyagentd-table--took 0
-  "How long it took to fetch and show what there is, in seconds.")
+  "Seconds that the last fetch took, display included.")
 
 (defun pyagentd-live--soon ()
-  "Fetch this list in a moment, once for much that changes at once."
+  "Schedule a fetch of this list, one for many changes."
   (unless pyagentd-live--timer
     (setq pyagentd-live--timer
           (run-at-time (if (zerop pyagentd-live-pause) 0
@@ -68,13 +69,13 @@
                             (pyagentd-guarded "List"
                               (pyagentd-list--catch-up)))))))))
 
-;;;; Tables: rows, marks and a filter, wherever they come from
+;;;; Tables: rows, marks and a filter
 
 (defvar-local pyagentd-table-rows nil
   "The rows of this list, plists as the daemon sent them.")
 (defconst pyagentd-table--help
   '(("g" "refresh") ("q" "close") ("?" "help"))
-  "Keys of all lists that the last line names, a list of (KEY WORD).")
+  "Keys of every list that its last line names, a list of (KEY WORD).")
 (defvar-local pyagentd-table-help pyagentd-table--help
   "All keys that the last line names.")
 (defvar-local pyagentd-table--filter nil
@@ -82,29 +83,29 @@
 (defvar-local pyagentd-table-marks nil
   "Ids of the lines that are marked.")
 (defvar-local pyagentd-table--note nil
-  "What the mode line says, or nil.")
+  "Note for the mode line, or nil.")
 (defvar-local pyagentd-table--fetch nil
   "Function that fetches what this buffer shows.")
 (defvar-local pyagentd-table--behind nil
   "Non-nil if something has changed since the rows were fetched.")
 (defvar pyagentd-table--quietly nil
-  "Non-nil while rows are fetched that nobody has asked for.")
+  "Non-nil during a fetch that the user did not ask for.")
 (pyagentd-deflocal pyagentd-table--latest 0
-  "How many times the daemon was asked; only the latest answer counts.")
+  "Number of the latest request; older replies are dropped.")
 
 (defvar-local pyagentd-list-name nil
   "The name of the list in this buffer.")
 (defvar-local pyagentd-list-arguments nil
   "The arguments of the list in this buffer, a plist.")
 (defvar-local pyagentd-list--limit nil
-  "How many rows are fetched at most, nil as the daemon has it.")
+  "Maximum number of rows to fetch; nil means the daemon's default.")
 (defvar-local pyagentd-list--view nil
-  "The list as the daemon told it last.")
+  "The latest reply of the daemon, a plist.")
 (defvar-local pyagentd-list--index nil
   "Hash table from the id of each row to (ROW NUMBER TOP).
-TOP is such a list, that of the row of level 0 that it belongs to.")
+TOP is the same kind of list, of the row's ancestor at level 0.")
 (defvar-local pyagentd-list--folded nil
-  "Ids of the rows whose rows below are not shown.")
+  "Ids of the rows whose children are hidden.")
 
 (defun pyagentd-table-keys (keys)
   "Return lines that name KEYS, a list of (KEY WORD), as wide as the window."
@@ -121,10 +122,10 @@ TOP is such a list, that of the row of level 0 that it belongs to.")
      keys "")))
 
 (defun pyagentd-table-keep-place (place go print)
-  "Call PRINT, which shows this buffer anew; point is where it was after it.
-So it is in each window, which shows what it did; one that showed the
-beginning does so again.  The function PLACE returns where point is, and
-GO goes there."
+  "Call PRINT, which rewrites this buffer, and keep point and scrolling.
+They are kept in each window; one that showed the beginning shows it
+again.  The function PLACE describes the position of point, and GO moves
+point there."
   (let ((here (funcall place))
         (windows (mapcar
                   (lambda (window)
@@ -159,7 +160,7 @@ GO goes there."
     (move-to-column column)))
 
 (defun pyagentd-table-print ()
-  "Show the rows there are, with the filter, the marks and the folds there are."
+  "Show the rows with the current filter, marks and folds."
   (let ((gc-cons-threshold (max gc-cons-threshold (* 64 1024 1024))))
     (setq pyagentd-table-marks (seq-filter #'pyagentd-list--row
                                            pyagentd-table-marks)
@@ -178,7 +179,7 @@ GO goes there."
      #'pyagentd-table--go #'pyagentd-table--print)))
 
 (defun pyagentd-table--print ()
-  "Print `tabulated-list-entries', and below them name the keys."
+  "Print `tabulated-list-entries', and the keys below them."
   (tabulated-list-print)
   (goto-char (point-max))
   (let ((inhibit-read-only t))
@@ -205,7 +206,7 @@ GO goes there."
   (force-mode-line-update))
 
 (defun pyagentd-table--filtered ()
-  "Return as entries the rows that have all words of the filter."
+  "Return the entries of the rows that contain all words of the filter."
   (let ((words (split-string (downcase (or pyagentd-table--filter "")) nil t))
         (entries (mapcar #'pyagentd-list--entry (pyagentd-list--unfolded))))
     (if (or (null words) (plist-get pyagentd-list--view :filters)) entries
@@ -230,7 +231,7 @@ GO goes there."
     (pyagentd-list-again-with (list :words (or pyagentd-table--filter "")))))
 
 (defun pyagentd-table--rearrange ()
-  "Sort by a column, or change its width, and name the keys below again."
+  "Sort by a column or change its width, then print the keys below again."
   (interactive nil pyagentd-list-mode)
   (call-interactively this-original-command)
   (pyagentd-table-print))
@@ -238,7 +239,7 @@ GO goes there."
 ;;;; Marks
 
 (defun pyagentd-table--put-mark (on)
-  "Show that the line at point is marked if ON, else that it is not."
+  "Show a mark on the line at point if ON is non-nil, else remove it."
   (tabulated-list-put-tag (if on (propertize "*" 'face 'warning) " ")))
 
 (defun pyagentd-table--set-mark (on)
@@ -261,29 +262,29 @@ GO goes there."
   (pyagentd-table--set-mark t))
 
 (defun pyagentd-table--unmark ()
-  "Take the mark from the line at point, or from those in the region."
+  "Unmark the line at point, or those in the region."
   (interactive nil pyagentd-list-mode)
   (pyagentd-table--set-mark nil))
 
 (defun pyagentd-table--unmark-all ()
-  "Take all marks away."
+  "Remove all marks."
   (interactive nil pyagentd-list-mode)
   (setq pyagentd-table-marks nil)
   (pyagentd-table-print))
 
 (defun pyagentd-table-marked ()
   "Return the rows whose lines are marked and shown.
-A mark that a filter hides does not count while it does."
+Marked rows that the filter hides do not count."
   (cl-loop for (id) in tabulated-list-entries
            when (member id pyagentd-table-marks)
            collect (pyagentd-list--row id)))
 
 (defun pyagentd-table-targets ()
-  "Return the rows that are marked, else a list of the one at point."
+  "Return the marked rows, or a list of the row at point if there are none."
   (or (pyagentd-table-marked) (list (pyagentd-table-row))))
 
 (defun pyagentd-table-forget-marks ()
-  "Forget the marks that are shown: what they were for is done."
+  "Unmark the rows that are shown, after a command has acted on them."
   (setq pyagentd-table-marks
         (seq-remove (lambda (id) (assoc id tabulated-list-entries))
                     pyagentd-table-marks)))
@@ -297,13 +298,13 @@ A mark that a filter hides does not count while it does."
   "Return the facts of the row at point, a plist."
   (plist-get (pyagentd-table-row) :facts))
 
-;;;; Lists: tables that the daemon makes
+;;;; Lists: tables from the daemon
 
 (defvar pyagentd-list-after-show-hook nil
-  "Hook run in the buffer of a list after its rows came.")
+  "Hook run in the buffer of a list after its rows were shown.")
 
 (defun pyagentd-list-visit-place (place &optional other-window)
-  "Visit PLACE, a plist as the daemon tells it, in OTHER-WINDOW if non-nil."
+  "Visit PLACE, a plist from the daemon, in another window if OTHER-WINDOW."
   (pcase (plist-get place :kind)
     ("session" (pyagentd-here-visit
                 (list :file (pyagentd-place-conversation
@@ -326,18 +327,18 @@ A mark that a filter hides does not count while it does."
                     (list :env (pyagentd-env-variables))))
        (unless (equal "" (plist-get place :called))
          (plist-get place :called)))))
-    ("call" (funcall (plist-get place :function))) ; one of this Emacs
+    ("call" (funcall (plist-get place :function))) ; made by Emacs
     (_ (user-error "Nothing to visit here"))))
 
 ;;;; Fetching
 
 (defun pyagentd-table-fetch (operation more show failed)
-  "Have the daemon do OPERATION, which returns what this buffer shows.
-MORE are arguments of that kind alone.  SHOW is called with the answer,
-FAILED with an error; only what was asked last counts."
+  "Call the daemon's OPERATION, which returns the content of this buffer.
+MORE are arguments besides the name and arguments of the list.  SHOW is
+called with the reply, FAILED with an error; older replies are dropped."
   (let* ((number (setq pyagentd-table--latest (1+ pyagentd-table--latest)))
          (start (float-time))
-         ;; Soon: here a process is being read.
+         ;; Not in the process filter that reads the reply.
          (with-latest
           (lambda (function)
             (pyagentd-later-back
@@ -354,7 +355,7 @@ FAILED with an error; only what was asked last counts."
              (when pyagentd-list-arguments
                (list :arguments pyagentd-list-arguments))
              more '(:watch t))
-     ;; What thousands of sessions cost takes its time.
+     ;; The usage of thousands of sessions takes a while.
      :timeout pyagentd-later-patience
      :success (funcall with-latest
                        (lambda (answer)
@@ -364,7 +365,7 @@ FAILED with an error; only what was asked last counts."
      :error (funcall with-latest failed))))
 
 (defun pyagentd-table-set-up (fetch)
-  "Make this buffer one whose content is fetched by the function FETCH."
+  "Make the function FETCH provide the content of this buffer."
   (pyagentd-plain-characters)
   (setq pyagentd-table--fetch fetch)
   (setq-local revert-buffer-function
@@ -374,7 +375,7 @@ FAILED with an error; only what was asked last counts."
   (add-hook 'window-buffer-change-functions #'pyagentd-list--catch-up nil t))
 
 (defun pyagentd-list--failed (err)
-  "Say that ERR kept the content from this buffer; what there is stays."
+  "Report ERR, which a fetch failed with; the old content stays."
   (pyagentd-table-say "failed")
   (unless (or pyagentd-table-rows (derived-mode-p 'pyagentd-report-mode))
     (setq pyagentd-list--view (list :empty (pyagentd-error-text err)))
@@ -382,7 +383,7 @@ FAILED with an error; only what was asked last counts."
   (pyagentd-later-tell err))
 
 (defun pyagentd-list--receive (view)
-  "Show VIEW, a list as the daemon tells it, in this buffer, with its keys."
+  "Show VIEW, a list from the daemon, in this buffer, and bind its keys."
   (let ((first (null tabulated-list-format))
         (number -1) top)
     (setq pyagentd-table-rows (plist-get view :rows)
@@ -411,9 +412,9 @@ FAILED with an error; only what was asked last counts."
   (run-hooks 'pyagentd-list-after-show-hook))
 
 (defun pyagentd-list--format (view)
-  "Return the columns of VIEW, without the last where there is no room for it."
+  "Return the columns of VIEW, without the last if the window is too narrow."
   (let* ((columns (plist-get view :columns))
-         (left 0)                       ; for the last one
+         (left 0)                       ; width left for the last one
          (free (- (window-width (get-buffer-window nil t)) 2
                   (apply #'+ (mapcar (lambda (column)
                                        (1+ (or (plist-get column :width) 0)))
@@ -439,7 +440,7 @@ FAILED with an error; only what was asked last counts."
 
 (defun pyagentd-list--sorter (number)
   "Return a predicate that compares entries by their column NUMBER.
-Rows of a tree stay below the row that they belong to."
+Rows of a tree stay below their parent row."
   (lambda (a b)
     (pcase-let ((`(,_ ,place-a ,top-a) (gethash (car a) pyagentd-list--index))
                 (`(,_ ,place-b ,top-b) (gethash (car b) pyagentd-list--index)))
@@ -455,18 +456,18 @@ Rows of a tree stay below the row that they belong to."
                                          nil t))))))))
 
 (defun pyagentd-list--value (row number)
-  "Return what ROW is sorted by in column NUMBER."
+  "Return the sort key of ROW in column NUMBER."
   (let ((cell (nth number (plist-get row :cells))))
     (or (plist-get cell :sort) (plist-get cell :text) "")))
 
 (defun pyagentd-list--row (id)
-  "Return the row called ID."
+  "Return the row with ID, or nil."
   (and pyagentd-list--index (car (gethash id pyagentd-list--index))))
 
 ;;;; Folds
 
 (defun pyagentd-list--unfolded ()
-  "Return the rows, those with rows folded below them with :folded, a number."
+  "Return the visible rows; :folded is the number of rows hidden below one."
   (let (shown below)
     (dolist (row pyagentd-table-rows (nreverse shown))
       (let ((level (or (plist-get row :level) 0)))
@@ -479,7 +480,7 @@ Rows of a tree stay below the row that they belong to."
           (push row shown))))))
 
 (defun pyagentd-list--fold ()
-  "Fold away what stands below the row at point, or unfold it."
+  "Hide the rows below the row at point in the tree, or show them again."
   (interactive nil pyagentd-list-mode)
   (let ((id (plist-get (pyagentd-table-row) :id)))
     (setq pyagentd-list--folded
@@ -489,7 +490,7 @@ Rows of a tree stay below the row that they belong to."
     (pyagentd-table-print)))
 
 (defun pyagentd-list--entry (row)
-  "Return ROW as an entry of the list."
+  "Return ROW as an entry of `tabulated-list-entries'."
   (let ((cells (mapcar #'pyagentd-text (plist-get row :cells))))
     (when-let ((folded (plist-get row :folded)))
       (setcar cells (concat (car cells) (propertize (format "  +%d" folded)
@@ -497,11 +498,12 @@ Rows of a tree stay below the row that they belong to."
     (list (plist-get row :id)
           (vconcat (seq-take cells (length tabulated-list-format))))))
 
-;;;; Again, when something has changed
+;;;; Refresh after changes
 
 (defun pyagentd-list-changed (what)
-  "Fetch the lists that follow WHAT, a string, again: in a moment if shown.
-If WHAT is nil, that is all that follow something."
+  "Mark the lists that follow WHAT, a string, as outdated.
+Those in a window are fetched again soon, the others when displayed.  If
+WHAT is nil, this applies to all live lists."
   (dolist (buffer (buffer-list))
     (when-let ((follows (buffer-local-value 'pyagentd-list--follows buffer))
                ((or (null what) (member what follows))))
@@ -511,13 +513,13 @@ If WHAT is nil, that is all that follow something."
           (pyagentd-live--soon))))))
 
 (defun pyagentd-list--catch-up (&rest _)
-  "Fetch this list again if something has changed since."
+  "Fetch this list again if it is outdated."
   (when pyagentd-table--behind
     (let ((pyagentd-table--quietly t))
       (funcall pyagentd-table--fetch))))
 
 (defun pyagentd-list--on-disconnected ()
-  "Say in the lists that follow something that nobody tells of it."
+  "Show in live lists that there is no daemon."
   (dolist (buffer (buffer-list))
     (when (buffer-local-value 'pyagentd-list--follows buffer)
       (with-current-buffer buffer
@@ -542,9 +544,9 @@ If WHAT is nil, that is all that follow something."
   "Keymap of `pyagentd-list-mode'.")
 
 (defvar pyagentd-list--defined nil
-  "The lists that have keys only Emacs can serve: (NAME . KEYS).
+  "Lists with keys bound to Emacs commands: an alist of (NAME . KEYS).
 KEYS are lists (KEY COMMAND WORDS SEVERAL); SEVERAL is non-nil if the
-command is for all rows that are marked.")
+command acts on all marked rows.")
 
 (defun pyagentd-list--define-keys (view)
   "Bind the keys of the actions of VIEW, and those that Emacs adds."
@@ -583,14 +585,14 @@ command is for all rows that are marked.")
            '(("/" "filter")) pyagentd-table--help))))
 
 (defvar-local pyagentd-list--actions nil
-  "What the commands of this list or page do: pairs (COMMAND . ACTION).")
+  "Alist from the commands of this list or page to their actions, plists.")
 
 (defun pyagentd-list--command (action)
-  "Return a command that does ACTION, a plist, here; help shows its name."
+  "Return a command that performs ACTION, a plist; help shows its name."
   (let ((command (intern (format "pyagentd-list--%s-%s" pyagentd-list-name
                                  (string-replace
                                   " " "-" (plist-get action :label))))))
-    ;; Another page of the same name ends another task.
+    ;; Buffer-local: another page of the same name has another action.
     (setf (alist-get command pyagentd-list--actions) action)
     (put command 'command-modes '(pyagentd-list-mode pyagentd-report-mode))
     (fset command
@@ -604,7 +606,7 @@ command is for all rows that are marked.")
     command))
 
 (defun pyagentd-list--targets (action)
-  "Return the rows that ACTION is done to; (nil) where it needs none."
+  "Return the rows that ACTION applies to; (nil) if it needs none."
   (if (not (or (plist-get action :takes) (plist-get action :place)))
       (list nil)
     (let* ((rows (if (plist-get action :several) (pyagentd-table-targets)
@@ -617,7 +619,7 @@ command is for all rows that are marked.")
                       (plist-get action :label))))))
 
 (defun pyagentd-list-fact (row name)
-  "Return the fact of ROW that is called NAME, a string."
+  "Return the fact NAME, a string, of ROW."
   (plist-get (plist-get row :facts) (intern (concat ":" name))))
 
 (defun pyagentd-list-facts ()
@@ -625,7 +627,7 @@ command is for all rows that are marked.")
   (mapcar (lambda (row) (plist-get row :facts)) pyagentd-table-rows))
 
 (defun pyagentd-list-act (action)
-  "Do ACTION, a plist of this list or page, to the rows it is for."
+  "Perform ACTION, a plist of this list or page, on its target rows."
   (let ((rows (pyagentd-list--targets action))
         (question (plist-get action :question)))
     (cond ((plist-get action :copies)
@@ -668,7 +670,8 @@ command is for all rows that are marked.")
               (plist-get action :takes)))
 
 (defun pyagentd-list--read (reads)
-  "Return the argument that READS, a plist, says the user is asked for."
+  "Ask the user for the argument that READS, a plist, describes.
+Return a plist with that argument, or nil if READS is nil."
   (when reads
     (let* ((argument (intern (concat ":" (plist-get reads :argument))))
            (value (plist-get pyagentd-list-arguments argument)))
@@ -678,7 +681,7 @@ command is for all rows that are marked.")
               (read-string (plist-get reads :prompt) value))))))
 
 (defun pyagentd-list-again-with (arguments)
-  "Show this list with ARGUMENTS, a plist, in place of those it has."
+  "Fetch this list again with its arguments updated by ARGUMENTS, a plist."
   (let ((all (copy-sequence pyagentd-list-arguments)))
     (while arguments
       (setq all (plist-put all (pop arguments) (pop arguments))))
@@ -686,8 +689,8 @@ command is for all rows that are marked.")
   (revert-buffer))
 
 (defun pyagentd-list--call (action row done)
-  "Call the operation of ACTION for ROW, and say what became of it.
-DONE is called afterwards, with non-nil if it was done."
+  "Call the operation of ACTION for ROW, and report the result.
+DONE is called afterwards, with non-nil on success."
   (when-let ((branch (and (plist-get action :saves)
                           (or (pyagentd-list-fact row "branch")
                               (plist-get (plist-get action :arguments)
@@ -698,7 +701,7 @@ DONE is called afterwards, with non-nil if it was done."
                            (pyagentd-list--read (plist-get action :reads))
                            (when (plist-get action :env)
                              (pyagentd-env)))))
-    (dolist (path (plist-get arguments :paths)) ; files that it changes
+    (dolist (path (plist-get arguments :paths)) ; files that the operation changes
       (when-let* ((buffer (get-file-buffer path))
                   ((buffer-modified-p buffer)))
         (user-error "%s has changes that are not saved" buffer)))
@@ -737,8 +740,8 @@ DONE is called afterwards, with non-nil if it was done."
   (revert-buffer))
 
 (defun pyagentd-list-session (row)
-  "Return the session that ROW of this list is about, or nil.
-That is a plist as `pyagentd-here' has it."
+  "Return the session of ROW of this list, or nil.
+It is a plist as for `pyagentd-here'."
   (let* ((place (plist-get row :visit))
          (session (and (plist-get place :branch) place))
          (what (pyagentd-list-fact row "what")))
@@ -756,7 +759,7 @@ That is a plist as `pyagentd-here' has it."
 (defvar desktop-save-buffer)
 
 (define-derived-mode pyagentd-list-mode tabulated-list-mode "List"
-  "Major mode for lists that the daemon makes.
+  "Major mode for lists from the daemon.
 
 \\{pyagentd-list-mode-map}"
   :interactive nil
@@ -773,7 +776,7 @@ That is a plist as `pyagentd-here' has it."
 
 (defun pyagentd-list-show (name &optional arguments limit)
   "Show the list NAME, a string, with ARGUMENTS, a plist; return its buffer.
-It has at most LIMIT rows at first, nil as the daemon has it."
+It has at most LIMIT rows at first; nil means the daemon's default."
   (let ((buffer (get-buffer-create (format "*pyagentd %s*" name))))
     (with-current-buffer buffer
       (unless (and (derived-mode-p 'pyagentd-list-mode)
@@ -789,8 +792,9 @@ It has at most LIMIT rows at first, nil as the daemon has it."
 
 (defun pyagentd-list-of-session (name scope &optional all)
   "Show the list NAME of the session here.
-SCOPE is `required' if it must be that of a session, `optional' if it can
-be that of ALL, nil if it is always."
+SCOPE is `required' if the list is always of one session; `optional' if
+it can be of all sessions, as it is with ALL or if there is no session
+here; nil if it is always of all sessions."
   (pyagentd-list-show
    name
    (when-let* ((here (pcase scope
@@ -800,7 +804,8 @@ be that of ALL, nil if it is always."
      (list :branch (plist-get here :branch)))))
 
 (defun pyagentd-list-add-keys (name &rest keys)
-  "Add KEYS, lists (KEY COMMAND WORDS), to what the list NAME has."
+  "Set the additional keys of the list NAME to KEYS.
+They are lists as in `pyagentd-list--defined'."
   (declare (indent 1))
   (setf (alist-get name pyagentd-list--defined nil nil #'equal) keys))
 
@@ -809,7 +814,7 @@ be that of ALL, nil if it is always."
     ("sessions" . pyagentd-sessions) ("search" . pyagentd-search) ("branches" . pyagentd-branches)
     ("contexts" . pyagentd-context--history) ("mcp" . pyagentd-mcp)
     ("mission" . pyagentd-mission--trace))
-  "What shows a list that needs more than its name: (NAME . FUNCTION).")
+  "Alist of (NAME . FUNCTION) for the lists that a function of their own shows.")
 
 (defconst pyagentd-list--pages
   '(("hooks" . "the hooks, yours and this project's, to trust those")
@@ -817,17 +822,17 @@ be that of ALL, nil if it is always."
     ("trust" . "the preset.md of a session from elsewhere, to trust it")
     ("mission" . "the missions of the session here, turn by turn, while they go on")
     ("charts" . "what all sessions cost, by day, model and session, as charts"))
-  "Pages that are among the lists, and what they are.
-What somebody reads before trusting it is one.")
+  "Alist of the pages that \\[pyagentd-list] offers besides lists: (NAME . SUMMARY).
+Content to be read before it is trusted is a page.")
 
 ;;;###autoload
 (defun pyagentd-list (&optional name all)
-  "Show the list NAME, which is asked for: runs, schedules, tasks and others.
-A list that can be that of one session is that of the session here, or
-with a prefix argument (ALL from Lisp) that of all."
+  "Choose and show a list, or show NAME: runs, schedules, tasks and others.
+A list that can cover one session covers the session here, or with a
+prefix argument (ALL from Lisp) all sessions."
   (interactive (list nil current-prefix-arg))
   (require 'pyagentd-sessions)
-  (require 'pyagentd-views)             ; what they add
+  (require 'pyagentd-views)             ; both add lists
   (let ((function (cdr (assoc name pyagentd-list-functions))))
     (cond
      ((commandp function) (call-interactively function))
@@ -864,10 +869,10 @@ with a prefix argument (ALL from Lisp) that of all."
   (interactive)
   (pyagentd-list-of-session "agents" 'required))
 
-;;;; Pages that the daemon makes
+;;;; Pages from the daemon
 
 ;; The daemon's operation `report' returns lines with headings, faces and
-;; buttons; here they are shown, folded by the headings and fetched again.
+;; buttons; this code shows, folds and refreshes them.
 
 (defvar-local pyagentd-report--pages-before nil
   "Pages that were shown here before, a list of (NAME . ARGUMENTS).")
@@ -880,7 +885,7 @@ a screen reader can read."
   :group 'pyagentd)
 
 (defun pyagentd-report--insert (line)
-  "Insert LINE, a plist as the daemon tells it."
+  "Insert LINE, a plist from the daemon."
   (let ((level (or (plist-get line :level) 0)) (start (point)))
     (when (> level 0)
       (insert (make-string level ?*) " "))
@@ -924,8 +929,8 @@ a screen reader can read."
                                               (point-max))))))
 
 (defun pyagentd-report--place ()
-  "Return where point is, (ID LINES COLUMN); nil at the end of the buffer.
-The end of a page that is shown moves on with what comes."
+  "Return the position of point, (ID LINES COLUMN); nil at the end of the buffer.
+Point at the end stays at the end when the page grows."
   (unless (eobp)
     (let ((column (current-column)) (here (line-beginning-position))
           (id nil) (start (point-min)))
@@ -936,7 +941,7 @@ The end of a page that is shown moves on with what comes."
       (list id (count-lines start here) column))))
 
 (defun pyagentd-report--go (place)
-  "Go to PLACE, that of `pyagentd-report--place'."
+  "Move point to PLACE, a value of `pyagentd-report--place'."
   (goto-char (if place (point-min) (point-max)))
   (pcase place
     (`(,id ,lines ,column)
@@ -975,7 +980,7 @@ The end of a page that is shown moves on with what comes."
                ('nil (get-text-property (point) 'pyagentd-folded))
                (before (eq before 'folded)))
          (outline-hide-subtree))))
-    (unless pyagentd-ask-here-about     ; which has its own
+    (unless pyagentd-ask-here-about     ; an ask has its own keys
       (pyagentd-report--define-keys (plist-get report :actions)))
     (set-buffer-modified-p nil)))
 
@@ -997,7 +1002,7 @@ The end of a page that is shown moves on with what comes."
                         actions " "))))
 
 (defun pyagentd-report--visit ()
-  "Open what the button at point, or that of the heading above, names."
+  "Push the button at point, of this line or of the heading above."
   (interactive nil pyagentd-report-mode)
   (let ((button
          (or (button-at (point))
@@ -1029,8 +1034,8 @@ The end of a page that is shown moves on with what comes."
   "Keymap of `pyagentd-report-mode'.")
 
 (define-derived-mode pyagentd-report-mode special-mode "Report"
-  "Major mode for pages that the daemon makes.
-The header line names the keys of a page that has some of its own.
+  "Major mode for pages from the daemon.
+The header line names the keys of the page's actions.
 
 \\{pyagentd-report-mode-map}"
   :interactive nil
@@ -1047,8 +1052,8 @@ The header line names the keys of a page that has some of its own.
   (outline-minor-mode))
 
 (defun pyagentd-report-buffer (name arguments &optional called)
-  "Return a buffer in which the page NAME with ARGUMENTS, a plist, is shown.
-It is CALLED so, by default after NAME."
+  "Return a buffer that shows the page NAME with ARGUMENTS, a plist.
+CALLED, by default NAME, names the buffer."
   (with-current-buffer (get-buffer-create (format "*pyagentd %s*"
                                                   (or called name)))
     (unless (and (derived-mode-p 'pyagentd-report-mode) ; else it is a list
@@ -1085,7 +1090,7 @@ With SESSION there must be a session."
              (list :root (pyagentd--project-root)))))))
 
 (defun pyagentd-report--usage-charts ()
-  "Show what all sessions cost, by day, model and session, as charts."
+  "Show the usage of all sessions by day, model and session, as charts."
   (interactive)
   (pop-to-buffer (pyagentd-report-buffer "usage" nil "charts")))
 

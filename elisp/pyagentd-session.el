@@ -1,4 +1,4 @@
-;;; pyagentd-session.el --- Session buffers: the mode, their place and their file -*- lexical-binding: t; -*-
+;;; pyagentd-session.el --- Session buffers: the mode, paths, reading and saving -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 
@@ -19,18 +19,18 @@
 
 ;;;; Which files are sessions, and how they are visited
 
-;; A session is known by its name alone: .../branches/NAME/session.md or
-;; .../agents/NAME/session.md.  What Emacs does with such a file before
-;; any hook runs is decided here, by what it offers for that:
+;; A session file is recognised by its name: .../branches/NAME/session.md or
+;; .../agents/NAME/session.md.  This section controls what Emacs does with
+;; such a file before any hook runs:
 ;;
-;; - The text is of the user and of models.  Whatever looks like local
-;;   variables in it is text: nothing in it is evaluated, chooses a mode or
-;;   a coding system, or makes Emacs ask.
-;; - `markdown-mode' looks at the whole text when it is turned on, which
-;;   takes seconds for a long one.  It is shown none of it; the syntax is
-;;   found where somebody looks (see `pyagentd-syntax').
+;; - The user and models write the text.  Anything in it that looks like
+;;   local variables is plain text: Emacs does not evaluate it, take a mode
+;;   or a coding system from it, or ask about it.
+;; - `markdown-mode' scans the whole text when it is turned on, which takes
+;;   seconds for a long one.  A long text is hidden from it by narrowing;
+;;   syntax is found where text is displayed (see `pyagentd-syntax').
 ;;
-;; All other files pay for one match against their names.
+;; All other files cost one match against their names.
 
 ;;;###autoload
 (progn
@@ -45,7 +45,7 @@
 
   (defun pyagentd-visiting-p ()
     "Return non-nil if the current buffer visits a session, by its name.
-Neither the disk is looked at nor anything loaded."
+This neither reads the disk nor loads a library."
     (when buffer-file-name
       (let ((case-fold-search nil))
         (string-match-p pyagentd-visit-regexp
@@ -53,7 +53,7 @@ Neither the disk is looked at nor anything loaded."
 
   (defun pyagentd-maybe-enable ()
     "Turn on `pyagentd-mode' if the current buffer visits a session.
-On `find-file-hook'; does nothing, at once, for any other file."
+On `find-file-hook'; cheap for any other file."
     (when (pyagentd-visiting-p)
       (require 'pyagentd)
       (pyagentd-session-maybe-initialize)))
@@ -66,14 +66,14 @@ On `find-file-hook'; does nothing, at once, for any other file."
     (add-to-list 'auto-coding-alist (cons regexp 'utf-8))))
 
 (defconst pyagentd-visit-glance 50000
-  "Characters of text that a major mode may look at when it is turned on.
-`markdown-mode' needs two microseconds for each.")
+  "Maximum number of characters that a major mode scans when turned on.
+A longer text is hidden from it: `markdown-mode' needs two microseconds
+for each character.")
 
 ;;;###autoload
 (defun pyagentd-visit-major-mode ()
-  "Turn on the major mode that the name of the visited session asks for.
-That is `text-mode' where no mode for Markdown is known, with prompts
-in bold."
+  "Turn on the major mode for the visited session, by its file name.
+Without a mode for Markdown that is `text-mode', with prompts in bold."
   (pyagentd-gc-postpone)
   (save-restriction
     (when (> (buffer-size) pyagentd-visit-glance)
@@ -88,18 +88,19 @@ in bold."
         (font-lock-add-keywords nil '(("^#\\{1,6\\} .*" 0 'bold))))))
   (let ((inhibit-local-variables-regexps
          (cons (regexp-quote buffer-file-name) inhibit-local-variables-regexps))
-        ;; Emacs asks nothing; those of the file are text, not these.
+        ;; Directory-local variables apply without questions; those of the
+        ;; file are text.
         (enable-local-variables (if (memq enable-local-variables
                                           '(nil :all :safe))
                                     enable-local-variables
                                   :safe)))
     (run-mode-hooks)))
 
-;;;; Where sessions are and which buffer has them
+;;;; Paths of sessions, and their buffers
 
-;; The name of a session.md says which session and branch it belongs to;
-;; no file is read to know it.  A branch is named by its directory on the
-;; wire, and by "SESSION-ID/BRANCH" for people.
+;; The path of a session.md tells its session and branch; no file is read.
+;; On the wire a branch is named by its directory, in the user interface
+;; by "SESSION-ID/BRANCH".
 
 (pyagentd-deflocal pyagentd--session-id nil
   "Unique identifier of the session this buffer belongs to.")
@@ -112,10 +113,10 @@ in bold."
 It is the name of the branch on the wire.")
 
 (defun pyagentd-place-of (file)
-  "Return the session to which FILE, a session.md, belongs by its name.
-That is a plist with :session-id, :session-dir, :branch-name,
-:branch-dir and :agent (t or nil), or nil if FILE has no such place:
-SESSION/branches/BRANCH/session.md or BRANCH/agents/AGENT/session.md."
+  "Return the session of FILE, a session.md, as told by its path.
+The value is a plist with :session-id, :session-dir, :branch-name,
+:branch-dir and :agent (t or nil).  It is nil if FILE is neither
+SESSION/branches/BRANCH/session.md nor BRANCH/agents/AGENT/session.md."
   (let* ((branch-dir (directory-file-name
                       (file-name-directory (file-truename file))))
          (parent (directory-file-name (file-name-directory branch-dir)))
@@ -137,7 +138,7 @@ SESSION/branches/BRANCH/session.md or BRANCH/agents/AGENT/session.md."
   "Return non-nil if the session of this buffer is an agent."
   (and pyagentd--branch-dir (equal pyagentd--branch-dir pyagentd--session-dir)))
 
-;;;; Names
+;;;; File names
 
 (defun pyagentd-place-branches (session-dir)
   "Return the directory of the branches of SESSION-DIR."
@@ -163,7 +164,7 @@ SESSION/branches/BRANCH/session.md or BRANCH/agents/AGENT/session.md."
   "Return the file of the configuration in BRANCH-DIR."
   (expand-file-name "preset.md" branch-dir))
 
-;;;; What is on disk
+;;;; Sessions and branches on disk
 
 (defun pyagentd-place--directories (parent)
   "Return the absolute names of the visible directories in PARENT, sorted."
@@ -185,7 +186,7 @@ SESSION/branches/BRANCH/session.md or BRANCH/agents/AGENT/session.md."
            (pyagentd-place-branches session-dir))))
 
 (defun pyagentd-place--conversations (parent)
-  "Return those directories in PARENT that have a conversation."
+  "Return the directories in PARENT that have a conversation."
   (seq-filter (lambda (directory)
                 (file-exists-p (pyagentd-place-conversation directory)))
               (pyagentd-place--directories parent)))
@@ -209,12 +210,13 @@ The keys are :session-dir, :session-id, :branch-dir, :branch-name and
 ;;;; Open buffers
 
 (defvar pyagentd-place--registry (make-hash-table :test #'equal)
-  "What is open: from the directory of each branch to a plist like its place.")
+  "Hash table from the directory of each open branch to a plist.
+It is as for `pyagentd-place-of', with :buffer in place of :agent.")
 
 (defun pyagentd-place-register (session-dir buffer session-id
                                             branch-name branch-dir)
-  "Note that the branch BRANCH-NAME of a session is in BUFFER.
-SESSION-ID, SESSION-DIR and BRANCH-DIR are those of the branch."
+  "Register BUFFER as the one that shows the branch BRANCH-NAME.
+SESSION-ID, SESSION-DIR and BRANCH-DIR describe the branch."
   (puthash branch-dir
            (list :session-id session-id :session-dir session-dir
                  :branch-name branch-name :branch-dir branch-dir
@@ -223,7 +225,7 @@ SESSION-ID, SESSION-DIR and BRANCH-DIR are those of the branch."
   (pyagentd-log 'info "Registered %s/%s" session-id branch-name))
 
 (defun pyagentd-place-buffer (branch-dir)
-  "Return the live buffer with the branch BRANCH-DIR, or nil."
+  "Return the live buffer that shows the branch BRANCH-DIR, or nil."
   (when-let ((buffer (plist-get (gethash branch-dir pyagentd-place--registry)
                                 :buffer)))
     (and (buffer-live-p buffer) buffer)))
@@ -237,20 +239,21 @@ SESSION-ID, SESSION-DIR and BRANCH-DIR are those of the branch."
 (pyagentd-deflocal pyagentd-attach-state nil
   "Whether this buffer is attached: nil, `pending' or t.")
 (pyagentd-deflocal pyagentd-attach--start 0
-  "Number of the last event that was in the answer to attach.")
+  "Number of the last event that the reply to attach included.")
 
 (defun pyagentd-attach-new-p (seq)
-  "Return non-nil if event SEQ was not in the answer to attach.
-Of several events that belong together only the last has a number, the
-others have 0; so have those that are only true now."
+  "Return non-nil if event SEQ was not included in the reply to attach.
+In a group of events only the last has a number, the others have 0; so
+have transient events."
   (and (eq pyagentd-attach-state t)
        (or (eql seq 0) (> seq pyagentd-attach--start))))
 
 (defmacro pyagentd-define-event (kind arglist docstring &rest body)
-  "Define what happens at an event of KIND in the buffer of its branch.
-ARGLIST is a `pcase' pattern for its arguments.  BODY is evaluated in that
-buffer, if there is one; unless it begins with :always, only where the
-answer to attach did not tell the event.  DOCSTRING says what it does."
+  "Define a handler for events of KIND, run in the buffer of their branch.
+ARGLIST is a `pcase' pattern for the event's arguments.  BODY is evaluated
+in that buffer, if there is one; unless it begins with :always, only for
+events that the reply to attach did not include.  DOCSTRING describes the
+handler."
   (declare (indent 2) (doc-string 3) (debug t))
   (let ((name (intern (format "pyagentd-event--%s" kind)))
         (always (eq :always (car body))))
@@ -265,27 +268,26 @@ answer to attach did not tell the event.  DOCSTRING says what it does."
                  ,@(if always (cdr body) body))))))
        (pyagentd-events-register ',kind #',name))))
 
-;;;; Where Local Variables stand, and what they say
+;;;; Parsing the block of Local Variables
 
 ;; A session file is BODY, an empty line and a block of Local Variables
-;; from which gptel restores the roles of the text.  In the buffer there
-;; is only BODY, with the roles in the text property `gptel': the symbols
+;; from which gptel restores the roles of the text.  The buffer holds only
+;; BODY, with the roles in the text property `gptel': the symbols
 ;; `response' and `ignore', a cons (tool . ID), or nothing for text of
 ;; the user.
 ;;
-;; Emacs itself reads Local Variables only within the last 3000 characters
-;; of a file, which a conversation passes after some 25 tool calls; here
-;; they are looked for in the whole text.  What is torn, or was left in the
-;; text by a program, is text here: the daemon repairs that when the buffer
-;; is attached.
+;; Emacs itself finds Local Variables only in the last 3000 characters of a
+;; file; after some 25 tool calls the block is longer.  So it is searched
+;; for in the whole text.  A damaged block, or one that a program left in
+;; the text, counts as text: the daemon repairs that on attach.
 
-;; Spelled in two parts, lest Emacs takes it for a block of this file.
+;; In two parts, so that Emacs does not take it for a block of this file.
 (defconst pyagentd-locals--heading (concat "Local " "Variables:")
   "First line of a block.")
 
 (defun pyagentd-locals--content (line affixes)
-  "Return what stands in LINE between AFFIXES, nil if they are not there."
-  ;; No regexps on the line: one of bounds is easily 200 kB long.
+  "Return the text of LINE between AFFIXES, a pair, or nil if it lacks them."
+  ;; No regexps on the line: that of the bounds is easily 200 kB long.
   (pcase-let ((`(,prefix . ,suffix) affixes)
               (line (string-trim line)))
     (and (>= (length line) (+ (length prefix) (length suffix)))
@@ -294,7 +296,7 @@ answer to attach did not tell the event.  DOCSTRING says what it does."
                                  (- (length line) (length suffix)))))))
 
 (defun pyagentd-locals--read (start end)
-  "Return (t . ALIST) of the block in the lines START to END, nil if it is none."
+  "Parse the lines START to END; return (t . ALIST), or nil if they are no block."
   (pcase-let* ((`(,heading . ,lines)
                 (split-string (buffer-substring-no-properties start end) "\n"))
                (at (string-search pyagentd-locals--heading heading))
@@ -317,7 +319,7 @@ answer to attach did not tell the event.  DOCSTRING says what it does."
          (cons t (pyagentd-locals--unique entries)))))
 
 (defun pyagentd-locals--unique (entries)
-  "Return ENTRIES with the last value of each name, in the place of the first."
+  "Return ENTRIES without duplicate names: first position, last value."
   (let (result)
     (dolist (entry entries (nreverse result))
       (if-let ((known (assoc (car entry) result)))
@@ -338,7 +340,7 @@ answer to attach did not tell the event.  DOCSTRING says what it does."
     (let ((stop (point)) (case-fold-search nil))
       (when (string-search "End:" (buffer-substring-no-properties
                                    (line-beginning-position) (line-end-position)))
-        (cl-loop repeat 8               ; the words may also stand in a value
+        (cl-loop repeat 8               ; a value may contain the words
                  while (search-backward pyagentd-locals--heading nil t)
                  thereis (let* ((start (line-beginning-position))
                                 (block (pyagentd-locals--read start stop)))
@@ -349,9 +351,10 @@ answer to attach did not tell the event.  DOCSTRING says what it does."
   (alist-get "gptel--bounds" entries nil nil #'equal))
 
 (defun pyagentd-locals--row ()
-  "Return the blocks that end the buffer, first one first, as (START . ALIST).
-An Emacs that does not see a block writes another one behind it.  An empty
-block ends the row: the text before it ends like a block."
+  "Return the consecutive blocks at the end of the buffer, as (START . ALIST).
+They are in buffer order.  There are several if Emacs missed a block and
+wrote another one behind it.  An empty block is the first of them: the
+text before it itself ends like a block."
   (let* ((last (pyagentd-locals--last (point-max)))
          (row (and last (list last)))
          earlier)
@@ -363,11 +366,11 @@ block ends the row: the text before it ends like a block."
     row))
 
 (defun pyagentd-locals-find ()
-  "Return the block that ends the buffer, or nil.
-That is a plist with :start, :end, :entries (an alist of strings), :bounds
-\(printed ones, of several blocks in a row those of the last first; nil
-where a block has none) and :count, the number of blocks that say
-something.  Blocks in a row count as one, the later settings hold."
+  "Return the block at the end of the buffer, or nil.
+The value is a plist: :start, :end, :entries (an alist of strings), :bounds
+\(a list of the printed bounds of each block, last block first; nil where a
+block has none) and :count, the number of blocks that are not empty, at
+least 1.  Consecutive blocks count as one; later settings win."
   (when-let ((row (pyagentd-locals--row)))
     (let ((told (mapcar #'cdr (seq-filter #'cdr row))))
       (list :start (caar row) :end (point-max) :count (max 1 (length told))
@@ -375,7 +378,7 @@ something.  Blocks in a row count as one, the later settings hold."
             :bounds (nreverse (mapcar #'pyagentd-locals--bounds-of told))))))
 
 (defun pyagentd-locals-printed (lines)
-  "Return a block of LINES."
+  "Return the text of a block with LINES."
   (mapconcat (lambda (line) (concat "<!-- " line " -->\n"))
              `(,pyagentd-locals--heading ,@lines "End:") ""))
 
@@ -412,11 +415,11 @@ something.  Blocks in a row count as one, the later settings hold."
   "Alist of settings as last set; a new major mode kills the variables themselves.")
 
 (pyagentd-deflocal pyagentd-block-tools nil
-  "What is written for the tools of preset.md, a pair (TOOLS . WRITTEN).
-WRITTEN are those of TOOLS that gptel can have, as the daemon says.")
+  "A pair (TOOLS . WRITTEN): the tools of preset.md, and those in the block.
+WRITTEN are those of TOOLS that gptel can have, according to the daemon.")
 
 (defun pyagentd-block-set (variable value)
-  "Let VARIABLE, one of `pyagentd-block-settings', have VALUE here."
+  "Set VARIABLE, one of `pyagentd-block-settings', to VALUE in this buffer."
   (set (make-local-variable variable) value)
   (setf (alist-get variable pyagentd-block--settings) value))
 
@@ -453,8 +456,8 @@ Works on the whole buffer, silently."
         count))))
 
 (defun pyagentd-block--read (text)
-  "Return the value printed in TEXT; signal an error if it has none."
-  (let ((read-circle nil))    ; who goes through a loop never ends
+  "Read the value printed in TEXT; signal an error if it has none."
+  (let ((read-circle nil))    ; walking a circular value never ends
     (car (read-from-string text))))
 
 (defun pyagentd-block--cut (start)
@@ -465,7 +468,7 @@ Works on the whole buffer, silently."
     (delete-region (point) (point-max))))
 
 (defun pyagentd-block--end ()
-  "Return where the block begins that ends the text itself, or nil."
+  "Return where the block at the end of the text itself begins, or nil."
   (save-restriction
     (widen)
     (car (pyagentd-locals--last (point-max)))))
@@ -483,7 +486,7 @@ Works on the whole buffer, silently."
   (setq pyagentd-block--foreign (nreverse pyagentd-block--foreign)))
 
 (defun pyagentd-block--set-text (variable text)
-  "Let VARIABLE have the value printed in TEXT; return nil if it has none."
+  "Set VARIABLE to the value printed in TEXT; return nil if it is invalid."
   (condition-case nil
       (let ((value (pyagentd-block--read text)))
         (when (pcase variable
@@ -516,9 +519,9 @@ The form before gptel 0.9.8 is a list of (BEG . END), all responses."
                                 kind)))))))
 
 (defun pyagentd-block-restore (spans)
-  "Put roles on the text.
-SPANS are lists (BEG END PROPERTY).  Those outside the text, or that
-overlap an earlier one, are ignored with a message."
+  "Give the text the roles in SPANS, lists (BEG END PROPERTY).
+Spans outside the text, or that overlap an earlier one, are ignored with
+a warning in the log."
   (let* ((limit (point-max))
          (found (seq-filter (pcase-lambda (`(,beg ,end . ,_))
                               (and (integerp beg) (integerp end)))
@@ -538,7 +541,7 @@ overlap an earlier one, are ignored with a message."
 
 (defun pyagentd-role-end (pos)
   "Return where the role of the text at POS ends.
-Streamed chunks of a tool's text have conses that are equal, not the same."
+Roles are compared with `equal': each streamed chunk has its own cons."
   (let ((role (get-text-property pos 'gptel)))
     (while (and (< (setq pos (next-single-property-change pos 'gptel nil
                                                           (point-max)))
@@ -565,9 +568,9 @@ count characters from 1, the end is exclusive."
                when spans collect (cons kind (nreverse spans))))))
 
 (defun pyagentd-block--written (variable)
-  "Return the value of VARIABLE as the block has it, in a list, or nil.
-No tools at all are something that the block says unless it is so in
-preset.md, no value of another variable is nothing."
+  "Return a list of the value of VARIABLE to write into the block, or nil.
+An empty list of tools is written unless that of preset.md is empty too;
+any other variable without a value is left out."
   (let ((value (pyagentd-block-get variable)))
     (cond ((and (eq variable 'gptel--tool-names) pyagentd-block-tools
                 (equal value (car pyagentd-block-tools)))
@@ -577,15 +580,15 @@ preset.md, no value of another variable is nothing."
            (list value)))))
 
 (defun pyagentd-block--print (variable value)
-  "Return the line of the block that gives VARIABLE its VALUE."
+  "Return the line of the block that sets VARIABLE to VALUE."
   (let ((print-escape-newlines t) (print-length nil) (print-level nil)
         (print-circle nil) (print-quoted t))
     (format "%s: %S" variable value)))
 
 (defun pyagentd-block-text ()
-  "Return the block for the buffer, \"\" if there is nothing to say.
-Where the text itself has a block an empty one comes before it, lest the
-end of the text is taken for an older block."
+  "Return the block for the buffer, \"\" if it would be empty.
+If the text itself ends with a block, an empty one is put between, so that
+the end of the text is not taken for an older block."
   (let* ((bounds (pyagentd-block-bounds))
          (lines
           (append
@@ -605,10 +608,9 @@ end of the text is taken for an older block."
 
 (defun pyagentd-session--clean-local-variables ()
   "Remove superfluous blocks of Local Variables from the end of this buffer.
-An Emacs that does not see a long block writes another one behind it.
-In a session all are removed, since saving writes the one there is;
-elsewhere the last one with roles stays.  What a model or a tool said
-about such blocks is left alone."
+Emacs misses a long block and writes another one behind it.  In a session
+all are removed, since saving writes a new one; elsewhere the last one
+with roles stays.  Blocks in the text of models and tools stay."
   (interactive "*")
   (let ((count 0))
     (save-restriction
@@ -616,7 +618,7 @@ about such blocks is left alone."
       (let* ((row (pyagentd-locals--row))
              (end (point-max))
              (kept (if (bound-and-true-p pyagentd-mode)
-                       (seq-remove (lambda (block) ; said by nobody
+                       (seq-remove (lambda (block) ; of no model or tool
                                      (memq (get-text-property (car block) 'gptel)
                                            '(nil ignore)))
                                    row)
@@ -631,7 +633,7 @@ about such blocks is left alone."
                       (not (pyagentd-locals-ours-p (cdr block))))
             (cl-incf count)
             (delete-region (car block) end)
-            (when (= (car block) (point-max)) ; of the empty line before it
+            (when (= (car block) (point-max)) ; leave one newline
               (goto-char (point-max))
               (delete-region (point)
                              (progn (skip-chars-backward "\n")
@@ -641,20 +643,19 @@ about such blocks is left alone."
                "Removed %d blocks of Local Variables")
              count)))
 
-;;;; The text gets into the file, or the user learns why not
+;;;; Writing the file
 
-;; A save writes the text and its block beside the file and moves that over
-;; it, as the daemon does: the file is either its old or its new self,
-;; whatever the disk refuses.
+;; A save writes the text and its block to a temporary file and renames it,
+;; as the daemon does: if the disk fails, the old file is intact.
 
 (defconst pyagentd-write-coding 'utf-8-unix
   "Coding system of session files.")
 
 (defun pyagentd-write-text (text)
-  "Return TEXT with U+FFFD for each character that a file gives back as another.
-That are halves of surrogate pairs, what is not in Unicode, and bytes
-that are UTF-8 together: for the daemon they would be more or fewer
-characters than here, and all positions behind them others."
+  "Return TEXT with U+FFFD for each character that changes when read from a file.
+These are surrogates, characters outside Unicode, and raw bytes that
+together are valid UTF-8: the daemon would count them differently, which
+would shift all positions behind them."
   (let ((case-fold-search nil)          ; else each character of a range is folded
         (alien "[\x110000-\x3fff7f]")
         (same-p (lambda (text)
@@ -682,9 +683,9 @@ characters than here, and all positions behind them others."
 
 (defun pyagentd-write (file)
   "Write text and block of the current buffer to FILE.
-Signal a `file-error' if the disk refuses: its data are what was not done,
-why, and FILE, which is untouched then.  A symbolic link in its place is
-replaced, a file that may not be written is not."
+On failure signal a `file-error' with the data (\"Not saved\" CAUSE FILE);
+FILE is untouched then.  A symbolic link is replaced, a read-only file is
+not."
   (pyagentd-gc-postpone)                ; it makes megabytes of garbage
   (condition-case err
       (let* ((bytes (pyagentd-write--bytes))
@@ -697,7 +698,7 @@ replaced, a file that may not be written is not."
              (write-region-post-annotation-function nil)
              temporary)
         (when (and mode (not (file-writable-p file))
-                   ;; Else the directory says why, and better.
+                   ;; Otherwise the directory's own error is clearer.
                    (file-writable-p directory))
           (signal 'file-error (list "Writing" "Permission denied" file)))
         (setq temporary (make-temp-file
@@ -723,11 +724,10 @@ replaced, a file that may not be written is not."
                      (or (nth 1 texts) (car texts) (error-message-string err))
                      file))))))
 
-;;;; When a session buffer is saved by itself
+;;;; Automatic saving
 
-;; A session buffer is saved after a pause in its changes, so that nobody
-;; needs to, and after some seconds anyway.  What the disk refuses is tried
-;; again.
+;; A session buffer is saved after a pause in its changes, and after some
+;; seconds anyway.  A failed save is tried again.
 
 (defconst pyagentd-autosave--longest-delay 5.0
   "Seconds after the first change, or the last attempt, until a text is saved.")
@@ -738,18 +738,18 @@ See `pyagentd-autosave-idle-time'.")
 (pyagentd-deflocal pyagentd-autosave--timer nil
   "Timer of the next automatic save.")
 (pyagentd-deflocal pyagentd-autosave--deadline nil
-  "Time (`float-time') by which a change shall be saved, nil if none is due.")
+  "Time (`float-time') by which the buffer must be saved; nil if no save is due.")
 
 (defun pyagentd-autosave-settle ()
-  "Forget that the text was changed."
+  "Cancel the automatic save."
   (when pyagentd-autosave--timer
     (cancel-timer pyagentd-autosave--timer))
   (setq pyagentd-autosave--timer nil
         pyagentd-autosave--deadline nil))
 
 (defun pyagentd-autosave-touch (&optional delay)
-  "Note that the text changed now: save it after a pause, or DELAY seconds.
-While changes go on it is saved after five seconds."
+  "Schedule a save after a pause, or after DELAY seconds.
+While changes go on, the buffer is saved after five seconds."
   (with-current-buffer (or (buffer-base-buffer) (current-buffer))
     (when (and pyagentd-autosave-enabled (> pyagentd-autosave-idle-time 0))
       (let ((now (float-time)))
@@ -770,7 +770,7 @@ While changes go on it is saved after five seconds."
   (pyagentd-with-live-buffer buffer
     (setq pyagentd-autosave--timer nil)
     (when (and pyagentd-autosave--deadline pyagentd-autosave-enabled)
-      ;; Timers come before the display of the key just typed.
+      ;; Timers run before the key just typed is displayed.
       (redisplay)
       (pyagentd-guarded "Autosave"
         (pyagentd-session-save))
@@ -781,10 +781,10 @@ While changes go on it is saved after five seconds."
 
 ;;;; Session buffers: recognise, read, save
 
-;; What makes a buffer a session: the five buffer-local variables, set
-;; from the file's name alone (no daemon needed), and `pyagentd-mode',
-;; which keeps the Local Variables block out of the buffer, writes it back
-;; with each save, and saves by itself.
+;; A session buffer has five buffer-local variables, set from the file's
+;; name alone (no daemon needed), and `pyagentd-mode', which keeps the
+;; Local Variables block out of the buffer, writes it back with each save,
+;; and saves automatically.
 ;;
 ;; Everything the mode sets survives a change of the major mode: were it
 ;; lost, the next save would write the text without its roles.
@@ -792,20 +792,20 @@ While changes go on it is saved after five seconds."
 (defvar pyagentd-mode)
 
 (defconst pyagentd-prompt-prefix "### "
-  "What precedes a prompt in a conversation.")
+  "Prefix of a prompt in a conversation, a heading.")
 
 (defun pyagentd-prompt-empty-p ()
-  "Return non-nil if point is behind the heading of a prompt, and nothing else.
-Such a heading ends a run."
+  "Return non-nil if the line before point is the heading of an empty prompt.
+A run ends with such a heading."
   (and (looking-back (concat "^" (regexp-quote pyagentd-prompt-prefix))
                      (line-beginning-position))
        (not (get-text-property (line-beginning-position) 'gptel))))
 
 (pyagentd-deflocal pyagentd-session-trouble nil
-  "Why the text could not be saved, a line with the file's name; nil if it was.")
+  "Why the last save failed, a line with the file's name; nil if it succeeded.")
 
 (defvar pyagentd-session-read-hook nil
-  "Hook run in a session buffer after its file was read or read anew.")
+  "Hook run in a session buffer after its file was read or reverted.")
 (defvar pyagentd-session-saved-hook nil
   "Hook run in a session buffer when its file holds all of its text.")
 (defvar pyagentd-session-before-write-hook nil
@@ -813,11 +813,11 @@ Such a heading ends a run."
 A function may signal an error; then nothing is written.")
 (defvar pyagentd-session-written-hook nil
   "Hook run in a session buffer after Emacs wrote its file.
-That is what it does as long as no daemon does.")
+While a daemon is attached, that writes it instead.")
 (defvar pyagentd-session-trouble-hook nil
   "Hook run in a session buffer when `pyagentd-session-trouble' has changed.")
 (defvar pyagentd-session-leave-hook nil
-  "Hook run in a session buffer when it ceases to be one.")
+  "Hook run in a session buffer when it is killed or its mode is turned off.")
 (defvar pyagentd-session-look-hook nil
   "Hook run in a buffer after `pyagentd-mode' or its major mode has changed.")
 (defvar pyagentd-edit--applying)
@@ -831,7 +831,7 @@ That is what it does as long as no daemon does.")
 ;;;; Reading
 
 (defun pyagentd-session--after-read ()
-  "Turn the file's text, just read, into a conversation."
+  "Set up the buffer after its file was read: roles, settings, protection."
   (let ((inhibit-read-only t)
         (blocks (pyagentd-block-strip)))
     (setq-local buffer-file-coding-system pyagentd-write-coding)
@@ -850,7 +850,7 @@ That is what it does as long as no daemon does.")
   (run-hooks 'pyagentd-session-read-hook))
 
 (defun pyagentd-session--after-revert ()
-  "Do what is due after the file was read anew."
+  "Set up the buffer again after a revert."
   (when pyagentd-mode
     (pyagentd-session--ensure-text-mode)
     (pyagentd-session--after-read)))
@@ -863,13 +863,13 @@ That is what it does as long as no daemon does.")
 ;;;; Roles of typed text
 
 (pyagentd-deflocal pyagentd-session--replaced nil
-  "A pair of the role of all text that is about to change, and the tick before.")
+  "A pair (ROLE . TICK): the role of the text about to change, the tick before.")
 
 (pyagentd-deflocal pyagentd-session--deleted nil
   "Where a part of an answer was deleted: a list (POSITION ROLE TICK-AFTER).")
 
 (defun pyagentd-session--before-change (beg end)
-  "Note the role of the text between BEG and END, or of what was deleted there."
+  "Record the role of the text between BEG and END, or of text deleted there."
   (setq pyagentd-session--replaced
         (pcase-let ((tick (buffer-chars-modified-tick))
                     (`(,place ,role ,then) pyagentd-session--deleted))
@@ -879,9 +879,9 @@ That is what it does as long as no daemon does.")
                  (cons (get-text-property beg 'gptel) tick))))))
 
 (defun pyagentd-session--after-change (beg end length)
-  "Note the change of the text between BEG and END.
-Text within one answer is part of it, however it came there, as is what
-replaced LENGTH characters of it: its first word, or its last."
+  "Give new text between BEG and END its role, and schedule a save.
+Text inserted within an answer becomes part of it, and so does text that
+replaces LENGTH characters of it, even its first or last word."
   (let* ((tick (buffer-chars-modified-tick))
          (replaced (and pyagentd-session--replaced
                         (/= (cdr pyagentd-session--replaced) tick) ; not its properties alone
@@ -912,10 +912,10 @@ replaced LENGTH characters of it: its first word, or its last."
 \\[pyagentd-edit-recorded] changes it.")
 
 (defvar-local pyagentd-session--saving nil
-  "Non-nil from the beginning of a save to its end, or to the next command.
-It is a list of where a block began then that the text itself ends with.
-Save hooks that clean up white space may change recorded text: a save
-that they made fail would lose what was typed.")
+  "Non-nil during a save, or until the next command if the save fails.
+It is a list of the start of the block at the end of the text itself when
+the save began, nil without one.  Meanwhile save hooks that clean up white
+space may change recorded text, lest the save fails.")
 
 (defun pyagentd-session--save-ends ()
   "Protect recorded text again."
@@ -923,13 +923,13 @@ that they made fail would lose what was typed.")
   (remove-hook 'pre-command-hook #'pyagentd-session--save-ends t))
 
 (defun pyagentd-session--recorded-p (pos)
-  "Return non-nil if the character at POS is a tool's, a thought or hidden."
+  "Return non-nil if the character at POS is of a tool, thinking or hidden."
   (let ((role (and (<= (point-min) pos) (< pos (point-max))
                    (get-text-property pos 'gptel))))
     (or (consp role) (eq role 'ignore))))
 
 (defun pyagentd-session--tears-p (beg end)
-  "Return non-nil if to change BEG to END harms recorded text, or its fence's line."
+  "Return non-nil if changing BEG to END damages recorded text or its fence."
   (let ((inserts (= beg end)))
     (or (if inserts
             (and (pyagentd-session--recorded-p (1- beg))
@@ -948,9 +948,9 @@ that they made fail would lose what was typed.")
              (not (memq (char-after end) (if inserts '(nil) '(nil ?\n))))))))
 
 (defun pyagentd-session--protect (_guard after beg end &rest _)
-  "Signal that BEG to END is recorded and not to be changed by accident.
-What undo, the daemon and whoever binds `inhibit-read-only' do is none.
-AFTER is non-nil after the change.  For hooks of overlays."
+  "Signal `text-read-only' if BEG to END is recorded text.
+Undo, the daemon and code that binds `inhibit-read-only' may change it.
+AFTER is non-nil after the change.  A function for overlay hooks."
   (when (and undo-in-progress (not after))
     (pyagentd-insert--keep beg end))
   (unless (or after undo-in-progress inhibit-read-only
@@ -974,9 +974,8 @@ AFTER is non-nil after the change.  For hooks of overlays."
 
 (defun pyagentd-edit-recorded ()
   "Allow changes of recorded text in this session, or protect it again.
-That is what tools were asked and answered, what the model thought, and
-turns that were taken back.  Changes are saved, and the model is shown
-them."
+Recorded text is tool calls and results, thinking, and turns that were
+taken back.  Changes are saved, and the model sees them."
   (interactive)
   (unless pyagentd-mode (user-error "Not a session"))
   (setq pyagentd-session-unlocked (not pyagentd-session-unlocked))
@@ -988,15 +987,15 @@ them."
 ;;;; Saving
 
 (defun pyagentd-session--annotate (start _end)
-  "Return the block as an annotation unless only a region is written, at START.
-The region of \\[shell-command-on-region] is text that the user sees."
+  "Return the block as an annotation if the whole buffer is written.
+START is non-nil for a region, such as that of \\[shell-command-on-region]."
   (when (and pyagentd-mode (null start))
     (let ((block (pyagentd-block-text)))
       (unless (string-empty-p block)
         (list (cons (1+ (buffer-size)) (concat "\n\n" block)))))))
 
 (defun pyagentd-session--before-save ()
-  "Apply the events that have arrived: a frame is saved whole or not at all."
+  "Apply the pending events first, so that no frame is saved in part."
   (when pyagentd-mode
     (pyagentd-events-drain)
     ;; Save hooks may change recorded text.
@@ -1007,11 +1006,12 @@ The region of \\[shell-command-on-region] is text that the user sees."
 (put 'pyagentd-session--before-save 'pyagentd-session-depth -100) ; before gptel's
 
 (defun pyagentd-session--write ()
-  "Write the file of the branch in this buffer; return t if that is done."
+  "Write the session file, or ask the daemon to; return t.
+Outside `pyagentd-mode' do nothing and return nil."
   (when pyagentd-mode
     (when-let ((start (and (equal '(nil) pyagentd-session--saving)
                            (pyagentd-block--end))))
-      ;; Another hook has called what writes gptel's block.
+      ;; A hook called the function that writes gptel's block.
       (save-restriction
         (widen)
         (pyagentd-block--cut start)))
@@ -1034,7 +1034,7 @@ The region of \\[shell-command-on-region] is text that the user sees."
     t))
 
 (defun pyagentd-session--after-save ()
-  "Note that the text is saved."
+  "Finish a save: protect recorded text and cancel the automatic save."
   (when pyagentd-mode
     (pyagentd-session--save-ends)
     (pyagentd-autosave-settle)
@@ -1043,21 +1043,21 @@ The region of \\[shell-command-on-region] is text that the user sees."
       (run-hooks 'pyagentd-session-saved-hook))))
 
 (defun pyagentd-session-saved-again ()
-  "Note that the file holds all of the text, whatever kept it from that."
+  "Clear the error of an earlier save, and say that the text is saved."
   (when pyagentd-session-trouble
     (pyagentd-session--set-trouble nil)
     (pyagentd-session--drop-kept)
     (message "%s is saved again" (buffer-name))))
 
 (defun pyagentd-session-keep ()
-  "Write the text into Emacs' auto-save file, since its own cannot be written.
-Return its name, or nil if that cannot be written either."
+  "Write the text to Emacs' auto-save file; return its name, or nil on failure.
+It is for a text that is not in its own file yet."
   (unless buffer-auto-save-file-name
     (with-suppressed-warnings ((obsolete auto-save-visited-file-name))
       (let ((auto-save-visited-file-name nil))
         (auto-save-mode 1))))
-  ;; Not `do-auto-save': of a text that it could not write it says nothing,
-  ;; and does not write it again for twenty minutes.
+  ;; Not `do-auto-save': it reports no failure, and does not try again for
+  ;; twenty minutes.
   (condition-case nil
       (with-file-modes #o600
         (write-region nil nil buffer-auto-save-file-name nil 'quiet)
@@ -1066,16 +1066,16 @@ Return its name, or nil if that cannot be written either."
     (file-error nil)))
 
 (defun pyagentd-session--drop-kept ()
-  "Delete what `pyagentd-session-keep' wrote."
+  "Delete the file that `pyagentd-session-keep' wrote."
   (when buffer-auto-save-file-name
     (delete-auto-save-file-if-necessary t)
     (auto-save-mode -1)))
 
 (defun pyagentd-session--set-trouble (trouble)
-  "Note and say that the text cannot be saved because of TROUBLE, nil if it can."
+  "Set and report TROUBLE, why the text cannot be saved, or nil if it can."
   (unless (equal trouble pyagentd-session-trouble)
     (setq pyagentd-session-trouble trouble)
-    ;; Who wants to leave Emacs all the same must be able to say so.
+    ;; Then Emacs asks before it exits, and the user can exit anyway.
     (setq-local buffer-save-without-query (null trouble))
     (when trouble
       (pyagentd-log 'error "%s" trouble))
@@ -1088,7 +1088,7 @@ Return its name, or nil if that cannot be written either."
                             before-save-hook)))
       (when (> count 1)
         (pyagentd-log 'warn "%s: %d duplicate save hooks" (buffer-name) count))
-      ;; In place: this may be called by the very hook.
+      ;; In place: the hook may be running.
       (when (> count 0)
         (setq before-save-hook (delq 'gptel--save-state before-save-hook))))))
 
@@ -1097,17 +1097,16 @@ Return its name, or nil if that cannot be written either."
   (string-search "/pyagentd/hosts/" buffer-file-name))
 
 (defun pyagentd-session-in-step-p ()
-  "Return non-nil if the file is as we read or wrote it, or is no more."
+  "Return non-nil if no other program changed the file, or if it is gone."
   (or (not (file-exists-p buffer-file-name))
       (pyagentd-session-copy-p)
       (and (not (eql 0 (visited-file-modtime))) ; 0: nothing is known
            (verify-visited-file-modtime))))
 
 (defun pyagentd-session-save ()
-  "Save the session in this buffer if it needs it, without a question.
-While a daemon writes the file it is sent what was typed.  Return
-non-nil if file and buffer agree.  A file that was changed on disk
-meanwhile is left alone."
+  "Save the session in this buffer if it is modified, without asking.
+If the daemon writes the file, send it what was typed.  Return non-nil if
+file and buffer agree.  A file that another program changed is left alone."
   (cond ((null buffer-file-name) nil)
         ((pyagentd-sync-attached-p)
          (pyagentd-sync-flush)
@@ -1141,7 +1140,7 @@ M-x pyagentd-connect merges both, M-x revert-buffer reads it, C-x C-s overwrites
   t)
 
 (defun pyagentd-session--leave ()
-  "Let go of the branch in this buffer."
+  "Unregister the branch of this buffer."
   (when (and pyagentd-mode (not (buffer-base-buffer)))
     (pyagentd-autosave-settle)
     (pyagentd-run-functions 'pyagentd-session-leave-hook)
@@ -1189,8 +1188,8 @@ The property `pyagentd-session-depth' of FUNCTION is as for `add-hook'.")
   "Buffer-local settings of a session buffer.")
 
 (defconst pyagentd-session-invisible '(pyagentd-fold pyagentd-hidden)
-  "Values of the property `invisible' of text that is not shown in a session.
-`pyagentd-shown' is none: it shows text that the major mode hides.")
+  "Values of `invisible' that hide text in a session buffer.
+`pyagentd-shown' is not among them: it shows text that the major mode hides.")
 
 (put 'pyagentd-mode 'permanent-local t)
 
@@ -1218,7 +1217,7 @@ saved by itself after a pause.
     (unless place
       (setq pyagentd-mode nil)
       (user-error "Not a session: %s" (or buffer-file-name (buffer-name))))
-    ;; `current' may soon name another branch.
+    ;; The link `current' may soon point to another branch.
     (unless (string-match-p pyagentd-visit-regexp buffer-file-name)
       (setq buffer-file-name (file-truename buffer-file-name)
             default-directory (file-name-directory buffer-file-name)))
@@ -1247,7 +1246,7 @@ saved by itself after a pause.
     (set (make-local-variable variable) value))
   (mapc #'add-to-invisibility-spec pyagentd-session-invisible)
   (pyagentd-plain-characters)
-  ;; Its file names tools of the daemon's, of which gptel may have none.
+  ;; The file names tools of the daemon, which gptel may not know.
   (setq-local warning-suppress-log-types
               (cons '(gptel org tools)
                     (and (default-boundp 'warning-suppress-log-types)
@@ -1255,7 +1254,7 @@ saved by itself after a pause.
   (pyagentd-syntax-install))
 
 (defun pyagentd-session--after-major-mode ()
-  "Install again what a change of the major mode has undone."
+  "Restore hooks and settings after a change of the major mode."
   (when (bound-and-true-p pyagentd-mode)
     (pyagentd-session--apply-settings)
     (run-hooks 'pyagentd-session-look-hook)))
@@ -1265,7 +1264,7 @@ saved by itself after a pause.
           (lambda () (run-hooks 'pyagentd-session-look-hook)))
 
 (defun pyagentd-session--tear-down ()
-  "Make the current buffer an ordinary one with the text of the whole file."
+  "Make the current buffer an ordinary one that holds the whole file."
   (pyagentd-session--leave)
   (pcase-dolist (`(,hook . ,function) pyagentd-session-hooks)
     (remove-hook hook function t))
@@ -1290,8 +1289,9 @@ saved by itself after a pause.
                                pyagentd-session--guard pyagentd-session-unlocked)))
 
 (defun pyagentd-session-maybe-initialize ()
-  "Turn on `pyagentd-mode' if this buffer's file has the place of a session.
-Do nothing if it is on already, or if this is no ordinary visit."
+  "Turn on `pyagentd-mode' if this buffer's file is that of a session.
+Do nothing if it is already on, in an indirect buffer, or if the file is
+visited literally or its directory is missing."
   (unless (or (bound-and-true-p pyagentd-mode)
               find-file-literally
               (buffer-base-buffer)

@@ -1,4 +1,4 @@
-;;; pyagentd-sync.el --- Buffer and daemon agree on a text -*- lexical-binding: t; -*-
+;;; pyagentd-sync.el --- Keep buffer, file and daemon in step -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 
@@ -8,7 +8,8 @@
 
 ;;; Commentary:
 
-;; Attaches buffers to the daemon, and keeps buffer, file and daemon in step.
+;; Attaches session buffers to the daemon, exchanges edits with it, and has
+;; it write the files.
 
 ;;; Code:
 
@@ -24,17 +25,17 @@
 (declare-function pyagentd-hidden-refresh "pyagentd-history")
 (declare-function pyagentd-host-of "pyagentd-host")
 
-;;;; Why nobody may write here
+;;;; Read-only sessions
 
 (pyagentd-deflocal pyagentd-viewing-refusal nil
-  "Why nobody can write this session, a line; nil if somebody can.")
+  "Why the daemon cannot write this session, a line; nil if it can.")
 
 (pyagentd-deflocal pyagentd-viewing--timer nil
   "Timer that asks the daemon whether the session can be written, or nil.")
 
 (defun pyagentd-viewing-set (refusal)
-  "Make the buffer read-only because of REFUSAL, nil for no reason.
-The daemon is asked again after a while whether that is still so."
+  "Make the buffer read-only because of REFUSAL, writable if that is nil.
+After some seconds the daemon is asked again."
   (cond (refusal
          (setq buffer-read-only t)
          (unless pyagentd-viewing--timer ; the disk may work by then
@@ -56,8 +57,8 @@ The daemon is asked again after a while whether that is still so."
   (pyagentd-status-refresh))
 
 (defun pyagentd-viewing-check (&optional otherwise)
-  "Signal a `user-error' that helps if nothing can be written in this buffer.
-OTHERWISE says what else can be done."
+  "Signal a `user-error' with advice if this buffer is read-only.
+OTHERWISE is an alternative to suggest, or nil."
   (when buffer-read-only
     (user-error
      "%s cannot be written: %s%s"
@@ -69,18 +70,18 @@ OTHERWISE says what else can be done."
 
 ;;;; Model, tools and temperature of one session
 
-;; What runs with which settings is written in preset.md.  The Local
-;; Variables of a conversation say the same in gptel's words; who changes
-;; one of them, with gptel's menu for example, and saves, overrides the
-;; preset for that session.  The header line shows that with a star.
+;; preset.md holds the settings of a session.  The Local Variables of the
+;; conversation repeat them under gptel's names; changing one of them, with
+;; gptel's menu for example, and saving overrides the preset for that
+;; session.  The header line shows an override with a star.
 
 (pyagentd-deflocal pyagentd-settings--own nil
-  "Alist of `pyagentd-block-settings' and what preset.md says about them.")
+  "Alist of `pyagentd-block-settings' and their values in preset.md.")
 (pyagentd-deflocal pyagentd-settings--saved nil
-  "The same with the values the file has as far as we know.")
+  "Alist of `pyagentd-block-settings' and their values last saved or received.")
 
 (pyagentd-deflocal pyagentd-settings-thinking nil
-  "How much the model thinks here, a string; nil for not at all.")
+  "Thinking level of the model here, a string; nil for none.")
 (pyagentd-deflocal pyagentd-settings-next nil
   "Plist of settings for the next message only, as on the wire.
 Keys are :model, :temperature, :max-tokens, :thinking, :system and
@@ -93,7 +94,7 @@ Keys are :model, :temperature, :max-tokens, :thinking, :system and
   '((gptel-model . :model) (gptel--backend-name . :backend)
     (gptel--tool-names . :tools) (gptel-temperature . :temperature)
     (gptel-max-tokens . :max-tokens))
-  "What each variable is called on the wire.")
+  "Alist from each variable to its key on the wire.")
 
 (defun pyagentd-settings--alist (settings)
   "Return SETTINGS, a plist from the daemon, as an alist of variables."
@@ -106,13 +107,13 @@ Keys are :model, :temperature, :max-tokens, :thinking, :system and
           pyagentd-settings--keys))
 
 (defun pyagentd-settings--current ()
-  "Return an alist of the variables and their values here."
+  "Return an alist of `pyagentd-block-settings' and their values here."
   (mapcar (lambda (variable)
             (cons variable (pyagentd-block-get variable)))
           pyagentd-block-settings))
 
 (defun pyagentd-settings-overridden ()
-  "Return the variables that have a value other than preset.md says."
+  "Return the variables with a value that differs from preset.md."
   (seq-filter (lambda (variable)
                 (let ((value (pyagentd-block-get variable)))
                   (and value
@@ -132,8 +133,8 @@ Keys are :model, :temperature, :max-tokens, :thinking, :system and
        (seq-some #'pyagentd-settings--changed-p pyagentd-block-settings)))
 
 (defun pyagentd-settings-receive (answer)
-  "Take the settings in ANSWER of the daemon over.
-What the user has changed here and not saved yet stays."
+  "Apply the settings in ANSWER, from the daemon.
+Settings that the user has changed and not saved yet stay."
   (let* ((settings (plist-get answer :settings))
          (unsaved (seq-filter #'pyagentd-settings--changed-p
                               (and pyagentd-settings--saved
@@ -159,9 +160,8 @@ What the user has changed here and not saved yet stays."
   (pyagentd-settings-show (plist-get answer :model)))
 
 (defun pyagentd-settings--read ()
-  "Show the settings that the files have; the daemon has not answered yet.
-They are those in the Local Variables, and of what these do not say those
-in preset.md; which preset that is says the metadata."
+  "Show the settings in the session's files until the daemon answers.
+The Local Variables come before preset.md; the metadata names the preset."
   (unless pyagentd-settings--own
     (condition-case err
         (progn
@@ -169,7 +169,7 @@ in preset.md; which preset that is says the metadata."
                             (pyagentd-place-scope-plan pyagentd--branch-dir))))
             (setq pyagentd-status-preset
                   (plist-get (pyagentd-yaml-read text t) :preset)))
-          (when-let ((text (and (not (pyagentd-place-named-agent ; has its own
+          (when-let ((text (and (not (pyagentd-place-named-agent ; settings in agent.json
                                       pyagentd--session-dir))
                                 (pyagentd-yaml-text
                                  (pyagentd-place-preset pyagentd--branch-dir)))))
@@ -193,7 +193,7 @@ in preset.md; which preset that is says the metadata."
 (defun pyagentd-settings-show (&optional model)
   "Show in the header line which MODEL runs here, with a star for an override."
   (setq pyagentd-status-model
-        (if (string-match-p "\\`offline\\(?:/\\|\\'\\)" ; no model answers
+        (if (string-match-p "\\`offline\\(?:/\\|\\'\\)" ; without a model
                             (format "%s" (or (getenv "PYAGENTD_BACKEND")
                                              (pyagentd-block-get
                                               'gptel--backend-name)
@@ -204,7 +204,7 @@ in preset.md; which preset that is says the metadata."
   (pyagentd-status-refresh))
 
 (defun pyagentd-settings--segment ()
-  "Return for the header line what is set for the next message only."
+  "Return a header line segment with the settings for the next message only."
   (when pyagentd-settings-next
     (pyagentd-status-button
      (propertize
@@ -218,7 +218,7 @@ in preset.md; which preset that is says the metadata."
 (add-hook 'pyagentd-status-segment-functions #'pyagentd-settings--segment)
 
 (defun pyagentd-settings--after-save ()
-  "Note what the file says now."
+  "Record the current settings as saved."
   (when pyagentd-settings--own
     (setq pyagentd-settings--saved (pyagentd-settings--current))
     (pyagentd-settings-show)))
@@ -226,7 +226,8 @@ in preset.md; which preset that is says the metadata."
 (add-hook 'pyagentd-session-written-hook #'pyagentd-settings--after-save)
 
 (defun pyagentd-settings--have (operation words)
-  "Have the daemon do OPERATION with what was changed here; WORDS say what it did."
+  "Call the daemon's OPERATION on the settings changed here.
+WORDS is the format of the message about the result."
   (pyagentd-in-session
     (pyagentd-attached-then
      (lambda ()
@@ -256,32 +257,33 @@ in preset.md; which preset that is says the metadata."
 
 ;;;; Connect session buffers with the daemon
 
-;; A buffer attaches to its branch when it was read: it says which text it
-;; has, and is told the edits that lead to the text of the daemon, who
-;; runs there, and what was wrong.  Where the daemon does not know the text
-;; it is sent.  What was typed meanwhile goes on top of it and is sent.
+;; After its file was read, a buffer attaches to its branch: it tells the
+;; daemon which text it has, and the reply holds the edits that lead to the
+;; daemon's text, the running agents and any notes.  If the daemon does not
+;; know the buffer's text, Emacs sends it.  Edits typed meanwhile are
+;; rebased on the daemon's text and sent.
 ;;
-;; From then on the daemon alone writes the file.  What is typed is sent
-;; after a pause; a buffer is unmodified when the file holds all of it.
+;; From then on the daemon alone writes the file.  Emacs sends edits after
+;; a pause; a buffer is unmodified when the file holds all of its text.
 
 (pyagentd-deflocal pyagentd-attach-mtime nil
-  "When the file was modified last by the daemon, a time; nil if unknown.")
+  "Time at which the daemon last wrote the file; nil if unknown.")
 (pyagentd-deflocal pyagentd-attach-viewer nil
-  "The symbol `hidden' in a buffer that is attached when it is displayed.")
+  "The symbol `hidden' in a buffer that attaches only when displayed, or nil.")
 (pyagentd-deflocal pyagentd-attach-root nil
   "Directory of the project of this session, nil if it is not known.")
 (pyagentd-deflocal pyagentd-attach--latest 0
-  "How many requests were made; only the latest counts.")
+  "Number of the latest request to attach; older replies are dropped.")
 (pyagentd-deflocal pyagentd-attach--looked nil
-  "The time of the file for which the daemon was asked to look at it.")
+  "Modification time for which the daemon was last asked to check the file.")
 (pyagentd-deflocal pyagentd-attach--checkpoints nil
-  "Non-nil while the user waits for the file to hold the text.
-The symbol `again' if the daemon did not take all of it since.")
+  "Non-nil while a save is to be confirmed to the user.
+The symbol `again' if the daemon rejected an edit since.")
 (pyagentd-deflocal pyagentd-attach--said nil
-  "Notes about this session that were shown.")
+  "Notes about this session that were already shown.")
 (pyagentd-deflocal pyagentd-attach-awaited nil
-  "What waits until this buffer is attached, see `pyagentd-attached-then'.
-That is a list of pairs of functions, (THEN . FAILED), first one first.")
+  "Callbacks that wait until this buffer is attached, in order.
+They are pairs (THEN . FAILED), see `pyagentd-attached-then'.")
 
 (defvar pyagentd-attached-hook nil
   "Hook run in a session buffer after it was attached.")
@@ -292,19 +294,19 @@ They get the error, a list (SYMBOL . DATA).")
 
 (defun pyagentd-attach (&optional text)
   "Attach the current buffer if there is a daemon; return at once.
-TEXT is what it has without what is pending, where the daemon does not
-know that."
+TEXT is the buffer's text without pending edits, if the daemon does not
+know it."
   (when (and pyagentd-mode (pyagentd-connect-here-p) (pyagentd-rpc-connect))
     (when (and (null text) (null pyagentd-attach-state)
                (null pyagentd-edit-revision) (buffer-modified-p) (pyagentd-session-in-step-p)
                (not (pyagentd-session-copy-p)))
-      (pyagentd-session-save))          ; as long as we write the file
+      (pyagentd-session-save))          ; Emacs still writes the file
     (setq pyagentd-attach-state 'pending
           pyagentd-attach--latest (1+ pyagentd-attach--latest))
     (let ((number pyagentd-attach--latest))
       (pyagentd-rpc-call-async
        'attach (append (list :branch pyagentd--branch-dir)
-                       ;; What says which text it has.
+                       ;; Identifies the text of the buffer.
                        (cond (text (list :text text))
                              (pyagentd-edit-revision
                               (list :revision pyagentd-edit-revision))
@@ -327,11 +329,11 @@ know that."
                                        err))))))))
 
 (defun pyagentd-sync--in-turn (function)
-  "Return a function that calls FUNCTION here with an answer, among the events."
+  "Return a function that calls FUNCTION here with a reply, in order with events."
   (pyagentd-events-in-turn (pyagentd-later-back function)))
 
 (defun pyagentd-attach--answered (answer text)
-  "Act on ANSWER to the latest request, in which TEXT or nil was sent."
+  "Process ANSWER to the latest request, which sent TEXT or nil."
   (let ((number pyagentd-attach--latest))
     (unwind-protect
         (if (plist-get answer :unknown)
@@ -343,7 +345,7 @@ know that."
         (setq pyagentd-attach-state nil)))))
 
 (defun pyagentd-attach--apply (answer &optional text)
-  "Bring the buffer to the state described by ANSWER, which is about TEXT."
+  "Bring the buffer to the state in ANSWER; the request sent TEXT, or nil."
   (setq pyagentd-attach-state t
         pyagentd-attach--start (or (plist-get answer :seq) 0)
         pyagentd-attach-root (plist-get answer :root)
@@ -351,7 +353,7 @@ know that."
         pyagentd-status-unconfined (plist-get answer :unconfined))
   (let ((pyagentd-status-held t))
     (when-let ((id (plist-get answer :session-id)))
-      ;; Its metadata says so where the directory has another name.
+      ;; The metadata counts if the directory has another name.
       (unless (equal id pyagentd--session-id)
         (setq pyagentd--session-id id)
         (pyagentd-place-register pyagentd--session-dir (current-buffer) id
@@ -377,7 +379,7 @@ know that."
   (run-hooks 'pyagentd-attached-hook))
 
 (defun pyagentd-attach--take-edits (answer text)
-  "Make the text that of the daemon, as ANSWER tells; TEXT was sent, or nil."
+  "Apply the daemon's edits in ANSWER; the request sent TEXT, or nil."
   (let ((revision (or (plist-get answer :revision) 0))
         (edits (plist-get answer :edits)))
     ;; The daemon has read the file: Emacs has nothing to ask.
@@ -389,7 +391,7 @@ know that."
     (pcase-dolist (`(,id ,hunks) edits)
       (unless (and id (pyagentd-edit-acknowledged id revision))
         (pyagentd-edit-receive hunks revision)))
-    (pyagentd-edit-refused)             ; it never came there
+    (pyagentd-edit-refused)             ; the daemon never received it
     (setq pyagentd-edit-revision revision
           pyagentd-edit--place (plist-get answer :marker))
     (when (plist-get answer :roles)
@@ -405,14 +407,15 @@ know that."
       (pyagentd-autosave-touch))))
 
 (defun pyagentd-attach--say (notes)
-  "Show those of NOTES, a list of lines, that were not shown yet."
+  "Show the NOTES, a list of lines, that were not shown yet."
   (when-let ((new (seq-difference notes pyagentd-attach--said)))
     (setq pyagentd-attach--said (append new pyagentd-attach--said))
     (message "%s" (mapconcat (lambda (note) (format "%s: %s" (buffer-name) note))
                              new "\n"))))
 
 (defun pyagentd-attach-set-roles (roles)
-  "Give the text ROLES, a list of (BEG END ROLE) in the document."
+  "Set the roles of the text to ROLES, a list of (BEG END ROLE).
+The positions are those of the daemon's document."
   (save-restriction
     (widen)
     (with-silent-modifications
@@ -422,15 +425,15 @@ know that."
                            (min (pyagentd-edit-position end t) (point-max))
                            'gptel (pyagentd-edit-role role))))))
 
-;;;; Sending what is typed, and saving
+;;;; Sending edits, and saving
 
 (defun pyagentd-sync-attached-p ()
   "Return non-nil if the daemon writes the file of this buffer, or will soon."
   (and pyagentd-attach-state (pyagentd-rpc-connected-p)))
 
 (defun pyagentd-sync-flush ()
-  "Send what was typed here, unless an edit is on its way.
-Return non-nil if the daemon has, or gets, all of it."
+  "Send pending edits, unless one is unacknowledged.
+Return non-nil if all edits are sent."
   (when (and (pyagentd-attached-p) (not pyagentd-viewing-refusal))
     (let ((settings
            (when (pyagentd-settings-unsaved-p)
@@ -449,13 +452,13 @@ Return non-nil if the daemon has, or gets, all of it."
            (or taken (null pyagentd-edit--sent))))))
 
 (defvar pyagentd-sync--lost nil
-  "Ids of edits that the daemon did not take, of buffers that were killed.")
+  "Ids of edits from killed buffers that the daemon rejected.")
 
 (defvar pyagentd-sync--unwritten nil
-  "Lists of ids of edits that are kept until the daemon has written them.")
+  "Lists of ids of edits whose text is kept until the daemon has written them.")
 
 (defun pyagentd-sync--send (what id)
-  "Send WHAT, a plist of :id, :hunks and :settings; ID is that of the edit."
+  "Send WHAT, a plist of :id, :hunks and :settings, as the edit ID."
   (let ((back (pyagentd-later-back #'pyagentd-sync--refused))
         (buffer (current-buffer))
         (settings (and (plist-get what :settings)
@@ -465,7 +468,7 @@ Return non-nil if the daemon has, or gets, all of it."
                                   :revision pyagentd-edit-revision)
                             what)
      :success (pyagentd-later-back
-               (lambda (answer)         ; where others wrote at once
+               (lambda (answer)         ; others edited the same text
                  (when (plist-get answer :met)
                    (pyagentd-edit-keep (plist-get answer :met)))))
      :error (lambda (err)
@@ -474,9 +477,9 @@ Return non-nil if the daemon has, or gets, all of it."
                      (push (plist-get what :id) pyagentd-sync--lost)))))))
 
 (defun pyagentd-sync--refused (id settings what err)
-  "The daemon did not take the edit ID because of ERR: agree on a text anew.
-SETTINGS is a list of what was saved of these before, if it was sent some.
-WHAT was sent is kept in a buffer where this one was reverted since."
+  "Attach again, since the daemon rejected the edit ID with ERR.
+SETTINGS is a list of the previously saved settings if the edit had some.
+WHAT was sent is kept in another buffer if this one was reverted since."
   (when settings
     (pyagentd-log 'warn "%s: settings not saved: %s" (buffer-name)
                   (pyagentd-error-text err))
@@ -496,7 +499,8 @@ WHAT was sent is kept in a buffer where this one was reverted since."
            (pyagentd-attach)))))
 
 (defun pyagentd-sync--written (revision mtime)
-  "Note that the file, modified at MTIME in ns, holds REVISION, nil for not all."
+  "Record that the daemon wrote REVISION to the file at MTIME, in ns.
+REVISION is nil if the file does not hold all of the text."
   (when (and mtime (> mtime 0))
     (setq pyagentd-attach-mtime (cons mtime 1000000000))
     ;; The daemon writes it: Emacs has nothing to ask.
@@ -512,12 +516,12 @@ WHAT was sent is kept in a buffer where this one was reverted since."
       (run-hooks 'pyagentd-session-saved-hook))))
 
 (defconst pyagentd-connect--last-wait 1.0
-  "Seconds that Emacs waits at its end until the daemon has written all.")
+  "Maximum seconds that Emacs waits on exit for the daemon to write everything.")
 
 (defun pyagentd-sync-save ()
-  "Have the daemon write all of this text; return at once.
-The buffer is unmodified once the file holds it.  For a command that
-would ask about it then, that is waited for, but not for long."
+  "Ask the daemon to write all of this text; return at once.
+The buffer becomes unmodified once the file holds it.  Commands that would
+otherwise ask about the modified buffer wait for that, up to a second."
   (setq pyagentd-attach--checkpoints t)
   (unless (assq #'pyagentd-sync--checkpoint pyagentd-attach-awaited)
     (pyagentd-attached-then #'pyagentd-sync--checkpoint))
@@ -528,12 +532,11 @@ would ask about it then, that is waited for, but not for long."
                        pyagentd-connect--last-wait)))
 
 (pyagentd-deflocal pyagentd-sync--watch nil
-  "Timer that looks whether the daemon took what was typed, or nil.")
+  "Timer that checks whether the daemon accepted the edits, or nil.")
 
 (defun pyagentd-sync-watch (&optional waiting)
-  "Keep what was typed beside the file if the daemon does not take it soon.
-WAITING is the id of the edit that was on its way at the last look, in a
-list."
+  "Keep the text beside the file if the daemon does not accept the edits soon.
+WAITING is a list of the id of the edit unacknowledged at the last check."
   (unless pyagentd-sync--watch
     (setq pyagentd-sync--watch
           (run-at-time 1.5 nil
@@ -541,9 +544,9 @@ list."
                        waiting))))
 
 (defun pyagentd-sync--watched (waiting)
-  "Say so if the daemon did not take what was typed here.
-WAITING is as for `pyagentd-sync-watch': only what waits at two looks is
-late, since answers may have come while Emacs was busy."
+  "Report an error if the daemon did not accept the edits of this buffer.
+WAITING is as for `pyagentd-sync-watch': only an edit that waits at two
+checks is late, since a reply may have arrived while Emacs was busy."
   (setq pyagentd-sync--watch nil)
   (cond ((not (pyagentd-sync-attached-p))
          (when (buffer-modified-p)
@@ -560,7 +563,7 @@ late, since answers may have come while Emacs was busy."
          (pyagentd-sync-watch (list (car pyagentd-edit--sent))))))
 
 (defun pyagentd-sync--refused-by-disk (cause)
-  "Say that the daemon cannot write the file because of CAUSE, a string."
+  "Report that the daemon cannot write the file because of CAUSE, a string."
   (pyagentd-session--set-trouble
    (format "Not saved: %s, %s" cause (abbreviate-file-name buffer-file-name))))
 
@@ -575,7 +578,7 @@ late, since answers may have come while Emacs was busy."
              (pyagentd-log 'error "Not saved: %s" (pyagentd-error-text err))))))
 
 (defun pyagentd-sync--checked (answer)
-  "Note that the file holds what ANSWER, to `checkpoint', says."
+  "Process ANSWER to `checkpoint': the revision and time of the file."
   (pyagentd-sync--written (plist-get answer :revision) (plist-get answer :mtime))
   (if (eq pyagentd-attach--checkpoints 'again)
       (progn
@@ -586,8 +589,8 @@ late, since answers may have come while Emacs was busy."
     (setq pyagentd-attach--checkpoints nil)))
 
 (defun pyagentd-sync-finish ()
-  "Send all that was typed, also while an edit is on its way.
-The daemon writes it, whether or not this buffer is there then."
+  "Send all pending edits, even while another is unacknowledged.
+The daemon writes them even if this buffer is killed."
   (when (and (not (pyagentd-sync-flush)) (pyagentd-attached-p)
              (pyagentd-edit-pending-p))
     (let ((before (car pyagentd-edit--sent)))
@@ -596,11 +599,11 @@ The daemon writes it, whether or not this buffer is there then."
                            nil))))
 
 (defun pyagentd-sync-leave ()
-  "Send all that was typed here, where Emacs or this buffer is about to end.
+  "Send all pending edits before Emacs exits or this buffer is killed.
 The buffer is attached.  The text is kept beside the file until the
 daemon has written it."
   (if (not (eq pyagentd-attach-state t))
-      (progn (setq pyagentd-attach-state nil) ; the daemon reads what we write
+      (progn (setq pyagentd-attach-state nil) ; the daemon reads the file
              (unless (pyagentd-session-save)
                (pyagentd-log 'error "%s was not saved; its text is in %s"
                              (buffer-name) (pyagentd-session-keep))
@@ -615,8 +618,8 @@ daemon has written it."
 
 (defun pyagentd-sync--revert (ignore-auto noconfirm)
   "Read the file again; IGNORE-AUTO and NOCONFIRM are as for `revert-buffer'.
-What was typed comes back from the daemon, so that nothing is to be
-confirmed where it has all of that."
+If the daemon has all edits, no confirmation is needed: they come back
+from it."
   (funcall (default-value 'revert-buffer-function) ignore-auto
            (or noconfirm
                (and (pyagentd-attached-p)
@@ -627,7 +630,7 @@ confirmed where it has all of that."
              '(revert-buffer-function . pyagentd-sync--revert))
 
 (defun pyagentd-sync--kept-until-written (kept ids)
-  "Delete KEPT, a file or nil, when the daemon has written the edits IDS."
+  "Delete KEPT, a file or nil, once the daemon has written the edits IDS."
   (push ids pyagentd-sync--unwritten)
   (let* ((name (buffer-name))
          (over (lambda ()
@@ -649,13 +652,13 @@ confirmed where it has all of that."
      :error (lambda (err) (funcall failed (pyagentd-error-text err))))))
 
 (defun pyagentd-sync--detach ()
-  "Let Emacs write the file again, as the daemon left it."
+  "Make Emacs write the file again, as of the daemon's last write."
   (when pyagentd-attach-mtime
     (set-visited-file-modtime pyagentd-attach-mtime)
     (setq pyagentd-attach-mtime nil)))
 
 (defun pyagentd-sync--look ()
-  "Have the daemon look at a file that another program has changed."
+  "Ask the daemon to check the file if another program has changed it."
   (when (and pyagentd-attach-mtime (pyagentd-attached-p))
     (let ((found (file-attribute-modification-time
                   (file-attributes buffer-file-name))))
@@ -666,10 +669,10 @@ confirmed where it has all of that."
 
 (add-to-list 'pyagentd-session-hooks '(pre-command-hook . pyagentd-sync--look))
 
-;;;; What others do
+;;;; Edits and notices from the daemon
 
 (pyagentd-define-event edit `(,edit)
-  "Change the text as somebody did."
+  "Apply an edit, or note that one of this buffer was accepted."
   (let ((revision (plist-get edit :revision)))
     (if (not (plist-get edit :own))
         (pyagentd-edit-receive (plist-get edit :hunks) revision)
@@ -680,15 +683,15 @@ confirmed where it has all of that."
       (pyagentd-attached--soon))))
 
 (pyagentd-define-event persisted `(,file)
-  "Note that the daemon wrote the file."
+  "Record that the daemon wrote the file."
   (pyagentd-sync--written (plist-get file :revision) (plist-get file :mtime)))
 
 (pyagentd-define-event unsaved `(,refusal)
-  "Say that the daemon cannot write the file."
+  "Report that the daemon cannot write the file."
   (pyagentd-sync--refused-by-disk (plist-get refusal :cause)))
 
 (pyagentd-define-event roles `(,given)
-  "Give the text other roles.  With a :marker the next answer goes there."
+  "Set the roles of the text.  With a :marker the next answer goes there."
   (pyagentd-attach-set-roles (plist-get given :spans))
   (when (plist-get given :revision)
     (setq pyagentd-edit-revision (plist-get given :revision)))
@@ -701,12 +704,12 @@ confirmed where it has all of that."
   (message "%s: %s" (buffer-name) (plist-get notice :text)))
 
 (defun pyagentd-sync-begin (position)
-  "Let the next text of a run go to POSITION of the document."
+  "Make the next text of a run go to POSITION of the document."
   (setq pyagentd-edit--place position)
   (pyagentd-insert-start (pyagentd-edit-position position t)))
 
 (defun pyagentd-sync-insert (text role)
-  "Insert TEXT of the run, with ROLE, where the daemon did."
+  "Insert TEXT of the run, with ROLE, at the daemon's position."
   (let ((place (or pyagentd-edit--place (pyagentd-insert-position))))
     (pcase-let ((`((,beg . ,_)) (pyagentd-edit-around
                                  (list (list place place text "")))))
@@ -727,7 +730,7 @@ no server is installed, no daemon is started."
   :group 'pyagentd)
 
 (defun pyagentd-connect--after-read ()
-  "Attach the current buffer soon; its file was read just now."
+  "Schedule attaching the current buffer, whose file was just read."
   (setq pyagentd-attach-state nil
         pyagentd-attach-mtime nil)
   (pyagentd-status-set nil)
@@ -735,14 +738,14 @@ no server is installed, no daemon is started."
   (run-at-time 0 nil #'pyagentd-connect--visited (current-buffer)))
 
 (defun pyagentd-connect--later (buffer)
-  "Attach BUFFER unless that was done meanwhile."
+  "Attach BUFFER unless it is attached, or hidden."
   (pyagentd-with-live-buffer buffer
     (unless (or pyagentd-attach-state
                 (eq pyagentd-attach-viewer 'hidden))
       (pyagentd-guarded "Attach" (pyagentd-attach)))))
 
 (defun pyagentd-connect--visited (buffer)
-  "Attach BUFFER, whose file was read just now, and start a daemon for it."
+  "Attach BUFFER, whose file was just read, and start a daemon if needed."
   (pyagentd-connect--later buffer)
   (pyagentd-with-live-buffer buffer
     (when (and pyagentd-start-when-visiting (not noninteractive)
@@ -774,20 +777,20 @@ no server is installed, no daemon is started."
     (pyagentd-start (lambda () (pyagentd-connect--later buffer)))))
 
 (defvar pyagentd-connect--retry nil
-  "Timer that looks for a daemon after the connection ended.")
+  "Timer that tries to reconnect to a daemon, or nil.")
 
 (defvar pyagentd-connect-wanted-functions nil
-  "Functions that return non-nil where a daemon is to be looked for.
-They are called without arguments after a connection has ended, where no
-session is in any buffer.")
+  "Functions that return non-nil if Emacs should reconnect to a daemon.
+They are called without arguments after a connection has ended, if no
+buffer visits a session.")
 
 (defun pyagentd-connect--all ()
-  "Attach all session buffers that are not."
+  "Attach all session buffers that are not attached."
   (dolist (buffer (pyagentd-place-buffers))
     (pyagentd-connect--later buffer)))
 
 (defun pyagentd-connect--disconnected ()
-  "Show in all session buffers that there is no daemon, and look for one."
+  "Detach all session buffers, and try to reconnect."
   (pyagentd-ask-clear)
   (dolist (buffer (pyagentd-place-buffers))
     (with-current-buffer buffer
@@ -801,8 +804,8 @@ session is in any buffer.")
   (pyagentd-connect--retry 1))
 
 (defun pyagentd-connect--retry (delay)
-  "Look for a daemon after DELAY seconds, and less often after that.
-On this machine that is to read a small file; a host is asked over SSH."
+  "Try to reconnect after DELAY seconds, and less often after that.
+On this machine that reads a small file; a host is queried over SSH."
   (when pyagentd-connect--retry (cancel-timer pyagentd-connect--retry))
   (setq pyagentd-connect--retry
         (run-at-time
@@ -823,7 +826,7 @@ On this machine that is to read a small file; a host is asked over SSH."
 (add-hook 'pyagentd-rpc-disconnected-hook #'pyagentd-connect--disconnected)
 
 (defun pyagentd-connect--before-exit ()
-  "Send what was typed in all sessions, and keep what the daemon does not write."
+  "Send the edits of all sessions, and keep those the daemon does not write."
   (dolist (buffer (pyagentd-place-buffers))
     (with-current-buffer buffer
       (pyagentd-guarded "Save"
@@ -834,20 +837,20 @@ On this machine that is to read a small file; a host is asked over SSH."
 
 (add-hook 'kill-emacs-hook #'pyagentd-connect--before-exit)
 
-;;;; What waits until a session is attached
+;;;; Callbacks that wait until a session is attached
 
-;; A prompt can be sent as soon as the daemon knows the text of its
-;; session.  Until then what is to be done with the session waits here.
+;; A prompt can be sent once the daemon knows the text of its session.
+;; Until then callbacks wait here.
 
 (pyagentd-deflocal pyagentd-attached--timer nil
-  "Timer that gives up waiting, or nil.")
+  "Timer that fails the waiting callbacks, or nil.")
 
 (defun pyagentd-attached-p ()
   "Return non-nil if buffer and daemon agree on the text of this session."
   (and (eq pyagentd-attach-state t) (pyagentd-rpc-connected-p)))
 
 (defun pyagentd-connect-here-p ()
-  "Return non-nil if this session is on the machine whose daemon is used."
+  "Return non-nil if this session is on the machine of the current daemon."
   (equal pyagentd-host
          (and (or pyagentd-host (featurep 'pyagentd-host)
                   (string-search "/pyagentd/hosts/" buffer-file-name))
@@ -856,10 +859,10 @@ On this machine that is to read a small file; a host is asked over SSH."
 
 (defun pyagentd-attached-then (then &optional failed)
   "Call THEN without arguments in this session buffer once it is attached.
-All that was typed is with the daemon then.  At once if that is so.
-Otherwise return, attach it, and start a daemon if there is none.  If
-that fails FAILED is called here with the error, a list (SYMBOL . DATA);
-by default it is told in the echo area."
+By then all edits are sent.  If that is so already, call it at once;
+otherwise start a daemon if there is none, attach the buffer, and return
+meanwhile.  On failure FAILED is called here with the error, a list
+\(SYMBOL . DATA); by default the echo area shows it."
   (unless (pyagentd-connect-here-p)
     (user-error "This session is on another machine than the daemon that is \
 used; M-x pyagentd-use-host changes that"))
@@ -879,7 +882,7 @@ used; M-x pyagentd-use-host changes that"))
                                    (pyagentd-later-back
                                     #'pyagentd-attached--give-up))))
               (unless (pyagentd-attached-p)
-                ;; Also where an answer is awaited: it may be about an older text.
+                ;; Even if a reply is due: it may be about an older text.
                 (pyagentd-attach))))
            (pyagentd-later-back #'pyagentd-attached--fail))
         ;; The user may quit when asked whether to install the server.
@@ -889,7 +892,7 @@ used; M-x pyagentd-use-host changes that"))
     nil))
 
 (defun pyagentd-attached--give-up ()
-  "Let nothing wait any longer."
+  "Fail the callbacks that wait for the attachment, after a timeout."
   (let ((silent (eq pyagentd-attach-state 'pending)))
     (unless (eq pyagentd-attach-state t)
       (setq pyagentd-attach-state nil))
@@ -900,7 +903,7 @@ used; M-x pyagentd-use-host changes that"))
            (t (list 'pyagentd-timeout 'edit-document))))))
 
 (defun pyagentd-attached--take ()
-  "Return what waits here, pairs (THEN . FAILED), which waits no longer."
+  "Remove and return the waiting callbacks, pairs (THEN . FAILED)."
   (when pyagentd-attached--timer
     (cancel-timer pyagentd-attached--timer))
   (prog1 pyagentd-attach-awaited
@@ -908,14 +911,14 @@ used; M-x pyagentd-use-host changes that"))
           pyagentd-attach-awaited nil)))
 
 (defun pyagentd-attached--fail (err)
-  "Tell what waits here that ERR, (SYMBOL . DATA), kept it from going on."
+  "Fail the waiting callbacks with ERR, (SYMBOL . DATA)."
   (pcase-dolist (`(,_ . ,failed) (pyagentd-attached--take))
     (pyagentd-guarded "Attach" (funcall failed err))))
 
 (defun pyagentd-attached--go ()
-  "Go on with what waited first, if the daemon has all of this text now.
-Nothing can be typed in between: a position that is sent is one of the
-text that the daemon has.  The others follow."
+  "Call the first waiting callback, if all edits are sent now.
+The user cannot type in between, so positions that the callback sends are
+valid in the daemon's text.  The other callbacks follow."
   (when (and pyagentd-attach-awaited (pyagentd-attached-p)
              (or pyagentd-viewing-refusal (pyagentd-sync-flush)))
     (let ((then (car (pop pyagentd-attach-awaited))))
@@ -924,7 +927,7 @@ text that the daemon has.  The others follow."
       (funcall then))))
 
 (defun pyagentd-attached--soon ()
-  "Go on soon with what waited: not where the answer was read."
+  "Schedule the waiting callbacks, outside the process filter."
   (when pyagentd-attach-awaited
     (pyagentd-later-soon #'pyagentd-attached--go)))
 
@@ -948,17 +951,17 @@ text that the daemon has.  The others follow."
 
 ;;;; Buffers of agents that were spawned
 
-;; An agent that a session in Emacs spawns gets a buffer, so that it can be
-;; looked at while it works.  Two hundred agents must not cost Emacs two
-;; hundred buffers: a few get one, it is attached when it is displayed, and
-;; it goes with its agent if nobody has looked at it.  Everything else is
-;; opened by visiting the file.
+;; An agent that a session in Emacs spawns gets a buffer, so that the user
+;; can watch it work.  Two hundred agents must not cost two hundred buffers:
+;; a few get one, which is attached when it is displayed, and killed when
+;; its agent ends if it never was.  The others are opened by visiting their
+;; files.
 
 (defconst pyagentd-spawned--most 10
-  "How many agents have a buffer that nobody asked for.")
+  "Maximum number of agent buffers made without a request of the user.")
 
 (defvar pyagentd-spawned--hidden nil
-  "Alist of buffers that were not displayed yet, each with (PARENT-BUFFER . ID).")
+  "Alist from agent buffers not displayed yet to (PARENT-BUFFER . ID).")
 
 (defun pyagentd-spawned--begun (agent)
   "Make a buffer for AGENT, a plist, which the current buffer's session spawned."
@@ -971,14 +974,14 @@ text that the daemon has.  The others follow."
               pyagentd-spawned--hidden)
         (with-current-buffer buffer
           (setq pyagentd-attach-viewer 'hidden)
-          ;; Else visiting it asks whether to read the file again.
+          ;; Otherwise visiting it asks whether to read the file again.
           (clear-visited-file-modtime)
           (add-hook 'window-buffer-change-functions
                     #'pyagentd-spawned--displayed nil t)
           (add-hook 'kill-buffer-hook #'pyagentd-spawned--forget nil t))))))
 
 (defun pyagentd-spawned--displayed (window)
-  "Follow the agent in the buffer of WINDOW from now on."
+  "Attach the agent's buffer that WINDOW now displays."
   (with-current-buffer (window-buffer window)
     (when (eq pyagentd-attach-viewer 'hidden)
       (setq pyagentd-attach-viewer nil)
@@ -988,12 +991,12 @@ text that the daemon has.  The others follow."
       (pyagentd-connect--later (current-buffer)))))
 
 (defun pyagentd-spawned--forget ()
-  "Let the user have the current buffer for good."
+  "Stop tracking the current buffer as hidden; it is not killed anymore."
   (setq pyagentd-spawned--hidden
         (assq-delete-all (current-buffer) pyagentd-spawned--hidden)))
 
 (defun pyagentd-spawned--tidy ()
-  "Kill the buffers of agents that have ended and that nobody looked at."
+  "Kill the buffers of ended agents that were never displayed."
   (pcase-dolist (`(,buffer . (,parent . ,id)) pyagentd-spawned--hidden)
     (unless (and (buffer-live-p parent)
                  (with-current-buffer parent
