@@ -8,8 +8,8 @@
 
 ;;; Commentary:
 
-;; What every other file uses: the customization group, faces, errors, JSON,
-;; YAML, numbers for people, and the environment that the daemon is given.
+;; Shared by all other files: the customization group, faces, errors, log,
+;; JSON, YAML, helpers, and the environment that is sent to the daemon.
 
 ;;; Code:
 
@@ -27,8 +27,8 @@
 ;;;; JSON
 
 (defun pyagentd-json-plist (text)
-  "Return what the JSON in TEXT says, as plists with keywords and vectors.
-False is `:json-false', null is nil; so functions of tools expect it."
+  "Parse the JSON in TEXT; objects are plists with keywords, arrays vectors.
+False is `:json-false', null is nil, as functions of tools expect."
   (json-parse-string text :object-type 'plist :array-type 'array
                      :null-object nil :false-object :json-false))
 
@@ -41,21 +41,21 @@ vectors of these."
 
 ;;;; Read the metadata of a session
 
-;; scope-plan.yml, branch-metadata.yml and the front matter of preset.md,
-;; read without the daemon.  This is the YAML that the daemon itself and
-;; its presets write: keys with texts, numbers, lists and further keys.
-;; Whatever else stands there is an error of the kind
-;; `pyagentd-yaml-unknown'; then the daemon, which knows all of YAML, is
-;; to be asked.
+;; Reads scope-plan.yml, branch-metadata.yml and the front matter of
+;; preset.md without the daemon.  It supports the subset of YAML that the
+;; daemon and its presets write: keys with strings, numbers, lists and
+;; nested keys.  Anything else signals `pyagentd-yaml-unknown'; then the
+;; caller should ask the daemon, which supports all of YAML.
 
 (define-error 'pyagentd-yaml-unknown "YAML that only the daemon reads")
 
 (defun pyagentd-yaml--unknown (line)
-  "Signal that only the daemon understands LINE."
+  "Signal `pyagentd-yaml-unknown' for LINE, which only the daemon can parse."
   (signal 'pyagentd-yaml-unknown (list line)))
 
 (defun pyagentd-yaml-text (file)
-  "Return the text of FILE, nil if there is none."
+  "Return the text of FILE, nil if it does not exist.
+Signal `pyagentd-yaml-unknown' if it is no YAML that this file can parse."
   (when (file-exists-p file)
     (unless (and (file-regular-p file) (file-readable-p file)
                  (< (file-attribute-size (file-attributes (file-truename file)))
@@ -71,14 +71,14 @@ vectors of these."
       (buffer-string))))
 
 (defun pyagentd-yaml-front (text)
-  "Return TEXT, that of a preset, as (FRONT-MATTER . BODY)."
+  "Split TEXT, of a preset, into (FRONT-MATTER . BODY)."
   (if (string-match "\\`---\n\\(\\(?:.*\n\\)*?\\)---\\(?:\n\\|\\'\\)" text)
       (cons (match-string 1 text) (substring text (match-end 0)))
     (pyagentd-yaml--unknown (car (split-string text "\n")))))
 
 (defun pyagentd-yaml-preset (text)
-  "Return the front matter of TEXT, that of a preset, as a plist.
-Its :tools are a list of names."
+  "Return the front matter of TEXT, of a preset, as a plist.
+The value of :tools is a list of names."
   (let* ((front (pyagentd-yaml-read (car (pyagentd-yaml-front text))))
          (tools (plist-get front :tools)))
     (cond ((stringp tools)
@@ -88,9 +88,8 @@ Its :tools are a list of names."
 
 (defun pyagentd-yaml-read (text &optional plain)
   "Return the keys of TEXT as a plist with keywords in kebab-case.
-Values are texts, numbers, t, nil, lists and plists.  PLAIN means that
-every value is the text as it is written, and that what is no text is
-left out."
+Values are strings, numbers, t, nil, lists and plists.  With PLAIN, scalars
+stay strings as written, and keys with lists or nested keys are left out."
   (let ((lines (cl-loop for line in (split-string text "\n")
                         for start = (string-match "[^ ]" line)
                         unless (or (null start) (eq (aref line start) ?#))
@@ -102,7 +101,8 @@ left out."
       keys)))
 
 (defun pyagentd-yaml--keys (lines indent plain)
-  "Return (PLIST . REST) of LINES, which begin with keys at INDENT; PLAIN as above."
+  "Parse the keys at INDENT from LINES; return (PLIST . REST).
+PLAIN is as for `pyagentd-yaml-read'."
   (let (keys)
     (while (and lines (= indent (caar lines)))
       (let ((line (cdr (pop lines))) key value said)
@@ -124,7 +124,8 @@ left out."
     (cons keys lines)))
 
 (defun pyagentd-yaml--below (lines indent plain)
-  "Return (VALUE . REST) of LINES, below a key with INDENT; PLAIN is as above."
+  "Parse the value below a key at INDENT from LINES; return (VALUE . REST).
+PLAIN is as for `pyagentd-yaml-read'."
   (let ((below (caar lines)))
     (cond ((and lines (>= below indent)
                 (string-match-p "\\`-\\(?: \\|\\'\\)" (cdar lines)))
@@ -139,7 +140,8 @@ left out."
           (t (cons (and plain "") lines)))))
 
 (defun pyagentd-yaml--value (text plain)
-  "Return the value of TEXT, behind a key or in a list; PLAIN as above."
+  "Return the value of TEXT, the rest of a line after a key or a dash.
+PLAIN is as for `pyagentd-yaml-read'."
   (cond ((string-match "\\`\\(?:\"\\([^\"\\]*\\)\"\\|'\\([^']*\\)'\\) *\\(?: #.*\\)?\\'"
                        text)
          (or (match-string 1 text) (match-string 2 text)))
@@ -175,13 +177,13 @@ left out."
 
 ;;;; Options, faces, errors and log of pyagentd
 
-;; The tree of errors:
+;; Error conditions:
 ;;
 ;;   pyagentd-error
 ;;   ├── pyagentd-remote-error        the daemon refused a call; data (CODE MESSAGE . PLIST)
-;;   └── pyagentd-connection-error    nothing can be said to the daemon
-;;       ├── pyagentd-disconnected    the connection ended before the answer came
-;;       ├── pyagentd-timeout         no answer in time; the call may still take effect
+;;   └── pyagentd-connection-error    a call got no reply
+;;       ├── pyagentd-disconnected    the connection ended before the reply
+;;       ├── pyagentd-timeout         no reply in time; the call may still take effect
 ;;       └── pyagentd-protocol-error  the daemon speaks another protocol
 
 (defgroup pyagentd nil
@@ -197,7 +199,7 @@ left out."
   :type 'directory)
 
 (defconst pyagentd-version "0.1.0"
-  "Version of this package; the server of the same version fits it.")
+  "Version of this package, and of the server that fits it.")
 
 (defcustom pyagentd-command nil
   "Program and first arguments of the server; nil means search for it.
@@ -283,11 +285,11 @@ show in the echo area."
     (?▸ . ?>) (?▾ . ?v) (?✓ . ?+) (?✗ . ?X)
     (?█ . ?#) (?▓ . ?=) (?▒ . ?%) (?░ . ?.) (?▁ . ?.)
     (?▏ . ?|) (?▎ . ?|) (?▍ . ?|) (?▌ . ?|) (?▋ . ?|) (?▊ . ?|) (?▉ . ?|))
-  "What stands for a character on a terminal that has none of it.
-One column each, so that what is aligned stays so.")
+  "Alist of replacements for characters that a terminal cannot display.
+Each is one column wide, so that columns stay aligned.")
 
 (defun pyagentd-plain-characters ()
-  "Show characters that this terminal does not have as others, in this buffer."
+  "Replace in this buffer's display the characters that this terminal lacks."
   (unless (display-graphic-p)
     (pcase-dolist (`(,char . ,plain) pyagentd-plain-characters)
       (unless (char-displayable-p char)
@@ -309,13 +311,13 @@ One column each, so that what is aligned stays so.")
   'pyagentd-connection-error)
 
 (defun pyagentd-error-text (err)
-  "Return ERR, a list (SYMBOL . DATA), as a sentence for a person."
+  "Return a message for the user about ERR, a list (SYMBOL . DATA)."
   (pcase err
     (`(pyagentd-remote-error ,_code ,message . ,plist)
      (if-let ((hint (plist-get plist :hint)))
          (format "%s (%s)" message hint)
        (format "%s" message)))
-    ;; What was called is a name of the protocol's; a text says more.
+    ;; The data may be an operation's name, which tells the user nothing.
     (`(pyagentd-timeout . ,data)
      (concat (get 'pyagentd-timeout 'error-message)
              (if (stringp (car data)) (concat ": " (car data)) "")
@@ -327,10 +329,9 @@ One column each, so that what is aligned stays so.")
     (_ (error-message-string err))))
 
 (defun pyagentd-core--command-error (show data context caller)
-  "Say an error of ours in a sentence; other errors as SHOW does.
-DATA, CONTEXT and CALLER are those of `command-error-function'.  The
-*Messages* buffer names this package, not the function, of what a command
-of ours tells the user."
+  "Call SHOW with the text of `pyagentd-error-text' if the error is ours.
+DATA, CONTEXT and CALLER are as for `command-error-function'.  For errors of
+this package's commands, *Messages* names the package, not the function."
   (let ((ours (memq 'pyagentd-error (get (car-safe data) 'error-conditions))))
     (funcall show
              (if ours (list 'user-error (pyagentd-error-text data)) data)
@@ -366,8 +367,8 @@ In a buffer of a session it also goes to the session's own log if
                         (if (eq level 'warn) "warning" level)
                         text)))
       (if (memq level '(debug info))
-          ;; What the echo area shows stays there: Emacs clears it for a
-          ;; message that is inhibited, and with it what a command asks.
+          ;; Restore the echo area, such as the prompt of a command: Emacs
+          ;; clears it even for an inhibited message.
           (let ((shown (current-message)))
             (let ((inhibit-message t))
               (message "%s" line))
@@ -386,8 +387,8 @@ In a buffer of a session it also goes to the session's own log if
   nil)
 
 (defmacro pyagentd-guarded (what &rest body)
-  "Run BODY; an error in it is logged as a failure of WHAT, not signaled.
-For the edges only: hooks, timers, filters and event handlers."
+  "Evaluate BODY; log an error in it as a failure of WHAT.
+Only for entry points: hooks, timers, filters and event handlers."
   (declare (indent 1) (debug t))
   (let ((err (make-symbol "err")))
     `(condition-case-unless-debug ,err
@@ -395,15 +396,15 @@ For the edges only: hooks, timers, filters and event handlers."
        (error (pyagentd-log 'error "%s: %s" ,what (pyagentd-error-text ,err))))))
 
 (defun pyagentd-run-functions (hook &rest args)
-  "Call the functions of HOOK, to which users add some, with ARGS.
-An error in one of them is logged, and keeps nothing else from being done."
+  "Call the functions of HOOK, including those of users, with ARGS.
+An error in one of them is logged and does not stop the others."
   (run-hook-wrapped hook
                     (lambda (function)
                       (pyagentd-guarded hook (apply function args))
                       nil)))
 
 (defmacro pyagentd-with-live-buffer (buffer &rest body)
-  "Evaluate BODY in BUFFER if that is still alive."
+  "Evaluate BODY in BUFFER if it is still alive."
   (declare (indent 1) (debug t))
   (let ((live (make-symbol "buffer")))
     `(let ((,live ,buffer))
@@ -421,7 +422,7 @@ An error in one of them is logged, and keeps nothing else from being done."
 ;;;; Variables
 
 (defmacro pyagentd-deflocal (name value docstring)
-  "Define the buffer-local variable NAME, which outlives a new major mode.
+  "Define the permanently buffer-local variable NAME.
 VALUE and DOCSTRING are as for `defvar-local'."
   (declare (indent defun) (doc-string 3) (debug defvar-local))
   `(progn (defvar-local ,name ,value ,docstring)
@@ -430,7 +431,8 @@ VALUE and DOCSTRING are as for `defvar-local'."
 ;;;; Keys
 
 (defun pyagentd-keymap (&rest keys)
-  "Return a keymap with KEYS: each key, as for `kbd' or a vector, and its command."
+  "Return a keymap with KEYS, alternating keys and commands.
+A key is a string as for `kbd', or a vector."
   (let ((map (make-sparse-keymap)))
     (while keys
       (let ((key (pop keys)))
@@ -443,8 +445,8 @@ VALUE and DOCSTRING are as for `defvar-local'."
                                   &key default category annotate loose)
   "Read one of CANDIDATES with PROMPT, in their order; return its value.
 They are strings or pairs (STRING . VALUE).  DEFAULT is one of the strings,
-CATEGORY a symbol; ANNOTATE is called with a value and returns what to say
-beside it.  What is none of them is returned if LOOSE is non-nil."
+CATEGORY a symbol; ANNOTATE is called with a value and returns its
+annotation.  With LOOSE, other input is allowed and returned."
   (let* ((pairs (mapcar (lambda (each) (if (consp each) each (cons each each)))
                         candidates))
          (buffer (current-buffer))
@@ -469,10 +471,10 @@ beside it.  What is none of them is returned if LOOSE is non-nil."
       (and loose chosen))))
 
 (defun pyagentd-told-table (category rows)
-  "Return a completion table of what ROWS, a function, returns at the time.
-That is a list of (TEXT . SUMMARY), SUMMARY being what stands beside it, or
-nil: what the daemon says while something is completed counts, too.
-CATEGORY is a symbol."
+  "Return a completion table that calls the function ROWS for its candidates.
+ROWS returns a list of (TEXT . SUMMARY), SUMMARY being the annotation or
+nil.  It is called each time, so a reply of the daemon that arrives during
+completion counts.  CATEGORY is a symbol."
   (lambda (string predicate action)
     (if (eq action 'metadata)
         `(metadata
@@ -485,24 +487,24 @@ CATEGORY is a symbol."
                             string predicate))))
 
 (defun pyagentd-one-line (text &optional most)
-  "Return TEXT, whatever it is, on one line of at most MOST columns."
+  "Return TEXT, any object, as one line of at most MOST columns."
   (let ((line (replace-regexp-in-string "[\n\t ]+" " "
                                         (string-trim (format "%s" text)))))
     (if most (truncate-string-to-width line most nil nil "…") line)))
 
 (defun pyagentd-count (number noun)
-  "Return NUMBER with NOUN as a person writes it."
+  "Return NUMBER and NOUN as text, with the plural where needed."
   (cond ((= number 1) (concat "1 " noun))
         ((string-suffix-p "ch" noun) (format "%d %ses" number noun))
         (t (format "%d %ss" number noun))))
 
 ;;;; Edit a text in a buffer
 
-;; Long values, such as a system prompt, are edited in a buffer and handed
-;; over when they are finished.  A text that is refused stays there.
+;; The user edits long values, such as a system prompt, in a buffer.  If the
+;; value is rejected, its text stays there.
 
 (pyagentd-deflocal pyagentd-edit--of nil
-  "What is edited here: a plist of :key, :header and :finish.")
+  "The edit in this buffer, a plist of :key, :header and :finish.")
 
 (defvar pyagentd-edit-mode-map
   (pyagentd-keymap
@@ -511,7 +513,7 @@ CATEGORY is a symbol."
   "Keymap of `pyagentd-edit-mode'.")
 
 (define-minor-mode pyagentd-edit-mode
-  "Minor mode of buffers in which a value is edited.
+  "Minor mode for editing a value in a buffer.
 
 \\{pyagentd-edit-mode-map}"
   :lighter " Edit"
@@ -522,11 +524,11 @@ CATEGORY is a symbol."
 (put 'pyagentd-edit-mode 'permanent-local t)
 
 (cl-defun pyagentd-edit (name text mode finish &key about key (word "save"))
-  "Edit TEXT in a buffer called after NAME in MODE, a function; show and return it.
-FINISH is called there with the text when it is finished, and with a
-function that closes the buffer; it may call that later.  The header line
-says what it is ABOUT, by default NAME, and in a WORD what finishing does.
-What was begun with an equal KEY is shown as it is, and finished as now."
+  "Edit TEXT in a buffer named after NAME, in MODE, a function; return the buffer.
+On finishing, FINISH is called there with the text and a function that
+closes the buffer, which it may call later.  The header line shows ABOUT,
+by default NAME, and WORD, the verb for finishing.  An unfinished edit with
+an equal KEY is resumed, with the new FINISH."
   (let* ((name (format "*edit: %s*" name))
          (buffer (get-buffer-create name))
          (begun (buffer-modified-p buffer))
@@ -555,7 +557,7 @@ What was begun with an equal KEY is shown as it is, and finished as now."
     (current-buffer)))
 
 (defun pyagentd-edit--finish ()
-  "Use the text in this buffer."
+  "Finish the edit, with the text in this buffer."
   (interactive nil pyagentd-edit-mode)
   (let ((buffer (current-buffer))
         (tick (buffer-chars-modified-tick)))
@@ -575,18 +577,18 @@ What was begun with an equal KEY is shown as it is, and finished as now."
     (pyagentd-close (current-buffer))))
 
 (defun pyagentd-close (buffer)
-  "Kill BUFFER, if it is alive, and put its window back."
+  "Kill BUFFER, if it is alive, and restore what its window showed before."
   (when (buffer-live-p buffer)
     (with-current-buffer buffer (set-buffer-modified-p nil))
     (if-let ((window (get-buffer-window buffer t)))
         (quit-window t window)
       (kill-buffer buffer))))
 
-;;;; What is shown over a text
+;;;; Overlays
 
 (defun pyagentd-draw (beg end &rest properties)
   "Return a new overlay from BEG to END with PROPERTIES, a plist.
-It goes with its text, and what is inserted at either end is not in it."
+It is deleted with its text; text inserted at either end stays outside."
   (let ((overlay (make-overlay beg end nil t nil)))
     (overlay-put overlay 'evaporate t)
     (while properties
@@ -596,10 +598,10 @@ It goes with its text, and what is inserted at either end is not in it."
 ;;;; Programs
 
 (defun pyagentd-run (name command then &optional coding timeout)
-  "Run COMMAND, a list, in the background as a process NAME; return that.
-THEN is called with its exit status and what it printed.  With CODING that
-is decoded so (`binary' leaves bytes), and errors are not part of it.  After
-TIMEOUT seconds it is ended; THEN gets nil and a text that says so."
+  "Run COMMAND, a list, as a background process NAME; return the process.
+THEN is called with its exit status and output.  With CODING the output is
+decoded with that (`binary' leaves bytes) and excludes stderr.  After
+TIMEOUT seconds the process is killed; THEN gets nil and an error message."
   (unless (executable-find (car command))
     (signal 'file-missing (list "Searching for program" "No such file or directory"
                                 (car command))))
@@ -634,8 +636,8 @@ TIMEOUT seconds it is ended; THEN gets nil and a text that says so."
 ;;;; Show a difference
 
 (defun pyagentd-show-diff (name diff &optional display)
-  "Show DIFF, a text, in a buffer called NAME, or that buffer, and return it.
-It is displayed with DISPLAY, a function, by default `display-buffer'."
+  "Show DIFF, a text, in the buffer NAME, a buffer or its name; return the buffer.
+DISPLAY, a function, shows the buffer; the default is `display-buffer'."
   (with-current-buffer (get-buffer-create name)
     (let ((inhibit-read-only t))
       (erase-buffer)
@@ -655,9 +657,9 @@ It is displayed with DISPLAY, a function, by default `display-buffer'."
 
 ;;;; Environment and key of a run
 
-;; A run uses the environment and the key of whoever started it, not those
-;; of the daemon.  They go over the socket with the request and are held
-;; in memory only.
+;; A run uses the environment and key of the Emacs that started it, not
+;; those of the daemon.  The request sends them over the socket, and the
+;; daemon holds them in memory only.
 
 (defcustom pyagentd-environment
   '("PYAGENTD_BACKEND" "ANTHROPIC_BASE_URL" "ANTHROPIC_API_KEY" "OPENAI_API_KEY"
@@ -675,18 +677,18 @@ nil means do not look there."
   :group 'pyagentd)
 
 (defcustom pyagentd-keys nil
-  "Where API keys are that no environment variable holds.
-An alist of the variable that a backend's `key_env' names and a host: the
-key is what gptel has for that host, where gptel is loaded, or else what
-auth-source has for it and the user \"apikey\".  It is sent as if the
-variable had it.  The entry of the menu for gptel's backends fills this."
+  "Hosts whose API keys are not in environment variables.
+An alist of the variable that a backend's `key_env' names and a host.  The
+key is gptel's for that host, if gptel is loaded, or else auth-source's for
+that host and the user \"apikey\".  It is sent as if the variable had it.
+The menu's entry for gptel's backends fills this."
   :type '(alist :key-type (string :tag "Variable")
                 :value-type (string :tag "Host"))
   :group 'pyagentd)
 
 (defcustom pyagentd-host-environment nil
   "Environment variables to pass to runs on `pyagentd-host'.
-nil, the default, means that the environment and the keys there hold."
+nil, the default, means to use the environment and keys of that host."
   :type '(repeat string)
   :group 'pyagentd)
 
@@ -718,7 +720,7 @@ nil, the default, means that the environment and the keys there hold."
                                         (gptel-backend-key backend)))
                                  (mapcar #'cdr (bound-and-true-p
                                                 gptel--known-backends)))))
-    ;; A function that finds it looks at the backend in use.
+    ;; The key may be a function that uses `gptel-backend'.
     (defvar gptel-backend)
     (let* ((gptel-backend backend)
            (key (ignore-errors
@@ -726,7 +728,7 @@ nil, the default, means that the environment and the keys there hold."
       (and (stringp key) (not (string-empty-p key)) key))))
 
 (defun pyagentd-env--secret (host)
-  "Return what auth-source has for HOST and the user \"apikey\", or nil."
+  "Return the secret of HOST and user \"apikey\" in auth-source, or nil."
   (require 'auth-source)
   (when-let* ((entry (car (auth-source-search :host host :user "apikey"
                                               :max 1)))
@@ -734,13 +736,13 @@ nil, the default, means that the environment and the keys there hold."
     (if (functionp secret) (funcall secret) secret)))
 
 (defun pyagentd-env ()
-  "Return the argument that says with which environment and keys a run goes on."
+  "Return the argument :env with the environment and keys for a run."
   (list :env (pyagentd-env-variables)))
 
 (defconst pyagentd-named-profiles '("open" "standard" "locked")
-  "Names of the permissions that come with the daemon.")
+  "Names of the permission profiles that come with the daemon.")
 
-;;;; Text that the daemon makes
+;;;; Text from the daemon
 
 (defconst pyagentd-text-faces
   '(("strong" . bold) ("title" . pyagentd-session-title)
@@ -749,14 +751,14 @@ nil, the default, means that the environment and the keys there hold."
     ("bad" . error) ("heading" . pyagentd-heading)
     ("code" . font-lock-string-face) ("added" . pyagentd-added)
     ("removed" . pyagentd-removed))
-  "The face of each kind of text that the daemon names.")
+  "Alist from the daemon's names of faces to faces.")
 
 (defface pyagentd-match '((t :inherit match))
-  "Face of what was searched for in results."
+  "Face of matches in search results."
   :group 'pyagentd)
 
 (defun pyagentd-text (part)
-  "Return PART, a string or a plist with :text and :face, as text."
+  "Return PART, a string or a plist with :text and :face, as a propertized string."
   (if (stringp part) part
     (let ((face (cdr (assoc (plist-get part :face) pyagentd-text-faces)))
           (text (or (plist-get part :text) "")))
@@ -776,7 +778,7 @@ nil, the default, means that the environment and the keys there hold."
 (declare-function clojure-mode "ext:clojure-mode")
 
 (defun pyagentd-text--program (text)
-  "Return TEXT, a program, with the faces of a Lisp."
+  "Return TEXT, a program, fontified as Lisp."
   (with-temp-buffer
     (insert text)
     (delay-mode-hooks

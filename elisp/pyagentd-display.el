@@ -8,7 +8,8 @@
 
 ;;; Commentary:
 
-;; Agents, failed runs, folds, code blocks: shown over the text, never in it.
+;; Progress of agents, failed calls, folds, prompts and code buttons: all are
+;; overlays, never part of the text.
 
 ;;; Code:
 
@@ -22,27 +23,27 @@
 (declare-function pyagentd-spawned--begun "pyagentd-sync")
 (declare-function pyagentd-spawned--tidy "pyagentd-sync")
 
-;;;; What is drawn where text is displayed
+;;;; Drawing overlays on displayed text
 
 ;; Folds, rules above prompts, buttons, dividers and pictures are overlays
-;; that appear when their text is displayed.  Some go when they are far from
-;; what is seen: thousands of overlays make every key slow.
+;; that are made when their text is displayed.  Some are removed far from the
+;; windows: thousands of overlays make every key slow.
 
 (defvar pyagentd-display--all nil
-  "What is drawn in sessions: pairs of functions (DRAW . CLEAR).")
+  "Pairs of functions (DRAW . CLEAR) that draw overlays in sessions.")
 
 (defun pyagentd-display-add (draw clear)
-  "Have DRAW called with the bounds of text of a session that is displayed.
-CLEAR removes all that was drawn from the buffer."
+  "Register DRAW, which is called with the bounds of displayed session text.
+CLEAR removes from the buffer all overlays that DRAW made."
   (push (cons draw clear) pyagentd-display--all))
 
 (defun pyagentd-display--draw (beg end &rest _)
-  "Draw what there is between BEG and END; for `jit-lock-functions'."
+  "Draw the overlays between BEG and END; for `jit-lock-functions'."
   (pcase-dolist (`(,draw . ,_) pyagentd-display--all)
     (funcall draw beg end)))
 
 (defun pyagentd-display--set-up ()
-  "Have things drawn in this buffer, or clear it without the mode."
+  "Turn on drawing in this buffer; without `pyagentd-mode', remove all overlays."
   (if (bound-and-true-p pyagentd-mode)
       (jit-lock-register #'pyagentd-display--draw)
     (jit-lock-unregister #'pyagentd-display--draw)
@@ -54,10 +55,9 @@ CLEAR removes all that was drawn from the buffer."
 (add-hook 'pyagentd-session-look-hook #'pyagentd-display--set-up)
 
 (defun pyagentd-display--thinned (overlays most remove)
-  "Return OVERLAYS, latest first, but for those far from what is seen.
-If there are no more than MOST all stay, and the latest half of MOST does
-always.  REMOVE is called with one that is far, and returns non-nil if it
-is gone."
+  "Return OVERLAYS, latest first, without those far from any window.
+Up to MOST overlays all stay, and the latest MOST / 2 always do.  REMOVE is
+called with each distant overlay, and returns non-nil if it removed it."
   (if (<= (length overlays) most) overlays
     (append (seq-take overlays (/ most 2))
             (seq-remove
@@ -71,7 +71,7 @@ is gone."
              (nthcdr (/ most 2) overlays)))))
 
 (defun pyagentd-display--remove (overlay)
-  "Remove OVERLAY; it is made again when its text is displayed."
+  "Remove OVERLAY until its text is displayed again; return t."
   (when-let ((beg (overlay-start overlay)))
     (with-silent-modifications
       (put-text-property beg (overlay-end overlay) 'fontified nil)))
@@ -80,12 +80,12 @@ is gone."
 
 ;;;; Progress of agents in their parent
 
-;; While an agent works, its parent's buffer shows at the run's marker
-;; what it is doing.  The overlay changes no text.  It goes away on every
-;; way an agent can end, and when the connection does.
+;; While an agent works, an overlay at the run's marker in its parent's
+;; buffer shows its progress.  The overlay is removed however the agent
+;; ends, and when the connection ends.
 
 (defconst pyagentd-overlay--max-calls 8
-  "How many calls of a batch are listed.")
+  "Maximum number of calls of a batch to list.")
 
 (defconst pyagentd-overlay-wait-delay 1.5
   "Seconds after its last call until an agent is shown as waiting.")
@@ -94,7 +94,7 @@ is gone."
   '((WAIT pyagentd-overlay-indicate-wait pyagentd-overlay--keep)
     (TOOL pyagentd-overlay-indicate-tool-call pyagentd-overlay--keep)
     (DONE ignore pyagentd-overlay-delete))
-  "What happens in each state of an agent, as (STATE UI-HANDLER CORE-HANDLER).
+  "Handlers for each state of an agent, as (STATE UI-HANDLER CORE-HANDLER).
 Both are called with the overlay and the event's plist, in this order.
 The states have the names of gptel's state machine.")
 
@@ -106,13 +106,13 @@ The states have the names of gptel's state machine.")
   "Keymap of the progress of an agent.")
 
 (pyagentd-deflocal pyagentd-overlay--table nil
-  "Alist of the running agents of this buffer: id and overlay.")
+  "Alist of the running foreground agents of this buffer: (ID . OVERLAY).")
 
 (pyagentd-deflocal pyagentd-overlay--background nil
-  "Alist of the agents that nobody waits for: id and plist.")
+  "Alist of the running background agents of this buffer: (ID . PLIST).")
 
 (defun pyagentd-overlay--show (overlay status)
-  "Show STATUS below the header of OVERLAY, if its buffer still lives."
+  "Show STATUS below the header of OVERLAY, unless that was deleted."
   (when (overlay-buffer overlay)
     (overlay-put overlay 'after-string
                  (propertize (concat (overlay-get overlay 'msg) status "\n"
@@ -126,7 +126,7 @@ The states have the names of gptel's state machine.")
   "The text of an agent that waits for the model.")
 
 (defun pyagentd-overlay-indicate-wait (overlay _agent)
-  "Let OVERLAY say that the agent waits, in a moment if it called tools."
+  "Show in OVERLAY that the agent waits, after a delay if it called tools."
   (let ((count (overlay-get overlay 'count)))
     (if (= count 0)
         (pyagentd-overlay--show overlay pyagentd-overlay--wait-text)
@@ -135,13 +135,13 @@ The states have the names of gptel's state machine.")
                    (overlay-get overlay 'version)))))
 
 (defun pyagentd-overlay--settle (overlay version)
-  "Let OVERLAY say that the agent waits, if it is at VERSION still."
+  "Show in OVERLAY that the agent waits, if it is still at VERSION."
   (when (and (overlay-buffer overlay)
              (eql version (overlay-get overlay 'version)))
     (pyagentd-overlay--show overlay pyagentd-overlay--wait-text)))
 
 (defun pyagentd-overlay-indicate-tool-call (overlay agent)
-  "Let OVERLAY list what AGENT does and count what it did so far."
+  "Show in OVERLAY the current calls of AGENT and the number of all calls."
   (overlay-put overlay 'count (or (plist-get agent :count) 0))
   (let* ((calls (plist-get agent :calls))
          (more (- (length calls) pyagentd-overlay--max-calls)))
@@ -158,7 +158,7 @@ The states have the names of gptel's state machine.")
        'face 'pyagentd-detail)))))
 
 (defun pyagentd-overlay--keep (overlay agent)
-  "Keep OVERLAY at the marker of the run and note the state of AGENT."
+  "Keep OVERLAY at the run's marker, and record the directory of AGENT."
   (when-let ((buffer (overlay-buffer overlay)))
     (with-current-buffer buffer
       (overlay-put overlay 'pyagentd-agent-dir (plist-get agent :branch-dir))
@@ -221,19 +221,19 @@ this batch."
         (funcall handler overlay agent)))))
 
 (defun pyagentd-overlay-clear ()
-  "Remove all overlays from the current buffer.
-What is known of agents in the background stays."
+  "Remove all overlays of agents from the current buffer.
+The list of background agents stays."
   (mapc (lambda (pair) (delete-overlay (cdr pair))) pyagentd-overlay--table)
   (setq pyagentd-overlay--table nil))
 
 (defun pyagentd-overlay-forget ()
-  "Remove all progress from the current buffer."
+  "Remove all agents and their overlays from the current buffer."
   (pyagentd-overlay-clear)
   (setq pyagentd-overlay--background nil))
 
 (defun pyagentd-overlay-note (agent)
   "Show the state of AGENT, a plist, in the current buffer, its parent's.
-One in the background is named in the header line and has no overlay."
+A background agent has no overlay; the header line names it."
   (let ((here (length pyagentd-overlay--table)))
     (if (not (plist-get agent :background))
         (pyagentd-overlay-update agent)
@@ -246,7 +246,8 @@ One in the background is named in the header line and has no overlay."
       (pyagentd-status-refresh))))
 
 (defun pyagentd-overlay--segment ()
-  "Return which agents work here, those in the background by name, or nil."
+  "Return a header line segment with the running agents, or nil.
+It counts those in the foreground and names those in the background."
   (let ((here (length pyagentd-overlay--table))
         (more (- (length pyagentd-overlay--background) 3)))
     (when (> (pyagentd-overlay--count) 0)
@@ -284,68 +285,68 @@ One in the background is named in the header line and has no overlay."
     (find-file-other-window (pyagentd-place-conversation dir))))
 
 (defun pyagentd-overlay--count ()
-  "Return how many agents of this buffer work."
+  "Return the number of running agents of this buffer."
   (+ (length pyagentd-overlay--table) (length pyagentd-overlay--background)))
 
 (pyagentd-define-event agent `(,agent)
-  "Show what an agent does that was spawned here."
+  "Show the progress of an agent that this session spawned."
   (let ((known (pyagentd-overlay--count)))
     (pyagentd-overlay-note agent)
     (when (> (pyagentd-overlay--count) known)
       (pyagentd-spawned--begun agent))
     (pyagentd-spawned--tidy)))
 
-;;;; Which calls of tools have failed
+;;;; Summaries of tool calls, and failed calls
 
-;; The text of a call does not say whether the model got it as an error, nor
-;; in a few words what it was and how it came out.  The daemon does: of those
-;; there are when a buffer attaches, of others before their text comes.
+;; The text of a call tells neither whether the model got an error, nor a
+;; short summary.  The daemon sends both: for existing calls when a buffer
+;; attaches, for others before their text.
 
 (pyagentd-deflocal pyagentd-fold--lines nil
-  "The overlays of the first lines of blocks, latest first.")
+  "Overlays of the first lines of blocks, latest first.")
 
 (pyagentd-deflocal pyagentd-failed--calls nil
-  "Hash table of calls here: from their ids to (FAILED . LINE-OR-NIL), or nil.")
+  "Hash table from the id of each call to (FAILED . SUMMARY-OR-NIL), or nil.")
 
 (defun pyagentd-failed--call (id)
-  "Return what is known of the call ID of this buffer, (FAILED . LINE)."
+  "Return the pair (FAILED . SUMMARY) for the call ID of this buffer."
   (unless pyagentd-failed--calls
     (setq pyagentd-failed--calls (make-hash-table :test #'equal)))
   (or (gethash id pyagentd-failed--calls)
       (puthash id (list nil) pyagentd-failed--calls)))
 
 (defun pyagentd-failed-receive (ids lines)
-  "Note that the calls IDS of this buffer, and others known, have failed.
-LINES are lists (ID LINE), with what says what a call was."
+  "Record that the calls IDS of this buffer have failed.
+LINES are lists (ID SUMMARY) for any calls."
   (when (or ids lines)
     (dolist (id ids)
       (setcar (pyagentd-failed--call id) t))
     (pcase-dolist (`(,id ,line) lines)
       (setcdr (pyagentd-failed--call id) line))
-    (dolist (line pyagentd-fold--lines) ; which say what is known now
+    (dolist (line pyagentd-fold--lines) ; show the new summaries
       (when (and (overlay-buffer line)
                  (overlay-get line 'pyagentd-folded)
                  (eq 'tool (overlay-get line 'pyagentd-fold-kind)))
         (pyagentd-fold--set line t)))))
 
 (pyagentd-define-event tool `(,call)
-  "Note what a call was, and whether it has failed."
+  "Record the summary of a call, and whether it has failed."
   (let ((known (pyagentd-failed--call (plist-get call :id))))
     (setcar known (eq 'failed (pyagentd-symbol (plist-get call :state))))
     (setcdr known (plist-get call :summary))))
 
-;;;; Blocks of tools, thoughts
+;;;; Blocks of tool calls and thinking
 
-;; What the model thought, and what its tools were asked and answered,
-;; stands in the text in fences.  Where they begin and end their roles say.
+;; Thinking, and tool calls with their results, are in fences in the text.
+;; The text property `gptel' delimits each block.
 
 (defconst pyagentd-fenced-open
   "^``` \\(?:\\(tool\\|compaction\\) (\\|\\(reasoning\\)$\\)"
-  "How the first line of a block begins.")
+  "Regexp for the beginning of a block's first line.")
 
 (defun pyagentd-fenced-block (pos)
   "Return the block whose first line begins at POS, (KIND BEG EOL END), or nil.
-One that is still being written is none."
+A block that is still being written does not count."
   (save-excursion
     (goto-char pos)
     (save-match-data
@@ -363,7 +364,7 @@ One that is still being written is none."
             (list kind pos (line-end-position) end)))))))
 
 (defun pyagentd-fenced--line (beg eol end)
-  "Return what the call from BEG to END was; its first line ends at EOL."
+  "Return a summary of the call from BEG to END; its first line ends at EOL."
   (pcase-let* ((id (cdr-safe (get-text-property eol 'gptel)))
                (`(,failed . ,said) (and id (pyagentd-failed--call id)))
                (code (save-excursion
@@ -381,7 +382,8 @@ One that is still being written is none."
 
 (defun pyagentd-fenced-words (kind beg eol end folded)
   "Return the line for a block of KIND from BEG to END; its first ends at EOL.
-FOLDED says whether the rest is; only a compaction has a line else."
+FOLDED is non-nil if the rest is hidden; if it is not, only a compaction
+shows this line."
   (concat
    (if folded "▸ " "▾ ")
    (pcase-exhaustive kind
@@ -395,7 +397,7 @@ FOLDED says whether the rest is; only a compaction has a line else."
      ('tool (pyagentd-fenced--line beg eol end)))))
 
 (defun pyagentd-fenced-agents-call (start)
-  "Return the id of the call at START if it is one that makes an agent."
+  "Return the id of the call at START if it spawns an agent, else nil."
   (when-let ((block (pyagentd-fenced-block start)))
     (save-excursion
       (goto-char start)
@@ -403,7 +405,7 @@ FOLDED says whether the rest is; only a compaction has a line else."
            (cdr-safe (get-text-property (nth 2 block) 'gptel))))))
 
 (defun pyagentd-fenced-start (pos)
-  "Return where the block begins that has POS in it or in its last line."
+  "Return the start of the block that contains POS or the end of its line."
   (save-excursion
     (goto-char pos)
     (end-of-line)
@@ -419,12 +421,12 @@ FOLDED says whether the rest is; only a compaction has a line else."
 ;;;; Fold blocks
 
 ;; Each block is folded into one line, which TAB or a click unfolds.  A
-;; compaction is such a block, too: the model is shown the summary in it in
-;; place of what stands above.  The summary can be edited; who deletes the
-;; block lets the model see again what it stood for.
+;; compaction is a block too: the model sees its summary instead of the text
+;; above.  The summary can be edited; deleting the block shows the model the
+;; original text again.
 ;;
-;; The lines are overlays: neither undo nor saving knows of them, and text
-;; that is folded is not fontified.
+;; The lines are overlays, so that undo and saving ignore them; folded text
+;; is not fontified.
 
 (defcustom pyagentd-fold '(reasoning tool)
   "Which blocks of a conversation are folded when they appear.
@@ -442,7 +444,7 @@ tool calls with their results.  Nil folds none.
   :group 'pyagentd)
 
 (defconst pyagentd-fold--most 300
-  "Greatest number of blocks that have overlays.")
+  "Number of blocks with overlays above which distant ones are removed.")
 
 (pyagentd-deflocal pyagentd-fold--kinds 'default
   "Which blocks are folded in this buffer; `default' is `pyagentd-fold'.")
@@ -468,7 +470,7 @@ tool calls with their results.  Nil folds none.
                              (overlay-end body) fold)))
     (overlay-put overlay 'face (and drawn 'pyagentd-fold))
     (overlay-put body 'invisible (and fold 'pyagentd-fold))
-    ;; Its end is at the end of the line that is seen, too.
+    ;; Point at the end of the visible line may be at the end of the body.
     (overlay-put body 'keymap (and fold pyagentd-fold-map))
     (overlay-put (overlay-get overlay 'pyagentd-fold-after) 'keymap
                  (and fold pyagentd-fold-map))))
@@ -476,7 +478,7 @@ tool calls with their results.  Nil folds none.
 (defun pyagentd-fold--draw (kind beg eol end)
   "Make the block of KIND from BEG to END foldable; its first line ends at EOL."
   (let* ((body (pyagentd-draw eol end 'pyagentd-fold t))
-         ;; What follows stands a little apart; a terminal has no room for that.
+         ;; Some space below the block, except on a terminal.
          (after (pyagentd-draw end (min (1+ end) (point-max)) 'pyagentd-fold t
                                'line-spacing 0.25
                                'invisible 'pyagentd-shown))
@@ -486,7 +488,7 @@ tool calls with their results.  Nil folds none.
                 'pyagentd-fold-kind kind
                 'mouse-face 'highlight 'keymap pyagentd-fold-map
                 'help-echo "RET, TAB, mouse-1: show or hide the rest"
-                ;; Whoever deletes the line sees what else there is of the block.
+                ;; Deleting the line reveals the rest of the block.
                 'modification-hooks
                 (list (lambda (line changed from to &rest _)
                         (unless (or changed (< (overlay-start line) from)
@@ -499,14 +501,15 @@ tool calls with their results.  Nil folds none.
     line))
 
 (defun pyagentd-fold--folds-p (kind)
-  "Return t if blocks of KIND are folded here when they appear."
+  "Return t if new blocks of KIND are folded in this buffer."
   (and (memq kind (cons 'compaction
                         (if (eq pyagentd-fold--kinds 'default) pyagentd-fold
                           pyagentd-fold--kinds)))
        t))
 
 (defun pyagentd-fold--forget (line)
-  "Remove the overlays of the block with the first line LINE until it is displayed."
+  "Remove the overlays of the block with the first line LINE.
+They are made again when it is displayed."
   (delete-overlay (overlay-get line 'pyagentd-fold-body))
   (delete-overlay (overlay-get line 'pyagentd-fold-after))
   (pyagentd-display--remove line))
@@ -533,7 +536,7 @@ tool calls with their results.  Nil folds none.
           (pyagentd-display--thinned
            pyagentd-fold--lines pyagentd-fold--most
            (lambda (line)
-             ;; Nobody misses one that is as it was made.
+             ;; Only those in their initial state, which is restored.
              (and (or (null (overlay-start line))
                       (eq (overlay-get line 'pyagentd-folded)
                           (pyagentd-fold--folds-p
@@ -541,9 +544,9 @@ tool calls with their results.  Nil folds none.
                   (pyagentd-fold--forget line)))))))
 
 (defun pyagentd-fold--on-insert (beg end)
-  "Make the blocks foldable that what is now from BEG to END has completed.
-The text counts as fontified, so that nobody may look at it again.  What
-was inserted may end one block and begin the next."
+  "Make the blocks foldable that the text inserted from BEG to END completed.
+The text counts as fontified, so jit-lock may not call `pyagentd-fold--find'
+on it.  The inserted text may end one block and begin the next."
   (save-excursion
     (save-restriction
       (save-match-data
@@ -562,7 +565,7 @@ With a prefix argument do so with all blocks of the buffer."
                pyagentd-mode)
   (if current-prefix-arg
       (pyagentd-display--fold-toggle-all)
-    (when (and (mouse-event-p event)    ; in this window, another or a menu
+    (when (and (mouse-event-p event)    ; not from a menu
                (windowp (posn-window (event-end event))))
       (mouse-set-point event))
     (let* ((start (or (pyagentd-fenced-start (point))
@@ -591,7 +594,7 @@ With a prefix argument do so with all blocks of the buffer."
             :branch-dir))))))))
 
 (defun pyagentd-display--fold-toggle-all ()
-  "Unfold all blocks of tools and of thoughts, or fold them if none is folded."
+  "Unfold all tool calls and thinking, or fold them if none is folded."
   (interactive nil pyagentd-mode)
   (setq pyagentd-fold--kinds
         (unless (seq-some (lambda (line)
@@ -604,7 +607,7 @@ With a prefix argument do so with all blocks of the buffer."
     (pyagentd-fold--clear)
     (with-silent-modifications
       (put-text-property (point-min) (point-max) 'fontified nil))
-    ;; The rest when it is displayed.
+    ;; The others follow when they are displayed.
     (pyagentd-fold--find (max (point-min) (- (point) 10000))
                          (min (point-max) (+ (point) 10000))))
   (message (if pyagentd-fold--kinds "Folded" "Unfolded")))
@@ -619,14 +622,14 @@ With a prefix argument do so with all blocks of the buffer."
 
 ;;;; Prompts
 
-;; A rule above each prompt, so that a long conversation reads in turns.
-;; It is drawn when the text is displayed, and no part of the text.  The
-;; one that is being typed, which ends at the end of the buffer, has none; its
-;; sign is shown also where the major mode hides markup.
+;; A rule above each prompt separates the turns of a long conversation.  It
+;; is an overlay, made when the text is displayed.  The prompt being typed,
+;; at the end of the buffer, has none; its prefix is shown even if the major
+;; mode hides markup.
 
 (defface pyagentd-prompt '((((type tty)) :inherit bold)
                            (t :inherit bold :overline t :extend t))
-  "Face of the line that a prompt begins with."
+  "Face of the first line of a prompt."
   :group 'pyagentd)
 
 (defun pyagentd-prompt--find (beg end &rest _)
@@ -650,15 +653,15 @@ With a prefix argument do so with all blocks of the buffer."
 (pyagentd-display-add #'pyagentd-prompt--find
                       (lambda () (remove-overlays nil nil 'pyagentd-prompt t)))
 
-;;;; Copy code, answers
+;;;; Copy code and answers
 
 (defconst pyagentd-code--fence
   "^[ \t]*\\(`\\{3,\\}\\|~\\{3,\\}\\)[ \t]*\\([^`\n]*?\\)[ \t]*$"
-  "A line that begins or ends a block of code.")
+  "Regexp for a line that begins or ends a block of code.")
 
 (defun pyagentd-code-blocks (beg end)
   "Return the blocks of code in answers between BEG and END.
-That is a list of (BEG END LANGUAGE), without the fences, first one first."
+The value is a list of (BEG END LANGUAGE) in buffer order, without fences."
   (save-excursion
     (goto-char beg)
     (let (blocks open)
@@ -698,7 +701,7 @@ Return nil if there is none or, with SAME, if a prompt comes after it."
             (next-single-property-change (1- end) 'gptel nil (point-max))))))
 
 (defun pyagentd-code-at (pos)
-  "Return the block of code with POS or before it, (BEG END LANGUAGE), or nil."
+  "Return the block of code at or before POS, (BEG END LANGUAGE), or nil."
   (save-restriction
     (widen)
     (let ((answer (cons (1+ pos) nil)) found)
@@ -715,15 +718,15 @@ Return nil if there is none or, with SAME, if a prompt comes after it."
       found)))
 
 (defun pyagentd-code--say (beg end what)
-  "Say that WHAT, the text between BEG and END, was copied, and show it."
+  "Report that WHAT, the text between BEG and END, was copied; highlight it."
   (pulse-momentary-highlight-region beg end)
   (message "Copied %s, %s" what
            (pyagentd-count (count-lines beg end) "line")))
 
 (defun pyagentd-copy-code (&optional whole)
   "Copy the block of code at point, or the last one above it.
-With a prefix argument, or WHOLE from Lisp, copy what the answer at point
-says, without what it thought and what its tools said."
+With a prefix argument, or WHOLE from Lisp, copy the answer at point
+without thinking and tool calls."
   (interactive "P"
                pyagentd-mode)
   (if whole
@@ -739,7 +742,7 @@ says, without what it thought and what its tools said."
 
 (defun pyagentd-display--copy-answer ()
   "Copy the text of the answer at point, or of the last one above it.
-What was thought, and what tools said, is left out."
+Thinking and tool calls are left out."
   (interactive nil pyagentd-mode)
   (save-restriction
     (widen)
@@ -756,29 +759,29 @@ What was thought, and what tools said, is left out."
 
 ;;;; A button that copies a block of code
 
-;; A block has its button once it is complete: what is still being written
-;; costs nothing.
+;; A block gets its button once it is complete: one that is still being
+;; written costs nothing.
 
 (defcustom pyagentd-code-buttons t
-  "Whether to show a button that copies each block of code in answers.
-\\<pyagentd-mode-map>\\[pyagentd-copy-code] copies them without one."
+  "Whether each block of code in answers has a button that copies it.
+\\<pyagentd-mode-map>\\[pyagentd-copy-code] copies code without a button."
   :type 'boolean
   :group 'pyagentd)
 
 (defconst pyagentd-code-button--most 200
-  "Greatest number of buttons in a buffer.")
+  "Number of buttons in a buffer above which distant ones are removed.")
 
 (defconst pyagentd-code-button--reach 10000
-  "How far from what is displayed the fences of a block are looked for.")
+  "Maximum distance from displayed text, in characters, to search for fences.")
 
 (pyagentd-deflocal pyagentd-code-button--all nil
-  "The overlays of buttons in this buffer, latest first.")
+  "Overlays of the buttons in this buffer, latest first.")
 
 (defvar pyagentd-code-button-map
   (pyagentd-keymap
    [mouse-1] #'pyagentd-code--push
    [mouse-2] #'pyagentd-code--push
-   [down-mouse-1] #'ignore) ; else it sets point first
+   [down-mouse-1] #'ignore) ; its default sets point
   "Keymap of a button.")
 
 (defun pyagentd-code--push (event)
@@ -790,7 +793,7 @@ What was thought, and what tools said, is left out."
       (pyagentd-copy-code))))
 
 (defun pyagentd-code-button--make (block)
-  "Give BLOCK, (BEG END LANGUAGE), a button, unless it has one."
+  "Add a button to BLOCK, (BEG END LANGUAGE), unless it has one."
   (save-excursion
     (goto-char (car block))
     (forward-line -1)
@@ -808,9 +811,9 @@ What was thought, and what tools said, is left out."
             pyagentd-code-button--all))))
 
 (defun pyagentd-code-button--start (pos answer)
-  "Return where to look from for the block with POS in ANSWER, (BEG . END).
-In a long answer that is a fence not far above which begins a block, as
-one that names a language does."
+  "Return where to start parsing for the block at POS in ANSWER, (BEG . END).
+In a long answer that is a nearby fence above POS that certainly begins a
+block, since it names a language."
   (let ((start (- pos pyagentd-code-button--reach)))
     (if (<= start (car answer)) (car answer)
       (save-excursion
@@ -821,7 +824,7 @@ one that names a language does."
           (point))))))
 
 (defun pyagentd-code-button--find (beg end &rest _)
-  "Give complete blocks of code with a fence between BEG and END their buttons."
+  "Add buttons to the complete blocks of code with a fence from BEG to END."
   (when pyagentd-code-buttons
     (save-excursion
       (save-match-data

@@ -9,61 +9,61 @@
 ;;; Commentary:
 
 ;; The connection to the daemon: an EPC client that never blocks, a queue of
-;; what is to be written, and the queue of events that arrived.
+;; frames to write, and a queue of received events.
 
 ;;; Code:
 
 (require 'pyagentd-core)
 
-;;;; What is sent to the daemon
+;;;; Queue of frames to the daemon
 
-;; Emacs waits when it writes to a socket that is full, and nothing of
-;; Emacs moves then.  It is full soon when the daemon does not read: after
-;; two hundred small calls on GNU/Linux, after forty elsewhere.  So only
-;; a little is written that the daemon is not known to have read, and the
-;; rest is held back here, in its order.  The daemon reads calls in their
-;; order: when it answers one it has read all before.  Where much is held
-;; back behind calls that take long, one is made that is answered at once.
+;; Writing to a full socket blocks Emacs completely.  A socket fills up
+;; quickly if the daemon does not read: after two hundred small calls on
+;; GNU/Linux, after forty elsewhere.  So Emacs limits the bytes that the
+;; daemon may not have read yet, and queues the other frames here in order.
+;; The daemon reads calls in order: a reply to one shows that it has read
+;; all earlier ones.  If frames are held back behind calls that take long,
+;; Emacs sends a fence, a call that the daemon answers at once.
 
 (defconst pyagentd-outbox--most 6000
-  "How many bytes may be written that the daemon is not known to have read.
-A socket of macOS takes 8192.")
+  "Maximum number of bytes written that the daemon may not have read yet.
+A socket of macOS buffers 8192.")
 
 (defconst pyagentd-outbox--overhead 64
-  "How many bytes a frame takes beside its text.")
+  "Number of bytes that a frame takes besides its text.")
 
 (defvar pyagentd-outbox--held nil
-  "Frames held back, pairs (UID . FRAME), first one first.")
+  "Frames held back, pairs (UID . FRAME), in order.")
 
 (defvar pyagentd-outbox--written nil
-  "What the daemon may not have read, pairs (UID . BYTES), latest first.")
+  "Frames that the daemon may not have read, pairs (UID . BYTES), latest first.")
 
 (defvar pyagentd-outbox--fence nil
-  "UID of the call that only finds out what was read, nil if there is none.")
+  "UID of the pending fence, a call that shows what the daemon has read, or nil.")
 
 (defvar pyagentd-outbox--open nil
-  "Non-nil if frames may be written: the peer is the daemon.")
+  "Non-nil if frames may be written: the peer is known to be the daemon.")
 
 (defun pyagentd-outbox-reset ()
-  "Forget all frames: there is a connection that waits for hello, or none."
+  "Drop all frames, when a connection begins or ends."
   (setq pyagentd-outbox--held nil
         pyagentd-outbox--written nil
         pyagentd-outbox--fence nil
         pyagentd-outbox--open nil))
 
 (defun pyagentd-outbox-open ()
-  "Write what was held back until it was known that the peer is the daemon."
+  "Write the frames held back until the peer was known to be the daemon."
   (setq pyagentd-outbox--open t)
   (pyagentd-outbox--flush))
 
 (defun pyagentd-outbox-put (uid frame)
-  "Write FRAME, the call UID, or hold it back."
+  "Write FRAME, of the call UID, or hold it back."
   (setq pyagentd-outbox--held
         (nconc pyagentd-outbox--held (list (cons uid frame))))
   (pyagentd-outbox--flush))
 
 (defun pyagentd-outbox-answered (uid)
-  "Note that the call UID was answered, so that it and all before were read."
+  "Record a reply to the call UID: the daemon has read it and all before."
   (when-let ((entry (assq uid pyagentd-outbox--written)))
     (setq pyagentd-outbox--written
           (seq-take-while (lambda (other) (not (eq other entry)))
@@ -80,12 +80,12 @@ A socket of macOS takes 8192.")
     (pyagentd-rpc--write frame)))
 
 (defun pyagentd-outbox--flush ()
-  "Write what can be written of the frames held back.
-Where Emacs waits for the socket, timers and filters run, which put more
-or reset all: what is true is looked up again after each frame."
+  "Write as many of the frames held back as the limit permits.
+While Emacs waits for the socket, timers and filters may run that add
+frames or reset the queue, so the state is read again after each frame."
   (while (and pyagentd-outbox--open pyagentd-outbox--held
               (let ((bytes (apply #'+ (mapcar #'cdr pyagentd-outbox--written))))
-                ;; One that never fits is written where all before was read.
+                ;; One that never fits is written once all before it were read.
                 (or (= bytes 0)
                     (<= (+ bytes pyagentd-outbox--overhead
                            (length (cdar pyagentd-outbox--held)))
@@ -99,15 +99,15 @@ or reset all: what is true is looked up again after each frame."
       ;; It may have been answered already.
       (pyagentd-outbox--flush))))
 
-;;;; Where the server is
+;;;; Finding the server
 
-;; The server is a Python program, looked for in this order: the option
+;; The server is a Python program, searched for in this order: the option
 ;; `pyagentd-command'; the program "pyagentd" on the path; a virtual
-;; environment below `pyagentd-server-directory'.  The latter are made by
+;; environment below `pyagentd-server-directory'.  These are made by
 ;; `pyagentd-install-server' (see `pyagentd-install'), one for each
-;; version, and each has a file that says it is complete.  That of this
-;; package's version is taken, else the last that was good: another
-;; version is told, never taken in silence.
+;; version, and each has a file that marks it as complete.  The environment
+;; that fits this package is preferred, then the latest one; the user is
+;; told if its version does not fit.
 
 (defcustom pyagentd-server-directory
   (locate-user-emacs-file "pyagentd/server/")
@@ -120,7 +120,7 @@ or reset all: what is true is looked up again after each frame."
   'pyagentd-connection-error)
 
 (defconst pyagentd-server-complete "complete.eld"
-  "File in an environment that is complete: a plist with :version.")
+  "Name of the file that marks a complete environment: a plist with :version.")
 
 (defun pyagentd-server--environment (directory)
   "Return the environment in DIRECTORY as a plist, nil unless it is complete."
@@ -154,8 +154,8 @@ Those that work with this package come first, then the newest."
                                                  t "\\`[0-9]"))))))
 
 (defun pyagentd-server-same-minor-p (version)
-  "Return t if VERSION works with this package: its minor version is the same.
-One that says none may work."
+  "Return t if VERSION has the same major and minor version as this package.
+A VERSION without numbers counts as such."
   (let ((minor (lambda (version)
                  (and (stringp version)
                       (string-match "\\`[0-9]+\\.[0-9]+" version)
@@ -164,10 +164,9 @@ One that says none may work."
            (funcall minor pyagentd-version))))
 
 (defun pyagentd-server-found ()
-  "Return where the server is, a plist, or nil if there is none.
-The plist has :command, a list of strings, and :source, one of the
-symbols `option', `path' and `environment'.  Of the latter it has
-:version, too."
+  "Return a plist that describes the installed server, or nil.
+It has :command, a list of strings, and :source, one of the symbols
+`option', `path' and `environment'; with the last it also has :version."
   (let ((environment (car (pyagentd-server-environments))))
     (cond (pyagentd-command
            (list :command pyagentd-command :source 'option))
@@ -180,7 +179,7 @@ symbols `option', `path' and `environment'.  Of the latter it has
 
 (defun pyagentd-server-command ()
   "Return the program of the server and its first arguments.
-Signal an error that says what to do if there is none."
+If there is none, signal an error with advice."
   (let ((command (plist-get (pyagentd-server-found) :command)))
     (unless command
       (signal 'pyagentd-no-server
@@ -193,18 +192,18 @@ Signal an error that says what to do if there is none."
 
 ;;;; Queue of events from the daemon
 
-;; Events arrive faster than they may be shown.  They wait here in the
-;; order of their arrival and a timer applies them, a few milliseconds at
-;; a time, so that redisplay and keys come in between.
+;; Events arrive faster than Emacs can show them.  They are queued in order
+;; of arrival, and a timer applies them for a few milliseconds at a time, so
+;; that Emacs can redisplay and read keys in between.
 
 (defvar pyagentd-events--handlers (make-hash-table :test #'eq)
-  "Function for each kind of event.")
+  "Hash table from kinds of events to their handlers.")
 
 (defvar pyagentd-events--arrived nil
   "Functions that return events, newest first.")
 
 (defvar pyagentd-events--next nil
-  "What is applied next, oldest first: events or functions that return some.")
+  "Queued items, oldest first: events, or functions that return a list of them.")
 
 (defvar pyagentd-events--timer nil
   "Timer that drains the queue, nil when the queue is empty.")
@@ -215,12 +214,12 @@ Signal an error that says what to do if there is none."
 (defun pyagentd-events-register (kind function)
   "Call FUNCTION for each event of KIND, a symbol.
 FUNCTION gets (BRANCH SEQ ARGS): the branch's directory, the number of
-the event (0 for what is only true now) and the list of its arguments.
+the event (0 for a transient one) and the list of its arguments.
 It must not prompt, and should not block.  One function per kind."
   (puthash kind function pyagentd-events--handlers))
 
 (defun pyagentd-events-enqueue (producer)
-  "Queue PRODUCER, a function called in its turn that return events.
+  "Queue PRODUCER, a function called in turn that returns a list of events.
 An event is a list (KIND BRANCH SEQ . ARGS)."
   (push producer pyagentd-events--arrived)
   (unless pyagentd-events--timer
@@ -228,8 +227,8 @@ An event is a list (KIND BRANCH SEQ . ARGS)."
           (run-at-time 0 nil #'pyagentd-events--on-timer))))
 
 (defun pyagentd-events-in-turn (function)
-  "Return a function that has FUNCTION called with an answer in its turn.
-That is behind the events that came before it: they are older news."
+  "Return a function that queues a call of FUNCTION with a reply.
+The call comes after the events that arrived before the reply."
   (lambda (answer)
     (pyagentd-events-enqueue (lambda () (funcall function answer) nil))))
 
@@ -250,8 +249,8 @@ That is behind the events that came before it: they are older news."
           (run-at-time 0.001 nil #'pyagentd-events--on-timer))))
 
 (defun pyagentd-events-drain (&optional deadline)
-  "Apply what is queued, all of it or until DEADLINE (a `float-time').
-Do nothing when called while an event is being applied."
+  "Apply the queued events, all or until DEADLINE (a `float-time').
+Do nothing while an event is being applied."
   (unless pyagentd-events--draining
     (let ((pyagentd-events--draining t)
           (inhibit-quit t))
@@ -272,7 +271,7 @@ Do nothing when called while an event is being applied."
 ;;;; The session log
 
 (pyagentd-events-register
- 'log (lambda (_branch _seq args)       ; which it made for something we asked
+ 'log (lambda (_branch _seq args)       ; from the daemon, about our calls
         (pcase-let ((`(,record) args))
           (pyagentd-log-record (pyagentd-symbol (plist-get record :level))
                                (plist-get record :text)
@@ -280,16 +279,16 @@ Do nothing when called while an event is being applied."
 
 ;;;; Connection to the pyagentd daemon
 
-;; The only file that knows EPC, the protocol of epc.el: six hexadecimal
-;; digits and an s-expression.  That package is not needed, since stock
-;; Emacs does not have it and it does its work in the process filter.  The
-;; filter here only cuts frames.  Answers are given to their callers at
-;; once, events are queued undecoded (`pyagentd-events').
+;; Only this file implements EPC, the protocol of epc.el: six hexadecimal
+;; digits and an s-expression.  It does not use epc.el, which stock Emacs
+;; does not have, and which does its work in the process filter.  The filter
+;; here only splits the input into frames.  Replies go to their callers at
+;; once; events are queued undecoded (`pyagentd-events').
 ;;
 ;; Hooks, timers and, by way of `pyagentd-later', commands use
 ;; `pyagentd-rpc-call-async', which neither waits nor starts a daemon.
-;; `pyagentd-rpc-call' does both: it is for functions that must return what
-;; the daemon answers (`pyagentd-jf').  Both fail when the connection ends.
+;; `pyagentd-rpc-call' does both: it is for functions that must return the
+;; daemon's reply (`pyagentd-jf').  Both fail when the connection ends.
 
 (declare-function pyagentd-start-and-wait "pyagentd-daemon")
 (declare-function pyagentd-host-runtime "pyagentd-host")
@@ -323,7 +322,7 @@ Do nothing when called while an event is being applied."
   (car (read-from-string (decode-coding-string frame 'utf-8-unix t))))
 
 (defun pyagentd-rpc--plain (value)
-  "Return VALUE as the wire can carry it: no text properties, no raw bytes."
+  "Return VALUE without text properties and raw bytes, for the wire."
   (pcase value
     ((pred stringp)
      (let ((text (substring-no-properties value)))
@@ -345,7 +344,7 @@ Do nothing when called while an event is being applied."
     (concat (format "%06x" (length payload)) payload)))
 
 (defun pyagentd-rpc--filter (process chunk)
-  "Cut CHUNK, read from PROCESS, into frames and pass them on."
+  "Split CHUNK, read from PROCESS, into frames and dispatch them."
   (let ((buffer (process-buffer process)) frames)
     (cond ((not (buffer-live-p buffer)))
           ;; Most answers come as one chunk that is one frame.
@@ -424,7 +423,7 @@ Another daemon may remove it at any time."
         (and (listp runtime) runtime)))))
 
 (defun pyagentd-rpc--check-peer (proto version)
-  "Signal an error unless PROTO and VERSION of the daemon are fit for us."
+  "Signal an error unless PROTO and VERSION of the daemon fit this package."
   (unless (eql proto pyagentd-rpc-protocol)
     (signal 'pyagentd-protocol-error
             (list (format "it speaks %s, this package %d; update the older one, then run `pyagentd stop' (M-x pyagentd-doctor does)"
@@ -442,7 +441,7 @@ Another daemon may remove it at any time."
                               "update this package, or M-x pyagentd-upgrade goes back to the server that fits it")))))))
 
 (defun pyagentd-rpc--make-process (runtime)
-  "Return a process connected to the address in RUNTIME, nil if nobody listens."
+  "Return a process connected to the address in RUNTIME, or nil on failure."
   (let ((socket (plist-get runtime :socket))
         (common (list :name "pyagentd" :coding 'binary :noquery t
                       :buffer (generate-new-buffer " *pyagentd*"))))
@@ -458,7 +457,7 @@ Another daemon may remove it at any time."
       (error (kill-buffer (plist-get common :buffer)) nil))))
 
 (defun pyagentd-rpc--open (runtime)
-  "Connect to the address in RUNTIME and say hello; return the process or nil."
+  "Connect to the address in RUNTIME and send hello; return the process or nil."
   (when-let ((process (and runtime
                            (progn (pyagentd-rpc--check-peer
                                    (plist-get runtime :proto)
@@ -476,15 +475,15 @@ Another daemon may remove it at any time."
     (setq pyagentd-rpc--process process
           pyagentd-rpc--pending nil)
     (pyagentd-rpc--hello process (plist-get runtime :token))
-    ;; Only we can listen at a socket in our directory: what is asked
-    ;; need not wait for the answer to hello.
+    ;; Only this user can listen on a socket in their own directory, so
+    ;; calls need not wait for the reply to hello.
     (when (eq (process-contact process :family) 'local)
       (pyagentd-outbox-open))
     process))
 
 (defun pyagentd-rpc--hello (process token)
-  "Introduce ourselves on PROCESS with TOKEN.
-Other frames wait for the answer, but on a socket of this machine."
+  "Send hello with TOKEN on PROCESS.
+Other frames wait for the reply, except on a local socket."
   (let ((failed (lambda (err)
                   (pyagentd-log 'error "%s" (pyagentd-error-text err))
                   (delete-process process))))
@@ -508,7 +507,8 @@ Other frames wait for the answer, but on a socket of this machine."
      failed)))
 
 (defun pyagentd-rpc--announce (hook &optional process)
-  "Run HOOK behind the events that came before, if PROCESS is nil or still in use."
+  "Queue a run of HOOK after the events that arrived before.
+Do nothing if PROCESS is non-nil and no longer the connection."
   (pyagentd-events-enqueue
    (lambda ()
      (when (or (null process) (eq process pyagentd-rpc--process))
@@ -569,8 +569,8 @@ SUCCESS is called with the answer, FAILURE with an error (SYMBOL . DATA)."
 
 (defun pyagentd-rpc-wait (condition seconds)
   "Wait until the function CONDITION returns non-nil, at most SECONDS.
-Not longer than the connection lasts.  For the end of Emacs and for Lisp
-that wants a value: Emacs does nothing else meanwhile."
+Stop when the connection ends.  Emacs is blocked meanwhile: only for exit
+and for Lisp that needs a value."
   (let ((deadline (+ (float-time) seconds)))
     (while (not (or (funcall condition) (not (pyagentd-rpc-connected-p))
                     (> (float-time) deadline)))
@@ -579,12 +579,12 @@ that wants a value: Emacs does nothing else meanwhile."
 (cl-defun pyagentd-rpc-call-async (method plist
                                           &key success error timeout late)
   "Call METHOD of the daemon with PLIST; return the number of the call at once.
-SUCCESS is called with the answer.  ERROR is called with an error
+SUCCESS is called with the reply.  ERROR is called with an error
 \(SYMBOL . DATA) if the daemon refuses, the connection ends, there is
 none, or TIMEOUT seconds pass (nil means no limit); by default it is
-logged.  Neither is called twice.  An answer that comes after TIMEOUT is
-given to LATE, a function; nil means that it is dropped, and that what
-was held back is not sent any more.  Never starts a daemon."
+logged.  Only one of them is called, once.  A reply after TIMEOUT goes to
+the function LATE; if that is nil, it is dropped, and the call is not sent
+if it is still held back.  This never starts a daemon."
   (let* ((timer nil) (over nil)
          (call (lambda (function value)
                  (when function
@@ -618,17 +618,17 @@ was held back is not sent any more.  Never starts a daemon."
     uid))
 
 (defun pyagentd-rpc--give-up (uid)
-  "Forget the call UID, and do not send it where it is held back still."
+  "Drop the call UID, and do not send it if it is still held back."
   (pyagentd-rpc--forget uid)
   (setq pyagentd-outbox--held (assq-delete-all uid pyagentd-outbox--held)))
 
 (defun pyagentd-rpc-call (method &optional plist timeout)
-  "Call METHOD of the daemon with PLIST and return its answer.
+  "Call METHOD of the daemon with PLIST and return the reply.
 Start the daemon if necessary.  Signal `pyagentd-remote-error' if it
 refuses, `pyagentd-timeout' after TIMEOUT seconds (default
 `pyagentd-call-timeout') and `pyagentd-disconnected' if the connection
-ends.  Can be quit.  Emacs waits: for functions that return values, not
-for commands, see `pyagentd-later'."
+ends.  The user can quit it.  Emacs is blocked meanwhile: only for functions
+that return values; commands use `pyagentd-later'."
   (require 'pyagentd-daemon)
   (pyagentd-start-and-wait)
   (let* ((call (list method))
@@ -642,9 +642,9 @@ for commands, see `pyagentd-later'."
         (pyagentd-rpc--give-up uid)))))
 
 (defun pyagentd-rpc-outcome (call seconds)
-  "Wait until CALL has an outcome in its cdr, (t ANSWER) or (nil ERROR).
-Return that answer, or signal that error; signal `pyagentd-timeout' if
-there is none after SECONDS."
+  "Wait until the cdr of CALL is (t REPLY) or (nil ERROR).
+Return that reply, or signal that error; signal `pyagentd-timeout' after
+SECONDS."
   (let ((deadline (+ (float-time) seconds)))
     (while (not (or (cdr call) (> (float-time) deadline)))
       (let ((process pyagentd-rpc--process))

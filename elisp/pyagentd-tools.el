@@ -8,7 +8,8 @@
 
 ;;; Commentary:
 
-;; Tools that models call in this Emacs: reading, code navigation, Lisp, compiling.
+;; Tools that models call in this Emacs: code navigation, Lisp, compiling; and
+;; hooks that are Emacs Lisp functions.
 
 ;;; Code:
 
@@ -18,23 +19,23 @@
 (require 'pyagentd-buffers)
 (require 'pyagentd-add)
 
-;;;; Files and places for the tools of Emacs
+;;;; Files and places for tools
 
-;; A tool looks at a file where it is open.  One that is not is visited for
-;; the moment, without its local variables, without hooks, and nobody is
-;; asked anything.  It is one of this machine, regular, and not large.
+;; A tool uses the buffer that visits a file.  If there is none, the file is
+;; visited temporarily, without local variables, hooks and questions.  Such
+;; a file must be local, regular and not too large.
 
 (defvar tramp-mode)
 
 (defconst pyagentd-tools-file-most 60
-  "How many places a tool tells.")
+  "Maximum number of places in the result of a tool.")
 
 (defconst pyagentd-tools-file-largest (* 5 1024 1024)
   "Bytes of the largest file that is visited for a tool.")
 
 (defun pyagentd-tools-file-in (file function)
-  "Return the value of FUNCTION, called in a buffer with FILE.
-Buffers that were not there before are gone afterwards."
+  "Return the value of FUNCTION, called in a buffer that visits FILE.
+File buffers that this creates are killed afterwards."
   (let ((before (buffer-list))
         (inhibit-interaction t)
         (find-file-hook nil))
@@ -56,8 +57,8 @@ as for a TAGS file; use Grep")))
           (kill-buffer buffer))))))
 
 (defun pyagentd-tools-file--buffer (file)
-  "Return the buffer that has FILE open, or one that visits it.
-A file of another machine is not visited, nor one that may block Emacs."
+  "Return the buffer that visits FILE; visit it if there is none.
+Do not visit a remote file, or one that may block Emacs."
   (or (let ((file-name-handler-alist nil))
         (find-buffer-visiting file))
       (and (file-remote-p file)
@@ -72,8 +73,8 @@ open it" file))
                (error "%s is larger than %s; use Grep" file
                       (file-size-human-readable
                        pyagentd-tools-file-largest))))
-        ;; Nothing runs that the user has set up.  Where the variables below
-        ;; are not local, all buffers have their values.
+        ;; Run none of the user's code.  In a temporary buffer these
+        ;; bindings are global, unlike in one with local values.
         (with-temp-buffer
           (let ((delay-mode-hooks t)
                 (find-file-hook nil)
@@ -83,7 +84,7 @@ open it" file))
                 (magic-mode-alist nil)
                 (magic-fallback-mode-alist nil)
                 (auto-mode-alist
-                 ;; These have programs or libraries decode a file.
+                 ;; These run programs or libraries to decode a file.
                  (seq-remove (pcase-lambda (`(,_ . ,mode))
                                (memq (if (consp mode) (car mode) mode)
                                      '(doc-view-mode doc-view-mode-maybe
@@ -93,7 +94,7 @@ open it" file))
             (find-file-noselect file t))))))
 
 (defun pyagentd-tools-file-places (places none)
-  "Return PLACES as the result of a tool, or the text NONE."
+  "Return PLACES as the result of a tool, or the text NONE if there are none."
   (if (null places) none
     (list :places (vconcat (seq-take places pyagentd-tools-file-most))
           :text (if (> (length places) pyagentd-tools-file-most)
@@ -101,14 +102,15 @@ open it" file))
                             (length places) pyagentd-tools-file-most)
                   ""))))
 
-;;;; Functions of Emacs as tools of agents
+;;;; Emacs Lisp functions as tools
 
-;; `pyagentd-make-tool' takes what `gptel-make-tool' takes, so definitions
-;; written for gptel work as they are.  A preset lists them among its tools:
-;; "emacs" for all, "emacs:NAME" for one or for a category.
+;; `pyagentd-make-tool' takes the arguments of `gptel-make-tool', so that
+;; definitions written for gptel work unchanged.  A preset lists them among
+;; its tools: "emacs" for all, "emacs:NAME" for one or for a category.
 ;;
-;; A call is checked against the definition, decided, asked about and
-;; audited by the daemon before the function is called here.
+;; The daemon validates a call against the definition, checks permissions,
+;; asks the user if necessary and audits the call before Emacs runs the
+;; function.
 
 (cl-defstruct (pyagentd-tool
                (:constructor nil)
@@ -121,11 +123,11 @@ open it" file))
   function name description args async category confirm include timeout)
 
 (defvar pyagentd-tools nil
-  "Alist of the names of tools and the tools, the latest first.")
+  "Alist of (NAME . TOOL), the latest first.")
 
 (defvar pyagentd-tools--running nil
-  "Alist of questions and what stops the function that answers each.
-That is a process, a timer or a function.")
+  "Alist from ids of calls to handles that stop them.
+A handle is a process, a timer or a function.")
 
 (defvar pyagentd-tools-branch nil
   "Directory of the branch whose tool runs, while its function is called.")
@@ -143,21 +145,21 @@ SLOTS are those of `gptel-make-tool':
               :name, :type (a symbol of JSON Schema) and :description, and
               maybe :optional, :enum (a vector), :items, :properties,
               :required and what else JSON Schema knows
-:async        non-nil means that the function gets another argument before
-              the others, a function to be called with the result.  What
-              it returns, if that is a process, a timer or a function, is
-              ended, canceled or called when nobody waits any more
+:async        non-nil means that the function gets a callback for the result
+              as its first argument.  If it returns a process, a timer or a
+              function, that is killed, canceled or called when the call is
+              stopped
 :category     a name for several tools, \"misc\" by default
 :confirm      non-nil asks a human each time unless a rule allows the call;
-              a function is called with the arguments and says whether; the
-              symbol `always' asks whatever rules say
+              a function is called with the arguments and returns whether to
+              ask; the symbol `always' asks whatever rules say
 :include      accepted; results are always part of the conversation
 
-Further keys are ours: :timeout is a number of seconds.  An argument with
-:path, \"read\" or \"write\", is the name of a file; whether the agent may
-touch it is decided before the function is called, with its true name.
-One with :command is a command line, and decided about like those of
-Bash, but it is not confined.
+Further keys, which gptel does not have: :timeout is a number of seconds.
+An argument with :path, \"read\" or \"write\", is the name of a file; the
+daemon checks whether the agent may access it, and the function gets its
+true name.  One with :command is a command line, checked like those of
+Bash, but not confined.
 
 A tool of the same name is replaced.  Return the tool."
   (let* ((tool (apply #'pyagentd-tool--make slots))
@@ -170,7 +172,7 @@ A tool of the same name is replaced.  Return the tool."
     tool))
 
 (defun pyagentd-remove-tool (name)
-  "Offer the tool called NAME no longer."
+  "Stop offering the tool NAME."
   (setq pyagentd-tools (assoc-delete-all name pyagentd-tools))
   (pyagentd-offer))
 
@@ -194,7 +196,7 @@ A tool of the same name is replaced.  Return the tool."
        (reverse pyagentd-tools))))))
 
 (defun pyagentd-tools--json (value &optional key)
-  "Return VALUE, part of a definition at KEY, as `json-encode' takes it."
+  "Convert VALUE, part of a definition at KEY, for `json-encode'."
   (cond ((and (null value) (eq key :properties)) (make-hash-table))
         ((and (null value) (memq key '(:required :enum))) [])
         ((null value) :json-false)
@@ -211,9 +213,9 @@ A tool of the same name is replaced.  Return the tool."
 ;;;; Calls
 
 (defun pyagentd-tools--where (facts function)
-  "Call FUNCTION where the call in FACTS is to be made, with its tool and values.
-That is in the buffer of the branch, if any, and in the root of its project.
-The values are in the order that the tool wants."
+  "Call FUNCTION with the tool and the argument values of the call in FACTS.
+It runs in the buffer of the branch, if any, and in the root of its
+project.  The values are in the order of the tool's arguments."
   (let* ((name (plist-get facts :tool))
          (tool (or (cdr (assoc name pyagentd-tools))
                    (error "There is no tool %s here any more" name)))
@@ -231,7 +233,7 @@ The values are in the order that the tool wants."
           (funcall function tool values))))))
 
 (defun pyagentd-tools--on-call (facts id reply)
-  "Make the call in FACTS, question ID, and give the result to REPLY."
+  "Run the tool call in FACTS, request ID, and pass the result to REPLY."
   (let* ((replied nil)
          (reply (lambda (value)
                   (setq replied t)
@@ -249,7 +251,7 @@ The values are in the order that the tool wants."
                                     (cons reply values)
                                   values))))
              (cond ((not (pyagentd-tool-async tool)) (funcall reply value))
-                   ;; What stops the answer.
+                   ;; A handle that stops the call.
                    ((and (not replied)
                          (or (processp value) (timerp value)
                              (and (functionp value) (not (symbolp value)))))
@@ -259,7 +261,7 @@ The values are in the order that the tool wants."
                                      :text (error-message-string err)))))))))
 
 (defun pyagentd-tools--result (value)
-  "Return VALUE, the result of a tool, as an answer."
+  "Convert VALUE, the result of a tool, to a reply, a plist."
   (cond ((and (consp value) (memq (car value) '(:text :places :error))) value)
         ((stringp value)
          (list :text (replace-regexp-in-string
@@ -268,7 +270,7 @@ The values are in the order that the tool wants."
         (t (list :text (prin1-to-string value)))))
 
 (defun pyagentd-tools--on-stop (_facts id _reply)
-  "Stop what answers the question ID; nobody waits for it."
+  "Stop the running call with request ID."
   (when-let ((handle (cdr (assoc id pyagentd-tools--running))))
     (setf (alist-get id pyagentd-tools--running nil t #'equal) nil)
     (cond ((processp handle) (delete-process handle))
@@ -277,7 +279,7 @@ The values are in the order that the tool wants."
 
 (pyagentd-offer-register "call" #'pyagentd-tools--on-call)
 (pyagentd-offer-register
- "confirm"                              ; whether a human is asked
+ "confirm"                              ; whether to ask a human
  (lambda (facts _id reply)
    (pyagentd-tools--where
     facts
@@ -287,7 +289,7 @@ The values are in the order that the tool wants."
                                t :json-false)))))))
 (pyagentd-offer-register "stop" #'pyagentd-tools--on-stop)
 
-;;;; What Emacs knows about code, for agents
+;;;; Code navigation for agents
 
 (declare-function xref-find-backend "xref")
 (declare-function xref-backend-definitions "xref")
@@ -302,11 +304,11 @@ The values are in the order that the tool wants."
 (defvar project-vc-external-roots-function)
 
 (defun pyagentd-tools-code--xrefs (find identifier file)
-  "Return the places that FIND has for IDENTIFIER, as seen from FILE."
+  "Return the places that FIND, an xref function, returns for IDENTIFIER in FILE."
   (require 'xref)
   (require 'project)
   (let* ((root default-directory)
-         ;; Where there is no project the workspace is one.
+         ;; Without a project, the workspace counts as one.
          (project-find-functions
           (append project-find-functions
                   (list (lambda (_directory) (cons 'transient root))))))
@@ -314,7 +316,7 @@ The values are in the order that the tool wants."
      file
      (lambda ()
        (goto-char (point-min))
-       (let ((case-fold-search nil))    ; a language server looks at point
+       (let ((case-fold-search nil))    ; a language server uses point
          (when (re-search-forward
                 (concat
                  (if (string-match-p "\\`\\(?:\\sw\\|\\s_\\)" identifier)
@@ -332,7 +334,7 @@ The values are in the order that the tool wants."
          (pyagentd-tools-file-places
           (delq nil (mapcar #'pyagentd-tools-code--xref
                             (seq-take
-                             ;; The user has not visited the project.
+                             ;; The project should not enter the user's list.
                              (cl-letf (((symbol-function
                                          'project-remember-project)
                                         #'ignore))
@@ -360,7 +362,7 @@ The values are in the order that the tool wants."
                                         (line-end-position)))))))))))
 
 (defun pyagentd-tools-code--outline (file)
-  "Return what FILE defines, by imenu."
+  "Return the definitions in FILE, by imenu."
   (require 'imenu)
   (pyagentd-tools-file-in
    file
@@ -372,7 +374,7 @@ The values are in the order that the tool wants."
         (format "%s has no outline in %s" file major-mode))))))
 
 (defun pyagentd-tools-code--index (index prefix)
-  "Return the entries of INDEX, an imenu alist, as places; names after PREFIX."
+  "Return the entries of INDEX, an imenu alist, as places named with PREFIX."
   (cl-loop for (name . rest) in index
            unless (equal name "*Rescan*")
            for place = (if (consp rest) (car rest) rest) ; a function may follow
@@ -388,8 +390,8 @@ The values are in the order that the tool wants."
                      rest (concat prefix name " / "))))))
 
 (defun pyagentd-tools-code--diagnostics (file)
-  "Return what checkers say about FILE, or about open files in the project.
-FILE is nil for these, or a directory."
+  "Return the diagnostics of FILE, or of open files below a directory.
+FILE is a file or directory; nil means the project."
   (let* ((file-name-handler-alist nil)
          (root (expand-file-name (or file default-directory)))
          (none "No file there is open with flymake or flycheck on; nothing is known.")
@@ -416,7 +418,7 @@ FILE is nil for these, or a directory."
            :description "The name, as it is written there")
     (:name "file" :type string :path "read"
            :description "A file in which it occurs"))
-  "Arguments of tools about a name.")
+  "Arguments of tools that look up a name.")
 
 (pyagentd-make-tool
  :name "emacs_definitions" :category "code"
@@ -454,8 +456,8 @@ file or for all open files below a directory (default: the workspace)."
 ;;;; Emacs Lisp for agents
 
 (defun pyagentd-tools-lisp--describe (name)
-  "Return the documentation of the symbol called NAME, or of similar ones.
-The values of variables are not told; they may be secret."
+  "Return the documentation of the symbol NAME, or the names of similar ones.
+The values of variables are left out; they may be secret."
   (let* ((symbol (intern-soft name))
          (variable (documentation-property symbol 'variable-documentation))
          (told (lambda (kind what documentation)
@@ -488,7 +490,7 @@ The values of variables are not told; they may be secret."
           (t (format "There is no %s here." name)))))
 
 (defun pyagentd-tools-lisp--eval (expression)
-  "Return the value of EXPRESSION, one form, and what it printed."
+  "Evaluate EXPRESSION, one form; return its printed output and its value."
   (let* ((read (read-from-string expression))
          (rest (string-trim (substring expression (cdr read))))
          (value nil)
@@ -523,10 +525,10 @@ sees it first. Returns its value and what it printed."
 (defvar compilation-auto-jump-to-first-error)
 
 (defconst pyagentd-tools-build--tail 12000
-  "How many characters of a compilation's end a tool tells.")
+  "Maximum number of characters of a compilation's end in the result.")
 
 (defun pyagentd-tools-build--compile (callback command)
-  "Run COMMAND as a compilation and give its end and errors to CALLBACK.
+  "Run COMMAND as a compilation and pass the end of its output to CALLBACK.
 Return a function that stops it."
   (require 'compile)
   (let* ((place (and pyagentd-tools-branch
@@ -536,10 +538,10 @@ Return a function that stops it."
                                  (plist-get place :session-id)
                                  (plist-get place :branch-name))
                  "*pyagentd compilation*"))
-         ;; To begin one in the buffer of another would end that.
+         ;; Starting one in the buffer of another would kill that.
          (name (if (get-buffer-process name) (generate-new-buffer-name name)
                  name))
-         (buffer (let (;; It was decided about as bash reads it, here.
+         (buffer (let (;; Permission was checked for bash on this machine.
                        (shell-file-name
                         (let ((default-directory "/"))
                           (or (seq-find #'file-executable-p
@@ -578,22 +580,22 @@ errors there. Returns its output. For anything else use Bash."
  :args '((:name "command" :type string :command t
                 :description "The command line, such as: make test")))
 
-;;;; Functions of this Emacs that are hooks
+;;;; Emacs Lisp functions as hooks
 
 (defconst pyagentd-hooks--events
   '(message.user model.resolve tool.before tool.after run.finished)
-  "What there are hooks for.")
+  "Events that have hooks.")
 
 (defvar pyagentd-hook-functions nil
-  "Alist of events and the functions that are hooks for them.
-See `pyagentd-add-hook', which tells the daemon, too.")
+  "Alist from events to lists of their hook functions.
+Use `pyagentd-add-hook', which also informs the daemon.")
 
 ;;;###autoload
 (defun pyagentd-add-hook (event function)
-  "Have FUNCTION asked at EVENT about sessions that are shown here.
+  "Call FUNCTION at EVENT of sessions that this Emacs shows.
 EVENT is one of the symbols `message.user', `model.resolve', `tool.before',
-`tool.after' and `run.finished'.  FUNCTION gets a plist of facts; nil lets
-things be, (:block REASON) forbids, other keys are what it wants changed.
+`tool.after' and `run.finished'.  FUNCTION gets a plist of facts.  It returns
+nil to change nothing, (:block REASON) to forbid, or a plist of changed facts.
 It must be quick: the agent waits some seconds at most."
   (unless (memq event pyagentd-hooks--events)
     (user-error "There is no event %s for hooks" event))
@@ -603,7 +605,7 @@ It must be quick: the agent waits some seconds at most."
   (pyagentd-offer))
 
 (defun pyagentd-remove-hook (event function)
-  "Do not have FUNCTION asked at EVENT any more.
+  "Stop calling FUNCTION at EVENT.
 See `pyagentd-add-hook'."
   (setf (alist-get event pyagentd-hook-functions)
         (remq function (alist-get event pyagentd-hook-functions)))
@@ -613,7 +615,7 @@ See `pyagentd-add-hook'."
  "hook"
  (lambda (facts _id reply)
    (let (said)
-     (seq-some (lambda (function)       ; up to one that forbids
+     (seq-some (lambda (function)       ; stops at one that forbids
                  (let ((changes (funcall function facts)))
                    (cl-loop for (key value) on changes by #'cddr
                             do (setq facts (plist-put facts key value)
