@@ -1,7 +1,7 @@
 """Models: one streaming protocol over every provider, retries, and the offline stand-in.
 
-``backend`` holds the vocabulary and ``factory`` makes backends; neither imports a provider's SDK, which takes about a
-second. The modules named below do, when the first of their names is used.
+``backend`` defines the types of requests and answers, ``factory`` makes backends; neither imports a provider's SDK,
+which takes about a second. The modules named below do, on first use of one of their names.
 """
 
 from typing import TYPE_CHECKING

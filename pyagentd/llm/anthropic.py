@@ -2,7 +2,7 @@
 
 A request goes out over aiohttp, and not through the official SDK, whose import alone takes a second and 50 MB and
 whose typed layers cost more than the rest of the daemon: copies of the whole conversation for each step, a model
-object for each token. The SDK is ``clouds``': Bedrock and Vertex.
+object for each token. Only ``clouds`` (Bedrock, Vertex) uses the SDK.
 """
 
 import logging
@@ -44,8 +44,8 @@ _log = logging.getLogger(__name__)
 
 # From our values to the JSON of the Anthropic Messages API; pure.
 #
-# Breakpoints for the provider's prompt cache are set where a conversation stays stable: the system prompt and the
-# tools here, the last messages by ``body``. The API allows four.
+# Breakpoints for the provider's prompt cache are set where a conversation stays stable: on the system prompt and the
+# tools here, on the last messages by ``body_writer``. The API allows four.
 
 _CACHE: Json = {"type": "ephemeral"}
 _UNCACHEABLE = ("thinking", "redacted_thinking")
@@ -79,7 +79,7 @@ def settings_body(request: ModelRequest, quirks: Set[Quirk] = frozenset()) -> Js
 
 
 def message_items(message: Message) -> list[Json]:
-    """Return ``message`` as an item of ``messages``; none when nothing in it can be sent."""
+    """Return the item of ``messages`` for ``message``; an empty list when nothing in it can be sent."""
     blocks = [block for part in message.parts if (block := _block(part)) is not None]
     # The API wants results before any text of the same message.
     content = sorted(blocks, key=lambda block: block["type"] != "tool_result")
@@ -141,7 +141,7 @@ _CACHED_USER_MESSAGES = 2
 
 
 def body_writer() -> BodyWriter:
-    """Return who writes requests to the Messages API."""
+    """Return a writer of request bodies for the Messages API."""
     return BodyWriter(message_items, _cache_mark, _CACHED_USER_MESSAGES)
 
 
@@ -150,15 +150,15 @@ def _cache_mark(message: Message, written: bytes) -> Mark:
     content = body["content"]
     if content[-1]["type"] in _UNCACHEABLE:
         return Mark(written, -1, {})
-    # The last block is the end of the JSON, and is extended there.
+    # The last block ends the JSON, so the breakpoint is inserted there.
     assert written.endswith(b"}]}")
     return Mark(b'%s,"cache_control":%s}]}' % (written[:-3], encode(_CACHE)), len(content) - 1, _CACHE)
 
 
 # From the events of one streamed Anthropic answer to stream items; pure, one decoder per answer.
 #
-# Unknown events, blocks and deltas are skipped, because the API adds new ones without notice; what is known but
-# broken is a ``ProviderError`` that says so. Runs for every token, so the common event takes the shortest way.
+# Unknown events, blocks and deltas are skipped, because the API adds new ones without notice; a known but malformed
+# one raises ``ProviderError``. This runs for every token, so the most common event is tested first.
 
 _KINDS: dict[str, PartKind] = {
     "text": "text",
@@ -312,7 +312,7 @@ class AnthropicBackend(HttpBackend[Quirk]):
         return body_writer()
 
     def quirk(self, body: Json, said: str) -> Quirk | None:
-        """Return what to change after a refusal, None for nothing."""
+        """Return the quirk that a refusal reveals, or None."""
         if "temperature" in body and "temperature" in said:
             return "temperature"
         if "output_config" in body and ("effort" in said or "output_config" in said):

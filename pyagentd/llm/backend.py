@@ -1,4 +1,4 @@
-"""The protocol every model speaks here: one request in, batches of stream items out.
+"""The protocol of every backend: one request in, batches of stream items out.
 
 A request is one step of a run. Its answer is a sequence of parts, each started, grown and finished, and ends with
 exactly one ``StepFinished``; an answer without one ended in an error, which ``stream`` raises. Items come in batches,
@@ -22,7 +22,7 @@ from pyagentd.messages import Body, Mark, Message, Reasoning, Text, ToolCall, Us
 _CHUNK = 512 << 10  # bytes of a request that are sent at once, about
 MAX_ARGUMENTS = 1_000_000  # characters of one call's arguments; a call with more is not made, see ``ToolCall``
 
-# A request as it is sent: in pieces, so that whoever keeps it pays for what is new in it.
+# The body of a request, in pieces, so that storing it costs only what is new in it.
 
 dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # `json.dumps` makes one for each call
 _encode = msgspec.json.Encoder().encode
@@ -33,7 +33,7 @@ _V = TypeVar("_V")
 
 
 def encode(value: object) -> bytes:
-    """Return ``value`` as the JSON that is sent; half a surrogate pair, which has no UTF-8, as a question mark."""
+    """Return ``value`` as JSON in UTF-8; a lone surrogate, which UTF-8 cannot encode, becomes a question mark."""
     try:
         return _encode(value)
     except (UnicodeEncodeError, TypeError, RecursionError):
@@ -41,9 +41,9 @@ def encode(value: object) -> bytes:
 
 
 class IdentityCache(Generic[_K, _V]):
-    """Values made of objects, for the objects that were asked for last; an object is known by its identity.
+    """A cache of values computed from objects, keyed by identity; the oldest entry is dropped first.
 
-    Runs share what is equal of their tools and system prompts, so few objects serve many agents.
+    Runs share equal tools and system prompts as the same objects, so few entries serve many agents.
     """
 
     def __init__(self, make: Callable[[_K], _V], most: int = 128) -> None:
@@ -52,7 +52,7 @@ class IdentityCache(Generic[_K, _V]):
         self._made: dict[int, tuple[_K, _V]] = {}
 
     def __call__(self, given: _K) -> _V:
-        """Return what is made of ``given``."""
+        """Return the value for ``given``, computed on the first call."""
         if (known := self._made.get(id(given))) is None:
             if len(self._made) >= self._most:
                 del self._made[next(iter(self._made))]
@@ -62,7 +62,7 @@ class IdentityCache(Generic[_K, _V]):
 
 @dataclass(slots=True)
 class _Kept:
-    """The messages of a branch's last request, as they were written."""
+    """The serialised messages of a branch's last request."""
 
     first: list[Mapping[str, Any]]
     messages: tuple[Message, ...] = ()
@@ -75,10 +75,10 @@ class _Kept:
     alone: int = 0
 
     def add(self, bodies: Iterable[Mapping[str, Any]]) -> int:
-        """Write further items; return how many."""
+        """Serialise and append items; return their number."""
         before = len(self.json)
         for body in bodies:
-            # Copied, since it is kept for long and the encoder leaves up to half of its length unused behind it.
+            # Copied because it is kept for long, and the encoder over-allocates by up to half its length.
             self.json.append(text := bytes(memoryview(encode(body))))
             self.digests.append(hashlib.sha256(text).digest())
             self.size += len(text) + 1
@@ -97,17 +97,16 @@ class _Kept:
 
 
 class BodyWriter:
-    """Writes the requests of one client, so that a step pays for what is new in it and not for the conversation.
+    """Writes the request bodies of one client; a step serialises only its new messages, not the whole conversation.
 
-    A run sends the same messages again with every step, as the same objects, and new ones behind them: what it sent
-    last is kept and extended, by its next step and by the next run. Of the rest, a long value that did not change is
-    kept from one request to the next.
+    Every step of a run sends the same message objects again, with new ones at the end: the JSON of the last request
+    is kept and extended, by the next step and by the next run. Long values of the other fields are cached too.
 
     Args:
-        items: Returns what a message is in the body: none where nothing in it can be sent.
-        mark: Returns a message of the user, whose JSON is given, with a breakpoint of the provider's cache. Each
-            message is one item then.
-        marks: How many of the last messages of the user are sent so.
+        items: Returns the items of the body for a message: none where nothing in it can be sent.
+        mark: Adds a breakpoint of the provider's prompt cache to a user message, given with its JSON. Requires that
+            a message is at most one item.
+        marks: How many of the last user messages get a breakpoint.
     """
 
     def __init__(
@@ -136,8 +135,8 @@ class BodyWriter:
             head: Everything but the messages.
             messages: The conversation, oldest first.
             key: Under which the messages are sent.
-            first: Items before those of the messages.
-            kept: Where the writer keeps what it wrote, see ``ModelRequest``.
+            first: Items to send before the messages.
+            kept: The branch's cache of what was written, see ``ModelRequest``.
         """
         sent = self._written_messages(tuple(messages), list(first), {} if kept is None else kept)
         written = {
@@ -163,7 +162,7 @@ class BodyWriter:
     def _written_messages(
         self, messages: tuple[Message, ...], first: list[Mapping[str, Any]], kept: dict[object, Any]
     ) -> _Kept:
-        """Return the messages as they are written, which ``kept`` has from now on."""
+        """Return the serialised messages, and store them in ``kept``."""
         sent: _Kept | None = kept.get(self)
         if sent is None or sent.first != first or messages[: len(sent.messages)] != sent.messages:
             sent = _Kept(first)
@@ -194,7 +193,7 @@ PartKind = Literal["text", "reasoning", "tool"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSchema:
-    """A tool as the model is told about it."""
+    """A tool as described to the model."""
 
     name: str
     description: str
@@ -203,7 +202,7 @@ class ToolSchema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
-    """Everything one step asks of a model."""
+    """One step's request to a model."""
 
     model: str
     messages: tuple[Message, ...]
@@ -214,7 +213,7 @@ class ModelRequest:
     thinking_budget: int | None = None  # tokens; None turns reasoning off
     purpose: str = field(default="step", compare=False)  # another word for what is not a step of a run
     sent: Callable[[Body], None] | None = field(default=None, compare=False, repr=False)  # told of every attempt
-    # Where the writer of the body keeps what it wrote, from one request of a branch to the next.
+    # The body writer's cache, shared by the requests of a branch.
     kept: dict[object, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
@@ -230,7 +229,7 @@ class PartStarted:
 
 @dataclass(frozen=True, slots=True)
 class PartDelta:
-    """Text of a text or reasoning part; the arguments of a tool come whole, in ``PartFinished``."""
+    """More text of a text or reasoning part; a tool's arguments come whole, in ``PartFinished``."""
 
     index: int
     text: str
@@ -249,7 +248,7 @@ class PartFinished:
 
 @dataclass(frozen=True, slots=True)
 class StepFinished:
-    """The provider said why it stopped; nothing follows."""
+    """The answer is complete, with the reason why it ended; nothing follows."""
 
     stop_reason: StopReason
     usage: Usage
@@ -269,7 +268,7 @@ class RetryNotice:
 
 @dataclass(frozen=True, slots=True)
 class SentAgain:
-    """The wait after a failure is over."""
+    """The wait after a failure is over, and the request is sent again."""
 
     attempt: int  # the one that begins, counted from 1
 
@@ -296,11 +295,11 @@ class Backend(Protocol):
         ...
 
 
-# One request to a model beside any run: for a title, a summary, a rewritten text.
+# A single request to a model outside any run: for a title, a summary, a rewritten text.
 
 
 class Answered(NamedTuple):
-    """The texts of an answer, what it took, and why it ended."""
+    """The texts of an answer, its usage, and why it ended."""
 
     texts: tuple[str, ...]
     usage: Usage
@@ -308,19 +307,19 @@ class Answered(NamedTuple):
 
 
 def give_up(failed: RetryNotice) -> None:
-    """Have a request fail that could be tried again; raises ``TransientProviderError``."""
+    """Raise ``TransientProviderError`` instead of trying a request again."""
     raise TransientProviderError(failed.message)
 
 
 async def ask_model(
     backend: Backend, request: ModelRequest, *, retrying: Callable[[RetryNotice], None] = lambda failed: None
 ) -> Answered:
-    """Return what a model answers.
+    """Send a single request and return the answer.
 
     Args:
-        backend: Its server.
-        request: What it is asked.
-        retrying: Told of every failure that is tried again; what it raises ends that.
+        backend: The model's backend.
+        request: The request.
+        retrying: Called before every retry; an exception that it raises ends the request.
 
     Raises:
         ProviderError: The server failed.

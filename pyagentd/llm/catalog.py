@@ -1,9 +1,9 @@
 """Facts about models by name: context window, maximum output, prices, abilities.
 
 The sources, the first that knows a model wins: ``[model."NAME"]`` in ``config.toml`` (key by key), ``catalogue.json``
-beside it, which ``pyagentd models --catalogue`` writes, and ``catalogue.json`` of the package. Nothing is fetched
-here. A price without a source is unknown, never 0; a window without one is taken to be ``UNKNOWN_WINDOW``, and the
-user is told.
+beside it, which ``pyagentd models --catalogue`` writes, and the package's ``catalogue.json``. Nothing is fetched
+here. A price without a source is unknown, never 0; a window without one counts as ``UNKNOWN_WINDOW``, and the user is
+warned.
 """
 
 import json
@@ -34,11 +34,11 @@ _WIDTH = 44  # columns of a model's name in a list
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """US dollars per million tokens of each kind; tokens of reasoning cost what other output costs.
+    """US dollars per million tokens of each kind; reasoning tokens cost the same as other output.
 
     Attributes:
         long_above: Prompts with more tokens than this cost ``long``; None when length does not matter.
-        long: The prices of such a request, of its output too.
+        long: The prices of a request with such a prompt, output included.
     """
 
     input: float
@@ -66,15 +66,15 @@ FREE = Prices(input=0.0, output=0.0, cache_read=0.0, cache_write=0.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFacts:
-    """What is known of one model.
+    """The known facts about one model.
 
     Attributes:
-        context_window: How many tokens prompt and answer may have together.
-        max_output: How many of them the answer may have.
-        prices: What they cost; None when nobody said.
-        window_known: Whether somebody stated the window; when not, it is a guess.
-        output_known: Whether somebody stated the longest answer.
-        abilities: What it can do: ``tools``, ``images``, ``PDF``, ``thinking``; none where nobody said.
+        context_window: The most tokens of prompt and answer together.
+        max_output: The most tokens of the answer.
+        prices: The prices of tokens; None if unknown.
+        window_known: Whether a source states the window; otherwise it is a guess.
+        output_known: Whether a source states the longest answer.
+        abilities: Of ``tools``, ``images``, ``PDF``, ``thinking``; empty if unknown.
     """
 
     context_window: int = UNKNOWN_WINDOW
@@ -85,7 +85,7 @@ class ModelFacts:
     abilities: tuple[str, ...] = ()
 
     def to_wire(self) -> dict[str, Any]:
-        """Return what is known, by name; nothing where it is a guess."""
+        """Return the facts as JSON, without guesses."""
         known = {
             "context_window": self.context_window if self.window_known else None,
             "max_output": self.max_output if self.output_known else None,
@@ -100,18 +100,18 @@ class ModelFacts:
         return max(0, self.context_window - min(reserve_tokens, self.max_output))
 
     def longest(self, wanted: int) -> int:
-        """Return how many tokens of answer to ask for: ``wanted``, but no more than the model can say and hold."""
+        """Return ``max_tokens`` for a request: ``wanted``, limited by the model's longest answer and its window."""
         most = min(wanted, self.max_output) if self.output_known else wanted
         return max(1, min(most, self.context_window // 2) if self.window_known else most)
 
 
 def facts(model: str, config: Config, *, backend: str = "") -> ModelFacts:
-    """Return what is known of ``model``.
+    """Return the known facts about ``model``.
 
     Args:
-        model: As presets name it; with the date of a snapshot it is the same model.
-        config: What the user states of models.
-        backend: Who serves it, if that is known: what the offline one says costs nothing.
+        model: The model's name in presets; the date of a snapshot in it is ignored.
+        config: The configuration, with the user's own facts about models.
+        backend: The backend that serves it, if known: answers of the offline one cost nothing.
     """
     stated: dict[str, Any] = dict(_catalogue_entry(model, config, backend))
     settings = config.models.get(model) or config.models.get(family(model)) or ModelSettings()
@@ -132,7 +132,7 @@ def facts(model: str, config: Config, *, backend: str = "") -> ModelFacts:
 
 
 def _catalogue_entry(model: str, config: Config, backend: str) -> Mapping[str, Any]:
-    """Return what the catalogues say of a model; a service that sells models of others has its own prices."""
+    """Return a model's entry in the catalogues; a service that resells other providers' models has its own prices."""
     served = config.backends.get(backend)
     sellers = (backend.casefold(), served.kind if served else "")
     names = dict.fromkeys((*(f"{seller}/{model}" for seller in sellers), model, family(model)))
@@ -145,7 +145,7 @@ def _first(table: Mapping[str, Mapping[str, Any]], names: Iterable[str]) -> Mapp
 
 
 def shipped_models(backend: str = "anthropic") -> tuple[str, ...]:
-    """Return the names of the models of a provider that are known without asking it."""
+    """Return the names of a provider's models in the package's catalogue."""
     known = _shipped()
     names = (name for name, each in known.items() if each.get("provider") == backend)
     return tuple(name for name in names if family(name) == name or family(name) not in known)
@@ -158,7 +158,7 @@ def family(model: str) -> str:
 
 
 def words(facts: Mapping[str, Any]) -> str:
-    """Return what people are told of a model, of what ``ModelFacts.to_wire`` says; "" when nothing is known."""
+    """Return the facts that ``ModelFacts.to_wire`` returned as a phrase for users; "" if there are none."""
     told = (
         [f"{short_tokens(facts['context_window']).replace('.0M', 'M')} context"]
         if facts.get("context_window")
@@ -170,7 +170,7 @@ def words(facts: Mapping[str, Any]) -> str:
 
 
 def provider_lines(providers: Sequence[Mapping[str, Any]]) -> str:
-    """Return the lines that people read of what the operation ``models`` answers."""
+    """Return the reply of the operation ``models`` as text for users."""
     lines: list[str] = []
     names = [name for each in providers for name in each["models"] or ()]
     width = min(max(map(len, names), default=0), _WIDTH)
@@ -193,7 +193,7 @@ def _prices(stated: Mapping[str, Any]) -> "Prices | None":
     return Prices(
         input=stated["input"],
         output=stated["output"],
-        # A server without a cache reports none; one that has a cache without a price for it asks the price of input.
+        # A server without a cache reports no cached tokens; one without a price for them charges the price of input.
         cache_read=stated.get("cache_read", stated["input"]),
         cache_write=stated.get("cache_write", stated["input"]),
         long_above=long["above"] if long else None,
@@ -207,13 +207,13 @@ def _shipped() -> Mapping[str, Mapping[str, Any]]:
 
 
 def catalogue_file(config_file: Path) -> Path:
-    """Return where the user's catalogue is, whether or not there is one."""
+    """Return the path of the user's catalogue, which may not exist."""
     return config_file.with_name(CATALOGUE)
 
 
 @cache
 def _read(file: Path) -> Mapping[str, Mapping[str, Any]]:
-    """Return what the user's catalogue says: nothing where there is none, or it is none."""
+    """Return the user's catalogue; empty if the file is missing or invalid."""
     try:
         table = json.loads(regularfile.read_bytes(file, limit=_MOST, links=True))
     except (OSError, ValueError):
@@ -222,7 +222,7 @@ def _read(file: Path) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _is_entry(value: object) -> bool:
-    """Return whether a file that people can edit says of a model what it should."""
+    """Return whether an entry of the user's catalogue, which can be edited by hand, is valid."""
     return (
         isinstance(value, dict)
         and all(_is_number(value[key]) for key in (*_TOKENS, *_PRICES) if key in value)
@@ -230,9 +230,9 @@ def _is_entry(value: object) -> bool:
     )
 
 
-# A catalogue is made from LiteLLM's table of models, which its authors keep up to date. The one of the package has
-# more from https://platform.claude.com/docs/en/about-claude/pricing: what a long prompt costs (``long``: the prices
-# of a request with more tokens than ``above``), and claude-opus-4-1.
+# A catalogue is made from LiteLLM's table of models, which its authors keep up to date. The package's one adds from
+# https://platform.claude.com/docs/en/about-claude/pricing the prices of long prompts (``long``: for a request with
+# more tokens than ``above``), and claude-opus-4-1.
 
 SOURCE = "https://raw.githubusercontent.com/BerriAI/litellm/main/model_prices_and_context_window.json"
 _PROVIDERS = {  # by LiteLLM's name: what the names of its models begin with there, and here
@@ -262,7 +262,7 @@ _TOKENS = {"context_window": "max_input_tokens", "max_output": "max_output_token
 
 
 def catalogue_of(text: str | bytes) -> dict[str, dict[str, Any]]:
-    """Return the catalogue that LiteLLM's table, in JSON, makes; raises ``ConfigError`` where it is no such table."""
+    """Convert LiteLLM's table, given as JSON, into a catalogue; raises ``ConfigError`` if it is not such a table."""
     try:
         table = json.loads(text)
     except (ValueError, RecursionError):
@@ -303,6 +303,6 @@ def _is_number(value: object) -> bool:
 
 
 def catalogue_text(catalogue: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return a catalogue as it is written, a model a line."""
+    """Return the text of a catalogue file: JSON, one model a line."""
     lines = (f"{json.dumps(name)}: {json.dumps(facts)}" for name, facts in catalogue.items())
     return "{\n" + ",\n".join(lines) + "\n}\n"

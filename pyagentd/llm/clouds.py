@@ -1,7 +1,7 @@
 """Anthropic's models at Amazon Bedrock and Google Vertex, through the clients of the official Anthropic SDK.
 
 A client adapts a request to its cloud (address, version, signature) and finds credentials where the cloud's own tools
-find them; the rest is as in ``anthropic``. Importing this imports the SDK; making a client imports its cloud's
+find them; the rest is as in ``anthropic``. Importing this module imports the SDK; making a client imports its cloud's
 package.
 """
 
@@ -37,8 +37,8 @@ class CloudServer:
     """One cloud, through the SDK's client for it; see ``Server``.
 
     Args:
-        client: That.
-        login: How one gets credentials, the hint of the error when there are none.
+        client: The SDK's client.
+        login: How to get credentials; the error's hint when there are none.
     """
 
     def __init__(self, client: AsyncAnthropic, login: str) -> None:
@@ -101,10 +101,10 @@ class CloudBackend(AnthropicBackend):
 
 
 class BedrockServer(CloudServer):
-    """Amazon Bedrock: its stream has frames of its own around the events."""
+    """Amazon Bedrock, which wraps the events in AWS's own frames."""
 
     async def chunks(self, response: httpx2.Response) -> AsyncIterator[bytes]:
-        """Return the bytes of the answer as the Messages API frames them."""
+        """Return the bytes of the answer, framed as the Messages API does."""
         async for event in self._client._make_sse_decoder().aiter_bytes(response.aiter_bytes()):
             yield f"event: {event.event}\ndata: {event.data.replace(chr(10), ' ')}\n\n".encode()
 
@@ -116,10 +116,10 @@ def bedrock(
 
     Args:
         api_key: A bearer token; "" for the credentials that AWS' own tools find.
-        base_url: Another address than the region's.
+        base_url: Replaces the region's address.
         timeout_s: The longest silence within an answer.
-        region: None is that of the environment, or of the profile.
-        project: Of no use here.
+        region: None takes it from the environment or the AWS profile.
+        project: Ignored.
 
     Raises:
         NotInstalled: The extra is missing.
@@ -155,10 +155,10 @@ def vertex(
 
     Args:
         api_key: An access token; "" for the credentials that Google's own tools find.
-        base_url: Another address than the region's.
+        base_url: Replaces the region's address.
         timeout_s: The longest silence within an answer.
-        region: None is that of the environment (CLOUD_ML_REGION), else "global".
-        project: None is that of the environment (ANTHROPIC_VERTEX_PROJECT_ID).
+        region: None takes it from the environment (CLOUD_ML_REGION), else "global".
+        project: None takes it from the environment (ANTHROPIC_VERTEX_PROJECT_ID).
 
     Raises:
         NotInstalled: The extra is missing.
@@ -185,7 +185,7 @@ def vertex(
     return CloudBackend(CloudServer(client, login))  # type: ignore[arg-type]  # it has the methods that are used
 
 
-# Exceptions of the SDK and of its HTTP client, as errors of ours.
+# Exceptions of the SDK and of its HTTP client, converted to ``ProviderError``.
 
 
 def _timeouts(timeout_s: float) -> httpx2.Timeout:
@@ -194,14 +194,14 @@ def _timeouts(timeout_s: float) -> httpx2.Timeout:
 
 
 def _transport_error(error: Exception, cause: BaseException | None = None) -> ProviderError:
-    """Return the error of ours that ``error`` of httpx2 means, or one of an SDK with such a ``cause``."""
+    """Convert an exception of httpx2, or an SDK's exception with one of httpx2 as its ``cause``."""
     cause = cause or error
     beneath = cause.__cause__  # what aiohttp raised: httpx2 has one name for no connection and a lost one
     return network_error(beneath if isinstance(beneath, aiohttp.ClientError | OSError) else cause, _address(error))
 
 
 def _address(error: Exception) -> str:
-    """Return which server was asked, as ``host:port``; "" when the error does not say."""
+    """Return the server's address, as ``host:port``; "" when the error has no request."""
     try:
         request = error.request  # type: ignore[attr-defined]  # a property of the SDK's and of httpx2's errors
         return str(request.url.netloc.decode("ascii"))

@@ -1,7 +1,7 @@
 """Makes backends from settings; the only module that knows all kinds of them.
 
-Backends with equal settings are one backend, so that runs share connections. They belong to the event loop they are
-made on. Making one is cheap and loads no HTTP client and no SDK; the first request does, off the loop.
+Equal settings give the same backend, so that runs share connections. A backend belongs to the event loop it was made
+on. Making one is cheap and loads no HTTP client and no SDK; the first request does, off the loop.
 """
 
 import asyncio
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 # Load the HTTP client once, off the event loop.
 #
-# Importing it takes a fifth of a second, so a daemon runs ``warm`` in a thread when a conversation is opened. Whoever
-# needs it earlier shares that one import.
+# Importing it takes a fifth of a second, so a daemon runs ``warm`` in a thread when a conversation is opened. An
+# earlier request waits for the same import.
 
 
 @cache
 def warm() -> None:
-    """Import what requests to the Messages API need; blocks, is idempotent, never runs on the loop."""
+    """Import the modules for the Messages API; idempotent, blocking: do not call it on the event loop."""
     with _without_gc(), extra("anthropic", "This backend"):
         _ = llm.anthropic
 
@@ -43,9 +43,9 @@ _loading = threading.Lock()
 
 @contextmanager
 def _without_gc() -> Iterator[None]:
-    """Load a large library in the body."""
-    # Thousands of modules of live objects: collecting garbage while they load costs a third of the time and finds
-    # none, and scanning them later costs every full collection of a long-lived process.
+    """Import a large library in the body, with garbage collection off; its objects are frozen afterwards."""
+    # Its many objects live for ever: collections during the import take a third of the time and free nothing, and
+    # every later full collection would scan them.
     with _loading:
         was_enabled = gc.isenabled()
         gc.disable()
@@ -57,13 +57,13 @@ def _without_gc() -> Iterator[None]:
                 gc.enable()
 
 
-# A server that needs no key still gets the header.
+# The header is also sent to servers that need no key.
 _PLACEHOLDER_KEY = "no-key"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendSettings:
-    """What a backend is made of; equal settings share connections."""
+    """The settings of a backend; equal settings share connections."""
 
     kind: Kind = "anthropic"
     base_url: str | None = None  # None is the provider's own
@@ -79,7 +79,7 @@ class BackendSettings:
 def server_of(
     known: tables.BackendSettings, api_key: str | None, *, max_retries: int = 4, timeout_s: float = 600.0
 ) -> BackendSettings:
-    """Return what the backend is made of that the configuration describes, with a key for it."""
+    """Return the settings of a configured backend, with its key."""
     return BackendSettings(
         kind=known.kind,
         base_url=known.base_url,
@@ -97,12 +97,12 @@ def make_backend(name: str, settings: BackendSettings) -> Backend:
     """Return the backend of ``settings``, the same one for equal settings of one event loop.
 
     Args:
-        name: What the preset calls it; used in messages only.
-        settings: What it is made of.
+        name: The backend's name in the preset; used in messages only.
+        settings: Its settings.
 
     Raises:
         NoKey: The provider needs a key, and none is given.
-        ConfigError: The base URL or the key cannot be one.
+        ConfigError: The base URL or the key is malformed.
     """
     _check(name, settings)
     backends = _backends.setdefault(asyncio.get_running_loop(), {})
@@ -155,7 +155,7 @@ def _check(name: str, settings: BackendSettings) -> None:
 
 
 def _hint_for_key(settings: BackendSettings) -> str:
-    """Return how to give a backend the key that it needs, "" when it needs none."""
+    """Return a hint how to set a backend's key, "" when it needs none."""
     otherwise = "or set PYAGENTD_BACKEND=offline to try pyagentd without a model"
     if settings.kind == "anthropic" and settings.key_env in (None, "ANTHROPIC_API_KEY"):
         how = (
@@ -169,12 +169,12 @@ def _hint_for_key(settings: BackendSettings) -> str:
 
 
 async def _open(settings: BackendSettings) -> Backend:
-    # Building a client imports it, and reads the certificate store: the loop must not stand still for that.
+    # Building a client imports it and reads the certificate store, which would block the event loop.
     return await asyncio.to_thread(_build, settings)
 
 
 class _ModelLister(Backend, Protocol):
-    """A backend that can say which models it has."""
+    """A backend that can list its models."""
 
     async def models(self) -> tuple[str, ...]: ...
 
@@ -205,7 +205,7 @@ def _build(settings: BackendSettings) -> Backend:
 
 
 def _server(make: Callable[..., "HttpServer"], settings: BackendSettings, otherwise: str = "") -> "HttpServer":
-    """Return the server that ``make`` makes; ``otherwise`` is its address where the settings name none."""
+    """Return the server that ``make`` makes; ``otherwise`` is its default base URL."""
     return make(
         api_key=(settings.api_key or "").strip() or _PLACEHOLDER_KEY,
         base_url=settings.base_url or otherwise,

@@ -1,7 +1,7 @@
 """Google's Gemini API: bodies, and the decoding of its stream.
 
-Gemini signs the model's reasoning and wants each signature back at the part where it was. The signature of a call is
-kept in the reasoning before the call, that of a text as hidden reasoning after the text.
+Gemini signs the model's reasoning and expects each signature back at the same part. The signature of a call is kept
+in the reasoning before the call, the signature of a text as hidden reasoning after the text.
 """
 
 import re
@@ -46,8 +46,8 @@ Quirk = Literal["temperature", "thinking", "signatures"]  # refused; refused; wa
 
 
 def settings_body(request: ModelRequest, quirks: Set[Quirk]) -> Json:
-    """Return the body of ``request`` without the conversation, as a model with these quirks takes it."""
-    # What it thinks counts against the limit.
+    """Return the body of ``request`` without the conversation, for a model with these quirks."""
+    # Reasoning counts against the limit.
     settings: Json = {"maxOutputTokens": request.max_tokens + (request.thinking_budget or 0)}
     if request.temperature is not None and "temperature" not in quirks:
         settings["temperature"] = request.temperature
@@ -70,12 +70,12 @@ def settings_body(request: ModelRequest, quirks: Set[Quirk]) -> Json:
 
 
 def contents(message: Message, names: Mapping[str, str], quirks: Set[Quirk]) -> Iterator[Json]:
-    """Yield what ``message`` is as an item of ``contents``, nothing when it has nothing to send.
+    """Yield the item of ``contents`` for ``message``, nothing when nothing in it can be sent.
 
     Args:
-        message: Of the conversation.
-        names: Of the tools that were called, by the calls' ids.
-        quirks: Of the model.
+        message: A message of the conversation.
+        names: The names of the called tools, by the calls' ids.
+        quirks: The model's quirks.
     """
     if message.role == "assistant":
         parts = list(_content_parts(message, quirks))
@@ -124,7 +124,7 @@ def _block(part: object) -> Json | None:
 
 
 def _name(name: str) -> str:
-    """Return a tool's name as the API takes it: it begins with a letter."""
+    """Return a tool's name in the form that the API accepts: it begins with a letter."""
     return api_name(name if name[:1].isalpha() or name[:1] == "_" else f"_{name}", _LONGEST_NAME)
 
 
@@ -150,10 +150,10 @@ class GeminiDecoder(Decoder):
         self._usage: Json = {}
 
     def end(self) -> list[StreamItem]:
-        """Return what the end of the body means: that of the answer, once the server said why it stopped.
+        """Return the last items: the end of the body ends the answer, if the server gave a reason to stop.
 
         Raises:
-            TransientProviderError: It stopped at what the model should not have written.
+            TransientProviderError: The server stopped at malformed output of the model.
         """
         if not self._stop and not self._refused:
             return []
@@ -201,7 +201,7 @@ class GeminiDecoder(Decoder):
 
 
 def _usage(given: Json) -> Usage:
-    """Return the tokens that the server counted; what was read from its cache is part of the prompt there."""
+    """Return the usage that the server counted; its prompt tokens include those read from the cache."""
     prompt = tokens(given.get("promptTokenCount")) + tokens(given.get("toolUsePromptTokenCount"))
     read = min(prompt, tokens(given.get("cachedContentTokenCount")))
     return Usage(
@@ -249,14 +249,14 @@ class GeminiBackend(HttpBackend[Quirk]):
         return BodyWriter(lambda each: contents(each, self._names, quirks))
 
     def addressed(self, request: ModelRequest, body: Body) -> tuple[str, Body]:
-        """Return where a request is sent, and what: the model is in the address."""
+        """Return the path and the body of a request: the path names the model."""
         head = {name: value for name, value in body.head.items() if name != "model"}
         size = body.size - len(b'"model":%s,' % body.head["model"])
         model = request.model if "/" in request.model else f"models/{request.model}"
         return f"/v1/{quote(model)}:streamGenerateContent?alt=sse", replace(body, head=head, size=size)
 
     def listed(self, page: Any) -> tuple[list[Any], str]:
-        """Return the names on a page of the list of models, and where the next page is."""
+        """Return the names on a page of the list of models, and the path of the next page."""
         answering = (
             each["name"]
             for each in page["models"]
@@ -269,7 +269,7 @@ class GeminiBackend(HttpBackend[Quirk]):
         )
 
     def quirk(self, body: Json, said: str) -> Quirk | None:
-        """Return what to change after a refusal, None for nothing."""
+        """Return the quirk that a refusal reveals, or None."""
         settings = body["generationConfig"]
         if re.search(r"thought.?signature", said):
             return "signatures"

@@ -1,6 +1,6 @@
-"""HTTP for all providers: one server and its connections, server-sent events, limits of an answer, errors as ours.
+"""HTTP for all providers: a server's connections, server-sent events, limits of an answer, errors.
 
-Importing this imports aiohttp, so only the providers' modules import it.
+Importing this module imports aiohttp, so only the providers' modules import it.
 """
 
 import asyncio
@@ -71,7 +71,7 @@ class SseDecoder:
     """Turns chunks of bytes into events; holds at most one incomplete event.
 
     Attributes:
-        held: How many bytes of that there are.
+        held: The size of the incomplete event in bytes.
     """
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class SseDecoder:
         chunk = self._normalise(chunk)
         if not chunk:
             return []
-        # The end of an event may be split between two chunks, so the last byte held decides as well.
+        # The end of an event may be split between two chunks, so the last byte held is searched as well.
         if b"\n\n" not in chunk and not (chunk[0] == 10 and self._held and self._held[-1][-1] == 10):
             self._held.append(chunk)
             self.held += len(chunk)
@@ -133,7 +133,7 @@ MAX_NAME = 200  # characters of a tool's name, and of a call's id
 
 
 def too_much(what: str) -> ProviderError:
-    """Return the error that ends an answer which has more than ``what``."""
+    """Return the error for an answer that has more than ``what``."""
     return ProviderError(
         f"The model's answer was cut off: it has more than {what}",
         hint="What was said before stands: send again, and ask for less at a time",
@@ -158,7 +158,7 @@ def load_event(event: SseEvent) -> Json:
 
 
 def malformed_event(event: SseEvent) -> ProviderError:
-    """Return the error for an event that is not what the protocol says."""
+    """Return the error for an event that breaks the protocol."""
     name = f" {event.name}" if event.name else ""
     return ProviderError(
         f"The model's server sent a malformed{name} event",
@@ -170,7 +170,7 @@ _EFFORT = ((4_000, "low"), (12_000, "medium"))  # by the largest budget of think
 
 
 def effort_of(budget: int) -> str:
-    """Return the effort that a budget of thinking means, in tokens."""
+    """Return the effort for a thinking budget in tokens."""
     return next((name for most, name in _EFFORT if budget <= most), "high")
 
 
@@ -192,7 +192,7 @@ def arguments(text: str) -> Json | None:
 
 
 def taken_ids(request: ModelRequest) -> set[str]:
-    """Return the ids of the calls that a request shows; a step looks only at what is new in it."""
+    """Return the ids of the calls in a request; only messages that are new since the last step are scanned."""
     count, ids = request.kept.get(taken_ids, (0, set[str]()))
     new = request.messages[count if count <= len(request.messages) else 0 :]
     ids.update(part.id for message in new for part in message.parts if isinstance(part, ToolCall))
@@ -201,7 +201,7 @@ def taken_ids(request: ModelRequest) -> set[str]:
 
 
 def unique_id(id: str, taken: set[str]) -> str:
-    """Return the id of a call, another one where it has none or another call has the same, and take it."""
+    """Return ``id``, or a new id if it is empty or in ``taken``, and add it to ``taken``."""
     if not id or id in taken:
         id = f"{id or 'call'}_{uuid.uuid4().hex[:12]}"
     taken.add(id)
@@ -212,7 +212,10 @@ _NAME = re.compile(r"[A-Za-z0-9_-]+")  # what APIs take as a tool's name, and as
 
 
 def api_name(name: str, longest: int = 128) -> str:
-    """Return a name or an id that a model made up as the API takes it: other characters would end every request."""
+    """Return a name or an id, which a model may have made up, in a form that the API accepts.
+
+    The API would refuse every request of the conversation for a character that it does not allow.
+    """
     if _NAME.fullmatch(name) and len(name) <= longest:
         return name
     plain = re.sub(r"[^A-Za-z0-9_-]", "_", name)[: longest - 17][:80]
@@ -220,13 +223,13 @@ def api_name(name: str, longest: int = 128) -> str:
 
 
 def _without_surrogates(name: str) -> str:
-    """Return a name or id without halves of surrogate pairs, which neither a file nor a request can hold."""
+    """Return a name or id without lone surrogates, which cannot be encoded for a file or a request."""
     return name.encode("utf-8", "replace").decode()[:MAX_NAME]
 
 
 @dataclass(slots=True)
 class GrowingPart:
-    """A part that the API numbers, while it grows."""
+    """An unfinished part, for APIs that number the parts."""
 
     kind: PartKind
     call_id: str = ""
@@ -238,11 +241,11 @@ class Decoder:
     """Folds the events of one streamed answer.
 
     Args:
-        request: What is answered: its tools' names, and ids of calls that are taken.
+        request: The request that is answered, for its tools' names and the ids of its calls.
 
     Attributes:
         finished: The answer is complete.
-        failure: What the server reported, or how it broke the protocol; transient when it may pass.
+        failure: The error that the server reported, or its breach of the protocol; transient if a retry may succeed.
     """
 
     provider = "anthropic"  # in the record of reasoning that comes from here
@@ -261,9 +264,9 @@ class Decoder:
         self._refused = False  # the model would not answer
 
     def decode(self, events: Iterable[SseEvent]) -> list[StreamItem]:
-        """Return the items that ``events`` mean, up to the one that fails; that one sets ``failure``.
+        """Return the items for ``events``, up to the first invalid event, which sets ``failure``.
 
-        Deltas that follow each other are one item: a chunk of many tokens costs its reader as much as one token.
+        Adjacent deltas are merged into one item, so a chunk of many tokens costs its reader as much as one token.
         """
         items: list[StreamItem] = []
         try:
@@ -285,7 +288,7 @@ class Decoder:
         return merged
 
     def end(self) -> list[StreamItem]:
-        """Return what the end of the body means: mostly nothing, it is not that of the answer."""
+        """Return the items due at the end of the body: none, where the API marks the end of an answer itself."""
         return []
 
     def _take(self, event: SseEvent, items: list[StreamItem]) -> None:
@@ -305,7 +308,7 @@ class Decoder:
             raise too_much(f"{MAX_ANSWER // 1_000_000} million characters")
 
     def _begin_call(self, id: str, name: str) -> tuple[str, str]:
-        """Return id and name of another call."""
+        """Count a new call; return its id and its tool's name."""
         self._calls += 1
         if self._calls > MAX_CALLS:
             raise too_much(f"{MAX_CALLS} calls of tools")
@@ -314,7 +317,7 @@ class Decoder:
     def _finish_call(
         self, index: int, id: str, name: str, text: str, items: list[StreamItem], *, is_cut: bool = False
     ) -> None:
-        """End a call with the arguments that ``text`` is; what is too long is kept as it came, see ``ToolCall``."""
+        """End a call with the arguments in ``text``; too long ones are kept unparsed, see ``ToolCall``."""
         given = arguments(text if text.strip() else "{}") if len(text) <= MAX_ARGUMENTS else None
         call = ToolCall(id=id, name=name, input=given or {}, unreadable="" if given is not None else text)
         is_half = is_cut or (given is None and len(text) <= MAX_ARGUMENTS)
@@ -322,7 +325,7 @@ class Decoder:
 
     def _finish(self, reason: StopReason, usage: Usage, items: list[StreamItem]) -> None:
         """End the answer."""
-        # A call cut off by the token limit is void; any other half a call is the model's fault, and it is told.
+        # A call cut off by the token limit is void; any other malformed call is passed on: the model gets an error.
         if reason != "max_tokens":
             items.extend(self._broken)
         if self._calls and reason == "end_turn":
@@ -341,7 +344,7 @@ class Decoder:
             items.append(PartDelta(index, text))
 
     def _grow(self, kind: PartKind, text: str, items: list[StreamItem]) -> None:
-        """Add to the part that grows, or begin another one."""
+        """Add to the open part, or begin another one."""
         self._count_text(text)
         if not text:
             return
@@ -356,7 +359,7 @@ class Decoder:
         items.append(PartStarted(self._next, kind))
 
     def _close(self, items: list[StreamItem], signature: str | None = None, redacted: str | None = None) -> None:
-        """End the part that grows; the signature is one of reasoning."""
+        """End the open part; ``signature`` belongs to reasoning."""
         if self._kind is None:
             return
         text = "".join(self._pieces)
@@ -367,7 +370,7 @@ class Decoder:
 
 
 def stop_reason(given: str | None, known: Mapping[str, StopReason]) -> StopReason:
-    """Return why an answer ended, in our words; raises ``ProviderError`` where the server did not say."""
+    """Return the ``StopReason`` for the server's; raises ``ProviderError`` if it gave none."""
     if given is None:
         raise ProviderError("The model's server ended its answer without saying why it stopped", hint=AGAIN)
     if given not in known:
@@ -376,7 +379,7 @@ def stop_reason(given: str | None, known: Mapping[str, StopReason]) -> StopReaso
 
 
 def tokens(given: Any) -> int:
-    """Return a number of tokens, 0 where none is given; raises ``ProviderError`` when it is not a number."""
+    """Return a count of tokens, 0 for None; raises ``ProviderError`` when it is not a whole number."""
     if given is None:
         return 0
     if isinstance(given, bool) or not isinstance(given, int | float) or given % 1:
@@ -384,11 +387,10 @@ def tokens(given: Any) -> int:
     return max(0, int(given))
 
 
-# What a server refuses and what the network does, as errors of ours.
+# Refusals of a server and network failures, converted to ``ProviderError``.
 #
-# Transient is what another try may mend: timeouts, conflicts, rate limits, everything the server calls its own
-# fault, and the network. The provider's wording is kept; a request's headers never are, since one of them is the
-# key.
+# Transient are those that a retry may fix: timeouts, conflicts, rate limits, server errors (5xx), network failures.
+# The provider's wording is kept; the request's headers are not, since one of them is the key.
 
 _TRANSIENT_STATUS = frozenset({408, 409, 429})
 _REFUSED = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
@@ -408,7 +410,7 @@ _OVERLOADED = "It was tried several times and nothing is lost: send again in a w
 OFFLINE = "Nothing is lost: check the network and the base URL, then send again"
 _BAD_KEY = re.compile(r"api.?key (is )?(not valid|invalid|expired)", re.IGNORECASE)
 _CREDIT = re.compile(r"credit balance|insufficient (funds|credit|quota)|billing", re.IGNORECASE)
-# What servers say of a prompt that does not fit, in the API's own words and in those of others that speak it.
+# Errors about a prompt that does not fit, as worded by the providers and by other servers with the same API.
 _TOO_LONG = re.compile(
     r"prompt is too long|exceeds? (the )?(context|model'?s? (maximum )?context)|exceeds? the available context"
     r"|context[ _](length|window) (is )?exceeded|context_length_exceeded|exceed_context_size"
@@ -422,9 +424,9 @@ class HttpRefusal(Exception):
     """The server answered with a status that is no success.
 
     Attributes:
-        status: That.
-        headers: Of its answer.
-        body: The JSON value of its body, or its text.
+        status: The HTTP status.
+        headers: The headers of the answer.
+        body: The JSON value of the answer's body, or its text.
     """
 
     def __init__(self, status: int, headers: Mapping[str, str], body: object) -> None:
@@ -435,11 +437,11 @@ class HttpRefusal(Exception):
 
 
 def refusal(refused: HttpRefusal, now: datetime) -> ProviderError:
-    """Return the error of ours that a refusal means.
+    """Convert a refusal into a ``ProviderError``.
 
     Args:
-        refused: That.
-        now: The time a ``retry-after`` date is measured from, aware.
+        refused: The refusal.
+        now: The current time (aware), from which a ``retry-after`` date is measured.
     """
     status, headers = refused.status, refused.headers
     text = f"The model's server says {status} {_reason(refused)}"
@@ -476,7 +478,7 @@ def _reason(refused: HttpRefusal) -> str:
 
 
 def error_of_body(body: object) -> tuple[str, str]:
-    """Return the kind of an error and its message, from the body that a server sent; "" for what it does not say."""
+    """Return the kind and the message of the error in the body of an answer; "" for a missing one."""
     if isinstance(body, Mapping):
         inner = body.get("error", body.get("detail"))
         if inner is not None and not isinstance(body.get("message"), str):
@@ -497,7 +499,7 @@ _PASSING = re.compile(
 
 
 def broke_off(body: Json) -> ProviderError:
-    """Return the error that a server reports in ``error`` in the place of an answer; transient when it may pass."""
+    """Return the error for a body with ``error`` instead of an answer; transient if a retry may succeed."""
     kind, message = error_of_body(body)
     number = body["error"].get("code") if isinstance(body["error"], dict) else None
     text = f"The model's server broke off: {message or 'no message'} ({kind or number or 'error'})"
@@ -507,7 +509,7 @@ def broke_off(body: Json) -> ProviderError:
 
 
 def network_error(error: BaseException, address: str = "") -> ProviderError:
-    """Return the error of ours for what aiohttp raised; ``address`` is the server's, as ``host:port``."""
+    """Convert an exception of aiohttp into a ``ProviderError``; ``address`` is the server's, as ``host:port``."""
     server = f"he model's server{f' at {address}' if address else ''}"
     match error:
         case aiohttp.ConnectionTimeoutError():
@@ -520,7 +522,7 @@ def network_error(error: BaseException, address: str = "") -> ProviderError:
         case aiohttp.ClientConnectionError() | aiohttp.ClientPayloadError() | OSError():
             text = f"The connection to t{server} broke off: {str(error) or type(error).__name__}"
         case _:
-            # Its text may quote a header.
+            # The exception's text may quote a header.
             kind = type(error).__name__
             return ProviderError(
                 f"The request could not be sent or its answer read ({kind})", hint="Check the base URL"
@@ -561,7 +563,7 @@ MAX_MODELS = 10_000
 
 
 class Answer(NamedTuple):
-    """A server's answer while it comes."""
+    """A server's answer, whose body still arrives."""
 
     headers: Mapping[str, str]
     chunks: AsyncIterator[bytes]
@@ -574,29 +576,29 @@ class Server(Protocol):
         """Send a request and return the answer; leaving the block ends it.
 
         Raises:
-            HttpRefusal: The server said so.
+            HttpRefusal: The server answered with an error status.
             ProviderError: The network failed, before the answer or within it.
         """
         ...
 
     async def close(self) -> None:
-        """Close the connections; answers that still come end with an error."""
+        """Close the connections; unfinished answers end with an error."""
         ...
 
 
 class _Chunks(aiohttp.Payload):
-    """A request that is sent a chunk at a time: nobody holds it in one while the server answers."""
+    """The body of a request, sent in chunks: it is never held in one piece while the server answers."""
 
     def __init__(self, body: Body) -> None:
         super().__init__(body)
         self._size = body.size
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        """Return it as text."""
+        """Return the body as text."""
         return cast(Body, self._value).to_bytes().decode(encoding, errors)
 
     async def write(self, writer: AbstractStreamWriter) -> None:
-        """Send it."""
+        """Send the body."""
         for chunk in cast(Body, self._value).chunks():
             await writer.write(chunk)
 
@@ -605,8 +607,8 @@ class HttpServer:
     """A server over one pool of connections, see ``Server``.
 
     Args:
-        base_url: Paths are below it.
-        headers: Sent with every request; the key is in them.
+        base_url: The URL that paths are appended to.
+        headers: Headers of every request, the key among them.
         timeout_s: The longest silence within an answer.
     """
 
@@ -669,10 +671,10 @@ class HttpServer:
 
 
 def _proxy_for(scheme: str) -> str | None:
-    """Return the address of the proxy that the environment names for requests of ``scheme``.
+    """Return the address of the proxy for requests of ``scheme``, from the environment, or None.
 
     Raises:
-        ConfigError: It is none of HTTP.
+        ConfigError: It is not the address of an HTTP proxy.
     """
     proxies = getproxies()
     named = proxies.get(scheme) or proxies.get("all")
@@ -688,14 +690,14 @@ def _proxy_for(scheme: str) -> str | None:
 
 
 def _certificates() -> ssl.SSLContext:
-    """Return what checks a server's certificate: SSL_CERT_FILE if that is set, else what the system trusts."""
+    """Return the TLS context: certificates of SSL_CERT_FILE or SSL_CERT_DIR if set, else those the system trusts."""
     if sys.platform in ("darwin", "win32") and not {"SSL_CERT_FILE", "SSL_CERT_DIR"} & set(os.environ):
         return truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     return ssl.create_default_context()
 
 
 async def _body_of(chunks: AsyncIterator[bytes]) -> object:
-    """Return the JSON value of a refusal's body, or its text; one that does not end counts as far as it came."""
+    """Return the JSON value of an error body, or its text; a body that is too long or too slow is cut."""
     held = bytearray()
     with contextlib.suppress(OSError, aiohttp.ClientError):
         async with asyncio.timeout(_REFUSAL_S):
@@ -711,7 +713,7 @@ async def _body_of(chunks: AsyncIterator[bytes]) -> object:
 
 
 async def _read_bounded(response: aiohttp.ClientResponse, most: int) -> bytes:
-    """Return the body of ``response``; raise ``ProviderError`` where it has more bytes than ``most``."""
+    """Return the body of ``response``; raises ``ProviderError`` if it has more than ``most`` bytes."""
     held = bytearray()
     async for chunk in response.content.iter_any():
         held += chunk
@@ -721,7 +723,7 @@ async def _read_bounded(response: aiohttp.ClientResponse, most: int) -> bytes:
 
 
 async def read_answer(chunks: AsyncIterator[bytes], step: Decoder) -> AsyncIterator[Sequence[StreamItem]]:
-    """Yield what ``step`` makes of an answer; raises what failed, or that it ended in the middle."""
+    """Yield the items that ``step`` decodes from an answer; raises its failure, or that the answer is truncated."""
     events = SseDecoder()
     async for chunk in chunks:
         if items := step.decode(events.feed(chunk)):
@@ -762,12 +764,12 @@ def says_unsupported(said: str) -> bool:
 class HttpBackend(Generic[_Quirk]):
     """Streams answers of one server over one pool of connections.
 
-    A quirk is what a model or its server wants otherwise, learned from the first refusal. Names do not tell, and a
-    preset written for one model must work with the next.
+    A quirk is a deviation of a model or its server from the API, learned from its first refusal. A model's name does
+    not tell its quirks, and a preset written for one model must work with the next.
 
     Args:
-        server: Where requests go.
-        clock: What ``retry-after`` is measured from.
+        server: The server of the requests.
+        clock: The time from which a ``retry-after`` date is measured.
     """
 
     path: str  # of a request
@@ -788,7 +790,7 @@ class HttpBackend(Generic[_Quirk]):
         raise NotImplementedError
 
     def system(self, request: ModelRequest, quirks: Set[_Quirk]) -> list[Json]:
-        """Return what stands before the conversation."""
+        """Return the items before the conversation: the system prompt, in some APIs."""
         return []
 
     def writer(self, quirks: Set[_Quirk]) -> BodyWriter:
@@ -796,7 +798,7 @@ class HttpBackend(Generic[_Quirk]):
         raise NotImplementedError
 
     def quirk(self, body: Json, said: str) -> _Quirk | None:
-        """Return what to change after the server refused ``body``, None for nothing; ``said`` is in lower case."""
+        """Return the quirk that a refusal of ``body`` reveals, or None; ``said`` is its text in lower case."""
         raise NotImplementedError
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[StreamItem], None]:
@@ -810,13 +812,13 @@ class HttpBackend(Generic[_Quirk]):
             raise refusal(refused, self._clock.now()) from None
 
     def addressed(self, request: ModelRequest, body: Body) -> tuple[str, Body]:
-        """Return where a request is sent, and what."""
+        """Return the path and the body of a request."""
         return self.path, body
 
     def listed(self, page: Any) -> tuple[list[Any], str]:
-        """Return the names on a page of the list of models, and where the next page is, "" for nowhere.
+        """Return the names on a page of the list of models, and the path of the next page, "" for none.
 
-        This is as Anthropic and OpenAI lay it out. What is not so raises ``KeyError``, ``TypeError`` or the like.
+        This reads the format of Anthropic and OpenAI. Any other raises ``KeyError``, ``TypeError`` or the like.
         """
         names = [each["id"] for each in page["data"] if "id" in each]
         if page.get("has_more") is not True or not isinstance(last := page.get("last_id"), str):
@@ -855,7 +857,7 @@ class HttpBackend(Generic[_Quirk]):
         await self._server.close()
 
     async def _open(self, request: ModelRequest, stack: contextlib.AsyncExitStack) -> Answer:
-        """Send ``request``, once more for each thing that its model or server turns out to refuse."""
+        """Send ``request``, once more for each quirk that a refusal reveals."""
         while True:
             quirks = self._quirks.get(request.model, self.usual)
             if (writer := self._writers.get(quirks)) is None:
@@ -869,7 +871,7 @@ class HttpBackend(Generic[_Quirk]):
             except HttpRefusal as error:
                 found = None
                 if error.status in _OTHER_FORM or error.status >= 500:
-                    # All that it says: the field that it is about may stand beside the message.
+                    # The whole body is searched: the name of the refused field may be outside the message.
                     said = json.dumps(error.body, ensure_ascii=False, default=str).lower()
                     found = self.quirk(settings, said)
                 if found is None or found in quirks:

@@ -1,4 +1,4 @@
-"""The offline stand-in: the Messages API answered in process, by rule.
+"""The offline stand-in: answers requests of the Messages API in the process, by rules.
 
 It replaces the server, so a demo or a test without a key runs the same code as with a key, except opening a
 connection.
@@ -35,7 +35,7 @@ _FILE = re.compile(
 _WILD = re.compile(r"[*?\[{]")
 _NOT_PATHS = frozenset({"and/or", "either/or", "yes/no", "i/o", "input/output", "/", "*", "**"})
 
-# A word of the prompt → the files it implies, the first that fits; the last row is the most general.
+# Words of the prompt → the files they imply; the first match counts, the last row is the most general.
 _IMPLIED = (
     (r"presets?", "presets/*.md"),
     (r"tests?", "tests/**/*.py"),
@@ -48,7 +48,7 @@ _IMPLIED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Targets:
-    """What to look at: files to read, patterns to find files with."""
+    """The files to read, and the patterns to find files with."""
 
     files: tuple[str, ...] = ()
     globs: tuple[str, ...] = ()
@@ -69,13 +69,13 @@ def targets_of(prompt: str) -> Targets:
 
 
 def named_paths(prompt: str) -> list[str]:
-    """Return the words of ``prompt`` that are paths or patterns, in order and once."""
+    """Return the words of ``prompt`` that are paths or patterns, in order, without duplicates."""
     found = dict.fromkeys(_clean(quoted or plain) for quoted, plain in _TARGETS_WORD.findall(prompt))
     return [word for word in found if _is_path(word)]
 
 
 def prose(prompt: str) -> str:
-    """Return ``prompt`` without paths and quoted text: what its words mean is looked for here."""
+    """Return ``prompt`` without paths and quoted text, to be searched for key words."""
     words = _QUOTED.sub(" ", prompt).split()
     return " ".join(word for word in words if not _is_path(_clean(word)))
 
@@ -96,11 +96,11 @@ def _implied_globs(prompt: str) -> tuple[str, ...]:
     return next(((glob,) for words, glob in _IMPLIED if re.search(rf"\b({words})\b", said)), ())
 
 
-# What a mission has to return, read from its prompt, and a program's expression for it; pure.
+# The result type of a mission, read from its prompt, and a program's expression for it; pure.
 #
 # The stand-in knows a few facts about what it found: a list of files with their lines, a list of rows, a text. Each
-# field of a type gets the fact that its name and type suggest; it concludes nothing and says so where a sentence is
-# wanted.
+# field of a type gets the fact that its name and type suggest. It draws no conclusions; where a sentence is expected,
+# it says so.
 
 _TOKEN = re.compile(r"[\[\]{}|?]|:?[A-Za-z_][\w-]*")
 _SIZES = re.compile(r"lines|total|sum|size|length")
@@ -109,9 +109,9 @@ SENTENCE = "pyagentd's offline stand-in, not a language model: this is what the 
 
 
 def expression(text: str) -> str:
-    """Return what a program evaluates for the type that a prompt shows: ``found``, where it is not understood here.
+    """Return an expression whose value fits the type ``text``; ``found`` for a type that is not understood.
 
-    There ``found`` is a list of maps {:path :lines :text}.
+    In the program, ``found`` is a list of maps {:path :lines :text}.
     """
     try:
         return _value(iter(_TOKEN.findall(text)), "", "")
@@ -120,7 +120,7 @@ def expression(text: str) -> str:
 
 
 def _value(tokens: Iterator[str], name: str, item: str) -> str:
-    """Return the value of a field, for the ``item`` of what was found that is at hand, "" for all of it."""
+    """Return the expression for a field, about ``item``, the variable of one found file, or "" for all of them."""
     token = next(tokens)
     if token == "{":
         fields: list[str] = []
@@ -153,9 +153,9 @@ def _value(tokens: Iterator[str], name: str, item: str) -> str:
     return item or "found"
 
 
-# What a request of the Messages API says, as far as the offline stand-in cares; pure.
+# Reading a request of the Messages API, as far as the offline stand-in needs it; pure.
 #
-# The stand-in is stateless, as a real model is: everything it knows is in the request. It answers the last user text
+# The stand-in is stateless, like a real model: everything it knows is in the request. It answers the last user text
 # and looks only at the tool calls made since then.
 
 _SUMMARY = "<conversation_summary>"
@@ -173,7 +173,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """The prompt, the tools on offer by name (their input schemas), and what was done so far."""
+    """The prompt, the offered tools by name (their input schemas), and the calls since the prompt."""
 
     prompt: str
     pictures: int = 0  # and documents, that the prompt shows
@@ -182,7 +182,7 @@ class View:
 
 
 def view_of(body: Json) -> View:
-    """Return what ``body``, the JSON of a request, says."""
+    """Return the view of ``body``, the JSON of a request."""
     messages = body.get("messages") or []
     prompts = (number for number, each in reversed([*enumerate(messages)]) if each["role"] == "user" and _text(each))
     start = next(prompts, -1)
@@ -208,7 +208,7 @@ def media_of(messages: list[Json]) -> list[str]:
 
 
 def _text(message: Json) -> str:
-    """Return the text of a message without the summary of what came before."""
+    """Return the text of a message without the summary of the earlier conversation."""
     content = message["content"]
     if isinstance(content, list):
         content = [block for block in content if not block.get("text", "").startswith(_SUMMARY)]
@@ -234,15 +234,15 @@ _NOT_A_PATH = re.compile(r"^(No |Found |\[|\()|[*\0]|: ")
 
 
 def found_files(exchange: Exchange) -> list[str]:
-    """Return the paths of files in the result of a Glob call, without directories and remarks."""
+    """Return the paths of files in the result of a Glob call, without directories and notes."""
     lines = (line.strip() for line in exchange.text.splitlines())
     return [line for line in lines if line and not line.endswith("/") and not _NOT_A_PATH.search(line)]
 
 
 # How the offline stand-in fulfils a mission: one program that looks, one that returns; pure.
 #
-# It is stateless: what it is asked, which tools there are and what has to come back are read from the prompt that a
-# mission's model is told, and how far it is from the answers that were given so far.
+# It is stateless: it reads the task, the tools and the result type from the mission's prompt, and its progress from
+# its earlier answers.
 
 _SECTION = re.compile(r"^# (?P<title>[^\n]+)\n\n(?P<text>.*?)(?=^# |\Z)", re.MULTILINE | re.DOTALL)
 _TOOL = re.compile(r"^([A-Za-z_][\w-]*)\(", re.MULTILINE)
@@ -263,12 +263,12 @@ _FILES = """\
 
 
 def wants_mission(body: Mapping[str, Any]) -> bool:
-    """Return whether a request is one for the next program of a mission."""
+    """Return whether a request asks for the next program of a mission."""
     return not body.get("tools") and "# PTC-Lisp" in text_of(body.get("system"))
 
 
 def answer(body: Mapping[str, Any]) -> str:
-    """Return what the stand-in says: a few words and a program."""
+    """Return the answer to a mission's request: a sentence and a program."""
     parts = sections(text_of(body.get("system")))
     messages = body.get("messages") or []
     said = sum(message["role"] == "assistant" for message in messages)
@@ -288,7 +288,7 @@ def sections(system: str) -> dict[str, str]:
 
 
 def _exploring_program(parts: Mapping[str, str], prompt: str) -> str:
-    """Return the program that calls the tools which the mission calls for, "" when there are none."""
+    """Return the program that calls the tools for the prompt, "" when none fits."""
     tools = set(_TOOL.findall(parts.get("Available Tools", "")))
     if "Bash" in tools and (commands := _COMMAND.findall(prompt)):
         calls = " ".join(f'(call "Bash" {{:command {json.dumps(command)}}})' for command in commands)
@@ -308,7 +308,7 @@ def _exploring_program(parts: Mapping[str, str], prompt: str) -> str:
 
 
 def _agent(prompt: str) -> str:
-    """Return the program that has an agent look."""
+    """Return the program that spawns an agent to look."""
     told = f"Find and read {targets_of(prompt)}, and report the names and the number of lines."
     return (
         '(let [text (call "PersistentAgent" {:preset "explorer" :description "look at it"\n'
@@ -337,9 +337,9 @@ def _block(words: str, program: str) -> str:
 
 # The rules of the offline stand-in: which tools to call for a prompt; pure.
 #
-# The first rule of ``RULES`` that fits the prompt, and whose tool is offered, decides. What it finds is then read,
-# up to ``READ_AT_MOST`` files in one answer, and that is all: the next answer reports. Who is told to look
-# "yourself" and to delegate does both, in this order.
+# The first rule of ``RULES`` that fits the prompt, and whose tool is offered, applies. The next answer reads the
+# files that were found, at most ``READ_AT_MOST``, and the one after it reports. A prompt that says both to look
+# "yourself" and to delegate gets both, in this order.
 
 READ_AT_MOST = 3
 
@@ -364,7 +364,7 @@ class Call:
 
 
 Rule = tuple[str, Callable[[View], Iterable[Mapping[str, Any]]]]
-"""A tool, and what returns the inputs to call it with, none when the rule does not fit."""
+"""A tool, and a function that returns the inputs of its calls, none when the rule does not fit."""
 
 
 def plan(view: View) -> tuple[Call, ...]:
@@ -382,7 +382,7 @@ def plan(view: View) -> tuple[Call, ...]:
 
 
 def missing_tool(view: View) -> str:
-    """Return the name of the tool that the prompt calls for and nobody offered, or ""."""
+    """Return the name of the tool that the prompt needs if no fitting tool is offered, else ""."""
     wanted = [tool for tool, calls in RULES if [*calls(view)]]
     return "" if view.tools.keys() & wanted else next(iter(wanted), "")
 
@@ -421,7 +421,7 @@ def _preset(view: View) -> str:
 
 
 def _errand(prompt: str, targets: Targets) -> str:
-    """Return what the agent is told: the errand in the prompt's words, unless they would make it delegate too."""
+    """Return the agent's prompt: the errand in the words of ``prompt``, unless they would make it delegate too."""
     report = f"Find and read {targets}, and report the names, the number of lines and the first headings."
     said = _TOLD.search(prompt) or _ERRAND.search(prompt)
     if said is None or _SPAWN.search(prose(said[1])):
@@ -471,7 +471,7 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-# What the offline stand-in says at the end: facts quoted from the tools' results, and what it is; pure.
+# The final answer of the offline stand-in: facts quoted from the tools' results, and a disclaimer; pure.
 
 DISCLAIMER = "I am pyagentd's offline stand-in, not a language model"
 _NAMED_AT_MOST = 8
@@ -513,7 +513,7 @@ def _without_tools(view: View) -> str:
 
 
 def _is_news(exchange: Exchange, view: View) -> bool:
-    """Whether the exchange adds a fact: a pattern whose files were all read does not."""
+    """Return whether the exchange adds a fact: a Glob whose files were all read does not."""
     others = [one for one in view.exchanges if one.name != "Glob"]
     return exchange.name != "Glob" or exchange.is_error or len(found_files(exchange)) != len(others) or not others
 
@@ -525,7 +525,7 @@ def _fact(exchange: Exchange) -> str:
 
 
 def _subject(exchange: Exchange) -> str:
-    """Return the argument that tells this call from others."""
+    """Return the argument that distinguishes this call from others."""
     keys = ("file_path", "path", "pattern", "command", "description")
     return next((f"`{exchange.input[key]}`" for key in keys if key in exchange.input), "").strip()
 
@@ -580,7 +580,7 @@ _FACTS: dict[str, Callable[[Exchange], str]] = {
 
 
 def _quote(text: str) -> str:
-    """Return the beginning of an agent's answer as a quotation; who it is needs to be said only once, by us."""
+    """Return the beginning of an agent's answer as a quotation, without the disclaimer, which ours has already."""
     lines = [line for line in text.strip().splitlines() if DISCLAIMER not in line]
     shown = "\n".join(f"> {line}".rstrip() for line in lines[:_QUOTED_LINES]).removesuffix("\n>")
     return shown if len(lines) <= _QUOTED_LINES else f"{shown}\n> …"
@@ -594,7 +594,7 @@ def _cut(text: str) -> str:
     return text if len(text) <= _QUOTED_CHARS else f"{text[:_QUOTED_CHARS].rstrip()}…"
 
 
-# How the offline stand-in summarises: what was asked, what was used, what was said last; pure.
+# Summaries by the offline stand-in: the prompts, the tools used, the last answer; pure.
 
 _LONGEST = 160  # characters of a line
 _KEPT = 12  # prompts, and lines of an earlier summary's section
@@ -607,14 +607,14 @@ _SUMMARY_SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 
 
 def description_of(text: str) -> str:
-    """Return the prompts of the conversation that the text of such a request quotes, the first few of them."""
+    """Return the first few prompts of the conversation that a request for a description quotes."""
     talk = _TALK.search(text)
     prompts = [one_line(words, _LONGEST) for who, words in _SAID.findall(talk[1] if talk else text) if who == "user"]
     return f"Talked about: {'; '.join(prompts[:3])}" if prompts else "A conversation"
 
 
 def summary_of(text: str) -> str:
-    """Return the summary of the conversation that the text of such a request quotes."""
+    """Return the summary of the conversation that a request for a summary quotes."""
     earlier, talk = _EARLIER.search(text), _TALK.search(text)
     quoted = talk[1] if talk else text
     said = _SAID.findall(quoted)
@@ -645,7 +645,7 @@ def _list(lines: list[str]) -> str:
     return "\n".join(f"- {line}" for line in dict.fromkeys(kept)) or "None."
 
 
-# How the offline stand-in names a conversation: by the first words of its prompt; pure.
+# Titles by the offline stand-in: the first words of the prompt; pure.
 
 _WORDS = 7
 
@@ -675,10 +675,10 @@ def offline_backend(pace_s: float | None = None) -> "OfflineBackend":
 
 
 class OfflineBackend(AnthropicBackend):
-    """The stand-in behind the code that talks to a real server."""
+    """The code for a real server, with the stand-in as its server."""
 
     async def models(self) -> tuple[str, ...]:
-        """Return the names of all models that are known: it stands in for each."""
+        """Return the names of all known models: it stands in for each."""
         return catalog.shipped_models()
 
 
@@ -699,7 +699,7 @@ def pace_from_environment(environment: Mapping[str, str]) -> float:
 
 
 class OfflineServer:
-    """Answers ``POST /v1/messages`` by rule; see ``Server``."""
+    """Answers ``POST /v1/messages`` by rules; see ``Server``."""
 
     def __init__(self, pace_s: float = 0.0) -> None:
         self._pace_s = pace_s
@@ -708,7 +708,7 @@ class OfflineServer:
     @asynccontextmanager
     async def post(self, path: str, body: Body) -> AsyncIterator[Answer]:
         """Answer a request, see ``Server``."""
-        # The same requests in the same order get the same ids, and no two calls of a process share one.
+        # Ids depend on the request and its number: repeatable, and unique in a process.
         sent = body.to_bytes()
         key = f"{hashlib.sha256(sent).hexdigest()[:10]}{next(self._serial):05d}"
         yield Answer({"content-type": "text/event-stream"}, self._chunks(_answer(json.loads(sent), key)))
@@ -717,7 +717,7 @@ class OfflineServer:
         """Do nothing: there are no connections."""
 
     async def _chunks(self, events: Iterator[Json]) -> AsyncIterator[bytes]:
-        """Yield an event at a time; only deltas take time."""
+        """Yield the events one by one, with a pause before each delta."""
         for event in events:
             if self._pace_s and event["type"] == "content_block_delta":
                 await asyncio.sleep(self._pace_s)
@@ -725,7 +725,7 @@ class OfflineServer:
 
 
 def _tokens(body: Json) -> int:
-    """Return about how many tokens a request has; of a picture what a large one costs."""
+    """Return the estimated tokens of a request; each picture counts as a large one."""
     media = media_of(body.get("messages") or [])
     return (len(json.dumps(body)) - sum(map(len, media))) // 4 + _MEDIA_TOKENS * len(media)
 

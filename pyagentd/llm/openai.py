@@ -1,7 +1,7 @@
-"""Chat Completions, the API that most servers of models speak: bodies, and the decoding of its stream.
+"""Chat Completions, the API of most model servers: bodies, and the decoding of its stream.
 
 As in ``anthropic``, requests go out over aiohttp and not through the official SDK, which is twice as large as all of
-the daemon. Servers accept different fields and write the same thing in different ways: a field that one refuses is
+the daemon. Servers differ in the fields that they accept and in the form of answers: a field that a server refuses is
 left out from then on, and all known forms of an answer are read.
 """
 
@@ -71,7 +71,7 @@ Quirk = Literal[
 
 
 def settings_body(request: ModelRequest, quirks: Set[Quirk]) -> Json:
-    """Return the body of ``request`` without ``messages``, as a server with these quirks takes it."""
+    """Return the body of ``request`` without ``messages``, for a server with these quirks."""
     longest = "max_completion_tokens" if "max_tokens" in quirks else "max_tokens"
     # Reasoning counts against the limit.
     body: Json = {"model": request.model, longest: request.max_tokens + (request.thinking_budget or 0)}
@@ -92,12 +92,12 @@ def _tool(tool: ToolSchema) -> Json:
 
 
 def message_bodies(message: Message, quirks: Set[Quirk], *, documents: bool) -> Iterator[Json]:
-    """Yield what ``message`` is as items of ``messages``: a result of a tool is a message of its own.
+    """Yield the items of ``messages`` for ``message``: each tool result is a separate item.
 
     Args:
-        message: Of the conversation.
-        quirks: Of the server.
-        documents: Whether it takes PDF; what it does not take is named to the model in words.
+        message: A message of the conversation.
+        quirks: The server's quirks.
+        documents: Whether the server accepts PDF; otherwise a sentence tells the model of the attachment.
     """
     if "tools" in quirks:
         message = in_words(message)
@@ -116,7 +116,7 @@ def message_bodies(message: Message, quirks: Set[Quirk], *, documents: bool) -> 
 
 
 def result_text(result: ToolResult) -> str:
-    """Return a result as text, which says where it is an error."""
+    """Return a tool result as text; an error is marked as one."""
     if not result.text.strip():
         return "Error: The tool failed without a message." if result.is_error else "(no output)"
     failed = result.is_error and not result.text.lower().startswith("error")
@@ -137,7 +137,7 @@ def _wire_message(message: Message, quirks: Set[Quirk]) -> Json | None:
         }
         for call in calls
     ]
-    # Those that want it back want it of messages with calls alone: it led to them.
+    # Servers that expect reasoning back expect it only with messages that have calls.
     own = [part for part in message.parts if isinstance(part, Reasoning) and part.provider == PROVIDER]
     if "reasoning refused" not in quirks:
         for name in _FIELDS:
@@ -172,7 +172,7 @@ def _id(id: str, quirks: Set[Quirk]) -> str:
 
 
 def check_media(request: ModelRequest, *, documents: bool) -> None:
-    """Raise ``ProviderError`` when what the user just attached cannot be sent."""
+    """Raise ``ProviderError`` when an attachment of the last prompt cannot be sent."""
     if documents or not request.messages:
         return
     for part in _just_attached(request.messages[-1]):
@@ -184,7 +184,7 @@ def check_media(request: ModelRequest, *, documents: bool) -> None:
 
 
 def _just_attached(message: Message) -> Iterator[Part]:
-    """Yield the parts that came with the last text: a prompt before it that failed is part of the same message."""
+    """Yield the parts of the last prompt; a failed prompt before it is in the same message, and is skipped."""
     texts = 0
     for part in reversed(message.parts):
         texts += isinstance(part, Text) and not part.text.startswith("<attachment>")
@@ -209,7 +209,7 @@ _FAILED = ("error", "insufficient_system_resource")  # as a reason to stop
 
 @dataclass(slots=True)
 class _Call:
-    """A call of a tool while it grows."""
+    """An unfinished tool call."""
 
     index: int
     given_id: str  # by the server
@@ -233,7 +233,7 @@ class ChatDecoder(Decoder):
         self._usage: Json = {}
 
     def end(self) -> list[StreamItem]:
-        """Return what the end of the body means: some servers send no mark for the end."""
+        """Return the last items: some servers do not mark the end of an answer."""
         return [] if self._stop is None else self.decode([_DONE])
 
     def _take(self, event: SseEvent, items: list[StreamItem]) -> None:
@@ -308,11 +308,11 @@ class ChatDecoder(Decoder):
 
 
 def usage_of(given: Json, prompt: str, answer: str) -> Usage:
-    """Return the tokens that a server counted; ``prompt`` and ``answer`` is what the API calls them."""
+    """Return the usage that a server counted; ``prompt`` and ``answer`` are the keys of the two counts."""
     of_prompt, of_answer = given.get(f"{prompt}_details") or {}, given.get(f"{answer}_details") or {}
     asked, said = tokens(given.get(prompt)), tokens(given.get(answer))
     reasoning = tokens(of_answer.get("reasoning_tokens"))
-    # xAI does not count reasoning among the tokens of the answer.
+    # xAI does not include reasoning in the count of the answer.
     if reasoning > said or (reasoning and tokens(given.get("total_tokens")) == asked + said + reasoning):
         said += reasoning
     read = min(asked, tokens(of_prompt.get("cached_tokens") or given.get("prompt_cache_hit_tokens")))
@@ -326,9 +326,9 @@ def usage_of(given: Json, prompt: str, answer: str) -> Usage:
     )
 
 
-# What servers refuse, learned from the first refusal; pure.
+# Quirks of servers, learned from the first refusal; pure.
 
-# Ollama of a model without a template for them; llama.cpp; vLLM; LM Studio and others.
+# The errors of Ollama (for a model whose template has no tools), llama.cpp, vLLM, LM Studio and others.
 _NO_TOOLS = re.compile(
     r"does not support (tools|function calling)|tools? param requires --jinja|requires --enable-auto-tool-choice"
     r"|(tools|functions|function calling)\W? (is|are) not supported"
@@ -354,8 +354,8 @@ class OpenAIBackend(HttpBackend[Quirk]):
 
     Args:
         server: See ``server``.
-        clock: What ``retry-after`` is measured from.
-        text_calls: Whether calls of tools are looked for in the text of answers, see ``textcalls``.
+        clock: The time from which a ``retry-after`` date is measured.
+        text_calls: Whether tool calls are parsed from the text of answers, see ``textcalls``.
     """
 
     path = "/chat/completions"
@@ -369,16 +369,16 @@ class OpenAIBackend(HttpBackend[Quirk]):
         self.usual = frozenset({"max_tokens"} if self._host == "api.openai.com" else ())
 
     def takes_documents(self) -> bool:
-        """Return whether PDF can be sent."""
+        """Return whether the API accepts PDF."""
         return self._host in _DOCUMENTS
 
     def settings(self, request: ModelRequest, quirks: Set[Quirk]) -> Json:
-        """Return the body without the conversation; raise ``ProviderError`` where an attachment cannot be sent."""
+        """Return the body without the conversation; raises ``ProviderError`` if an attachment cannot be sent."""
         check_media(request, documents=self.takes_documents())
         return settings_body(request, quirks)
 
     def system(self, request: ModelRequest, quirks: Set[Quirk]) -> list[Json]:
-        """Return what stands before the conversation."""
+        """Return the system prompt, as a message before the conversation."""
         told = describe_tools(request.tools) if request.tools and "tools" in quirks else ""
         system = "\n\n".join(filter(None, (request.system.strip(), told)))
         return [{"role": "system", "content": system}] if system else []
@@ -388,13 +388,13 @@ class OpenAIBackend(HttpBackend[Quirk]):
         return BodyWriter(partial(message_bodies, quirks=quirks, documents=self.takes_documents()))
 
     def decoder(self, request: ModelRequest) -> Decoder:
-        """Return what reads the answer."""
+        """Return a decoder for the answer."""
         in_text = self._text_calls or "tools" in self._quirks.get(request.model, ())
         decoder = ChatDecoder(request)
         return TextCalls(decoder, request) if in_text and request.tools else decoder
 
     def quirk(self, body: Json, said: str) -> Quirk | None:
-        """Return what to change after a refusal, None for nothing."""
+        """Return the quirk that a refusal reveals, or None."""
         if "max_completion_tokens" in said and "max_tokens" in body:
             return "max_tokens"
         if "temperature" in body and "temperature" in said:

@@ -1,7 +1,7 @@
-"""The prompts for summaries and titles, and what is accepted as an answer to them; pure.
+"""The prompts for summaries, titles and rewrites, and the cleaning of the answers; pure.
 
-The conversation is quoted in one message, not replayed: the request needs no tools, and the model is told to obey
-nothing in it.
+The conversation is quoted in one message, not replayed: the request needs no tools, and tells the model not to follow
+instructions in the quotation.
 """
 
 import json
@@ -36,10 +36,10 @@ def summary_request(
     """Return the request for a summary.
 
     Args:
-        model: Who is asked.
+        model: The model's name.
         transcript: The conversation, see ``transcript``.
-        previous: The summary of what came before it, "" when it is the beginning.
-        instructions: What the user wants kept in mind, or "".
+        previous: The summary of the conversation before it, "" if there is none.
+        instructions: The user's wishes for the summary, or "".
         max_tokens: The longest summary.
     """
     quoted = {"earlier_summary": previous or None, "conversation": transcript, "focus": instructions or None}
@@ -50,8 +50,8 @@ def quoting_request(model: str, system: str, quoted: Mapping[str, str | None], *
     """Return a request that quotes texts in one message.
 
     Args:
-        model: Who is asked.
-        system: What to do with them.
+        model: The model's name.
+        system: The system prompt, which says what to do with the texts.
         quoted: The texts by the names of their tags, in order; None is left out.
         max_tokens: The longest answer.
     """
@@ -63,12 +63,12 @@ def quoting_request(model: str, system: str, quoted: Mapping[str, str | None], *
 
 
 def accept_summary(answer: str) -> str:
-    """Return a model's answer as a summary; fences become such that end no block of the document."""
+    """Return a model's answer as a summary; its fences are changed so that they end no block of the document."""
     return _FENCE.sub(r"\1~~~", answer.strip())
 
 
 def previous_summary(messages: Sequence[Message]) -> tuple[str, tuple[Message, ...]]:
-    """Return the summary with which a view begins, "" if it has none, and the view without it."""
+    """Return the summary at the beginning of ``messages``, "" if there is none, and the messages after it."""
     if not messages or not messages[0].parts or not isinstance(first := messages[0].parts[0], Text):
         return "", tuple(messages)
     found = _PREVIOUS.match(first.text)
@@ -80,11 +80,11 @@ def previous_summary(messages: Sequence[Message]) -> tuple[str, tuple[Message, .
 
 
 def transcript(messages: Sequence[Message], *, output: Callable[[str], str] | None = None) -> str:
-    """Return a conversation as text: who said what, what was called, what came of it.
+    """Return a conversation as text: messages, tool calls and results.
 
     Args:
         messages: The conversation.
-        output: What to show of a tool's output; its beginning and end without.
+        output: Shortens a tool's output; by default to its beginning and end.
     """
     shown = output or shorten
     texts = ("\n".join(line for part in each.parts for line in _lines(each.role, part, shown)) for each in messages)
@@ -92,7 +92,7 @@ def transcript(messages: Sequence[Message], *, output: Callable[[str], str] | No
 
 
 def shorten(text: str) -> str:
-    """Return a text, or its beginning and end if it is long."""
+    """Return a text; of a long one, its beginning and end."""
     if len(text) <= _CUT:
         return text
     half = _CUT // 2
@@ -111,9 +111,9 @@ def _lines(role: str, part: Part, output: Callable[[str], str]) -> Iterator[str]
             yield "(reasoning omitted)"
 
 
-# What a model is asked when a conversation needs a title, and what is made of its answer; pure.
+# The request for a conversation's title, and the cleaning of the answer; pure.
 #
-# Prompt and answer are quoted, not obeyed: whatever they say, the answer becomes one short line of plain text.
+# The conversation is only quoted, and whatever the model answers becomes one short line of plain text.
 
 TITLE_SYSTEM = (
     "You name conversations. You are given the beginning of one; reply with a title for it and nothing else: "
@@ -179,9 +179,9 @@ def _cut(title: str) -> str:
     return (head or title[:LONGEST]).rstrip(" ,;:-–—")
 
 
-# What a model is asked when a conversation is saved: what it was about; pure.
+# The request for the description of a saved conversation; pure.
 #
-# The conversation is quoted, not replayed, and nothing in it is obeyed: whatever it says, the answer becomes a line.
+# The conversation is only quoted, and whatever the model answers becomes one line.
 
 DESCRIPTION_SYSTEM = (
     "A conversation between a user and an assistant that uses tools is put away, and you say what it was, so that "
@@ -209,7 +209,7 @@ def one_line(text: str, longest: int = DESCRIPTION_LONGEST) -> str:
     return events.one_line(_printable(text[:_DESCRIPTION_READ_AT_MOST]), longest)
 
 
-# What a model is asked when a person has a passage of a buffer rewritten, and what is made of its answer; pure.
+# The request to rewrite a passage of a buffer, and the cleaning of the answer; pure.
 
 REWRITE_SYSTEM = (
     "You rewrite a passage of a text or a program as its author asks. You are given the passage, what stands before "
@@ -235,7 +235,7 @@ def rewrite_request(
 
 
 def accept_rewrite(answer: str, text: str) -> str:
-    """Return what stands in the place of ``text``: without a fence around all of it, with its blanks at both ends."""
+    """Return the replacement of ``text``: the answer without a fence around it, with the blanks around ``text``."""
     if (fenced := _FENCED.match(answer)) is not None and _FENCED.match(text) is None:
         answer = fenced[2]
     start = text[: len(text) - len(text.lstrip())]

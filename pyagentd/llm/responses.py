@@ -1,7 +1,7 @@
-"""The Responses API, which OpenAI's own models speak: bodies, and the decoding of its stream.
+"""OpenAI's Responses API: bodies, and the decoding of its stream.
 
-Each request tells OpenAI to store nothing: reasoning comes encrypted, is kept in the record, and is sent with the
-next request. What both APIs share is in ``openai``.
+Each request tells OpenAI to store nothing: reasoning comes encrypted, is kept in the session's log, and is sent with
+the next request. Code shared with Chat Completions is in ``openai``.
 """
 
 from collections.abc import Iterator, Mapping, Set
@@ -39,7 +39,7 @@ _ENCRYPTED = "reasoning.encrypted_content"
 
 
 def settings_body(request: ModelRequest, quirks: Set[Quirk]) -> Json:
-    """Return the body of ``request`` without ``input``, as a model with these quirks takes it."""
+    """Return the body of ``request`` without ``input``, for a model with these quirks."""
     # Reasoning counts against the limit.
     longest = max(_LEAST, request.max_tokens + (request.thinking_budget or 0))
     body: Json = {"model": request.model, "max_output_tokens": longest, "store": False}
@@ -68,7 +68,7 @@ def settings_body(request: ModelRequest, quirks: Set[Quirk]) -> Json:
 
 
 def items_of(message: Message, quirks: Set[Quirk]) -> Iterator[Json]:
-    """Yield what ``message`` is as items of ``input``."""
+    """Yield the items of ``input`` for ``message``."""
     if message.role == "assistant":
         yield from _input_items(message, quirks)
         return
@@ -219,7 +219,7 @@ class ResponsesBackend(OpenAIBackend):
         return BodyWriter(partial(items_of, quirks=quirks))
 
     def quirk(self, body: Json, said: str) -> Quirk | None:
-        """Return what to change after a refusal, None for nothing."""
+        """Return the quirk that a refusal reveals, or None."""
         if "temperature" in body and "temperature" in said:
             return "temperature"
         if "include" in body and ("encrypted content" in said or _ENCRYPTED in said):

@@ -1,7 +1,8 @@
 """Sends a request again after a transient failure; each wait is an item of the stream.
 
-A request is sent again only if nothing of its answer was passed on: else the start of one answer would be followed by
-another. Waits grow exponentially with jitter, unless the server says how long to wait.
+A request is sent again only if no part of its answer was passed on yet; otherwise the consumer would get the
+beginning of one answer followed by another. Waits grow exponentially with jitter, unless the server says how long to
+wait.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ from pyagentd.llm.backend import Backend, ModelRequest, RetryNotice, SentAgain, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How often and how patiently."""
+    """How many attempts to make and how long to wait between them."""
 
     max_attempts: int = 5  # requests in all, the first one included
     base_s: float = 0.5  # the longest first wait; each next one is twice as long
@@ -33,13 +34,13 @@ class RetryPolicy:
 
 
 class RetryingBackend:
-    """A backend that repeats the transient failures of another one, which is opened with the first request.
+    """Wraps a backend, opened with the first request, and retries after its transient failures.
 
     Args:
-        opening: Opens what sends one request per call.
-        policy: How often and how patiently; the default is five attempts.
+        opening: Opens the wrapped backend.
+        policy: The attempts and waits; the default is five attempts.
         sleep: Waits the given seconds.
-        jitter: A number in [0, 1), drawn per wait.
+        jitter: Returns a number in [0, 1), for each wait.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class RetryingBackend:
             yield [SentAgain(attempt)]
 
     async def _wait(self, delay_s: float, now: asyncio.Event) -> None:
-        """Wait so long, or until somebody does not want to wait any more."""
+        """Wait ``delay_s`` seconds, or until ``now`` is set."""
         waits = [asyncio.ensure_future(self._sleep(delay_s)), asyncio.ensure_future(now.wait())]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -92,7 +93,7 @@ class RetryingBackend:
                 wait.cancel()
 
     async def close(self) -> None:
-        """Close the other backend, if it was opened; the next request opens it anew."""
+        """Close the wrapped backend, if it was opened; the next request opens it anew."""
         opening, self._opening = self._opening, None
         if opening is not None and not _has_failed(opening):
             await (await opening).close()

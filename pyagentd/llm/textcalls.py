@@ -1,9 +1,9 @@
-"""Calls of tools that a model writes into its text, for servers that do not parse them or accept no tools; pure.
+"""Tool calls that a model writes as text, for servers that do not parse them or accept no tools; pure.
 
-Small models write calls in the notation that they learned; a server that knows it sends calls, another one sends the
-text. ``TextCalls`` filters what the decoder of such a server yields: text that could be a call is held back, and is a
-call if it ends the answer, names a tool that was offered, and can be parsed. Everything else stays text. For a server
-that accepts no tools at all, the system prompt describes them in the notation of Hermes and Qwen.
+Small models write calls in the notation that they were trained on; a server that knows it sends calls, another sends
+the text. ``TextCalls`` filters the items of such a server's decoder: text that could be a call is held back, and
+becomes a call if it ends the answer, names an offered tool, and can be parsed. All other text is passed on. For a
+server that accepts no tools, the system prompt describes them in the notation of Hermes and Qwen.
 """
 
 import json
@@ -25,7 +25,7 @@ from pyagentd.llm.backend import (
 from pyagentd.llm.http import MAX_CALLS, Decoder, Json, SseEvent, api_name, arguments, unique_id
 from pyagentd.messages import Message, Part, Text, ToolCall, ToolResult
 
-# The notations, as models learned them:
+# The notations:
 #
 #   Hermes, Qwen 2 and 3   <tool_call>\n{"name": "Read", "arguments": {"path": "a"}}\n</tool_call>
 #   Qwen 3 Coder           <tool_call><function=Read><parameter=path>\na\n</parameter></function></tool_call>
@@ -53,7 +53,7 @@ class NotACall(Exception):
 
 
 def calls_in(text: str, tools: Mapping[str, ToolSchema]) -> list[Found]:
-    """Return the calls of ``tools`` that ``text`` consists of; none where anything else is in it."""
+    """Return the calls of ``tools`` in ``text``; none if it contains anything else."""
     text = text.strip()
     try:
         if text.startswith(("<tool_call>", "<function=")):
@@ -70,7 +70,7 @@ def calls_in(text: str, tools: Mapping[str, ToolSchema]) -> list[Found]:
 
 
 def _whole(pattern: re.Pattern[str], text: str) -> Iterator[str]:
-    """Yield the matches that ``text`` consists of."""
+    """Yield the matches of ``pattern``, which must cover all of ``text``."""
     at = 0
     while at < len(text):
         match = pattern.match(text, at)
@@ -130,7 +130,7 @@ def _of_json(value: object, tools: Mapping[str, ToolSchema]) -> Found:
 
 
 def _values(text: str) -> Iterator[object]:
-    """Yield the JSON values that stand in ``text`` one behind the other, those of an array one by one."""
+    """Yield the JSON values in ``text``, which follow each other; the values of an array one by one."""
     at = 0
     while at < len(text):
         value, at = _value(text, at)
@@ -159,7 +159,7 @@ def _read_call(tool: ToolSchema, given: object, text: str) -> Found:
 
 
 def _typed_value(text: str, parameter: str, tool: ToolSchema) -> object:
-    """Return a parameter that was written without quotes as the kind of value that the tool takes."""
+    """Convert a parameter written without quotes to the type in the tool's schema."""
     schema = (tool.input_schema.get("properties") or {}).get(parameter)
     if not isinstance(schema, Mapping) or schema.get("type") in (None, "string"):
         return text
@@ -170,11 +170,11 @@ def _typed_value(text: str, parameter: str, tool: ToolSchema) -> object:
 
 
 class TextCalls(Decoder):
-    """Decodes an answer with another decoder, and reads calls in its text.
+    """Wraps a decoder, and turns calls in the text of its answer into tool calls.
 
     Args:
-        inner: Decodes what the server sends.
-        request: What is answered.
+        inner: The wrapped decoder.
+        request: The request that is answered.
     """
 
     def __init__(self, inner: Decoder, request: ModelRequest) -> None:
@@ -189,11 +189,11 @@ class TextCalls(Decoder):
         self._read_call = False
 
     def decode(self, events: Iterable[SseEvent]) -> list[StreamItem]:
-        """Return the items that ``events`` mean."""
+        """Return the items for ``events``."""
         return self._read(self._inner.decode(events))
 
     def end(self) -> list[StreamItem]:
-        """Return what the end of the body means."""
+        """Return the last items."""
         return self._read(self._inner.end())
 
     def _read(self, given: Iterable[StreamItem]) -> list[StreamItem]:
@@ -254,7 +254,7 @@ class TextCalls(Decoder):
         items.append(PartDelta(self._next, text))
 
     def _end_text(self, done: PartFinished, items: list[StreamItem], reason: str) -> None:
-        """End the part of text, with the calls that it ends with."""
+        """End the text part, and pass on the calls at its end."""
         self._done = None
         held = "".join(self._held)
         self._held.clear()
@@ -275,11 +275,11 @@ class TextCalls(Decoder):
 
 
 def _start(text: str, *, first: bool, line: bool) -> int:
-    """Return where a call may begin in text that still grows, its length where none can.
+    """Return where a call may begin in an unfinished text, or its length if nowhere.
 
     Args:
-        text: What is not shown yet.
-        first: Whether only blanks stand before it in the answer.
+        text: The text that is not passed on yet.
+        first: Whether only blanks precede it in the answer.
         line: Whether it begins a line.
     """
     said = text.lstrip()
@@ -297,7 +297,7 @@ def _may_begin(text: str, marks: Iterable[str]) -> bool:
     return any(text.startswith(mark) or (text and mark.startswith(text)) for mark in marks)
 
 
-# For a server that takes no tools: they and their calls in words.
+# For a server that accepts no tools: tools, calls and results as text.
 
 _HOW = """\
 # Tools
@@ -314,14 +314,14 @@ their arguments:
 
 
 def describe_tools(tools: Iterable[ToolSchema]) -> str:
-    """Return what a model is told of tools in its system prompt."""
+    """Return the section of a system prompt that describes ``tools``."""
     schemas = ((api_name(each.name, 64), each.description, dict(each.input_schema)) for each in tools)
     lines = (dumps({"name": name, "description": words, "parameters": schema}) for name, words, schema in schemas)
     return "\n".join([_HOW, *lines])
 
 
 def in_words(message: Message) -> Message:
-    """Return a message with its calls of tools and their results as text."""
+    """Return a message with its tool calls and results as text."""
     return Message(role=message.role, parts=tuple(_in_words(part) for part in message.parts))
 
 
