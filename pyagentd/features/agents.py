@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from pyagentd.runtime.run_setup import RunBuilder
 
 
-# The PersistentAgent tool: a sub-agent that is a session of its own; ``task`` is another schema of it.
+# The PersistentAgent tool: a sub-agent with a session of its own; ``task`` is the same tool with another schema.
 #
 # Everything is validated before the first side effect; the agent's ``preset.md`` is the only source of its
 # configuration; its answer is the tool's result. The tool needs the loop, so it lives here and not in ``tools``.
@@ -77,7 +77,7 @@ know in `prompt`. Several calls in one answer run in parallel. Presets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """What a call of the tool wants."""
+    """The arguments of a call that spawns an agent."""
 
     preset: str
     description: str
@@ -92,10 +92,10 @@ class Assignment:
 
 
 def validate(wanted: Assignment, known: Collection[str]) -> None:
-    """Check what an agent is to be made of, before anything is made; ``known`` are names of presets.
+    """Check an assignment before anything is created; ``known`` are names of presets.
 
     Raises:
-        BadRequest: An argument is no good; the message begins with its name as PersistentAgent calls it.
+        BadRequest: An argument is invalid; the message begins with its name in PersistentAgent's schema.
     """
     for name, text in (("prompt", wanted.prompt), ("description", wanted.description)):
         if not text.strip():
@@ -125,8 +125,8 @@ def _agent_tool(
 ) -> ToolSpec:
     """Return a tool that spawns agents, for one run of a branch that is ``depth`` agents below its root.
 
-    ``schema`` makes its schema of the names of the ``presets``, ``wanted`` reads a call's arguments and id, ``told``
-    makes a result of what an agent came to.
+    ``schema`` makes the input schema from the names of the ``presets``, ``wanted`` reads a call's arguments and id,
+    ``told`` turns the agent's outcome into the call's result.
     """
     listing = "\n".join(f"- {each}: {preset.description}" for each, preset in sorted(presets.items()))
 
@@ -150,7 +150,7 @@ def _agent_tool(
             validate(assignment, presets)
         except UserError as error:
             raise ToolError(str(error)) from None
-        # A permission that is remembered for this text must not let an agent read more than was shown.
+        # A permission that is remembered for this text must not let another agent read more than the user approved.
         widened = _beyond(assignment.read, spawner.reads())
         return Target(detail=" reading ".join(filter(None, (assignment.preset, widened))))
 
@@ -186,7 +186,7 @@ def _assignment(args: Args, call_id: str) -> Assignment:
 
 
 def _beyond(wanted: Sequence[str] | None, own: Sequence[str]) -> str:
-    """Return which patterns of ``wanted`` are not surely within ``own``, for people; "" when all are."""
+    """Return the patterns of ``wanted`` that may match outside ``own``, as text for people; "" if none does."""
     if wanted is None:
         return ""
     if not wanted:
@@ -218,12 +218,12 @@ def result_of(outcome: Outcome) -> Output:
 
 
 def _plist(outcome: Outcome) -> str:
-    """Return an error as Lisp prints it: ``(:error (:code CODE :message TEXT))``, in one line."""
+    """Return an error as a Lisp plist in one line: ``(:error (:code CODE :message TEXT))``."""
     return encode({"error": {"code": outcome.code, "message": outcome.message}}).decode().replace("\n", "\\n")
 
 
 def _preview(wanted: Assignment, preset: Preset | None) -> str:
-    """Return what a human should know before the agent starts, its rights first."""
+    """Return what a human should know before the agent starts, its permissions first."""
     lines = ["Runs in the background: its result comes as a message"] if wanted.background else []
     match wanted.read:
         case None:
@@ -233,7 +233,7 @@ def _preview(wanted: Assignment, preset: Preset | None) -> str:
         case patterns:
             lines.append(f"May read: {', '.join(patterns)}")
     if preset is not None:
-        # One that does not say gets the default; one that says "nothing" cannot be told from it here.
+        # A preset without write paths gets the default; here it looks the same as one that allows no writes.
         writes = ", ".join(preset.paths.write) or f"{', '.join(DEFAULT_WRITE)} at most"
         lines += [f"May write: {writes}", f"May run: {_runs(preset.shell)}"]
         lines.append(f"Tools: {', '.join(preset.tools) or 'none'}")
@@ -242,7 +242,7 @@ def _preview(wanted: Assignment, preset: Preset | None) -> str:
 
 
 def _servers(wanted: WantedServers | None) -> list[str]:
-    """Return which servers of tools an agent has, for what they may do is beyond its scope."""
+    """Return the agent's MCP servers: their tools can act outside its scope."""
     if wanted is None or wanted == WantedServers():
         return []
     own = (f"{each.name} ({shlex.join(each.command) or each.url})" for each in wanted.own)
@@ -250,7 +250,7 @@ def _servers(wanted: WantedServers | None) -> list[str]:
 
 
 def _runs(shell: Commands) -> str:
-    """Return which commands an agent may run, and what they can reach beyond its scope."""
+    """Return which commands an agent may run, and whether they have the network and are confined."""
     if not shell.allow:
         return "nothing"
     what = "ANY COMMAND" if ANY in shell.allow else ", ".join(shell.allow)
@@ -279,10 +279,10 @@ def _schema(names: Sequence[str]) -> dict[str, Any]:
     )
 
 
-# The ``task`` tool: how models of other hosts delegate; it makes the same agents as PersistentAgent.
+# The ``task`` tool: models know it from other agent programs; it spawns the same agents as PersistentAgent.
 #
-# ``task({subagent_type, prompt, background?, metadata?})`` gives ``{output}``, or ``{session_id}`` of an agent in
-# the background. What it may read is what its parent may; everything else is the preset's, as for any agent.
+# ``task({subagent_type, prompt, background?, metadata?})`` returns ``{output}``, or ``{session_id}`` of an agent in
+# the background. The agent may read what its parent may; everything else comes from the preset, as for any agent.
 
 NAME = "task"
 
@@ -290,13 +290,13 @@ _DESCRIBED = 60  # characters of a prompt that name its task
 
 
 def as_output(outcome: Outcome) -> Output:
-    """Return what an agent came to as this tool's result; an error stays as it is."""
+    """Return an agent's outcome as the result of ``task``; an error is not wrapped in JSON."""
     output = result_of(outcome)
     return replace(output, text=json.dumps({"output": output.text}, ensure_ascii=False)) if output.ok else output
 
 
 def short_title(prompt: str) -> str:
-    """Return a few words that say what a prompt is about: the beginning of its first line."""
+    """Return a title for a prompt: the beginning of its first line."""
     line = " ".join(next(filter(str.strip, prompt.splitlines()), "").lstrip("#").split())
     if len(line) <= _DESCRIBED:
         return line or "task"
@@ -335,11 +335,11 @@ persistent_agent = partial(_agent_tool, name="PersistentAgent", schema=_schema, 
 task = partial(_agent_tool, name=NAME, schema=_task_schema, wanted=_task_assignment, told=as_output)
 
 
-# What an agent's run came to, read from its log: the same that its parent was or would be told.
+# The outcome of an agent's run, read from its log: what its parent is told.
 
 
 def outcome_of(conversation: Conversation, run: RunState | None, wanted: Result) -> Outcome | None:
-    """Return how a recorded run ended and what it said (``answer_text``); None while it goes on, and of none."""
+    """Return how a recorded run ended and its ``answer_text``; None for no run, or one that has not finished."""
     if run is None or not run.is_finished:
         return None
     text = answer_text(conversation, run, wanted)
@@ -354,7 +354,7 @@ def outcome_of(conversation: Conversation, run: RunState | None, wanted: Result)
 
 
 def answer_text(conversation: Conversation, run: RunState, wanted: Result) -> str:
-    """Return what the model said in a run: all its text, or what followed its last tool call."""
+    """Return the model's text in a run: all of it, or, for "last", what followed its last tool call."""
     texts: list[str] = []
     for message in answers_of(conversation, run):
         for part in message.parts:
@@ -366,7 +366,7 @@ def answer_text(conversation: Conversation, run: RunState, wanted: Result) -> st
 
 
 def answers_of(conversation: Conversation, run: RunState) -> list[Message]:
-    """Return the model's messages between the prompt of a run and the next one; what steered it is none."""
+    """Return the model's messages between a run's prompt and the next one; steering messages are no prompts."""
     found: list[Message] = []
     inside = False
     for message in conversation.messages.values():
@@ -379,12 +379,12 @@ def answers_of(conversation: Conversation, run: RunState) -> list[Message]:
 
 
 def agents_in(message: Message) -> tuple[str, ...]:
-    """Return the agents whose ends a message tells."""
+    """Return the agents whose results a message reports."""
     found = message.metadata.get("agents")
     return tuple(found) if isinstance(found, list) else ()
 
 
-# The agents below a branch, at any depth, and what became of each; reads their logs, blocks.
+# The agents below a branch, at any depth, with their states; reads their logs, blocks.
 
 AgentState = Literal["running", "waiting", "finished", "aborted", "error", "idle"]
 
@@ -410,10 +410,10 @@ class AgentNode(TypedDict):
 def agents_below(
     ref: BranchRef, opened: Mapping[str, tuple[str, Conversation]], wanted: Callable[[BranchRef], Result]
 ) -> list[AgentNode]:
-    """Return the agents of a branch by name, each with its own in ``agents``.
+    """Return the agents of a branch by name, each with its own agents in ``agents``.
 
-    ``opened`` has the state that clients see and the conversation of what is open, by key; ``wanted`` returns what of
-    an agent's text is its result.
+    ``opened`` maps the keys of open branches to their state and conversation; ``wanted`` returns which text of an
+    agent is its result.
     """
     found: list[AgentNode] = []
     for child in child_agents(ref):
@@ -447,23 +447,23 @@ def _state(status: str, conversation: Conversation, outcome: Outcome | None) -> 
             return "waiting"
     if outcome is not None:
         return _ENDED[outcome.reason]
-    # A run without its end that nobody executes waits for somebody to open it after its daemon ended.
+    # A run without an end that is not in flight: its daemon stopped, and it resumes when the branch is opened.
     return "waiting" if any(ask["decision"] is None for ask in conversation.asks.values()) else "idle"
 
 
-# Agents that nobody waits for: their results reach the parent as a message, exactly once.
+# Background agents: their parents do not wait for them, and get each result as a message, exactly once.
 #
-# The parent's log says of whom a result is still owed (``agent`` rows, ``Conversation.agents``); so nothing is lost
-# when the daemon ends in between. A result is submitted like any other message, and queued while the parent is busy;
-# several that wait behind each other are one message. What the parent's user stopped with the parent is not told: it
-# would start the parent again.
+# The parent's log records which results are still owed (``agent`` rows, ``Conversation.agents``), so none is lost
+# when the daemon stops in between. A result is submitted like any other message, and queued while the parent is busy;
+# consecutive results in the queue become one message. A parent gets no result of agents that its user stopped with
+# it: the message would start it again.
 
 Debt = Literal["running", "delivered", "dropped"]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Settling:
-    """Somebody who waits until nothing below an agent goes on."""
+    """A waiter for the end of all work below an agent."""
 
     woken: list[asyncio.Task[Outcome]]  # runs that answer results, and began meanwhile
     moved: asyncio.Event = field(default_factory=asyncio.Event)
@@ -477,7 +477,7 @@ def _answering(branch: LiveBranch) -> list[asyncio.Task[Outcome]]:
 
 
 class Background:
-    """The background agents of all branches: those that nobody waits for."""
+    """The background agents of all branches."""
 
     def __init__(self, kernel: "Kernel", agents: "AgentSpawner") -> None:
         self._agents = agents
@@ -508,18 +508,18 @@ class Background:
         self._kernel.hints.note(parent.ref, "background", child.session_id)
 
     def cancel(self, parent: LiveBranch, child: BranchRef) -> None:
-        """Take back ``begin``: the agent could not be started, which its call tells."""
+        """Take back ``begin``: the agent could not be started, and its call reports that."""
         self._forget(parent.key, child.session_id)
         with contextlib.suppress(StoreError):
             self._note(parent, child.session_id, "dropped")
 
     def has(self, branch: LiveBranch) -> bool:
-        """Return whether results are owed to a branch that may still come."""
+        """Return whether results that are owed to a branch can still arrive."""
         queued = not branch.paused and any(agents_in(message) for message in branch.queue.waiting)
         return queued or bool(self._alive.get(branch.key))
 
     async def settled(self, branch: LiveBranch, outcome: Outcome) -> Outcome:
-        """Return what an agent's run came to, once what it left running in the background has come to an end too."""
+        """Return the outcome of an agent's run once its own background agents have ended too."""
         own = _Settling(woken=_answering(branch))  # the next run may have begun right behind this one's end
         self._settling.setdefault(branch.key, []).append(own)
         try:
@@ -537,7 +537,7 @@ class Background:
                 del self._settling[branch.key]
 
     async def abort(self, parent: LiveBranch) -> bool:
-        """Stop the background agents of a branch and tell it nothing of them; return whether there were any."""
+        """Stop the background agents of a branch and deliver none of their results; return whether there were any."""
         alive = sorted(self._alive.get(parent.key, ()))
         children = [_child(parent.ref, agent).key for agent in alive]
         for agent, key in zip(alive, children, strict=True):
@@ -554,7 +554,7 @@ class Background:
         return bool(alive)
 
     def recover(self, opened: BranchOpened) -> None:
-        """Find the results that were owed to a branch when its daemon ended."""
+        """Find the results that were owed to a branch when the daemon stopped."""
         parent = opened.branch
         if parent.refusal:
             return
@@ -570,25 +570,25 @@ class Background:
             self._kernel.spawn(self._recover(parent.ref, agent, str(row.get("description") or "")))
 
     def close(self) -> None:
-        """Let nobody wait any more: what goes on is stopped, and found again when the branch is opened."""
+        """Wake all waiters: running agents are stopped, and found again when the branch is opened."""
         for key in self._settling:
             self.moved(key)
 
-    # -- what the runtime tells -----------------------------------------------------------------------------------
+    # -- events of the runtime ------------------------------------------------------------------------------------
 
     def _run_started(self, started: RunStarted) -> None:
-        """Note the run that answers a result, for an agent that is not over before that is."""
+        """Note a run that answers a result; the agent ends only after that run."""
         for waiter in self._settling.get(started.branch.key, ()):
             waiter.woken += _answering(started.branch)
             waiter.moved.set()
 
     def moved(self, key: str) -> None:
-        """Have who waits for the results of a branch look again."""
+        """Wake the waiters for the results of a branch, to check again."""
         for waiter in self._settling.get(key, ()):
             waiter.moved.set()
 
     def _run_ended(self, ended: RunEnded) -> None:
-        """Pass on the end of a background agent, and stop those of a run that was stopped."""
+        """Deliver the result of a background agent, and stop the agents of a run that was aborted."""
         branch, outcome = ended.branch, ended.outcome
         if self._kernel.closing:
             return
@@ -605,7 +605,7 @@ class Background:
             await self.abort(parent)
 
     async def _complete(self, ref: BranchRef, description: str, outcome: Outcome) -> None:
-        """Take the end of an agent's run: its parent is told when nothing below it goes on."""
+        """Report the outcome of an agent's run to its parent when nothing below the agent runs any more."""
         with contextlib.suppress(PyagentdError):  # it cannot be opened: what its run came to is known
             async with self._kernel.using(ref) as branch:
                 outcome = await self.settled(branch, outcome)
@@ -614,7 +614,7 @@ class Background:
             await self._owe(parent, ref.session_id, description, outcome)
 
     async def _recover(self, parent: BranchRef, agent: str, description: str) -> None:
-        """Tell how an agent ended that was running when the daemon ended; one that goes on tells it itself."""
+        """Report the outcome of an agent that ran when the daemon stopped; watch it if its run was resumed."""
         outcome: Outcome | None = Outcome(reason="error", text="", code="restart", message=RESTARTED)
         ref = _child(parent, agent)
         try:
@@ -633,7 +633,7 @@ class Background:
             await self._owe(parent, agent, description, outcome)
 
     async def _watch(self, parent: BranchRef, child: LiveBranch, run: asyncio.Task[Outcome]) -> None:
-        """Show an agent that goes on where the daemon's end had stopped it; its end is told as any other."""
+        """Show a resumed agent to its parent's clients until its run ends; its result is delivered as usual."""
         async with self._kernel.using(parent) as shown:
             self._agents.begin(shown, child)
             try:
@@ -642,7 +642,7 @@ class Background:
                 self._agents.end(child)
 
     async def _owe(self, parent: BranchRef, agent: str, description: str, outcome: Outcome) -> None:
-        """Tell a parent of an agent's end."""
+        """Report an agent's result to its parent."""
         if agent not in self._alive.get(parent.key, ()) or _child(parent, agent).key in self._dropped:
             return  # it was stopped with its parent
         state = {"done": "finished", "aborted": "was aborted", "error": "failed"}[outcome.reason]
@@ -656,7 +656,7 @@ class Background:
             self._forget(parent.key, agent)
 
     async def _deliver(self, parent: LiveBranch, agent: str, text: str) -> None:
-        """Submit a result, or add it to one that waits at the queue's end."""
+        """Submit a result, or append it to the queue's last message if that reports results too."""
         async with parent.starting:
             last = parent.queue.waiting[-1:]
             if last and (agents := agents_in(last[0])):
@@ -687,18 +687,18 @@ def _child(parent: BranchRef, agent: str) -> BranchRef:
     return paths.agent_ref(paths.agents_dir(parent.branch_dir) / agent)
 
 
-# Sub-agents of runs: created under the parent's branch, run to their end, watched from the parent.
+# Spawning of agents: created under the parent's branch, run to their end, watched from the parent.
 #
 # The parent's clients get an ``agent`` event whenever a child's run moves, and one with state ``finished`` on every
-# terminal path; Emacs draws its overlay from these.
+# path that ends it; Emacs draws its overlay from these.
 
 
 class AgentSpawner(Feature):
-    """Keeps the running agents of all branches.
+    """The running agents of all branches.
 
     Attributes:
-        background: Those that nobody waits for.
-        outputs: Make the result of a call from what its agent came to, by the tool's name.
+        background: The background agents.
+        outputs: Functions that turn an agent's outcome into a call's result, by the tool's name.
     """
 
     tool_names = ("PersistentAgent", "task")
@@ -710,21 +710,21 @@ class AgentSpawner(Feature):
         self.outputs: dict[str, Callable[[Outcome], Output]] = {NAME: as_output}
 
     def spawner(self, parent: LiveBranch, options: SendOptions, run_id: str) -> "ParentSpawner":
-        """Return what the PersistentAgent tool of the run ``run_id`` needs."""
+        """Return the spawner for the tools of the run ``run_id``."""
         return ParentSpawner(self, self.kernel, parent, options, run_id)
 
     def running(self, parent: str) -> list[dict[str, Any]]:
-        """Return the agents a branch waits for, so that a client that attaches can draw them."""
+        """Return the running agents of a branch, for a client that attaches to draw."""
         return [dict(facts) for above, facts in self._children.values() if above == parent]
 
     def tools_for(self, run: "RunBuilder") -> Sequence[ToolSpec]:
-        """Return the tools that start agents."""
+        """Return the tools that spawn agents."""
         spawner, depth = self.spawner(run.branch, run.options, run.run_id), len(run.ancestors)
         presets = spawner.templates()
         return [make(spawner, presets, depth=depth) for make in (persistent_agent, task)]
 
     async def rejoin(self, branch: LiveBranch, options: SendOptions, run_id: str, call: ToolCall) -> Output | None:
-        """Return the result of a call that was made before the daemon ended; None if it spawned no agent."""
+        """Return the result of a call made before the daemon restarted; None if it spawned no agent."""
         outcome = await self.spawner(branch, options, run_id).rejoin(call.id)
         return None if outcome is None else self.outputs.get(call.name, result_of)(outcome)
 
@@ -733,11 +733,11 @@ class AgentSpawner(Feature):
         return await self.background.abort(branch)
 
     async def stop(self) -> None:
-        """Let nobody wait for background agents any more."""
+        """Wake all that wait for background agents."""
         self.background.close()
 
     def run_moved(self, branch: LiveBranch, status: Mapping[str, Any]) -> None:
-        """Tell the parent's clients how the run of an agent moved."""
+        """Publish the progress of an agent's run to its parent's clients."""
         if branch.key not in self._children:
             return
         _, facts = child = self._children[branch.key]
@@ -769,12 +769,12 @@ class AgentSpawner(Feature):
         self._tell(child)
 
     def tools_of(self, branch: LiveBranch) -> int:
-        """Return how many calls of tools an agent that is shown has made."""
+        """Return how many tool calls an agent has made; 0 for one that is not shown."""
         child = self._children.get(branch.key)
         return int(child[1]["count"]) if child is not None else 0
 
     def end(self, branch: LiveBranch) -> None:
-        """Stop showing an agent; on every path, exactly once."""
+        """Stop showing an agent."""
         child = self._children.pop(branch.key, None)
         if child is not None:
             child[1]["state"] = "finished"
@@ -795,14 +795,14 @@ class ParentSpawner:
     run_id: str
 
     def templates(self) -> Mapping[str, Preset]:
-        """Return the presets an agent may have."""
+        """Return the presets that agents may have."""
         return self._presets().for_agents()
 
     def _presets(self) -> ProjectPresets:
         return self._kernel.presets.for_project(self.parent.conversation.session.get("workspace_root"))
 
     def reads(self) -> tuple[str, ...]:
-        """Return what the parent may read."""
+        """Return the paths that the parent may read."""
         return self._kernel.presets.of_branch(self.parent.ref).paths.read
 
     async def run_agent(self, wanted: Assignment) -> Outcome:
@@ -810,7 +810,7 @@ class ParentSpawner:
         return await self._result(*await self.launch(wanted))
 
     async def rejoin(self, call_id: str) -> Outcome | None:
-        """Return what the agent that a call spawned before the daemon's end came to, once it has."""
+        """Return the outcome of the agent that a call spawned before the daemon restarted; waits for it."""
         ref = (await asyncio.to_thread(agents_by_call, self.parent.ref)).get(call_id)
         if ref is None:
             return None
@@ -820,16 +820,16 @@ class ParentSpawner:
         if branch.task is None:
             async with stack:
                 outcome = outcome_of(branch.conversation, run, self._kernel.presets.of_branch(ref).result)
-            # Whom a human stopped, its parent was told of at once: this one the daemon's end stopped.
+            # Had a human aborted it, its parent would have its result: the daemon's stop aborted this one.
             return None if outcome is not None and outcome.reason == "aborted" else outcome
         self._show(stack, branch)
         return await self._result(ref, self._kernel.spawn(self._finish(stack, branch, branch.task)))
 
     async def launch(self, wanted: Assignment) -> tuple[BranchRef, asyncio.Task[Outcome]]:
-        """Create an agent and start its run; return it and the task that has its outcome.
+        """Create an agent and start its run; return it and the task that resolves to its outcome.
 
         Raises:
-            PyagentdError: It could not be made or started; no run was begun.
+            PyagentdError: It could not be created or started; no run was begun.
         """
         ref = await self._create(wanted)
         stack = contextlib.AsyncExitStack()
@@ -850,7 +850,7 @@ class ParentSpawner:
         return ref, self._kernel.spawn(self._finish(stack, branch, branch.task))
 
     async def _discard(self, ref: BranchRef) -> None:
-        """Remove an agent that could not be started: nothing was said there. What cannot be removed stays."""
+        """Remove an agent that could not be started, unless it has runs or queued messages; errors are ignored."""
         with contextlib.suppress(PyagentdError):
             async with self._kernel.using(ref) as branch:
                 if branch.conversation.runs or branch.conversation.queued:
@@ -870,7 +870,7 @@ class ParentSpawner:
             return replace(outcome, tools=self._agents.tools_of(branch))
 
     async def _result(self, ref: BranchRef, task: asyncio.Task[Outcome]) -> Outcome:
-        """Wait for an agent; when the parent is stopped, stop it and wait until it has closed its files."""
+        """Wait for an agent; when the parent is stopped, stop the agent and wait until it has closed its files."""
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -880,9 +880,9 @@ class ParentSpawner:
             raise
 
     async def _create(self, wanted: Assignment) -> BranchRef:
-        """Make the agent's directory, once all is known to be good."""
+        """Create the agent's directory after all arguments were checked."""
         presets = self._presets()
-        # A mission's need not be offered.
+        # A mission may use a preset that is not offered to agents.
         validate(wanted, (wanted.preset,) if wanted.values else presets.for_agents())
         if wanted.read is not None and not wanted.read and not self.options.interactive:
             raise ToolError("An agent without path limits needs a human to confirm it; name allowed_paths")
@@ -915,7 +915,7 @@ class ParentSpawner:
             raise
 
     def _parent_backend(self, template: Preset) -> dict[str, str]:
-        """Return backend and model of the parent where its backend is not the one that a shipped preset names."""
+        """Return the parent's backend and model if a shipped preset names another backend; {} otherwise."""
         config, own = self._kernel.config, answers_next(self._kernel, self.parent, self.options)
         known = provider_of(own, config, self.options)
         if provider_of(template, config, self.options) == known:
@@ -923,7 +923,7 @@ class ParentSpawner:
         return {"backend": own.backend, "model": own.model}
 
     def _facts(self, wanted: Assignment) -> dict[str, Any]:
-        """Return who spawns the agent and what for; from this a restart finds who waits for it."""
+        """Return the agent's metadata: who spawned it, and for what; a restart finds its waiting parent by these."""
         conversation = self.parent.conversation
         run = conversation.runs.get(self.run_id)
         metadata = conversation.session["metadata_json"]

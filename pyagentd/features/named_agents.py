@@ -1,6 +1,6 @@
 """Named agents: create, configure, rename, destroy and recover them, with their workspaces.
 
-The conversation of an agent begins with its introduction, which no model is shown.
+The conversation of an agent begins with its introduction, which is not sent to the model.
 """
 
 import asyncio
@@ -48,10 +48,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-# Git in a repository that may be an agent's: only its own configuration counts, and no hook or monitor of it.
+# Git in a repository that an agent may have written to: only its own configuration counts; no hooks, no monitors.
 #
-# The environment cannot lead it elsewhere, and it neither fetches nor asks. Filters that a configuration names still
-# run where files are read or written: who does not know the repository looks for them first, see ``worktree``.
+# Environment variables cannot redirect git, and it neither fetches nor prompts. Filters that a configuration names
+# still run when files are read or written: for an untrusted repository, ``repository_state`` looks for them first.
 
 _OPTIONS = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.pager=cat")
 _OWN = {
@@ -67,12 +67,12 @@ _OWN = {
 
 
 def run_git(directory: Path, *words: str, timeout_s: float) -> str:
-    """Run git in ``directory`` and return what it says.
+    """Run git in ``directory`` and return its output.
 
     Blocks, for ``timeout_s`` seconds at most.
 
     Raises:
-        StoreError: There is no git, it takes longer, or it refuses.
+        StoreError: git is not installed, times out or fails.
     """
     git = installation.program("git")
     if git is None:
@@ -102,12 +102,12 @@ _PLACEHOLDER = ".gitkeep"
 
 
 def init_repository(workspace: Path, name: str) -> None:
-    """Make ``workspace`` a repository whose first commit has what is in it; one that has a ``.git`` stays.
+    """Make ``workspace`` a git repository and commit its files; a workspace with a ``.git`` stays unchanged.
 
-    What is committed there later is committed as the agent ``name``. Neither hooks nor templates of the user's run.
+    Later commits there are made as the agent ``name``. Neither hooks nor templates of the user run.
 
     Raises:
-        StoreError: There is no git, or it refuses.
+        StoreError: git is not installed, or fails.
     """
     if (workspace / ".git").exists():
         return
@@ -128,7 +128,7 @@ DEFAULT_PERMISSIONS = "standard"
 
 MODEL_SETTING = "default_model"
 PERMISSIONS_SETTING = "default_permissions"
-"""Keys of ``state.settings``: what a new agent gets where nobody says."""
+"""Keys of ``state.settings``: defaults of a new agent."""
 
 Permissions = str | Mapping[str, Any]
 
@@ -136,7 +136,7 @@ _OTHER = "Choose another name"
 _SHOWN = 300  # characters of a system prompt in a welcome
 
 naming = asyncio.Lock()
-"""Held while a name is claimed, or given up: that happens one after the other."""
+"""Held while a name is claimed or given up, so that one happens at a time."""
 
 
 async def create(
@@ -147,13 +147,13 @@ async def create(
     model: str | None = None,
     permissions: Permissions | None = None,
 ) -> BranchRef:
-    """Make an agent and return its branch, registered and idle; what is not said the defaults say.
+    """Create an agent and return its branch, registered and idle; arguments that are None come from the defaults.
 
     Raises:
-        BadRequest: The name, or the model, is not possible.
-        Conflict: There is an agent of that name, or something else in its place.
+        BadRequest: The name or the model is invalid.
+        Conflict: An agent of that name exists, or something else at its path.
         PresetError: The permissions, the template or the preset are malformed.
-        StoreError: The disk refused, or git. Nothing is left behind in any case.
+        StoreError: Writing or git failed. Nothing is left behind in any case.
     """
     named_agents.validate_name(name)
     async with naming:
@@ -210,7 +210,7 @@ async def create(
 
 
 async def complete(kernel: "Kernel", ref: BranchRef) -> None:
-    """Let people talk with an agent that was made or taken up: it begins idle, with a welcome alone."""
+    """Finish the creation of an agent: archive conversations from before it was destroyed, and write the welcome."""
     kernel.departed.discard(ref.session_dir)
     kernel.origins.note_made(ref)
     if (saved := kernel.find(Contexts)) is not None:
@@ -227,7 +227,7 @@ async def complete(kernel: "Kernel", ref: BranchRef) -> None:
 def row_of(
     kernel: "Kernel", file: AgentFile, ref: BranchRef, *, status: agents.Status, intent: str | None = None
 ) -> AgentRow:
-    """Return what the table of agents is to say of an agent with this ``file``."""
+    """Return the row of an agent with this ``file`` for the table of agents."""
     now = kernel.clock.now()
     return AgentRow(
         name=ref.session_dir.name,
@@ -244,9 +244,9 @@ def row_of(
 
 
 def checked_permissions(kernel: "Kernel", value: Permissions) -> Permissions:
-    """Return permissions that a file may have: the name of a profile that there is, or one written out.
+    """Return valid permissions for an agent file: the name of a known profile, or a profile itself.
 
-    A text that begins with a brace is the JSON of one. Raises ``PresetError``.
+    A text that begins with a brace is parsed as the JSON of a profile. Raises ``PresetError``.
     """
     if isinstance(value, str) and value.lstrip().startswith("{"):
         try:
@@ -267,14 +267,14 @@ def checked_permissions(kernel: "Kernel", value: Permissions) -> Permissions:
 
 
 def checked_prompt(text: str) -> str:
-    """Return a system prompt; raises ``BadRequest`` for one that says nothing."""
+    """Return a system prompt; raises ``BadRequest`` for a blank one."""
     if not text.strip():
         raise BadRequest("The system prompt is empty", hint="Say what the agent is and does")
     return text
 
 
 def introduction_of(kernel: "Kernel", ref: BranchRef) -> str:
-    """Return the introduction of a named agent: what it is told to be, and what it may do."""
+    """Return the introduction of a named agent: its model, permissions and system prompt."""
     file = kernel.named.file(ref)
     prompt = one_line(file.system_prompt, _SHOWN)
     profile = file.permissions or DEFAULT_PERMISSIONS
@@ -286,10 +286,9 @@ def introduction_of(kernel: "Kernel", ref: BranchRef) -> str:
 
 
 def opening_notes(kernel: "Kernel", branch: "LiveBranch") -> list[str]:
-    """Return what whoever opens a branch is told.
+    """Return the notes to show when a branch is opened.
 
-    Of a named agent whose conversation lacks it, the welcome; of a conversation that was put behind since nobody went
-    on, where it is.
+    For an empty conversation of a named agent, its introduction; otherwise, the notice of an archived conversation.
     """
     if kernel.named.is_named(branch.ref) and not branch.conversation.messages:
         return [introduction_of(kernel, branch.ref)]
@@ -297,10 +296,10 @@ def opening_notes(kernel: "Kernel", branch: "LiveBranch") -> list[str]:
 
 
 def _free(kernel: "Kernel", name: str, *, besides: str = "") -> tuple[bool, AgentRow | None]:
-    """See that a name is free, and that no agent but ``besides`` has it in other case; blocks.
+    """Require that a name is free, and that no agent but ``besides`` differs from it in case alone; blocks.
 
     Returns:
-        Whether its directory is to be taken up again, and the row of the agent that was destroyed.
+        Whether the directory of a destroyed agent is there to be adopted, and the row of that agent.
     """
     for other in agents.known(kernel.state):
         if other.name not in (name, besides) and other.name.casefold() == name.casefold():
@@ -330,8 +329,8 @@ def agent_dir(kernel: "Kernel", name: str) -> Path:
     """Return the directory of the agent ``name``.
 
     Raises:
-        BadRequest: No agent may be called that.
-        NotFound: There is none.
+        BadRequest: The name is invalid.
+        NotFound: There is no such agent.
     """
     place = kernel.config.agents_dir.resolve() / named_agents.validate_name(name)
     row = agents.find(kernel.state, name)
@@ -342,14 +341,14 @@ def agent_dir(kernel: "Kernel", name: str) -> Path:
     return place
 
 
-# Reading and changing what a named agent is, by its user.
+# Reading and changing the settings of a named agent, by its user.
 #
-# The keys are those that a person sets: system prompt, model, permissions, name. A change is written to
-# ``agent.json`` alone, counts from the next request on, and is audited with the old and the new value.
+# The keys are system prompt, model, permissions and name. A change is written to ``agent.json`` alone, applies from
+# the next request on, and is audited with the old and the new value.
 
 
 class AgentSettings(TypedDict):
-    """What the agent.json of an agent says."""
+    """The keys of an agent's ``agent.json`` that are shown."""
 
     name: str
     channel_id: str | None
@@ -366,7 +365,7 @@ _LONGEST = 500  # characters of an old or new value in the audit
 
 
 async def agent_settings(kernel: "Kernel", name: str) -> AgentSettings:
-    """Return what the ``agent.json`` of an agent says, without what it never decides; raises as ``agent_dir``."""
+    """Return the shown keys of an agent's ``agent.json``; raises as ``agent_dir``."""
     directory = await asyncio.to_thread(agent_dir, kernel, name)
     file = await asyncio.to_thread(named_agents.read, directory)
     return cast(AgentSettings, {key: file.values.get(key) for key in AgentSettings.__annotations__})
@@ -375,7 +374,7 @@ async def agent_settings(kernel: "Kernel", name: str) -> AgentSettings:
 async def set_setting(kernel: "Kernel", name: str, key: str, value: Any, *, user: str) -> None:
     """Set one key of an agent, one of ``SETTABLE``.
 
-    None, or a text that is empty, stands for the default of the agent's preset (not of a prompt).
+    None or an empty text sets the default of the agent's preset; a system prompt must not be empty.
 
     Raises:
         BadRequest, NotFound, PresetError, StoreError: As ``create``; nothing was changed.
@@ -403,9 +402,9 @@ async def set_setting(kernel: "Kernel", name: str, key: str, value: Any, *, user
 async def keep_document_settings(
     kernel: "Kernel", ref: BranchRef, values: Mapping[str, Any], *, user: str
 ) -> Mapping[str, Any]:
-    """Write what ``agent.json`` owns of settings that a person put into the document of a named agent.
+    """Write the settings that ``agent.json`` owns and a person put into the document of a named agent.
 
-    Returns what is left for ``preset.md``: of another session all of it. ``values`` have the names of a preset.
+    Returns what is left for ``preset.md``; for any other session, all of it. ``values`` have the names of a preset.
 
     Raises:
         NotFound, PresetError, StoreError: As ``set_setting``; nothing was written.
@@ -419,7 +418,7 @@ async def keep_document_settings(
 
 
 def audit_change(kernel: "Kernel", name: str, action: str, *, old: Any, new: Any, user: str) -> None:
-    """Audit what a person changed of an agent: nobody was asked, since the one who may allow it did it."""
+    """Audit a person's change of an agent; it needed no approval, since the person who would approve it made it."""
     kernel.ledger.note(
         Entry(
             at_ms=epoch_ms(kernel.clock.now()),
@@ -445,17 +444,16 @@ def _short(value: Any) -> Any:
 
 # Destroying a named agent, step by step.
 #
-# Its conversation is saved before anything else, its row says that it is gone before its files are touched, and
-# whatever a daemon leaves half done the next one completes (recovery, which knows the intents ``remove`` and
-# ``leave``, each with the directory's ``identity``). Records of it are kept: its row, those of its saved
-# conversations, the audit.
+# Its conversation is saved first, and its row is marked destroyed before its files are touched. What a daemon leaves
+# unfinished the next one completes (``recover``, which knows the intents ``remove`` and ``leave``, each with the
+# directory's ``identity``). Records of it are kept: its row, those of its saved conversations, the audit.
 
 Files = Literal["kept", "trashed", "deleted"]
-"""What became of an agent's directory; ``deleted``: there is no trash for it."""
+"""What became of an agent's directory; ``deleted``: its disk has no trash."""
 
 
 class AgentDestroyed(TypedDict):
-    """What became of an agent."""
+    """The result of destroying an agent."""
 
     name: str
     dir: str
@@ -467,14 +465,14 @@ class AgentDestroyed(TypedDict):
 async def destroy(
     kernel: "Kernel", name: str, *, keep_files: bool, user: str
 ) -> tuple[AgentDestroyed, list[BranchRef]]:
-    """End an agent with all it does, and remove its directory or leave it, to be taken up by another creation.
+    """Stop all work of an agent, and remove its directory or leave it for another ``create`` to adopt.
 
-    Returns what became of it, and the branches and sub-agents that there were.
+    Returns the result, and the agent's branches and sub-agents before.
 
     Raises:
         BadRequest, NotFound: As ``agent_dir``.
-        Busy: It is being destroyed already, or the daemon stops.
-        StoreError: The disk refused; the agent is there, although what it was doing has ended.
+        Busy: It is being destroyed already, or the daemon is stopping.
+        StoreError: A write failed; the agent still exists, although its work was stopped.
     """
     return await asyncio.shield(kernel.spawn(_destroy(kernel, name, keep_files, user)))
 
@@ -519,12 +517,12 @@ async def _destroy(
 
 
 async def destroying_complete(kernel: "Kernel", row: AgentRow, intent: str, *, user: str) -> Files:
-    """Do what is left of the end of an agent whose row, here as it was, says that it is gone.
+    """Complete the destruction of an agent that is marked destroyed; ``row`` is its row from before that.
 
     The intent is to ``remove`` its files, or to ``leave`` them.
 
     Raises:
-        StoreError: The disk refused; its row is what it was.
+        StoreError: The files could not be removed; the row is restored.
     """
     place = Path(row.dir)
     kernel.departed.add(place)
@@ -548,7 +546,7 @@ async def destroying_complete(kernel: "Kernel", row: AgentRow, intent: str, *, u
 
 
 def _removed(place: Path) -> Files:
-    """Move a directory to the trash, or delete it where there is none; blocks. Raises ``StoreError``: it is there."""
+    """Move a directory to the trash, or delete it if there is no trash; blocks. Raises ``StoreError``."""
     has_trash = trash.has_trash(place.parent)
     if place.is_dir():  # a daemon that was killed may have come so far
         (trash.move_to_trash if has_trash else trash.delete)(place)
@@ -556,9 +554,9 @@ def _removed(place: Path) -> Files:
 
 
 def identity(place: Path) -> str:
-    """Return what tells a directory from another one there, and from itself once it was moved away and back; blocks.
+    """Return a string that identifies a directory and changes when it is moved away and back; blocks.
 
-    It is "" where there is none. Moving a directory changes its ctime, on the same disk it stays the same inode.
+    It is "" if there is none: device, inode and ctime, which a move changes.
     """
     try:
         found = place.lstat()
@@ -567,23 +565,23 @@ def identity(place: Path) -> str:
     return f"{found.st_dev}.{found.st_ino}.{found.st_ctime_ns}"
 
 
-# Giving a named agent another name: its directory, its session's id and what was recorded of it follow.
+# Renaming a named agent: its directory, its session's id and its records change with it.
 #
-# Nothing may go on in it meanwhile: no run, no task, no schedule. What the disk refuses half-way is taken back.
+# It must be idle: no run, no task, no schedule. A rename that fails half-way is undone.
 
 RENAME, RENAMED = "rename", "renamed"
-"""Intents, followed by a name: that an agent is to get, and that it had."""
+"""Intents, followed by a name: the agent's new name, and its old one."""
 
 
 async def rename(kernel: "Kernel", name: str, new_name: str, *, user: str) -> BranchRef:
-    """Call the agent ``name`` ``new_name`` and return its active branch.
+    """Rename the agent ``name`` to ``new_name`` and return its active branch.
 
     Raises:
         BadRequest, NotFound: As ``agent_dir``.
-        Conflict: There is something of that name.
+        Conflict: The new name is taken.
         Busy: It is answering, a task of it runs, or turns of it are scheduled.
-        PresetError: A file that has to say the new name is malformed; it has its old name.
-        StoreError: The disk refused; it has its old name.
+        PresetError: A file that contains the name is malformed; the agent keeps its old name.
+        StoreError: A write failed; the agent keeps its old name.
     """
     named_agents.validate_name(new_name)
     old = await asyncio.to_thread(agent_dir, kernel, name)
@@ -599,7 +597,7 @@ async def rename(kernel: "Kernel", name: str, new_name: str, *, user: str) -> Br
 
 
 async def follow(kernel: "Kernel", old: Path, new: Path, *, user: str) -> BranchRef:
-    """Have what knows an agent by its directory follow, when that has moved; return its active branch."""
+    """Update what refers to an agent by its directory after a move; return its active branch."""
     ref = paths.ref_of(new)
     kernel.departed.discard(new)
     kernel.origins.note_made(ref)
@@ -629,7 +627,7 @@ def _require_rest(kernel: "Kernel", name: str, directory: Path) -> None:
 
 
 def _move(kernel: "Kernel", old: Path, new: Path) -> None:
-    """Move everything; blocks."""
+    """Move an agent's directory and update its files; blocks."""
     row_of(kernel, named_agents.read(old), paths.ref_of(old), status="idle")
     _rewrite(old, old=old, new=old)  # what cannot be read refuses before anything has moved
     agents.intend(kernel.state, old.name, f"{RENAME} {new.name}")
@@ -650,7 +648,7 @@ def _move(kernel: "Kernel", old: Path, new: Path) -> None:
 
 
 def adapt(kernel: "Kernel", old: Path, new: Path) -> None:
-    """Have the files of an agent whose directory has moved, and the database, say so; blocks."""
+    """Update the files of an agent whose directory was moved, and the database; blocks."""
     row = agents.find(kernel.state, old.name)
     _rewrite(new, old=old, new=new)
     status = row.status if row is not None else "idle"
@@ -659,7 +657,7 @@ def adapt(kernel: "Kernel", old: Path, new: Path) -> None:
 
 
 def _rewrite(place: Path, *, old: Path, new: Path) -> None:
-    """Have the files in ``place`` say ``new`` where they say ``old``."""
+    """Replace ``old`` with ``new`` in the files of the agent in ``place``."""
     named_agents.change(place, {"name": new.name})
     for timeline in metadata.branches(place):
         metadata.set_scope_plan_values(timeline.branch_dir, {"session_id": new.name})
@@ -672,10 +670,10 @@ def _rewrite(place: Path, *, old: Path, new: Path) -> None:
                 atomic.write_bytes(preset, changed)
 
 
-# What a daemon that was killed left half done with named agents: completed or taken back by the next one.
+# Recovery: what a killed daemon left unfinished with named agents, the next one completes or undoes.
 #
-# Nobody talks with an agent before this is done. What cannot be done now, since the disk refuses, waits for the next
-# start; nothing here keeps the daemon from starting.
+# Agents cannot be used before this is done. What fails now is tried again at the next start; nothing here keeps the
+# daemon from starting.
 
 _DRAFT = re.compile(r"\.([A-Za-z0-9_-]{1,64})\.[0-9a-f]{16}")  # of a directory that is being made, or deleted
 
@@ -683,15 +681,15 @@ _ABANDONED_S = 3600.0  # another daemon, with its own sessions, may be making on
 
 
 class NamedAgents(Feature):
-    """Sees to the named agents with which an earlier daemon had begun something."""
+    """Recovers the named agents that an earlier daemon left in the middle of an operation."""
 
     async def start(self) -> None:
-        """Finish or undo it."""
+        """Complete or undo those operations."""
         await recover(self.kernel)
 
 
 async def recover(kernel: "Kernel") -> None:
-    """See to every agent with which something was begun, and learn which are gone."""
+    """Complete or undo every unfinished operation on an agent, and note which agents are destroyed."""
     try:
         rows = await asyncio.to_thread(agents.known, kernel.state, destroyed=True)
     except PyagentdError as error:  # as before there is any session
@@ -710,7 +708,7 @@ async def recover(kernel: "Kernel") -> None:
 
 
 async def _settle(kernel: "Kernel", row: AgentRow, intent: str, name: str = "") -> None:
-    """See to an agent with an intent and its word: the other name, or which directory is to go."""
+    """Complete or undo an operation; ``name`` is the intent's argument: another name, or a directory's identity."""
     place = Path(row.dir)
     log.info("agent %s: an operation of an earlier daemon stopped at %r", row.name, row.intent)
     match intent:
@@ -748,7 +746,7 @@ def _has_moved(old: Path, new: Path) -> bool:
 
 
 def _discard_drafts(root: Path, begun: Set[str]) -> None:
-    """Remove what was being made, or deleted, under a name of its own: of the agents ``begun``, and what is old."""
+    """Remove drafts of directories being made or deleted: those of the agents ``begun``, and old ones."""
     for name in begun:
         for draft in (trash.draft_of(root / name), *(root / name).glob(f"{trash.DRAFT}*")):
             trash.discard(draft)
@@ -765,11 +763,10 @@ def _is_abandoned(draft: Path) -> bool:
         return False
 
 
-# What of a repository is nowhere else: its branch, how many files are not committed, how many commits not pushed.
+# What exists only in a workspace's repository: files that are not committed, commits that are not pushed.
 #
-# The repository may be an agent's. Git is kept from everything that its configuration or its submodules could have
-# it run, and from fetching; where a configuration names a program all the same, or is in more files than one,
-# nothing is said.
+# An agent may have written to the repository. Git must not run anything that its configuration or its submodules
+# name, nor fetch; if the configuration names a program all the same, or includes other files, nothing is reported.
 
 _WORKTREE_TIMEOUT_S = 5.0
 _RUNS = re.compile(
@@ -780,7 +777,7 @@ _RUNS = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worktree:
-    """How a repository stands."""
+    """The state of a git work tree."""
 
     branch: str  # "" when none is checked out
     uncommitted: int  # files and new directories
@@ -788,7 +785,7 @@ class Worktree:
 
 
 def repository_state(directory: Path) -> Worktree | None:
-    """Return how the repository whose work tree is ``directory`` stands; None when it is none, or cannot be asked.
+    """Return the state of the repository whose work tree is ``directory``; None if it is none or cannot be queried.
 
     Blocks, for some seconds at most.
     """
@@ -812,13 +809,13 @@ def _git_output(directory: Path, *words: str) -> str | None:
         return None
 
 
-# What would be lost with a named agent: what its user is asked about before it is destroyed.
+# What would be lost with a named agent: shown to its user before it is destroyed.
 
 _MOST_FILES = 100_000
 
 
 async def destroy_warnings(kernel: "Kernel", name: str, *, keep_files: bool) -> list[str]:
-    """Return what people are told that would be lost with the agent ``name``; raises as ``agent_dir``."""
+    """Return what would be lost with the agent ``name``, as texts for people; raises as ``agent_dir``."""
     place = await asyncio.to_thread(agent_dir, kernel, name)
     messages = 0
     for timeline in metadata.branches(place):
@@ -839,7 +836,7 @@ async def destroy_warnings(kernel: "Kernel", name: str, *, keep_files: bool) -> 
 
 
 def _removed_files(place: Path, messages: int) -> Iterator[str]:
-    """Yield what would go with the directory of an agent whose conversation has so many messages; blocks."""
+    """Yield what would be lost with the directory of an agent; ``messages`` is its number of messages; blocks."""
     files, bytes_, more = _count_files(place)
     where = "go to the trash" if trash.has_trash(place) else "are deleted for good: there is no trash for them"
     yield f"{'more than ' if more else ''}{quantity(files, 'file')} ({size(bytes_)}) in {place} {where}"
@@ -855,7 +852,7 @@ def _removed_files(place: Path, messages: int) -> Iterator[str]:
 
 
 def _count_files(place: Path) -> tuple[int, int, bool]:
-    """Return how many files there are in a directory, their size, and whether there are more."""
+    """Return the number of files in a directory, their size, and whether there are more than were counted."""
     files = bytes_ = 0
     for directory, _, names in os.walk(place):
         for name in names:
@@ -869,10 +866,10 @@ def _count_files(place: Path) -> tuple[int, int, bool]:
     return files, bytes_, False
 
 
-# The defaults that a user sets for all named agents: what a new one gets, and when one is idle.
+# The defaults that a user sets for all named agents: for a new one, and when one counts as idle.
 #
-# They are rows of ``settings`` in ``state.db``. A new agent gets the model and the permissions of the moment it is
-# made; the idle timeout holds for all agents from the next look at the clock on.
+# They are rows of ``settings`` in ``state.db``. A new agent gets the model and the permissions set at its creation;
+# a new idle timeout applies to all agents from the next check on.
 
 
 class AgentDefaults(TypedDict):
@@ -884,13 +881,13 @@ class AgentDefaults(TypedDict):
 
 
 DEFAULTS: AgentDefaults = {"default_model": None, "default_permissions": DEFAULT_PERMISSIONS, "idle_timeout": IDLE_S}
-"""Every key with what holds where nobody set it; model None: that of the preset; idle timeout in seconds, 0 never."""
+"""The values of keys that are not set; model None: the preset's; idle timeout in seconds, 0 is never."""
 
 _LONGEST_S = 365 * 24 * 3600
 
 
 def read(kernel: "Kernel") -> AgentDefaults:
-    """Return every key with what holds now; blocks."""
+    """Return every key with its current value; blocks."""
     if not kernel.config.sessions_dir.is_dir():
         return DEFAULTS
     found = {key: kernel.state.get(key) for key in DEFAULTS}
@@ -898,11 +895,11 @@ def read(kernel: "Kernel") -> AgentDefaults:
 
 
 def checked_setting(kernel: "Kernel", key: str, value: Any) -> Any:
-    """Return ``value`` as it is kept under ``key``.
+    """Return ``value`` as it is stored under ``key``.
 
     Raises:
-        BadRequest: There is no such key, or the value is none for it.
-        PresetError: There is no such profile.
+        BadRequest: Unknown key, or invalid value.
+        PresetError: Unknown profile.
     """
     if key not in DEFAULTS:
         raise BadRequest(f"{key[:40]!r} is not a setting", hint=f"Known: {', '.join(DEFAULTS)}")
@@ -914,13 +911,13 @@ def checked_setting(kernel: "Kernel", key: str, value: Any) -> Any:
 
 
 def put(kernel: "Kernel", key: str, value: Any) -> None:
-    """Keep a setting, None for its default; blocks. Raises as ``State.put``."""
+    """Store a setting, None for its default; blocks. Raises as ``State.put``."""
     atomic.make_dirs(kernel.config.sessions_dir)
     kernel.state.put(key, value)
 
 
 def _seconds(value: Any) -> int:
-    """Return a span: a number of seconds, or a text such as 90, 45min, 2h, never."""
+    """Return seconds from a number of seconds, or a text such as 90, 45min, 2h, never."""
     text = str(value).strip()
     try:
         seconds = 0 if text.lower() == "never" else seconds_of(text)

@@ -1,8 +1,8 @@
 """File snapshots: taken around tool calls, shown as changes since a turn, and restored on request.
 
 The store is below the sessions root, readable by its owner alone; the project's own repository is neither read nor
-written. A turn is a message of the user to the session at the root of a tree of agents: all changes of its agents
-belong to that turn, however long they work. Restoring is a change like any other, so it can be undone.
+written. A turn is a message of the user to the root session of a tree of agents: all changes by its agents belong to
+that turn, however long they work. Restoring is a change like any other, so it can be undone.
 """
 
 import asyncio
@@ -67,11 +67,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-# Keeps the files that one run's calls change: from before and after each, recorded for the turn it belongs to.
+# Stores the files that one run's calls change: before and after each call, recorded for the turn it belongs to.
 #
-# Of Write and Edit these are the files they name, of a command all of the workspace and the files outside it that it
-# is known to write, of another program that runs here all of the workspace. What goes wrong here is said and never a
-# reason for a call to fail.
+# For Write and Edit these are the files they name; for a command, the whole workspace and the files outside it that
+# it is known to write; for another program that runs here, the whole workspace. Errors are reported to the user, and
+# never make a call fail.
 
 _TOLD_PATHS = 500  # in one event
 _SAID = "files_not_kept"  # in the metadata of a session: that it was said
@@ -79,7 +79,7 @@ _SAID = "files_not_kept"  # in the metadata of a session: that it was said
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunKeeper:
-    """Keeps files for one run; see ``tools.spec.FileKeeper``."""
+    """Stores the files that one run changes; see ``tools.spec.FileKeeper``."""
 
     snapshots: "Snapshots"
     branch: LiveBranch
@@ -90,7 +90,7 @@ class RunKeeper:
 
     @contextlib.asynccontextmanager
     async def around(self, action: Action, call_id: str) -> AsyncIterator[KeptFiles]:
-        """Keep what ``action`` may change from before and after the block."""
+        """Store the files that ``action`` may change, before and after the block."""
         kept = KeptFiles()
         if action.kind not in ("write", "command") and not action.may_change_any_file:
             yield kept
@@ -107,7 +107,7 @@ class RunKeeper:
                     self.snapshots.tell(self.branch.ref, files, call_id)
 
     async def warm(self) -> None:
-        """Look at the workspace beforehand, so that the first command need not wait for it."""
+        """Scan the workspace in advance, so that the first command need not wait for it."""
         async with self.snapshots.gate.beside():
             with contextlib.suppress(PyagentdError):  # said when a command comes
                 await asyncio.to_thread(
@@ -115,7 +115,7 @@ class RunKeeper:
                 )
 
     async def _begin(self, action: Action, call_id: str) -> tuple[Change, tuple[str, ...]] | None:
-        """Keep what there is before a call; return what will be recorded, and the files that the call names."""
+        """Store the files before a call; return the change to record, and the files that the call names."""
         is_whole = (action.kind == "command" or action.may_change_any_file) and not self._too_much
         files = _files(action)
         if not is_whole and not files:
@@ -172,7 +172,7 @@ class RunKeeper:
         self.snapshots.tell(self.branch.ref, changed, change.call)
 
     def _after(self, begun: Change, files: tuple[str, ...]) -> tuple[Change, list[str]]:
-        """Record what the call changed, and return it with the paths."""
+        """Record what the call changed; return the change and the changed paths."""
         snapshots, records = self.snapshots, self.snapshots.records
         try:
             change = replace(begun, after=self._tree(begun, files), ended=snapshots.now_ms())
@@ -191,7 +191,7 @@ class RunKeeper:
         return change, [each.path for each in found if each.path not in change.others]
 
     def _say(self, text: str) -> None:
-        """Tell the user, once for a session."""
+        """Notify the user, once a session for each text."""
         log.warning("%s: %s", self.branch.ref.name, text)
         if self.branch.conversation.session.get("metadata_json", {}).get(_SAID) != text:
             self.branch.note_metadata(**{_SAID: text})
@@ -206,7 +206,7 @@ def _files(action: Action) -> tuple[str, ...]:
 
 
 async def _surely(work: Coroutine[Any, Any, None]) -> None:
-    """Wait until ``work`` is done even when the run is stopped meanwhile; the cancellation comes after it."""
+    """Wait until ``work`` is done, even if the run is cancelled meanwhile; the cancellation is raised after that."""
     task, cancelled = asyncio.ensure_future(work), False
     while not task.done():
         try:
@@ -218,10 +218,10 @@ async def _surely(work: Coroutine[Any, Any, None]) -> None:
         raise asyncio.CancelledError
 
 
-# One file put back as it was: what would become of it, and how that is done in one step.
+# Restoring one file: what would happen to it, and the atomic write.
 #
-# Files are reached by walking directory descriptors: a link that an agent left in place of a directory leads
-# nowhere.
+# Files are opened by walking directory descriptors: a symbolic link that an agent put in place of a directory is not
+# followed.
 
 Becomes = Literal["restore", "delete", "create", "conflict", "unkept"]
 
@@ -232,7 +232,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 class Proposal:
     """What restoring would do to one path.
 
-    ``conflict`` is a file that somebody else changed too: it is kept, and both versions are there to choose from.
+    ``conflict`` is a file that somebody else changed too: it stays, and the user chooses between both versions.
     """
 
     path: str
@@ -243,7 +243,7 @@ class Proposal:
 
 
 def put(path: str, entry: Entry, content: bytes) -> None:
-    """Make a file or link of ``path`` in one step, in the place of what is there."""
+    """Write a file or link at ``path`` atomically, replacing what exists."""
     with parent(path, create=True) as (directory, name):
         temporary = draft_name()
         try:
@@ -264,13 +264,13 @@ def put(path: str, entry: Entry, content: bytes) -> None:
 
 
 def sweep_beside(files: Iterable[str]) -> None:
-    """Remove what a daemon that was killed while it wrote ``files`` left beside them."""
+    """Remove the drafts that a killed daemon left beside ``files``."""
     for each in {path.rpartition("/")[0]: path for path in files}.values():
         sweep(each)
 
 
 def remove(proposal: Proposal) -> None:
-    """Remove what is there now: a file, a link, or a directory that is empty."""
+    """Remove the current file, link or empty directory of a proposal."""
     with parent(proposal.path) as (directory, name):
         if proposal.now is not None and proposal.now.is_dir:
             os.rmdir(name, dir_fd=directory)
@@ -279,7 +279,7 @@ def remove(proposal: Proposal) -> None:
 
 
 def removals(wanted: Iterable[Proposal]) -> list[Proposal]:
-    """Return what has to go first: what is to be nothing, or of another kind; the innermost first."""
+    """Return the proposals to remove first: no target, or one of another kind; innermost first."""
 
     def goes(each: Proposal) -> bool:
         if each.now is None:
@@ -290,11 +290,11 @@ def removals(wanted: Iterable[Proposal]) -> list[Proposal]:
 
 
 def creations(wanted: Iterable[Proposal]) -> list[Proposal]:
-    """Return what is to be there, the outermost first."""
+    """Return the proposals with a target, outermost first."""
     return sorted((each for each in wanted if each.target is not None), key=lambda each: each.path)
 
 
-# What tools wrote a moment ago, and for which session.
+# What tools wrote recently, and for which session.
 
 
 class _Written(NamedTuple):
@@ -305,9 +305,9 @@ class _Written(NamedTuple):
 
 
 class RecentEdits:
-    """What Write and Edit made of files a moment ago, and for which session: a command beside them did not.
+    """What Write and Edit wrote recently, and for which session: a command that ran meanwhile did not change these.
 
-    Threads note and ask.
+    Thread-safe.
     """
 
     def __init__(self) -> None:
@@ -315,12 +315,12 @@ class RecentEdits:
         self._lock = threading.Lock()
 
     def note(self, top: BranchRef, ended: int, found: Iterable[Difference]) -> None:
-        """Note what a call of the session ``top`` made of files."""
+        """Note the changes that a call of the session ``top`` made."""
         with self._lock:
             self._written.extend(_Written(ended, top.key, each.path, each.after) for each in found)
 
     def of_others(self, top: BranchRef, began: int, found: Iterable[Difference]) -> tuple[str, ...]:
-        """Return the paths of ``found`` that other sessions made what they are since ``began``."""
+        """Return the paths of ``found`` that other sessions wrote since ``began``, with the same content."""
         with self._lock:
             others = {
                 (each.path, each.after) for each in self._written if each.session != top.key and each.ended >= began
@@ -328,11 +328,11 @@ class RecentEdits:
         return tuple(each.path for each in found if (each.path, each.after) in others) if others else ()
 
 
-# Which messages of the user's a change belongs to: those are the turns that files go back by.
+# The user's messages that a change belongs to: files are restored to before such a message.
 
 
 def last_turn(conversation: Conversation) -> str:
-    """Return the last message of the user's, "" when there is none."""
+    """Return the id of the user's last message, "" if there is none."""
 
     def is_turn(row: Mapping[str, Any]) -> bool:
         metadata = row.get("metadata_json", {})
@@ -342,10 +342,10 @@ def last_turn(conversation: Conversation) -> str:
 
 
 def turns_from(conversation: Conversation, message_id: str) -> frozenset[str]:
-    """Return the messages of the user's from ``message_id`` on.
+    """Return the ids of the user's messages from ``message_id`` on.
 
     Raises:
-        NotFound: There is none with this id.
+        NotFound: There is no such message of the user.
     """
     messages = list(conversation.messages.values())
     at = next((index for index, each in enumerate(messages) if each.id == message_id), None)
@@ -358,10 +358,10 @@ def turns_from(conversation: Conversation, message_id: str) -> frozenset[str]:
     return frozenset(each.id for each in messages[at:] if each.role == "user")
 
 
-# The workspaces whose files are kept before and after commands, each scanned by one thread at a time.
+# The workspaces whose files are stored before and after commands, each scanned by one thread at a time.
 #
-# What does not belong to a workspace, though it lies in it: ``.git``, what ``.gitignore`` files leave out, our own
-# places, and directories that are denied. Files that may hold secrets are known by name and never by content.
+# Not part of a workspace, though inside it: ``.git``, what ``.gitignore`` files exclude, pyagentd's own directories,
+# and denied directories. Of files that may hold secrets only the names are stored, never the content.
 
 SECRETS = ("**/.env", "**/.env.*", "**/*.pem", "**/*.key", "**/id_rsa", "**/id_ed25519", "**/*.kdbx")
 
@@ -380,7 +380,7 @@ class Workspaces:
         self._known: OrderedDict[str, tuple[threading.Lock, Scan]] = OrderedDict()
 
     def snapshot(self, root: Path, denies: tuple[str, ...]) -> Entry:
-        """Return the directory ``root``, absolute and resolved, as it is now, stored but for what ``denies`` match.
+        """Store the directory ``root``, absolute and resolved, without the content that ``denies`` match; return it.
 
         Raises:
             TooMuch: It is too large.
@@ -405,11 +405,11 @@ class Workspaces:
         return entry
 
     def is_known(self, root: Path, denies: tuple[str, ...]) -> bool:
-        """Return whether ``root`` was looked at before."""
+        """Return whether ``root`` was scanned before."""
         return _key(root, denies) in self._known
 
     def forget(self) -> None:
-        """Look at everything anew: objects may be gone."""
+        """Forget all scans, so that everything is stored again: objects may be gone."""
         with self._lock:
             self._known.clear()
             self._stats.clear()
@@ -428,7 +428,7 @@ def _key(root: Path, denies: tuple[str, ...]) -> str:
 
 
 def is_secret(denies: tuple[str, ...]) -> Callable[[str], bool]:
-    """Return whether the content of a path is not to be kept."""
+    """Return a predicate for paths whose content must not be stored."""
     patterns = tuple(dict.fromkeys((*CREDENTIALS, *SECRETS, *SESSION_RECORDS, *denies)))
     return lambda path: first_match_folded(patterns, path) is not None
 
@@ -444,14 +444,14 @@ PROTECTED = "no tool may write there"
 
 
 class KeptFile(TypedDict):
-    """A file that stayed as it was."""
+    """A file that was not restored."""
 
     path: str
     reason: str
 
 
 class RestoreReply(TypedDict):
-    """What restoring did."""
+    """The result of a restore."""
 
     id: str  # undo-restore takes it; "" when nothing was to do
     restored: list[str]
@@ -461,7 +461,7 @@ class RestoreReply(TypedDict):
 
 
 class Snapshots(Feature):
-    """The snapshots of one daemon."""
+    """The snapshots of all sessions."""
 
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
@@ -479,7 +479,7 @@ class Snapshots(Feature):
     # -- runs ----------------------------------------------------------------------------------------------------
 
     def context_for(self, run: "RunBuilder") -> Mapping[str, Any]:
-        """Return who keeps the files that calls of a run change."""
+        """Return the keeper of the files that a run's calls change."""
         if not self._begun:
             self._begun = True
             self.kernel.spawn(self._recover())
@@ -495,7 +495,7 @@ class Snapshots(Feature):
         return replace(prompt, metadata={**prompt.metadata, "snapshot_id": head}) if head else prompt
 
     def turns(self, branch: LiveBranch, run_id: str) -> tuple[str, ...]:
-        """Return the messages of the user that a run works for, that at the root first."""
+        """Return the user's messages that a run works for, the root session's first."""
         run = branch.conversation.runs.get(run_id)
         found = [] if run is None else [str(run.data["message_id"])]
         if (last := last_turn(branch.conversation)) and last not in found:
@@ -514,28 +514,28 @@ class Snapshots(Feature):
         return tuple(reversed(found))
 
     def tell(self, ref: BranchRef, changed: Sequence[str], call_id: str) -> None:
-        """Tell whoever watches a branch, or its session, which files are another by now."""
+        """Tell the clients of a branch, and of its root session, which files changed."""
         if changed:
             facts = {"paths": list(changed[:_TOLD_PATHS]), "call_id": call_id, "more": len(changed) > _TOLD_PATHS}
             for key in dict.fromkeys((ref.key, paths.root_of(ref).key)):
                 self.kernel.publish(Event("files", key, 0, (facts,)))
 
     def now_ms(self) -> int:
-        """Return the time, as changes have it."""
+        """Return the time as changes record it, in milliseconds."""
         return epoch_ms(self.kernel.clock.now())
 
     def denies(self, ref: BranchRef) -> tuple[str, ...]:
-        """Return what a session denies its tools: it is not kept."""
+        """Return the paths that a session denies its tools: they are not stored."""
         try:
             return self.kernel.presets.of_branch(ref).paths.deny
         except (PresetError, StoreError):
             return ()
 
     def tree_of(self, files: Iterable[str], root: Path | None, denies: tuple[str, ...]) -> str:
-        """Store ``files`` and all of ``root`` as they are now, and return the tree of ``/``; blocks.
+        """Store ``files`` and all of ``root`` as they are now, and return the id of the tree of ``/``; blocks.
 
         Raises:
-            TooMuch: There is too much in ``root``.
+            TooMuch: ``root`` is too large.
             StoreError: The disk refused.
         """
         outside = (path for path in files if root is None or not Path(path).is_relative_to(root))
@@ -546,16 +546,16 @@ class Snapshots(Feature):
 
     @contextlib.asynccontextmanager
     async def changing(self, files: Iterable[str]) -> AsyncIterator[None]:
-        """Let nobody else change ``files`` through a tool during the block."""
+        """Keep other tools from changing ``files`` during the block."""
         async with contextlib.AsyncExitStack() as stack:
             for path in sorted(set(files)):
                 await stack.enter_async_context(self._locks.setdefault(path, asyncio.Lock()))
             yield
 
-    # -- in time: calls that nobody saw the end of, and what is old, too much or of nobody -------------------------
+    # -- housekeeping: calls without a recorded end, and pruning ---------------------------------------------------
 
     async def _recover(self) -> None:
-        """See what became of the calls that an earlier daemon did not see the end of; then forget what is old."""
+        """Record the changes of calls that an earlier daemon left without an end; then prune if due."""
         try:
             async with self.gate.beside():
                 await asyncio.to_thread(self.close_unfinished)
@@ -565,7 +565,7 @@ class Snapshots(Feature):
             log.warning("snapshots: %s", error)
 
     def close_unfinished(self) -> None:
-        """Note what calls that were not seen to end changed, as doubtful; blocks."""
+        """Record what calls without an end changed, marked as doubtful; blocks."""
         for key, files, begun in self.records.unfinished():
             live = self.kernel.opened(begun.branch)
             if begun.run and live is not None and live.run is not None and live.run.id == begun.run:
@@ -583,7 +583,7 @@ class Snapshots(Feature):
                 self.records.forget(begun.id)
 
     def _is_prune_due(self) -> bool:
-        """Return whether it is time to prune, and note that it is done."""
+        """Return whether it is time to prune, and record the time if so."""
         marker, now_ms = self.kernel.config.sessions_dir / DIRECTORY / "pruned", self.now_ms()
         if not marker.parent.is_dir():
             return False
@@ -594,7 +594,7 @@ class Snapshots(Feature):
         return True
 
     async def prune(self) -> Pruned:
-        """Forget what is old, of sessions that are gone, or too much; waits until nothing is being kept.
+        """Remove changes that are old, of deleted sessions, or over the limit; waits until no files are being stored.
 
         Raises:
             StoreError: The disk refused.
@@ -611,11 +611,11 @@ class Snapshots(Feature):
     # -- what was changed ----------------------------------------------------------------------------------------
 
     async def changes(self, ref: BranchRef, message_id: str | None) -> list[Change]:
-        """Return what was changed since a message of the user's in a branch or agent; of None: in all of it.
+        """Return the changes since a message of the user in a branch or agent; with None, all of them.
 
         Raises:
-            NotFound: It has no such message.
-            StoreError: Nothing can be read.
+            NotFound: There is no such message.
+            StoreError: The records cannot be read.
         """
         known = await asyncio.to_thread(self.records.of, paths.root_of(ref))
         if message_id is None:
@@ -624,15 +624,15 @@ class Snapshots(Feature):
             return since(known, turns_from(branch.conversation, message_id))
 
     async def last_turn(self, ref: BranchRef) -> str:
-        """Return the last message of the user's, "" when there is none."""
+        """Return the id of the user's last message in a branch, "" if there is none."""
         async with self.kernel.using(ref) as branch:
             return last_turn(branch.conversation)
 
-    # -- files as they were before -----------------------------------------------------------------------------
+    # -- restoring files ---------------------------------------------------------------------------------------
     #
-    # Shown first, each put back in one step, and itself undoable. What somebody else changed since stays as it is
-    # unless the user says otherwise. Files are opened by walking directory descriptors, so that a link that an agent
-    # left in the place of a directory leads nowhere; nothing is written to what no tool may touch.
+    # Previewed first, each file written atomically, and undoable itself. What somebody else changed since stays
+    # unless the user decides otherwise. Files are opened by walking directory descriptors, so a symbolic link that an
+    # agent put in place of a directory is not followed; nothing is written where no tool may write.
 
     async def preview(
         self, ref: BranchRef, message_id: str | None, only: Collection[str] | None = None
@@ -641,7 +641,7 @@ class Snapshots(Feature):
 
         Raises:
             NotFound: There is no such message.
-            StoreError: What was recorded is not there any more.
+            StoreError: Recorded content is not in the store any more.
         """
         changes = await self.changes(ref, message_id)
 
@@ -660,23 +660,23 @@ class Snapshots(Feature):
         only: Collection[str] | None = None,
         conflicts: Conflicts = "keep",
     ) -> RestoreReply:
-        """Put files back as they were when ``message_id`` was sent.
+        """Restore files to what they were when ``message_id`` was sent.
 
         Args:
-            ref: The branch or agent whose changes are undone, those of its agents too.
-            message_id: One of the user's messages in it; None is its beginning.
-            only: Absolute paths of files and directories; None is all.
-            conflicts: Keep what somebody else changed since; put the old version beside it; or overwrite it.
+            ref: The branch or agent whose changes are undone, with those of its agents.
+            message_id: One of the user's messages in it; None means from its beginning.
+            only: Absolute paths of files and directories; None means all.
+            conflicts: For files changed since by somebody else: keep, write the old version beside it, or overwrite.
 
         Raises:
             NotFound: There is no such message.
-            StoreError: The disk refused, or what was recorded is not there any more.
+            StoreError: A write failed, or recorded content is not in the store any more.
         """
         changes = await self.changes(ref, message_id)
         return await self._undo(ref, changes, only, conflicts)
 
     async def undo(self, ref: BranchRef, change_id: str) -> RestoreReply:
-        """Take one change back, as a restoring; raises as ``restore``."""
+        """Undo one change; raises as ``restore``."""
         changes = await self.changes(paths.root_of(ref), None)
         found = [change for change in changes if change.id == change_id]
         if not found:
@@ -704,7 +704,7 @@ class Snapshots(Feature):
             done["note"] += f"; the old version is in {', '.join(done['copies'])}"
         return done
 
-    # -- what would become of files ------------------------------------------------------------------------------
+    # -- planning ------------------------------------------------------------------------------------------------
 
     def _undos(self, changes: Sequence[Change], only: Collection[str] | None) -> list[Undo]:
         def is_wanted(path: str) -> bool:
@@ -715,12 +715,12 @@ class Snapshots(Feature):
     def _proposals(self, undos: Iterable[Undo]) -> list[Proposal]:
         proposals = []
         for undo in undos:
-            # What was never kept is compared by its stat.
+            # A file whose content was not stored is compared by its stat.
             now = entry_at(undo.path, content=undo.expected is None or undo.expected.is_kept)
             becomes: Becomes
             if same(now, undo.target):
                 continue
-            # A file that came is removed only if that can be undone: it may be the user's, from an ignored place.
+            # A file is removed only if that can be undone: it may be the user's, from an ignored directory.
             if (wanted := undo.target or undo.expected) is not None and not wanted.is_kept:
                 becomes, reason = "unkept", NOT_KEPT
             elif first_match_folded(self._forbidden, undo.path):
@@ -733,7 +733,7 @@ class Snapshots(Feature):
         return proposals
 
     def _diff(self, proposal: Proposal) -> str:
-        """Return how the file would change, from what it is now, as a unified diff."""
+        """Return what restoring would change, as a unified diff against the current file."""
         if (proposal.now and proposal.now.is_dir) or (proposal.target and proposal.target.is_dir):
             return ""
         if proposal.becomes == "unkept" or (proposal.now and not proposal.now.is_kept):
@@ -752,7 +752,7 @@ class Snapshots(Feature):
             return f"mode {stat.S_IMODE(proposal.now.mode):o} now, {stat.S_IMODE(proposal.target.mode):o} then"
         return shown
 
-    # -- doing it ------------------------------------------------------------------------------------------------
+    # -- performing ----------------------------------------------------------------------------------------------
 
     def _perform(
         self, ref: BranchRef, turns: tuple[str, ...], proposals: Sequence[Proposal], conflicts: Conflicts
@@ -815,7 +815,7 @@ class Snapshots(Feature):
         put(proposal.path, entry, content)
 
     def _copy(self, proposal: Proposal, done: RestoreReply) -> None:
-        """Put the old version beside a file that is kept."""
+        """Write the old version beside a file that is kept."""
         number = 1
         while os.path.lexists(f"{proposal.path}.~{number}~"):
             number += 1
