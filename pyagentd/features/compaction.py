@@ -1,7 +1,7 @@
 """Compaction: what happens when the model's window is full, or when the user types ``/compact``.
 
-Old tool outputs are left out first. Then the beginning of the conversation is summarised: the summary is recorded and
-the model sees it in place of what it summarises. Nothing is removed from the log.
+Old tool outputs are removed from the view first. Then the beginning of the conversation is summarised: the summary is
+recorded, and the model sees it instead. Nothing is removed from the log.
 """
 
 import asyncio
@@ -53,20 +53,20 @@ if TYPE_CHECKING:
     from pyagentd.runtime.kernel import Kernel
 
 
-# Which end of a conversation stays verbatim; pure.
+# Choosing which end of a conversation stays verbatim; pure.
 #
-# A tail begins with a turn of the user, or, where the last turn alone is too long, with a step of its answer: never
-# between a call and its result.
+# A tail begins with a user's turn or, if the last turn alone is too long, with a step of its answer: never between a
+# call and its result.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TailStart:
-    """A place where a tail may begin.
+    """A possible start of a tail.
 
     Attributes:
-        index: Of the first message of the view that stays.
+        index: The index of the view's first message that stays.
         message_id: The recorded message that begins there.
-        part_id: The ``step-start`` part of that message, "" when all of it stays.
+        part_id: The ``step-start`` part of that message, "" if all of it stays.
     """
 
     index: int
@@ -75,7 +75,7 @@ class TailStart:
 
 
 def tail_starts(view: Sequence[Message], conversation: Conversation) -> list[TailStart]:
-    """Return where a tail of ``view`` may begin, in order; the whole view is no tail."""
+    """Return the possible starts of a tail of ``view``, in order; the whole view is no tail."""
     steps = _steps(conversation)
     return [cut for index in range(1, len(view)) if (cut := _cut(view, index, steps)) is not None]
 
@@ -83,13 +83,13 @@ def tail_starts(view: Sequence[Message], conversation: Conversation) -> list[Tai
 def choose_tail(
     view: Sequence[Message], places: Sequence[TailStart], *, turns: int, budget: int
 ) -> tuple[TailStart, str] | None:
-    """Return where the tail that stays begins and what is to be said of it, or ""; None when nothing can go.
+    """Choose where the kept tail starts; return that and a note for the user or "", or None if nothing can go.
 
     Args:
-        view: What the model sees.
+        view: The messages that the model sees.
         places: Its ``tail_starts``.
-        turns: How many turns of the user should stay.
-        budget: How many tokens they may take.
+        turns: How many user turns should stay.
+        budget: How many tokens they may have.
     """
     left = [*accumulate((tokens_of((message,)) for message in reversed(view)), initial=0)][::-1]  # from each on
     starts = [cut for cut in places if not cut.part_id]
@@ -126,7 +126,7 @@ def _cut(view: Sequence[Message], index: int, steps: dict[str, TailStart]) -> Ta
 
 
 def _steps(conversation: Conversation) -> dict[str, TailStart]:
-    """Return for each recorded call where its step begins."""
+    """Return the start of each recorded call's step."""
     found: dict[str, TailStart] = {}
     for message in conversation.messages.values():
         start: Part | None = None
@@ -138,10 +138,10 @@ def _steps(conversation: Conversation) -> dict[str, TailStart]:
     return found
 
 
-# Which outputs of tools the model need not see any longer; pure.
+# Choosing the tool outputs that the model no longer needs; pure.
 #
-# Old, big ones go: what was read or run can be read or run again. The most recent stay, and the state that some
-# tools keep in their results.
+# Old, big ones are pruned: what was read or run can be read or run again. Recent ones stay, and those of tools that
+# keep state in their results.
 
 KEEP_RECENT = 5  # results
 LEAST = 400  # characters; less is not worth a stub
@@ -149,7 +149,7 @@ PROTECTED = frozenset({"TodoWrite", "task", "PersistentAgent", "mission", "quest
 
 
 def prunable_outputs(view: Sequence[Message], conversation: Conversation) -> dict[str, str]:
-    """Return the outputs that may go: ids of recorded parts by call id."""
+    """Return the outputs that may be pruned: ids of recorded parts by call id."""
     known = {str(part.data["toolCallId"]): part for part in conversation.parts.values() if part.is_tool}
     names = {part.id: part.name for part in _parts(view) if isinstance(part, ToolCall)}
     results = [part for part in _parts(view) if isinstance(part, ToolResult)]
@@ -163,13 +163,13 @@ def prunable_outputs(view: Sequence[Message], conversation: Conversation) -> dic
 
 
 def tokens_saved(view: Sequence[Message], calls: Mapping[str, str]) -> int:
-    """Return about how many tokens a view has less without these outputs."""
+    """Return about how many tokens pruning these outputs saves."""
     texts = (part.text for part in _parts(view) if isinstance(part, ToolResult) and part.id in calls)
     return sum(estimated_tokens(text) - estimated_tokens(output_stub(text)) for text in texts)
 
 
 def without_outputs(view: Sequence[Message], calls: Mapping[str, str]) -> tuple[Message, ...]:
-    """Return the view without the outputs of ``calls``."""
+    """Return the view with the outputs of ``calls`` replaced by stubs."""
     return tuple(
         replace(message, parts=tuple(_without(part, calls) for part in message.parts))
         if any(isinstance(part, ToolResult) and part.id in calls for part in message.parts)
@@ -188,10 +188,10 @@ def _parts(view: Sequence[Message]) -> list[MessagePart]:
     return [part for message in view for part in message.parts]
 
 
-# One compaction: what goes is summarised, the marker recorded, and the view that is left returned.
+# One compaction: summarise the beginning, record the marker, and return the remaining view.
 #
-# The view is what the next run will read from document and log, message by message: a provider's prompt cache that
-# was filled in this run is good for the next.
+# That view equals what the next run will read from document and log, message by message: so a provider's prompt cache
+# that was filled in this run stays valid for the next.
 
 
 log = logging.getLogger(__name__)
@@ -202,7 +202,7 @@ ORIGIN = "compaction"
 
 
 def _open_part(conversation: Conversation) -> str:
-    """Return the part of an answer that goes on behind which the marker stands, "" when no answer goes on."""
+    """Return the last part of the answer in progress, which the marker follows; "" if there is none."""
     run = conversation.last_run
     if run is None or run.is_finished or run.data.get("kind") == ORIGIN:
         return ""
@@ -218,7 +218,7 @@ def _open_part(conversation: Conversation) -> str:
 
 
 def marker_of(conversation: Conversation, run_id: str) -> Part | None:
-    """Return the last compaction that a run made, None when it made none."""
+    """Return the last compaction that a run made, or None."""
     for message in reversed(conversation.messages.values()):
         if (
             message.parts
@@ -229,11 +229,11 @@ def marker_of(conversation: Conversation, run_id: str) -> Part | None:
     return None
 
 
-# One-shot requests for a summary, and what is tried when the conversation is too long even for that.
+# Requests for a summary, with fallbacks for a conversation that is too long to summarise at once.
 #
-# The ladder: as it is, without the outputs of tools, in pieces, without its middle; the last two in ever smaller
-# sizes, since a server may hold less than is known of it. Each request is smaller than what was refused. What fails
-# for now is tried again a few times; whoever asked goes on without a summary then.
+# The order: complete, without tool outputs, in pieces, without its middle; the last two in ever smaller sizes, since
+# a server may accept less than the catalog says. Each request is smaller than the refused one. Transient failures are
+# retried a few times; then the caller goes on without a summary.
 
 CUT = "[The summary was cut off here: it reached the most tokens it may have.]"
 _OVERHEAD = 600  # tokens of our own words in a request
@@ -244,7 +244,7 @@ _LEAST = 64  # tokens: a request that has no room for so many is not made
 
 @dataclass(slots=True)
 class Summary:
-    """A summary and what it took."""
+    """A summary, its usage and its strategy."""
 
     text: str
     usage: Usage = field(default_factory=Usage)
@@ -252,14 +252,14 @@ class Summary:
 
 
 class Summariser:
-    """Asks one model for summaries.
+    """Requests summaries from one model.
 
     Args:
         backend: Its server.
         model: Its name.
-        known: How much it can hold and say.
-        settings: What is configured.
-        observe: Told of every failure that is tried again.
+        known: Its limits.
+        settings: The configuration.
+        observe: Called with every failure that is retried.
         request: Makes the request, as ``summary_request`` does.
     """
 
@@ -289,9 +289,9 @@ class Summariser:
         """Return the summary of ``messages``, with ``previous`` folded in.
 
         Raises:
-            ContextOverflow: They are too long whatever is left out.
-            TransientProviderError: The model's server failed for now, or took too long.
-            ProviderError: It refused, or said nothing.
+            ContextOverflow: They are too long for every strategy.
+            TransientProviderError: The model's server failed temporarily, or took too long.
+            ProviderError: It refused, or returned no text.
         """
         self._usage = Usage()
         self._refused = sys.maxsize
@@ -304,7 +304,7 @@ class Summariser:
         raise ContextOverflow("The conversation is too long to be summarised")
 
     def _ladder(self, previous: str, messages: Sequence[Message]) -> Iterator[tuple[str, str, list[str]]]:
-        """Yield what may be tried in turn: its name, the summary it begins with, and the texts that go into that."""
+        """Yield the strategies in order: name, initial summary, and the texts to fold into it."""
         settings, earlier = self._settings, estimated_tokens(previous)
         whole = transcript(messages)
         if earlier + estimated_tokens(whole) <= self._room:
@@ -361,7 +361,7 @@ class Summariser:
         return f"{text}\n\n{CUT}" if cut else text
 
     async def _ask_model(self, request: ModelRequest) -> tuple[str, bool]:
-        """Return what the model answered, and whether it was cut off at the most tokens it may have."""
+        """Return the model's answer, and whether it was cut off at its maximum number of tokens."""
         said = await ask_model(self._backend, replace(request, purpose="compaction"), retrying=self._wait)
         self._usage += said.usage
         if said.stop_reason == "refusal":
@@ -375,7 +375,7 @@ class Summariser:
 
 
 def _chunks(text: str, tokens: int) -> Iterator[str]:
-    """Yield ``text`` in pieces of about so many tokens, cut between paragraphs where that is possible."""
+    """Yield ``text`` in pieces of about so many tokens, cut between paragraphs if possible."""
     longest = max(1, len(text) * tokens // max(1, estimated_tokens(text)))
     start = 0
     while start < len(text):
@@ -387,7 +387,7 @@ def _chunks(text: str, tokens: int) -> Iterator[str]:
 
 
 def _ends(text: str, tokens: int) -> str:
-    """Return the beginning and the end of ``text``, together of about so many tokens."""
+    """Return the beginning and the end of ``text``, about so many tokens in total."""
     share = len(text) * tokens // max(1, estimated_tokens(text)) // 2
     if 2 * share >= len(text):
         return text
@@ -411,12 +411,12 @@ class Compactor:
     async def summarise(
         self, view: Sequence[Message], tail: TailStart | None, *, auto: bool, instructions: str = ""
     ) -> tuple[Message, ...]:
-        """Put a summary in place of everything before ``tail``, all of it without one; return the view that is left.
+        """Replace everything before ``tail``, or the whole view, by a summary; return the new view.
 
         Raises:
             ContextOverflow: It is too long to be summarised.
             ProviderError: The model's server failed; nothing was recorded.
-            StoreError: The disk refused.
+            StoreError: A write failed.
         """
         branch, settings = self._branch, self._settings
         branch.state.set_phase(PHASE)
@@ -454,10 +454,10 @@ class Compactor:
         return with_summary(text, view[split:])
 
     def _record(self, data: Mapping[str, Any], **facts: Any) -> None:
-        """Record a marker, with ``facts`` in its message, and show it where the run is now.
+        """Record a marker, with ``facts`` in its message's metadata, at the run's current place.
 
         Raises:
-            StoreError: The disk refused; nothing was shown.
+            StoreError: A write failed; nothing was shown.
         """
         recorder, session_id = self._branch.recorder, self._branch.ref.session_id
         now_ms, after = recorder.now_ms(), _open_part(recorder.conversation)
@@ -476,7 +476,7 @@ class Compactor:
 
 
 def with_summary(summary: str, tail: Sequence[Message]) -> tuple[Message, ...]:
-    """Return a view of ``summary`` and what stays; the same as is read from document and log."""
+    """Return a view of ``summary`` and the tail; the next run reads the same from document and log."""
     head = Text(text=summary_message(summary))
     if tail and tail[0].role == "user":
         return (replace(tail[0], parts=(head, *tail[0].parts)), *tail[1:])
@@ -484,9 +484,10 @@ def with_summary(summary: str, tail: Sequence[Message]) -> tuple[Message, ...]:
 
 
 def _request(view: Sequence[Message], tail: TailStart | None, conversation: Conversation) -> str:
-    """Return the prompt that is still to be answered and would be summarised, as part of the summary; or "".
+    """Return the unanswered prompt that would be summarised, as part of the summary; or "".
 
-    It is taken from the log, with what steered its run: the view may begin behind it since an earlier compaction.
+    It is read from the log, with the messages that steered its run: after an earlier compaction the view may begin
+    behind it.
     """
     split = len(view) if tail is None else tail.index
     open_turn = split == len(view) and bool(view) and view[-1].role == "user"
@@ -505,16 +506,16 @@ def _request(view: Sequence[Message], tail: TailStart | None, conversation: Conv
 
 
 def is_summarised(cut: TailStart | None, view: Sequence[Message]) -> bool:
-    """Return whether something before ``cut`` is more than an earlier summary."""
+    """Return whether anything before ``cut`` is more than an earlier summary."""
     head = previous_summary(view if cut is None else view[: cut.index])[1]
     return any(message.parts for message in head)
 
 
-# Keeping a run within its model's window: looked at before every request, also right after a change of model.
+# Keeping a run within its model's window: checked before every request, also right after a change of model.
 #
-# At the threshold old tool outputs go first, if that is enough; then the beginning is summarised. A summary that
-# fails costs nothing but itself: the run goes on as it is, and says so. What does not fit whatever is done is
-# refused with advice; the user's message stays.
+# At the threshold old tool outputs are pruned, if that is enough; else the beginning is summarised. If the summary
+# fails, the run goes on unchanged, with a notice. A view that cannot be made to fit is refused with advice; the
+# user's message stays.
 
 _PRUNED_TO = 0.6  # of what is usable: pruning that frees less is followed by a summary soon
 
@@ -523,14 +524,13 @@ class Compaction(Feature):
     """Keeps runs within the windows of their models."""
 
     def fit_for(self, run: RunBuilder, settings: RunSettings) -> FitToWindow | None:
-        """Return who does so for a run."""
+        """Return the fitter of a run."""
         return ContextFitter(self.kernel, run.branch, run.run_id, settings)
 
     def resumed_view(self, view: tuple[Message, ...], conversation: Conversation, run_id: str) -> tuple[Message, ...]:
-        """Return what a run saw that had compacted the conversation before the daemon ended.
+        """Return the view of a run that had compacted the conversation before the daemon restarted.
 
-        ``view`` was put together without regard to that: the block stands below the prompt up to which the document
-        is read.
+        ``view`` ignores that compaction: its block is below the prompt up to which the document is read.
         """
         marker = marker_of(conversation, run_id)
         if marker is None or marker.hidden:
@@ -556,29 +556,29 @@ class ContextFitter(Compactor):
         self._facts: ModelFacts = kernel.model_facts(settings.model, settings.provider)
         self._usable = self._facts.usable(self._configured.reserve_tokens)
         self._sent = 0  # how many messages the last request had
-        # About how many tokens the messages of the smallest request had that the server found too long.
+        # About how many tokens the messages of the smallest request had that the server refused as too long.
         self._refused = sys.maxsize
         self._failed = False  # whether a summary of this run failed: another one would be as slow to fail
 
     @cached_property
     def _overhead(self) -> int:
-        """About how many tokens a request has beside its messages; most runs need not know."""
+        """About how many tokens a request has beside its messages; computed only when needed."""
         schemas = (str(schema_of(spec)) for spec in self._settings.tools.values())
         return estimated_tokens(self._settings.system) + sum(map(estimated_tokens, schemas))
 
     async def __call__(
         self, view: tuple[Message, ...], last: Usage | None, *, overflow: bool = False
     ) -> tuple[Message, ...] | None:
-        """Return a view that fits, None when this one does.
+        """Return a view that fits, None if the given one does.
 
         Args:
-            view: What is to be sent.
+            view: The messages to send.
             last: Usage of the run's last request, None before the first.
             overflow: Whether the model's server just refused it as too long.
 
         Raises:
-            ContextOverflow: It does not fit whatever is done.
-            StoreError: The disk refused.
+            ContextOverflow: It cannot be made to fit.
+            StoreError: A write failed.
         """
         if last is not None and self._sent:
             used = last.total + tokens_of(view[self._sent + 1 :])
@@ -627,9 +627,9 @@ class ContextFitter(Compactor):
         return made
 
     def _prune(self, view: tuple[Message, ...], used: int) -> tuple[Message, ...] | None:
-        """Leave out old tool outputs if that is enough; return what is left, or None; raises ``StoreError``."""
+        """Prune old tool outputs if that is enough; return the new view, or None; raises ``StoreError``."""
         before = next(markers(self._branch.conversation), None)
-        # A marker has to be able to name what the view begins with.
+        # The marker must name the view's first message.
         can_prune = view and (view[0].id or before is not None)
         if not self._configured.prune_tool_outputs or not can_prune:
             return None
@@ -654,7 +654,7 @@ class ContextFitter(Compactor):
         return left
 
     def _with_prompt_id(self, view: tuple[Message, ...]) -> tuple[Message, ...]:
-        """Return the view with the id of the prompt, which was not recorded when the view was made."""
+        """Return the view with the id of the prompt, which was recorded after the view was made."""
         prompt = str(self._branch.conversation.runs[self._run_id].data.get("message_id") or "")
         if not prompt or any(message.id == prompt for message in view):
             return view
@@ -667,11 +667,10 @@ class ContextFitter(Compactor):
         return view
 
 
-# A compaction that somebody asks for: everything said so far is summarised, and nothing of it stays verbatim.
+# A compaction by command: the whole conversation is summarised, and nothing stays verbatim.
 #
-# It is a run of its own kind: the branch is busy while it lasts, it can be aborted, and what is sent meanwhile
-# waits. Its block goes behind the last text that is recorded; what the user has written below stays there and is
-# seen.
+# It is a run of its own kind: the branch is busy meanwhile, it can be aborted, and new messages are queued. Its block
+# goes behind the last recorded text; what the user has written below stays there.
 
 _BEHIND = 200  # characters by which the place is found again
 
@@ -691,12 +690,12 @@ class CompactionRun(Run):
 
 
 async def compact(kernel: "Kernel", branch: "LiveBranch", options: SendOptions, instructions: str = "") -> str:
-    """Begin to compact a branch; return the id of the run that does it.
+    """Start to compact a branch; return the id of the run.
 
     Raises:
-        Busy: It has a run, its editor has not saved, or the daemon stops.
+        Busy: It has a run, its editor has not saved, or the daemon is stopping.
         BadRequest: There is nothing to compact.
-        PyagentdError: The document, the preset or the backend is no good; nothing was recorded.
+        PyagentdError: The document, the preset or the backend is unusable; nothing was recorded.
     """
     async with branch.starting:
         branch.require_idle()
@@ -718,7 +717,7 @@ async def compact(kernel: "Kernel", branch: "LiveBranch", options: SendOptions, 
             settings=settings,
             observe=lambda run, status: branch.state.set_phase(str(status.get("phase", ""))),
         )
-        # No await from here on: what is started is supervised.
+        # No await from here on: what is started gets supervised.
         anchor = branch.document.place(found.version)
         with branch.recorder.together():
             for edit in found.edits:
@@ -737,10 +736,10 @@ async def compact(kernel: "Kernel", branch: "LiveBranch", options: SendOptions, 
 
 
 def _read(doc: Document, revision: int, conversation: Conversation) -> Prompt:
-    """Return what there is to compact, in the shape of a prompt: its text is the end of what stands above."""
+    """Return the conversation to compact, as a ``Prompt`` whose text is the end of the recorded text."""
     whole = recognise(doc, conversation)
     spans = None if whole.document.spans == doc.spans else whole.document.spans
-    anchor = whole.record_end  # what comes last in the log stands last in the document
+    anchor = whole.record_end  # the log's last text is the document's last
     aligned = align(doc, conversation, anchor)
     if not is_summarised(None, aligned.view):
         raise BadRequest("There is nothing to compact", hint="Say something first")

@@ -1,13 +1,12 @@
 """Saved conversations: save, list, clear and restore; and the handling of a ``session.md`` that the user emptied.
 
-The conversation of a named agent is saved and cleared by itself after it was idle for a while. The timer of an agent
-restarts with each message and at the end of a run; it is stopped while a run is in flight, and while the agent waits
-for a background agent, a command that wakes it or a wake-up of its own. When the daemon ends it
-saves the conversations that go on, and all agents begin idle in the next daemon; but a run that waits for a human
-goes on there, and its conversation with it.
+An idle conversation of a named agent is saved and cleared automatically. Its timer restarts with each message and at
+the end of a run; it is stopped while a run is in flight, and while the agent waits for a background agent, a command
+that wakes it or a wake-up of its own. When the daemon stops it saves the open conversations, and all agents are idle
+in the next daemon; but a run that waits for a human is resumed there, with its conversation.
 
-An agent is active in ``state.db`` while its log has rows that no boundary has put behind, and else idle; until its
-creation is complete it is created, and once it is gone destroyed, whatever happens there.
+In ``state.db`` an agent is ``created`` until its creation is complete, then ``active`` while its log has rows that
+are not archived, else ``idle``; and ``destroyed`` once it is gone.
 """
 
 import asyncio
@@ -49,24 +48,24 @@ from pyagentd.store.named_agents import agent_file, named_dir, saved_dir
 from pyagentd.store.paths import BranchRef
 from pyagentd.words import quantity
 
-# Conversations that are saved, put behind and taken up again.
+# Saving, archiving and restoring conversations.
 #
-# Active is what no boundary has put behind the conversation. Nothing is ever deleted: what is cleared stays in the
-# log and in the document, where the model is no longer shown it.
+# A boundary archives all before it; the rest is the active conversation. Nothing is ever deleted: cleared text stays
+# in the log and in the document, but is no longer sent to the model.
 
 
 log = logging.getLogger(__name__)
 
 
 class Owner(NamedTuple):
-    """Whose contexts those of a branch are, and where their files are."""
+    """The owner of a branch's saved conversations, and the directory of their files."""
 
     name: str  # of a named agent, or a session's id
-    home: Path  # the session's directory: a session from elsewhere may call itself what another is called
+    home: Path  # the session's directory; an id is no proof, since a session from elsewhere may have the same
     directory: Path
 
     def has(self, row: ContextRow) -> bool:
-        """Return whether a saved conversation is its own."""
+        """Return whether a saved conversation belongs to this owner."""
         return Path(row.file_path).is_relative_to(self.home)
 
 
@@ -84,7 +83,7 @@ def row_of(context: Context, path: Path) -> ContextRow:
 
 
 def left_notice(conversation: Conversation) -> list[str]:
-    """Return what whoever opens a branch is told of the conversation that was put behind there, if none goes on."""
+    """Return the notice for an opened branch whose last conversation was archived, if none is active."""
     if hidden.is_visible(conversation):
         return []
     last = next((each for each in reversed(hidden.groups(conversation)) if each.by == hidden.CONTEXT), None)
@@ -92,22 +91,22 @@ def left_notice(conversation: Conversation) -> list[str]:
     return [str(notice)] if notice else []
 
 
-# A saved conversation put back as the one that goes on: the turns it consists of, and their rows.
+# A saved conversation restored as the active one: its turns, and their rows.
 #
-# In the log it is one run that nobody computed: its first prompt begins it, further ones stand in it as those do
-# with which a user steers a run. So the document, and everybody who watches it, gets the text the way of all runs.
+# In the log it is one run without requests to a model: its first prompt begins the run, further ones are steering
+# messages in it. So the document and all clients get the text like that of any run.
 
 
 @dataclass(slots=True)
 class Turn:
-    """What the user said, and the parts of the answer, each step with its beginning."""
+    """A user's prompt, and the parts of the answer, each step with its ``step-start``."""
 
     prompt: str
     parts: list[dict[str, Any]] = field(default_factory=list)
 
 
 def restored_turns(entries: Iterable[Mapping[str, Any]]) -> list[Turn]:
-    """Return the turns of a saved conversation; one that begins with an answer gets a prompt that says so."""
+    """Return the turns of a saved conversation; if it begins with an answer, that gets a placeholder prompt."""
     found: list[Turn] = []
     messages = list(messages_of(entries))
     results = {part.id: part.text for each in messages for part in each.parts if isinstance(part, ToolResult)}
@@ -139,7 +138,7 @@ KEPT = "Nothing is deleted: the text stays in the document and in the log; the m
 _FIRST_WORDS = 80  # characters of a prompt that stands for a description
 
 IDLE_SETTING = "idle_timeout"
-"""Key of ``state.settings``: seconds; the default is half an hour, and 0 is never."""
+"""Key of ``state.settings``: seconds; the default is half an hour, 0 is never."""
 
 IDLE_S = 30 * 60
 CHECK_S = 30.0
@@ -147,22 +146,22 @@ LEAST_S = 0.1
 
 
 class _LiveConversation(NamedTuple):
-    """A conversation as it goes on: its messages, and the last row of the log."""
+    """A snapshot of the active conversation: its messages, and the last row of the log."""
 
     messages: tuple[Message, ...]
     last_seq: int
 
     def is_older_than(self, branch: LiveBranch) -> bool:
-        """Return whether something was said, or changed, in a branch since."""
+        """Return whether the branch's conversation changed since."""
         shown = {message.id for message in hidden.visible(branch.conversation)}
         return branch.conversation.touched_since(self.last_seq, shown)
 
 
 class Contexts(Feature):
-    """The contexts of one daemon's sessions, and the idle timers of its named agents.
+    """Saved conversations of all sessions, and the idle timers of named agents.
 
-    Every session has some that are saved: those of a named agent are files in its ``sessions/``, others' are among
-    the files of their branch.
+    A named agent's saved conversations are files in its ``sessions/``; those of other sessions are among the files of
+    their branch.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -176,28 +175,28 @@ class Contexts(Feature):
 
     @property
     def pending(self) -> int:
-        """How many conversations with named agents go on; the daemon stays up for them."""
+        """The number of active conversations with named agents; the daemon stays up for them."""
         return len(self._last)
 
-    # -- what people do ----------------------------------------------------------------------------------------
+    # -- commands of the user ----------------------------------------------------------------------------------
 
     async def save(self, branch: LiveBranch, description: str = "", *, options: SendOptions) -> ContextRow:
-        """Save the conversation of a branch, which goes on; without a description a model is asked for one.
+        """Save the conversation of a branch, which stays active; a model writes the description if none is given.
 
         Raises:
-            BadRequest: There is none.
-            StoreError: The disk refused.
+            BadRequest: There is no conversation.
+            StoreError: A write failed.
         """
         said = await self._current_conversation(branch)
         text = one_line(description) or await self._describe(branch, said.messages, options)
         return await self._write(branch, said, text, "manual_save")
 
     async def clear(self, branch: LiveBranch) -> int:
-        """Put the conversation of a branch behind a boundary, without saving it; return how many messages it had.
+        """Archive the conversation of a branch without saving it; return how many messages it had.
 
         Raises:
             Busy: A run is in flight.
-            BadRequest: There is none.
+            BadRequest: There is no conversation.
         """
         async with branch.starting:
             changed = await self._history.clear_held(branch)
@@ -206,12 +205,12 @@ class Contexts(Feature):
         return len(changed["hidden"])
 
     async def restore(self, branch: LiveBranch, id: str) -> ContextRow:
-        """Let a saved conversation, whose id begins with ``id``, go on in the place of what did, which is not saved.
+        """Replace the active conversation, which is not saved, by the saved one whose id begins with ``id``.
 
         Raises:
             NotFound: This agent or session has no such context, or its file is gone.
-            BadRequest: Several begin like that.
-            Busy: A run is in flight, or messages wait for theirs.
+            BadRequest: Several ids begin like that.
+            Busy: A run is in flight, or messages are queued.
         """
         row = await self.get(branch.ref, id)
         context = await asyncio.to_thread(contexts.read, Path(row.file_path))
@@ -228,19 +227,19 @@ class Contexts(Feature):
         branch.say(f"Context restored: {row.description} ({quantity(row.message_count, 'message')})")
         return row
 
-    # -- those that are saved: files, and the rows by which they are found ----------------------------------------
+    # -- saved conversations: files, and rows to find them by ----------------------------------------------------
 
     async def history(self, ref: BranchRef) -> list[ContextRow]:
-        """Return the saved conversations of an agent or a session, the last one first."""
+        """Return the saved conversations of an agent or a session, newest first."""
         owner = self.owner(ref)
         await self._adopt(owner)
         rows = await asyncio.to_thread(agents.of, self.kernel.state, owner.name)
         return list(filter(owner.has, rows))
 
     async def known(self, agent_name: str) -> list[ContextRow]:
-        """Return the saved conversations of an agent that may be gone, the last one first.
+        """Return the saved conversations of an agent that may be destroyed, newest first.
 
-        Of one that is gone those of all that were ever called this.
+        For a destroyed agent, those of all agents that ever had this name.
         """
         row = await asyncio.to_thread(agents.find, self.kernel.state, agent_name)
         if row is not None and row.status != "destroyed" and paths.is_session_dir(Path(row.dir)):
@@ -251,7 +250,7 @@ class Contexts(Feature):
         """Return the saved conversation of an agent or a session whose id is, or begins with, ``id``.
 
         Raises:
-            NotFound, BadRequest: There is none, or there are several.
+            NotFound, BadRequest: No id matches, or several do.
         """
         owner = self.owner(ref)
         await self._adopt(owner)
@@ -267,20 +266,20 @@ class Contexts(Feature):
         return found[0]
 
     def owner(self, ref: BranchRef) -> Owner:
-        """Return whose the contexts of a branch are."""
+        """Return the owner of a branch's saved conversations."""
         named = named_dir(self.kernel.config.agents_dir.resolve(), ref)
         if named is not None:
             return Owner(named.name, named, saved_dir(named))
         return Owner(ref.session_id, ref.session_dir, contexts.contexts_dir(ref))
 
-    # -- what happens by itself --------------------------------------------------------------------------------
+    # -- automatic ---------------------------------------------------------------------------------------------
 
     async def idle_out(self, branch: LiveBranch, *, seconds: float) -> bool:
-        """Save a conversation with which nobody goes on, put it behind, and say so; False if somebody was faster.
+        """Save and archive an idle conversation, with a notice; return False if it was continued meanwhile.
 
         Raises:
-            BadRequest: There is none.
-            StoreError: The disk refused.
+            BadRequest: There is no conversation.
+            StoreError: A write failed.
         """
         said = await self._current_conversation(branch)
         triggers = self.kernel.find(Triggers)
@@ -304,13 +303,13 @@ class Contexts(Feature):
         return await self._write(branch, said, first_words(said.messages), trigger)
 
     async def put_behind(self, branch: LiveBranch, trigger: Trigger, *, when: str) -> bool:
-        """Put the conversation of a branch behind, saved if it is not as it is; return whether there was one.
+        """Archive the conversation of a branch, saved unless an equal copy is; return whether there was one.
 
-        People are told that it was cleared ``when``.
+        ``when`` completes the notice for people, "Context cleared …".
 
         Raises:
             Busy: A run is in flight.
-            StoreError: The disk refused.
+            StoreError: A write failed.
         """
         if not hidden.is_visible(branch.conversation):
             return False
@@ -333,18 +332,18 @@ class Contexts(Feature):
     # -- idle timers of named agents -----------------------------------------------------------------------------
 
     def cleared(self, branch: LiveBranch) -> None:
-        """Note that a conversation was put behind."""
+        """Note that a branch's conversation was archived."""
         if self._last.pop(branch.key, None) is not None or self._name(branch.ref):
             self._note(branch.ref, "idle")
 
     def forget(self, directory: Path) -> None:
-        """End the timers of what is deleted."""
+        """Remove the timers of a deleted directory."""
         for key, (ref, _) in list(self._last.items()):
             if ref.branch_dir.is_relative_to(directory):
                 del self._last[key]
 
     def moved(self, old: Path, new: Path) -> None:
-        """Note that an agent's directory has another name: its timers go on."""
+        """Keep the timers of an agent whose directory was renamed."""
         for key, (ref, last) in list(self._last.items()):
             if ref.branch_dir.is_relative_to(old):
                 del self._last[key]
@@ -352,19 +351,19 @@ class Contexts(Feature):
                 self._last[there.key] = there, last
 
     async def start(self) -> None:
-        """Put behind what went on when the last daemon ended, and begin to look at the clock."""
+        """Archive what was active when the last daemon stopped, and start the timers."""
         await self.load()
         self._task = asyncio.create_task(self._watch(), name="idling")
 
     async def stop(self) -> None:
-        """Stop looking at the clock."""
+        """Stop the timers."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
             self._task = None
 
     async def tick(self) -> None:
-        """Save and put behind what nobody has gone on with for long enough."""
+        """Save and archive the conversations that were idle for long enough."""
         if not self._last:
             return
         idle_s, now = await asyncio.to_thread(self._idle_s), self.kernel.clock.now()
@@ -378,7 +377,7 @@ class Contexts(Feature):
                 await self._fire(ref, now, idle_s)
 
     async def load(self) -> None:
-        """Begin with all agents idle: what went on when the last daemon ended is put behind, saved if it was not."""
+        """Archive what was active when the last daemon stopped, saved if it was not; so all agents begin idle."""
         try:
             rows = await asyncio.to_thread(agents.known, self.kernel.state)
         except PyagentdError as error:  # as before there is any session
@@ -398,7 +397,7 @@ class Contexts(Feature):
                 log.warning("agent %s: %s", row.name, error)
 
     async def close(self) -> None:
-        """Save every conversation that goes on, when the daemon ends; the next one puts them behind."""
+        """Save every active conversation when the daemon stops; the next one archives them."""
         for ref, _ in list(self._last.values()):
             try:
                 async with self.kernel.using(ref) as branch:
@@ -421,7 +420,7 @@ class Contexts(Feature):
                 log.exception("idle timers")
 
     def _pause_s(self) -> float:
-        """Return how long to wait until timers are looked at: shorter where they are short."""
+        """Return the seconds until the next check of the timers; fewer for a short idle timeout."""
         try:
             return min(CHECK_S, max(LEAST_S, self._idle_s() / 4)) if self._last else CHECK_S
         except PyagentdError:  # no database yet
@@ -446,7 +445,7 @@ class Contexts(Feature):
                 self._last[ref.key] = ref, now
 
     async def _is_awaited(self, branch: LiveBranch) -> bool:
-        """Return whether the end of an agent or of a command, or a wake-up, is to come into a conversation."""
+        """Return whether a conversation waits for a background agent, a command or a wake-up."""
         if any(row["state"] == "running" for row in branch.conversation.agents.values()):
             return True
         state, key = self.kernel.state, self.kernel.projection.key(branch.ref.branch_dir)
@@ -471,7 +470,7 @@ class Contexts(Feature):
             self._note(branch.ref, "active")
 
     def _note(self, ref: BranchRef, status: Literal["idle", "active"]) -> None:
-        """Have the table of agents say whether a conversation goes on with one."""
+        """Record in the table of agents whether an agent has an active conversation."""
         now_ms, name = epoch_ms(self.kernel.clock.now()), self._name(ref)
 
         def note() -> None:
@@ -492,16 +491,16 @@ class Contexts(Feature):
         self.kernel.publish(Event("agents", "", 0))
 
     def _name(self, ref: BranchRef) -> str:
-        """Return the name of the agent whose branch ``ref`` is, "" of other sessions."""
+        """Return the name of the agent whose branch ``ref`` is, "" for other sessions."""
         return ref.session_id if self.kernel.named.is_named(ref) and agent_file(ref.session_dir).is_file() else ""
 
     # -- inside ------------------------------------------------------------------------------------------------
 
     async def _current_conversation(self, branch: LiveBranch) -> _LiveConversation:
-        """Return the conversation of a branch, with what the user made of its text.
+        """Return the conversation of a branch, with the user's edits of the document.
 
         Raises:
-            BadRequest: There is none.
+            BadRequest: There is no conversation.
         """
         if branch.run is None and not branch.refusal:
             async with branch.starting:
@@ -514,7 +513,7 @@ class Contexts(Feature):
         return _LiveConversation(messages, conversation.last_seq)
 
     async def _describe(self, branch: LiveBranch, messages: Sequence[Message], options: SendOptions) -> str:
-        """Return what a model says of a conversation; its first words where no model can or may be asked."""
+        """Return a model's description of a conversation, or its first words if no model can or may be asked."""
         if branch.run is not None or not self.kernel.config.privacy.extra_requests:
             return first_words(messages)
         kernel, run_id = self.kernel, new_id("run")
@@ -555,9 +554,9 @@ class Contexts(Feature):
         return await asyncio.to_thread(write)
 
     async def _adopt(self, owner: Owner) -> None:
-        """Give files that the database does not know their rows: an agent's directory may be older than it.
+        """Add rows for files without one: an agent's directory may be older than the database.
 
-        A copy of a file that has a row gets an id of its own, which its place decides.
+        A copy of a file that has a row gets a new id, derived from its path.
         """
         state = self.kernel.state
 
@@ -593,7 +592,7 @@ class Contexts(Feature):
 
 
 def _put_away(row: ContextRow, when: str) -> str:
-    """Return what is told of a conversation that was put behind by itself."""
+    """Return the notice of a conversation that was archived automatically."""
     dot = "" if row.description.endswith((".", "…", "!", "?")) else "."
     shell = f"In a shell: pyagentd context restore {row.agent_name} {row.id[: contexts.ID]}"
     said = f"Session saved: {row.description}{dot} Context cleared {when}."
@@ -601,29 +600,28 @@ def _put_away(row: ContextRow, when: str) -> str:
 
 
 def _goes_on(branch: LiveBranch) -> bool:
-    """Return whether something is to happen in a branch before its conversation can be put behind."""
+    """Return whether a branch has a run or queued messages, so that its conversation cannot be archived yet."""
     return branch.run is not None or branch.has_open_run or bool(branch.queue.waiting)
 
 
 def first_words(messages: Sequence[Message]) -> str:
-    """Return the beginning of a conversation, which stands for a description of it."""
+    """Return the beginning of a conversation, as its description."""
     for entry in contexts.canonical(messages):
         if entry["role"] == "user" and (words := one_line(entry["content"], _FIRST_WORDS)):
             return words
     return "Conversation"
 
 
-# A conversation whose ``session.md`` was emptied: the text is made anew from the log, and a human may remove it.
+# A ``session.md`` that was emptied: its text is restored from the log, and the user may remove the conversation.
 #
-# Nobody deletes a conversation by emptying a file without wanting to, but a program that failed does. So the file is
-# restored when the session is opened, and whoever edits it is asked whether that was right. Where nobody is asked it
-# stays restored.
+# A user rarely deletes a conversation by emptying its file, but a failing program may. So the file is restored when
+# the session is opened, and a client is asked whether that was right. Without an answer it stays restored.
 
 RESTORE, REMOVE = "Restore", "Remove"
 
 
 def ask(kernel: Kernel, branch: LiveBranch) -> None:
-    """Ask whoever watches a branch what its emptied document meant, once; nobody needs to answer."""
+    """Ask the clients of a branch, once, what its emptied document meant; an answer is optional."""
     kernel.emptied.discard(branch.key)
     shown = [message.id for message in hidden.visible(branch.conversation)]
     question = (

@@ -1,18 +1,18 @@
-"""Missions as runs of a session: a typed contract answered by programs instead of chat.
+"""Missions as runs of a session: a typed contract that the model fulfils with programs instead of chat.
 
-A preset whose front matter has ``signature:`` is a contract. A run of such a branch is a ``MissionRun``: the loop
-of the room ``mission`` with callbacks of ours. Its model is the run's backend, so retry, ``requests.jsonl``, usage
-and cost are those of any run; its tools are the run's tools (``program_tools``), called through the same
-``ToolCaller`` and so with the same decision, questions, audit, hooks and snapshots.
+A preset whose front matter has ``signature:`` is a contract. Its branch runs as a ``MissionRun``: the loop of the
+package ``mission`` with callbacks into the session. The model is called through the run's backend, so retry,
+``requests.jsonl``, usage and cost are those of any run; the tools are the run's tools (``program_tools``), called
+through the same ``ToolCaller``, so with the same policy decisions, questions, audit, hooks and snapshots.
 
 A mission is recorded in rows like any run, so a replay shows what was shown live and the document reads as a
-conversation: what the model writes around a program is text, the program is a call of the tool ``program``, what the
-model reads next is that call's result, and the calls that the program makes follow it. Rows of type ``mission``
-hold the task, the state of the loop after every turn (memory, context, turns, budget: a ``State``), and the end; an
+conversation: the model's text around a program is text, the program is a call of the tool ``program``, the feedback
+to the model is that call's result, and the calls that the program makes follow it. Rows of type ``mission`` hold the
+task, the state of the loop after every turn (memory, context, turns, budget: a ``State``), and the end; an
 interrupted mission continues from the last of them.
 
 Missions nest: through the tool ``mission`` (``mission_tool``) and through agents that run as missions. A mission
-shares the budget of turns of the nearest mission above it and is one deeper, however many chats are between.
+shares the turn budget of the nearest mission above it and is one level deeper, however many chats are in between.
 """
 
 import asyncio
@@ -77,43 +77,43 @@ from pyagentd.store.paths import BranchRef
 from pyagentd.tools.invoke import Envelope
 from pyagentd.tools.spec import ToolSpec
 
-# What a mission is asked: the contract of a preset, and the task that a message makes of it.
+# The input of a mission: the contract of a preset, and the task made from it and a message.
 #
-# ``signature:`` names inputs and result, ``prompt:`` is a template for what the model is told. Without a template
-# the message itself is told. Inputs come from whoever starts the mission (the tool, the command line), else from the
-# message: a JSON object, lines of ``name: value``, or all of it where the contract has one input.
+# ``signature:`` names inputs and result, ``prompt:`` is a template for the prompt. Without a template the message is
+# the prompt. Inputs come from the caller (the tool, the command line), else from the message: a JSON object, lines of
+# ``name: value``, or all of it if the contract has one input.
 
 EARLIER = "earlier"
-"""The input that holds what was asked and answered before in the same session: ``[{prompt, answer}]``."""
+"""The input with the earlier prompts and answers of the same session: ``[{prompt, answer}]``."""
 
 MESSAGE = "message"
-"""The input that holds a message which looks like a template and is none."""
+"""The input with a message that looks like a template but is none."""
 
 
 GO_ON = frozenset({"continue", "resume", "go on"})
-"""Messages after a mission that was cut off which have it go on."""
+"""Messages that resume a mission that was cut off."""
 
 _GIVE = "Give them as the mission's context (--context FILE)"
 
 _GLIMPSE = 200
-"""Characters of one value in a task as people read it."""
+"""Characters of one value in a task that is shown to people."""
 
 _LINE = re.compile(r"\s*([A-Za-z_][\w-]*)\s*:\s*(.*)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """What a run is to fulfil that is a mission.
+    """The contract of a mission run, and the mission that it may resume.
 
     Attributes:
-        preset: The contract; its prompt is a template for what the model is told, "" for the message itself.
+        preset: The contract; its prompt is a template for the mission's prompt, "" to use the message itself.
         signature: Its inputs and result.
-        given: What its message carries (metadata ``mission``): ``{context, template}``; with ``template`` what it
-            says is a template, whose names must have values.
-        cut_off: The run of the session's last mission, if that came to no answer.
-        state: Where that stands; None while no turn of it has ended.
-        first: What that was asked at first: ``{prompt, context}``.
-        resumes: Whether this one goes on there, whatever its message says.
+        given: The message's metadata ``mission``: ``{context, template}``; with ``template`` the message is a
+            template whose names must have values.
+        cut_off: The run of the session's last mission, if that did not finish.
+        state: The last recorded state of that mission; None if none of its turns has ended.
+        first: The original request of that mission: ``{prompt, context}``.
+        resumes: Whether to resume that mission, whatever the message says.
     """
 
     preset: Preset
@@ -127,14 +127,14 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One mission: what the model is told, and what stands in ``ctx/``.
+    """The prompt and data of one mission.
 
     Attributes:
-        prompt: What the model is told, a template.
-        context: Its data.
-        state: What it goes on from, once a turn has ended.
-        resumed: The run that it goes on from, or that it begins anew, else "".
-        message: The same in words, for people.
+        prompt: The prompt, a template.
+        context: Its data, shown in ``ctx/``.
+        state: The state to continue from, if a turn has ended.
+        resumed: The run that it continues or begins anew, else "".
+        message: The prompt with its values, for people.
     """
 
     prompt: str
@@ -145,10 +145,10 @@ class Task:
 
 
 def parse_readable(text: str, source: str) -> Signature:
-    """Return the signature that a preset, a person or a model wrote.
+    """Parse a signature that a preset, a person or a model wrote.
 
     Raises:
-        SignatureError: It is none; names ``source``, line and column, and shows the place.
+        SignatureError: It is invalid; names ``source``, line and column, and shows the place.
     """
     try:
         return parse(text)
@@ -165,10 +165,10 @@ def parse_readable(text: str, source: str) -> Signature:
 
 
 def promised_signature(preset: Preset) -> Signature:
-    """Return the signature that a preset promises.
+    """Return the signature of a preset.
 
     Raises:
-        PresetError: Its signature or its template cannot be read.
+        PresetError: Its signature or its template is malformed.
     """
     try:
         placeholders(preset.prompt)
@@ -178,12 +178,12 @@ def promised_signature(preset: Preset) -> Signature:
 
 
 def task_of(mission: Assignment, view: Sequence[Message], said: str | None = None) -> Task:
-    """Return what the message that ends ``view`` asks of a mission.
+    """Return the task that the message at the end of ``view`` gives a mission.
 
-    In it messages that nobody answered are one with what follows them; ``said`` is the last one alone.
+    ``view`` merges unanswered messages with the one after them; ``said`` is the last message alone.
 
     Raises:
-        BadRequest: It does not say what the inputs are.
+        BadRequest: It does not give the inputs.
     """
     message, before = _asked(view)
     message = message if said is None else said
@@ -214,7 +214,7 @@ def task_of(mission: Assignment, view: Sequence[Message], said: str | None = Non
 
 
 def expanded_template(template: str, context: Mapping[str, Any]) -> str:
-    """Return a template as people read it, its values shortened and hidden where they are for programs only."""
+    """Expand a template for people to read; long values are shortened, firewalled ones hidden."""
 
     def glimpse(path: Sequence[str], value: Any) -> str:
         public = firewall.HIDDEN if any(map(firewall.is_firewalled, path)) else firewall.public(value)
@@ -228,7 +228,7 @@ def expanded_template(template: str, context: Mapping[str, Any]) -> str:
 
 
 def _fits(message: str, context: Mapping[str, Any]) -> bool:
-    """Return whether a message can be expanded as a template: a text that has no placeholder can."""
+    """Return whether a message can be expanded as a template; one without placeholders always can."""
     if "{{" not in message:
         return True
     try:
@@ -238,7 +238,7 @@ def _fits(message: str, context: Mapping[str, Any]) -> bool:
 
 
 def _inputs(names: Sequence[str], message: str) -> dict[str, Any]:
-    """Return the inputs with these names as a message gives them."""
+    """Read the inputs with these names from a message."""
     if not names:
         return {}
     written = _written(message)
@@ -253,7 +253,7 @@ def _inputs(names: Sequence[str], message: str) -> dict[str, Any]:
 
 
 def _written(message: str) -> dict[str, Any] | None:
-    """Return the mapping that a message is written as, in JSON or in lines; None when it is prose."""
+    """Parse a message as JSON or ``name: value`` lines; None if it is prose."""
     text = message.strip()
     if text.startswith("{"):
         try:
@@ -268,7 +268,7 @@ def _written(message: str) -> dict[str, Any] | None:
 
 
 def _value(text: str) -> Any:
-    """Return what a line gives: JSON where it is some, else its text."""
+    """Parse the value of a line: JSON if it is valid, else the text."""
     try:
         return reader.parse(text)
     except ValueError:
@@ -276,7 +276,7 @@ def _value(text: str) -> Any:
 
 
 def _asked(view: Sequence[Message]) -> tuple[str, list[dict[str, str]]]:
-    """Return the last message of the user, and what was asked and answered before it."""
+    """Return the last message of the user, and the earlier prompts with their answers."""
     turns: list[dict[str, str]] = []
     for message in view:
         texts = [part.text for part in message.parts if isinstance(part, Text)]
@@ -287,15 +287,15 @@ def _asked(view: Sequence[Message]) -> tuple[str, list[dict[str, str]]]:
     return (turns[-1]["prompt"] if turns else "", [turn for turn in turns[:-1] if turn["answer"]])
 
 
-# The value of a mission below this one, firewalled fields included, for the program that asked for it.
+# The value of a mission called by a program, firewalled fields included, for that program.
 #
-# The record of a call has what models and people may see. The program that called gets the value itself, read from
-# the log of the mission that the call made, so that after a restart it is the same.
-# What a hook made of the result stands: only the very text that the value gives is exchanged for it.
+# The recorded result of a call has only what models and people may see. The calling program gets the value itself,
+# read from the log of the called mission, so that it is the same after a restart. If a hook changed the result, that
+# counts: the value is used only when the result is exactly the value's public text.
 
 
 def private_value(ref: BranchRef, call_id: str, text: str) -> Any:
-    """Return the value that a call of the tool ``mission`` came to, None where ``text`` says all of it. Blocks."""
+    """Return the value of a ``mission`` call, None if ``text`` has all of it; blocks."""
     if firewall.HIDDEN not in text or (child := agents_by_call(ref).get(call_id)) is None:
         return None
     try:
@@ -307,31 +307,31 @@ def private_value(ref: BranchRef, call_id: str, text: str) -> Any:
     return value if value is not None and as_json(answer_of_value(firewall.public(value))) == text else None
 
 
-# The rows of a mission: what was asked, where it stands after a turn, how it ended.
+# The rows of a mission: its task, its state after a turn, its end.
 #
-# A row of type ``mission`` has the run's id and a phase; of each phase the last row counts:
+# A row of type ``mission`` has the run's id and a phase; the last row of each phase counts:
 #
-# start   {prompt, context, message, signature, inputs, tools, max_turns, resumed}: ``resumed`` is the run it goes on
-#         from or begins anew, or ""; context is {} where it goes on; ``message`` is the prompt as people read it
-# turn    {turn, state}: the loop after that turn, as ``State.to_json`` says it
+# start   {prompt, context, message, signature, inputs, tools, max_turns, resumed}: ``resumed`` is the run that it
+#         continues or begins anew, or ""; context is {} if it continues; ``message`` is the prompt for people
+# turn    {turn, state}: the loop after that turn, ``State.to_json``
 # end     {ok, value, fail, usage}: the value with its firewalled fields, for programs and people
 
 
-# The mission that a message begins, or goes on with.
+# The mission that a message begins or resumes.
 
 
 def mission_of(run_id: str, preset: Preset, conversation: Conversation, given: Mapping[str, Any]) -> Assignment:
-    """Return what a run is to fulfil whose preset promises a signature.
+    """Return the contract of a run whose preset has a signature.
 
     Args:
-        run_id: Its id; the log knows it where an earlier daemon began it.
-        preset: As it holds for the run.
-        conversation: What was said before.
-        given: What the message carries: {context, template}, or {resume}, the id of a run.
+        run_id: Its id; the log knows it if an earlier daemon began the run.
+        preset: The preset of the run.
+        conversation: The conversation so far.
+        given: The message's mission metadata: {context, template}, or {resume}, the id of a run.
 
     Raises:
-        PresetError: The signature or the template cannot be read.
-        BadRequest: That run cannot go on.
+        PresetError: The signature or the template is malformed.
+        BadRequest: That run cannot be resumed.
     """
     own = conversation.missions.get(run_id)
     if own is None:
@@ -358,16 +358,15 @@ def mission_of(run_id: str, preset: Preset, conversation: Conversation, given: M
     )
 
 
-# A program that runs again after the daemon's end, without anything of it happening twice.
+# Rerunning a program after a restart of the daemon, without repeating its effects.
 #
-# Programs are deterministic: the same program on the same data makes the same calls. So the program that an earlier
-# daemon left waiting is run again, and each call it makes is answered from the record where that has the result; one
-# that had not begun is made now, asked about or not, and one that had begun waits for its agent, or is told that it
-# was aborted.
+# Programs are deterministic: the same program on the same data makes the same calls. So the unfinished program is run
+# again, and each call whose result is recorded gets that result; a call that had not begun is made now; one that had
+# begun waits for its agent, or fails as aborted.
 
 
 class RecordedCall(NamedTuple):
-    """A call that the record has: its result, if there is one, else what stands in for its tool, if anything does."""
+    """A recorded call: its result, or a substitute for its tool, if there is one."""
 
     call: ToolCall
     result: ToolResult | None
@@ -375,11 +374,11 @@ class RecordedCall(NamedTuple):
 
 
 class Replay:
-    """The last step of a mission as it was left.
+    """The recorded last step of a mission.
 
     Attributes:
-        program: The call that stands for the program; None when the step had none.
-        text: What the model said, the program included.
+        program: The call that holds the program; None if the step had none.
+        text: The model's answer, the program included.
     """
 
     def __init__(self, resumed: ResumedRun) -> None:
@@ -393,7 +392,7 @@ class Replay:
         self.text = f"{words}\n\n{program}".strip()
 
     def next(self, name: str, args: Mapping[str, Any]) -> RecordedCall | None:
-        """Return the record of a call; None when the program makes a new one. Parallel calls come in any order."""
+        """Return the record of a call; None if the call is new. Parallel calls come in any order."""
         called = (name, dict(args))
         call = next((each for each in self._calls if (each.name, dict(each.input)) == called), None)
         if call is None:
@@ -404,16 +403,15 @@ class Replay:
         return RecordedCall(call, result, self._resumed.stand_in(call) if begun else None)
 
 
-# What the model says in a mission, taken apart: the words around a program, and the program.
+# The model's answer in a mission, split into the program and the text around it.
 #
-# A text is kept back until it is whole, since where its program begins and ends is known only then; reasoning
-# streams.
+# Text is held back until it is complete, since the program's bounds are known only then; reasoning streams.
 
 Item = PartStarted | PartDelta | PartFinished
 
 
 class ReplayedAnswer:
-    """The answer to one request."""
+    """The model's answer to one request."""
 
     def __init__(self) -> None:
         self._texts: dict[int, str] = {}  # by the provider's index
@@ -421,11 +419,11 @@ class ReplayedAnswer:
 
     @property
     def text(self) -> str:
-        """Everything that was said, as the loop reads it."""
+        """The whole text of the answer, for the loop to parse."""
         return "\n\n".join(text for text in self._texts.values() if text)
 
     def take(self, item: Item) -> Item | None:
-        """Keep an item that is text and return None, else return it: the run records it."""
+        """Hold back an item that is text and return None, else return it to be recorded."""
         self._next = max(self._next, item.index + 1)
         match item:
             case PartStarted(kind="text", index=index):
@@ -439,32 +437,32 @@ class ReplayedAnswer:
         return None
 
     def words(self, text: str) -> Iterator[Item]:
-        """Yield ``text`` as a part that follows what was streamed."""
+        """Yield ``text`` as a part after the streamed ones."""
         if text:
             self._next += 1
             yield from as_one_part(self._next, text)
 
     def index(self) -> int:
-        """Return an index that no part has yet."""
+        """Return the index of a new part."""
         self._next += 1
         return self._next
 
 
 def as_one_part(index: int, text: str) -> Iterator[Item]:
-    """Yield a text that is there at once as the part that it is."""
+    """Yield the items of a complete text part."""
     yield PartStarted(index, "text")
     yield PartDelta(index, text)
     yield PartFinished(index, Text(text=text))
 
 
-# The signature of a tool that says with a JSON Schema what it takes.
+# The signature of a tool, from its JSON Schema.
 
 _NAME = re.compile(r"[A-Za-z_][\w-]*")
 _PRIMITIVES = {"string": ":string", "integer": ":int", "number": ":float", "boolean": ":bool", "null": ":any"}
 
 
 def signature_of(schema: Mapping[str, Any], returns: str = ":string") -> Signature | None:
-    """Return what a tool takes, and that it gives ``returns``; None where a signature cannot say it."""
+    """Return a signature for a tool's JSON Schema with the result ``returns``; None if that is not possible."""
     fields = _fields(schema)
     if fields is None:
         return None
@@ -476,7 +474,7 @@ def signature_of(schema: Mapping[str, Any], returns: str = ":string") -> Signatu
 
 
 def _fields(schema: Mapping[str, Any]) -> list[str] | None:
-    """Return the properties of an object as a signature has them; None where it cannot have one's name."""
+    """Return the properties of an object as signature fields; None if a name is not valid there."""
     properties, required = schema.get("properties") or {}, set(schema.get("required") or ())
     if not all(map(_NAME.fullmatch, properties)):
         return None
@@ -484,7 +482,7 @@ def _fields(schema: Mapping[str, Any]) -> list[str] | None:
 
 
 def _type(schema: Any) -> str:
-    """Return the type that a schema describes, ``:any`` where it says more than a signature can."""
+    """Return the signature type of a JSON Schema; ``:any`` if it has no equivalent."""
     if not isinstance(schema, Mapping):
         return ":any"
     match schema.get("type"):
@@ -497,28 +495,27 @@ def _type(schema: Any) -> str:
     return ":any"
 
 
-# The tools of a run as a mission's programs call them: ``(call "Read" {:file_path …})``.
+# The tools of a run for a mission's programs: ``(call "Read" {:file_path …})``.
 #
-# A call of a program is a call of the run: it has an id, is recorded, decided, asked about, audited and kept in
-# snapshots like one that the model makes in a chat (``ToolCaller``). What the program gets is the tool's text,
-# or data where the tool answers in JSON, with the firewalled fields that a mission below gave; a call that fails
-# ends the program with the tool's words.
+# A program's call is a call of the run: it has an id, is recorded, decided, asked about, audited and snapshotted like
+# one that the model makes in a chat (``ToolCaller``). The program gets the tool's text, or data if the tool answers
+# in JSON, with the firewalled fields of a called mission; a failed call ends the program with the tool's error text.
 
 _AS_DATA = {"mission": ":any", "task": ":map"}
-"""Tools whose text is JSON, and the type of it."""
+"""Tools whose result is JSON, with its type."""
 
 EXPANSION = "request_scope_expansion"
 _WITHIN = "Work within what you may reach, or end with `fail` and say what is missing."
 
 Made = Callable[[str, Mapping[str, Any]], Awaitable[ToolResult]]
-"""Makes one call of the run, given name and arguments."""
+"""Makes one call of the run, from name and arguments."""
 
 Whole = Callable[[ToolResult], Awaitable[Any]]
-"""Returns the value that a result of the tool ``mission`` does not say all of; None where it does."""
+"""Returns the value behind a result of the tool ``mission``; None if the text has all of it."""
 
 
 def program_tools(tools: Mapping[str, ToolSpec], make: Made, whole: Whole) -> dict[str, Tool]:
-    """Return the tools of a run for its programs, by name."""
+    """Return the tools of a run for a mission's programs, by name."""
     advice = "" if EXPANSION in tools else _WITHIN
     return {name: _tool(name, spec, make, whole, advice) for name, spec in tools.items()}
 
@@ -539,19 +536,19 @@ def _tool(name: str, spec: ToolSpec, make: Made, whole: Whole, advice: str) -> T
     return Tool(name=name, function=call, signature=signature, description=spec.description)
 
 
-# A run that is a mission: the loop of ``mission`` with the model, the tools and the log of a session.
+# A mission run: the loop of ``mission`` with the model, the tools and the log of a session.
 #
-# It begins, ends, is aborted and is told of as any run. One turn is a request to the model, whose answer is recorded
-# when it is whole, and a program, which runs in a thread; a call that the program makes is made here, on the event
-# loop, in its turn. What stands after a turn is recorded before the next request, so a mission whose daemon was
-# killed goes on behind the last program that came to its end.
+# It starts, ends, is aborted and is reported like any run. One turn is a request to the model, whose answer is
+# recorded when complete, and a program, which runs in a thread; its calls are made here, on the event loop. The state
+# after a turn is recorded before the next request, so after a crash the mission continues behind the last finished
+# program.
 
 _ENDED = "The mission ended with this program."
 _GIVEN_UP = "The call was cancelled, since another one beside it failed."
 
 
 class Unfulfilled(PyagentdError):
-    """A mission ended without its answer."""
+    """A mission that ended without an answer."""
 
     code = "mission-failed"
 
@@ -560,7 +557,7 @@ class Unfulfilled(PyagentdError):
 
 
 class MissionRun(Run):
-    """One mission; ``execute`` it once."""
+    """The run of one mission; call ``execute`` once."""
 
     def __init__(
         self,
@@ -590,7 +587,7 @@ class MissionRun(Run):
         return self._pursue
 
     async def _go_on(self) -> Step:
-        """Take up the program that the end of an earlier daemon left waiting."""
+        """Rerun the program that was unfinished when an earlier daemon stopped."""
         assert self._resumed is not None
         await self._recorder.commit()
         self._replay = Replay(self._resumed)
@@ -614,7 +611,7 @@ class MissionRun(Run):
             )
         before = task.state.budget if task.state is not None else {}
         new = partial(Budget, turns=max(TURN_BUDGET, max_turns), used=int(before.get("turns_used", 0)))
-        # What is around it is what the tree of sessions says, whoever's task started this run.
+        # Budget and depth follow from the tree of sessions, whichever task started this run.
         with self._kindred.running(self._ref, new) as at, enter(Scope(budget=at.budget, depth=at.depth - 1)):
             ending: MissionStep[Any] = await adelegate(
                 task.prompt,
@@ -649,7 +646,7 @@ class MissionRun(Run):
         self._recorder.record("mission", {"id": self.id, "phase": phase, **facts})
 
     def _prompt_text(self) -> str | None:
-        """Return what the message says that began this run, as the model is to see it."""
+        """Return the text of the message that began this run, as the model is to see it."""
         conversation = self._recorder.conversation
         run = conversation.runs.get(self.id)
         message = conversation.messages.get(run.data["message_id"]) if run else None
@@ -660,7 +657,7 @@ class MissionRun(Run):
     # -- the model -----------------------------------------------------------------------------------------------
 
     async def _asked(self, request: Request) -> Answer:
-        """Ask the model; the loop's callback."""
+        """Send a request to the model; the loop's callback."""
         if self._replay is not None and self._program is None and self.state is RunPhase.INIT:
             self._program = self._replay.program
             self._move(RunPhase.TOOL, tools=[PROGRAM], turn=request["turn"])
@@ -713,7 +710,7 @@ class MissionRun(Run):
             self._move(RunPhase.TYPE)
 
     def _finish_step(self, stop: StepFinished) -> None:
-        """Record what was said around the program, and the program, before it is run."""
+        """Record the program and the text around it before the program runs."""
         response = parse_(self._replayed.text)
         for item in self._replayed.words(response.reasoning):
             super()._take(item)
@@ -725,7 +722,7 @@ class MissionRun(Run):
     # -- the programs --------------------------------------------------------------------------------------------
 
     def _record_progress(self, event: Event) -> None:
-        """Follow the loop: what a program came to is its call's result."""
+        """Record a program's outcome as its call's result; the loop's callback."""
         if event.name != "turn_stop" or self._program is None or self._aborted:
             return  # who is stopped has the end of its calls recorded by whoever stops it, or by nobody yet
         facts, program = event.metadata, self._program
@@ -736,12 +733,12 @@ class MissionRun(Run):
         self._move(RunPhase.TRET)
 
     def _stands(self, state: State_) -> None:
-        """Record where the loop stands after a turn."""
+        """Record the state of the loop after a turn."""
         if not self._aborted:
             self._put("turn", turn=state.turn, state=state.to_json())
 
     async def _called(self, name: str, args: Mapping[str, Any]) -> ToolResult:
-        """Make one call for the program that runs."""
+        """Make one call for the running program."""
         if self._aborted:
             raise ToolError("The mission was stopped")
         known = self._replay.next(name, args) if self._replay is not None else None
@@ -764,7 +761,7 @@ class MissionRun(Run):
                     raise ToolError("The mission was stopped")
                 (result,) = await self._calling.complete((call,), {}, stand_ins)
         except asyncio.CancelledError:
-            # Where the whole run ends, the ends of its calls are others' to record.
+            # When the whole run ends, others record the ends of its calls.
             is_stopping = self._aborted or self._task is None or self._task.cancelling() > 0
             if is_abandoned() and not is_stopping:
                 spent = int((time.monotonic() - started) * 1000)
@@ -777,7 +774,7 @@ class MissionRun(Run):
         return spec is not None and not spec.parallel_safe
 
     async def _whole(self, result: ToolResult) -> Any:
-        """Return the value that a mission below gave this one's program, if its result hides some of it."""
+        """Return the full value of a called mission if its result hides some of it."""
         return await asyncio.to_thread(private_value, self._ref, result.id, result.text)
 
     def _end(self, phase: RunPhase, outcome: Any) -> Any:

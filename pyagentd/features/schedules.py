@@ -1,8 +1,8 @@
 """Schedules and triggers: stores them, and sends each one's message when it is due.
 
 If a schedule was due while no daemon ran or the machine slept, its message is sent once when a daemon runs again,
-however often it was due. A schedule that repeats ends after a week unless its creator says otherwise; it fires once
-more then. It never fires while its last message still waits in the queue.
+however often it was due. A repeating schedule expires after a week unless its creator sets another lifetime, with a
+last message then. It does not fire while its previous message waits in the queue.
 """
 
 import asyncio
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-# When a schedule fires: what a person or a model says about time, and the moments that follow from it; pure.
+# When a schedule fires: parsing of times, and the occurrences that follow; pure.
 #
-# Moments are aware and in UTC. A cron expression is read in a time zone, so a meeting at nine stays at nine when the
-# clocks change: what falls into the hour that is skipped fires once right after it, what falls into the hour that
-# comes twice fires once, and what is to fire every hour or oftener fires in both (as Debian's cron does).
+# Datetimes are aware and in UTC. A cron expression is read in a time zone, so a meeting at nine stays at nine when
+# the clocks change: an occurrence in the skipped hour fires once right after it, one in the repeated hour fires once,
+# and an hourly or more frequent schedule fires in both (as Debian's cron does).
 
 SHORTEST = timedelta(minutes=1)  # between two firings of one schedule
 LONGEST = timedelta(days=366)  # ahead
@@ -59,18 +59,18 @@ _CLOCK = re.compile(r"(\d{1,2}):(\d{2})")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class When:
-    """When something is to happen; the fields are those of ``Schedule``."""
+    """When a schedule fires; the fields are those of ``Schedule``."""
 
     kind: Kind
     value: str
     zone: str = ""
 
     def first(self, now: datetime) -> datetime:
-        """Return the first moment after ``now``; of a fixed time, that time."""
+        """Return the first occurrence after ``now``; for a fixed time, that time."""
         return next(self.after(now))
 
     def after(self, moment: datetime) -> Iterator[datetime]:
-        """Yield the moments after ``moment``; a fixed time always comes, once.
+        """Yield the occurrences after ``moment``; a fixed time is always yielded, once.
 
         An interval counts from ``moment``.
         """
@@ -93,10 +93,10 @@ class When:
 
 
 def at(said: str, *, now: datetime, zone: str = "") -> When:
-    """Return a fixed time: ISO 8601, with or without an offset, or ``HH:MM`` for the next time the clock shows that.
+    """Parse a fixed time: ISO 8601, with or without an offset, or ``HH:MM`` for the next time of day.
 
     Raises:
-        BadRequest: It is not a time, has passed, or is more than a year ahead.
+        BadRequest: It is invalid, has passed, or is more than a year ahead.
     """
     place = _zone(zone)
     if clock := _CLOCK.fullmatch(said.strip()):
@@ -117,14 +117,14 @@ def at(said: str, *, now: datetime, zone: str = "") -> When:
 
 
 def after(delay: timedelta, *, now: datetime) -> When:
-    """Return the moment that comes ``delay`` from ``now``; raises as ``at``."""
+    """Return the fixed time ``delay`` after ``now``; raises as ``at``."""
     if delay > LONGEST:
         raise BadRequest(f"A delay of {delay} is more than a year")
     return _at_moment(now + delay, now)
 
 
 def every(interval: timedelta) -> When:
-    """Return an interval.
+    """Return a schedule with a fixed interval.
 
     Raises:
         BadRequest: It is too short or too long.
@@ -135,10 +135,10 @@ def every(interval: timedelta) -> When:
 
 
 def cron(expression: str, *, now: datetime, zone: str = "") -> When:
-    """Return the times of a cron expression of five fields.
+    """Return a schedule for a cron expression of five fields.
 
     Raises:
-        BadRequest: It is none, never comes, or the zone is unknown.
+        BadRequest: The expression is invalid or never occurs, or the zone is unknown.
     """
     _zone(zone)
     when = When(kind="cron", value=" ".join(expression.split()), zone=zone)
@@ -153,10 +153,10 @@ def cron(expression: str, *, now: datetime, zone: str = "") -> When:
 
 
 def duration(said: str) -> timedelta:
-    """Return a duration as people write it: ``90s``, ``10m``, ``1h30m``, ``7d``.
+    """Parse a duration: ``90s``, ``10m``, ``1h30m``, ``7d``.
 
     Raises:
-        BadRequest: It is none.
+        BadRequest: It is invalid.
     """
     try:
         return timedelta(seconds=seconds_of(said))
@@ -165,10 +165,7 @@ def duration(said: str) -> timedelta:
 
 
 def next_occurrence(when: When, due: datetime, now: datetime) -> tuple[datetime | None, int]:
-    """Return the next moment after ``now`` of what was due at ``due``, and how many moments in between were missed.
-
-    None when there is none.
-    """
+    """Return the next occurrence after ``now`` or None, and how many were missed since the one due at ``due``."""
     if when.kind == "at":
         return None, 0
     if when.kind == "every":  # without counting: a laptop may sleep for long
@@ -186,7 +183,7 @@ def next_occurrence(when: When, due: datetime, now: datetime) -> tuple[datetime 
 
 
 def describe_schedule(when: When) -> str:
-    """Return a schedule in words."""
+    """Describe a schedule in a few words."""
     zone, known = None, f" ({when.zone})" if when.zone else ""
     try:
         zone = _zone(when.zone) if when.zone else None
@@ -222,12 +219,11 @@ def _zone(name: str) -> tzinfo:
         raise BadRequest(f"There is no time zone {name!r}", hint=hint) from None
 
 
-# Turns that no human began: from a schedule, a webhook, a program, the agent itself.
+# Messages that no human sent: from a schedule, a webhook, another program, or the agent itself.
 #
-# A delivery becomes a message of the user's with ``metadata.trigger`` and goes the way of all messages: the same
-# queue, the same rules. Whoever hands it in is known (``auth_subject``) and every delivery is audited, the refused
-# ones too. A delivery that came before is dropped, and so is what exceeds the limits. Nobody can be asked in the
-# run.
+# A delivery becomes a user message with ``metadata.trigger`` and takes the usual way: the same queue, the same rules.
+# Its sender is known (``auth_subject``), and every delivery is audited, refused ones too. Duplicates and deliveries
+# over the limits are dropped. No human can be asked in its run.
 
 Source = Literal["schedule", "webhook", "files", "api", "self-schedule", "mcp-event"]
 OUTSIDE: tuple[Source, ...] = ("api", "webhook", "files", "mcp-event")  # who may call from outside
@@ -246,13 +242,13 @@ class Trigger:
 
     Attributes:
         source: Where it comes from.
-        text: What the message says.
-        delivery_id: The source's name for it: the same one is delivered once.
-        auth_subject: Who handed it in, or made the schedule.
-        options: Of the run; ``interactive`` counts for nothing.
-        schedule_id: Which schedule, if one.
-        headers: What the source said beside the text, without what may be secret.
-        facts: More of ``metadata.trigger``.
+        text: The text of the message.
+        delivery_id: The source's id for it: the same id is delivered once.
+        auth_subject: Who sent it, or made the schedule.
+        options: Options of the run; ``interactive`` is ignored.
+        schedule_id: The id of its schedule, or None.
+        headers: Facts from the source beside the text; secret-looking ones are dropped.
+        facts: Further keys of ``metadata.trigger``.
     """
 
     source: Source
@@ -275,7 +271,7 @@ class Trigger:
             )
 
     def to_wire(self, fired_at: int) -> dict[str, Any]:
-        """Return ``metadata.trigger``."""
+        """Return the value of ``metadata.trigger``."""
         headers = {name: value for name, value in self.headers.items() if not _SECRET.search(name)}
         return {
             "source": self.source,
@@ -289,7 +285,7 @@ class Trigger:
 
 
 class DeliveryReply(TypedDict):
-    """What became of a message that came by the clock or from another program."""
+    """The result of a delivery."""
 
     message: str
     duplicate: bool  # it had come before
@@ -300,7 +296,7 @@ class DeliveryReply(TypedDict):
 
 
 class Triggers(Feature):
-    """All deliveries to the sessions of one daemon."""
+    """Delivers the messages of schedules and other triggers."""
 
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
@@ -309,11 +305,11 @@ class Triggers(Feature):
         self._known = LastOptions()  # what people's last runs had, by the root's key
 
     async def deliver(self, branch: LiveBranch, trigger: Trigger) -> DeliveryReply:
-        """Make a delivery a message of ``branch``, unless it is one.
+        """Submit a delivery as a message of ``branch``, unless it is a duplicate.
 
         Raises:
-            RateLimited: It is one too many.
-            PyagentdError: The message cannot be taken, as in ``Kernel.submit``.
+            RateLimited: It exceeds a limit.
+            PyagentdError: The message was refused, as in ``Kernel.submit``.
         """
         async with self._busy.setdefault(branch.key, asyncio.Lock()):
             if (known := _message_of(branch, trigger)) is not None:
@@ -355,7 +351,7 @@ class Triggers(Feature):
             }
 
     def _run_ended(self, ended: RunEnded) -> None:
-        """Remember the environment of a person's run, for turns of the same session that no person begins."""
+        """Remember the environment of a person's run, for later deliveries to the same session."""
         branch, options = ended.branch, ended.options
         if options.interactive and options.env:
             self._known[paths.root_of(branch.ref).key] = SendOptions(env=dict(options.env))
@@ -375,13 +371,13 @@ class Triggers(Feature):
             raise RateLimited(reason, hint="Deliver it later, or send it yourself")
 
     def remember(self, ref: BranchRef, env: Mapping[str, str]) -> None:
-        """Keep an environment with keys for later turns of a session of which none is known yet."""
+        """Keep an environment with keys for later deliveries to a session, unless one is known already."""
         tree = paths.root_of(ref).key
         if tree not in self._known and any(map(is_secret, env)):
             self._known[tree] = SendOptions(env=dict(env))
 
     def options_for(self, ref: BranchRef, options: SendOptions) -> SendOptions:
-        """Return ``options`` of what no person begins, with what a person's last run in the same tree had beyond."""
+        """Return the options of a delivery, with the environment of a person's last run in the same tree added."""
         known = self._known.get(paths.root_of(ref).key)
         if known is None:
             return options
@@ -419,7 +415,7 @@ class Triggers(Feature):
 
 
 def _message_of(branch: LiveBranch, trigger: Trigger) -> str | None:
-    """Return the id of the message that a delivery is already."""
+    """Return the id of the message that was already made from a delivery, or None."""
     recorded = (branch.conversation.messages, branch.conversation.queued)
     for message in (message for known in recorded for message in reversed(known.values())):
         told = message.metadata.get("trigger") or {}
@@ -443,7 +439,7 @@ GIVE_UP = timedelta(days=1)
 
 
 class Schedules(Feature):
-    """All schedules of one daemon."""
+    """Stores schedules and fires them."""
 
     tool_names = (REQUEST, CANCEL)
 
@@ -468,20 +464,20 @@ class Schedules(Feature):
         options: Mapping[str, Any] | None = None,
         lifetime: timedelta | None = LIFETIME,
     ) -> Schedule:
-        """Keep a schedule for a branch.
+        """Store a schedule for a branch.
 
         Args:
-            ref: Whose turns.
+            ref: The branch that gets the message.
             when: When it fires.
-            text: What the message says.
-            auth_subject: Who wants it.
-            source: Who made it.
-            reason: Why, of an agent's own.
-            options: Of its runs: {env, allow}.
-            lifetime: Of one that repeats; None is for ever.
+            text: The text of the message.
+            auth_subject: Who made the schedule.
+            source: ``self-schedule`` for an agent's own.
+            reason: Why, for an agent's own.
+            options: Options of its runs: {env, allow}.
+            lifetime: When a repeating schedule expires; None is never.
 
         Raises:
-            BadRequest: There is no message, there are too many schedules, or it would end at once.
+            BadRequest: The message is empty, there are too many schedules, or it would expire at once.
         """
         if not text.strip():
             raise BadRequest("The message of a schedule is empty")
@@ -525,7 +521,7 @@ class Schedules(Feature):
         """Return the schedule with this id.
 
         Raises:
-            NotFound: There is none, or it is of another branch than ``ref``.
+            NotFound: There is none, or it belongs to another branch than ``ref``.
         """
         found = await asyncio.to_thread(schedules.get, self.kernel.state, id)
         if found is None or (ref is not None and found.branch_dir != self.kernel.projection.key(ref.branch_dir)):
@@ -533,18 +529,18 @@ class Schedules(Feature):
         return found
 
     async def cancel(self, id: str, ref: BranchRef | None = None) -> Schedule:
-        """Forget a schedule; raises as ``get``."""
+        """Delete a schedule; raises as ``get``."""
         schedule = await self.get(id, ref)
         await self._remove(schedule)
         return schedule
 
     async def forget(self, directory: Path) -> None:
-        """Forget the schedules of what is deleted: a session, a branch or an agent with all below it."""
+        """Delete the schedules of a deleted directory: of a session, a branch or an agent, with all below it."""
         await asyncio.to_thread(schedules.remove_within, self.kernel.state, self.kernel.projection.key(directory))
         await self._count()
 
     async def run(self, id: str) -> DeliveryReply:
-        """Deliver a schedule's message now; when it fires next does not change.
+        """Deliver a schedule's message now; its next time does not change.
 
         Raises:
             NotFound: There is none.
@@ -558,32 +554,32 @@ class Schedules(Feature):
         return delivered
 
     def directory(self, schedule: Schedule) -> Path:
-        """Return where the branch of a schedule is."""
+        """Return the directory of a schedule's branch."""
         return self.kernel.projection.directory(schedule.branch_dir)
 
     @property
     def pending(self) -> int:
-        """How many there are; the daemon stays up while there are any."""
+        """The number of schedules; the daemon stays up while there are any."""
         return self._pending
 
     def tools_for(self, run: "RunBuilder") -> Sequence[ToolSpec]:
-        """Return the tools by which an agent has itself woken."""
+        """Return the tools by which an agent schedules its own wake-up."""
         return wakeup_tools(self, run.branch.ref, run.options.env, self.kernel.clock)
 
     # -- time --------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Begin to look at the clock; what was due meanwhile is delivered."""
+        """Start the timer; what was due while no daemon ran is delivered."""
         self._task = asyncio.create_task(self._watch(), name="schedules")
 
     async def stop(self) -> None:
-        """Stop looking at the clock."""
+        """Stop the timer."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
 
     async def tick(self) -> None:
-        """Deliver what is due."""
+        """Deliver the messages of all schedules that are due."""
         async with self._firing:
             now = self.kernel.clock.now()
             for due in await asyncio.to_thread(schedules.find, self.kernel.state, due_ms=epoch_ms(now)):
@@ -668,7 +664,7 @@ class Schedules(Feature):
         return await self.kernel.feature(Triggers).deliver(branch, trigger)
 
     async def _update(self, schedule: Schedule) -> None:
-        """Keep what firing changed, of a schedule that was not cancelled meanwhile."""
+        """Store a schedule's new state, unless it was cancelled meanwhile."""
         await asyncio.to_thread(schedules.update, self.kernel.state, schedule)
 
     async def _remove(self, schedule: Schedule) -> None:
@@ -680,18 +676,18 @@ class Schedules(Feature):
 
 
 def _still_queued(branch: LiveBranch, schedule_id: str) -> bool:
-    """Return whether a message of a schedule waits for its turn."""
+    """Return whether a message of a schedule is still queued."""
     return any(
         "queued_at" in message.metadata and (message.metadata.get("trigger") or {}).get("schedule_id") == schedule_id
         for message in branch.conversation.queued.values()
     )
 
 
-# The tools request_wakeup and cancel_wakeup: an agent has itself woken later.
+# The tools request_wakeup and cancel_wakeup: an agent schedules a message to itself.
 #
-# Like what a person schedules, a wake-up becomes a message of the session, and nobody can be asked in its run. A
-# person confirms it unless a profile or a grant allows it; it comes within a week, and one that repeats is gone
-# after a week.
+# Like a person's schedule, a wake-up becomes a message of the session, and no human can be asked in its run. A person
+# approves the call unless a profile or a grant allows it; it fires within a week, and a repeating one expires after a
+# week.
 
 _REQUEST_DESCRIPTION = """\
 Have yourself woken later in this conversation: `prompt` comes as a message, with everything said so far above it, \
@@ -718,7 +714,7 @@ _CANCEL_SCHEMA = object_schema({"schedule_id": {"type": "string", "minLength": 1
 
 
 def wakeup_tools(own: Schedules, ref: BranchRef, env: Mapping[str, str], clock: Clock) -> tuple[ToolSpec, ToolSpec]:
-    """Return both tools, for a run of a branch or agent; its wake-ups run with the same environment."""
+    """Return both tools for a run of a branch or agent; the wake-ups run with the same environment."""
 
     async def request(args: Args, ctx: ToolContext) -> Output:
         try:
@@ -768,10 +764,10 @@ def wakeup_tools(own: Schedules, ref: BranchRef, env: Mapping[str, str], clock: 
 
 
 def _when(args: Args, now: datetime) -> When:
-    """Return when a wake-up comes.
+    """Return the schedule of a wake-up.
 
     Raises:
-        PyagentdError: It is not a time, or too far ahead.
+        PyagentdError: The time is invalid or too far ahead.
     """
     kind, value = args["when"]["kind"], args["when"]["value"]
     if kind == "delay_ms":

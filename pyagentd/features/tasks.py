@@ -1,8 +1,8 @@
-"""Background commands: starting them, following them, and the message that tells their agent how they ended.
+"""Background commands ("tasks"): starting them, watching them, and the message that wakes their agent at the end.
 
 A task is recorded before its command begins, and its end is recorded after the agent was told, if it asked for that.
-So after the daemon died, the next one finds the tasks that run, those that ended meanwhile, and those whose end
-cannot be known.
+So after a crash the next daemon finds the running tasks, those that ended meanwhile, and those whose end cannot be
+known.
 """
 
 import asyncio
@@ -42,17 +42,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-# Whether a task still runs, and how it ended: by process id, start time and the file its runner leaves.
+# Whether a task still runs, and how it ended: from process id, start time and the file that its runner writes.
 #
-# A process id alone says nothing after a while: the kernel gives it away again. Together with the time the process
-# began, and with the path that only this runner was started with, it is one process.
+# A process id alone is ambiguous, since the kernel reuses it. Together with the process's start time, and the path
+# that only this runner has in its command line, it is unique.
 
 _STARTED = 19  # fields of /proc/<pid>/stat behind the name: its state is the first, when it began this one
 
 
 @dataclass(frozen=True, slots=True)
 class CommandEnd:
-    """How a command ended."""
+    """The end of a command."""
 
     exit_code: int | None  # None: nobody can tell
     reason: str = ""  # "killed", "timeout", or why it could not be run
@@ -60,7 +60,7 @@ class CommandEnd:
 
     @property
     def status(self) -> Status:
-        """What becomes of its task."""
+        """The status of its task."""
         if self.exit_code is None:
             return "lost"
         if self.reason == "killed":
@@ -69,12 +69,12 @@ class CommandEnd:
 
 
 def ending_file(output: Path) -> Path:
-    """Return where the runner of the task that prints to ``output`` says how it ended."""
+    """Return the file in which the runner of the task with this ``output`` records the command's end."""
     return output.with_suffix(".exit")
 
 
 def started_of(pid: int) -> int:
-    """Return when a process began, in ticks since boot; 0 when it is gone, has ended, or the system does not tell."""
+    """Return the start time of a process, in ticks since boot; 0 if it has ended, or the system does not tell."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
         return 0 if fields[0] in (b"Z", b"X") else int(fields[_STARTED])
@@ -83,7 +83,7 @@ def started_of(pid: int) -> int:
 
 
 def is_runner(pid: int, pid_started: int, output: Path) -> bool:
-    """Return whether ``pid`` is still the runner that was started then for this output."""
+    """Return whether the process ``pid`` is the runner that was started at ``pid_started`` for this output."""
     if not Path("/proc/self/stat").exists():  # systems that tell less
         return not ending_file(output).exists() and _lives(pid)
     if not pid_started or started_of(pid) != pid_started:
@@ -94,7 +94,7 @@ def is_runner(pid: int, pid_started: int, output: Path) -> bool:
 
 
 def ending_of(output: Path) -> CommandEnd:
-    """Return how the command of the task that prints to ``output`` ended, as far as its runner told."""
+    """Return the end of the command with this ``output``, as its runner recorded it."""
     try:
         told = json.loads(regularfile.read_text(ending_file(output)))
         return CommandEnd(int(told["exit_code"]), str(told["reason"]), float(told["ended_at"]))
@@ -103,7 +103,7 @@ def ending_of(output: Path) -> CommandEnd:
 
 
 def signal_runner(pid: int, pid_started: int, output: Path, number: signal.Signals) -> bool:
-    """Send a signal to a runner and to nobody else; return whether it was there."""
+    """Send a signal to a runner, never to another process with its id; return whether it was running."""
     try:
         descriptor = os.pidfd_open(pid)
     except (OSError, AttributeError):
@@ -130,13 +130,13 @@ def _lives(pid: int) -> bool:
     return False
 
 
-# Waits for the end of a process that may be nobody's child.
+# Waits for the end of a process that need not be a child of the daemon.
 
 POLL_S = 0.5
 
 
 async def runner_gone(pid: int, pid_started: int, output: Path, tick: Callable[[], None]) -> None:
-    """Return when the runner of the task that prints to ``output`` is gone; call ``tick`` now and then."""
+    """Wait until the runner of the task with this ``output`` has ended; call ``tick`` periodically."""
     try:
         descriptor = os.pidfd_open(pid)
     except (OSError, AttributeError):  # it is gone, or the system has none
@@ -159,7 +159,7 @@ async def runner_gone(pid: int, pid_started: int, output: Path, tick: Callable[[
         os.close(descriptor)
 
 
-# Starts the runner of a task: first the process, then, once it is recorded, the command.
+# Starts the runner of a task: first the process, then, once that is recorded, the command.
 
 LONGEST_S = 24 * 3600.0  # a task runs
 MOST_BYTES = 10_000_000  # of what it prints are kept
@@ -169,9 +169,9 @@ _RUNNER = str(Path(__file__).with_name("task_runner.py"))
 
 
 def start(command: BackgroundCommand, directory: Path) -> tuple[subprocess.Popen[bytes], Path]:
-    """Start the runner of a command; return it and the file in ``directory`` with what it prints. Blocks.
+    """Start the runner of a command; return it and the output file in ``directory``. Blocks.
 
-    It runs the command when a byte comes, and ends without one. What the enclosure has is its own then.
+    It runs the command when it reads a byte, and exits at end of file. The runner takes over the enclosure's files.
 
     Raises:
         OSError: It cannot be started.
@@ -212,7 +212,7 @@ def start(command: BackgroundCommand, directory: Path) -> tuple[subprocess.Popen
     return process, output
 
 
-# Tasks in words: for the model that began them, for people, and as ``agent.json`` has them.
+# Tasks as text: for their model, for people, and for ``agent.json``.
 
 SHOWN_BYTES = 30_000  # of the output, to a model that asks
 TOLD_BYTES = 4_000  # to one that is woken
@@ -229,7 +229,7 @@ def task_record(task: Task) -> dict[str, Any]:
 
 
 def task_outcome(task: Task) -> str:
-    """Return how a task stands, in a few words."""
+    """Describe the status of a task in a few words."""
     match task.status:
         case "completed":
             return "completed (exit 0)"
@@ -241,7 +241,7 @@ def task_outcome(task: Task) -> str:
 
 
 def task_for_model(task: Task) -> str:
-    """Return a task and the end of its output, for the model."""
+    """Describe a task to the model, with the end of its output."""
     head = f"{task.id} ({one_line(task.command, _LONGEST)}): {task_outcome(task)}"
     text, whole = tail(Path(task.output_path), SHOWN_BYTES)
     if not text:
@@ -260,7 +260,7 @@ def completion(task: Task) -> str:
 
 
 def tail(file: Path, most: int) -> tuple[str, bool]:
-    """Return the last whole lines of a file that fit into ``most`` bytes, and whether that is all of it; blocks."""
+    """Return the last whole lines of a file that fit into ``most`` bytes, and whether these are all; blocks."""
     try:
         with regularfile.open_binary(file, limit=sys.maxsize) as stream:
             size = stream.seek(0, 2)
@@ -274,7 +274,7 @@ def tail(file: Path, most: int) -> tuple[str, bool]:
 
 
 def task_lines(name: str | None, tasks: Sequence[Task], now: datetime) -> str:
-    """Return what ``/tasks`` shows; without a name tasks of all, each with its agent's."""
+    """Return the output of ``/tasks``; without a name, the tasks of all agents, each with its agent's name."""
     whose = max((len(task.agent_name) for task in tasks), default=0) if name is None else 0
     running = [task for task in tasks if task.status == "running"]
     over = sorted((task for task in tasks if task.status != "running"), key=lambda task: task.ended_at or "")
@@ -297,7 +297,7 @@ def _line(task: Task, now: datetime, whose: int) -> str:
 
 
 def ago(at: str | None, now: datetime) -> str:
-    """Return how long ago a moment was: ``30 sec ago``, ``5 min ago``."""
+    """Return the time since ``at``, as ``30 sec ago``, ``5 min ago``."""
     try:
         seconds = max(0, int((now - datetime.fromisoformat(at or "")).total_seconds()))
     except ValueError:
@@ -322,7 +322,7 @@ Key = tuple[str, str]  # agent_name, id
 
 @dataclass(slots=True)
 class _RunningTask:
-    """A task whose end is awaited."""
+    """A running task, and who waits for it."""
 
     task: Task
     process: subprocess.Popen[bytes] | None = None  # None: an earlier daemon began it
@@ -334,7 +334,7 @@ class _RunningTask:
 
 
 class Tasks(Feature):
-    """All tasks of one daemon."""
+    """Runs background commands and watches them."""
 
     tool_names = (OUTPUT, KILL)
 
@@ -344,19 +344,19 @@ class Tasks(Feature):
 
     @property
     def pending(self) -> int:
-        """How many run; the daemon stays up while any does."""
+        """The number of running tasks; the daemon stays up while there are any."""
         return len(self._running)
 
     def tools_for(self, run: "RunBuilder") -> Sequence[ToolSpec]:
-        """Return the tools that look at tasks and end them."""
+        """Return the tools that show and kill tasks."""
         return task_tools(self, run.branch.ref)
 
     def granted(self, run: "RunBuilder", permitted: Sequence[str]) -> Sequence[str]:
-        """Who may run commands looks at and ends what they begin."""
+        """Grant these tools to every agent that may run commands."""
         return self.tool_names if "Bash" in permitted else ()
 
     def context_for(self, run: "RunBuilder") -> Mapping[str, Any]:
-        """Return who runs commands in the background."""
+        """Return the function that runs commands in the background."""
 
         async def begin(command: BackgroundCommand) -> tuple[str, str]:
             task = await self.begin(run.branch.ref, command, run.options)
@@ -367,10 +367,10 @@ class Tasks(Feature):
     # -- what clients and tools do -----------------------------------------------------------------------------
 
     async def begin(self, ref: BranchRef, command: BackgroundCommand, options: SendOptions) -> Task:
-        """Run a command behind a conversation.
+        """Run a command in the background of a conversation.
 
         Raises:
-            StoreError: As many run as may, or the disk refused; nothing was run.
+            StoreError: The limit of running tasks is reached, or a write failed; nothing was run.
             OSError: It cannot be started.
         """
         beginning = asyncio.ensure_future(self._begin(ref, command, options))
@@ -381,11 +381,11 @@ class Tasks(Feature):
             raise
 
     async def of(self, agent_name: str | None = None) -> list[Task]:
-        """Return the tasks of an agent (or of the session with this id), or all, in the order they began."""
+        """Return the tasks of an agent (or of the session with this id), or all, in starting order."""
         return await asyncio.to_thread(tasks.find, self.kernel.state, agent_name=agent_name)
 
     async def own(self, ref: BranchRef) -> list[Task]:
-        """Return the tasks of a branch's named agent or session: it may call itself what another is called."""
+        """Return the tasks of a branch's named agent or session; another session may have the same id."""
         root = paths.root_of(ref)
         found = await self.of(root.session_id)
         return [task for task in found if self.directory(task).is_relative_to(root.session_dir)]
@@ -407,7 +407,7 @@ class Tasks(Feature):
         return found
 
     async def wait(self, task: Task, seconds: float) -> Task:
-        """Return the task when it has ended, or as it is after ``seconds``."""
+        """Wait up to ``seconds`` for a task to end; return its current state."""
         running = self._running.get((task.agent_name, task.id))
         if running is not None:
             with contextlib.suppress(TimeoutError):
@@ -417,7 +417,7 @@ class Tasks(Feature):
         return await self.get(task.agent_name, task.id)
 
     async def kill(self, task: Task) -> Task:
-        """End a task, kindly first; return it as it is then. One that has ended stays as it is."""
+        """Kill a task, with SIGTERM first; return its new state. A task that has ended is returned unchanged."""
         running = self._running.get((task.agent_name, task.id))
         if running is None:
             return await self.get(task.agent_name, task.id)
@@ -433,7 +433,7 @@ class Tasks(Feature):
         return running.task
 
     async def end_within(self, directory: Path) -> None:
-        """Kill the tasks of what is deleted: a session, a branch or an agent with all below it."""
+        """Kill the tasks of a directory to be deleted: of a session, a branch or an agent, with all below it."""
         place = self.kernel.projection.key(directory)
         inside = [
             running.task
@@ -443,13 +443,13 @@ class Tasks(Feature):
         await asyncio.gather(*map(self.kill, inside))
 
     def directory(self, task: Task) -> Path:
-        """Return where the branch of a task is."""
+        """Return the directory of a task's branch."""
         return self.kernel.projection.directory(task.branch_dir)
 
-    # -- the daemon's beginning and end -------------------------------------------------------------------------
+    # -- start and stop of the daemon ---------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Take over what an earlier daemon left running, and tell the end of what ended meanwhile."""
+        """Take over the running tasks of an earlier daemon, and report those that ended meanwhile."""
         try:
             left = await asyncio.to_thread(tasks.find, self.kernel.state, status="running")
         except StoreError as error:
@@ -460,7 +460,7 @@ class Tasks(Feature):
                 self._watch(_RunningTask(task))
 
     async def stop(self) -> None:
-        """Watch no more; what runs goes on, and the next daemon finds it."""
+        """Stop watching; running tasks continue, and the next daemon takes them over."""
         watching = [each.watching for each in self._running.values() if each.watching is not None]
         for each in watching:
             each.cancel()
@@ -527,7 +527,7 @@ class Tasks(Feature):
             self._running.pop((task.agent_name, task.id), None)
 
     async def _on_task_ended(self, running: _RunningTask, ending: CommandEnd) -> None:
-        """Tell the end of a task, then record it."""
+        """Report the end of a task to its agent, then record it."""
         at = datetime.fromtimestamp(ending.ended_at, UTC) if ending.ended_at else self.kernel.clock.now()
         status = "killed" if running.killed and ending.status == "lost" else ending.status
         task = replace(running.task, status=status, exit_code=ending.exit_code, ended_at=iso8601(at))
@@ -555,7 +555,7 @@ class Tasks(Feature):
         self._write_agent_file(task)
 
     def _write_agent_file(self, task: Task) -> None:
-        """Write what runs and what ended lately to the agent's ``agent.json``, if it has one; never read again."""
+        """Write running and recent tasks to the agent's ``agent.json``, if it has one, for other programs to read."""
         try:
             ref = paths.root_of(paths.ref_of(self.directory(task)))
             directory = named_agents.named_dir(self.kernel.config.agents_dir.resolve(), ref)
@@ -570,7 +570,7 @@ class Tasks(Feature):
             log.warning("task %s of %s: agent.json does not show it: %s", task.id, task.agent_name, error)
 
     async def _tell(self, task: Task, options: SendOptions) -> None:
-        """Submit the message that wakes the agent, unless the log has it."""
+        """Submit the message that wakes the agent, unless the log has it already."""
         ref = paths.ref_of(self.directory(task))
         async with self.kernel.using(ref) as branch:
             known = (*branch.conversation.messages.values(), *branch.conversation.queued.values())
@@ -585,7 +585,7 @@ class Tasks(Feature):
             await self.kernel.submit(branch, given)
 
     def _tick(self, running: _RunningTask) -> None:
-        """Show the end of what a task printed, to who watches its branch, or all tasks."""
+        """Publish the end of a task's output to the clients of its branch, and of all tasks."""
         if self.kernel.opened(str(self.directory(running.task))) is None and not self.kernel.overseers:
             return
         text, _ = tail(Path(running.task.output_path), _SHOWN_BYTES)
@@ -602,7 +602,7 @@ def _no_task(agent_name: str, id: str) -> NotFound:
     return NotFound(f"{agent_name} has no task {id}", hint="`pyagentd tasks` lists those there are")
 
 
-# The tools TaskOutput and KillTask: look at a command in the background, and end it.
+# The tools TaskOutput and KillTask: show a background command, and kill it.
 
 
 _WAIT_MS = 30_000
@@ -627,7 +627,7 @@ _KILL_SCHEMA = object_schema({"task_id": _ID})
 
 
 def task_tools(tasks: Tasks, ref: BranchRef) -> tuple[ToolSpec, ToolSpec]:
-    """Return both tools, for the runs of one branch: of a whole session, or of an agent and those below it."""
+    """Return both tools for the runs of one branch: of a whole session, or of an agent and those below it."""
 
     async def get(id: str) -> Task:
         try:
