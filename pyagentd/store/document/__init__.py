@@ -1,1 +1,1 @@
-"""The session document: its text and roles, what a run looks like in it, and how it is matched with the record."""
+"""The session document: its text and roles, the rendering of runs, and the matching with the log."""

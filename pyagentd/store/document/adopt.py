@@ -1,9 +1,9 @@
 """Makes log rows for text that no log has: an imported chat, a lost log, turns added in stock gptel.
 
-Pure. The rows have the document's texts, so aligning both afterwards links every piece exactly, and the model sees
-what gptel would send: one step for each call, since a document does not tell which calls were made at once. A call
-that cannot be parsed stays in the document alone, with a note. Text after the last answer is a draft and becomes a
-message when it is sent.
+Pure. The rows have the document's texts, so a later alignment links every piece exactly, and the model sees what
+gptel would send: one step for each call, because a document does not show which calls were parallel. A call that
+cannot be parsed stays in the document alone, with a note. Text after the last answer is a draft and becomes a message
+when it is sent.
 """
 
 import re
@@ -32,12 +32,12 @@ _BARE_PREFIX = "###"  # what is left of an empty prompt when trailing blanks are
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adoption:
-    """What to record, and the document it fits.
+    """The rows to record, and the matching document.
 
     Attributes:
         facts: Type and data of the rows to append, in this order: messages, parts, edits.
-        document: The document, its roles recovered and every call with an id of its own.
-        notes: What was changed or could not be recorded, one line each, for the user.
+        document: The document, with recovered roles and a unique id for every call.
+        notes: Changes, and what could not be recorded, one line each, for the user.
     """
 
     facts: tuple[Fact, ...]
@@ -48,10 +48,10 @@ class Adoption:
 def adopt(
     alignment: Recognition, conversation: Conversation, *, session_id: str, now_ms: int, draft: bool = False
 ) -> Adoption:
-    """Return what ``conversation`` lacks of a document; nothing that is recorded is touched.
+    """Return rows for the text of a document that ``conversation`` lacks; recorded messages are not changed.
 
-    A log of which nothing is in the document is another branch's, and then all of the document is adopted. With
-    ``draft`` the text after the last answer is taken, too (for an export; its message has origin "draft").
+    If the document has no text of the log at all, it is another branch's log, and the whole document is adopted. With
+    ``draft`` the text after the last answer is adopted, too (for an export; its message has origin "draft").
     """
     document, pieces = alignment.document, alignment.pieces
     known = {(piece.key[0], piece.key[2]) for piece in recorded_pieces(conversation)}
@@ -72,7 +72,7 @@ def adopt(
 
 
 def _unique_ids(pieces: Sequence[Piece], conversation: Conversation) -> dict[int, str]:
-    """Return an id for every call that nobody recorded, by the offset at which it begins."""
+    """Return a new id for every call that is not recorded, by its offset."""
     taken = {str(part.data["toolCallId"]) for part in conversation.parts.values() if part.is_tool}
     ids: dict[int, str] = {}
     for found, message, _ in pieces:
@@ -84,7 +84,7 @@ def _unique_ids(pieces: Sequence[Piece], conversation: Conversation) -> dict[int
 
 @dataclass(slots=True)
 class _Maker:
-    """Makes rows of pieces, in the document's order."""
+    """Makes rows from pieces, in the document's order."""
 
     body: str
     session_id: str
@@ -157,7 +157,7 @@ class _Maker:
         self._begun = False  # what follows was said when the result was there
 
     def _add(self, data: Mapping[str, Any]) -> str:
-        """Add a part to the answer, which begins with the first one, and return the part's id."""
+        """Add a part to the answer, or begin one with it, and return the part's id."""
         if self._message is None:
             self._message = self._new_message("assistant", ORIGIN)
             self._index, self._begun = 0, False
@@ -181,10 +181,10 @@ class _Maker:
         return str(row["id"])
 
     def _keep(self, part_id: str, text: str) -> None:
-        """Record that the document has a part in other words than ours."""
+        """Record the document's text of a part as an edit, if it differs from our rendering."""
         self.facts.append(("edit", {"part_id": part_id, "text": text}))
 
 
 def _goes_on(first: DocumentPiece, next: Piece) -> bool:
-    """Return whether ``next`` is more of the user's text that begins with ``first``."""
+    """Return whether ``next`` continues the user's text that begins with ``first``."""
     return next.message is None and next.found.key[0] == "user" and next.found.region == first.region

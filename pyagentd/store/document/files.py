@@ -1,8 +1,8 @@
 """Reads and writes ``session.md`` and caches it; inserts of a run, and edits.
 
-One insertion rule for everybody (``apply``; the Emacs side follows it too): text goes to the marker and the marker
-behind it, roles right of it shift, text the user typed at the marker stays below. The file is written atomically and
-never over content that was not read (``write_document``).
+There is one insertion rule (``apply``; the Emacs side has the same): text is inserted at the marker, which moves
+behind it, roles right of it shift, and text that the user typed at the marker stays below. The file is written
+atomically and never over content that was not read (``write_document``).
 """
 
 import hashlib
@@ -24,10 +24,10 @@ from pyagentd.store.document.pieces import TextMatch, common_text
 from pyagentd.store.document.render import Insert
 from pyagentd.store.document.text import OPENING, Bounds, Document, Span, Stamp, merge_spans, stamp_in, stamp_of
 
-# A document together with its file's bytes, made from those of the document before it.
+# A document with its file's bytes, made incrementally from those of the document before.
 #
-# A conversation grows at its end. Whoever wrote the document when it was shorter has encoded, hashed and printed all
-# but the new text; of that nothing is done again. What grows with the length is copying: of text, bytes and tuples.
+# A conversation grows at its end: all but the new text was encoded, hashed and printed before, and is reused. Only
+# the copying of text, bytes and tuples grows with the length.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -37,13 +37,13 @@ class DocumentFile:
     Attributes:
         document: The document.
         data: The whole file.
-        length: So many bytes of it are the body, which it begins with.
-        hash: The running SHA-256 of these; to be copied, never to be updated.
-        opens: Whether a block of Local Variables may stand in the body.
-        sound: Whether the body is all UTF-8.
-        faithful: Whether the file, when it is read, is this very document.
-        bounds: The roles as printed; None when they were read.
-        origin: The same in files of which each body begins with that of the one before.
+        length: The length of the body, with which the file begins, in bytes.
+        hash: The running SHA-256 of the body; to be copied, never to be updated.
+        opens: Whether the body may contain a block of Local Variables.
+        sound: Whether the body is valid UTF-8.
+        faithful: Whether reading the file gives exactly this document.
+        bounds: The roles as printed; None if they were read.
+        origin: Equal for files whose bodies each begin with the one before.
     """
 
     document: Document = field(default_factory=Document)
@@ -58,12 +58,12 @@ class DocumentFile:
 
     @property
     def sha256(self) -> str:
-        """The hash of the body, as ``text.body_sha256`` says it."""
+        """The hash of the body, see ``text.body_sha256``."""
         return str(self.hash.hexdigest())
 
 
 def parse_bytes(data: bytes) -> DocumentFile:
-    """Return the document in a file of these bytes; other ``data`` where reading changes line ends."""
+    """Return the document in a file of these bytes; its ``data`` differ if reading changes line ends."""
     doc = text.parse(data.decode("utf-8", "surrogateescape"))
     body = _encode(doc.body)
     if not data.startswith(body):
@@ -79,7 +79,7 @@ def parse_bytes(data: bytes) -> DocumentFile:
 
 
 def lacks_end(found: DocumentFile, before: DocumentFile) -> bool:
-    """Return whether a file that held ``before`` may be one of which only the beginning was written yet."""
+    """Return whether the file, which held ``before``, may be written only in part yet."""
     lost_block = len(before.data) > before.length and len(found.data) == found.length
     return lost_block or (found.data != before.data and before.data.startswith(found.data))
 
@@ -89,8 +89,8 @@ def format_document(doc: Document, before: DocumentFile | None = None, kept: int
 
     Args:
         doc: The document.
-        before: Another one; the work is saved where ``doc`` begins with its body.
-        kept: So many characters are known to be the same in both; it is for speed alone.
+        before: An earlier one, whose work is reused if ``doc`` begins with its body.
+        kept: The number of characters known to be equal in both; for speed only.
     """
     is_longer = before is not None and doc.body.startswith(before.document.body[kept:], kept)
     known = before if before is not None and is_longer else DocumentFile()
@@ -120,7 +120,7 @@ def format_document(doc: Document, before: DocumentFile | None = None, kept: int
 
 
 def _is_plain(doc: Document, before: DocumentFile | None) -> bool:
-    """Return whether nothing was wrong with the document, and its settings are read as they are."""
+    """Return whether the document was undamaged, and its settings are read back unchanged."""
     if doc.stale or doc.damage or doc.block is not None:
         return False
     if before is not None and before.faithful and before.document.settings == doc.settings:
@@ -142,7 +142,7 @@ def _is_utf8(data: bytes) -> bool:
     return True
 
 
-# Session documents as they were last read or written here: a file that still has these bytes is not parsed again.
+# The session documents that were last read or written: a file with the same bytes is not parsed again.
 
 KEPT = 20  # documents
 KEPT_BYTES = 32 << 20  # of them all
@@ -150,7 +150,7 @@ KEPT_BYTES = 32 << 20  # of them all
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CachedDocument:
-    """A document and the state of its file; ``stamp`` None: there is no file."""
+    """A document and the stamp of its file, None if there is no file."""
 
     formatted: DocumentFile
     stamp: Stamp | None
@@ -167,10 +167,10 @@ class CachedDocument:
 
 
 class DocumentCache:
-    """The documents that were used last; for any thread.
+    """The documents that were used last; thread-safe.
 
     Attributes:
-        parsed: How many files had to be parsed.
+        parsed: The number of files that had to be parsed.
     """
 
     def __init__(self) -> None:
@@ -199,9 +199,9 @@ class DocumentCache:
         return CachedDocument(formatted=found, stamp=stamp)
 
     def glance(self, path: Path) -> tuple[Document, object]:
-        """Return the document as ``read`` does, and its ``DocumentFile.origin``; None where that is not known.
+        """Return the document as ``read`` does, and its ``DocumentFile.origin``, None if unknown.
 
-        For whoever reads each file once, and again when its stamp has changed: nothing is kept for it.
+        For readers that read each file once, and again when its stamp has changed: the result is not cached.
         """
         held = self._held.get(path)
         with suppress(OSError):
@@ -215,7 +215,7 @@ class DocumentCache:
             self._held.clear()
 
     def remember(self, path: Path, found: DocumentFile) -> None:
-        """Note what the file at ``path`` holds."""
+        """Cache the document in the file at ``path``."""
         with self._lock:
             self._held.pop(path, None)
             if found.faithful:
@@ -229,21 +229,21 @@ document_cache = DocumentCache()
 
 
 class DocumentChanged(Exception):
-    """The file of a document is not the one that was read or written last."""
+    """Another program changed the file of a document since it was read or written."""
 
 
 def write_document(path: Path, doc: Document, before: CachedDocument | None = None, kept: int = 0) -> CachedDocument:
-    """Write a document over what was read or written last.
+    """Replace the document that was read or written last.
 
     Args:
         path: The file.
         doc: The document.
-        before: What was read or written last; None where there is no file.
-        kept: So many characters of that are known to be the same.
+        before: The document that was read or written last; None if there is no file.
+        kept: The number of its characters known to be unchanged.
 
     Raises:
-        DocumentChanged: The file is another by now.
-        StoreError: The disk refused.
+        DocumentChanged: The file was changed since.
+        StoreError: The disk failed.
     """
 
     def check() -> None:
@@ -258,7 +258,7 @@ def write_document(path: Path, doc: Document, before: CachedDocument | None = No
 
 
 def apply(doc: Document, marker: int, *inserts: Insert) -> tuple[Document, int]:
-    """Return the document with ``inserts``, one behind the other, at offset ``marker``, and the marker after them."""
+    """Return the document with ``inserts`` in order at offset ``marker``, and the marker behind them."""
     text = "".join(insert.text for insert in inserts)
     length = len(text)
     spans = doc.spans
@@ -288,16 +288,16 @@ def _span(start: int, end: int, role: InsertRole) -> list[Span]:
     raise ValueError(f"no role: {role!r}")
 
 
-# Edits of a document: what they change, how two made at once go together, and what one text is after another.
+# Edits of a document: applying them, adapting concurrent ones, and computing the edit between two texts.
 #
-# An edit is a list of hunks, all in offsets of the text before it, in order and apart. Of two edits of the same text
-# each can be changed so that it goes after the other (``transform``), and both ways lead to the same text: deleted is
-# what either deleted, inserted what either inserted, and where both insert at one place one of them is ``first``. The
-# Emacs side follows the same rules (``pyagentd-edit.el``).
+# An edit is a list of disjoint hunks in order, with offsets of the text before the edit. Of two edits of the same
+# text either can be adapted to follow the other (``transform``), with the same result: the deletions and insertions
+# of both; where both insert at one place, one of them is ``first``. The Emacs side has the same rules
+# (``pyagentd-edit.el``).
 
 
 class Hunk(NamedTuple):
-    """``text`` in place of what is between two offsets; ``spans`` are its roles, in offsets of itself."""
+    """``text`` replaces the range between two offsets; ``spans`` are its roles, with offsets inside ``text``."""
 
     begin: int
     end: int
@@ -309,7 +309,7 @@ Edit = tuple[Hunk, ...]
 
 
 def normalise_hunks(hunks: Iterable[Hunk]) -> Edit:
-    """Return hunks that are in order with those joined that touch, and without those that change nothing."""
+    """Return ordered hunks with adjacent ones joined, and without those that change nothing."""
     found: list[Hunk] = []
     for hunk in hunks:
         if hunk.begin == hunk.end and not hunk.text:
@@ -324,7 +324,7 @@ def normalise_hunks(hunks: Iterable[Hunk]) -> Edit:
 
 
 def offset_after(offset: int, edit: Sequence[Hunk], *, before: bool) -> int:
-    """Return where an offset is after an edit; ``before`` what that inserts right there, or behind it."""
+    """Return the offset after an edit; ``before`` or behind a text that the edit inserts right there."""
     shift = 0
     for hunk in edit:
         if hunk.begin > offset or (hunk.begin == offset and before):
@@ -334,9 +334,9 @@ def offset_after(offset: int, edit: Sequence[Hunk], *, before: bool) -> int:
 
 
 def transform(ours: Sequence[Hunk], theirs: Sequence[Hunk], *, first: bool) -> Edit:
-    """Return ``ours`` as it goes after ``theirs``, an edit of the same text.
+    """Return ``ours`` adapted to follow ``theirs``, an edit of the same text.
 
-    ``first`` tells whose text comes first where both insert at one place: ours, or theirs.
+    Where both insert at one place, our text comes first if ``first``, else theirs.
     """
     return normalise_hunks(_transform_hunks(ours, theirs, first))
 
@@ -359,13 +359,13 @@ def _transform_hunks(ours: Sequence[Hunk], theirs: Sequence[Hunk], first: bool) 
 
 
 def _transform_deletion(start: int, end: int, theirs: Sequence[Hunk]) -> Hunk:
-    """Return the deletion of a range after ``theirs``, which change nothing in it."""
+    """Return the deletion of a range, adapted to follow ``theirs``, which change nothing in it."""
     place = offset_after(start, theirs, before=False)
     return Hunk(place, place + end - start, "")
 
 
 def clash(ours: Sequence[Hunk], theirs: Sequence[Hunk]) -> list[str]:
-    """Return the texts of ours that replace what theirs replaced with another text."""
+    """Return our replacement texts where theirs replaced the same range by another text."""
     return [
         hunk.text
         for hunk in ours
@@ -376,7 +376,7 @@ def clash(ours: Sequence[Hunk], theirs: Sequence[Hunk]) -> list[str]:
 
 
 def apply_edit(document: Document, edit: Sequence[Hunk]) -> Document:
-    """Return the document after an edit, whose hunks bring their roles."""
+    """Return the document after an edit, with the roles of its hunks."""
     if not edit:
         return document
     body, pieces, position = document.body, [], 0
@@ -409,9 +409,9 @@ def spans_after(spans: tuple[Span, ...], edit: Sequence[Hunk]) -> tuple[Span, ..
 
 
 def difference(old: str, new: Document) -> Edit:
-    """Return the edit that makes ``new`` of the text ``old``, with the roles of what it inserts.
+    """Return the edit from the text ``old`` to ``new``, with the roles of inserted texts.
 
-    Whole words are inserted, deleted and replaced, as far as that is possible: others may change those beside them.
+    Whole words are inserted, deleted and replaced where possible, because others may change neighbouring words.
     """
     hunks: list[Hunk] = []
     position, start = 0, 0
@@ -435,14 +435,14 @@ _FARTHEST = 200  # characters by which a change is moved at most to be of whole 
 
 
 def _to_words(text: str, begin: int, end: int, before: int, after: int) -> int:
-    """Return by how much what is inserted or deleted can be moved to be whole words of the text; 0 if it cannot be.
+    """Return by how much an inserted or deleted range can be shifted to consist of whole words; 0 if it cannot.
 
     Args:
-        text: It with what is inserted or deleted.
-        begin: Where that begins.
-        end: Where it ends.
-        before: So many characters before it are free.
-        after: And so many behind it.
+        text: The text with the range.
+        begin: The beginning of the range.
+        end: The end of the range.
+        before: The number of characters before it that it may be shifted over.
+        after: The number of characters behind it that it may be shifted over.
     """
     for step, most in ((-1, min(before, _FARTHEST)), (1, min(after, _FARTHEST))):
         for by in range(most + 1):
@@ -455,7 +455,7 @@ def _to_words(text: str, begin: int, end: int, before: int, after: int) -> int:
 
 
 def join_edits(edits: Iterable[tuple[str, Edit]]) -> list[tuple[str, Edit]]:
-    """Return edits, one after the other, with inserts that go on where the one before ended put together."""
+    """Return successive edits, with inserts joined that continue the one before."""
     found: list[tuple[str, Edit]] = []
     for id, edit in edits:
         if found and not id and not found[-1][0] and len(edit) == 1 == len(found[-1][1]):
@@ -473,7 +473,7 @@ def _shift_spans(spans: Iterable[Span], by: int) -> list[Span]:
 
 
 def cut_spans(spans: Sequence[Span], begin: int, end: int) -> tuple[Span, ...]:
-    """Return the roles between two offsets, in offsets from ``begin``."""
+    """Return the roles between two offsets, with offsets relative to ``begin``."""
     index = bisect_left(spans, begin + 1, key=lambda span: span.end)
     found = []
     for span in spans[index:]:

@@ -1,9 +1,9 @@
 """Recovers the roles of a document from the log when its Local Variables are lost or shifted.
 
-Stock Emacs loses all bounds of a long conversation (it reads only the last 3000 characters for them); editors that
-know nothing of roles, formatters and merges shift them under the text. The text is then compared with the text that
-the record would show today (``expected_text``), and the parts that both have get the roles of the record. Where the
-bounds are sound nothing is guessed: a text that the user moved or quoted is the user's.
+Stock Emacs loses all bounds of a long conversation (it looks for them only in the last 3000 characters); other
+editors, formatters and merges shift the text under them. The text is then compared with the text that the log would
+show today (``expected_text``), and the common parts get the roles of the log. If the bounds are sound, nothing is
+guessed: a text that the user moved or quoted is the user's.
 """
 
 import re
@@ -42,7 +42,7 @@ from pyagentd.store.document.render import (
 )
 from pyagentd.store.document.text import PROMPT_PREFIX, Document, Kind, Region, Span, merge_spans, outside, regions
 
-# Recorded answers that stand somewhere else than before, as blocks of their own, in text that has no role yet.
+# Recorded answers that were moved, found as separate blocks in text without a role.
 
 _KINDS: dict[PieceKind, Kind] = {
     "response": "response",
@@ -53,13 +53,13 @@ _KINDS: dict[PieceKind, Kind] = {
 
 
 class _FreshText:
-    """What is new in a text.
+    """The new ranges of a text.
 
     Args:
         body: The text.
-        taken: What is known of it, sorted: its roles, and what the user said.
-        lines: Where each line of what is new begins.
-        end: Where to stop; what the user is writing there may quote an answer.
+        taken: The known ranges, sorted: those with roles, and the user's.
+        lines: The beginnings of the lines in new ranges.
+        end: The offset to stop at; the user's draft behind it may quote an answer.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class _FreshText:
         self._gaps = list(_gaps(taken, end))
 
     def take(self, key: Key) -> bool:
-        """Give the text its role where it stands first as a block and has none yet; return whether it does."""
+        """Give the text its role where it is first a block without a role; return whether it did."""
         kind, call_id, text = key
         for begin in self._places(text):
             end = begin + len(text)
@@ -89,7 +89,7 @@ class _FreshText:
         return False
 
     def take_torn(self, call_id: str, call: str) -> None:
-        """Give a block with this call, but another result, its role; without the end of one it is not sent."""
+        """Give a block with this call, but another result, its role; a block without an end is not sent."""
         for begin in self._places(call):
             head, end = self._body.rfind("\n", 0, begin) + 1, begin + len(call)
             if not (self._body.startswith(TOOL_OPEN, head) and self._is_free(head, end)):
@@ -106,7 +106,7 @@ class _FreshText:
             insort(self.found, span)
 
     def _places(self, text: str) -> Iterator[int]:
-        """Yield where a text may stand in what is new, the first place first."""
+        """Yield the possible places of a text in the new ranges, in order."""
         return (begin for begin in _places(self._body, self._lines, text) if begin not in self._begins)
 
     def _fenced_spans(self, start: int, end: int, call_id: str) -> Iterator[Span]:
@@ -134,7 +134,7 @@ def _gaps(taken: Sequence[tuple[int, int]], end: int) -> Iterator[tuple[int, int
 
 
 def _new_lines(body: str, kept: Sequence[TextMatch]) -> Mapping[str, Sequence[int]]:
-    """Return where each line that ``kept`` has not all of begins."""
+    """Return the beginnings of the lines that are not completely in ``kept``."""
     lines: dict[str, list[int]] = defaultdict(list)
     line = 0
     for before, after in pairwise([TextMatch(0, 0, 0), *kept]):
@@ -148,7 +148,7 @@ def _new_lines(body: str, kept: Sequence[TextMatch]) -> Mapping[str, Sequence[in
 
 
 def _places(body: str, lines: Mapping[str, Sequence[int]], text: str) -> Iterator[int]:
-    """Yield where ``text`` stands, the first place first, with its first telling line as one of ``lines``."""
+    """Yield the places of ``text`` in order, with its first distinctive line among ``lines``."""
     line, offset = _first_telling_line(text)
     for start in lines.get(line, ()) if line else ():
         if start >= offset and body.startswith(text, start - offset):
@@ -156,7 +156,7 @@ def _places(body: str, lines: Mapping[str, Sequence[int]], text: str) -> Iterato
 
 
 def _first_telling_line(text: str) -> tuple[str, int]:
-    """Return the first whole line that says something, not a fence alone, and its offset in the text."""
+    """Return the first whole line with content, which a fence has not, and its offset in the text."""
     offset = 0
     for line in text.split("\n"):
         if line.strip() and not line.startswith("``` reasoning"):
@@ -165,15 +165,14 @@ def _first_telling_line(text: str) -> tuple[str, int]:
     return "", 0
 
 
-# The document as the record would show it, were it written today.
+# The document as it would be rendered from the log today.
 #
-# What somebody made of a document is found by comparing it with this text. It is close to the real one but for what
-# the user wrote and never sent, and for the user's blank lines. Hidden messages are in it: where their text has come
-# back, it has its role again.
+# Changes of a document are found by comparing it with this text. It is close to the real one except for drafts of the
+# user and the user's blank lines. Hidden messages are included: if their text has come back, it gets its role again.
 
 
 class ExpectedText(NamedTuple):
-    """A text with its roles; ``places`` has the range of each recorded piece, in the order of the pieces."""
+    """A text with its roles; ``places`` are the ranges of the recorded pieces, in their order."""
 
     body: str
     spans: tuple[Span, ...]
@@ -183,7 +182,7 @@ class ExpectedText(NamedTuple):
 def expected_text(
     conversation: Conversation, recorded: Sequence[RecordedPiece], *, removed: bool = True
 ) -> ExpectedText:
-    """Return the document that shows ``recorded``, the pieces of ``conversation``; also what the user ``removed``."""
+    """Return the document with ``recorded``, the pieces of ``conversation``; also those that the user ``removed``."""
     layout = _Layout([piece for piece in recorded if removed or not piece.is_removed])
     errors: dict[str, list[str]] = defaultdict(list)
     runs = Counter(run.data.get("message_id", "") for run in conversation.runs.values())
@@ -210,7 +209,7 @@ def expected_text(
 
 
 def error_blocks(conversation: Conversation) -> Iterator[tuple[str, str]]:
-    """Yield for each run that failed the id of the prompt and what the document says about it."""
+    """Yield for each failed run the id of its prompt and the note in the document."""
     for run in conversation.runs.values():
         if (error := run.data.get("error")) and run.data.get("kind") != "compaction":
             yield run.data.get("message_id", ""), error_block(str(error.get("message", "")))
@@ -252,19 +251,19 @@ class _Layout:
                 self._add_tool(part)
 
     def end_turn(self, errors: Sequence[str]) -> None:
-        """Put what ends the turn before, if there was one."""
+        """Add the end of the previous turn, if there was one."""
         if self._size:
             self.add_errors(errors)
             self._joint += RUN_CLOSE
 
     def add_errors(self, errors: Sequence[str]) -> None:
-        """Put what is said of a run that failed."""
+        """Add the note on a failed run."""
         for error in errors:
             self._separate("error")
             self._put(error, "ignore")
 
     def end(self) -> None:
-        """Put what ends the document, where the next prompt will be."""
+        """Add the end of the document, where the next prompt goes."""
         self._hidden = False
         self._join()
 
@@ -316,10 +315,10 @@ class _Layout:
         self._size += len(text)
 
 
-# Roles carried from one text over to another that was made from it.
+# Carrying roles over from one text to a changed version of it.
 #
-# Text that both have keeps its role. New text belongs to what it stands in; where it replaces text it has that
-# text's role; between two roles it is the user's, unless it goes on a line of an answer.
+# Common text keeps its role. New text inside a region has the region's role; a replacement has the role of the
+# replaced text; between two regions it is the user's, unless it continues a line of an answer.
 
 _PARAGRAPH = "\n\n"
 _CARRY_FENCES = ("```", "~~~")
@@ -327,14 +326,14 @@ _LONGEST_JOINT = len("\n\n\n\n### ")  # text between two answers that is none of
 
 
 class Comparison(NamedTuple):
-    """A text compared with the document that the record would show.
+    """A text compared with the expected document.
 
     Attributes:
-        target: That document.
-        kept: What the text has of it.
-        lines: Where each line of what is new begins.
-        spans: The roles that the text has therefore.
-        places: Where each recorded piece is in the text; None for those that are not there in one piece.
+        target: The expected document.
+        kept: The common parts.
+        lines: The beginnings of new lines.
+        spans: The resulting roles of the text.
+        places: The range of each recorded piece in the text; None if it is not there in one piece.
     """
 
     target: ExpectedText
@@ -345,7 +344,7 @@ class Comparison(NamedTuple):
 
 
 def compare(conversation: Conversation, recorded: Sequence[RecordedPiece], body: str) -> Comparison:
-    """Compare ``body`` with the document that shows ``recorded``, which are the pieces of ``conversation``."""
+    """Compare ``body`` with the expected document of ``recorded``, the pieces of ``conversation``."""
     target = expected_text(conversation, recorded)
     hidden = [place for piece, place in zip(recorded, target.places, strict=True) if piece.is_hidden]
     shown = [place for piece, place in zip(recorded, target.places, strict=True) if not piece.is_hidden]
@@ -376,9 +375,9 @@ def compare(conversation: Conversation, recorded: Sequence[RecordedPiece], body:
 
 
 def _first_moved(body: str, start: int, end: int, moved: Sequence[int]) -> int:
-    """Return where the first of the texts that were ``moved`` begins between ``start`` and ``end``; else ``end``.
+    """Return the beginning of the first of the ``moved`` texts between ``start`` and ``end``; else ``end``.
 
-    New text within an answer or a block has its role, but not from where another recorded text stands in it.
+    New text within an answer or a block has its role, but only up to another recorded text in it.
     """
     index = bisect_left(moved, start)
     if index == len(moved) or moved[index] >= end:
@@ -395,11 +394,11 @@ def _at_pieces(
     shown: Sequence[tuple[int, int]],
     units: Sequence[tuple[int, int]],
 ) -> list[TextMatch]:
-    """Return ``kept`` with what differs moved back to where pieces begin, where the texts allow both.
+    """Return ``kept`` with differences shifted back to the beginnings of pieces, where the texts allow both.
 
-    Of a ``hidden`` piece that begins like the one behind it, the beginning would be found and the rest be missing;
-    of a ``shown`` one that begins like what is missing before it, the beginning would be missing; and what is new
-    above a block would stand behind the fence with which both begin.
+    Otherwise the beginning of a ``hidden`` piece that begins like the next one would be matched and its rest be
+    missing; a ``shown`` piece that begins like a missing one before it would lack its beginning; and new text above a
+    block would come behind the fence with which both begin.
     """
     moved = list(kept)
     for number, (_, after) in enumerate(pairwise(kept)):
@@ -428,13 +427,13 @@ def _at_pieces(
 
 
 def _range_around(ranges: Sequence[tuple[int, int]], position: int) -> tuple[int, int] | None:
-    """Return the one of the sorted ``ranges`` that begins before ``position`` and ends behind it."""
+    """Return the one of the sorted ``ranges`` that contains ``position`` strictly."""
     index = bisect_left(ranges, (position,)) - 1
     return ranges[index] if index >= 0 and position < ranges[index][1] else None
 
 
 def _find_places(places: Iterable[tuple[int, int]], kept: Sequence[TextMatch]) -> list[tuple[int, int] | None]:
-    """Return where each of the target's ranges is now; None for those that are not there in one piece."""
+    """Return the present range of each of the target's ranges; None if it is not there in one piece."""
     starts = [match.old for match in kept]
     result: list[tuple[int, int] | None] = []
     for start, end in places:
@@ -456,7 +455,7 @@ class _Carrier:
             yield from _span(max(region.start, match.old) + shift, min(region.end, end) + shift, region)
 
     def carry_between(self, old: int, old_end: int, new: int, new_end: int) -> Iterator[Span]:
-        """Yield the roles of new text from ``new`` on, in place of the old text from ``old`` on."""
+        """Yield the roles of new text from ``new`` on, which replaces the old text from ``old`` on."""
         left = self._region_at(old - 1)
         right = self._region_at(old_end)
         if left is not None and left is right:
@@ -467,7 +466,7 @@ class _Carrier:
             yield from self._inserted_spans(left, right, new, new_end)
 
     def _replaced_region(self, old: int, old_end: int, text: str) -> Region | None:
-        """Return the region whose text was replaced; None when the user's own words were among it."""
+        """Return the region whose text was replaced; None if it included text of the user."""
         among = list(self._regions_between(old, old_end))
         regions = [region for region in among if region.kind is not None]
         blank = all(
@@ -511,7 +510,7 @@ def _span(start: int, end: int, region: Region | None) -> Iterator[Span]:
 
 Loss = Literal["lost", "shifted", "missing", "resurfaced"]
 
-# What spans with role `ignore` hold: what closes a tool's block, what opens one, or a whole block of another kind.
+# The texts of spans with role `ignore`: the end or the beginning of a tool block, or a whole block of another kind.
 _FENCES = re.compile(r"(\n```\n)?(``` tool\b[^\n]*|``` (reasoning|error|compaction)\b.*\n```)?", re.DOTALL)
 _EDGE = 4  # texts at the ends of what is hidden: where roles are shifted, that shows there
 _HEADING = f"\n{PROMPT_PREFIX}"
@@ -524,12 +523,11 @@ def loss(
     found: Sequence[DocumentPiece],
     links: Sequence[int],
 ) -> Loss | None:
-    """Return what is wrong with the roles of a document, or None.
+    """Return the kind of damage to the roles of a document, or None.
 
-    ``lost``: there are none, or they cannot all be right, such as those of blank lines, which are no answer.
-    ``shifted``: recorded texts have their length in the bounds and are not there. ``missing``: most answers are not
-    where the bounds say, which a user may have wanted. ``resurfaced``: turns that were taken back have their text
-    where it would be sent.
+    ``lost``: there are none, or some cannot be right, such as an answer of blank lines. ``shifted``: the bounds have
+    spans with the lengths of recorded texts, but not at these texts. ``missing``: most answers are not where the
+    bounds say, which may be the user's intention. ``resurfaced``: text of rewound turns would be sent.
     """
     if document.stale:
         return "lost"
@@ -562,7 +560,7 @@ def loss(
 
 
 def _missing_error_notes(document: Document, blocks: Iterable[tuple[str, str]]) -> Counter[str]:
-    """Return the notes on failed runs that fewer spans of the document hold than there are such runs."""
+    """Return the notes on failed runs that are in fewer spans of the document than there are such runs."""
     notes = Counter(block for _, block in blocks)
     return notes and notes - Counter(document.body[a:b] for a, b, kind, _ in document.spans if kind == "ignore")
 
@@ -570,9 +568,9 @@ def _missing_error_notes(document: Document, blocks: Iterable[tuple[str, str]]) 
 def _is_hidden_text_exposed(
     document: Document, conversation: Conversation, found: Sequence[DocumentPiece], links: Sequence[int]
 ) -> bool:
-    """Return whether text of hidden turns has another role than ``ignore``: theirs of before, or that around it.
+    """Return whether text of hidden turns has another role than ``ignore``: its earlier role, or that around it.
 
-    Where there are bounds, text of a hidden turn that stands all outside of them is a quotation, and the user's.
+    If there are bounds, text of a hidden turn that is completely outside of them is a quotation by the user.
     """
     if not any(message.is_rewound for message in conversation.messages.values()):
         return False
@@ -592,7 +590,7 @@ def _is_hidden_text_exposed(
 
 
 def _is_cut(document: Document, text: str) -> bool:
-    """Return whether the first place of ``text`` is partly inside a span that is ignored."""
+    """Return whether the first occurrence of ``text`` overlaps a span with role ``ignore``."""
     start = document.body.find(text)
     if start < 0:
         return False
@@ -603,14 +601,14 @@ def _is_cut(document: Document, text: str) -> bool:
 
 
 def _sizes(piece: RecordedPiece) -> Iterator[tuple[str, str, int]]:
-    """Yield kind, id and length of the span of an answer, as it is in the record now and as it was at first."""
+    """Yield kind, id and length of an answer's span, with the user's edits and without."""
     kind, id, text = piece.key
     texts = (text, original_text(piece.part)) if piece.part is not None else (text,)
     return ((_KINDS[kind], id, len(each)) for each in texts)
 
 
 def heal(document: Document, conversation: Conversation) -> Document:
-    """Return ``document`` with the roles that the text has according to the record."""
+    """Return ``document`` with the roles of its text according to the log."""
     body, recorded = document.body, recorded_pieces(conversation)
     target, kept, lines, spans, places = compare(conversation, recorded, body)
     draft = _last_heading(body, spans, len(body))
@@ -651,7 +649,7 @@ def heal(document: Document, conversation: Conversation) -> Document:
 
 
 def error_note_spans(body: str, conversation: Conversation, spans: Sequence[Span]) -> Iterator[Span]:
-    """Yield where notes about failed runs stand without a role: a prompt that was asked again has several of them."""
+    """Yield the ranges of notes on failed runs without a role; a prompt that was sent again may have several."""
     taken = sorted(spans)
     for block in dict.fromkeys(block for _, block in error_blocks(conversation)):
         start = body.find(block)
@@ -673,9 +671,9 @@ def _is_quoting(
     places: Sequence[tuple[int, int] | None],
     draft: int,
 ) -> bool:
-    """Return whether the prompt at the end of the text, from ``draft`` on, quotes answers that stood before it.
+    """Return whether the prompt at the end of the text, from ``draft`` on, quotes answers from before it.
 
-    A heading on a line of its own was moved there: answers below it stay answers.
+    If a heading on a separate line was moved there, the answers below it stay answers.
     """
     for number, (piece, here) in enumerate(zip(recorded, places, strict=True)):
         if here is None or here[0] < draft or piece.key[0] == "user":
@@ -688,7 +686,7 @@ def _is_quoting(
 
 
 def _last_heading(text: str, spans: Sequence[Span], end: int) -> int:
-    """Return where the last prompt before ``end`` begins: a prefix that is no part of an answer; -1 for none."""
+    """Return the beginning of the last prompt before ``end``: a prefix outside of answers; -1 for none."""
     ends = [span.end for span in spans]
     start = text.rfind(_HEADING, 0, end)
     while start >= 0:
@@ -707,9 +705,10 @@ def _shifted_unrecorded_spans(
     places: Sequence[tuple[int, int] | None],
     said: Sequence[tuple[int, int]],
 ) -> Iterator[Span]:
-    """Yield the roles in the document's bounds that the record knows nothing of, shifted as their neighbours are.
+    """Yield the unrecorded roles in the document's bounds, shifted like their neighbours.
 
-    They are not shifted into text that the user ``said``: neighbours are known by their lengths, which may be equal.
+    They are not shifted into text that the user ``said``: neighbours are matched by their lengths, which may be equal
+    by chance.
     """
     known = {size for piece in recorded if piece.key[0] != "user" for size in _sizes(piece)}
     own = [span for span in document.spans if span[:2] != document.block]
@@ -735,7 +734,7 @@ def _shifted_unrecorded_spans(
 
 
 def _fill_forward(shifts: Sequence[int | None]) -> list[int | None]:
-    """Return for each place the last shift up to it that is known."""
+    """Return for each place the last known shift before it."""
     result: list[int | None] = []
     for shift in shifts:
         result.append(shift if shift is not None or not result else result[-1])
@@ -757,16 +756,16 @@ def _is_free(span: Span, taken: Sequence[Span], size: int) -> bool:
     return before <= span.start < span.end <= after
 
 
-# What a recovery of roles changed, for a person to look at: a unified diff of who said what.
+# The changes of a recovery of roles, for people: a unified diff of the regions with their roles.
 
 _SHOWN = 70  # characters of each end of a region
 _NAMES = {None: "you", "response": "model", "ignore": "not sent", "tool": "tool"}
 
 
 def role_diff(before: Document, spans: tuple[Span, ...]) -> str:
-    """Return how the roles of ``before`` differ from ``spans``; "" when they do not.
+    """Return the difference between the roles of ``before`` and ``spans``, "" if there is none.
 
-    Every region is one line: its role, its first and last Emacs position, and how its text begins and ends.
+    Every region is one line: its role, its first and last Emacs position, and the beginning and end of its text.
     """
     old, new = list(_lines(before)), list(_lines(replace(before, spans=spans)))
     return "\n".join(unified_diff(old, new, "roles as found", "roles as recovered", lineterm="", n=1))

@@ -1,9 +1,9 @@
-"""Rewound turns and variants: which rows hide them, which show them again, and the text that returns.
+"""Rewound turns and variants: the rows that hide them and show them again, and the text that returns.
 
-A turn that is rewound, edited or asked again stays in the log; each of its messages says in its metadata when and by
-what it was hidden (``hidden_at``, ``hidden_by``), together with which others (``hidden_op``) and
-behind which message all of them stood (``hidden_after``, "" for the beginning). So one rewind can be reversed, and
-what was said behind the same message at different times are variants of each other. Pure.
+A turn that is rewound, edited or regenerated stays in the log; the metadata of each of its messages says when and by
+what it was hidden (``hidden_at``, ``hidden_by``), with which others (``hidden_op``), and which message they followed
+(``hidden_after``, "" for the beginning). So one rewind can be reversed, and messages that followed the same message
+at different times are variants of each other. Pure.
 """
 
 from bisect import bisect_left
@@ -29,7 +29,7 @@ COMPACTION = "compaction"  # as origin of a message: it belongs to the turn arou
 
 
 class Group(NamedTuple):
-    """Messages that were hidden together, in their order; ``after`` is the message they followed, "" for none."""
+    """Messages that were hidden together, in order; ``after`` is the message that they followed, "" for none."""
 
     op: str
     by: str
@@ -38,24 +38,24 @@ class Group(NamedTuple):
 
 
 class Variant(NamedTuple):
-    """One of several things said behind the same message; ``group`` is None for the one that is shown."""
+    """One of several continuations after the same message; ``group`` is None for the visible one."""
 
     messages: tuple[Message, ...]
     group: Group | None
 
     @property
     def first(self) -> Message:
-        """The message that is called the variant: the first that is not a compaction."""
+        """The message that names the variant: the first that is not a compaction."""
         return next((message for message in self.messages if not is_marker(message)), self.messages[0])
 
 
 def visible(conversation: Conversation) -> list[Message]:
-    """Return the messages that the conversation consists of now, without those that wait in the queue."""
+    """Return the visible messages, without those in the queue."""
     return [message for message in conversation.messages.values() if _is_shown(message)]
 
 
 def is_visible(conversation: Conversation) -> bool:
-    """Return whether the conversation consists of anything now."""
+    """Return whether there is any visible message."""
     return any(_is_shown(message) for message in reversed(conversation.messages.values()))
 
 
@@ -74,24 +74,24 @@ def is_command(message: Message) -> bool:
 
 
 def mark(by: By, *, now_ms: int) -> dict[str, Any]:
-    """Return the metadata of messages that are hidden together from the beginning, behind whatever is there."""
+    """Return the metadata of messages that are recorded as hidden, together, after the existing ones."""
     return {"hidden_at": now_ms, "hidden_by": by, "hidden_op": new_id("hid"), "hidden_after": ""}
 
 
 def prompts(conversation: Conversation) -> list[Message]:
-    """Return the user's messages to which one can rewind, compacted ones too."""
+    """Return the user's messages that can be rewound to, also compacted ones."""
     return [message for message in visible(conversation) if message.role == "user"]
 
 
 def continuation(conversation: Conversation, after: str) -> list[Message]:
-    """Return what is visible behind the message ``after``, "" for all."""
+    """Return the visible messages after the message ``after``, "" for all."""
     shown = visible(conversation)
     ids = [message.id for message in shown]
     return shown[ids.index(after) + 1 :] if after else shown
 
 
 def before(conversation: Conversation, message_id: str) -> str:
-    """Return the id of the visible message that ``message_id``, a visible one, follows; "" for the first."""
+    """Return the id of the visible message before the visible ``message_id``; "" for the first."""
     last = ""
     for message in visible(conversation):
         if message.id == message_id:
@@ -102,7 +102,7 @@ def before(conversation: Conversation, message_id: str) -> str:
 
 
 def groups(conversation: Conversation) -> list[Group]:
-    """Return what was hidden together and is hidden still, in the order in which that was done."""
+    """Return the groups that are still hidden, in the order in which they were hidden."""
     found: dict[str, list[Message]] = {}
     for message in conversation.messages.values():
         if (op := message.metadata.get("hidden_op")) and message.is_rewound and not is_command(message):
@@ -115,14 +115,14 @@ def groups(conversation: Conversation) -> list[Group]:
 
 
 def groups_since(conversation: Conversation) -> list[Group]:
-    """Return the groups of the conversation that goes on: what is before the last boundary belongs to others."""
+    """Return the groups of the current conversation: those before the last boundary belong to earlier ones."""
     found = groups(conversation)
     last = max((number for number, group in enumerate(found, 1) if group.by == CONTEXT), default=0)
     return found[last:]
 
 
 def variants(conversation: Conversation, after: str) -> list[Variant]:
-    """Return all that was said behind the message ``after`` at different times, oldest first."""
+    """Return the variants after the message ``after``, oldest first."""
     found = [Variant(group.messages, group) for group in groups_since(conversation) if group.after == after]
     if shown := continuation(conversation, after):
         found.append(Variant(tuple(shown), None))
@@ -131,7 +131,7 @@ def variants(conversation: Conversation, after: str) -> list[Variant]:
 
 
 def last_rewind(conversation: Conversation) -> Group | None:
-    """Return what the last rewind hid, if it is hidden still; also what was hidden for an answer that never came."""
+    """Return the group that the last rewind hid, or an answer that never came, if it is still hidden."""
     for group in reversed(groups_since(conversation)):
         if group.by == "rewind" or (
             is_shown(conversation, group.after) and not continuation(conversation, group.after)
@@ -141,7 +141,7 @@ def last_rewind(conversation: Conversation) -> Group | None:
 
 
 def is_shown(conversation: Conversation, message_id: str) -> bool:
-    """Return whether a message is visible; "" stands for the beginning."""
+    """Return whether a message is visible; "" is the beginning."""
     message = conversation.messages.get(message_id)
     return not message_id or (message is not None and not message.is_hidden)
 
@@ -165,11 +165,11 @@ def _with(message: Message, metadata: Mapping[str, Any], now_ms: int) -> dict[st
     return {**message.row, "metadata_json": dict(metadata), "updated_at": now_ms}
 
 
-# What taking turns back, and bringing them back, does to a document: its text stays, roles change.
+# Hiding turns and showing them again in a document: the text stays, roles change.
 #
-# The text of a hidden turn has the role ``ignore``, together with the blank lines and the heading before it: a
-# region of hidden text begins with an empty line, or with the document, which tells it from the fences of a visible
-# answer. What comes back has the roles that the record gives it, wherever its text stands still. Pure.
+# The text of a hidden turn has the role ``ignore``, with the blank lines and the heading before it: a region of
+# hidden text begins with an empty line, or with the document, which distinguishes it from the fences of a visible
+# answer. Shown again, the text gets its recorded roles, wherever it still is. Pure.
 
 Range = tuple[int, int]
 
@@ -179,14 +179,14 @@ _TOOL_END = FENCE_CLOSE + "\n"
 
 
 class AnswerPlace(NamedTuple):
-    """A document with other roles, and where in it the answer to a prompt goes; offsets are code points from 0."""
+    """A document with changed roles, and the place for the answer to a prompt; offsets are code points from 0."""
 
     document: Document
     marker: int
 
 
 def change_roles(document: Document, before: Conversation, after: Conversation) -> Document:
-    """Return ``document`` with its roles when ``before`` has become ``after``, which differ in what is hidden."""
+    """Return ``document`` with the roles after a change of the hidden messages from ``before`` to ``after``."""
     gone = {id for id in after.messages if after.messages[id].is_rewound and not before.messages[id].is_rewound}
     back = {id for id in after.messages if before.messages[id].is_rewound and not after.messages[id].is_rewound}
     alignment = recognise(document, before)
@@ -197,9 +197,9 @@ def change_roles(document: Document, before: Conversation, after: Conversation) 
 
 
 def answer_place(document: Document, conversation: Conversation, message_id: str) -> AnswerPlace:
-    """Return where another answer to a visible prompt goes: behind the answers to it that are hidden.
+    """Return the place for another answer to a visible prompt: behind its hidden answers.
 
-    The heading below them goes with them, since the answer brings its own.
+    The heading below them is hidden, too, because the new answer is followed by its own.
     """
     alignment = recognise(document, conversation)
     document, pieces = alignment.document, alignment.pieces
@@ -218,9 +218,9 @@ def answer_place(document: Document, conversation: Conversation, message_id: str
 
 
 def hidden_ranges(document: Document, conversation: Conversation) -> list[tuple[int, int, tuple[str, ...]]]:
-    """Return the regions of the document that show hidden turns, each with the ids of its messages, in order.
+    """Return the regions of the document with hidden turns, each with the ids of its messages, in order.
 
-    Commands are no turns: what they say stays readable, and parts the turns around it.
+    Commands are no turns: their text stays visible, and separates the turns around it.
     """
     texts = [piece for piece in recorded_pieces(conversation) if piece.message.is_rewound]
     found: list[tuple[int, int, tuple[str, ...]]] = []
@@ -247,7 +247,7 @@ def hidden_ranges(document: Document, conversation: Conversation) -> list[tuple[
 
 
 def fold_hidden(document: Document) -> str:
-    """Return the text with each region of hidden turns as one line, as people read it."""
+    """Return the text for people, with each region of hidden turns as one line."""
     shown, position = [], 0
     for start, end, kind, _ in document.spans:
         if kind == "ignore" and document.body.startswith((RUN_OPEN, PROMPT_PREFIX), start):
@@ -257,7 +257,7 @@ def fold_hidden(document: Document) -> str:
 
 
 def _ranges(document: Document, pieces: Sequence[Piece], gone: set[str]) -> Iterator[Range]:
-    """Yield where the text of the messages ``gone`` stands, with what stands between them."""
+    """Yield the ranges of the messages ``gone``, including the text between them."""
     starts = [span.start for span in document.spans]
     first = -1
     for index in range(len(pieces) + 1):
@@ -277,14 +277,14 @@ def _ranges(document: Document, pieces: Sequence[Piece], gone: set[str]) -> Iter
 
 
 def _end(document: Document, piece: Piece) -> int:
-    """Return where a piece ends, with the fence that closes it."""
+    """Return the end of a piece, including the fence that closes it."""
     end = piece.found.end
     is_fenced = piece.found.key[0] == "tool" and document.body.startswith(_TOOL_END, end)
     return end + len(_TOOL_END) if is_fenced else end
 
 
 def _with_roles(document: Document, after: Conversation, back: set[str]) -> Document:
-    """Give the text of the messages ``back`` the roles that the record says."""
+    """Give the text of the messages ``back`` its recorded roles."""
     recorded = recorded_pieces(after)
     found = compare(after, recorded, document.body)
     places = [
@@ -308,7 +308,7 @@ def _clip(spans: Iterable[Span], start: int, end: int) -> Iterator[Span]:
 
 
 def _replace_roles(document: Document, ranges: Sequence[Range], spans: Iterable[Span]) -> Document:
-    """Return the document with no roles in ``ranges`` but those of ``spans``."""
+    """Return the document with the roles in ``ranges`` replaced by ``spans``."""
     kept = list(document.spans)
     for start, end in ranges:
         kept = [part for span in kept for part in outside(span, start, end)]
@@ -320,17 +320,16 @@ def _ignore_ranges(document: Document, ranges: Iterable[Range]) -> Document:
     return _replace_roles(document, chosen, (Span(start, end, "ignore") for start, end in chosen))
 
 
-# The document that a log would have led to, for a session whose ``session.md`` is gone.
+# Making the document again from the log, for a session whose ``session.md`` is gone.
 #
-# What the user removed stays out and what they edited is as they left it, as far as the log knows; drafts that were
-# never sent are in no log.
+# Recorded removals and edits of the user are respected; drafts that were never sent are in no log.
 
 
 def rebuild(conversation: Conversation, *, is_agent: bool = False) -> Document:
-    """Return the document that shows every message of ``conversation`` that the user did not remove.
+    """Return a document with every message of ``conversation`` that the user did not remove.
 
-    Turns that were taken back are there, with the role of such. One that ends with a prompt ends right behind it, and
-    that of an agent begins with its prompt alone.
+    Rewound turns are included, with their role. A document that ends with a prompt ends right behind it, and an
+    agent's begins with its prompt alone.
     """
     shown = expected_text(conversation, recorded_pieces(conversation), removed=False)
     document = Document(body=shown.body, spans=shown.spans)

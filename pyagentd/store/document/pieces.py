@@ -1,7 +1,7 @@
-"""Cuts a document and the record into the same pieces, and finds which piece of the one is which of the other.
+"""Cuts a document and the log into comparable pieces, and matches them.
 
-A piece is what can be compared: a fragment of a user's text, an answer, a reasoning block, a tool call with its
-result. Pieces are matched by their texts alone, with ``common_text``; ``reconcile`` decides what a difference means.
+A piece is a fragment of a user's text, an answer, a reasoning block, or a tool call with its result. Pieces are
+matched only by their texts, with ``common_text``; ``reconcile`` interprets the differences.
 """
 
 import re
@@ -42,9 +42,9 @@ class _Window(NamedTuple):
 
 
 def common_text(old: str, new: str, *, exact: bool = False) -> list[TextMatch]:
-    """Return what ``new`` has kept of ``old``: in order, disjoint; the last match is empty and ends both texts.
+    """Return the matches of ``old`` and ``new``, in order and disjoint; the last one is empty and ends both texts.
 
-    What is likely equal by chance is left out, unless it is ``exact``: each word that was kept, and no half one.
+    Matches that are likely by chance are left out; with ``exact`` every whole word in common is matched.
     """
     found: list[TextMatch] = []
     todo: list[TextMatch | _Window] = [_Window(0, len(old), 0, len(new))]
@@ -61,7 +61,7 @@ def common_text(old: str, new: str, *, exact: bool = False) -> list[TextMatch]:
 
 
 def _split(old: str, new: str, window: _Window, exact: bool) -> Iterator[TextMatch | _Window]:
-    """Yield the matches that a window begins and ends with, and what is found between them, in order."""
+    """Yield the common beginning and end of a window, and the matches between them, in order."""
     a, a_end, b, b_end, level = window
     head = _greatest_agreeing(min(a_end - a, b_end - b), lambda n: old.startswith(new[b : b + n], a))
     if exact:
@@ -81,7 +81,7 @@ def _split(old: str, new: str, window: _Window, exact: bool) -> Iterator[TextMat
 
 
 def _chars_in_word(is_within: Callable[[int], bool], most: int) -> int:
-    """Return how many characters the word has in which a match ends; 0 where no word is as long as that."""
+    """Return the length of the word in which a match ends, as far as it is matched; 0 if it ends between words."""
     return next((n for n in range(min(most, _LONGEST_WORD) + 1) if not is_within(n)), 0)
 
 
@@ -119,7 +119,7 @@ def _split_by_tokens(old: str, new: str, window: _Window) -> Iterator[TextMatch 
 
 
 def _greatest_agreeing(limit: int, agrees: Callable[[int], bool]) -> int:
-    """Return the greatest number up to ``limit`` of which ``agrees`` is true; it is for all smaller ones then."""
+    """Return the greatest number up to ``limit`` for which ``agrees`` is true, by bisection."""
     low, step = 0, 64
     while low + step <= limit and agrees(low + step):
         low, step = low + step, step * 2
@@ -131,9 +131,9 @@ def _greatest_agreeing(limit: int, agrees: Callable[[int], bool]) -> int:
 
 
 def _anchors(left: Sequence[str], right: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Yield the places of tokens that occur once on both sides, as far as they are in one order.
+    """Yield the places of tokens that occur once on both sides, as far as they are in the same order.
 
-    Where two are not, the one around which more is equal stays: the other was moved.
+    Of two in different order the one with the longer equal surroundings is kept: the other was moved.
     """
     counts, places = Counter(left), {token: index for index, token in enumerate(right)}
     once = Counter(right)
@@ -146,7 +146,7 @@ def _anchors(left: Sequence[str], right: Sequence[str]) -> Iterator[tuple[int, i
 
 
 def _weights(left: Sequence[str], right: Sequence[str], pairs: Sequence[tuple[int, int]]) -> Iterator[float]:
-    """Yield for each of ``pairs`` the characters of the equal text that it stands in, over the pairs in that."""
+    """Yield a weight for each of ``pairs``: the length of the equal text around it, divided by the pairs in it."""
     number = 0
     while number < len(pairs):
         begin, other = end, other_end = pairs[number]
@@ -160,7 +160,7 @@ def _weights(left: Sequence[str], right: Sequence[str], pairs: Sequence[tuple[in
 
 
 def _heaviest_rising(pairs: Sequence[tuple[int, int]], weights: Sequence[float]) -> list[tuple[int, int]]:
-    """Return the heaviest subsequence of ``pairs`` whose second numbers rise."""
+    """Return the heaviest subsequence of ``pairs`` with increasing second numbers."""
     tops: list[int] = []  # the pairs that end sequences, of which each is heavier than those that end before it
     ends: list[int] = []  # their second numbers, rising
     totals: list[float] = []
@@ -193,7 +193,7 @@ def _join_matches(found: Iterable[TextMatch]) -> list[TextMatch]:
 
 
 def _without_chance(old: str, new: str, found: Sequence[TextMatch]) -> Iterator[TextMatch]:
-    """Leave out what is likely equal by chance: shorter than the changes on either side of it, and not telling."""
+    """Leave out matches that are likely by chance: shorter than the changes on both sides, and not distinctive."""
     end = TextMatch(len(old), len(new), 0)
     kept = last = TextMatch(0, 0, 0)
     for match, after in pairwise([*found, end]):
@@ -209,7 +209,7 @@ def _change(before: TextMatch, after: TextMatch) -> int:
 
 
 def _is_telling(old: str, new: str, before: TextMatch, match: TextMatch, after: TextMatch) -> bool:
-    """Return whether the text of a match is long, and stands only once between its neighbours on both sides."""
+    """Return whether the text of a match is long, and occurs only once between its neighbours on both sides."""
     text = old[match.old : match.old + match.size]
     return len(text) >= SURE and all(
         body.find(text, body.find(text, start, stop) + 1, stop) < 0
@@ -221,7 +221,7 @@ def _is_telling(old: str, new: str, before: TextMatch, match: TextMatch, after: 
 
 
 def _align_to_lines(old: str, new: str, found: list[TextMatch]) -> Iterator[TextMatch]:
-    """Yield the matches with each pure insertion or deletion moved so that it is whole lines, if it can be."""
+    """Yield the matches with each pure insertion or deletion shifted to whole lines, if possible."""
     before = found[0]
     for after in found[1:]:
         text, start, end = new, before.new + before.size, after.new
@@ -240,7 +240,7 @@ def _align_to_lines(old: str, new: str, found: list[TextMatch]) -> Iterator[Text
 
 
 def _shift(text: str, start: int, end: int, limit: int) -> int:
-    """Return how far back the range can be moved without changing the text around it, to be whole lines."""
+    """Return how far back the range can be shifted, with the same text around it, to consist of whole lines."""
     for shift in range(limit + 1):
         if (start == shift or text[start - shift - 1] == "\n") and text[end - shift - 1] == "\n":
             return shift
@@ -249,7 +249,7 @@ def _shift(text: str, start: int, end: int, limit: int) -> int:
     return 0
 
 
-# Cutting document and record into the same pieces.
+# Cutting document and log into the same pieces.
 
 PieceKind = Literal["user", "response", "tool", "reasoning", "compaction"]
 Key = tuple[PieceKind, str, str]  # kind, call id, text
@@ -262,7 +262,7 @@ _BARE_PREFIX = PROMPT_PREFIX.rstrip()  # what deleting trailing spaces leaves of
 
 @dataclass(slots=True, eq=False)
 class Step:
-    """One request to the model: its recorded parts, and the numbers of the pieces they show as."""
+    """One request to the model: its recorded parts, and the numbers of their pieces."""
 
     parts: list[Part]
     pieces: list[int] = field(default_factory=list)
@@ -271,8 +271,8 @@ class Step:
 class RecordedPiece(NamedTuple):
     """A piece as recorded, with the user's recorded edits; user text has no part, answers have a step.
 
-    ``joint`` is what stands between a fragment and the one before it in the same message. ``restored`` says that the
-    record has an edit which the document no longer shows: the piece is as it was recorded first.
+    ``joint`` is the text between a fragment and the one before it in the same message. ``restored`` means that the
+    document no longer shows a recorded edit, but the original text.
     """
 
     key: Key
@@ -284,12 +284,12 @@ class RecordedPiece(NamedTuple):
 
     @property
     def id(self) -> str:
-        """The id of what an edit of it is recorded for: its part, or its message."""
+        """The id under which an edit of it is recorded: of its part, or of its message."""
         return self.message.id if self.part is None else self.part.id
 
     @property
     def unit(self) -> object:
-        """What is exact as a whole or not at all: a message of the user, or one step of the model."""
+        """The unit that is sent exactly or not at all: a message of the user, or one step of the model."""
         return self.message.id if self.step is None else id(self.step)
 
     @property
@@ -299,12 +299,12 @@ class RecordedPiece(NamedTuple):
 
     @property
     def is_hidden(self) -> bool:
-        """Whether the record already says that the document does not show it."""
+        """Whether the log already says that the document does not show it."""
         return self.is_removed or self.message.is_rewound
 
 
 class DocumentPiece(NamedTuple):
-    """A piece as the document has it; offsets of the trimmed text in the body, ``region`` its region's number."""
+    """A piece of the document: the offsets of its trimmed text in the body, and the number of its region."""
 
     key: Key
     start: int
@@ -313,9 +313,9 @@ class DocumentPiece(NamedTuple):
 
 
 def recorded_pieces(conversation: Conversation, restored: Container[str] = ()) -> list[RecordedPiece]:
-    """Return what the document should show of the record, in its order.
+    """Return the pieces that the document should show, in its order.
 
-    Messages and parts whose ids are in ``restored`` are taken as they were recorded first, whatever edits there are.
+    Messages and parts with ids in ``restored`` are taken without their edits.
     """
     pieces: list[RecordedPiece] = []
     for message, parts in laid_out(conversation):
@@ -323,7 +323,7 @@ def recorded_pieces(conversation: Conversation, restored: Container[str] = ()) -
             pieces += _user_pieces(message, restored=message.id in restored)
         else:
             step = Step(parts)
-            # In the order in which a step is rendered: texts as they came, then calls with results.
+            # In the order in which a step is rendered: texts in order, then calls with results.
             texts = [part for part in parts if part.type in ("text", "reasoning", COMPACTION)]
             for part in (*texts, *(part for part in parts if part.is_tool and part.result is not None)):
                 if (piece := _part_piece(message, part, step, restored=part.id in restored)) is not None:
@@ -335,7 +335,7 @@ def recorded_pieces(conversation: Conversation, restored: Container[str] = ()) -
 def laid_out(conversation: Conversation) -> Iterator[tuple[Message, list[Part]]]:
     """Yield messages in the order of the document, answers step by step, with the parts of each step.
 
-    A compaction that was made during a run stands behind the step it followed, though its message is younger.
+    A compaction that was made during a run comes after the step it followed, although its message is newer.
     """
     within = markers_within(conversation)
     markers = {message.id for each in within.values() for message in each}
@@ -350,9 +350,9 @@ def laid_out(conversation: Conversation) -> Iterator[tuple[Message, list[Part]]]
 
 
 def markers_within(conversation: Conversation) -> dict[str, list[Message]]:
-    """Return the compactions that were made within answers, by the id of the part that each stands behind.
+    """Return the compactions that were made within answers, by the id of the part that each follows.
 
-    One whose answer is not in the conversation stands where it is in the log.
+    One whose answer is not in the conversation keeps its place in the log.
     """
     within: dict[str, list[Message]] = {}
     for message in conversation.messages.values():
@@ -381,7 +381,7 @@ def _part_piece(message: Message, part: Part, step: Step, *, restored: bool) -> 
 
 
 def key_of(part: Part, text: str) -> Key:
-    """Return the key of the piece that a part of an answer shows as when its text is ``text``."""
+    """Return the key of the piece of a part of an answer with the text ``text``."""
     if part.is_tool:
         return "tool", str(part.data["toolCallId"]), text
     kinds: dict[str, PieceKind] = {"reasoning": "reasoning", COMPACTION: "compaction"}
@@ -389,7 +389,7 @@ def key_of(part: Part, text: str) -> Key:
 
 
 def original_text(part: Part) -> str:
-    """Return the text of the piece that a part of an answer shows as, before any edit."""
+    """Return the text of the piece of a part of an answer, before any edit."""
     if part.is_tool:
         return tool_body(part.data)
     if part.type == "reasoning":
@@ -426,8 +426,8 @@ def found_pieces(document: Document, end: int | None = None, first: int | None =
 def fragments(text: str, start: int = 0, end: int | None = None) -> Iterator[tuple[int, int]]:
     """Yield the ranges of a user's text between prompt prefixes, trimmed as gptel trims.
 
-    A heading inside a prompt looks like a prompt prefix; that does not matter as long as both sides are cut alike.
-    What deleting trailing blanks leaves of an empty prompt is none, unless it is all of a recorded text.
+    A heading inside a prompt looks like a prompt prefix; that does not matter if both sides are cut alike. A prefix
+    of which an editor removed the trailing blank is an empty prompt, unless it is all of a recorded text.
     """
     stop = len(text) if end is None else end
     cuts = list(_HEADING.finditer(text, start, stop))
@@ -454,10 +454,10 @@ def _cut_regions(found: list[Region], end: int | None) -> Iterator[Region]:
             yield region
 
 
-# Which piece of a document is which of the record.
+# Matching the pieces of a document with those of the log.
 #
-# Monotone first (longest common subsequence, so a repeated "OK" stays where it was), then pieces that moved, then
-# what was edited, by likeness.
+# First in order (longest common subsequence, so a repeated "OK" keeps its place), then moved pieces, then edited
+# ones, by similarity.
 
 _MANY = 50  # equal pieces beyond which only the nearest are compared
 _BLOCKS = ("compaction", "reasoning")  # what is shown with the role ``ignore``
@@ -471,7 +471,7 @@ def restored_ids(
     found: Sequence[DocumentPiece],
     links: Sequence[int],
 ) -> set[str]:
-    """Return the ids of messages and parts whose edit the user took back: what was there before it is there again."""
+    """Return the ids of messages and parts whose edit the user reverted: the original text is there again."""
     edited = [message for message in conversation.messages.values() if message.role == "user" and message.is_edited]
     ids = {message.id for message in edited}
     ids |= {piece.part.id for piece in recorded if piece.part is not None and piece.part.edited is not None}
@@ -515,9 +515,9 @@ def restored_ids(
 
 
 def with_known_ids(found: list[DocumentPiece], recorded: Sequence[RecordedPiece]) -> list[DocumentPiece]:
-    """Return ``found`` with recorded ids for tool pieces that are as recorded but for their id.
+    """Return ``found`` with recorded ids for tool pieces that differ from the log only by their id.
 
-    Stock gptel gives one id to all calls of a tool that were made at once.
+    Stock gptel gives the same id to parallel calls of a tool.
     """
     known = [piece.key for piece in recorded if piece.key[0] == "tool"]
     exact = set(known).intersection(piece.key for piece in found)
@@ -536,7 +536,7 @@ def with_known_ids(found: list[DocumentPiece], recorded: Sequence[RecordedPiece]
 
 
 def with_known_blocks(found: list[DocumentPiece], recorded: Sequence[RecordedPiece]) -> list[DocumentPiece]:
-    """Return ``found`` with blocks cut where recorded ones end: hidden turns behind them have their role."""
+    """Return ``found`` with blocks cut at the ends of recorded ones: hidden turns behind them have the same role."""
     known = {piece.key for piece in recorded if piece.key[0] in _BLOCKS}
     return [
         _with_ending(piece, known) if piece.key[0] in _BLOCKS and piece.key not in known else piece for piece in found
@@ -555,7 +555,7 @@ def _with_ending(piece: DocumentPiece, known: Collection[Key]) -> DocumentPiece:
 def joined_keys(
     body: str, recorded: Sequence[RecordedPiece], found: Sequence[DocumentPiece]
 ) -> tuple[list[Key], list[Key]]:
-    """Return keys for ``match`` that tell a fragment within a message from one that begins a message.
+    """Return keys for ``match`` that distinguish a fragment within a message from the first of a message.
 
     Both are equal where the text between fragments is that of the recorded message.
     """
@@ -572,7 +572,7 @@ def joined_keys(
 
 
 def match(recorded: Sequence[Key], found: Sequence[Key]) -> list[int]:
-    """Return for every found piece the number of the recorded piece it is, or -1."""
+    """Return for every found piece the number of the matching recorded piece, or -1."""
     links = [-1] * len(found)
     shorter = min(len(recorded), len(found))
     head = 0
@@ -592,7 +592,7 @@ def match(recorded: Sequence[Key], found: Sequence[Key]) -> list[int]:
 def match_whole(
     body: str, recorded: Sequence[RecordedPiece], found: Sequence[DocumentPiece], numbers: Sequence[int]
 ) -> list[int]:
-    """Match the recorded pieces ``numbers``, all of a message of the user's or nothing of it."""
+    """Match the recorded pieces ``numbers``, of each user message either all pieces or none."""
     units: list[list[int]] = []
     for number in numbers:
         if recorded[number].joint and units:
@@ -647,9 +647,9 @@ def fill(links: list[int], numbers: Sequence[int], recorded: Sequence[Key], foun
 def keep_together(
     links: list[int], recorded: Sequence[RecordedPiece], keys: Sequence[Key], found: Sequence[Key]
 ) -> None:
-    """Of equal texts link the one that stands right above what follows it in its message or step.
+    """Of equal texts link the one right above its successor in the message or step.
 
-    Where none does, link the one right below what precedes it.
+    If there is none, link the one right below its predecessor.
     """
     units = [piece.unit for piece in recorded]
     places = {number: index for index, number in enumerate(links) if number >= 0}
@@ -685,7 +685,7 @@ def keep_together(
 
 
 def longest_common(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[tuple[int, int]]:
-    """Return the pairs of a longest common subsequence (Hunt and Szymanski's way: few pieces are equal)."""
+    """Return the pairs of a longest common subsequence (Hunt and Szymanski's algorithm: few pieces are equal)."""
     places: dict[Hashable, list[int]] = defaultdict(list)
     for index, key in enumerate(right):
         places[key].append(index)
@@ -696,11 +696,11 @@ def longest_common(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[
 def link_moved(
     recorded: Sequence[RecordedPiece], found: Sequence[DocumentPiece], links: list[int], last: int
 ) -> set[int]:
-    """Link what the first match left over on both sides and is equal; user text only before piece ``last``.
+    """Link equal pieces that the first match left over on both sides; user text only before piece ``last``.
 
     Returns the numbers of the found pieces it linked.
 
-    A prompt sent from the middle of a document is younger than what stands below it, so order alone misses it.
+    A prompt sent from the middle of a document is newer than the text below it, so order alone misses it.
     """
     taken, moved = set(links), set[int]()
     left: dict[Key, list[int]] = defaultdict(list)
@@ -715,7 +715,7 @@ def link_moved(
 
 
 def _nearest(places: list[int], index: int) -> list[int]:
-    """Return ``places`` from last to first, of very many only those around ``index``."""
+    """Return ``places`` from last to first; of very many only those around ``index``."""
     if len(places) > _MANY:
         middle = bisect_left(places, index)
         places = places[max(0, middle - _MANY // 2) : middle + _MANY // 2]
@@ -729,7 +729,7 @@ def pair_in_gap(
     recorded: Sequence[RecordedPiece],
     sources: list[int],
 ) -> None:
-    """Give every piece in a gap the free recorded piece of its kind that is most like it, in order."""
+    """Pair every piece in a gap with the most similar free recorded piece of its kind, in order."""
     kinds: dict[str, list[int]] = defaultdict(list)
     for number in free:
         kinds[recorded[number].key[0]].append(number)
@@ -745,7 +745,7 @@ def pair_in_gap(
 
 
 def _likeness(one: tuple[str, str, str], other: tuple[str, str, str]) -> tuple[bool, int]:
-    """Compare call ids, then how far the texts agree from both ends."""
+    """Return a key for the similarity: equal call ids, then the lengths of the common beginning and end."""
     left, right = one[2], other[2]
     length = min(len(left), len(right), 2000)
     head = next((i for i in range(length) if left[i] != right[i]), length)

@@ -1,7 +1,7 @@
-"""Matches a document with its log: which recorded text stands where, what was edited, what the model is shown.
+"""Matches a document with its log: the places of recorded texts, the user's edits, and the model's view.
 
-The document counts: what stands there is what the model sees. The record adds what the document does not show
-(reasoning, ids, exact calls). Guaranteed, whatever the edit and wherever it was made:
+The document decides which text the model sees. The log adds what the document does not show (reasoning, ids, exact
+calls). These guarantees hold for any edit by any program:
 
 - A message of the user or a step of the model that the edit does not touch is sent exactly as it was recorded.
 - Messages are valid for a provider: roles alternate, and each call has its one result.
@@ -55,9 +55,9 @@ from pyagentd.wire.sexp import SexpError, read_call
 
 # The model's view of a document: messages that are always valid, from pieces in the document's order.
 #
-# Knows what a provider demands (roles alternate, the user begins, every call is answered once in the message that
-# follows) and how to keep a recorded step exact. Steps that the user touched lose their reasoning, whose signature
-# covers what is no longer there. What cannot be read is left out and said in ``notes``.
+# They satisfy the rules of providers (roles alternate, the user begins, every call is answered once in the following
+# message), and keep recorded steps exact. Steps that the user edited lose their reasoning, whose signature would not
+# match. Text that cannot be parsed is left out, with a line in ``notes``.
 
 
 ABORTED = "aborted"
@@ -65,9 +65,9 @@ BEGINNING = "(The beginning of this conversation was removed.)"
 
 
 class ViewPiece(NamedTuple):
-    """A piece of an answer as the document has it, and what it is in the record.
+    """A piece of an answer in the document, and its recorded piece.
 
-    ``number`` is the recorded piece it is or, when not ``exact``, the one the user made it from; -1 when unknown.
+    ``number`` is that of the equal recorded piece or, if not ``exact``, of the one it was edited from; -1 if unknown.
     """
 
     found: DocumentPiece
@@ -93,7 +93,7 @@ class View:
     ids: set[str] = field(default_factory=set)  # of the calls in it, and of those before
 
     def begin_turn(self, message_id: str) -> None:
-        """Note that a message of the user follows, "" when it has no id yet."""
+        """Begin a message of the user, with the id "" if it has none yet."""
         if not self.messages or self.messages[-1][0] == "assistant":
             self.turns.append((len(self.messages), message_id))
 
@@ -120,7 +120,7 @@ class View:
         return self.to_messages()
 
     def _prepend(self, text: str) -> None:
-        """Let the user say ``text`` first: in a message of its own unless they begin anyway."""
+        """Insert ``text`` as the beginning of the first user message, or as a new one before an answer."""
         if self.messages and self.messages[0][0] == "user":
             self.messages[0][1].insert(0, Text(text=text))
         else:
@@ -154,7 +154,7 @@ class View:
     def add_recorded(
         self, parts: Iterable[conversation.Part], restored: Container[conversation.Part | None] = ()
     ) -> None:
-        """Add a recorded step as it was, with the edits that were made since but for the ``restored`` parts."""
+        """Add a recorded step with the user's edits, except those of ``restored`` parts."""
         said: list[Part] = []
         calls: list[tuple[ToolCall, ToolResult]] = []
         for part in parts:
@@ -223,7 +223,7 @@ class View:
 
 
 def model_parts(parts: Iterable[conversation.Part]) -> Iterator[Part]:
-    """Yield what the model said in a recorded step, without the results of its calls."""
+    """Yield the model's parts of a recorded step, without the results of its calls."""
     for part in parts:
         if part.is_tool:
             yield _recorded_call(part)
@@ -234,7 +234,7 @@ def model_parts(parts: Iterable[conversation.Part]) -> Iterator[Part]:
 
 
 def pruned_result(result: ToolResult) -> ToolResult:
-    """Return what the model is shown of a result whose output was pruned."""
+    """Return the model's view of a result whose output was pruned."""
     return ToolResult(id=result.id, text=output_stub(result.text), is_error=result.is_error)
 
 
@@ -244,7 +244,7 @@ def _recorded_call(part: conversation.Part) -> ToolCall:
 
 
 def _reasoning(part: conversation.Part) -> Reasoning | None:
-    """Return the reasoning if the provider would take it back: it was finished, so it is signed or opaque."""
+    """Return the reasoning if the provider accepts it again: it was finished, so it is signed or opaque."""
     for provider, metadata in part.data.get("providerMetadata", {}).items():
         if not isinstance(metadata, dict):
             continue
@@ -263,16 +263,16 @@ def _with_new_names(part: Part, names: Mapping[str, str]) -> Part:
     return part
 
 
-# Which recorded text stands where in a document, and what follows from that.
+# Recognising recorded text in a document.
 #
-# Everybody asks ``recognise``: it compares what the log should look like with a document, and tells which piece of
-# the one is which of the other, which roles the text has, where the record ends, and what the user edited. Roles
-# that something outside destroyed are recovered first (``heal``). ``align`` says what the model sees of it, and
-# ``locate`` where a run goes on that is only partly in a document yet. Pure: nothing is recorded or written here.
+# ``recognise`` is the one entry: it compares a document with the expected one, and returns the matching pieces, the
+# roles of the text, the end of the recorded text, and the user's edits. Destroyed roles are recovered first
+# (``heal``). ``align`` returns the model's view of the result, and ``locate`` the place where a run continues that is
+# only partly in the document. Pure: nothing is recorded or written here.
 
 
 class Piece(NamedTuple):
-    """A piece of the document and the recorded message it is, or was edited from; None when it is in no log."""
+    """A piece of the document and the recorded message that it equals or was edited from, or None."""
 
     found: DocumentPiece
     message: conversation.Message | None
@@ -280,7 +280,7 @@ class Piece(NamedTuple):
 
 
 class Boundary(NamedTuple):
-    """Where the model's view begins, and what it is shown in place of what came before."""
+    """The beginning of the model's view, and the summary of what came before."""
 
     start: int  # the first piece
     summary: str = ""
@@ -289,7 +289,7 @@ class Boundary(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelView:
-    """What the model sees of a record whose last row is number ``seq``."""
+    """The model's view of a log whose last row has the number ``seq``."""
 
     seq: int
     messages: Set[str]  # the ids of all of it
@@ -299,18 +299,17 @@ class ModelView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alignment:
-    """What the document up to a position means.
+    """The interpretation of a document up to a position.
 
     Attributes:
-        view: What the model sees, the new prompt included.
-        new_prompt: The user's text after the last recorded prompt or answer, "" when there is none.
-        last_prompt: All text of the user with which the view ends, new or not: what a repeated send asks again.
-        last_message: Id of the recorded message that the view ends with, "" when something new follows it.
-        edits: Data of ``edit`` rows to record, over the whole document and not only up to the position.
-        notes: What could not be read or was recovered, for the user.
-        spans: Recovered roles of the whole body, None when the document's own were right.
-        seen: What the model sees without the new prompt, where the text above that is all that the record shows, and
-            as it was recorded; else None.
+        view: The model's view, with the new prompt.
+        new_prompt: The user's text after the last recorded prompt or answer, or "".
+        last_prompt: All text of the user at the end of the view, recorded or not, which sending again repeats.
+        last_message: The id of the recorded message at the end of the view, "" if new text follows it.
+        edits: The data of ``edit`` rows to record, for the whole document and not only up to the position.
+        notes: Unreadable and recovered text, for the user.
+        spans: The recovered roles of the whole body, None if the document's own were right.
+        seen: The model's view without the new prompt, if the text above it is exactly the recorded one; else None.
     """
 
     view: tuple[Message, ...]
@@ -324,21 +323,21 @@ class Alignment:
 
 
 def _prompt(texts: Iterable[str]) -> str:
-    """Return texts of the user as one prompt; one of spaces alone, of whichever alphabet, is none."""
+    """Return texts of the user as one prompt; one of white space alone, in any script, is empty."""
     prompt = "\n\n".join(texts)
     return "" if prompt.isspace() else prompt
 
 
 class Recognition:
-    """One document matched with one record.
+    """One document matched with one log.
 
     Attributes:
-        document: The document, with the roles that were recovered.
-        lost: Why roles had to be recovered; None when the document's own were right.
-        recorded: What the record shows, cut into pieces; without turns that were taken back.
-        found: What the document has, cut alike.
-        links: For each found piece the number of the recorded piece it is, or -1.
-        sources: For each found piece the number of the recorded piece it was edited from, or -1.
+        document: The document, with recovered roles.
+        lost: Why roles had to be recovered; None if the document's own were right.
+        recorded: The pieces that the document should show, without rewound turns.
+        found: The pieces of the document.
+        links: For each found piece the number of the equal recorded piece, or -1.
+        sources: For each found piece the number of the recorded piece that it was edited from, or -1.
     """
 
     def __init__(self, document: Document, conversation: Conversation, end: int | None) -> None:
@@ -378,14 +377,14 @@ class Recognition:
         return links, link_moved(self.recorded, self.found, links, answers[-1] + 1 if answers else 0)
 
     def _match_in_order(self) -> list[int]:
-        """Match what the record shows, then between that what it says is hidden: the user may have it back."""
+        """Match visible recorded pieces, then hidden ones between them, which the user may have restored."""
         keys, found = joined_keys(self.body, self.recorded, self.found)
         visible = [number for number, piece in enumerate(self.recorded) if not piece.is_hidden]
         links = match_whole(self.body, self.recorded, self.found, visible)
         if links != list(range(len(keys))):
             fill(links, visible, keys, found)
             keep_together(links, self.recorded, keys, found)
-            # What begins a message may stand where a fragment of one would: without blank lines before its heading.
+            # The first piece of a message may look like a later fragment: without blank lines before its heading.
             fill(links, visible, [piece.key for piece in self.recorded], [piece.key for piece in self.found])
         if len(visible) == len(keys) or -1 not in links:
             return links
@@ -395,7 +394,7 @@ class Recognition:
         return max(links, together, key=lambda each: (len(shown.intersection(each)), -each.count(-1)))
 
     def _put_together(self) -> None:
-        """Leave each message of the user in one place, that with most of it: it is recorded as one text."""
+        """Keep each user message in one place, the one with most of it, because it is recorded as one text."""
         runs: dict[str, list[list[int]]] = defaultdict(list)
         before = -1  # the last piece that is linked
         for index, number in enumerate(self.links):
@@ -417,12 +416,12 @@ class Recognition:
 
     @property
     def spans(self) -> tuple[Span, ...] | None:
-        """Recovered roles of the whole body, None when the document's own were right."""
+        """The recovered roles of the whole body, None if the document's own were right."""
         return self.document.spans if self.lost is not None else None
 
     @property
     def pieces(self) -> list[Piece]:
-        """Every piece of the document with what it is in the record."""
+        """The pieces of the document with their recorded messages."""
         pieces = []
         for index, found in enumerate(self.found):
             number = self._number(index)
@@ -432,12 +431,12 @@ class Recognition:
 
     @property
     def record_end(self) -> int:
-        """The offset behind the last text that is no draft: below it stands only what nobody has sent yet."""
+        """The offset behind the last recorded text: below it is only the draft."""
         said = (found.end for index, found in enumerate(self.found) if self._number(index) >= 0)
         return max((*(span.end for span in self.document.spans), *said), default=0)
 
     def exact(self, *, prompts: bool | None = None) -> int:
-        """Return how many pieces are there as recorded: all, prompts alone, or answers alone."""
+        """Return the number of pieces that equal recorded ones: all, only prompts, or only answers."""
         found = [number for number in self.links if number >= 0]
         return sum(1 for number in found if prompts is None or self._is_user(number) == prompts)
 
@@ -445,7 +444,7 @@ class Recognition:
         return self.recorded[number].key[0] == "user"
 
     def align(self) -> Alignment:
-        """Return what the document up to the end means."""
+        """Return the interpretation of the document up to the end."""
         boundary = self.boundary()
         view, last = View(summary=boundary.summary, pruned=boundary.pruned), ""
         index = boundary.start
@@ -475,7 +474,7 @@ class Recognition:
         )
 
     def boundary(self) -> Boundary:
-        """Return where the view begins: by the latest compaction that stands above the end, or with the text."""
+        """Return the beginning of the view: the latest compaction above the end, or the beginning of the text."""
         marks = [index for index in range(self.above) if self.found[index].key[0] == "compaction"]
         last = max(marks, key=self._number, default=-1)
         if last < 0 or self._number(last) < 0:
@@ -490,7 +489,7 @@ class Recognition:
         )
 
     def _tail(self, message_id: str | None, part_id: str | None, marker: int) -> int:
-        """Return the first piece that is kept verbatim; of a tail that was removed, the first that followed it."""
+        """Return the first piece of the verbatim tail; if it was removed, the first piece after it."""
         if message_id is None:
             return marker + 1
         kept = [number for number, piece in enumerate(self.recorded) if piece.message.id == message_id]
@@ -507,11 +506,11 @@ class Recognition:
         return next((index for index in range(self.above) if self._number(index) > kept[0]), marker + 1)
 
     def _number(self, index: int) -> int:
-        """Return the recorded piece that found piece ``index`` is or was made from, or -1."""
+        """Return the recorded piece that found piece ``index`` equals or was edited from, or -1."""
         return self.links[index] if self.links[index] >= 0 else self.sources[index]
 
     def last_message(self) -> str:
-        """Return the id of the recorded message of the user that ends right above the end, "" when none does."""
+        """Return the id of the recorded user message that ends right above the end, or ""."""
         last = self.above - 1
         while last >= 0 and self.found[last].key[0] == "compaction":
             last -= 1
@@ -521,16 +520,16 @@ class Recognition:
 
     @cached_property
     def edits(self) -> tuple[dict[str, Any], ...]:
-        """Data of the ``edit`` rows that bring the record up to the whole document."""
+        """The data of the ``edit`` rows that record the changes of the whole document."""
         return tuple(self._edits())
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was recovered, or is missing at the end, for the user."""
+        """Notes for the user on recovered roles, and on text missing at the end."""
         return (*self.document.damage, *self._recovery_notes(), *self._end_notes())
 
     def _recovery_notes(self) -> Iterator[str]:
-        """Say that roles were recovered; not those of turns just taken back, which whoever edits is yet to write."""
+        """Say that roles were recovered, except those of turns just rewound, which are about to be written."""
         if self.lost is None or not self.recorded:
             return
         if self.lost != "resurfaced":
@@ -540,7 +539,7 @@ class Recognition:
             yield f"Of the recorded answers and results {count} changed meanwhile; what stands there now is read"
 
     def _end_notes(self) -> Iterator[str]:
-        """Say that the document ends before the log: it was taken from an earlier time, or its end was removed."""
+        """Say that the document ends before the log: it is an older version, or its end was removed."""
         hidden = {edit.get("message_id") or edit.get("part_id") for edit in self.edits if edit.get("hidden")}
         count = 0
         for message in reversed(self._messages.values()) if hidden else ():
@@ -567,7 +566,7 @@ class Recognition:
     # -- user text ---------------------------------------------------------------------------------------------
 
     def _find_prompt(self) -> int:
-        """Return the first piece of the new prompt: after the last answer and the last prompt that is as recorded."""
+        """Return the first piece of the new prompt: after the last answer and the last unchanged recorded prompt."""
         start = self.above
         while start > 0 and self.found[start - 1].key[0] == "user":
             number = self.links[start - 1]
@@ -579,7 +578,7 @@ class Recognition:
         return start
 
     def _is_whole(self, last: int) -> bool:
-        """Return whether piece ``last`` ends a message of which every piece is there and as recorded."""
+        """Return whether piece ``last`` ends a message of which all pieces are present and unchanged."""
         number = self.links[last]
         message = self.recorded[number].message
         if number + 1 < len(self.recorded) and self.recorded[number + 1].message is message:
@@ -591,7 +590,7 @@ class Recognition:
         return True
 
     def _user_texts(self, start: int, stop: int) -> Iterator[str]:
-        """Yield the user's texts between two pieces: recorded messages exactly, the rest as it stands."""
+        """Yield the user's texts between two pieces: recorded messages exactly, the rest from the document."""
         index = start
         while index < stop:
             first, owner = index, self.owners[index]
@@ -607,7 +606,7 @@ class Recognition:
 
     @cached_property
     def extents(self) -> dict[str, tuple[int, int]]:
-        """Return the first and last piece of every message of the user, by id; its text may have grown between."""
+        """Return the first and last piece of every user message, by id; text may have been added between them."""
         extents: dict[str, tuple[int, int]] = {}
         for index in range(len(self.found)):
             owner = self._owner(index)
@@ -623,7 +622,7 @@ class Recognition:
 
     @cached_property
     def owners(self) -> list[conversation.Message | None]:
-        """Return for each piece the message of the user that it is of."""
+        """Return for each piece its user message."""
         owners: list[conversation.Message | None] = [None] * len(self.found)
         for first, last in self.extents.values():
             owners[first : last + 1] = [self._owner(first)] * (last + 1 - first)
@@ -645,7 +644,7 @@ class Recognition:
     # -- answers -----------------------------------------------------------------------------------------------
 
     def _end_of_side(self, index: int) -> int:
-        """Return the number after the last piece from ``index`` on that is of the same side of the conversation."""
+        """Return the end of the pieces from ``index`` on that are by the same side of the conversation."""
         is_user = self.found[index].key[0] == "user"
         stop = index + 1
         while stop < self.above and (self.found[stop].key[0] == "user") == is_user:
@@ -662,7 +661,7 @@ class Recognition:
 
     @cached_property
     def sources(self) -> list[int]:
-        """Pair what was not found as recorded with what stands in its place: its recorded piece, or -1, for each."""
+        """Pair each unmatched found piece with the recorded piece that it replaces; -1 for none."""
         sources = [-1] * len(self.found)
         linked = {number for number in self.links if number >= 0}
         number = 0
@@ -707,26 +706,26 @@ class Recognition:
 
 
 def _edit(part: conversation.Part, text: str) -> dict[str, Any]:
-    """Return the data of the row that makes ``text`` what the part shows; what was recorded needs no text."""
+    """Return the data of an edit of a part to ``text``; without text if that is the recorded one."""
     return {"part_id": part.id} if text == original_text(part) else {"part_id": part.id, "text": text}
 
 
-# Where a run goes on in a document whose exact saved state is unknown.
+# Finding the place where a run continues in a document whose exact saved state is unknown.
 #
-# Somebody else (an editor that vanished, a daemon that died) put part of the run's text into the document, and the
-# user may have edited above and inside it. What is there already is recognised by text and role; the rest is
-# returned to be inserted. Text that was in a known state of the file and is gone was removed by the user and does
-# not come back. All other text that is not recognised is inserted, so nothing is lost: only when a save was never
-# reported and the same save holds an edit of the last words that were streaming, these words come twice, as edited
-# and as the model said them. Text is taken to be there by mistake only where the user wrote a whole paragraph of the
-# answer (8 characters or more in its role, 24 where the roles are lost) below the place where the run goes on.
+# Another program (an editor that vanished, a daemon that died) wrote part of the run's text into the document, and
+# the user may have edited above and inside it. Present text is recognised by content and role; the rest is returned,
+# to be inserted. Text that was in a known state of the file and is gone was removed by the user and does not come
+# back. All other text that is not recognised is inserted, so nothing is lost: only if a save was never reported, and
+# it contains an edit of the last streamed words, these words come twice, edited and original. Text is recognised by
+# mistake only if the user wrote a whole paragraph of the answer (8 characters or more in its role, 24 if the roles
+# are lost) below the place where the run continues.
 
 _LIKELY = 8
 _HEADINGS = (RUN_CLOSE, f"\n\n\n{PROMPT_PREFIX}")  # the latter parts in Emacs what is typed while an answer arrives
 
 
 class _Block(NamedTuple):
-    """Neighbouring inserts of one part and role as one text; ``offset`` counts from the run's first character."""
+    """Adjacent inserts of one part and role as one text; ``offset`` counts from the run's first character."""
 
     text: str
     role: InsertRole
@@ -741,17 +740,17 @@ class _Block(NamedTuple):
 def locate(
     body: str, spans: Sequence[Span], anchor: int, inserts: Sequence[Insert], *, written: int = 0
 ) -> tuple[int, tuple[Insert, ...]]:
-    """Find how much of a run the body holds.
+    """Find how much of a run the body contains.
 
     Args:
         body: The document's text.
-        spans: Its roles; without any, text alone decides.
-        anchor: Where the run's first insert went, if nothing above was edited since.
+        spans: Its roles; without any, only the text counts.
+        anchor: The place of the run's first insert, if nothing above was edited since.
         inserts: Everything the run inserted so far, in order.
-        written: The row up to which the file is known to have held them; what of that is missing was removed.
+        written: The row up to which the file is known to have contained them; missing ones of these were removed.
 
     Returns:
-        The offset at which the run goes on, and the inserts it lacks; the first may be the rest of one.
+        The offset at which the run continues, and the missing inserts; the first may be the rest of one.
     """
     place = _Place(body, spans, list(_blocks(inserts)))
     position, known = place.find(max(0, min(anchor, len(body))))
@@ -767,10 +766,10 @@ class _Place:
         self._blocks = blocks
 
     def find(self, anchor: int) -> tuple[int, int]:
-        """Return the offset in the body where the run goes on, and how many of its characters are there."""
+        """Return the offset in the body where the run continues, and how many of its characters are there."""
         position, known = self._follow(anchor, 0)
         if not any(block.role is not None and block.offset < known for block in self._blocks):
-            # Nothing of the run at the anchor: text above was edited, or nothing was inserted yet.
+            # No text of the run is at the anchor: text above was edited, or nothing was inserted yet.
             found = self._find_anywhere(anchor if self._ends_prompt(anchor) else 0)
             if found is None:
                 return (anchor, 0) if self._is_chance(anchor, known) else (position, known)
@@ -780,9 +779,9 @@ class _Place:
         return self._inside_edited(position, known)
 
     def _follow(self, position: int, known: int) -> tuple[int, int]:
-        """Go on as long as body and run agree in text and role.
+        """Advance as long as body and run agree in text and role.
 
-        Blank lines before a heading of the user's are not taken for those before more of the run.
+        Blank lines before a heading of the user do not count as those before more of the run.
         """
         start = position
         for block in self._blocks:
@@ -799,7 +798,7 @@ class _Place:
         return position, known
 
     def _matching_length(self, position: int, text: str, role: InsertRole) -> int:
-        """Return how many characters of ``text`` stand at ``position`` in that role."""
+        """Return how many characters of ``text`` are at ``position`` with that role."""
         available = min(len(text), self._role_end(position, role) - position)
         if available == len(text) and self._body.startswith(text, position):
             return available
@@ -810,7 +809,7 @@ class _Place:
         return 0 if by_chance and position + agreeing < len(self._body) else agreeing
 
     def _role_end(self, position: int, role: InsertRole) -> int:
-        """Return how far the text from ``position`` on has the role; ``position`` itself when it has not."""
+        """Return the end of the text from ``position`` on that has the role."""
         if not self._spans:
             return len(self._body)
         index = bisect_right(self._starts, position) - 1
@@ -825,9 +824,9 @@ class _Place:
         )
 
     def _is_chance(self, anchor: int, known: int) -> bool:
-        """Return whether all that agrees are blank lines of the user's: those before a heading that stands below.
+        """Return whether only blank lines of the user agree, those before a heading below.
 
-        Of a separator that belongs to the text behind it, blank lines alone are never there.
+        A separator of the run is never present without the text behind it.
         """
         begins = self._blocks[0] if self._blocks else None
         if begins is not None and begins.role is None and begins.part_id:
@@ -835,7 +834,7 @@ class _Place:
         return known <= len(RUN_OPEN) and self._body.startswith(_HEADINGS, anchor)
 
     def _ends_prompt(self, position: int) -> bool:
-        """Return whether text of the user, or a hidden answer, ends here: the position is likely still right."""
+        """Return whether text of the user or a hidden answer ends here, so that the position is probably right."""
         if self._body[position : position + 2].strip():
             return False
         if self._ends_hidden(position):
@@ -854,7 +853,7 @@ class _Place:
         return self._body.startswith((RUN_OPEN, PROMPT_PREFIX), span.start)
 
     def _find_anywhere(self, low: int) -> tuple[int, int] | None:
-        """Return the place after the run's last block that surely stands somewhere from ``low`` on, or None."""
+        """Return the place after the last block of the run that is certainly found from ``low`` on, or None."""
         for block in reversed(self._blocks):
             if len(block.text) >= SURE and block.role is not None:
                 start = self._body.rfind(block.text, low)  # of equal answers the last is this run's
@@ -867,7 +866,7 @@ class _Place:
         return None
 
     def _find_later(self, position: int, known: int) -> tuple[int, int] | None:
-        """Return the place after the run's last block that stands below ``position``, or None."""
+        """Return the place after the last block of the run that is found below ``position``, or None."""
         zone_end = self._zone_end(position)
         for block in reversed(self._blocks):
             if block.offset < known or block.end == known:
@@ -882,7 +881,7 @@ class _Place:
         return None
 
     def _zone_end(self, position: int) -> int:
-        """Return where the next prompt begins: what stands below it is of other runs."""
+        """Return the beginning of the next prompt, below which text belongs to other runs."""
         if not self._spans:
             return len(self._body)
         heading = self._heading(position)
@@ -891,7 +890,7 @@ class _Place:
         return heading
 
     def _inside_edited(self, position: int, known: int) -> tuple[int, int]:
-        """Go past the rest of a text that the user edited while it was growing."""
+        """Skip the rest of a text that the user edited while it was streaming."""
         block = next((b for b in self._blocks if b.offset < known < b.end), None)
         if block is None or block.role is None:
             return position, known
@@ -905,7 +904,7 @@ class _Place:
         return (end if self._spans else position), known
 
     def _heading(self, position: int) -> int:
-        """Return where the next heading begins, whatever its role; else the end."""
+        """Return the beginning of the next heading, in any role; else the end."""
         heading = self._body.find(RUN_CLOSE, position)
         return len(self._body) if heading < 0 else heading
 
@@ -926,23 +925,23 @@ def _locate_rest(inserts: Sequence[Insert], known: int) -> Iterator[Insert]:
         known = max(0, known - len(insert.text))
 
 
-# Text wins, structure enriches: the model's view from the document and the record.
+# Text wins, structure enriches: the model's view from the document and the log.
 #
-# Where a piece of the document equals what was recorded, the exact recorded parts are used; where the user edited
-# it, the edited text; what the user removed is hidden.
+# For a piece of the document that equals a recorded one, the exact recorded parts are used; for an edited one, the
+# edited text; removed ones are hidden.
 
 _PASSES = 8  # two are almost always enough
 RECOVERED = "The roles in this document were lost or shifted; they were recovered from the log"
 
 
 def recognise(document: Document, conversation: Conversation, end: int | None = None) -> Recognition:
-    """Return which text of ``conversation`` stands where in ``document``, after recovering roles that were lost.
+    """Match ``document`` with ``conversation``, after recovering lost roles.
 
     Args:
         document: The document.
-        conversation: The record.
-        end: The offset (code points from 0) of the body at which it is read; None for all of it. What is below is
-            matched too, but is no new prompt.
+        conversation: The log.
+        end: The offset (code points from 0) of the body up to which a prompt is read; None for all of it. Text below
+            is matched, too, but is no new prompt.
     """
     shown = conversation.without_rewound()
     alignment = Recognition(document, shown, end)
@@ -965,9 +964,9 @@ def recognise(document: Document, conversation: Conversation, end: int | None = 
 
 
 def align(document: Document, conversation: Conversation, end: int | None = None) -> Alignment:
-    """Return what ``document`` up to offset ``end`` (code points from 0; None: all of it) means.
+    """Return the interpretation of ``document`` up to offset ``end`` (code points from 0; None: all of it).
 
-    What the record says once the edits are in it is what counts, so aligning again finds the same and no more edits.
+    It is computed as if the edits were recorded already, so aligning again gives the same result without edits.
     """
     aligned = _align_until_stable(document, conversation, end)
     view, new = aligned.view, aligned.new_prompt
@@ -987,7 +986,7 @@ def align(document: Document, conversation: Conversation, end: int | None = None
 
 
 def _align_until_stable(document: Document, conversation: Conversation, end: int | None) -> Alignment:
-    """Return what a document means once the edits that are found in it are recorded, and these edits."""
+    """Return the interpretation of a document after its edits are recorded, and these edits."""
     first = last = recognise(document, conversation, end).align()
     edits: dict[str, dict[str, Any]] = {}
     spans = first.spans
@@ -1005,7 +1004,7 @@ def _align_until_stable(document: Document, conversation: Conversation, end: int
 
 
 def _is_any_removed(conversation: Conversation) -> bool:
-    """Return whether the record has something that would be found again where the user puts it back."""
+    """Return whether the log has removed text that would be recognised if the user restored it."""
     messages = conversation.messages.values()
     return any(message.hidden or any(part.hidden for part in message.parts) for message in messages)
 
@@ -1013,21 +1012,21 @@ def _is_any_removed(conversation: Conversation) -> bool:
 def align_turn(
     seen: ModelView, document: Document, conversation: Conversation, end: int, laid: int
 ) -> Alignment | None:
-    """Return what ``align`` would, without recognising anything: a turn costs what is new in it.
+    """Return the result of ``align`` without recognition: a turn costs only what is new in it.
 
-    Turn after turn the text above the marker is what the daemon laid out of the record, and only the prompt below it
-    is new. What the model saw before is what it sees now, then come the messages that were recorded since, as they
-    were recorded. Whatever is not exactly so (an edit, a rewind, a compaction, other roles) is left to ``align``.
+    In an ordinary turn the text above the marker is the daemon's own rendering, and only the prompt below it is new.
+    The model's view is the earlier one, followed by the messages recorded since. Anything else (an edit, a rewind, a
+    compaction, other roles) is left to ``align``.
 
     Args:
-        seen: Of an alignment before.
+        seen: The view of an earlier alignment.
         document: The document.
-        conversation: The record.
-        end: As of ``align``.
-        laid: The offset up to which the text is what was aligned then, its prompt, and what was laid out since.
+        conversation: The log.
+        end: As for ``align``.
+        laid: The end of the text that was aligned then, with its prompt and the daemon's rendering since.
 
     Returns:
-        None where it has to be recognised.
+        None if the document must be recognised.
     """
     body = document.body
     if end < laid or not body.endswith(RUN_CLOSE, 0, laid) or document.stale or document.damage:

@@ -1,13 +1,13 @@
-"""Renders a run as document text; the only module that decides how that looks.
+"""Renders a run as document text; the only module that decides about the layout.
 
-A fold over the rows of a run; each row yields the texts it adds at the run's marker, with gptel's text property. The
-layout is stock gptel's: reasoning and tool calls in fences that the model does not see (the fences are ``ignore``,
-the call with its result is ``(tool . ID)``), answers as ``response``. A compaction is such a fence too; one that a
-user asked for stands behind the last answer, before the prompt that follows. Deterministic: the texts of a run add up
-to the same, byte for byte, whether its parts came in deltas or whole, and whatever the window's width.
+It is a fold over the rows of a run; each row yields the texts it adds at the run's marker, with gptel's text
+property. The layout is stock gptel's: reasoning and tool calls in fences that the model does not see (the fences are
+``ignore``, the call with its result is ``(tool . ID)``), answers as ``response``. A compaction is such a fence, too;
+one on the user's request comes after the last answer, before the next prompt. The result is deterministic: byte for
+byte the same for parts in deltas or whole, and for any width of a window.
 
-Whoever records a run keeps this order: of one step first all text and reasoning, then the results of its calls, in
-any order; they are shown in the order of the calls.
+The rows of a run must be recorded in this order: of one step first all text and reasoning, then the results of its
+calls, in any order; they are rendered in the order of the calls.
 """
 
 import re
@@ -56,7 +56,7 @@ class Insert(NamedTuple):
 
 
 class Renderer:
-    """The fold. Feed it every row of a branch, or all rows from the start of a run."""
+    """Renders rows; feed it every row of a branch, or all rows from the start of a run."""
 
     def __init__(self) -> None:
         self._prompts: set[str] = set()  # the user's messages: where their text goes is not the run's business
@@ -64,7 +64,7 @@ class Renderer:
         self._begin()
 
     def feed(self, row: Row) -> list[Insert]:
-        """Return what ``row`` adds to the document."""
+        """Return the texts that ``row`` adds to the document."""
         self._seq = row.seq
         self._inserts: list[Insert] = []
         match row.type:
@@ -116,7 +116,7 @@ class Renderer:
             self._show_compaction(part_id, data)
 
     def _show(self, part_id: str, text: str) -> None:
-        """Show more of a text or reasoning part."""
+        """Render more of a text or reasoning part."""
         if not text:
             return
         reasoning = part_id in self._reasoning
@@ -158,7 +158,7 @@ class Renderer:
         self._put(compaction_block(data), "ignore", part_id)
 
     def _show_steering(self, row: Mapping[str, Any]) -> None:
-        """Show what the user said to the run as the prompt it is: a turn that was answered in between."""
+        """Render a steering message of the user as a prompt within the run."""
         if row["id"] in self._shown:
             return
         self._shown[row["id"]] = 1
@@ -170,7 +170,7 @@ class Renderer:
         self._last = "start"
 
     def _end_step(self) -> None:
-        """Show results that waited for a call before them which never got one."""
+        """Render results that waited for the result of an earlier call, which never came."""
         calls, self._calls = self._calls, {}
         for part_id, data in calls.items():
             if data is not None:
@@ -210,7 +210,7 @@ def replay(rows: Iterable[Row], after: int) -> list[Insert]:
 
 
 def prompt_text(body: str, text: str, *, is_agent: bool) -> str:
-    """Return what a message from another client adds to the end of ``body``.
+    """Return the text that a message from another client adds to the end of ``body``.
 
     An agent's document begins with its prompt alone.
     """
@@ -222,17 +222,17 @@ def prompt_text(body: str, text: str, *, is_agent: bool) -> str:
 
 
 def separator(last: Block, next: Block) -> str:
-    """Return what stands between two neighbouring blocks of a run."""
+    """Return the separator of two adjacent blocks of a run."""
     return _BETWEEN.get((last, next), "\n\n")
 
 
 def error_block(message: str) -> str:
-    """Return what the document says about a run that failed, all of it ``ignore``."""
+    """Return the note on a failed run, with role ``ignore``."""
     return writable(f"``` error\n{message}{FENCE_CLOSE}")
 
 
 def reasoning_block(text: str) -> str:
-    """Return a reasoning part as it stands in the document, all of it ``ignore``."""
+    """Return the text of a reasoning part in the document, with role ``ignore``."""
     return f"{REASONING_OPEN}{writable(text)}{FENCE_CLOSE}"
 
 
@@ -246,13 +246,13 @@ def tool_head(data: Mapping[str, Any]) -> str:
 
 
 def tool_body(data: Mapping[str, Any]) -> str:
-    """Return the part of a tool block that carries the call and its result, as it was."""
+    """Return the text of a tool block with the exact call and its result."""
     result = data.get("output", "") if data["state"] == "output-available" else data.get("errorText", "")
     return writable(f"\n{print_call(_tool_name(data), data['input'])}\n\n{result}")
 
 
 def writable(text: str) -> str:
-    """Return ``text`` with halves of surrogate pairs, which a file cannot hold, replaced one for one."""
+    """Return ``text`` with lone surrogates, which a file cannot hold, replaced one for one."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,9 +1,9 @@
 """The session document: body text, role spans, settings; and the file that holds them.
 
-Knows gptel's Markdown format (bounds version 2, and 1 when reading) and nothing about the log beside it. Offsets are
-code points from 0, half-open; in the file they are Emacs positions (from 1). The body is everything before the Local
-Variables block; hashes and byte identity are over the body alone. ``parse(format_file(d)) == d`` for
-every document whose spans are sound.
+This module knows gptel's Markdown format (bounds version 2, and 1 when reading) and nothing about the log. Offsets
+are code points from 0, half-open; in the file they are Emacs positions (from 1). The body is everything before the
+Local Variables block; hashes and byte identity concern only the body. ``parse(format_file(d)) == d`` for every
+document with sound spans.
 """
 
 import hashlib
@@ -25,9 +25,9 @@ from pyagentd.wire.sexp import read as read_
 
 # The Local Variables block at the end of a session document.
 #
-# Knows how Emacs writes the block (every line between the same prefix and suffix) and which variables in it are
-# ours: model, backend, tools, temperature, maximum tokens and the role bounds, all of which gptel declares safe.
-# Any other line is kept as it was, except the system message, which a session file never carries.
+# Emacs writes every line of the block between the same prefix and suffix. Our variables are model, backend, tools,
+# temperature, maximum tokens and the role bounds, all of which gptel declares safe. Other lines are kept unchanged,
+# except the system message, which a session file never contains.
 #
 # Emacs itself looks for the block only in the last 3000 characters; we search the whole file, so nothing is lost in
 # long conversations.
@@ -43,7 +43,7 @@ _ENTRY = re.compile(r"\s*([^\s:][^\s]*?):[ \t]*(.*)\Z", re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the block says beside the bounds; None where it says nothing."""
+    """The settings of a block beside the bounds; None for a missing one."""
 
     model: str | None = None
     backend: str | None = None
@@ -58,14 +58,14 @@ class Block:
     """A block found in a text.
 
     Attributes:
-        start: Offset of its first line.
-        end: Offset behind its last line, without the newline.
-        settings: What it says.
-        bounds: The printed bounds; of several blocks in a row those of the last come first. None where a line is
-            absent, which means that nothing had a role when the block was written.
-        whole: Whether all of it is there and it ends the text, as an editor leaves it.
+        start: The offset of its first line.
+        end: The offset behind its last line, without the newline.
+        settings: Its settings.
+        bounds: The printed bounds; of several adjacent blocks those of the last come first. None if the line is
+            missing, which means that nothing had a role when the block was written.
+        whole: Whether it is complete and ends the text, as an editor leaves it.
         torn: Whether it ends the text, but lost some of its lines; one that is neither whole nor torn has text below.
-        guarded: Whether an empty block stands before it: what looks like a block above is a quotation.
+        guarded: Whether an empty block precedes it: then anything above that looks like a block is a quotation.
     """
 
     start: int
@@ -78,7 +78,7 @@ class Block:
 
 
 class Stray(NamedTuple):
-    """A whole block of gptel's that stands in the text: its range, and its variables as printed."""
+    """A complete block of gptel inside the text: its range, and its variables as printed."""
 
     start: int
     end: int
@@ -88,8 +88,8 @@ class Stray(NamedTuple):
 def find_block(text: str) -> Block | None:
     """Return the block of ``text``, or None.
 
-    An Emacs without sight of a block writes another one behind it: blocks in a row are read as one, the later
-    settings count. A block that was cut off, or below which somebody wrote, is found too, but it is not ``whole``.
+    An Emacs that does not see a block writes another one behind it: adjacent blocks are read as one, and later
+    settings count. A block that was cut off, or that has text below it, is found, too, but is not ``whole``.
     """
     last = _last_block(text, len(text))
     if last is None:
@@ -106,7 +106,7 @@ def find_block(text: str) -> Block | None:
 
 
 def find_strays(text: str) -> Iterator[Stray]:
-    """Yield the whole blocks of gptel's in ``text``, the first one first, wherever they stand."""
+    """Yield the complete blocks of gptel anywhere in ``text``, in order."""
     opening = text.find(OPENING)
     while opening >= 0:
         start = text.rfind("\n", 0, opening) + 1
@@ -119,7 +119,7 @@ def find_strays(text: str) -> Iterator[Stray]:
 
 
 def format_block(settings: Settings, bounds: str | None) -> str:
-    """Return the block's text with its final newline, or "" when there is nothing to say."""
+    """Return the block's text with its final newline, "" if it would be empty."""
     lines = [*_entries(settings), *([(BOUNDS, bounds)] if bounds is not None else [])]
     return print_block(lines) if lines else ""
 
@@ -131,7 +131,7 @@ def print_block(entries: Iterable[tuple[str, str]]) -> str:
 
 
 def _last_block(text: str, end: int) -> tuple[int, dict[str, str]] | None:
-    """Return start and variables of the block that ends before ``end``, with nothing but blanks between."""
+    """Return start and variables of the block that ends before ``end``, with only blanks between."""
     stop = _end_without_blanks(text, end)
     if "End:" not in text[text.rfind("\n", 0, stop) + 1 : stop]:
         return None
@@ -158,7 +158,7 @@ def _torn_block(text: str) -> Block | None:
 
 
 def _passed_block(text: str) -> Block | None:
-    """Return the last block, if somebody wrote below it; only one with roles for the text above it is believed."""
+    """Return the last block if there is text below it; it counts only if it has roles for the text above it."""
     for start in _openings(text, len(text)):
         end = _block_end(text, start)
         entries = _read_lines(text[start:end].split("\n"))
@@ -169,7 +169,7 @@ def _passed_block(text: str) -> Block | None:
 
 
 def _block_end(text: str, start: int) -> int:
-    """Return where the line ends that ends the block whose first line begins at ``start``, or that is none of its."""
+    """Return the end of the last line of the block that begins at ``start``, or of the line that breaks it."""
     end = _line_end(text, start)
     prefix, _, suffix = (affix.strip() for affix in text[start:end].partition(OPENING))
     while end < len(text) and _entry(text[end + 1 : _line_end(text, end + 1)], prefix, suffix) not in (None, _END):
@@ -178,7 +178,7 @@ def _block_end(text: str, start: int) -> int:
 
 
 def _openings(text: str, stop: int) -> Iterator[int]:
-    """Yield the starts of lines that may open a block, the last one first: the words may also stand in a value."""
+    """Yield the starts of lines that may open a block, last first; a value may contain the same words."""
     opening = stop
     for _ in range(_TRIES):
         opening = text.rfind(OPENING, 0, opening)
@@ -203,13 +203,13 @@ def _is_ours(entries: Mapping[str, str]) -> bool:
 
 
 def _cut_entry(line: str, prefix: str) -> tuple[str, str] | None:
-    """Return what a line without its end says."""
+    """Return the variable and value in a truncated line."""
     match = _ENTRY.match(line.strip().removeprefix(prefix))
     return (match[1], match[2].rstrip()) if match and match[1].startswith("gptel") else None
 
 
 def _read_lines(lines: list[str]) -> dict[str, str] | None:
-    """Return the variables of a block with their printed values, None when the lines are no block."""
+    """Return the variables of a block with their printed values, None if the lines are no block."""
     prefix, _, suffix = (affix.strip() for affix in lines[0].partition(OPENING))
     entries: dict[str, str] = {}
     for line in lines[1:-1]:
@@ -336,10 +336,9 @@ class Region(NamedTuple):
 class Document:
     """A session document.
 
-    ``spans`` are sorted, inside the body and disjoint, and no two equal ones touch. ``stale`` says that those read
-    from the file cannot be all there were: bounds overlapped or were out of range, or something damaged the block.
-    ``block`` is the range of the body in which such a block stands, if it could not be taken out of the text;
-    ``damage`` says in words what was wrong with the file.
+    ``spans`` are sorted, inside the body and disjoint, and no two adjacent ones are equal. ``stale`` means that spans
+    were lost: bounds overlapped or were out of range, or the block was damaged. ``block`` is the range of a damaged
+    block in the body, if it could not be removed from the text; ``damage`` describes what was wrong with the file.
     """
 
     body: str = ""
@@ -352,13 +351,13 @@ class Document:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """Roles as they are printed; the last one is apart, since it may grow.
+    """Roles in printed form; the last one is separate, because it may grow.
 
     Attributes:
-        spans: All but the last.
-        sections: These, printed, by kind.
-        last: The last, None when there is none.
-        exact: Whether they are read as they are: an id may be printed as another.
+        spans: All spans but the last.
+        sections: These spans, printed, by kind.
+        last: The last span, or None.
+        exact: Whether reading gives the same spans; some ids are printed differently.
     """
 
     spans: tuple[Span, ...]
@@ -375,7 +374,7 @@ class Bounds:
 
 
 def parse(file_text: str) -> Document:
-    """Return the document that the text of a session file holds."""
+    """Return the document in the text of a session file."""
     text = file_text.removeprefix(_BYTE_ORDER_MARK)  # no bounds count the mark: Emacs hides it
     # Emacs decodes a file as CRLF only when every line ends so; a lone CR LF inside a tool's output is text.
     if (crlf := text.count("\r\n")) and crlf == text.count("\n"):
@@ -404,16 +403,16 @@ def parse(file_text: str) -> Document:
 
 
 def strays(body: str, spans: Sequence[Span], block: Block | None) -> list[Stray]:
-    """Return the blocks in a body that a program wrote there, the first one first; they are not text.
+    """Return the stray blocks in a body, which programs wrote, in order.
 
-    gptel's own save hook and an Emacs that does not see our block write another one; text that was merged, or added
-    by another editor, leaves one behind. What has a role, or stands in a code block, is a quotation.
+    gptel's own save hook, and an Emacs that does not see our block, write another one; merges and other editors leave
+    one behind. A block with a role, or in a code block, is a quotation.
 
     Args:
         body: The text.
         spans: Its roles.
-        block: The document's own. Where that is guarded, a person may have typed what is above: a block is taken out
-            only if it says of this very text what our own says. None for a text that has none yet.
+        block: The document's own block, or None. If it is guarded, a person may have typed the text above: then a
+            block is removed only if it has the same roles for this text as our own.
     """
     if OPENING not in body:
         return []
@@ -435,7 +434,7 @@ def strays(body: str, spans: Sequence[Span], block: Block | None) -> list[Stray]
 
 
 def _is_repetition(stray: Stray, spans: Sequence[Span], settings: Settings) -> bool:
-    """Return whether a block says of the text before it what is known of it."""
+    """Return whether a block has the known roles for the text before it."""
     bounds = {span[:2] for span in _read_bounds(stray.entries.get(BOUNDS, ""))}
     if bounds:
         return bounds <= {span[:2] for span in spans}
@@ -443,7 +442,7 @@ def _is_repetition(stray: Stray, spans: Sequence[Span], settings: Settings) -> b
 
 
 def _without_strays(body: str, spans: Sequence[Span], found: Iterable[Stray]) -> tuple[str, list[Span]]:
-    """Return body and spans without the lines of these blocks, and the newlines that came with them."""
+    """Return body and spans without the lines of these blocks and the newlines around them."""
     cuts: list[tuple[int, int]] = []  # the last one first
     for start, end, _ in reversed(list(found)):
         stop = _newlines_end(body, end)
@@ -477,7 +476,7 @@ def format_file(document: Document) -> str:
 
 
 def format_end(document: Document, bounds: Bounds, *, opens: bool) -> str:
-    """Return what follows the body in the file; ``opens``: the words that open a block stand in the body."""
+    """Return the text after the body in the file; ``opens``: the body contains the words that open a block."""
     block = format_block(document.settings, bounds.text() if document.spans else None)
     if opens and (find_block(document.body) is not None or strays(document.body, document.spans, None)):
         # Else what stands in the body would be taken for the block, or for an older one.
@@ -495,7 +494,7 @@ def read(path: Path) -> Document:
 
 
 def content(path: Path) -> str:
-    """Return the whole text of the file at ``path``, "" where there is none; see ``read``."""
+    """Return the whole text of the file at ``path``, "" if it is missing; see ``read``."""
     try:
         return regularfile.read_bytes(path, limit=regularfile.DOCUMENT).decode("utf-8", "surrogateescape")
     except FileNotFoundError:
@@ -505,17 +504,17 @@ def content(path: Path) -> str:
 
 
 def write(path: Path, document: Document) -> None:
-    """Put ``document`` into the file at ``path``; raises ``StoreError``."""
+    """Write ``document`` to the file at ``path``; raises ``StoreError``."""
     atomic.write_bytes(path, format_file(document).encode("utf-8", "surrogateescape"))
 
 
 def body_sha256(body: str) -> str:
-    """Return the hash that names this state of the body, in hex."""
+    """Return the SHA-256 of the body, in hex."""
     return hashlib.sha256(body.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def regions(document: Document, end: int | None = None, first: int | None = None) -> list[Region]:
-    """Return the body up to offset ``end`` as regions that follow each other without gaps.
+    """Return the body up to offset ``end`` as contiguous regions.
 
     Those before the span with the number ``first`` are left out.
     """
@@ -539,8 +538,8 @@ def gptel_messages(
 ) -> list[dict[str, Any]]:
     """Return the messages stock gptel would send for this file, in Anthropic's format.
 
-    Messages are not merged: gptel sends each region on its own, and parallel calls one after the other. It takes
-    away surrounding blanks, one leading prompt prefix and one trailing response prefix.
+    Messages are not merged: gptel sends each region separately, and parallel calls one after the other. It removes
+    surrounding blanks, one leading prompt prefix and one trailing response prefix.
 
     ``end`` is the Emacs position (from 1) at which the prompt ends; None is the end of the body.
     """
@@ -569,7 +568,7 @@ def _tool_messages(text: str, call_id: str) -> list[dict[str, Any]]:
 
 
 def merge_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
-    """Return sorted ``spans`` with equal ones that touch joined, and empty ones left out."""
+    """Return sorted ``spans`` with adjacent equal ones joined, and without empty ones."""
     merged: list[Span] = []
     for span in spans:
         if merged and (merged[-1].end, *merged[-1][2:]) == (span.start, *span[2:]):
@@ -580,7 +579,7 @@ def merge_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
 
 
 def outside(span: Span, start: int, end: int) -> Iterator[Span]:
-    """Yield what of a span is not between two offsets."""
+    """Yield the parts of a span outside of two offsets."""
     for part in (span._replace(end=min(span.end, start)), span._replace(start=max(span.start, end))):
         if part.start < part.end:
             yield part
@@ -589,7 +588,7 @@ def outside(span: Span, start: int, end: int) -> Iterator[Span]:
 def _describe_damage(
     file_text: str, text: str, block: Block | None, *, healed: bool = False, stale: bool
 ) -> Iterator[str]:
-    """Say in one line each what is wrong with a file."""
+    """Yield the problems of a file, one line each."""
     if file_text.startswith(_BYTE_ORDER_MARK):
         yield "This document begins with a byte order mark; it has none when it is saved"
     if len(text) < len(file_text.removeprefix(_BYTE_ORDER_MARK)):
@@ -607,7 +606,7 @@ def _describe_damage(
 
 
 def _read_roles(block: Block, length: int) -> tuple[list[Span], bool]:
-    """Return the spans in a text of this length that a block has, and whether some must be missing."""
+    """Return a block's spans for a text of this length, and whether some must be missing."""
     result: list[Span] = []
     stale = len([bounds for bounds in block.bounds if bounds is not None]) > 1
     for bounds in block.bounds:
@@ -618,7 +617,7 @@ def _read_roles(block: Block, length: int) -> tuple[list[Span], bool]:
 
 
 def read_bounds(printed: str, length: int) -> tuple[list[Span], bool]:
-    """Return the spans that printed bounds give a text of ``length`` characters, and whether some are unsound."""
+    """Return the spans of printed bounds for a text of ``length`` characters, and whether some are unsound."""
     found = sorted(_read_bounds(printed))
     sound = list(_sound_spans(found, length))
     return sound, len(sound) < len(found)
@@ -648,7 +647,7 @@ def _offset(position: str) -> int:
 
 
 def print_bounds(spans: tuple[Span, ...], before: Bounds | None = None) -> Bounds:
-    """Return ``spans`` as printed; those that stand in ``before`` are not printed again."""
+    """Return ``spans`` as printed, with those of ``before`` reused."""
     kept = len(before.spans) if before is not None and spans[: len(before.spans)] == before.spans else 0
     sections = {kind: list(before.sections[kind]) if before and kept else [] for kind in _KINDS}
     for start, end, kind, call_id in spans[kept:-1]:
@@ -672,11 +671,11 @@ def _printable_id(call_id: str) -> str:
     return re.sub(r"\s", "_", call_id) or "unknown"
 
 
-# A file is recognised by its stamp without reading it.
+# The stamp of a file shows without reading whether it changed.
 
 
 class Stamp(NamedTuple):
-    """What tells one state of a file from another."""
+    """The facts of a file that change when it is written."""
 
     mtime_ns: int
     size: int
@@ -698,5 +697,5 @@ def stamp_of(path: Path) -> Stamp | None:
 
 
 def stamp_in(status: os.stat_result) -> Stamp:
-    """Return the stamp of a file of which this is the status."""
+    """Return the stamp of a file with this status."""
     return Stamp(status.st_mtime_ns, status.st_size, status.st_ino)
