@@ -22,19 +22,18 @@
 ;;;; Complete @file, @agent
 
 ;; In a prompt, @PATH names a file or a directory of the project, @NAME an
-;; agent and @SERVER:URI what a server of tools (MCP) offers.  All are
-;; completed at point, by whatever completes elsewhere:
-;; `completion-at-point' on its key or TAB, Corfu, Company.
+;; agent and @SERVER:URI a resource of an MCP server.  The usual completion
+;; at point completes them: `completion-at-point' on its key or TAB, Corfu,
+;; Company.
 ;;
-;; Files are what the daemon says that git has, where the project is a
-;; repository; until it has answered, and elsewhere, they are completed
-;; directory by directory.
+;; In a git repository the daemon lists the files that git tracks; until it
+;; has answered, and elsewhere, files complete directory by directory.
 
 ;; Names are completed by any part of them.
 (add-to-list 'completion-category-defaults
              '(pyagentd-mention (styles basic substring flex)))
 
-;;;; What there is
+;;;; Candidates from the daemon
 
 (defconst pyagentd-complete--kinds
   '((files project-files :root :files identity)
@@ -45,26 +44,26 @@
     ("contexts" context-history :branch :contexts (:id . :description))
     ("tasks" tasks :branch :tasks (:id . :command))
     ("models" models :branch :offered (:text . :words)))
-  "What the daemon is asked for: lists (KIND OPERATION ARGUMENT KEY ROW).
-ARGUMENT is that of the place, the root of a project or a branch, and KEY
-that of the rows in the answer.  ROW makes what completes of each: a
-function, or the keys of a text and of words about it.  A KIND that is a
-string is what the daemon calls the :values of a command's argument.")
+  "Kinds of candidates: lists (KIND OPERATION ARGUMENT KEY ROW).
+OPERATION of the daemon takes the place, a project root or a branch, as
+ARGUMENT; its reply has the rows under KEY.  ROW converts each: a function,
+or a pair of the keys of text and annotation.  A KIND that is a string is a
+value of :values in the arguments of commands.")
 
 (defconst pyagentd-complete--fresh 10
-  "Seconds for which what was found is not looked for again.")
+  "Seconds before candidates are fetched again.")
 
 (defvar pyagentd-complete--known (make-hash-table :test #'equal)
-  "What was found, (TIME . ROWS), by (KIND PLACE).
-Rows are names of files (none where git has none), commands (plists as the
-daemon tells them), and of all other kinds pairs (TEXT . WORDS).")
+  "Hash table from (KIND PLACE) to fetched candidates, (TIME . ROWS).
+Rows are file names (none outside of git), commands (plists from the
+daemon), and for all other kinds pairs (TEXT . WORDS).")
 
 (defun pyagentd-complete--get (kind place)
-  "Return what was found of KIND in PLACE, see `pyagentd-complete--known'."
+  "Return the known rows of KIND in PLACE, see `pyagentd-complete--known'."
   (cdr (gethash (list kind place) pyagentd-complete--known)))
 
 (defun pyagentd-complete--refresh (kind place)
-  "Ask the daemon again for what is of KIND in PLACE, if that is due."
+  "Fetch the rows of KIND in PLACE from the daemon, if they are outdated."
   (pcase-let ((`(,time . ,known) (gethash (list kind place)
                                           pyagentd-complete--known))
               (`(,_ ,operation ,argument ,key ,row)
@@ -89,28 +88,28 @@ daemon tells them), and of all other kinds pairs (TEXT . WORDS).")
                                 (plist-get answer key)))))))))
 
 (defun pyagentd-mention--agent (preset)
-  "Return the name of PRESET and words about it; nil if no agent is made of it."
+  "Return (NAME . WORDS) for PRESET; nil if it is not for agents."
   (and (not (plist-get preset :error))
        (memq (pyagentd-symbol (plist-get preset :mode)) '(subagent all))
        (cons (plist-get preset :name)
              (concat "agent: " (plist-get preset :description)))))
 
 (defun pyagentd-mention--resource (resource)
-  "Return how RESOURCE, which a server of tools offers, is mentioned, and words."
+  "Return (MENTION . WORDS) for RESOURCE, of an MCP server."
   (cons (string-remove-prefix "@" (plist-get resource :mention))
         (or (plist-get resource :description) (plist-get resource :name) "")))
 
 (defun pyagentd-mention--names (root branch)
-  "Return the agents of ROOT and what BRANCH is offered, as far as it is known."
+  "Return the known agents of ROOT and MCP resources of BRANCH."
   (append (pyagentd-complete--get 'agents root)
           (pyagentd-complete--get 'resources branch)))
 
 ;;;; Completion
 
 (defun pyagentd-mention-there-p (name)
-  "Return non-nil if NAME is that of a file or an agent of this project.
-Text that is only shown is asked about: nothing but the project itself is
-looked at, and never another machine."
+  "Return non-nil if NAME is a file, an agent or an MCP resource of this project.
+It is called for any displayed text, so it only accesses files below the
+project's root, and never another machine."
   (or (assoc name (pyagentd-mention--names pyagentd-attach-root
                                            pyagentd--branch-dir))
       (let ((file-name-handler-alist nil))
@@ -119,7 +118,7 @@ looked at, and never another machine."
              (file-exists-p (expand-file-name name pyagentd-attach-root))))))
 
 (defun pyagentd-mention--table (root branch)
-  "Return a completion table of what can be mentioned in BRANCH, about ROOT."
+  "Return a completion table of mentions in BRANCH, with files below ROOT."
   (lambda (string predicate action)
     (let ((names (mapcar #'car (pyagentd-mention--names root branch)))
           (files (pyagentd-complete--get 'files root)))
@@ -144,7 +143,7 @@ looked at, and never another machine."
          string predicate))))))
 
 (defun pyagentd-mention-bounds ()
-  "Return where the mention at point is without its @, (BEG . END), or nil.
+  "Return the bounds of the mention at point without its @, (BEG . END), or nil.
 It is in text of the user, after white space or an opening bracket."
   (save-excursion
     (let ((here (point)))
@@ -161,7 +160,8 @@ It is in text of the user, after white space or an opening bracket."
                 (point)))))))
 
 (defun pyagentd-complete--exit (goes-on)
-  "Return what adds a space behind a whole candidate for which GOES-ON is true."
+  "Return an exit function that inserts a space after a finished candidate.
+It does so if the function GOES-ON returns non-nil for the candidate."
   (lambda (text status)
     (when (and (eq status 'finished) (not (looking-at-p "[ \t]"))
                (funcall goes-on text))
@@ -192,7 +192,7 @@ It is in text of the user, after white space or an opening bracket."
                               (not (string-suffix-p "/" name))))))))
 
 (defun pyagentd-complete--at-attach ()
-  "Ask for commands and agents, for which no program is run, ahead of time."
+  "Fetch commands and agents ahead of time, which runs no program."
   (pyagentd-complete--refresh 'commands pyagentd--branch-dir)
   (when pyagentd-attach-root
     (pyagentd-complete--refresh 'agents pyagentd-attach-root)))
@@ -212,10 +212,10 @@ It is in text of the user, after white space or an opening bracket."
 (defconst pyagentd-mention-look--regexp
   (concat "\\(?:^\\|[ \t([{\"']\\)"
           "\\(@\\([^][ \t\n@\"'(){}]*[^][ \t\n@\"'(){}.,;:!?]\\)\\)")
-  "A mention; without the punctuation behind it.")
+  "Regexp for a mention without the punctuation after it.")
 
 (defun pyagentd-mention-look--match (limit)
-  "Find a mention of something that is there before LIMIT; for Font Lock."
+  "Find the next mention before LIMIT that exists; for Font Lock."
   (let (found)
     (while (and pyagentd-attach-root (not found)
                 (re-search-forward
@@ -227,7 +227,7 @@ It is in text of the user, after white space or an opening bracket."
     found))
 
 (defun pyagentd-mention-look--show ()
-  "Have mentions shown in this buffer, or no longer without the mode."
+  "Fontify mentions in this buffer; stop if `pyagentd-mode' is off."
   (let ((keywords '((pyagentd-mention-look--match 1 'pyagentd-mention prepend))))
     (font-lock-remove-keywords nil keywords)
     (when (bound-and-true-p pyagentd-mode)
@@ -238,18 +238,18 @@ It is in text of the user, after white space or an opening bracket."
 ;;;; Completion of commands
 
 ;; A prompt that begins with a slash is a command to the daemon.  Its name
-;; and its arguments complete from what the daemon has told; while one is
-;; completed, nothing is waited for.
+;; and arguments complete from data that the daemon has sent before;
+;; completion never waits.
 
 (defun pyagentd-commands ()
-  "Return the commands of this session, a list of plists as the daemon tells them.
+  "Return the commands of this session, a list of plists from the daemon.
 Keys: :name (words without the slash), :summary, :synopsis and :arguments,
 plists with :name, :hint, :summary, :takes (\"word\", \"rest\" or
-\"flag\"), :values (what completes it) and :choices."
+\"flag\"), :values (the kind of its candidates) and :choices."
   (pyagentd-complete--get 'commands pyagentd--branch-dir))
 
 (defun pyagentd-commands--candidates (argument)
-  "Return what completes ARGUMENT, a plist, as a list of (TEXT . SUMMARY)."
+  "Return the candidates for ARGUMENT, a plist, as a list of (TEXT . SUMMARY)."
   (let ((kind (or (plist-get argument :values) "")))
     (cond ((plist-get argument :choices)
            (mapcar #'list (plist-get argument :choices)))
@@ -260,7 +260,7 @@ plists with :name, :hint, :summary, :takes (\"word\", \"rest\" or
           (t (pyagentd-complete--get kind pyagentd--branch-dir)))))
 
 (defun pyagentd-commands--start ()
-  "Return where the slash of the command in which point is stands, or nil."
+  "Return the position of the slash of the command at point, or nil."
   (let ((start (pyagentd-queued-start (point))))
     (when (and (< start (point))
                (eq ?/ (char-after start))
@@ -268,7 +268,8 @@ plists with :name, :hint, :summary, :takes (\"word\", \"rest\" or
       start)))
 
 (defun pyagentd-commands--words (text)
-  "Return TEXT in words, a quoted text as one; the last is being typed."
+  "Split TEXT into words, the last of which is being typed.
+A quoted text counts as one word."
   (let ((start 0) words)
     (while (string-match "\"[^\"]*\"?\\|'[^']*'?\\|[^ \t]+" text start)
       (push (match-string 0 text) words)
@@ -279,7 +280,7 @@ plists with :name, :hint, :summary, :takes (\"word\", \"rest\" or
     (nreverse words)))
 
 (defun pyagentd-commands--command (text)
-  "Return the command whose arguments TEXT goes into; nil while its name is typed."
+  "Return the command that TEXT begins with; nil while its name is being typed."
   (car (sort (seq-filter (lambda (command)
                            (string-prefix-p (concat (plist-get command :name)
                                                     " ")
@@ -299,7 +300,8 @@ plists with :name, :hint, :summary, :takes (\"word\", \"rest\" or
                       (plist-get command :arguments))))
 
 (defun pyagentd-commands--complete (command text)
-  "Return how to complete the last word of TEXT, arguments of COMMAND."
+  "Return completion data for the last word of TEXT, the arguments of COMMAND.
+It is as for `completion-at-point-functions'."
   (let* ((words (pyagentd-commands--words text))
          (word (car (last words)))
          (number (1- (seq-count (lambda (word) (not (string-prefix-p "--" word)))

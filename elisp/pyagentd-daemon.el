@@ -1,4 +1,4 @@
-;;; pyagentd-daemon.el --- Starting the daemon, and going on later -*- lexical-binding: t; -*-
+;;; pyagentd-daemon.el --- Starting the daemon, and asynchronous calls -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 
@@ -8,8 +8,8 @@
 
 ;;; Commentary:
 
-;; Starts the daemon where none runs, and calls commands back when it has
-;; answered.
+;; Starts the daemon if none runs, and makes asynchronous calls to it for
+;; commands.
 
 ;;; Code:
 
@@ -18,12 +18,11 @@
 
 ;;;; Starting the daemon
 
-;; The one place that starts a daemon.  What a command does with it is a
-;; function that is called at once when there is a connection, else after
-;; the daemon was started, or even the server installed: nobody waits.
-;; Functions that must return a value wait (`pyagentd-start-and-wait').
-;; However many ask for it, one daemon is started, and all of them wait as
-;; long as `pyagentd-start-timeout' says.
+;; Only this code starts a daemon.  A command passes a callback, which runs
+;; at once if there is a connection, else after the daemon was started, or
+;; even the server installed: Emacs is never blocked.  Functions that must
+;; return a value block (`pyagentd-start-and-wait').  Several requests start
+;; one daemon; they fail together after `pyagentd-start-timeout' seconds.
 
 (declare-function pyagentd-install-offer "pyagentd-install")
 (declare-function pyagentd-host-serve "pyagentd-host")
@@ -32,17 +31,17 @@
 (declare-function pyagentd-host-reason "pyagentd-host")
 
 (defvar pyagentd-start--waiting nil
-  "What waits for a connection, newest first: pairs (THEN . FAILED).")
+  "Callbacks that wait for a connection, newest first: pairs (THEN . FAILED).")
 
 (defvar pyagentd-start--process nil
   "The process that starts the daemon, or nil.")
 
 (defun pyagentd-start (then &optional failed)
   "Call THEN without arguments once there is a connection to the daemon.
-At once, if there is one.  Otherwise return, start the daemon, after
-asking install its server, and call THEN later.  What goes wrong is
-said to the user; if a daemon was started in vain, or the installation
-failed, FAILED is called with that error, a list (SYMBOL . DATA)."
+If there is one, call it at once.  Otherwise start the daemon (without a
+server, offer to install it), return meanwhile and call THEN later.  If the
+daemon does not start, or the installation fails, FAILED is called with the
+error, a list (SYMBOL . DATA); if it is nil, the user is told."
   (cond ((pyagentd-rpc-connect) (funcall then))
         ((or pyagentd-host (pyagentd-server-found))
          (pyagentd-start--launch then failed))
@@ -56,10 +55,10 @@ failed, FAILED is called with that error, a list (SYMBOL . DATA)."
   nil)
 
 (defun pyagentd-start-and-wait ()
-  "Return once there is a connection to the daemon; start one if need be.
+  "Return once there is a connection to the daemon; start one if necessary.
 Signal an error if there is none after `pyagentd-start-timeout' seconds,
-or no server that could be started.  Can be quit; the daemon starts all
-the same.  Emacs waits: for functions that return values."
+or if no server is installed.  The user can quit; the daemon starts
+anyway.  Emacs is blocked meanwhile: only for functions that return values."
   (unless (pyagentd-rpc-connect)
     (let ((call (list 'start)))
       (pyagentd-start--launch (lambda () (setcdr call '(t nil)))
@@ -67,9 +66,9 @@ the same.  Emacs waits: for functions that return values."
       (pyagentd-rpc-outcome call (1+ pyagentd-start-timeout)))))
 
 (defun pyagentd-start--launch (then failed)
-  "Start the daemon unless that is under way; call THEN, or FAILED with the error."
+  "Start the daemon unless it is starting; call THEN, or FAILED with the error."
   (unless (process-live-p pyagentd-start--process)
-    ;; What waits for one whose end was not told yet waits for this one.
+    ;; Callbacks of a process whose sentinel has not run yet wait for this one.
     (setq pyagentd-start--process
           (if pyagentd-host (progn (require 'pyagentd-host)
                                    (pyagentd-host-serve))
@@ -87,18 +86,18 @@ the same.  Emacs waits: for functions that return values."
   (push (cons then failed) pyagentd-start--waiting))
 
 (defconst pyagentd-start--notice "pyagentd: starting the daemon…"
-  "What the user is told while it starts.")
+  "Message that the user sees while the daemon starts.")
 
 (defun pyagentd-start--told-p ()
-  "Return non-nil if the user sees just now that the daemon is starting."
+  "Return non-nil if the echo area shows that the daemon is starting."
   (string-prefix-p pyagentd-start--notice (or (current-message) "")))
 
 (defun pyagentd-start--look (process begun told)
-  "Connect as soon as the daemon that PROCESS starts listens, and go on.
-It greets before it is ready: what it is asked meanwhile waits in the
-daemon, and if it does not start, the connection ends.  PROCESS, which
-started at the time BEGUN, is ended when it takes too long.  TOLD is the
-second for which the user was told last that it is starting."
+  "Connect once the daemon that PROCESS starts listens, and run the callbacks.
+The daemon greets before it is ready: calls wait in it until then, and if
+it does not start, the connection ends.  PROCESS, started at BEGUN, is
+killed after `pyagentd-start-timeout'.  TOLD is the second that the last
+message showed."
   (when (and (eq process pyagentd-start--process) (process-live-p process))
     (let ((seconds (- (float-time) begun)))
       (cond
@@ -106,7 +105,7 @@ second for which the user was told last that it is starting."
         (process-put process 'pyagentd-late t)
         (delete-process process))
        ((and pyagentd-host (pyagentd-host-runtime))
-        ;; The link stays; the daemon there is ready, or unfit.
+        ;; The link stays; the daemon there is ready, or does not fit.
         (setq pyagentd-start--process nil)
         (pyagentd-start--go-on process ""))
        (t
@@ -117,7 +116,7 @@ second for which the user was told last that it is starting."
           (process-put process 'pyagentd-greeted t)
           (pyagentd-start--go-on process ""))
         (when (and (/= told (floor seconds))
-                   ;; Other messages and questions are left alone.
+                   ;; Do not overwrite other messages or prompts.
                    (or (null (current-message)) (pyagentd-start--told-p))
                    (not (active-minibuffer-window)))
           (let ((message-log-max (and (= told -1) message-log-max)))
@@ -129,7 +128,7 @@ second for which the user was told last that it is starting."
                      process begun (floor seconds)))))))
 
 (defun pyagentd-start--ended (process _change)
-  "Connect to the daemon that PROCESS has started, and go on."
+  "Connect to the daemon that PROCESS has started, and run the callbacks."
   (unless (process-live-p process)
     (let* ((buffer (process-buffer process))
            (output (if (not (buffer-live-p buffer)) ""
@@ -141,7 +140,7 @@ second for which the user was told last that it is starting."
         (pyagentd-start--go-on process output)))))
 
 (defun pyagentd-start--go-on (process output)
-  "Connect, and go on with what waits for PROCESS, which printed OUTPUT."
+  "Connect, and run the callbacks that wait for PROCESS, which printed OUTPUT."
   (let ((waiting (reverse pyagentd-start--waiting)))
     (setq pyagentd-start--waiting nil)
     (condition-case err
@@ -162,7 +161,7 @@ second for which the user was told last that it is starting."
                             "M-x pyagentd-doctor")))))
       (error (when pyagentd-host (pyagentd-host-cut))
              (pyagentd-start--failed
-              ;; Who waited when it greeted has gone on; the user is told.
+              ;; Earlier callbacks ran when it greeted; tell the user.
               err (if (process-get process 'pyagentd-greeted)
                       (cons '(ignore) waiting)
                     waiting)))
@@ -173,7 +172,8 @@ second for which the user was told last that it is starting."
          (pyagentd-guarded "After starting the daemon" (funcall then)))))))
 
 (defun pyagentd-start--failed (err waiting)
-  "Tell ERR to those in WAITING, pairs (THEN . FAILED), or to the user."
+  "Call FAILED of WAITING, pairs (THEN . FAILED), with ERR.
+Log ERR, which shows it to the user, if FAILED of any is nil."
   (when (rassq nil waiting)
     (pyagentd-log 'error "Starting the daemon: %s" (pyagentd-error-text err)))
   (pcase-dolist (`(,_ . ,failed) waiting)
@@ -182,36 +182,36 @@ second for which the user was told last that it is starting."
 
 ;;;; Commands that do not wait
 
-;; A command asks the daemon and returns; what it does with the answer it
-;; does later, as a timer would.
+;; A command calls the daemon and returns; a callback handles the reply
+;; later, in a timer.
 ;;
-;;   `pyagentd-later'        the answer matters wherever the user is then
-;;   `pyagentd-later-here'   it is for the buffer of the command
-;;   `pyagentd-later-asking' and something is read from the user with it
+;;   `pyagentd-later'        runs it in the buffer the user is in then
+;;   `pyagentd-later-here'   runs it in the buffer of the command
+;;   `pyagentd-later-asking' the same, for a callback that prompts the user
 ;;
-;; A user is told when it takes a while, and is not asked anything while
-;; something else is asked.
+;; The user is told when a call takes a while, and gets no prompt while
+;; another one is open.
 
 (defconst pyagentd-later--soon 0.5
-  "Seconds after which the user is told that an answer is awaited.
-So long is also waited for a pause in typing before something is asked.")
+  "Seconds after which the user is told that a call is pending.
+Also the pause in typing to wait for before a prompt.")
 
 (defconst pyagentd-later--look 0.2
-  "Seconds between two looks at whether something is still being asked.")
+  "Seconds between two checks whether a prompt is still open.")
 
 (defconst pyagentd-later--notice "Asking the daemon…"
-  "What the user is told while an answer is awaited.")
+  "Message that the user sees while a call is pending.")
 
 (defvar pyagentd-later-patience 60
-  "Seconds to wait for what takes long: much text is read, or files compared.")
+  "Timeout in seconds of slow calls, which read much text or compare files.")
 
 (defun pyagentd-later (method plist &optional success timeout failure late)
   "Call METHOD of the daemon with PLIST; start the daemon if there is none.
-SUCCESS is called with the answer, in whatever buffer is shown then.
-TIMEOUT is in seconds and by default `pyagentd-call-timeout'.  A refusal
-is told in the echo area, or given to FAILURE as (SYMBOL . DATA); so is
-that no daemon can be started.  An answer that comes after TIMEOUT is
-given to LATE.  Return nil, at once."
+SUCCESS is called with the reply, in the buffer of the selected window.
+TIMEOUT is in seconds and by default `pyagentd-call-timeout'.  An error,
+also in starting the daemon, is passed to FAILURE as (SYMBOL . DATA); by
+default the echo area shows it.  A reply after TIMEOUT is passed to LATE.
+Return nil, at once."
   (pyagentd-start
    (lambda ()
      (let* ((notice (run-at-time
@@ -226,8 +226,8 @@ given to LATE.  Return nil, at once."
                       (when (equal (current-message) pyagentd-later--notice)
                         (message nil))
                       (when function
-                        ;; Not here, where the answer was read: who waits for
-                        ;; the process would wait for what visits files.
+                        ;; Not in the process filter: code that waits for
+                        ;; the process would wait for the callback too.
                         (run-at-time 0 nil #'pyagentd-later--give
                                      function value))))))
        (pyagentd-rpc-call-async
@@ -242,7 +242,7 @@ given to LATE.  Return nil, at once."
                                    &optional success timeout failure late)
   "Call METHOD of the daemon with PLIST, as `pyagentd-later' does.
 SUCCESS, FAILURE and LATE are called in the buffer that is current now,
-and not at all if that is dead.  TIMEOUT is in seconds."
+unless it was killed.  TIMEOUT is in seconds."
   (pyagentd-later method plist
                   (and success (pyagentd-later-back success))
                   timeout
@@ -251,8 +251,8 @@ and not at all if that is dead.  TIMEOUT is in seconds."
 
 (defun pyagentd-later-quietly (method plist success)
   "Call METHOD of the daemon with PLIST, if there is a daemon.
-SUCCESS is called with the answer in the buffer that is current now; where
-it is refused or late nothing is said."
+SUCCESS is called with the reply in the buffer that is current now; errors
+and timeouts are ignored."
   (pyagentd-rpc-call-async method plist
                            :timeout pyagentd-call-timeout
                            :success (pyagentd-later-back success)
@@ -261,9 +261,9 @@ it is refused or late nothing is said."
 (defun pyagentd-later-asking (method plist success
                                      &optional timeout failure late)
   "Call METHOD of the daemon with PLIST, as `pyagentd-later-here' does.
-SUCCESS may read something from the user, also what was typed right behind
-the command: it is called once nothing else is being asked and nothing
-typed.  TIMEOUT is in seconds, FAILURE and LATE are called as there."
+SUCCESS may prompt the user, and keys typed right after the command answer
+the prompt: it is called once no other prompt is open and the user pauses.
+TIMEOUT is in seconds; FAILURE and LATE are called as there."
   (let ((back (pyagentd-later-back success))
         (keys num-input-keys)
         (release #'ignore)
@@ -279,8 +279,9 @@ typed.  TIMEOUT is in seconds, FAILURE and LATE are called as there."
     nil))
 
 (defun pyagentd-later--hold ()
-  "Hold back what is typed, until it is told that an answer is awaited.
-Return a function that gives it back before; it returns nil if it is late."
+  "Hold back typed keys until the user is told that a call is pending.
+Return a function that releases them earlier; it returns nil if they have
+been released already."
   (let* ((map (make-sparse-keymap))
          (end (set-transient-map map #'always))
          (held nil)
@@ -304,30 +305,30 @@ Return a function that gives it back before; it returns nil if it is late."
 
 (defun pyagentd-later-back (function)
   "Return a function that calls FUNCTION in the buffer that is current now.
-It does nothing once that buffer is dead."
+It does nothing if that buffer was killed."
   (let ((buffer (current-buffer)))
     (lambda (&rest args)
       (pyagentd-with-live-buffer buffer
         (apply function args)))))
 
 (defun pyagentd-later-soon (function)
-  "Call FUNCTION soon, in the buffer that is current now, as a timer would."
+  "Call FUNCTION from a timer, soon, in the buffer that is current now."
   (run-at-time 0 nil #'pyagentd-later--give
                (pyagentd-later-back (lambda (_) (funcall function))) nil))
 
 (defun pyagentd-later-tell (err)
-  "Say ERR, a list (SYMBOL . DATA), in the echo area."
+  "Show ERR, a list (SYMBOL . DATA), in the echo area."
   (message "%s" (pyagentd-error-text err)))
 
 (defun pyagentd-later--give (function answer)
-  "Call FUNCTION with ANSWER where the user is, and say its `user-error'."
+  "Call FUNCTION with ANSWER in the selected window's buffer; report errors."
   (with-current-buffer (window-buffer)
-    ;; No key or click has led here, which would ask in a dialog.
+    ;; Not called by a click, after which Emacs would prompt in a dialog.
     (let ((last-nonmenu-event t))
       (condition-case nil
           (pyagentd-guarded "Answer"
             (condition-case err
-                ;; A timer cannot be quit; what asks something can.
+                ;; A timer cannot be quit; a prompt can.
                 (let ((inhibit-quit nil))
                   (funcall function answer))
               (user-error (pyagentd-later-tell err))))
@@ -338,13 +339,13 @@ It does nothing once that buffer is dead."
 (defvar isearch-mode)
 
 (defun pyagentd-later--asked-p ()
-  "Return non-nil if something is being read from the user."
+  "Return non-nil if a minibuffer prompt or an Isearch is active."
   (or (active-minibuffer-window) (bound-and-true-p isearch-mode)))
 
 (defun pyagentd-later-when-free (function &optional keys &rest args)
-  "Call FUNCTION with ARGS, now if nothing is being read from the user.
-Else once that is over.  With KEYS, a former value of `num-input-keys',
-also wait for a pause if something was typed since."
+  "Call FUNCTION with ARGS once no prompt is open; at once if none is.
+With KEYS, a former value of `num-input-keys', also wait for a pause if
+the user has typed since."
   (let ((again (lambda (args)
                  (apply #'pyagentd-later-when-free function nil args))))
     (cond ((pyagentd-later--asked-p)
@@ -356,11 +357,11 @@ also wait for a pause if something was typed since."
                                   #'pyagentd-later--give again args)))))
 
 (defun pyagentd-later-ask (prompt)
-  "Ask the yes-or-no question PROMPT, unless something is asked already.
-For what is done with an answer: its command has returned long ago."
+  "Ask the yes-or-no question PROMPT, unless another prompt is open.
+For callbacks of calls, which run after their command has returned."
   (if (active-minibuffer-window)
       (progn (message "%sAnswer the open prompt first, then try again" prompt) nil)
-    ;; No key or click has led here, which would ask in a dialog.
+    ;; Not called by a click, after which Emacs would prompt in a dialog.
     (let ((last-nonmenu-event t))
       (yes-or-no-p prompt))))
 

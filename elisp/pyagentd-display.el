@@ -405,7 +405,7 @@ shows this line."
            (cdr-safe (get-text-property (nth 2 block) 'gptel))))))
 
 (defun pyagentd-fenced-start (pos)
-  "Return the start of the block that contains POS or the end of its line."
+  "Return the start of the block that contains POS, or nil."
   (save-excursion
     (goto-char pos)
     (end-of-line)

@@ -8,7 +8,7 @@
 
 ;;; Commentary:
 
-;; Buffers in which a question is answered that needs more than a key.
+;; Buffers for answering asks that need more than one key.
 
 ;;; Code:
 
@@ -21,16 +21,15 @@
 
 ;;;; Answer a model's questions in a form
 
-;; A model may ask several questions at once.  They are answered in one
-;; buffer: options as buttons, one or several of them, and a line for other
-;; words after each question.  The form stays about its questions when
-;; Emacs or the daemon is started anew, and when somebody else answers
-;; first it says so.
+;; A model may ask several questions at once.  One form shows them all: each
+;; with its options as buttons, to choose one or several, and a line for
+;; free text.  The form stays valid when the daemon restarts, and shows when
+;; another client has answered first.
 
 (defvar-local pyagentd-question--ask nil
   "The ask whose questions are in this buffer.")
 (defvar-local pyagentd-question--parts nil
-  "For each question (OPTIONS . OTHER): a widget or nil, and one for words.")
+  "For each question (OPTIONS . OTHER): a widget or nil, and a text field.")
 
 (defun pyagentd-question--keymap (parent)
   "Return a keymap with the keys of a form, and those of the keymap PARENT."
@@ -45,7 +44,7 @@
   (let ((map (pyagentd-question--keymap widget-field-keymap)))
     (define-key map (kbd "RET") #'pyagentd-question--next-or-send)
     map)
-  "Keymap of the lines for words of one's own.")
+  "Keymap of the text fields.")
 
 (defvar pyagentd-question-mode-map (pyagentd-question--keymap widget-keymap)
   "Keymap of `pyagentd-question-mode'.")
@@ -64,7 +63,7 @@ TAB moves between options and lines, RET picks one, \
 ;;;; The form
 
 (defun pyagentd-question--insert (question number count)
-  "Insert QUESTION, which is NUMBER of COUNT; return its widgets."
+  "Insert QUESTION, the NUMBERth of COUNT; return its widgets."
   (let ((header (plist-get question :header))
         (options (plist-get question :options)))
     (widget-insert
@@ -147,7 +146,7 @@ TAB moves between options and lines, RET picks one, \
 \\[pyagentd-question--cancel] close"))))))
 
 (defun pyagentd-question-buffer (ask)
-  "Return the buffer with the form of ASK; one that was begun stays as it is."
+  "Return the buffer with the form of ASK; reuse one that exists."
   (or (seq-find (lambda (buffer)
                   (equal (pyagentd-ask-id ask)
                          (pyagentd-ask-id
@@ -168,7 +167,7 @@ TAB moves between options and lines, RET picks one, \
 ;;;; Answers
 
 (defun pyagentd-question-answers ()
-  "Return the answers of this form: for each question a list of texts."
+  "Return the answers in this form: a list of strings for each question."
   (mapcar (pcase-lambda (`(,options . ,other))
             (append (when options
                       (let ((value (widget-value options)))
@@ -181,7 +180,7 @@ TAB moves between options and lines, RET picks one, \
 
 (defun pyagentd-question--send ()
   "Send the answers of this form.
-A question may be left open, if not all of them are."
+Questions may be left open, but not all of them."
   (interactive nil pyagentd-question-mode)
   (let ((answers (pyagentd-question-answers))
         (ask (pyagentd-answer-current)))
@@ -194,14 +193,14 @@ A question may be left open, if not all of them are."
                           :then (apply-partially #'pyagentd-close (current-buffer)))))
 
 (defun pyagentd-question--next-or-send ()
-  "Send the answers once each question has one; move on before."
+  "Send the answers if each question has one; else move to the next widget."
   (interactive nil pyagentd-question-mode)
   (if (seq-every-p #'identity (pyagentd-question-answers))
       (pyagentd-question--send)
     (widget-forward 1)))
 
 (defun pyagentd-question--decline (reason)
-  "Answer none of the questions here because of REASON, which the model is told."
+  "Decline the questions here; the model gets REASON."
   (interactive (progn (pyagentd-answer-current)
                       (list (read-string "Decline because (may be empty): ")))
                pyagentd-question-mode)
@@ -213,18 +212,18 @@ A question may be left open, if not all of them are."
   (interactive nil pyagentd-question-mode)
   (pyagentd-close (current-buffer)))
 
-;;;; Edit what a tool is to do before allowing it
+;;;; Edit the arguments of a call before allowing it
 
 (defvar pyagentd-ask-edit-fields
   '(("Bash" . "command") ("Write" . "content") ("Edit" . "new_string")
     ("PersistentAgent" . "prompt") ("task" . "prompt") ("WebFetch" . "url")
     ("WebSearch" . "query"))
-  "The argument of each tool that is edited as a text of its own.")
+  "Alist from tools to the argument that is edited as plain text.")
 
 (defun pyagentd-ask-json (function value)
-  "Return what FUNCTION of json.el makes of VALUE, arguments or their text.
-Objects are alists.  The parser in C refuses what JSON allows, such as a
-NUL in a string."
+  "Call FUNCTION, of json.el, with VALUE, arguments or their JSON.
+Objects are alists.  The parser in C rejects some valid JSON, such as a NUL
+in a string."
   (let ((json-object-type 'alist) (json-key-type 'string) (json-array-type 'vector)
         (json-null :null) (json-false :false))
     (funcall function value)))
@@ -236,8 +235,8 @@ NUL in a string."
 
 (defun pyagentd-ask--edit (&optional all)
   "Edit the arguments of the proposed call, and allow it with them.
-The text itself where one matters, such as a shell command; with a prefix
-argument, or ALL from Lisp, all of them as JSON."
+Edit the main argument as text, such as a shell command; with a prefix
+argument, or ALL from Lisp, edit all arguments as JSON."
   (interactive "P")
   (let* ((ask (pyagentd-answer-current))
          (arguments (or (pyagentd-ask-arguments ask)
@@ -280,7 +279,7 @@ argument, or ALL from Lisp, all of them as JSON."
                (substitute-command-keys
                 "   \\<pyagentd-edit-mode-map>\\[pyagentd-edit--cancel] close"))))))
 
-;;;; Look at a change that is asked for
+;;;; Show a proposed change as a diff
 
 (defvar pyagentd-ask-diff-mode-map
   (let ((map (pyagentd-ask-keys-define (make-sparse-keymap))))
@@ -292,19 +291,19 @@ argument, or ALL from Lisp, all of them as JSON."
   "Keymap of `pyagentd-ask-diff-mode'.")
 
 (define-derived-mode pyagentd-ask-diff-mode diff-mode "Asked"
-  "Major mode for a change that is asked for.
+  "Major mode for a proposed change.
 
 \\{pyagentd-ask-diff-mode-map}"
   :interactive nil
-  ;; The file is before the change, so its colours are those of the hunk.
+  ;; The file does not have the change yet, so fontify by hunk only.
   (setq-local diff-font-lock-syntax 'hunk-only)
   (setq buffer-read-only t)
-  ;; `diff-mode' gives letters to hunks where the text is read-only.
+  ;; `diff-mode' binds letters in read-only buffers.
   (push (cons 'buffer-read-only pyagentd-ask-diff-mode-map)
         minor-mode-overriding-map-alist))
 
 (defun pyagentd-ask--diff ()
-  "Show the change that the question here proposes as a diff."
+  "Show the change that the ask here proposes as a diff."
   (interactive)
   (let* ((ask (pyagentd-answer-current))
          (preview (plist-get ask :preview)))
@@ -322,10 +321,10 @@ argument, or ALL from Lisp, all of them as JSON."
 ;;;; Ediff
 
 (defun pyagentd-ask-diff--before (path)
-  "Return the text of the file PATH, nil if there is none.
-Where it is open that is the text of its buffer, which is what is changed.
-The path is the model's: no file name handler looks at it, such as TRAMP's,
-unless the daemon is on another host."
+  "Return the text of the file PATH, nil if it does not exist.
+If a buffer visits it, return the buffer's text, which the change is
+applied to.  PATH is from the model, so file name handlers such as TRAMP's
+are off unless the daemon is on another host."
   (let ((file-name-handler-alist
          (and pyagentd-host file-name-handler-alist)))
     (if-let ((buffer (find-buffer-visiting path)))
@@ -339,7 +338,7 @@ unless the daemon is on another host."
           (buffer-string))))))
 
 (defun pyagentd-ask-diff--after (ask before)
-  "Return the text that a file with the text BEFORE has after ASK, or nil."
+  "Return the text BEFORE of a file with the change of ASK applied, or nil."
   (let* ((arguments (pyagentd-ask-arguments ask))
          (content (cdr (assoc "content" arguments)))
          (old (cdr (assoc "old_string" arguments)))
@@ -356,7 +355,7 @@ unless the daemon is on another host."
                        (substring before (+ place (length old)))))))))
 
 (defun pyagentd-ask-diff--buffer (name path text)
-  "Return a buffer called NAME with TEXT, in the mode of the file PATH."
+  "Return a buffer named NAME with TEXT, in the mode of the file PATH."
   (with-current-buffer (generate-new-buffer name)
     (insert text)
     (delay-mode-hooks

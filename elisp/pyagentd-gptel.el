@@ -1,4 +1,4 @@
-;;; pyagentd-gptel.el --- Beside gptel: its tools, chats and mode -*- lexical-binding: t; -*-
+;;; pyagentd-gptel.el --- Use with gptel: tools, chats and backends -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 
@@ -8,14 +8,15 @@
 
 ;;; Commentary:
 
-;; For people who use gptel as well.
+;; For users of gptel.
 ;;
-;; - Models that gptel itself talks to, in the buffer of a session, may spawn
-;;   our agents: (with-eval-after-load 'gptel (pyagentd-gptel-register))
-;; - Tools made with `gptel-make-tool' can be tools of our agents:
+;; - A model that gptel itself calls, in a session buffer, can spawn our
+;;   agents: (with-eval-after-load 'gptel (pyagentd-gptel-register))
+;; - Our agents can call tools made with `gptel-make-tool':
 ;;   `pyagentd-gptel-offer-tools'.
-;; - A chat of gptel's becomes a session: `pyagentd-import-gptel'.
-;; - Its backends become ours: `pyagentd-gptel--import-backends'.
+;; - `pyagentd-import-gptel' makes a session from a chat of gptel.
+;; - `pyagentd-gptel--import-backends' copies gptel's backends to the
+;;   daemon's configuration.
 ;;
 ;; Nothing here loads gptel.
 
@@ -49,7 +50,7 @@
 ;;;; PersistentAgent as a tool of gptel
 
 (defun pyagentd-gptel--make (presets)
-  "Register the tool with gptel, with PRESETS as the daemon describes them."
+  "Register the tool with gptel, with PRESETS, plists from the daemon."
   (gptel-make-tool
    :name "PersistentAgent"
    :description
@@ -80,7 +81,7 @@ conversation, and its answer comes back as the result."
    :async t :confirm t :include t))
 
 (defun pyagentd-gptel--refresh ()
-  "Register the tool anew with the presets that the daemon has now."
+  "Register the tool again, with the daemon's current presets."
   (pyagentd-rpc-call-async
    'presets nil
    :success
@@ -93,7 +94,7 @@ conversation, and its answer comes back as the result."
 (defun pyagentd-gptel-register ()
   "Register PersistentAgent as a tool of gptel, in \"gptel-persistent\".
 It works in buffers of sessions, and asks before it spawns an agent.
-Which presets there are the model is told once there is a daemon."
+Its description lists the presets once there is a daemon."
   (unless (fboundp 'gptel-make-tool)
     (user-error "Package gptel is not installed"))
   (pyagentd-gptel--make nil)
@@ -104,9 +105,9 @@ Which presets there are the model is told once there is a daemon."
 ;;;; Tools of gptel as tools of our agents
 
 (defun pyagentd-gptel-offer-tools (&optional names)
-  "Let our agents call the tools that were made with `gptel-make-tool'.
-NAMES are those meant, by default all.  A preset says which of them its
-agents have: see `pyagentd-make-tool'.  Return their names."
+  "Offer our agents the tools made with `gptel-make-tool'.
+NAMES selects some of them, by default all.  A preset determines which of
+them its agents have: see `pyagentd-make-tool'.  Return their names."
   (interactive)
   (unless (boundp 'gptel--known-tools)
     (user-error "Load gptel and define tools first"))
@@ -153,7 +154,7 @@ agents have: see `pyagentd-make-tool'.  Return their names."
     (with-temp-buffer
       (insert (with-current-buffer source
                 (save-restriction (widen) (buffer-string))))
-      ;; What was saved last is older than the properties of the text.
+      ;; The block was saved earlier; the text properties are current.
       (when-let ((block (pyagentd-locals-find)))
         (delete-region (plist-get block :start) (plist-get block :end)))
       (pcase-dolist (`(,variable . ,value) settings)
@@ -169,8 +170,8 @@ agents have: see `pyagentd-make-tool'.  Return their names."
 
 (defun pyagentd-import-gptel (buffer name)
   "Create a session called NAME from the chat in BUFFER, and visit it.
-BUFFER need not be saved, and is left as it is: roles, model, tools and
-system prompt come from what gptel has there now.  For a chat in a file
+BUFFER need not be saved, and does not change: roles, model, tools and
+system prompt are the current ones of gptel there.  For a chat in a file
 that is not open use `pyagentd-import'."
   (interactive
    (let ((buffer (current-buffer)))
@@ -210,10 +211,10 @@ that is not open use `pyagentd-import'."
 ;;;; Backends
 
 (defun pyagentd-gptel--import-backends ()
-  "Write the backends that gptel has into the configuration of pyagentd.
-What would be written is shown first, to be changed, saved or discarded.
-Keys are written nowhere: the variable `pyagentd-keys' says for which hosts
-gptel or auth-source are asked for them."
+  "Write gptel's backends to the configuration of pyagentd.
+The text is shown first, for editing, saving or discarding.  API keys are
+not written: `pyagentd-keys' lists the hosts whose keys come from gptel or
+auth-source."
   (interactive)
   (unless (bound-and-true-p gptel--known-backends)
     (user-error "Load gptel and make its backends first"))
@@ -244,7 +245,7 @@ gptel or auth-source are asked for them."
      #'pyagentd-gptel--show)))
 
 (defun pyagentd-gptel--show (answer)
-  "Show what the daemon's ANSWER would write; write it when it is saved."
+  "Show the configuration in ANSWER, from the daemon; write it on saving."
   (let ((notes (plist-get answer :notes))
         (keys (plist-get answer :keys)))
     (if (string-empty-p (plist-get answer :text))
@@ -275,13 +276,13 @@ starts (`pyagentd stop' ends this one)"
                      file))))))))
 
 (defun pyagentd-gptel--keep-keys (keys)
-  "Remember KEYS, lists (VARIABLE HOST), in variable `pyagentd-keys'."
+  "Add KEYS, lists (VARIABLE HOST), to `pyagentd-keys', and save that."
   (pcase-dolist (`(,variable ,host) keys)
     (setf (alist-get variable pyagentd-keys nil nil #'equal) host))
   (when keys
     (condition-case nil
         (customize-save-variable 'pyagentd-keys pyagentd-keys)
-      ;; Emacs without an init file saves none.
+      ;; Emacs without an init file cannot save options.
       (error (message "`pyagentd-keys' is set in this Emacs only")))))
 
 (provide 'pyagentd-gptel)

@@ -1,4 +1,4 @@
-;;; pyagentd-here.el --- The session here, and what is done with it whole -*- lexical-binding: t; -*-
+;;; pyagentd-here.el --- The session here, and commands on a whole session -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 
@@ -8,8 +8,8 @@
 
 ;;; Commentary:
 
-;; Which session a command is about; renaming, archiving, copying and
-;; deleting it; and what follows when its directory moves.
+;; Finds the session that a command acts on; renames, archives, copies and
+;; deletes it; and makes buffers follow a session whose directory moves.
 
 ;;; Code:
 
@@ -19,15 +19,15 @@
 (require 'pyagentd-rpc)
 (require 'pyagentd-daemon)
 
-;;;; Which session a command is about
+;;;; The session that a command acts on
 
 (defface pyagentd-session-title '((t :inherit bold))
   "Face of the title of a session."
   :group 'pyagentd)
 
 (defvar pyagentd-changed-hook nil
-  "Hook run after a command has changed which sessions there are.
-It is run also when only a name or a branch has changed.")
+  "Hook run after a command has created, changed or deleted a session.
+A change of a name or a branch counts, too.")
 
 (defvar-local pyagentd-here-function nil
   "Function that returns the session at point, nil if there is none.
@@ -66,16 +66,16 @@ if unknown).  Signal a `user-error' if there is none."
                 (pyagentd-place-buffers))))
 
 (defun pyagentd-here-save (session)
-  "Save what is typed into the buffers of SESSION, a plist.
-The daemon works on what is on disk."
+  "Save the buffers of SESSION, a plist, since the daemon works on its files."
   (dolist (buffer (pyagentd-here-buffers (plist-get session :session-dir)))
     (with-current-buffer buffer
       (pyagentd-session-save))))
 
 (defun pyagentd-here-visit (session &optional other-window)
   "Visit the conversation of SESSION, a plist, and return its buffer.
-Use another window if OTHER-WINDOW is non-nil.  Point is at the prompt;
-in a buffer that was there before it stays where somebody moved it."
+Use another window if OTHER-WINDOW is non-nil.  Move point to the prompt,
+unless the buffer existed already with point elsewhere than at its
+beginning."
   (let* ((file (plist-get session :file))
          (known (find-buffer-visiting file)))
     (unless (or known (file-exists-p file))
@@ -87,20 +87,20 @@ in a buffer that was there before it stays where somebody moved it."
 ;;;; Words
 
 (defun pyagentd-title (session)
-  "Return what to call SESSION, a plist: its title, else its id."
+  "Return the title of SESSION, a plist, or its id if it has none."
   (let ((title (plist-get session :title)))
     (format "%s" (if (member title '(nil "")) (plist-get session :session-id)
                    title))))
 
-;;;; Sessions whose files are elsewhere now
+;;;; Sessions whose directory moved
 
-;; An agent that gets another name has its files in another directory.
-;; What shows them follows, whoever renamed it, and what was typed and not
-;; saved meanwhile stays in a buffer of its own.
+;; Renaming an agent moves its files to another directory.  Windows that
+;; show them switch to the new file, also when another client renamed it;
+;; unsaved text stays in a separate buffer.
 
 (defun pyagentd-moved--show (old file position)
-  "Have the windows of the buffer OLD show FILE at POSITION.
-OLD is killed, unless it has text that is nowhere else."
+  "Make the windows of the buffer OLD show FILE at POSITION.
+OLD is killed, unless it has unsaved text."
   (when (file-exists-p file)
     (let ((new (find-file-noselect file)))
       (with-current-buffer new
@@ -117,11 +117,11 @@ OLD is killed, unless it has text that is nowhere else."
                 (t (set-buffer-modified-p nil)
                    (kill-buffer))))))))
 
-;;;; A session as a whole
+;;;; Renaming and archiving
 
 (defun pyagentd-rename (title)
   "Change the title of the session here to TITLE.
-Its id and its directory stay as they are."
+Its id and its directory do not change."
   (interactive
    (let ((here (pyagentd-here)))
      (list (read-string (format "Title of %s: " (plist-get here :session-id))
@@ -150,8 +150,8 @@ With a prefix argument, or UNDO from Lisp, they show it again."
 ;;;; Copies
 
 (defun pyagentd-duplicate (name)
-  "Copy the session here under the NAME and visit the copy.
-The copy has all branches and agents, and nothing in common afterwards."
+  "Copy the session here as NAME and visit the copy.
+The copy has all branches and agents, and is independent of the original."
   (interactive
    (list (read-string "Name of the copy: "
                       (concat (pyagentd-title (pyagentd-here)) " copy"))))
@@ -162,12 +162,12 @@ The copy has all branches and agents, and nothing in common afterwards."
      #'pyagentd-manage-visit nil nil #'pyagentd-manage-late)))
 
 (defun pyagentd-manage-visit (made)
-  "Visit MADE, a session or branch that there is now, and return its buffer."
+  "Visit MADE, a new session or branch, and return its buffer."
   (run-hooks 'pyagentd-changed-hook)
   (pyagentd-here-visit made))
 
 (defun pyagentd-manage-late (made)
-  "Say that MADE, a session that was given up already, was made after all."
+  "Report that MADE, a session, was created after the call had timed out."
   (run-hooks 'pyagentd-changed-hook)
   (message "%s was created after all; M-x pyagentd-sessions lists it"
            (plist-get made :session-id)))
@@ -176,9 +176,8 @@ The copy has all branches and agents, and nothing in common afterwards."
 
 (defun pyagentd-delete (&optional what)
   "Move the session here to the trash, or its branch or agent.
-WHAT is `session', `branch' or `agent'; interactively it is asked for
-where both a session and a branch may be meant.  What goes is named and
-must be confirmed."
+WHAT is `session', `branch' or `agent'; without it, ask if several of them
+are possible.  The deletion must be confirmed."
   (interactive)
   (let ((here (pyagentd-here)))
     (pyagentd-later-asking
@@ -201,9 +200,9 @@ must be confirmed."
               (run-hooks 'pyagentd-changed-hook)))))))))
 
 (defun pyagentd-manage-trash (session what &optional then failure)
-  "Move WHAT of SESSION, a plist, to the trash without a question.
-WHAT is `session', `branch' or `agent'.  THEN is called with the places
-where it was, FAILURE with the error that kept it there."
+  "Move WHAT of SESSION, a plist, to the trash without asking.
+WHAT is `session', `branch' or `agent'.  THEN is called with a list of the
+original directories, FAILURE with an error."
   (pyagentd-here-save session)
   (pyagentd-later
    'delete (list :branch (plist-get session :branch) :what (symbol-name what))
@@ -219,7 +218,7 @@ where it was, FAILURE with the error that kept it there."
 
 (defun pyagentd-manage-leave ()
   "Make the current buffer an ordinary one, since its session is deleted.
-Its text stays, also what was typed and not saved."
+Its text stays, even if unsaved."
   (when pyagentd-mode
     (let ((name (pyagentd-title (pyagentd-here--of-buffer))))
       (pyagentd-mode -1)
@@ -238,7 +237,7 @@ Its text stays, also what was typed and not saved."
 
 (pyagentd-define-event deleted `(,deleted)
   "Leave the buffer of a branch that was moved to the trash.
-Where it has another name now, follow it."
+If it was moved instead, visit its new file."
   :always
   (if-let ((file (plist-get deleted :to)))
       (let ((modified (buffer-modified-p))
@@ -246,7 +245,7 @@ Where it has another name now, follow it."
         (pyagentd-mode -1)
         (set-visited-file-name nil t)
         (set-buffer-modified-p modified)
-        ;; Opening a file is no work for who dispatches events.
+        ;; Visiting a file takes too long for an event handler.
         (run-at-time 0 nil #'pyagentd-moved--show (current-buffer) file position))
     (pyagentd-manage-leave)))
 

@@ -8,7 +8,7 @@
 
 ;;; Commentary:
 
-;; Turns that are taken back, asked again, or gone on with elsewhere.
+;; Rewinding turns, regenerating answers, editing prompts, branching, forking.
 
 ;;; Code:
 
@@ -22,8 +22,9 @@
 
 ;;;; Hidden turns in the text
 
-;; All of this are overlays: neither undo nor saving knows of them, and
-;; text that is folded is not fontified.  Which text it is the daemon says.
+;; Hidden turns and notes about variants are shown by overlays, so that undo
+;; and saving ignore them; folded text is not fontified.  The daemon sends
+;; the regions.
 
 (defface pyagentd-hidden '((t :inherit shadow))
   "Face of rewound turns and their notices."
@@ -34,7 +35,7 @@
 (pyagentd-deflocal pyagentd-hidden--shown nil
   "Non-nil if hidden turns are unfolded.")
 (pyagentd-deflocal pyagentd-hidden--due nil
-  "Non-nil if what is hidden is to be asked for after the next save.")
+  "Non-nil if the hidden regions must be fetched again after the next save.")
 
 (defun pyagentd-hidden--clear ()
   "Remove all overlays."
@@ -54,9 +55,9 @@
              pyagentd-hidden--overlays)))
 
 (defun pyagentd-hidden--set (hidden variants)
-  "Show which regions are HIDDEN and which messages are VARIANTS of others.
+  "Fold the regions HIDDEN, and label the messages VARIANTS.
 HIDDEN is a list of (BEG END COUNT BY), VARIANTS one of (BEG END MESSAGE
-NUMBER OF), where NUMBER is 0 if none of them is shown."
+NUMBER OF), where NUMBER is 0 if no variant is shown."
   (pyagentd-hidden--clear)
   (save-restriction
     (widen)
@@ -65,7 +66,7 @@ NUMBER OF), where NUMBER is 0 if none of them is shown."
        (pyagentd-hidden--add
         beg end 'isearch-open-invisible
         (lambda (overlay) (overlay-put overlay 'invisible nil))
-        'priority 1                     ; above the blocks that it folds away
+        'priority 1                     ; above those of blocks inside it
         'pyagentd-line
         (concat (if (= beg 1) "" "\n\n")
                 (propertize (format
@@ -85,7 +86,7 @@ C-u \\[pyagentd-rewind] brings %s back" (if (= count 1) "it" "them"))))
       (when (> number 0)
         (save-excursion
           (goto-char beg)
-          ;; Above the line, which the sign of a prompt may begin.
+          ;; Above the line, which may begin with the prefix of a prompt.
           (pyagentd-hidden--add (line-beginning-position) (if (bolp) end beg)
                                 'before-string
                                 (propertize (format "variant %d/%d\n" number of)
@@ -94,13 +95,13 @@ C-u \\[pyagentd-rewind] brings %s back" (if (= count 1) "it" "them"))))
 ;;;; Asking the daemon
 
 (defun pyagentd-hidden-refresh ()
-  "Ask which text of this buffer is hidden, and show that."
+  "Fetch the hidden regions and variants of this session, and show them."
   (when pyagentd-mode
     (pyagentd-later-quietly 'history (list :branch pyagentd--branch-dir)
                             #'pyagentd-hidden--receive)))
 
 (defun pyagentd-hidden--receive (answer)
-  "Show what ANSWER says, if it is about the text in this buffer."
+  "Show the regions in ANSWER if it is about this buffer's revision of the text."
   (let ((revision (plist-get answer :revision))
         (here (lambda (each)
                 (append (list (pyagentd-edit-position (nth 0 each))
@@ -114,12 +115,12 @@ C-u \\[pyagentd-rewind] brings %s back" (if (= count 1) "it" "them"))))
           (t (setq pyagentd-hidden--due t)))))
 
 (defun pyagentd-hidden--after-save ()
-  "Ask again where the text was another one than the file's."
+  "Fetch the hidden regions again if they are outdated."
   (when pyagentd-hidden--due
     (pyagentd-hidden-refresh)))
 
 (defun pyagentd-hidden--after-run (_run)
-  "Ask again where something is hidden: there may be one more variant."
+  "Fetch again after a run if there are overlays: it may have added a variant."
   (when pyagentd-hidden--overlays
     (setq pyagentd-hidden--due t)
     (pyagentd-later-soon #'pyagentd-hidden--after-save)))
@@ -141,11 +142,11 @@ C-u \\[pyagentd-rewind] brings %s back" (if (= count 1) "it" "them"))))
 ;;;; Branches of a session
 
 (defconst pyagentd-branch-default-name "branch"
-  "Name of a branch that was given none.")
+  "Default name of a branch.")
 
 (defun pyagentd-branch-here ()
   "Return the buffer of the session here, and point: (BUFFER POSITION).
-Signal a `user-error' unless it can have branches."
+Signal a `user-error' if the session cannot have branches."
   (let ((position (point))
         (buffer (or (buffer-base-buffer) (current-buffer))))
     (with-current-buffer buffer
@@ -156,8 +157,7 @@ Signal a `user-error' unless it can have branches."
     (list buffer position)))
 
 (defun pyagentd-branch-point (points number position)
-  "Return the one of POINTS that is called NUMBER, or the one at POSITION.
-The latter if NUMBER is nil."
+  "Return the one of POINTS with NUMBER, or if that is nil the one at POSITION."
   (cond ((null points) (user-error "No prompt to branch at yet"))
         ((null number) (pyagentd-branch--nearest points position))
         ((seq-find (lambda (point)
@@ -167,10 +167,10 @@ The latter if NUMBER is nil."
         (t (user-error "There is no prompt %s" number))))
 
 (defun pyagentd-branch-with-points (then)
-  "Call THEN with the prompts at which a branch can begin, first one first.
+  "Call THEN with the prompts at which a branch can begin, in order.
 Each is a plist with :number, :message-id (or nil), :start, :end and
-:text.  THEN may ask something; it is called later, in this buffer, when
-the daemon has all that was typed."
+:text.  THEN is called later, in this buffer, once the daemon has all
+edits; it may prompt the user."
   (pyagentd-attached-then
    (lambda ()
      (pyagentd-later-asking
@@ -178,7 +178,7 @@ the daemon has all that was typed."
       (lambda (answer) (funcall then (plist-get answer :points)))))))
 
 (defun pyagentd-prompt-choices (prompts)
-  "Return PROMPTS, as the daemon tells them, as pairs (LABEL . PROMPT), last first."
+  "Return PROMPTS, from the daemon, as pairs (LABEL . PROMPT), last first."
   (let ((number 0))
     (nreverse
      (mapcar (lambda (each)
@@ -189,19 +189,19 @@ the daemon has all that was typed."
              prompts))))
 
 (defun pyagentd-branch--nearest (points position)
-  "Return the one of POINTS in which POSITION is, or the last before it."
+  "Return the one of POINTS that contains POSITION, or the last before it."
   (or (seq-find (lambda (point) (<= (plist-get point :start) position))
                 (reverse points))
       (car points)))
 
 (defun pyagentd-branch--read-point (points position)
-  "Let the user choose one of POINTS; the one at POSITION is the default."
+  "Ask the user for one of POINTS; the one at POSITION is the default."
   (let* ((alist (nreverse (pyagentd-prompt-choices points)))
          (default (car (rassq (pyagentd-branch--nearest points position) alist))))
     (pyagentd-choose
      (format-prompt "Branch at prompt" (pyagentd-one-line default 40)) alist
      :default default :category 'pyagentd-prompt
-     :annotate (lambda (point)          ; where it stands in the text
+     :annotate (lambda (point)          ; its place in the text
                  (let ((start (plist-get point :start)))
                    (format "  line %d, %d%%"
                            (save-restriction
@@ -213,11 +213,11 @@ the daemon has all that was typed."
   "Create a branch of this session at one of its prompts, and visit it.
 It gets all of the conversation before that prompt, and the prompt itself
 if you choose to include it, the configuration and the agents.  It
-becomes the current branch; the one it comes from stays as it is.
+becomes the current branch; the original branch does not change.
 
 From Lisp, NAME is its name, SIDE is `include' or `exclude', and NUMBER
-counts the prompts from 1; what is nil is asked for.  Return at once; the
-branch is visited when it is made."
+counts the prompts from 1; the command asks for those that are nil.  It
+returns at once, and visits the branch when it is made."
   (interactive nil pyagentd-mode)
   (pcase-let ((`(,buffer ,position) (pyagentd-branch-here)))
     (with-current-buffer buffer
@@ -245,19 +245,19 @@ write another prompt."))))
             'branch (pyagentd-branch-request point side name)
             (lambda (made) (pyagentd-branch-visit made side))
             nil nil
-            (lambda (made)              ; too late: it goes to the trash
+            (lambda (made)              ; after a timeout: trash it
               (pyagentd-later 'delete (list :branch (plist-get made :branch)
                                             :what "branch"))))))))))
 
 (defun pyagentd-branch-request (point side name)
-  "Return the arguments for a branch NAME at the prompt POINT with SIDE."
+  "Return the arguments to make a branch NAME at the prompt POINT with SIDE."
   (list :branch pyagentd--branch-dir
         :position (plist-get point :start)
         :exclude (eq side 'exclude)
         :name name))
 
 (defun pyagentd-branch--insert-heading ()
-  "Put the heading of a prompt at the end, but as no step of undo."
+  "Insert the heading of a prompt at the end, without an undo record."
   (let ((at-end (eobp)))
     (save-excursion
       (goto-char (point-max))
@@ -268,8 +268,8 @@ write another prompt."))))
       (goto-char (point-max)))))
 
 (defun pyagentd-branch-visit (made side)
-  "Visit the branch MADE, an answer of the daemon; return its buffer.
-SIDE is how it was made."
+  "Visit the branch MADE, a reply of the daemon; return its buffer.
+SIDE is `include' or `exclude'."
   (let ((buffer (pyagentd-manage-visit made)))
     (with-current-buffer buffer
       (when (eq side 'exclude)
@@ -295,14 +295,14 @@ SIDE is how it was made."
 
 (defun pyagentd-switch-branch (&optional branch)
   "Visit BRANCH of this session, a plist, and make it the current one.
-The current one is what the session's id alone stands for.  Without
-BRANCH it is asked for."
+The session's id alone denotes the current branch.  Without BRANCH, ask
+for it."
   (interactive)
   (if branch
       (pyagentd-later-asking 'switch (list :branch (plist-get branch :branch))
                              #'pyagentd-manage-visit)
     (pyagentd-later-asking
-     ;; Not of its branch, which may be gone.
+     ;; Of the session, since the branch may be gone.
      'branches (list :branch (plist-get (pyagentd-here) :session-dir))
      (lambda (answer)
        (let ((others (seq-remove (lambda (branch)
@@ -319,23 +319,24 @@ BRANCH it is asked for."
 ;;;; Take turns back, ask again
 
 (defun pyagentd-history--call (operation arguments then &optional late)
-  "Have the daemon do OPERATION with ARGUMENTS, a plist, on this branch.
-THEN is called with its answer, in this buffer, and may ask something;
-LATE, if it comes too late."
+  "Call the daemon's OPERATION with ARGUMENTS, a plist, on this branch.
+THEN is called with the reply, in this buffer, and may prompt the user;
+LATE is called instead after a timeout."
   (pyagentd-later-asking operation
                          (append (list :branch pyagentd--branch-dir) arguments)
                          then pyagentd-later-patience nil late))
 
 (defun pyagentd-history--run (operation arguments &optional then)
-  "Have the daemon do OPERATION with ARGUMENTS; call THEN when its run has begun."
+  "Call the daemon's OPERATION with ARGUMENTS; call THEN once its run has begun."
   (pyagentd-history--call operation
                           (append arguments (pyagentd-env) '(:allow nil))
                           (lambda (_) (when then (funcall then)))))
 
 (defmacro pyagentd-history--when (ready position &rest body)
-  "Evaluate BODY in the session buffer when READY, with point there as POSITION.
-READY is a function that calls another one then.  POSITION is a marker:
-while BODY asks, point may follow an answer."
+  "Evaluate BODY in the session buffer when READY, with POSITION bound to point.
+READY is a function that calls its argument at that time.  POSITION is a
+marker, since point may follow a streamed answer while BODY prompts the
+user."
   (declare (indent 2) (debug (symbolp symbolp body)))
   `(let ((,position (point)))
      (pyagentd-in-session
@@ -343,27 +344,27 @@ while BODY asks, point may follow an answer."
          (,ready (lambda () ,@body))))))
 
 (defun pyagentd-history--with-points (then)
-  "Call THEN with the prompts in the text that were sent, first one first."
+  "Call THEN with the prompts in the text that were sent, in order."
   (pyagentd-branch-with-points
    (lambda (points)
      (funcall then
               (cl-loop
                for point in points
                when (plist-get point :message-id)
-               ;; Where it is here: something may have been typed since.
+               ;; Positions in this buffer, which may have changed since.
                collect (append (cl-loop for key in '(:start :end)
                                         append (list key (pyagentd-edit-position
                                                           (plist-get point key))))
                                point))))))
 
 (defun pyagentd-history--at (points position)
-  "Return the one of POINTS, prompts, that POSITION is in, or nil."
+  "Return the one of POINTS, prompts, that contains POSITION, or nil."
   (seq-find (lambda (point)
               (<= (plist-get point :start) position (plist-get point :end)))
             points))
 
 (defun pyagentd-history--choose (prompt then)
-  "Read one of the prompts of this conversation with PROMPT; call THEN with its id."
+  "Read a prompt of this conversation with PROMPT; call THEN with its message id."
   (pyagentd-history--call
    'history nil
    (lambda (answer)
@@ -398,7 +399,7 @@ the files that those turns changed."
              (pyagentd-history--choose "Rewind to prompt" rewind))))))))
 
 (defun pyagentd-history--rewound (answer)
-  "Say what ANSWER tells about a rewind."
+  "Report the result of a rewind, ANSWER."
   (let ((restored (plist-get (plist-get answer :files) :restored)))
     (message "%s; %s"
              (if (plist-get answer :hidden)
@@ -427,9 +428,10 @@ the files that those turns changed."
 ;;;; Asking again
 
 (defun pyagentd-regenerate (&optional choose)
-  "Regenerate the last answer; the one so far is kept as a variant.
-With a prefix argument, or CHOOSE from Lisp, choose the prompt; what
-followed it belongs to that variant.  See `pyagentd-history--next-variant'."
+  "Regenerate the last answer; the old one is kept as a variant.
+With a prefix argument, or CHOOSE from Lisp, choose the prompt; the text
+that followed it belongs to the old variant.
+See `pyagentd-history--next-variant'."
   (interactive "P"
                pyagentd-mode)
   (pyagentd-in-session
@@ -442,7 +444,7 @@ followed it belongs to that variant.  See `pyagentd-history--next-variant'."
            (funcall answer nil)))))))
 
 (defun pyagentd-history--turn (step)
-  "Show the variant STEP further on of the last message at or before point."
+  "Show the variant STEP after the current one of the message at or before point."
   (pyagentd-history--when pyagentd-chat-when-ready position
     (pyagentd-history--call
      'history nil
@@ -478,9 +480,9 @@ followed it belongs to that variant.  See `pyagentd-history--next-variant'."
 
 (defun pyagentd-edit-prompt ()
   "Edit the prompt at or before point and send it again.
-A prompt that was edited in place is sent as it stands now; else it is
-shown to be edited.  It and all that came after it are kept as a
-variant: see `pyagentd-history--next-variant'."
+A prompt that was edited in place is sent with these edits; another one is
+shown in a buffer for editing.  The old prompt and all that followed it are
+kept as a variant: see `pyagentd-history--next-variant'."
   (interactive nil pyagentd-mode)
   (pyagentd-history--when pyagentd-chat-when-ready position
     (pyagentd-history--with-points
@@ -489,7 +491,7 @@ variant: see `pyagentd-history--next-variant'."
        (let* ((point (or (pyagentd-history--at points position)
                          (pyagentd-branch--nearest points position)))
               (message (plist-get point :message-id))
-              ;; As it stands here.
+              ;; With edits in place.
               (text (save-restriction
                       (widen)
                       (string-trim
@@ -501,14 +503,14 @@ variant: see `pyagentd-history--next-variant'."
          (pyagentd-history--call
           'prompt-text (list :message message)
           (lambda (recorded)
-            ;; The daemon puts back what was edited in place.
+            ;; The daemon restores the original of a prompt edited in place.
             (if (equal text (string-trim recorded))
                 (pyagentd-history--edit message text)
               (pyagentd-history--run
                'edit (list :message message :text text))))))))))
 
 (defun pyagentd-history--edit (message text)
-  "Show TEXT, the prompt MESSAGE, to be edited."
+  "Show TEXT, of the prompt MESSAGE, in a buffer for editing."
   (let ((session (current-buffer)))
     (pyagentd-edit
      (format "prompt of %s" pyagentd--session-id) text #'text-mode
@@ -541,7 +543,7 @@ or CHOOSE from Lisp, choose the prompt."
                      :message-id)))))))
 
 (defun pyagentd-history--fork (message)
-  "Make a session of this one up to MESSAGE, nil for all of it, and visit it."
+  "Fork this session at MESSAGE, nil for all of it, and visit the new one."
   (pyagentd-history--call 'fork (list :message message)
                           #'pyagentd-manage-visit #'pyagentd-manage-late))
 

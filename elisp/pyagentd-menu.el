@@ -8,18 +8,18 @@
 
 ;;; Commentary:
 
-;; Menus (transients) of all commands, with the present values: one for a
-;; conversation, and from there others.
+;; Menus (transients) of all commands, with the current values: one for a
+;; conversation, which leads to the others.
 
 ;;; Code:
 
 (require 'transient)
 (require 'pyagentd)
 
-;;;; Present values
+;;;; Current values
 
 (defun pyagentd-menu--value (name value)
-  "Return NAME with VALUE, its present one; nil, \"\" or 0 for none."
+  "Return NAME followed by VALUE, its current value; nil, \"\" or 0 for none."
   (if (member value '(nil "" 0))
       name
     (concat name " " (propertize (format "%s" value) 'face 'transient-value))))
@@ -29,11 +29,11 @@
   (bound-and-true-p pyagentd-mode))
 
 (defun pyagentd-menu--somewhere-p ()
-  "Return non-nil if there is a session that a command could act on."
+  "Return non-nil if there is a session here, see `pyagentd-here'."
   (ignore-errors (pyagentd-here)))
 
 (defun pyagentd-menu--title ()
-  "Return what the menu is about: the session here and what it does."
+  "Return the title of the menu: the session here and its status."
   (if (not (pyagentd-menu--session-p))
       "Conversation"
     (concat (propertize (truncate-string-to-width
@@ -47,7 +47,7 @@
   (or pyagentd-plan-next pyagentd-plan--agent pyagentd-status-preset))
 
 (defun pyagentd-menu--setting (words key)
-  "Return the value of the setting KEY, so short that it fits behind WORDS."
+  "Return the value of the setting KEY, truncated to fit after WORDS."
   (when (pyagentd-menu--session-p)
     (let* ((value (pyagentd-model-value key))
            (next (if (plist-member pyagentd-settings-next key) " (next)" ""))
@@ -67,7 +67,7 @@
   pyagentd-settings-next)
 
 (defun pyagentd-menu--context ()
-  "Return how full the window is, and what the session cost."
+  "Return the usage of the context window and the cost of the session."
   (when-let ((used (plist-get pyagentd-context :used)))
     (format "%d%% %s" (round (* 100.0 used)
                              (max 1 (plist-get pyagentd-context :window)))
@@ -84,7 +84,7 @@
 ;;;; Options
 
 (defun pyagentd-menu--choices (option)
-  "Return what OPTION can be, by its type: an alist (WORD . VALUE)."
+  "Return an alist (WORD . VALUE) of the values that the type of OPTION allows."
   (pcase (get option 'custom-type)
     ('boolean '(("no" . nil) ("yes" . t)))
     (`(choice . ,types)
@@ -101,7 +101,7 @@
       (format "%S" (symbol-value option))))
 
 (defun pyagentd-menu-switch (option)
-  "Let OPTION have the next value that it can have, in this Emacs."
+  "Set OPTION to the next of its possible values, in this Emacs."
   (let ((choices (pyagentd-menu--choices option)))
     (set option (cdar (or (cdr (member (rassoc (symbol-value option) choices)
                                        choices))
@@ -112,13 +112,13 @@
 
 (eval-and-compile
   (defun pyagentd-menu--command (menu entry)
-    "Return the name of the command of ENTRY, of MENU of `pyagentd-menus'."
+    "Return the command of ENTRY, an entry of MENU in `pyagentd-menus'."
     (let ((command (nth 2 entry)))
       (if (symbolp command) command
         (intern (format "%s--%s" menu (car entry))))))
 
   (defun pyagentd-menu--entry (menu entry)
-    "Return ENTRY of MENU, of `pyagentd-menus', as transient has it."
+    "Return a transient suffix for ENTRY of MENU, of `pyagentd-menus'."
     (pcase entry
       ((pred stringp) (list "" entry))
       (`(,key ,words ,_ . ,plist)
@@ -134,7 +134,7 @@
                 (when (plist-get plist :stay) '(:transient t)))))))
 
   (defun pyagentd-menu--column (menu group)
-    "Return GROUP of MENU, of `pyagentd-menus', as transient has it."
+    "Return a transient group for GROUP of MENU, of `pyagentd-menus'."
     (pcase-let ((`(,title ,predicate . ,entries) (pyagentd-menus-group group)))
       (vconcat (and title (list title))
                (and predicate (list :if predicate))
@@ -142,8 +142,8 @@
                            entries))))
 
   (defun pyagentd-menu--commands (menu rows)
-    "Return what defines the commands of MENU's ROWS that are given as a form.
-The transient of Emacs 29 quotes a function that has no name."
+    "Return definitions of the commands in ROWS of MENU that are given as forms.
+The transient of Emacs 29 quotes an anonymous function."
     (let (forms)
       (dolist (row rows)
         (dolist (group (cdr row))
@@ -178,24 +178,24 @@ The transient of Emacs 29 quotes a function that has no name."
 
 ;;;; Model, temperature, tools and system prompt
 
-;; Which model answers in a session, and with which settings.  As with
-;; gptel they are chosen in the buffer, for the session or for the next
-;; message only.  The model, the temperature and the maximum tokens of the
-;; session are in the Local Variables of its document; how much the model
-;; thinks, the system prompt and the tools are in its preset.md.
+;; The model and settings of a session.  As with gptel, the user chooses
+;; them in the buffer, for the session or for the next message only.  The
+;; Local Variables of the session's document hold model, temperature and
+;; maximum tokens; its preset.md holds thinking effort, system prompt and
+;; tools.
 
 (defvar pyagentd-model-history nil
-  "Names of models that were chosen.")
+  "Minibuffer history of model names.")
 
 (defvar pyagentd-model--known nil
-  "Models that the daemon said there are.
-Each is a plist of :text, which completes it, :backend, :name and :words.")
+  "Models from the daemon, for completion.
+Each is a plist of :text, the candidate, :backend, :name and :words.")
 
 (defvar pyagentd-model--backend nil
-  "Name of the backend that the daemon said answers in the session here.")
+  "Name of the backend of the session here, according to the daemon.")
 
 (defun pyagentd-model--fetch ()
-  "Ask the daemon which models there are."
+  "Fetch the available models from the daemon."
   (pyagentd-rpc-call-async
    'models (and (bound-and-true-p pyagentd--branch-dir)
                 (list :branch pyagentd--branch-dir))
@@ -206,7 +206,7 @@ Each is a plist of :text, which completes it, :backend, :name and :words.")
    :error #'ignore))
 
 (defun pyagentd-model--rows ()
-  "Return the models that are known, and those chosen before: (NAME . WORDS)."
+  "Return the known models and those chosen before, as (NAME . WORDS)."
   (let ((known (mapcar (lambda (model)
                          (cons (plist-get model :text) (plist-get model :words)))
                        pyagentd-model--known)))
@@ -223,7 +223,7 @@ Each is a plist of :text, which completes it, :backend, :name and :words.")
 ;;;; For the session, or for the next message only
 
 (defun pyagentd-model-value (key)
-  "Return what the setting KEY is for the next message, nil for the default.
+  "Return the value of the setting KEY for the next message, nil for the default.
 KEY is :model, :temperature, :max-tokens, :thinking, :system or :tools."
   (pyagentd-in-session
     (or (plist-get pyagentd-settings-next key)
@@ -234,7 +234,7 @@ KEY is :model, :temperature, :max-tokens, :thinking, :system or :tools."
           (_ (pyagentd-block-get (car (rassq key pyagentd-settings--keys))))))))
 
 (defun pyagentd-model--next (key value)
-  "Let the setting KEY be VALUE for the next message only; nil for no other."
+  "Set KEY to VALUE for the next message only; nil removes that setting."
   (setq pyagentd-settings-next
         (append (and value (list key value))
                 (cl-loop for (other held) on pyagentd-settings-next by #'cddr
@@ -244,9 +244,9 @@ KEY is :model, :temperature, :max-tokens, :thinking, :system or :tools."
                   "The next message uses the settings of this session")))
 
 (defun pyagentd-model--set (key value &optional backend)
-  "Let the setting KEY be VALUE, nil for that of preset.md.
-That is for this session, or for the next message only.  BACKEND is that of
-a model, nil for that of preset.md."
+  "Set KEY to VALUE for this session, or for the next message only.
+BACKEND is the backend of a model.  For both, nil means the value in
+preset.md."
   (pyagentd-in-session
     (if pyagentd-settings-next-only
         (pyagentd-model--next key (if (symbolp value)
@@ -263,14 +263,14 @@ a model, nil for that of preset.md."
       (message "Set for this session"))))
 
 (defun pyagentd-model--save ()
-  "Write the settings of this session into its file."
+  "Write the settings of this session to its file."
   (pyagentd-settings-show)
   (unless buffer-read-only
     (set-buffer-modified-p t)
     (pyagentd-session-save)))
 
 (defun pyagentd-model--configure (key value &optional then failure)
-  "Write VALUE of KEY into preset.md, then call THEN, or FAILURE with an error."
+  "Write VALUE of KEY to preset.md; call THEN, or FAILURE with an error."
   (pyagentd-later-here
    'configure (list :branch pyagentd--branch-dir key value)
    (lambda (answer)
@@ -285,12 +285,12 @@ a model, nil for that of preset.md."
    nil failure))
 
 (defun pyagentd-model--scoped (words)
-  "Return WORDS with what they are chosen for."
+  "Return WORDS with the scope of the choice: next message or session."
   (format "%s of %s" words (if pyagentd-settings-next-only "the next message"
                              "this session")))
 
 (defun pyagentd-model--prompt (words key)
-  "Return a prompt for the setting KEY, which is called WORDS."
+  "Return a prompt for the setting KEY, named WORDS."
   (format-prompt "%s, empty for the preset's" (pyagentd-model-value key)
                  (pyagentd-model--scoped words)))
 
@@ -298,7 +298,7 @@ a model, nil for that of preset.md."
 
 (defun pyagentd-choose-model (name)
   "Choose the model NAME for your next messages in this session.
-NAME may be BACKEND/MODEL; the empty string stands for that of preset.md."
+NAME may be BACKEND/MODEL; the empty string means the model in preset.md."
   (interactive
    (list (pyagentd-in-session
            (pyagentd-model-read (pyagentd-model--prompt "Model" :model))))
@@ -318,7 +318,7 @@ NAME may be BACKEND/MODEL; the empty string stands for that of preset.md."
                            backend))))
 
 (defun pyagentd-model--choose-number (words key valid)
-  "Read the setting KEY, a number that is called WORDS; VALID checks it."
+  "Read the setting KEY, a number named WORDS; VALID is a predicate for it."
   (pyagentd-in-session
     (let* ((text (string-trim (read-string (pyagentd-model--prompt words key))))
            (number (and (string-match-p "\\`[0-9]+\\(?:\\.[0-9]+\\)?\\'" text)
@@ -349,9 +349,9 @@ NAME may be BACKEND/MODEL; the empty string stands for that of preset.md."
 
 (defun pyagentd-model--change (operation key read)
   "Change the setting KEY, for this session or for the next message only.
-READ is called with the answer of the daemon to OPERATION, with the present
-value for the next message, nil for none, and with a function that takes the
-new value and maybe what is to be called once it is set."
+READ is called with three arguments: the daemon's reply to OPERATION, the
+current value for the next message or nil, and a function to set the new
+value, which takes that and optionally a callback for when it is set."
   (pyagentd-in-session
     (let* ((next pyagentd-settings-next-only)
            (session (current-buffer))
@@ -383,7 +383,7 @@ and give the command there again"))
                     set :key pyagentd--branch-dir))))
 
 (defun pyagentd-model--choose-tools ()
-  "Switch tools on and off, for this session or for the next message only."
+  "Turn tools on and off, for this session or for the next message only."
   (interactive nil pyagentd-mode)
   (pyagentd-model--change
    'tools-available :tools

@@ -1,4 +1,4 @@
-;;; pyagentd-notify.el --- Notices of what waits for the user -*- lexical-binding: t; -*-
+;;; pyagentd-notify.el --- Notifications of asks and finished runs -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 
@@ -8,7 +8,7 @@
 
 ;;; Commentary:
 
-;; The mode line, notifications of the desktop, and the list of all that waits.
+;; Shows pending asks in mode lines, the echo area and desktop notifications.
 
 ;;; Code:
 
@@ -18,11 +18,11 @@
 (require 'pyagentd-rpc)
 (require 'pyagentd-status)
 
-;;;; Notifications of the desktop
+;;;; Desktop notifications
 
-;; A notification has a name here: showing one again changes what it says.
-;; Nothing waits for the desktop, which may be slow, or not be there; then
-;; nothing is shown, and nothing is said about it.  Specification:
+;; A notification has a name: showing one with the same name replaces it.
+;; All calls are asynchronous, since the desktop may be slow; without one,
+;; notifications are dropped silently.  Specification:
 ;; <https://specifications.freedesktop.org/notification-spec/latest/>.
 
 (declare-function dbus-call-method-asynchronously "dbus")
@@ -35,11 +35,11 @@
   "Path of the object that shows notifications.")
 
 (defvar pyagentd-desktop--shown nil
-  "What is shown: lists (NAME ID FUNCTION).
-ID is a number, nil as long as the desktop did not tell it.")
+  "The shown notifications: lists (NAME ID FUNCTION).
+ID is a number, nil until the desktop has returned it.")
 
 (defvar pyagentd-desktop--listening nil
-  "What listens to clicks on notifications, nil for nothing.")
+  "D-Bus registration for clicks on notifications, or nil.")
 
 (defun pyagentd-desktop-p ()
   "Return non-nil if there is a desktop that may show notifications."
@@ -50,19 +50,19 @@ ID is a number, nil as long as the desktop did not tell it.")
        (require 'dbus nil t)))
 
 (defun pyagentd-desktop--call (method handler &rest arguments)
-  "Have the desktop do METHOD with ARGUMENTS; HANDLER gets its answer, or nil."
+  "Call METHOD of the desktop with ARGUMENTS; HANDLER, if any, gets the reply."
   (apply #'dbus-call-method-asynchronously :session pyagentd-desktop--service
          pyagentd-desktop--path pyagentd-desktop--service method handler
          arguments))
 
 (defun pyagentd-desktop--text (text)
-  "Return TEXT as the body of a notification, which may have markup."
+  "Return TEXT, truncated and escaped, as the body of a notification."
   (thread-last (truncate-string-to-width text 400 nil nil "…")
                (string-replace "&" "&amp;")
                (string-replace "<" "&lt;")))
 
 (defun pyagentd-desktop--clicked (id &rest _)
-  "Do what is to be done when the notification ID is clicked."
+  "Call the function of the notification ID, which was clicked."
   (pyagentd-guarded "Notification"
     (pcase (seq-find (lambda (shown) (eql id (nth 1 shown)))
                      pyagentd-desktop--shown)
@@ -76,7 +76,7 @@ THEN is called when it is clicked.  Without a desktop do nothing."
   (when (pyagentd-desktop-p)
     (pyagentd-guarded "Notification"
       (unless pyagentd-desktop--listening
-        ;; Only this waits, for the bus itself.
+        ;; The only synchronous call, to the bus itself.
         (with-timeout (0.1)
           (setq pyagentd-desktop--listening
                 (dbus-register-signal :session nil pyagentd-desktop--path
@@ -108,7 +108,7 @@ THEN is called when it is clicked.  Without a desktop do nothing."
     (pyagentd-guarded "Notification"
       (pyagentd-desktop--call "CloseNotification" nil :uint32 id))))
 
-;;;; In every mode line that something is asked
+;;;; Pending asks in mode lines
 
 (defcustom pyagentd-lighter t
   "Whether mode lines show the number of pending approvals."
@@ -116,11 +116,11 @@ THEN is called when it is clicked.  Without a desktop do nothing."
   :group 'pyagentd)
 
 (defvar pyagentd-lighter--text ""
-  "What mode lines say of questions that wait.")
+  "Text for mode lines about pending asks.")
 (put 'pyagentd-lighter--text 'risky-local-variable t) ; it has a keymap
 
 (defun pyagentd-lighter--refresh ()
-  "Say in mode lines what waits now."
+  "Show the pending asks in mode lines."
   (let ((asks (and pyagentd-lighter
                    (seq-remove #'pyagentd-ask-answered-p
                                (pyagentd-ask-open)))))
@@ -138,7 +138,7 @@ THEN is called when it is clicked.  Without a desktop do nothing."
                                  (seq-take asks 8) "\n")
                       "\nmouse-1: M-x pyagentd-asks"))
              " ")))
-    (when asks                          ; it has a place from now on
+    (when asks                          ; put it into mode lines
       (unless (consp global-mode-string)
         ;; A list that begins with a symbol would be a condition.
         (setq global-mode-string (list (or global-mode-string ""))))
@@ -147,12 +147,11 @@ THEN is called when it is clicked.  Without a desktop do nothing."
 
 (add-hook 'pyagentd-ask-changed-hook #'pyagentd-lighter--refresh)
 
-;;;; Tell what waits, and what is done
+;;;; Notify of asks and finished runs
 
-;; Whoever does not see the notice of a question is told in the echo area
-;; that something is asked; whoever does not look at Emacs, on the desktop.
-;; There also, if wanted, that a run has finished.  What comes within a
-;; moment is told at once.
+;; If no window shows the notice of an ask, the echo area does; if Emacs
+;; does not have the focus, a desktop notification does.  Finished runs are
+;; optional there.  Events within half a second share a notification.
 
 (defvar pyagentd-run-finished-functions)
 
@@ -168,27 +167,27 @@ always.  This needs D-Bus; for other desktops see
 
 (defcustom pyagentd-notify-finished nil
   "Whether to show a desktop notification when a run finishes or fails.
-`pyagentd-notify-desktop' says when.  Only runs of open conversations are
-notified of, not those of their agents."
+`pyagentd-notify-desktop' says when.  This covers the runs of open
+conversations, but not those of their agents."
   :type 'boolean
   :group 'pyagentd)
 
 (defvar pyagentd-notify-functions nil
-  "Functions called with a title and a text when the desktop is told.
-They are for desktops that Emacs cannot tell, such as that of a Mac, and
-are called without one, too.")
+  "Functions called with title and text of each desktop notification.
+They are for desktops without D-Bus, such as that of macOS, and are called
+there, too.")
 
 (defconst pyagentd-notify--pause 0.5
-  "Seconds in which what happens is told at once.")
+  "Seconds during which events are collected into one notification.")
 
 (defvar pyagentd-notify--asked nil
-  "Asks that came since the desktop was told.")
+  "Asks that arrived since the last desktop notification.")
 (defvar pyagentd-notify--finished nil
-  "Runs that finished since, newest first: a list of (BUFFER . PLIST).")
+  "Runs finished since then, newest first: a list of (BUFFER . PLIST).")
 (defvar pyagentd-notify--timer nil
-  "Timer that tells it, or nil.")
+  "Timer that shows the desktop notification, or nil.")
 (defvar pyagentd-notify--said nil
-  "Id of the ask that the echo area told of last, and what it said, or nil.")
+  "Pair of the last ask's id and its message in the echo area, or nil.")
 
 (defun pyagentd-notify--focused-p ()
   "Return non-nil unless Emacs knows that none of its frames has the focus."
@@ -201,13 +200,13 @@ are called without one, too.")
 ;;;; On the desktop
 
 (defun pyagentd-notify--soon ()
-  "Tell the desktop in a moment what came."
+  "Schedule a desktop notification."
   (unless pyagentd-notify--timer
     (setq pyagentd-notify--timer
           (run-at-time pyagentd-notify--pause nil #'pyagentd-notify--tell))))
 
 (defun pyagentd-notify--tell ()
-  "Tell the desktop what came, unless somebody looks at Emacs by now."
+  "Show desktop notifications of the collected events, if they are wanted now."
   (let ((asked pyagentd-notify--asked) (finished pyagentd-notify--finished))
     (setq pyagentd-notify--timer nil
           pyagentd-notify--asked nil
@@ -223,7 +222,7 @@ are called without one, too.")
         (pyagentd-notify--tell-finished finished)))))
 
 (defun pyagentd-notify--show (name title lines visit)
-  "Show the notification NAME with TITLE and LINES; a click does VISIT."
+  "Show the notification NAME with TITLE and LINES; a click calls VISIT."
   (let ((text (string-join (append (seq-take lines 4)
                                    (and (nthcdr 4 lines) '("…")))
                            "\n")))
@@ -235,7 +234,7 @@ are called without one, too.")
     (pyagentd-run-functions 'pyagentd-notify-functions title text)))
 
 (defun pyagentd-notify--tell-asks (asks)
-  "Tell the desktop that ASKS wait."
+  "Show a desktop notification of ASKS."
   (when asks
     (pyagentd-notify--show
      'asks
@@ -253,7 +252,7 @@ are called without one, too.")
          (call-interactively 'pyagentd-asks))))))
 
 (defun pyagentd-notify--tell-finished (runs)
-  "Tell the desktop that RUNS, a list of (BUFFER . PLIST), have finished."
+  "Show a desktop notification that RUNS, (BUFFER . PLIST), have finished."
   (pyagentd-notify--show
    'finished
    (cond ((cdr runs) (format "%d runs have finished" (length runs)))
@@ -274,10 +273,10 @@ are called without one, too.")
   "Return non-nil if RUN, a plist, has failed."
   (eq 'error (pyagentd-symbol (plist-get run :reason))))
 
-;;;; What happens
+;;;; Events that are notified of
 
 (defun pyagentd-notify (ask)
-  "Tell a person who does not see it that ASK waits for an answer."
+  "Notify the user of ASK: on the desktop, and in the echo area if it is hidden."
   (unless (seq-some #'pyagentd-ask-notice-visible-p (pyagentd-ask-buffers ask))
     (setq pyagentd-notify--said
           (cons (pyagentd-ask-id ask)
@@ -287,7 +286,7 @@ are called without one, too.")
   (pyagentd-notify--soon))
 
 (defun pyagentd-notify-run (run)
-  "Tell a person who is elsewhere that RUN, a plist, of this buffer is over."
+  "Notify the user on the desktop that RUN, a plist, of this buffer is over."
   (when (and pyagentd-notify-finished
              (not (pyagentd-place-agent-p))
              (not (eq 'aborted (pyagentd-symbol (plist-get run :reason)))))
@@ -295,7 +294,7 @@ are called without one, too.")
     (pyagentd-notify--soon)))
 
 (defun pyagentd-notify-settled (ask answer)
-  "Say how somebody else has answered ASK; ANSWER has :decision and :by."
+  "Report how another client has answered ASK; ANSWER has :decision and :by."
   (let ((by (plist-get answer :by)))
     (unless (member by '(nil ""))
       (message "%s by %s: %s"
@@ -304,7 +303,7 @@ are called without one, too.")
                by (pyagentd-ask-title ask)))))
 
 (defun pyagentd-notify--withdraw ()
-  "Tell no longer of questions that do not wait any more."
+  "Withdraw the notifications of asks that are no longer pending."
   (when (and pyagentd-notify--said
              (not (pyagentd-ask-find (car pyagentd-notify--said))))
     (when (equal (current-message) (cdr pyagentd-notify--said))
@@ -314,13 +313,13 @@ are called without one, too.")
     (pyagentd-desktop-hide 'asks)))
 
 (defun pyagentd-notify--on-focus ()
-  "Close what is shown on the desktop when somebody looks at Emacs."
+  "Close the desktop notifications when Emacs gets the focus."
   (when (eq t (pyagentd-notify--focused-p))
     (pyagentd-desktop-hide 'asks)
     (pyagentd-desktop-hide 'finished)))
 
 (defun pyagentd-notify--watch ()
-  "Have the daemon tell of all questions, in whatever conversation."
+  "Subscribe to the asks of all sessions."
   (pyagentd-rpc-call-async
    'asks '(:watch t)
    :success (pyagentd-events-in-turn

@@ -155,7 +155,7 @@ Those that work with this package come first, then the newest."
 
 (defun pyagentd-server-same-minor-p (version)
   "Return t if VERSION has the same major and minor version as this package.
-A VERSION without numbers counts as such."
+Also return t if VERSION is no version number."
   (let ((minor (lambda (version)
                  (and (stringp version)
                       (string-match "\\`[0-9]+\\.[0-9]+" version)
