@@ -8,7 +8,8 @@
 
 ;;; Commentary:
 
-;; Regions, files, diagnostics, pictures and earlier prompts go into a prompt.
+;; Commands that add regions, files, diagnostics, pictures and earlier prompts
+;; to a prompt, that ask about a region, and that have a model rewrite it.
 
 ;;; Code:
 
@@ -23,16 +24,16 @@
 (require 'pyagentd-sync)
 (require 'pyagentd-chat)
 
-;;;; A text and where it is from
+;;;; Quoted text and its origin
 
 (defun pyagentd-passage-name (file root)
-  "Return the name of FILE for a prompt of a session whose project is in ROOT."
+  "Return the name of FILE for a prompt, relative to the project's ROOT if below."
   (if (and root (file-in-directory-p file root))
       (file-relative-name file root)
     (abbreviate-file-name file)))
 
 (defun pyagentd-passage--fenced (text language)
-  "Return TEXT as a block of code in LANGUAGE, \"\" for none."
+  "Return TEXT as a fenced code block in LANGUAGE, \"\" for none."
   (let ((fence "```"))
     (while (string-search fence text)
       (setq fence (concat fence "`")))
@@ -40,12 +41,12 @@
             (string-trim-right text "\n+") "\n" fence)))
 
 (defun pyagentd-passage-origin (root)
-  "Return what to call this buffer in a prompt; the project is in ROOT."
+  "Return a name of this buffer for a prompt; ROOT is that of the project."
   (if buffer-file-name
       (format "`%s`" (pyagentd-passage-name buffer-file-name root))
     (format "the buffer `%s`" (buffer-name))))
 
-;;;; What checkers say about a buffer
+;;;; Diagnostics of a buffer
 
 (declare-function flymake-diagnostics "flymake")
 (declare-function flymake-diagnostic-beg "flymake" t t)
@@ -58,13 +59,12 @@
 (defvar flycheck-current-errors)
 
 (defun pyagentd-diagnostics-on-p ()
-  "Return non-nil if a checker is on in this buffer."
+  "Return non-nil if Flymake or Flycheck is enabled in this buffer."
   (or (bound-and-true-p flymake-mode) (bound-and-true-p flycheck-mode)))
 
 (defun pyagentd-diagnostics (&optional beg end)
-  "Return what checkers have found between BEG and END, in the order of lines.
-By default that is in the whole buffer.  Each is a plist (:line :level
-:text)."
+  "Return the diagnostics between BEG and END, sorted by line.
+The default is the whole buffer.  Each is a plist (:line :level :text)."
   (let ((first (line-number-at-pos (or beg (point-min)) t))
         (last (line-number-at-pos (or end (point-max)) t)))
     (sort
@@ -85,31 +85,31 @@ By default that is in the whole buffer.  Each is a plist (:line :level
                                :text (flycheck-error-message found)))))
      (lambda (a b) (< (plist-get a :line) (plist-get b :line))))))
 
-;;;; Put things into a prompt
+;;;; Add to a prompt
 
-;; The session is the one used last in the same project, else the one used
-;; last; a prefix argument asks.
+;; The default session is the last one used in the same project, else the
+;; last one used; with a prefix argument, the commands ask.
 
 (declare-function dired-get-marked-files "dired")
 (declare-function pyagentd-menu "pyagentd-menu" nil t)
 (declare-function pyagentd-session "pyagentd")
 
 (defvar pyagentd-question-history nil
-  "Questions that were asked about a region or a buffer.")
+  "History of questions about a region or a buffer.")
 
 (defconst pyagentd-add--large 100000
-  "Characters of a text from which on it is asked whether it is meant.")
+  "Number of characters above which adding a text asks for confirmation.")
 
 (defun pyagentd-add--label (buffer)
-  "Return what to call the session in BUFFER."
+  "Return the name to show for the session in BUFFER."
   (with-current-buffer buffer
     (concat (or pyagentd-status-title pyagentd--session-id)
             (unless (equal pyagentd--branch-name "main")
               (concat "/" pyagentd--branch-name)))))
 
 (defun pyagentd-add--session (&optional ask)
-  "Return the buffer of the session that something is added to; ASK which.
-Else one of this project, and one that can be written, goes before others."
+  "Return the buffer of the session to add to; if ASK is non-nil, ask which.
+Otherwise prefer a session of this project, and among those a writable one."
   (let* ((buffers (or (seq-filter (lambda (buffer)
                                     (with-current-buffer buffer
                                       (and (bound-and-true-p pyagentd-mode)
@@ -139,7 +139,7 @@ Else one of this project, and one that can be written, goes before others."
     session))
 
 (defun pyagentd-add--passage (beg end root)
-  "Return the text between BEG and END with where it is from, for ROOT."
+  "Return the text between BEG and END with its origin, relative to ROOT."
   (when (and (> (- end beg) pyagentd-add--large)
              (not (y-or-n-p (format "Add %d kB to the prompt? "
                                     (/ (- end beg) 1000)))))
@@ -163,8 +163,8 @@ Else one of this project, and one that can be written, goes before others."
 ;;;; Adding
 
 (defun pyagentd-add-text (text &optional buffer)
-  "Put TEXT at the end of the prompt that is written in BUFFER, a session.
-It is the current one by default; point there is moved behind it."
+  "Add TEXT to the end of the prompt being written in BUFFER, a session.
+The default is the current buffer.  Move point there behind TEXT."
   (with-current-buffer (or buffer (current-buffer))
     (pyagentd-viewing-check)
     (save-restriction
@@ -178,7 +178,7 @@ It is the current one by default; point there is moved behind it."
           (set-window-point window (point)))))))
 
 (defun pyagentd-add--between ()
-  "Return what comes between the text before point and what is added."
+  "Return the separator between the text before point and the added text."
   (cond ((bobp) (if (pyagentd-place-agent-p) "" pyagentd-prompt-prefix))
         ((get-text-property (1- (point)) 'gptel)
          (concat "\n\n" (if (pyagentd-place-agent-p) ""
@@ -200,7 +200,8 @@ It is the current one by default; point there is moved behind it."
   (buffer-local-value 'pyagentd-attach-root session))
 
 (defun pyagentd-add--region (beg end &optional ask)
-  "Add the region, from BEG to END, to the prompt of a session; ASK which."
+  "Add the region, from BEG to END, to the prompt of a session.
+If ASK is non-nil, ask which session."
   (interactive (list (region-beginning) (region-end) current-prefix-arg))
   (when (= beg end) (user-error "The region is empty; nothing was added"))
   (let ((session (pyagentd-add--session ask)))
@@ -210,8 +211,9 @@ It is the current one by default; point there is moved behind it."
     (pyagentd-add--done (pyagentd-count (count-lines beg end) "line") session)))
 
 (defun pyagentd-add--buffer (&optional ask)
-  "Add this buffer to the prompt of a session; ASK which.
-Of a file that the session's project has that is the name: the agent reads it."
+  "Add this buffer to the prompt of a session.
+If it visits a file of the session's project, add only the file's name: the
+agent reads it.  If ASK is non-nil, ask which session."
   (interactive "P")
   (let* ((session (pyagentd-add--session ask))
          (root (pyagentd-add--root session)))
@@ -222,7 +224,7 @@ Of a file that the session's project has that is the name: the agent reads it."
       (pyagentd-add--done (buffer-name) session))))
 
 (defun pyagentd-add--put-files (files session)
-  "Put the names of FILES into the prompt in the buffer SESSION."
+  "Add FILES to the prompt in the buffer SESSION."
   (pyagentd-add-text
    (mapconcat (lambda (file) (pyagentd-add--file file session)) files "\n")
    session)
@@ -232,8 +234,9 @@ Of a file that the session's project has that is the name: the agent reads it."
                       session))
 
 (defun pyagentd-add--file (file session)
-  "Return how a prompt in the buffer SESSION has FILE: its name, or a copy.
-Of pictures, PDFs, and what the agent may not read there it has a copy."
+  "Return a reference to FILE for a prompt in the buffer SESSION.
+It links to a copy of a picture, PDF or file outside the project, else it is
+`@' and the file's name."
   (let ((root (pyagentd-add--root session)))
     (if (or (file-directory-p file)
             (and root (file-in-directory-p file root)
@@ -244,13 +247,14 @@ Of pictures, PDFs, and what the agent may not read there it has a copy."
         (pyagentd-media-link file)))))
 
 (defun pyagentd-add-read-file (prompt)
-  "Read the name of a file with PROMPT; from a session, one of its project."
+  "Read a file name with PROMPT, starting in the session's project if any."
   (let ((root (bound-and-true-p pyagentd-attach-root)))
     (expand-file-name
      (read-file-name prompt (and root (file-name-as-directory root)) nil t))))
 
 (defun pyagentd-add--files (files &optional ask)
-  "Add FILES, in Dired the marked ones, to the prompt of a session; ASK which."
+  "Add FILES, in Dired the marked ones, to the prompt of a session.
+If ASK is non-nil, ask which session."
   (interactive
    (list (if (derived-mode-p 'dired-mode) (dired-get-marked-files)
            (list (pyagentd-add-read-file "File or directory: ")))
@@ -260,8 +264,9 @@ Of pictures, PDFs, and what the agent may not read there it has a copy."
 ;;;; Diagnostics
 
 (defun pyagentd-add--diagnostics (beg end &optional ask)
-  "Add diagnostics of Flymake or Flycheck to the prompt of a session; ASK which.
-Those are of the region, from BEG to END, or of the whole buffer."
+  "Add diagnostics of Flymake or Flycheck to the prompt of a session.
+Add those between BEG and END: the region, or the whole buffer.  If ASK is
+non-nil, ask which session."
   (interactive (list (if (use-region-p) (region-beginning) (point-min))
                      (if (use-region-p) (region-end) (point-max))
                      current-prefix-arg))
@@ -284,9 +289,9 @@ Those are of the region, from BEG to END, or of the whole buffer."
 ;;;###autoload
 (defun pyagentd-add (&optional ask what)
   "Add something to the prompt of a session.
-That is the region if it is active, or the marked files in Dired; elsewhere
-this asks what: this buffer, a file, diagnostics…  With a prefix argument,
-or ASK from Lisp, ask which session.  WHAT is the command that adds it, nil
+Add the region if it is active, or the marked files in Dired; otherwise ask
+what to add: this buffer, a file, diagnostics…  With a prefix argument, or
+ASK from Lisp, ask which session.  WHAT is the command that adds it, or nil
 for this buffer."
   (interactive
    (list current-prefix-arg
@@ -312,7 +317,7 @@ for this buffer."
 ;;;###autoload
 (defun pyagentd-ask (question &optional ask)
   "Send QUESTION about the region, or about this buffer, to a session.
-The answer comes there; what you are writing there stays.  With a prefix
+The answer appears there, and your draft there is kept.  With a prefix
 argument, or ASK from Lisp, ask which session."
   (interactive (list (read-string "Question: " nil 'pyagentd-question-history)
                      current-prefix-arg))
@@ -337,11 +342,11 @@ argument, or ASK from Lisp, ask which session."
 ;;;; Rewriting a region
 
 (defvar pyagentd-rewrite-history nil
-  "Instructions for `pyagentd-rewrite'.")
+  "History of instructions for `pyagentd-rewrite'.")
 
 (defvar-local pyagentd-rewrite--change nil
   "Plist (:overlay :old :new :instruction) of the change in this buffer.
-The overlay is that of the region; it is deleted with the buffer.")
+The overlay is on the region; it is deleted with this buffer.")
 
 (defvar pyagentd-rewrite-mode-map
   (pyagentd-keymap
@@ -353,13 +358,13 @@ The overlay is that of the region; it is deleted with the buffer.")
   "Keymap of `pyagentd-rewrite-mode'.")
 
 (define-minor-mode pyagentd-rewrite-mode
-  "Minor mode of buffers that show what a model made of a region.
+  "Minor mode of buffers that show a model's rewrite of a region.
 
 \\{pyagentd-rewrite-mode-map}"
   :lighter " Rewrite"
   :interactive nil
   (when pyagentd-rewrite-mode
-    ;; `diff-mode' gives letters to hunks where the text is read-only.
+    ;; `diff-mode' binds letters in read-only buffers.
     (push (cons 'pyagentd-rewrite-mode pyagentd-rewrite-mode-map)
           minor-mode-overriding-map-alist)
     (setq header-line-format
@@ -368,9 +373,9 @@ The overlay is that of the region; it is deleted with the buffer.")
 \\[pyagentd-rewrite--again] with another instruction"))))
 
 (defun pyagentd-rewrite (beg end instruction)
-  "Have a model rewrite the region, from BEG to END, as INSTRUCTION says.
-What it makes is shown as a diff, to be accepted or discarded.  Emacs can
-be used meanwhile.  The model is that of a new session."
+  "Have a model rewrite the region, from BEG to END, following INSTRUCTION.
+Show the result as a diff, to accept or discard.  Emacs stays usable
+meanwhile.  The model is the default of new sessions."
   (interactive
    (progn
      (barf-if-buffer-read-only)
@@ -385,7 +390,7 @@ be used meanwhile.  The model is that of a new session."
     (pyagentd-rewrite--ask overlay instruction)))
 
 (defun pyagentd-rewrite--ask (overlay instruction)
-  "Ask a model to rewrite what is below OVERLAY, here, as INSTRUCTION says."
+  "Ask a model to rewrite the text of OVERLAY, here, following INSTRUCTION."
   (let* ((beg (overlay-start overlay))
          (end (overlay-end overlay))
          (text (buffer-substring-no-properties beg end))
@@ -414,11 +419,11 @@ be used meanwhile.  The model is that of a new session."
                        (run-at-time 0 nil #'pyagentd-rewrite--show
                                     overlay text instruction answer))))
          failed)
-      ;; There is no server, and the user does not want one.
+      ;; The server is not installed, and the user declined to install it.
       ((error quit) (funcall failed err)))))
 
 (defun pyagentd-rewrite--show (overlay old instruction answer)
-  "Show ANSWER, what became of OLD under OVERLAY by INSTRUCTION."
+  "Show ANSWER, the rewrite of OLD, the text of OVERLAY, by INSTRUCTION."
   (cond
    ((not (overlay-buffer overlay))
     (message "The region to rewrite is gone"))
@@ -450,12 +455,12 @@ be used meanwhile.  The model is that of a new session."
         (message "Rewritten: see %s" (buffer-name buffer)))))))
 
 (defun pyagentd-rewrite--buffer ()
-  "Return the buffer of the region that the change in this buffer is for."
+  "Return the buffer with the region of this buffer's change."
   (or (overlay-buffer (plist-get pyagentd-rewrite--change :overlay))
       (user-error "The region to rewrite is gone")))
 
 (defun pyagentd-rewrite--accept ()
-  "Put what the model made in the place of the region."
+  "Replace the region by the model's rewrite."
   (interactive nil pyagentd-rewrite-mode)
   (let* ((change pyagentd-rewrite--change)
          (overlay (plist-get change :overlay)))
@@ -476,12 +481,12 @@ be used meanwhile.  The model is that of a new session."
     (quit-window t)))
 
 (defun pyagentd-rewrite--discard ()
-  "Leave the region as it is."
+  "Discard the rewrite and leave the region unchanged."
   (interactive nil pyagentd-rewrite-mode)
   (quit-window t))
 
 (defun pyagentd-rewrite--again (instruction)
-  "Ask again, with INSTRUCTION, for the region as it is now."
+  "Rewrite the region, as it is now, again with INSTRUCTION."
   (interactive
    (list (read-string "Rewrite: " (plist-get pyagentd-rewrite--change
                                              :instruction)
@@ -497,8 +502,8 @@ be used meanwhile.  The model is that of a new session."
         (pyagentd-rewrite--ask overlay instruction)))))
 
 (defun pyagentd-add-above (text &optional behind)
-  "Put TEXT as a prompt above what is being written, or BEHIND that.
-Leave point behind it."
+  "Insert TEXT as a prompt above the draft, or BEHIND it if that is non-nil.
+Move point behind TEXT."
   (pyagentd-viewing-check)
   (deactivate-mark)
   (if-let ((draft (unless behind
@@ -532,19 +537,19 @@ Leave point behind it."
   :group 'pyagentd)
 
 (defconst pyagentd-media--largest (* 20 1024 1024)
-  "Bytes of the largest file that is copied into a session.")
+  "Maximal size in bytes of a file copied into a session.")
 
 (defconst pyagentd-media--largest-sent 12000000
-  "Bytes of the largest file that a call to another machine has room for.")
+  "Maximal size in bytes of a file sent in a request to another machine.")
 
 (defconst pyagentd-media--types
   '((image/png . "png") (image/jpeg . "jpg") (image/gif . "gif")
     (image/webp . "webp"))
-  "Kinds of pictures that models see, and the extensions of their files.")
+  "Types of pictures that models can see, with their file name extensions.")
 
 (defun pyagentd-media--keep (base extension content)
-  "Keep CONTENT, bytes, in the session here; return the name of the file.
-It was called BASE with EXTENSION.  The same content has the same name."
+  "Save CONTENT, bytes, as a file of the session here; return the file's name.
+The name is made from BASE, EXTENSION and a hash of CONTENT."
   (let* ((slug (string-trim (replace-regexp-in-string "[^[:alnum:]._-]+" "-" base)
                             "[-.]+" "-+"))
          (name (concat (if (string-empty-p slug) "file"
@@ -559,17 +564,17 @@ It was called BASE with EXTENSION.  The same content has the same name."
       (make-directory directory t)
       (with-file-modes #o600
         (write-region content nil file nil 'quiet nil 'excl)))
-    (when pyagentd-host                 ; what is here is a copy
+    (when pyagentd-host                 ; the local file is a copy
       (pyagentd-later 'attach-file
                       (list :branch pyagentd--branch-dir :name name
                             :content (base64-encode-string content t))))
     name))
 
 (defconst pyagentd-media--largest-shown 3750000
-  "Bytes of the largest picture or PDF that a model is shown.")
+  "Maximal size in bytes of a picture or PDF shown to a model.")
 
 (defun pyagentd-media--bytes (file)
-  "Return what FILE holds."
+  "Return the bytes of FILE; signal a `user-error' if it is too large."
   (let ((size (file-attribute-size (file-attributes (file-truename file)))))
     (when (> size (cond ((or (pyagentd-media--picture-p file)
                              (string-suffix-p ".pdf" file t))
@@ -586,12 +591,12 @@ It was called BASE with EXTENSION.  The same content has the same name."
     (buffer-string)))
 
 (defun pyagentd-media--picture-p (name)
-  "Return non-nil if NAME is that of a picture which models see."
+  "Return non-nil if NAME has the extension of a picture that models can see."
   (let ((case-fold-search t))
     (string-match-p "\\.\\(?:png\\|jpe?g\\|gif\\|webp\\)\\'" name)))
 
 (defun pyagentd-media--markdown (label name)
-  "Return the link with LABEL to the file NAME of the session."
+  "Return a Markdown link with LABEL to the file NAME of the session."
   (format "%s[%s](files/%s)" (if (pyagentd-media--picture-p name) "!" "")
           (replace-regexp-in-string "[][\n]" " " label)
           (url-hexify-string name)))
@@ -606,28 +611,28 @@ It was called BASE with EXTENSION.  The same content has the same name."
                                  (pyagentd-media--bytes file)))))
 
 (defun pyagentd-media--here ()
-  "Signal a `user-error' unless a session is written here."
+  "Signal a `user-error' unless this buffer is a writable session."
   (unless (bound-and-true-p pyagentd-mode) (user-error "Not a session"))
   (pyagentd-viewing-check))
 
 (defun pyagentd-media--insert (link)
-  "Insert LINK where a person writes: at point, or else into the prompt."
+  "Insert LINK at point if that is the user's text, or else into the prompt."
   (if (or (get-text-property (point) 'gptel)
           (and (> (point) (point-min))
                (get-text-property (1- (point)) 'gptel)))
       (pyagentd-add-text link)
-    ;; What is dropped behind a word, or behind what was dropped, is apart.
+    ;; Separate it from a word, or from another dropped link, before it.
     (insert (if (or (bobp) (memq (char-before) '(?\s ?\t ?\n))) "" " ") link)))
 
 (defun pyagentd-add--attach-file (file)
-  "Copy FILE into the session here and put a link to it into the prompt."
+  "Copy FILE into the session here and insert a link to it into the prompt."
   (interactive (list (pyagentd-add-read-file "Attach file: "))
                pyagentd-mode)
   (pyagentd-media--here)
   (pyagentd-media--insert (pyagentd-media-link (expand-file-name file))))
 
 (defun pyagentd-media-drop (uri _action)
-  "Put the file with URI, which was dropped here, into the prompt."
+  "Insert the file with URI, which was dropped here, into the prompt."
   (let ((file (dnd-get-local-file-name uri t)))
     (if (not (and file (bound-and-true-p pyagentd-mode)))
         (dnd-open-local-file uri 'private)
@@ -636,7 +641,7 @@ It was called BASE with EXTENSION.  The same content has the same name."
       'private)))
 
 (defun pyagentd-media--receive (type content)
-  "Put CONTENT, a picture of TYPE, a symbol, into the prompt."
+  "Insert CONTENT, a picture of TYPE, a symbol, into the prompt."
   (pyagentd-media--here)
   (let ((extension (alist-get type pyagentd-media--types)))
     (unless extension (user-error "Models cannot see %s" type))
@@ -648,7 +653,7 @@ It was called BASE with EXTENSION.  The same content has the same name."
   '(("wl-paste" "--no-newline" "--type" "image/png")
     ("xclip" "-selection" "clipboard" "-target" "image/png" "-out")
     ("pngpaste" "-"))
-  "Programs that print a picture of the clipboard, for use on a terminal.")
+  "Commands that print the picture in the clipboard, for terminals.")
 
 (defun pyagentd-add--picture ()
   "Insert the picture in the clipboard into the prompt."
@@ -679,14 +684,14 @@ It was called BASE with EXTENSION.  The same content has the same name."
              (pyagentd-media--receive 'image/png content))))
        'binary))))
 
-;;;; Showing them
+;;;; Showing pictures
 
 (defconst pyagentd-media--link
   "!\\[[^]\n]*\\](\\(?:\\./\\)?\\(files/[^)\n ]+\\))"
-  "A link to a picture of the session.")
+  "Regexp for a link to a picture of the session.")
 
 (defun pyagentd-media--show (beg end &rest _)
-  "Show the pictures with links between BEG and END."
+  "Show the pictures whose links are between BEG and END."
   (when (and pyagentd-media-show (display-images-p))
     (save-excursion
       (save-match-data
@@ -697,8 +702,8 @@ It was called BASE with EXTENSION.  The same content has the same name."
                                 (match-string-no-properties 1)))))))
 
 (defun pyagentd-media--draw (beg end link)
-  "Show the picture of LINK, which stands between BEG and END.
-Only what the user wrote shows one: an answer may link what it likes."
+  "Show the picture of LINK, which is between BEG and END.
+Only links in the user's text count: those in answers are untrusted."
   (when-let (((not (text-property-not-all beg end 'gptel nil)))
              (file (ignore-errors (pyagentd-media--file link)))
              ((not (seq-some (lambda (overlay)
@@ -721,9 +726,9 @@ Only what the user wrote shows one: an answer may link what it likes."
                    (concat "\n" (propertize " " 'display image)))))
 
 (defun pyagentd-media--file (link)
-  "Return the true name of the file of the session that LINK names, or nil.
-It is a regular file below files/, symbolic links followed.  No handler of
-file names is used, or a name could have Emacs reach another machine."
+  "Return the true name of the session's file that LINK names, or nil.
+It must be a regular file below files/ after following symbolic links.  File
+name handlers are off, lest a name make Emacs connect to another machine."
   (let* ((file-name-handler-alist nil)
          (branch (file-name-as-directory (file-truename pyagentd--branch-dir)))
          (file (file-truename
@@ -749,18 +754,18 @@ file names is used, or a name could have Emacs reach another machine."
                    (cons '("^file:" . pyagentd-media-drop)
                          dnd-protocol-alist)))
 
-;;;; Prompts of before
+;;;; Earlier prompts
 
 (defvar savehist-additional-variables)
 
 (defvar pyagentd-prompt-history nil
-  "Prompts that were sent, latest first; as many as `history-length' says.")
+  "Sent prompts, latest first, at most `history-length' of them.")
 
 (defconst pyagentd-recall--longest 2000
-  "Characters of the longest prompt that is remembered.")
+  "Maximal number of characters of a remembered prompt.")
 
 (defun pyagentd-recall-note (text)
-  "Remember TEXT, a prompt that was sent."
+  "Add TEXT, a sent prompt, to `pyagentd-prompt-history'."
   (let ((text (string-trim text)))
     (unless (or (string-empty-p text)
                 (> (length text) pyagentd-recall--longest))
@@ -774,7 +779,7 @@ file names is used, or a name could have Emacs reach another machine."
 
 (defun pyagentd-recall-prompt ()
   "Insert an earlier prompt, from this or any other session.
-Those of this buffer come first, but for one that is being written."
+Those of this buffer come first, without the draft."
   (interactive nil pyagentd-mode)
   (pyagentd-media--here)
   (let ((prompts

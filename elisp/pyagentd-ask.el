@@ -1,4 +1,4 @@
-;;; pyagentd-ask.el --- Approvals in a conversation -*- lexical-binding: t; -*-
+;;; pyagentd-ask.el --- Approvals and questions in a conversation -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 
@@ -8,8 +8,8 @@
 
 ;;; Commentary:
 
-;; What the daemon asks: shown at the prompt, answered by keys on the question;
-;; and the replies that an answer offers.
+;; Show the daemon's asks (approvals and questions) in a notice at the prompt,
+;; answer them by keys there, and pick replies that an answer offers.
 
 ;;; Code:
 
@@ -26,39 +26,39 @@
 (declare-function pyagentd-asks "pyagentd-views")
 (declare-function pyagentd-question-open "pyagentd-form")
 
-;;;; What the daemon asks
+;;;; Open asks
 
-;; An ask is a question of a run to a human, most often whether a tool may
-;; do what it is about to do.  This file knows which asks are open and
-;; where each is shown: in the conversation that asks and in the one at
-;; the root of its tree, so that no agent's question stays unseen.
+;; An ask is a question of a run to a human, most often whether a tool call
+;; is allowed.  This file knows which asks are open and where each is shown:
+;; in the conversation of the run and in the uppermost open one above it, so
+;; that no agent's question stays unseen.
 ;;
 ;; An ask is a plist as the daemon sent it.  Its keys are :id, :branch,
-;; :agent (id of the agent that asks, nil for none), :kind (`tool', `scope'
-;; for more rights, `question' for a model's, with :questions), :tool, :detail, :action, :reason, :preview (a
-;; diff or another text), :choices, :remember (what an answer that is to
-;; last would remember), :commands (those of a shell command), :patterns
-;; (those asked for), :input (the arguments, JSON), :path, and what it looks like:
-;; :who, :what, :lines and :keys.
+;; :agent (id of the agent that asks, or nil), :kind (`tool', `scope' to
+;; request more rights, `question' for a model's, with :questions), :tool,
+;; :detail, :action, :reason, :preview (a diff or another text), :choices,
+;; :remember (the rules that a lasting answer adds), :commands (the commands
+;; of a shell command line), :patterns (the requested ones), :input (the
+;; arguments, JSON), :path, and for display :who, :what, :lines and :keys.
 
 (defvar pyagentd-ask--pending nil
   "Open asks, oldest first.")
 
 (defvar pyagentd-ask--answered nil
-  "Ids of asks that we have answered and the daemon has not settled yet.")
+  "Ids of asks that were answered here and not settled by the daemon yet.")
 
 (defvar pyagentd-ask-changed-hook nil
-  "Hook run after it has changed which asks are open, or what is known of one.")
+  "Hook run after the list of open asks, or the state of one, has changed.")
 
 (defvar pyagentd-ask-new-functions nil
-  "Functions called with an ask that is new.")
+  "Functions called with each new ask.")
 
 (defun pyagentd-ask-id (ask)
   "Return the id of ASK."
   (plist-get ask :id))
 
 (defun pyagentd-ask-open ()
-  "Return the open asks that we know, oldest first."
+  "Return the open asks, oldest first."
   pyagentd-ask--pending)
 
 (defun pyagentd-ask-find (id)
@@ -67,11 +67,11 @@
             pyagentd-ask--pending))
 
 (defun pyagentd-ask-answered-p (ask)
-  "Return non-nil if ASK was answered here and the daemon says nothing yet."
+  "Return non-nil if ASK was answered here and the daemon has not replied yet."
   (member (pyagentd-ask-id ask) pyagentd-ask--answered))
 
 (defun pyagentd-ask-note-answered (ask answered)
-  "Note whether ASK is ANSWERED here."
+  "Record whether ASK was ANSWERED here."
   (setq pyagentd-ask--answered
         (delete (pyagentd-ask-id ask) pyagentd-ask--answered))
   (when answered
@@ -79,11 +79,11 @@
   (run-hooks 'pyagentd-ask-changed-hook))
 
 (defun pyagentd-ask-add (ask &optional branch)
-  "Note that ASK, told about BRANCH, waits for an answer."
+  "Add ASK, an event about BRANCH, to the open asks."
   (unless (pyagentd-ask-find (pyagentd-ask-id ask))
     (let ((branch (or (plist-get ask :branch) branch)))
       (setq ask (append (list :branch branch
-                              ;; Itself and those above it, the root last.
+                              ;; The branch and its parents, the root last.
                               :above (and branch (pyagentd-ask--chain branch)))
                         ask)))
     (setq pyagentd-ask--pending (append pyagentd-ask--pending (list ask)))
@@ -91,14 +91,14 @@
     (pyagentd-run-functions 'pyagentd-ask-new-functions ask)))
 
 (defun pyagentd-ask-remove (id)
-  "Note that the ask ID is settled."
+  "Remove the ask ID from the open asks."
   (when-let ((ask (pyagentd-ask-find id)))
     (setq pyagentd-ask--pending (remq ask pyagentd-ask--pending)
           pyagentd-ask--answered (delete id pyagentd-ask--answered))
     (run-hooks 'pyagentd-ask-changed-hook)))
 
 (defun pyagentd-ask-receive-all (asks)
-  "Note that ASKS, and no others, are open anywhere."
+  "Make ASKS the open asks of all sessions."
   (let ((pyagentd-ask-new-functions nil)
         (ids (mapcar #'pyagentd-ask-id asks)))
     (dolist (ask pyagentd-ask--pending)
@@ -107,20 +107,20 @@
     (mapc #'pyagentd-ask-add asks)))
 
 (defun pyagentd-ask-clear ()
-  "Forget all asks; the daemon has them still."
+  "Forget all asks here; they stay open in the daemon."
   (setq pyagentd-ask--pending nil
         pyagentd-ask--answered nil)
   (run-hooks 'pyagentd-ask-changed-hook))
 
-;;;; Where they are shown
+;;;; Buffers that show an ask
 
 (defun pyagentd-ask--chain (branch)
-  "Return BRANCH and those above it up to the root, directories in a list."
+  "Return a list of the directories of BRANCH and its parents up to the root."
   (cons branch (when (string-match "/agents/[^/]+\\'" branch)
                  (pyagentd-ask--chain (substring branch 0 (match-beginning 0))))))
 
 (defun pyagentd-ask-buffers (ask)
-  "Return the buffers that show ASK: its own, and the uppermost one above."
+  "Return the buffers that show ASK: its branch's, and the uppermost parent's."
   (pcase-let* ((`(,branch . ,above) (plist-get ask :above))
                (own (and branch (pyagentd-place-buffer branch)))
                (upper nil))
@@ -134,7 +134,7 @@
               pyagentd-ask--pending))
 
 (defun pyagentd-ask-question-p (ask)
-  "Return non-nil if ASK, which may be nil, is a model's questions."
+  "Return non-nil if ASK, which may be nil, contains questions of a model."
   (eq 'question (pyagentd-symbol (plist-get ask :kind))))
 
 ;;;; Events
@@ -149,20 +149,20 @@
                    (pyagentd-notify-settled ask answer))
                  (pyagentd-ask-remove (pyagentd-ask-id ask))))))
 
-;;;; A change in the colours of its file
+;;;; Fontified diffs
 
-;; A diff has the faces of `diff-mode', which gives what a hunk has of a file
-;; those of the file's mode: a comment that begins above it is not known.
+;; A diff has the faces of `diff-mode', and within hunks those of the file's
+;; mode.  That mode sees the hunk only, not a comment that begins above it.
 
 (defconst pyagentd-ask-look--most 40000
-  "How many characters are given the colours of a mode.")
+  "Length from which on a diff is not fontified by its file's mode.")
 
 (defvar diff-font-lock-syntax)
 (defvar diff-refine)
 
 (defun pyagentd-ask-look (text)
-  "Return the lines of TEXT, a diff, coloured, each with its newline.
-Neither the text nor the mode of its file may do more than colour it."
+  "Return the fontified lines of TEXT, a diff, each with its newline.
+The text's file variables and the mode's hooks and messages are ignored."
   (require 'diff-mode)
   (with-temp-buffer
     (insert text "\n")
@@ -174,7 +174,7 @@ Neither the text nor the mode of its file may do more than colour it."
           (magic-mode-alist nil)
           (inhibit-message t)
           (log message-log-max)
-          (message-log-max nil)) ; what the modes say helps nobody
+          (message-log-max nil)) ; drops the modes' messages
       (diff-mode)
       (condition-case-unless-debug err
           (font-lock-ensure)
@@ -193,17 +193,17 @@ Neither the text nor the mode of its file may do more than colour it."
       (nreverse lines))))
 
 (defun pyagentd-ask-who (ask)
-  "Return which agent ASK comes from, in words; nil for none."
+  "Return the name of the agent that asks in ASK, or nil."
   (let ((who (plist-get ask :who)))
     (unless (member who '(nil "")) who)))
 
 (defun pyagentd-ask-title (ask)
-  "Return one line about ASK."
+  "Return a one-line summary of ASK."
   (let ((who (pyagentd-ask-who ask)))
     (concat (and who (concat who ": ")) (or (plist-get ask :what) ""))))
 
 (defun pyagentd-ask--segment ()
-  "Return how many asks this buffer shows, and whose the first are, or nil."
+  "Return the header line's count of asks here, with who asks, or nil."
   (when-let ((asks (pyagentd-ask-in (current-buffer))))
     (let ((names (delete-dups
                   (mapcar (lambda (ask)
@@ -224,15 +224,15 @@ Neither the text nor the mode of its file may do more than colour it."
 
 (add-hook 'pyagentd-status-segment-functions #'pyagentd-ask--segment)
 
-;;;; What an ask looks like
+;;;; Text of an ask
 
-;; The daemon says which lines decide, and how they look.  Here a change gets
-;; the colours of its file, and is as short as its window is high: a notice
-;; that does not fit there cannot be scrolled.
+;; The daemon decides which lines are shown, and their faces.  Here a diff is
+;; fontified and shortened to fit its window: a notice that does not fit
+;; cannot be scrolled.
 
 (defun pyagentd-ask-text (ask &optional room place)
-  "Return the lines about ASK; PLACE, a text, ends the first.
-A preview has at most ROOM lines, nil for all that the daemon shows."
+  "Return the text of ASK, with the string PLACE at the end of its first line.
+A preview has at most ROOM lines, or all lines from the daemon if nil."
   (mapconcat (lambda (line)
                (concat (mapconcat (lambda (part)
                                     (pyagentd-ask-text-part part room))
@@ -242,14 +242,16 @@ A preview has at most ROOM lines, nil for all that the daemon shows."
              (plist-get ask :lines) ""))
 
 (defun pyagentd-ask-text-part (part &optional room)
-  "Return PART of a line as text; a preview has at most ROOM lines, nil for all."
+  "Return the text of PART, a part of a line.
+A preview has at most ROOM lines, or all if nil."
   (pcase (and (consp part) (plist-get part :face))
     ((or "diff" "preview") (pyagentd-ask-text--preview part room))
     (_ (pyagentd-text part))))
 
 (defun pyagentd-ask-text--preview (part room)
-  "Return PART, a change of a file or another preview.
-It has at most ROOM lines, nil for all; of a change the first changed one."
+  "Return the text of PART, a diff or another preview.
+It has at most ROOM lines, or all if nil; a shortened diff begins with its
+first changed line."
   (let* ((text (plist-get part :text))
          (diff (equal "diff" (plist-get part :face)))
          (lines (if diff (pyagentd-ask-look text)
@@ -258,7 +260,7 @@ It has at most ROOM lines, nil for all; of a change the first changed one."
                                         'face 'pyagentd-detail
                                         'wrap-prefix "  "))
                           (split-string text "\n"))))
-         (first (and diff room      ; what was changed, behind the two file names
+         (first (and diff room      ; first changed line behind the file names
                      (seq-position (nthcdr 2 lines) nil
                                    (lambda (line _)
                                      (string-match-p "\\`[-+]" line)))))
@@ -267,17 +269,17 @@ It has at most ROOM lines, nil for all; of a change the first changed one."
          (more (+ (or (plist-get part :more) 0)
                   (- (length lines) skipped (length shown)))))
     (if (= more 0) (substring (string-join shown) 0 -1)
-      ;; With its newline: the colour of the line reaches to the edge.
+      ;; Keep the newline: the background then extends to the window's edge.
       (concat (string-join shown)
               (propertize (format "  … %s" (pyagentd-count more "more line"))
                           'face 'shadow)))))
 
 ;;;; One letter for each decision
 
-;; Each decision about an ask, and each look at it, has one letter wherever
-;; asks are answered: on the question itself, in lists, beside a diff and in
-;; menus.  In a conversation they are keys of the question alone, not of the
-;; text: `C-c C-c' goes to the question first.
+;; Each decision about an ask, and each way to view it, has the same letter
+;; wherever asks are answered: on the question itself, in lists, beside a diff
+;; and in menus.  In a conversation the letters work on the question only, not
+;; in the text: `C-c C-c' goes to the question first.
 
 (defconst pyagentd-ask-keys
   '((?y pyagentd-allow-once "once")
@@ -290,8 +292,8 @@ It has at most ROOM lines, nil for all; of a change the first changed one."
     (?E pyagentd-ask--ediff "Ediff")
     (?o pyagentd-ask--show "details")
     (?k pyagentd-ask--abort "abort"))
-  "Letters with their commands and a word for them.
-Which of them an ask offers the daemon says.")
+  "List of (LETTER COMMAND WORD).
+The daemon decides which of them an ask offers.")
 
 (defun pyagentd-ask-offered (ask)
   "Return the letters that ASK offers, a list of (LETTER LABEL)."
@@ -301,12 +303,12 @@ Which of them an ask offers the daemon says.")
                       (plist-get ask :keys))))
 
 (defun pyagentd-ask-keys-define (map)
-  "Let letters run their commands in MAP, and return it."
+  "Bind the letters to their commands in MAP, and return MAP."
   (pcase-dolist (`(,letter ,command . ,_) pyagentd-ask-keys map)
     (define-key map (vector letter) command)))
 
 (defun pyagentd-ask-keys-header (ask without)
-  "Return a header line with the keys for ASK but that of the command WITHOUT."
+  "Return a header line with the keys for ASK, except for the command WITHOUT."
   (let ((offered (pyagentd-ask-offered ask)))
     (concat
      (mapconcat (pcase-lambda (`(,letter ,command ,word))
@@ -316,24 +318,24 @@ Which of them an ask offers the daemon says.")
                 pyagentd-ask-keys "")
      " " (propertize "q" 'face 'pyagentd-key) " close")))
 
-;;;; Show in a conversation what is asked
+;;;; Show asks in a conversation
 
-;; Where something is asked a notice stands at the marker of the run.  It
-;; shows one ask, which the keys answer, and the others in a line each.  It
-;; changes no text, and goes when nothing is asked any more.
+;; While asks are open a notice is shown at the marker of the run.  It shows
+;; the current ask, which the keys answer, and the others in a line each.  It
+;; is an overlay, and goes when no ask is open any more.
 ;;
-;; What is typed into the conversation never answers: `C-c C-c' moves point to
-;; the question, and only there do letters decide.  Any other command leaves
-;; the question, and so does another question in its place.
+;; Text typed into the conversation never answers: `C-c C-c' moves point to
+;; the question, and letters decide only there.  Any other command leaves the
+;; question, and so does a change of the current ask.
 
 (pyagentd-deflocal pyagentd-ask-notice--overlay nil
-  "Overlay of the notice in this buffer, nil if there is none.")
+  "Overlay of the notice in this buffer, or nil.")
 (pyagentd-deflocal pyagentd-ask-notice--current nil
-  "Id of the ask that the keys answer, nil for none.")
+  "Id of the current ask, which the keys answer, or nil.")
 
 (pyagentd-deflocal pyagentd-ask-notice--focus nil
-  "Where point is on the question, an overlay; nil while it is not.
-Its property `pyagentd-ask-back' is a marker at where point was before.")
+  "Overlay at point while point is on the question, else nil.
+Its property `pyagentd-ask-back' is a marker at the previous point.")
 
 (defvar pyagentd-ask-notice-map
   (let ((map (pyagentd-ask-keys-define (make-sparse-keymap))))
@@ -356,7 +358,8 @@ Its property `pyagentd-ask-back' is a marker at where point was before.")
    command))
 
 (defun pyagentd-ask-notice-keys (ask several)
-  "Return the lines that name the keys for ASK, one of SEVERAL or not."
+  "Return the lines that name the keys for ASK.
+SEVERAL is non-nil if other asks are open here, too."
   (if (pyagentd-ask-question-p ask)
       (concat (propertize "Answer" 'face 'shadow) "  "
               (pyagentd-ask-notice--button "C-c C-c" 'pyagentd-answer "in a form")
@@ -393,7 +396,7 @@ Its property `pyagentd-ask-back' is a marker at where point was before.")
       (pyagentd-ask-notice--enter ask))))
 
 (defun pyagentd-ask-notice--enter (ask)
-  "Put point on the question ASK, and let the keys there answer it."
+  "Move point to the question ASK, where letters answer it."
   (let ((base (or (buffer-base-buffer) (current-buffer))))
     (unless (eq base (current-buffer))
       (pop-to-buffer base)))
@@ -405,7 +408,7 @@ Its property `pyagentd-ask-back' is a marker at where point was before.")
     (pyagentd-ask-notice--unfocus)
     (unless (<= (point-min) position (point-max)) (widen))
     (goto-char position)
-    ;; An empty one whose end advances has its keymap at its position.
+    ;; The keymap of an empty overlay works only if the overlay's end advances.
     (let ((focus (make-overlay position position nil nil t)))
       (overlay-put focus 'keymap pyagentd-ask-notice-map)
       (overlay-put focus 'pyagentd-ask-id (pyagentd-ask-id ask))
@@ -416,16 +419,16 @@ Its property `pyagentd-ask-back' is a marker at where point was before.")
     (pyagentd-ask-notice-refresh)))
 
 (defun pyagentd-ask-notice--unfocus ()
-  "Let keys be those of the text again."
+  "Turn off the keys of the question."
   (when pyagentd-ask-notice--focus
     (delete-overlay pyagentd-ask-notice--focus)
     (setq pyagentd-ask-notice--focus nil)))
 
 (defun pyagentd-ask-notice--look (&rest _)
-  "Let keys be those of the text again wherever point has left a question.
-That is also where another buffer is shown in its window: no hook of the
-question's own buffer runs then."
-  (unless (minibufferp (window-buffer)) ; where more is asked
+  "Turn off the keys of each question that point has left.
+This is a global hook: when the window shows another buffer, no hook of the
+question's own buffer runs."
+  (unless (minibufferp (window-buffer)) ; a command of the question reads there
     (let ((focused nil))
       (dolist (buffer (pyagentd-place-buffers))
         (with-current-buffer buffer
@@ -457,7 +460,7 @@ question's own buffer runs then."
   (pyagentd-ask-notice-refresh))
 
 (defun pyagentd-ask-notice-aside ()
-  "Leave the question that point is on, to look at something else.
+  "Leave the question at point, to show another buffer.
 Return a function that goes back to it if it is still open, or nil if point
 is on no question."
   (with-current-buffer (window-buffer)
@@ -480,7 +483,7 @@ is on no question."
 ;;;; The notice
 
 (defun pyagentd-ask-notice--text (current asks &optional room)
-  "Return the notice about ASKS and CURRENT, whose preview has at most ROOM lines."
+  "Return the notice for ASKS; CURRENT's preview has at most ROOM lines."
   (concat "\n" pyagentd-rule
           (pyagentd-ask-text
            current room
@@ -512,13 +515,13 @@ is on no question."
           pyagentd-rule))
 
 (defun pyagentd-ask-notice--rows (text width)
-  "Return how many rows TEXT takes in a window that is WIDTH columns wide."
+  "Return the number of screen lines of TEXT in a window of WIDTH columns."
   (apply #'+ (mapcar (lambda (line)
                        (max 1 (ceiling (string-width line) (max 1 width))))
                      (split-string (string-trim-right text "\n") "\n"))))
 
 (defun pyagentd-ask-notice--fitted (current asks)
-  "Return the notice about ASKS and CURRENT, short enough for its window."
+  "Return the notice for ASKS with the CURRENT one, fitted to its window."
   (let ((text (pyagentd-ask-notice--text current asks))
         (window (get-buffer-window nil 'visible)))
     (if (not window) text
@@ -533,8 +536,8 @@ is on no question."
         (pyagentd-ask-notice--wrap text (1- width))))))
 
 (defun pyagentd-ask-notice--wrap (text width)
-  "Return TEXT in lines of at most WIDTH columns, broken at spaces if possible.
-Emacs would draw the cursor in a line that it has to continue itself."
+  "Return TEXT filled to at most WIDTH columns, broken at spaces if possible.
+If Emacs had to continue a line itself, it would draw the cursor there."
   (with-temp-buffer
     (insert text)
     (goto-char (point-min))
@@ -552,7 +555,7 @@ Emacs would draw the cursor in a line that it has to continue itself."
     (buffer-string)))
 
 (defun pyagentd-ask-notice--reveal ()
-  "Scroll the windows whose point is at the notice so that they show it."
+  "Scroll windows whose point is at the notice until all of it is visible."
   (let ((position (pyagentd-insert-end)))
     (dolist (window (get-buffer-window-list nil nil 'visible))
       (when (= position (window-point window))
@@ -576,7 +579,7 @@ Emacs would draw the cursor in a line that it has to continue itself."
           (car asks)))))
 
 (defun pyagentd-ask-notice-select (ask)
-  "Let the keys in this buffer answer ASK."
+  "Make ASK the current ask of this buffer, which keys answer."
   (with-current-buffer (or (buffer-base-buffer) (current-buffer))
     (setq pyagentd-ask-notice--current (pyagentd-ask-id ask))
     (when pyagentd-ask-notice--focus
@@ -585,7 +588,7 @@ Emacs would draw the cursor in a line that it has to continue itself."
     (pyagentd-ask-notice-refresh)))
 
 (defun pyagentd-ask-notice--move (&rest _)
-  "Put the notice of this buffer below the text of the run."
+  "Move the notice of this buffer below the text of the run."
   (when pyagentd-ask-notice--overlay
     (let ((position (pyagentd-insert-end)))
       (move-overlay pyagentd-ask-notice--overlay position position)
@@ -606,11 +609,11 @@ Emacs would draw the cursor in a line that it has to continue itself."
           pyagentd-ask-notice--current nil)))
 
 (defun pyagentd-ask-notice-refresh ()
-  "Show in this buffer what is asked, if anything is."
+  "Show, update or remove the notice of this buffer."
   (if-let ((current (pyagentd-ask-notice-current)))
       (progn
         (setq pyagentd-ask-notice--current (pyagentd-ask-id current))
-        (when (and pyagentd-ask-notice--focus ; on another question
+        (when (and pyagentd-ask-notice--focus ; point is on another question
                    (not (equal (overlay-get pyagentd-ask-notice--focus
                                             'pyagentd-ask-id)
                                pyagentd-ask-notice--current)))
@@ -628,7 +631,7 @@ Emacs would draw the cursor in a line that it has to continue itself."
     (pyagentd-ask-notice--delete)))
 
 (defun pyagentd-ask-notice--resized (window)
-  "Make the notice fit WINDOW, whose size has changed, after redisplay."
+  "Schedule a refresh of the notice in WINDOW, whose size has changed."
   (with-current-buffer (window-buffer window)
     (when pyagentd-ask-notice--overlay
       (pyagentd-later-soon #'pyagentd-ask-notice-refresh))))
@@ -637,7 +640,7 @@ Emacs would draw the cursor in a line that it has to continue itself."
              '(window-size-change-functions . pyagentd-ask-notice--resized))
 
 (defun pyagentd-ask-notice--refresh-all ()
-  "Show in the session buffers what is asked."
+  "Refresh the notices of all session buffers."
   (let ((asking (seq-mapcat #'pyagentd-ask-buffers (pyagentd-ask-open))))
     (dolist (buffer (pyagentd-place-buffers))
       (when (or (memq buffer asking)
@@ -648,7 +651,7 @@ Emacs would draw the cursor in a line that it has to continue itself."
 
 (defun pyagentd-ask-notice-visible-p (buffer)
   "Return non-nil if a window shows the notice in BUFFER.
-A window whose point is there will, once it is displayed."
+A window with point at the notice counts: redisplay will show it."
   (when-let* ((overlay (buffer-local-value 'pyagentd-ask-notice--overlay buffer))
               (position (overlay-start overlay)))
     (seq-some (lambda (window)
@@ -659,53 +662,54 @@ A window whose point is there will, once it is displayed."
 (add-hook 'pyagentd-ask-changed-hook #'pyagentd-ask-notice--refresh-all)
 (add-hook 'pyagentd-session-leave-hook #'pyagentd-ask-notice--delete)
 
-;;;; Which question commands in a buffer answer
+;;;; The ask that a buffer's commands answer
 
-;; Commands answer the ask of the notice, the one at point in a list, or
-;; the one that a buffer is about: its arguments, its diff, all of it.  Such
-;; a buffer stays when the ask is answered elsewhere, and says so.
+;; Commands answer the current ask of the notice, the one at point in a list,
+;; or the one whose arguments, diff or details a buffer shows.  Such a buffer
+;; stays when the ask is answered elsewhere, and says so.
 
 (defvar-local pyagentd-ask-function nil
-  "Function that returns the ask which commands in this buffer answer.
-It returns nil if there is none; nil here means the one of the notice.")
+  "Function that returns the ask which commands in this buffer answer, or nil.
+If the variable is nil they answer the current ask of the notice.")
 
 (pyagentd-deflocal pyagentd-ask-here-about nil
-  "The ask that this buffer is about and stays about, nil for none.
-A list (ID OPEN ANSWERED PASSING), the header lines while it is open and
-after; PASSING says that the buffer is left once we have answered.")
+  "The ask that this buffer shows, or nil.
+It is a list (ID OPEN ANSWERED PASSING).  OPEN and ANSWERED are the header
+lines while it is open and after; if PASSING is non-nil, the buffer's windows
+quit once it was answered here.")
 
 (defun pyagentd-ask-here-set (ask open answered &optional passing)
-  "Let commands in this buffer answer ASK, and no other.
-OPEN and ANSWERED are header lines, the latter for when it is settled.
-PASSING says that there is nothing to see any more once we have answered."
+  "Make ASK the ask that commands in this buffer answer.
+OPEN and ANSWERED are the header lines while it is open and after.
+If PASSING is non-nil, the buffer's windows quit once it was answered here."
   (let ((id (pyagentd-ask-id ask)))
     (setq pyagentd-ask-function (lambda () (pyagentd-ask-find id))
           pyagentd-ask-here-about (list id open answered passing)
           header-line-format open)))
 
 (defun pyagentd-ask-here--on-change ()
-  "Say in the buffers about one ask whether it is answered."
+  "Update the header lines of buffers that show one ask."
   (dolist (buffer (buffer-list))
     (when-let ((about (buffer-local-value 'pyagentd-ask-here-about buffer)))
       (with-current-buffer buffer
         (cond ((pyagentd-ask-find (car about))
                (setq header-line-format (nth 1 about)))
-              ((pyagentd-rpc-connected-p) ; else we only cannot know
+              ((pyagentd-rpc-connected-p) ; without the daemon it is unknown
                (setq header-line-format (nth 2 about))))
         (force-mode-line-update)))))
 
 (add-hook 'pyagentd-ask-changed-hook #'pyagentd-ask-here--on-change)
 
 (pyagentd-deflocal pyagentd-ask-here--back nil
-  "Function that goes back to the question that this was shown from, or nil.")
+  "Function that goes back to the question that opened this buffer, or nil.")
 
 (defun pyagentd-ask-here-display ()
-  "Show this buffer in the selected window: its keys are letters."
+  "Show this buffer and select its window: its keys are letters."
   (setq pyagentd-ask-here--back (pyagentd-ask-notice-aside))
   (pop-to-buffer (current-buffer)))
 
 (defun pyagentd-ask--here-quit ()
-  "Close this window, and go back to the question that it was shown from."
+  "Close this window, and go back to the question that opened it."
   (interactive)
   (let ((back pyagentd-ask-here--back))
     (quit-window)
@@ -717,16 +721,16 @@ PASSING says that there is nothing to see any more once we have answered."
       (funcall pyagentd-ask-function)
     (pyagentd-ask-notice-current)))
 
-;;;; Pick what an answer offers
+;;;; Pick a reply that an answer offers
 
 (declare-function pyagentd-add-above "pyagentd-add")
 (declare-function pyagentd-send "pyagentd-chat")
 
 (pyagentd-deflocal pyagentd-reply-options nil
-  "What the last answer here offers, a plist: :options and :several.
-Each option is a plist with :label and :text, what picking it says.")
+  "Replies that the last answer here offers, a plist (:options :several).
+Each option is a plist of :label and :text, the reply.")
 (pyagentd-deflocal pyagentd-reply-options--overlay nil
-  "Overlay of the buttons in this buffer, nil if there are none.")
+  "Overlay of the buttons in this buffer, or nil.")
 
 (dotimes (index 9)
   (define-key pyagentd-mode-map (kbd (format "C-c %d" (1+ index)))
@@ -735,7 +739,7 @@ Each option is a plist with :label and :text, what picking it says.")
                            (and pyagentd-reply-options command)))))
 
 (defun pyagentd-reply-options--button (option index)
-  "Return OPTION, that with INDEX, as text; a click picks it."
+  "Return a button for OPTION, the one with INDEX."
   (let ((pick (lambda ()
                 (interactive)
                 (pyagentd-reply-options--pick (1+ index)))))
@@ -753,7 +757,8 @@ Each option is a plist with :label and :text, what picking it says.")
   (setq pyagentd-reply-options nil))
 
 (defun pyagentd-reply-options-receive (options)
-  "Show OPTIONS, what the last answer in this buffer offers, or nothing for nil."
+  "Show OPTIONS, a plist like `pyagentd-reply-options', in this buffer.
+If OPTIONS is nil, only remove the previous buttons."
   (pyagentd-reply-options-clear)
   (when (plist-get options :options)
     (let ((end (pyagentd-answered-end)))
@@ -778,10 +783,10 @@ Each option is a plist with :label and :text, what picking it says.")
 (add-hook 'pyagentd-session-leave-hook #'pyagentd-reply-options-clear)
 
 (defun pyagentd-reply-options--pick (number &optional only-put)
-  "Send option NUMBER, whose digit was typed, of those the last answer offers.
-What is typed below the answer already is said after it.  With a prefix
-argument, or ONLY-PUT from Lisp, put it into the prompt and do not send
-it; so it is with answers of which several options may be picked."
+  "Send option NUMBER of the last answer; interactively the digit typed.
+A draft below the answer is kept.  With a prefix argument, or ONLY-PUT from
+Lisp, only insert the option into the prompt; if several options may be
+picked, that is the default."
   (interactive
    (progn (unless pyagentd-reply-options (user-error "No options are offered here"))
           (let ((labels (mapcar (lambda (option) (plist-get option :text))
@@ -803,16 +808,16 @@ it; so it is with answers of which several options may be picked."
           (pyagentd-reply-options-clear)
           (pyagentd-send))))))
 
-;;;; Answer what the daemon asks
+;;;; Answer an ask
 
-;; Commands that answer an ask: the one the notice in a conversation
-;; shows, or the one at point where asks are listed.  Nothing here prompts
-;; by itself, and no answer waits for the daemon.
+;; These commands answer an ask: the current one of the notice in a
+;; conversation, or the one at point in a list.  Answers are sent without
+;; waiting for the daemon.
 
 (declare-function pyagentd-abort "pyagentd-chat")
 
 (defun pyagentd-answer-current ()
-  "Return the ask that commands here answer; signal if there is none."
+  "Return the ask that commands here answer, or signal a `user-error'."
   (let ((ask (or (pyagentd-ask-here)
                  (user-error (if pyagentd-ask-here-about
                                  "Already answered"
@@ -824,12 +829,12 @@ M-x pyagentd-asks lists those of all sessions")))))
 
 (cl-defun pyagentd-answer-with (ask decision &key reason input answers then)
   "Answer ASK with DECISION, a symbol, and return at once.
-REASON is told to the model.  INPUT, JSON, replaces the arguments;
-ANSWERS, JSON, are to its questions.  THEN is called once the daemon has
-the answer.
+REASON is sent to the model.  INPUT, JSON, replaces the tool's arguments;
+ANSWERS, JSON, answer its questions.  Call THEN once the daemon has the
+answer.
 
-Who answers also says with which environment and key the run may go on: a
-daemon that was started anew has none."
+The request also has the environment and API key with which the run
+continues: a restarted daemon has none."
   (pyagentd-ask-note-answered ask t)
   (pyagentd-rpc-call-async
    'answer
@@ -843,7 +848,7 @@ daemon that was started anew has none."
              (lambda (answer)
                (pyagentd-ask-note-answered ask nil)
                (pyagentd-ask-remove (pyagentd-ask-id ask))
-               ;; Windows that were there only for it.
+               ;; Windows that only served to answer it.
                (dolist (buffer (buffer-list))
                  (pcase (buffer-local-value 'pyagentd-ask-here-about buffer)
                    (`(,(pred (equal (pyagentd-ask-id ask))) ,_ ,_ t)
@@ -860,8 +865,8 @@ daemon that was started anew has none."
              (message "%s" (pyagentd-error-text err))))))
 
 (defun pyagentd-allow-once ()
-  "Allow what is asked for here, this one time.
-Questions of the model's are answered in a form."
+  "Allow the open ask here, this one time.
+Answer a model's questions in a form."
   (interactive)
   (let ((ask (pyagentd-answer-current)))
     (if (pyagentd-ask-question-p ask)
@@ -869,9 +874,9 @@ Questions of the model's are answered in a form."
       (pyagentd-answer-with ask 'allow))))
 
 (defun pyagentd-answer--lasting (ask decision)
-  "Allow ASK with DECISION, which outlives this once, after confirmation.
-The daemon says in a sentence what that allows from now on and where; only
-the letter y grants it."
+  "Allow ASK with DECISION, `session' or `always', after confirmation.
+The prompt has the daemon's sentence about what that allows from now on, and
+where; only the letter y grants it."
   (unless (memq decision (or (mapcar #'pyagentd-symbol (plist-get ask :choices))
                              '(allow deny)))
     (user-error "This can be allowed once or denied"))
@@ -886,38 +891,38 @@ the letter y grants it."
     (pyagentd-answer-with ask decision)))
 
 (defun pyagentd-allow-session ()
-  "Allow what is asked for here as long as the session lives.
-That is the session with all its agents.  What is granted is named and
-has to be confirmed; the list of grants shows and revokes it."
+  "Allow the open ask here as long as the session lives.
+The grant is for the session with all its agents.  It is described and has
+to be confirmed; the list of grants shows and revokes it."
   (interactive)
   (pyagentd-answer--lasting (pyagentd-answer-current) 'session))
 
 (defun pyagentd-allow-always ()
-  "Allow what is asked for here always, in all sessions of the project.
-What is granted is named and has to be confirmed; the list of grants
-shows and revokes it.  Where more rights are asked for, they are added to
-the scope in preset.md."
+  "Allow the open ask here always, in all sessions of the project.
+The grant is described and has to be confirmed; the list of grants shows and
+revokes it.  If the agent requests more rights, they are added to the scope
+in preset.md."
   (interactive)
   (pyagentd-answer--lasting (pyagentd-answer-current) 'always))
 
 (defvar pyagentd-deny-reasons nil
-  "Reasons for which something was denied, latest first.")
+  "History of reasons for denying, latest first.")
 
 (defun pyagentd-answer--read-reason ()
-  "Read why something is denied; earlier reasons are its history."
+  "Read a reason for denying, with earlier reasons as history."
   (read-string "Reason for denying (sent to the model): "
                nil 'pyagentd-deny-reasons))
 
 (defun pyagentd-deny (reason)
-  "Deny what is asked for here, not the run as a whole.
-With a prefix argument read a REASON, which the model is told."
+  "Deny the open ask here; the run continues.
+With a prefix argument read a REASON, which is sent to the model."
   (interactive
    (progn (pyagentd-answer-current)
           (list (and current-prefix-arg (pyagentd-answer--read-reason)))))
   (pyagentd-answer-with (pyagentd-answer-current) 'deny :reason reason))
 
 (defun pyagentd-deny-with-reason (reason)
-  "Deny what is asked for here because of REASON, which the model is told."
+  "Deny the open ask here with a REASON, which is sent to the model."
   (interactive
    (progn (pyagentd-answer-current)
           (list (pyagentd-answer--read-reason))))
@@ -929,7 +934,7 @@ With a prefix argument read a REASON, which the model is told."
   (pyagentd-answer-with (pyagentd-answer-current) 'abort))
 
 (defun pyagentd-ask--next (&optional count)
-  "Let the keys answer the next of several asks, or COUNT further on."
+  "Make the next ask, or the COUNTth, the current one, which the keys answer."
   (interactive "p" pyagentd-mode)
   (let* ((current (or (pyagentd-ask-notice-current)
                       (user-error "No question is open here")))
@@ -943,13 +948,13 @@ With a prefix argument read a REASON, which the model is told."
                (pyagentd-ask-title (nth place asks))))))
 
 (defun pyagentd-ask--previous (&optional count)
-  "Let the keys answer the previous of several asks, or COUNT further back."
+  "Make the previous ask, or the COUNTth before, the current one."
   (interactive "p" pyagentd-mode)
   (pyagentd-ask--next (- (or count 1))))
 
 (defun pyagentd-answer ()
   "Go to the open question here, or list those of all sessions.
-Where nothing is asked and the last answer offers options, pick one of them."
+If no question is open and the last answer offers options, pick one of them."
   (interactive)
   (cond ((pyagentd-ask-notice-current) (pyagentd-ask--go))
         ((or (pyagentd-ask-open) (null pyagentd-reply-options)) (pyagentd-asks))
