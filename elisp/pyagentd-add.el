@@ -27,7 +27,7 @@
 ;;;; Quoted text and its origin
 
 (defun pyagentd-passage-name (file root)
-  "Return the name of FILE for a prompt, relative to the project's ROOT if below."
+  "Return the name of FILE for a prompt, relative to the project ROOT if below."
   (if (and root (file-in-directory-p file root))
       (file-relative-name file root)
     (abbreviate-file-name file)))

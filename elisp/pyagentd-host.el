@@ -11,18 +11,16 @@
 ;; With `pyagentd-host' this Emacs uses the daemon of another machine:
 ;; sessions, files, tools and keys are those of that machine.
 ;;
-;; The link is one process of ssh.  On the host it starts the daemon if
-;; none runs, says which version that is, and then carries the frames to
-;; its socket and back; no port is open.  (Forwarding the socket itself is
-;; what OpenSSH refuses for root, and administrators often for all.)  Once
-;; made, a link that was lost is made again.
+;; The link is one ssh process.  On the host it starts the daemon if none
+;; runs, prints its version, and then forwards frames to its socket and back;
+;; no port is opened.  (OpenSSH refuses to forward the socket itself for root,
+;; and administrators often for all users.)  A lost link is made again.
 ;;
-;; A buffer visits a copy of the conversation's file, below a directory of
-;; this machine, so that nothing that Emacs does with a file waits for the
-;; network.  The names of these copies are names of the host's files with
-;; that directory before them; they are replaced where calls, answers and
-;; events pass the connection, and nothing else knows of it.  The copy gets
-;; the text when the host's file has it.
+;; A buffer visits a local copy of the conversation's file, so that Emacs'
+;; file operations never wait for the network.  The name of a copy is the name
+;; of the host's file below a local directory.  Names are translated only
+;; where calls, answers and events pass the connection.  The text is written
+;; to the copy after the host's file has it.
 
 ;;; Code:
 
@@ -35,41 +33,42 @@
 (defvar pyagentd-install-script)
 
 (defcustom pyagentd-host-ssh '("ssh")
-  "Program that makes the link to `pyagentd-host', and its first arguments.
-It must not ask anything: keys come from an agent, or the connection is
-one that is already open (ControlMaster)."
+  "Program that connects to `pyagentd-host', and its first arguments.
+It must not prompt: use keys from an SSH agent, or a connection that is
+already open (ControlMaster)."
   :type '(repeat string)
   :risky t
   :group 'pyagentd)
 
 (defcustom pyagentd-host-command nil
-  "Program of the server on `pyagentd-host', as its shell is told it.
-nil means what \\[pyagentd-install-server] installed there, else the one
-on the path, else ~/.local/bin/pyagentd."
+  "Program of the server on `pyagentd-host', as a shell word there.
+nil means the server that \\[pyagentd-install-server] installed there, else
+pyagentd on the path, else ~/.local/bin/pyagentd."
   :type '(choice (const :tag "Search for it" nil) string)
   :risky t
   :group 'pyagentd)
 
 (defvar pyagentd-host--silence 5
-  "Seconds between two questions whether the line is alive.
+  "Seconds between two heartbeats of the link.
 After three times as many without an answer the link counts as lost.")
 
 (defvar pyagentd-host--link nil
-  "The process of the link; its property `asked' says since when it is silent.")
+  "The process of the link.
+Its property `asked' is the time of an unanswered heartbeat.")
 
 (defvar pyagentd-host--wanted nil
-  "The host to which a link is made again when it is lost, or nil.")
+  "The host to reconnect to when the link is lost, or nil.")
 
 (defvar pyagentd-host--alone nil
-  "Non-nil after a link fell silent: the next one shares no connection.")
+  "Non-nil after a link timed out; the next one opens its own SSH connection.")
 
 (defvar pyagentd-host--timer nil
-  "Timer that asks whether the line is alive, or nil.")
+  "Timer of the link's heartbeat, or nil.")
 
-;;;; Where things are
+;;;; Directories of this machine
 
 (defun pyagentd-host--state ()
-  "Return the private directory of sockets and copies, and make it."
+  "Return the private directory of the copies; create it if need be."
   (let ((directory (expand-file-name
                     "pyagentd/hosts" (or (getenv "XDG_STATE_HOME")
                                          "~/.local/state"))))
@@ -78,10 +77,10 @@ After three times as many without an answer the link counts as lost.")
     (file-truename directory)))
 
 (defvar pyagentd-host--copies-cache nil
-  "The host and the directory of its copies, a pair.")
+  "Pair of a host and the local directory of its copies.")
 
 (defun pyagentd-host--copies ()
-  "Return the directory that stands before the host's names of files here."
+  "Return the local directory of the copies of the host's files."
   (unless (equal (car pyagentd-host--copies-cache) pyagentd-host)
     (setq pyagentd-host--copies-cache
           (cons pyagentd-host
@@ -90,7 +89,7 @@ After three times as many without an answer the link counts as lost.")
   (cdr pyagentd-host--copies-cache))
 
 (defun pyagentd-host-of (file)
-  "Return the host on which the conversation in FILE is, nil for this machine."
+  "Return the host of the conversation in FILE, or nil for this machine."
   (let ((hosts (file-name-as-directory (pyagentd-host--state))))
     (when (string-prefix-p hosts file)
       (url-unhex-string
@@ -99,7 +98,7 @@ After three times as many without an answer the link counts as lost.")
 ;;;; The link
 
 (defun pyagentd-host--ssh (command)
-  "Return what runs COMMAND, a text for the shell, on the host."
+  "Return the ssh command that runs COMMAND, a shell command, on the host."
   (append pyagentd-host-ssh
           '("-T" "-o" "BatchMode=yes" "-o" "ConnectTimeout=10"
             "-o" "ServerAliveInterval=5" "-o" "ServerAliveCountMax=3")
@@ -107,7 +106,8 @@ After three times as many without an answer the link counts as lost.")
           (list "--" pyagentd-host command)))
 
 (defun pyagentd-host--command (words)
-  "Return what the host's shell is to run: the server with WORDS, a text."
+  "Return the shell command that runs the server on the host.
+WORDS is a string of its arguments."
   (let ((places (if pyagentd-host-command (list pyagentd-host-command)
                   '("\"$HOME/.local/share/pyagentd/server/bin/pyagentd\""
                     "pyagentd" "\"$HOME/.local/bin/pyagentd\""))))
@@ -118,8 +118,8 @@ exec \"$p\" %s; done; echo pyagentd-absent >&2; exit 127"
                      (string-join places " ") words)))))
 
 (defun pyagentd-host-serve (&optional how)
-  "Return the process of the link to `pyagentd-host'; make one if need be.
-The daemon there is started if none runs, unless HOW is \"find\"."
+  "Return the process of the link to `pyagentd-host'; start it if need be.
+It starts the daemon there if none runs, unless HOW is \"find\"."
   (unless (and (process-live-p pyagentd-host--link)
                (equal (process-get pyagentd-host--link 'host) pyagentd-host)
                (or (process-get pyagentd-host--link 'runtime)
@@ -149,8 +149,8 @@ The daemon there is started if none runs, unless HOW is \"find\"."
   pyagentd-host--link)
 
 (defun pyagentd-host--greeting (process text)
-  "Take TEXT from PROCESS, the link, which says where the daemon is.
-A login may print something before."
+  "Read the greeting of the daemon in TEXT, printed by PROCESS, the link.
+Ignore output of the login before it."
   (when (buffer-live-p (process-buffer process))
     (with-current-buffer (process-buffer process)
       (goto-char (point-max))
@@ -163,22 +163,22 @@ A login may print something before."
                                              (match-string 1)))))
         (delete-region (point-min) (point))
         (setq pyagentd-host--wanted pyagentd-host)
-        ;; What is started is waited for (`pyagentd-start--look').
+        ;; `pyagentd-start--look' waits for a daemon that is being started.
         (unless (eq process pyagentd-start--process)
           (run-at-time 0 nil
                        (lambda ()
                          (condition-case err (pyagentd-rpc-connect)
-                           (error       ; the daemon there is unfit
+                           (error       ; such as another protocol version
                             (pyagentd-log 'error "%s" (pyagentd-error-text err))
                             (pyagentd-host-cut))))))))))
 
 (defun pyagentd-host-filter (process chunk)
-  "Take CHUNK from PROCESS, the link in use, which is alive then."
+  "Handle CHUNK from PROCESS, the link in use, and record that it is alive."
   (process-put process 'asked nil)
   (pyagentd-rpc--filter process chunk))
 
 (defun pyagentd-host--watch ()
-  "Ask from now on whether the line is alive."
+  "Start the heartbeat of the link."
   (when (and pyagentd-host (null pyagentd-host--timer))
     (setq pyagentd-host--timer
           (run-at-time pyagentd-host--silence pyagentd-host--silence
@@ -187,7 +187,7 @@ A login may print something before."
 (add-hook 'pyagentd-rpc-connected-hook #'pyagentd-host--watch)
 
 (defun pyagentd-host--beat ()
-  "Ask whether the line is alive, and give up a link that is silent for long."
+  "Send a heartbeat on the link, or end the link if it has timed out."
   (let* ((link pyagentd-host--link)
          (asked (and (process-live-p link) (process-get link 'asked))))
     (cond ((not (and (process-live-p link) (pyagentd-rpc-connected-p)))
@@ -203,7 +203,7 @@ A login may print something before."
       (with-current-buffer buffer (pyagentd-status-refresh)))))
 
 (defun pyagentd-host--segment ()
-  "Return what the header line says of the host, nil in other sessions."
+  "Return the header line's part about the host, or nil in other sessions."
   (when (and pyagentd-host
              (equal pyagentd-host (pyagentd-host-of (or buffer-file-name ""))))
     (let* ((link pyagentd-host--link)
@@ -220,7 +220,7 @@ A login may print something before."
 (add-hook 'pyagentd-status-segment-functions #'pyagentd-host--segment)
 
 (defun pyagentd-host--errors (process)
-  "Return what ssh and the host said on PROCESS, the link, and forget it."
+  "Return and delete the error output of PROCESS, the link."
   (let ((errors (process-get process 'errors)))
     (if (not (buffer-live-p errors)) ""
       (prog1 (with-current-buffer errors (string-trim (buffer-string)))
@@ -229,7 +229,7 @@ A login may print something before."
         (kill-buffer errors)))))
 
 (defun pyagentd-host--ended (process _change)
-  "Note that PROCESS, a link that was not in use, has ended."
+  "Clean up after PROCESS, a link that ended before it was in use."
   (unless (process-live-p process)
     (when (buffer-live-p (process-buffer process))
       (kill-buffer (process-buffer process)))
@@ -240,15 +240,15 @@ A login may print something before."
       (pyagentd-start--go-on process (pyagentd-host--errors process)))))
 
 (defun pyagentd-host-cut ()
-  "End the link, and make it no more by itself."
+  "End the link, and do not reconnect automatically."
   (setq pyagentd-host--wanted nil)
   (when (process-live-p pyagentd-host--link)
     (delete-process pyagentd-host--link))
   (setq pyagentd-host--link nil))
 
 (defun pyagentd-host-runtime ()
-  "Return where the host's daemon is, as in its runtime file, nil if unknown.
-A link that was lost is being made again then."
+  "Return a plist like the runtime file of the host's daemon, or nil.
+If the link was lost, reconnect and return nil."
   (cond ((and (process-live-p pyagentd-host--link)
               (equal (process-get pyagentd-host--link 'host) pyagentd-host))
          (process-get pyagentd-host--link 'runtime))
@@ -258,7 +258,8 @@ A link that was lost is being made again then."
          nil)))
 
 (defun pyagentd-host-reason (output)
-  "Return why there is no daemon on the host, of which OUTPUT was printed."
+  "Return why connecting to the host failed, a list of lines.
+OUTPUT is the error output of ssh."
   (if (string-match-p "pyagentd-absent" output)
       (list (format "The server is not installed on %s" pyagentd-host)
             "M-x pyagentd-install-server installs it there")
@@ -268,10 +269,10 @@ A link that was lost is being made again then."
           (format "`ssh %s true' must work without a question"
                   pyagentd-host))))
 
-;;;; Whether a host answers
+;;;; Probing hosts
 
 (defun pyagentd-host-known ()
-  "Return the hosts whose daemon is used or was used, `pyagentd-host' first."
+  "Return the hosts whose daemon is or was used, `pyagentd-host' first."
   (delete-dups
    (append (and pyagentd-host (list pyagentd-host))
            (mapcar #'url-unhex-string
@@ -285,8 +286,8 @@ A link that was lost is being made again then."
 
 (defun pyagentd-host-probe (host timeout callback)
   "Ask HOST for the version of its server, without starting a daemon there.
-CALLBACK is called later with a version and nil, or with nil and the
-reason, a text.  After TIMEOUT seconds that is the reason."
+CALLBACK is called later with the version and nil, or with nil and a string
+that says why it failed.  It also fails after TIMEOUT seconds."
   (let ((pyagentd-host host)
         (default-directory (expand-file-name "~/")))
     (pyagentd-run
@@ -305,31 +306,31 @@ reason, a text.  After TIMEOUT seconds that is the reason."
                                           "\n")))))))
      nil timeout)))
 
-;;;; Names
+;;;; File names
 
 (defun pyagentd-host--root ()
-  "Return the directory of the sessions on the host, with a slash, or nil."
+  "Return the sessions directory on the host, with a final slash, or nil."
   (when-let ((runtime (and (process-live-p pyagentd-host--link)
                            (process-get pyagentd-host--link 'runtime))))
     (file-name-as-directory (plist-get runtime :sessions-dir))))
 
 (defun pyagentd-host-name (file)
-  "Return how FILE, a name on the host, is called here.
-A conversation is visited in its copy, what else there is through TRAMP."
+  "Return the local name of FILE, a name on the host.
+That is the copy of a conversation, or for other files a TRAMP name."
   (let ((root (pyagentd-host--root)))
     (cond ((not (string-prefix-p "/" file)) file)
           ((and root (string-prefix-p root (concat file "/"))
-                ;; That would be made, and written, anywhere on this machine.
+                ;; It could create and write files anywhere on this machine.
                 (not (string-search "/../" (concat file "/"))))
            (pyagentd-host--hold (concat (pyagentd-host--copies) file)))
           (t (concat "/ssh:" pyagentd-host ":" file)))))
 
 (defvar pyagentd-host--held (make-hash-table :test #'equal)
-  "Directories of copies that are there.")
+  "Directories of existing copies.")
 
 (defun pyagentd-host--hold (file)
-  "Make the copy FILE, or that of the conversation in the directory FILE.
-It is empty until it is attached for the first time.  Return FILE."
+  "Create the copy FILE, or that of the conversation in the directory FILE.
+It is empty until it is first attached.  Return FILE."
   (let* ((directory (if (equal (file-name-nondirectory file) "session.md")
                         (directory-file-name (file-name-directory file))
                       file))
@@ -345,7 +346,7 @@ It is empty until it is attached for the first time.  Return FILE."
     file))
 
 (defun pyagentd-host-local-name (name)
-  "Return how NAME, of a file here, is called on the host, nil if it is not there."
+  "Return the host's name of the local file NAME, or nil if it is not there."
   (let ((copies (pyagentd-host--copies)))
     (cond ((string-prefix-p (concat copies "/") name)
            (substring name (length copies)))
@@ -356,7 +357,7 @@ It is empty until it is attached for the first time.  Return FILE."
                (concat "~/" local)))))))
 
 (defun pyagentd-host--out (value)
-  "Return VALUE, an argument of a call, with the host's names of files."
+  "Return VALUE, an argument of a call, with the host's file names."
   (cond ((stringp value)
          (or (and (string-prefix-p "/" value) (not (string-search "\n" value))
                   (pyagentd-host-local-name value))
@@ -367,10 +368,10 @@ It is empty until it is attached for the first time.  Return FILE."
 (defconst pyagentd-host--texts
   '(:text :edits :roles :inserts :content :message :detail :preview :output
           :title :notes)
-  "Keys of answers and events whose values are words, and no names of files.")
+  "Keys of answers and events whose values are text, not file names.")
 
 (defun pyagentd-host--in (value &optional key)
-  "Return VALUE, of an answer under KEY, with names of files as they are here."
+  "Return VALUE, under KEY in an answer, with local file names."
   (cond ((stringp value)
          (let ((root (pyagentd-host--root)))
            (cond ((or (null root) (string-search "\n" value)) value)
@@ -389,15 +390,15 @@ It is empty until it is attached for the first time.  Return FILE."
          (mapcar (lambda (each) (pyagentd-host--in each key)) value))
         (t value)))
 
-;;;; What passes the connection
+;;;; Translating calls, answers and events
 
 (defun pyagentd-host-call (plist)
-  "Return PLIST, the arguments of a call, as the host is sent them."
+  "Return PLIST, the arguments of a call, translated for the host."
   (let ((root (plist-get plist :root)))
     (cl-loop for (key value)
              on (if (and root (not (pyagentd-host-local-name root))
                          (not (string-match-p "\\`~" root)))
-                    ;; A project of this machine: the host's home is taken.
+                    ;; A project of this machine: the host uses its home.
                     (plist-put (copy-sequence plist) :root nil)
                   plist)
              by #'cddr
@@ -405,19 +406,19 @@ It is empty until it is attached for the first time.  Return FILE."
                                 (pyagentd-host--out value))))))
 
 (defun pyagentd-host--without-time (plist)
-  "Return PLIST without the time of the host's file: it is not that of the copy."
+  "Return PLIST without the host's file time, which is not that of the copy."
   (if (plist-member plist :mtime)
       (plist-put (copy-sequence plist) :mtime nil)
     plist))
 
 (defun pyagentd-host-answer (success)
-  "Return a function for an answer, which calls SUCCESS.
-SUCCESS gets it as it is to be understood here."
+  "Return a function that calls SUCCESS with its argument, an answer.
+File names in the answer are translated to local ones."
   (lambda (answer)
     (funcall success (pyagentd-host--without-time (pyagentd-host--in answer)))))
 
 (defun pyagentd-host-event (event)
-  "Return EVENT, (KIND BRANCH SEQ . ARGS), with names of files as they are here."
+  "Return EVENT, (KIND BRANCH SEQ . ARGS), with file names translated."
   (pcase-let ((`(,kind ,branch ,seq . ,args) event))
     (cl-list* kind (pyagentd-host--in branch) seq
               (cond ((memq kind '(insert edit roles prompt notice)) args)
@@ -428,9 +429,8 @@ SUCCESS gets it as it is to be understood here."
 ;;;; Saving
 
 (defun pyagentd-host--before-write ()
-  "Refuse to save a session of a host while there is no link to it.
-The copy is what the host's file holds; what it lacks is kept by Emacs'
-own auto-save meanwhile."
+  "Refuse to save a session of a host while the link to it is down.
+The copy must equal the host's file; auto-save keeps unsaved text meanwhile."
   (when-let ((host (pyagentd-host-of buffer-file-name)))
     (unless (and (eq pyagentd-attach-state t) (equal host pyagentd-host)
                  (pyagentd-rpc-connected-p))
@@ -441,7 +441,7 @@ own auto-save meanwhile."
         (signal 'file-error (list trouble))))))
 
 (defun pyagentd-host--saved (&rest _)
-  "Write the text, which the host's file has, into the copy of this session."
+  "Write the text to this session's copy, after the host's file has it."
   (when (and (pyagentd-host-of (or buffer-file-name ""))
              (eq pyagentd-attach-state t) (not (buffer-modified-p)))
     (pyagentd-guarded "Copy"
@@ -450,7 +450,7 @@ own auto-save meanwhile."
     (pyagentd-session--drop-kept)))
 
 (defun pyagentd-host--attached ()
-  "Save at once what was typed while there was no link."
+  "Save at once text that was typed while the link was down."
   (when (and pyagentd-session-trouble (buffer-modified-p)
              (pyagentd-host-of buffer-file-name))
     (pyagentd-autosave-touch)
@@ -465,9 +465,9 @@ own auto-save meanwhile."
 ;;;; Choosing a host
 
 (defun pyagentd-use-host (host)
-  "Use the daemon of HOST from now on; nil or \"\" means that of this machine.
-HOST is called as ssh calls it.  Sessions of the machine that was used
-before stay as they are, unconnected."
+  "Use the daemon of HOST from now on; nil or \"\" means this machine.
+HOST is a name for ssh.  Buffers of sessions of the previous machine stay,
+unconnected."
   (interactive (list (read-string "Host (empty: this machine): ")))
   (let ((host (and host (not (string-empty-p host)) host)))
     (unless (equal host pyagentd-host)
@@ -480,8 +480,8 @@ before stay as they are, unconnected."
                                (or host "this machine"))))))
 
 (defun pyagentd-host-follow (directory)
-  "Use the daemon of the host that DIRECTORY is on, if it is one of TRAMP's.
-Ask before another daemon is left for it."
+  "Use the daemon of DIRECTORY's host, if DIRECTORY is remote (TRAMP).
+Ask before disconnecting from another daemon."
   (when-let* ((method (file-remote-p directory 'method))
               (name (file-remote-p directory 'host))
               (user (or (file-remote-p directory 'user) t))
@@ -497,7 +497,8 @@ Ask before another daemon is left for it."
 ;;;; Installing the server there
 
 (defun pyagentd-host--install-script ()
-  "Return what installs the server on a host; see `pyagentd-host-install'."
+  "Return the script that installs the server on a host.
+See `pyagentd-host-install'."
   (concat "set -e
 base=$HOME/.local/share/pyagentd
 mkdir -p \"$base\"
@@ -513,8 +514,8 @@ esac
 
 (defun pyagentd-host-install (requirement)
   "Install the server on `pyagentd-host', after asking.
-REQUIREMENT is as `pyagentd-install-requirement' says it; what is here is
-copied there.  Emacs stays usable meanwhile."
+REQUIREMENT is like the value of `pyagentd-install-requirement'; a local
+file or directory is copied there.  Emacs stays usable meanwhile."
   (require 'pyagentd-install)
   (unless (or noninteractive
               (y-or-n-p (format "Install the server, version %s, into \

@@ -8,8 +8,7 @@
 
 ;;; Commentary:
 
-;; Finds an installer and runs it; says what is wrong, with buttons that put
-;; it right.
+;; Install the server; check the installation, with buttons that fix problems.
 
 ;;; Code:
 
@@ -22,12 +21,13 @@
 
 (defvar package-archive-contents)
 
-;;;; What installs the server
+;;;; The installer
 
-;; The server is installed by uv, else by a Python that is new enough, with
-;; a pip that installs for another Python or without one.  Nothing of the
-;; project in which the user works is loaded: Python is isolated, and the
-;; script works elsewhere.  `pyagentd-host' runs it on other machines.
+;; The server is installed with uv, else with a Python that is new enough:
+;; with its pip if that can install into another environment, or without.
+;; Nothing is loaded from the project in which the user works: Python runs
+;; isolated, and in another directory.  `pyagentd-host' runs the same script
+;; on other machines.
 
 (defconst pyagentd-install-script "\
 cd /
@@ -71,12 +71,13 @@ run \"$new/bin/pyagentd\" --version
 # Python compiles what it loads by itself, but each first time takes longer.
 nice -n 19 \"$python\" -I -m compileall -qq \"$new/lib\" </dev/null >/dev/null 2>&1 &
 "
-  "What installs the requirement $what into the directory $new.
-Without that it prints what would do so.  The last line that it prints is
-the version that was installed, or why none was.")
+  "Shell script that installs the requirement $what into the directory $new.
+If $new is empty it prints the name of the installer instead.  The last line
+that it prints is the installed version, or why it failed.")
 
 (defun pyagentd-install--command (new what)
-  "Return what runs `pyagentd-install-script' here for NEW and WHAT, texts."
+  "Return the command that runs `pyagentd-install-script' here.
+NEW and WHAT are the script's variables, strings."
   (let ((default-directory "/"))
     (list "/usr/bin/env" (concat "PATH=" (mapconcat #'expand-file-name
                                                     (delq nil exec-path) ":"))
@@ -85,7 +86,7 @@ the version that was installed, or why none was.")
           "sh" new what)))
 
 (defun pyagentd-installer-find (then)
-  "Call THEN with the program that can install the server, nil if none can."
+  "Call THEN with the name of a program that can install the server, or nil."
   (let ((default-directory "/"))
     (pyagentd-run "pyagentd-installer" (pyagentd-install--command "" "")
                   (lambda (status text)
@@ -93,17 +94,18 @@ the version that was installed, or why none was.")
 
 ;;;; Installing the server
 
-;; Makes a virtual environment with the server of this package's version
-;; below `pyagentd-server-directory'.  Emacs goes on meanwhile and the echo
-;; area says how far it is.  The environment counts once its program said
-;; the right version; what was there before stays until then, and one that
-;; was good stays after that, too.
+;; The server of this package's version is installed into a new virtual
+;; environment below `pyagentd-server-directory', in the background; the echo
+;; area shows the progress.  The environment is used once its program has
+;; printed the right version.  The previous one stays until then, and after
+;; that, too, if it was complete.
 
 (defcustom pyagentd-server-requirement nil
-  "What to install as the server; nil means the one of this package.
-That is the wheel beside the package's files, or the checkout they are in;
-without either, this version or a later patch from Python's package index.
-A string is a requirement for pip: a file, or a package with its version."
+  "What to install as the server; nil means the version of this package.
+Nil installs the wheel beside the package's files or the checkout that they
+are in; without either, this version or a later patch from Python's package
+index.  A string is a requirement for pip: a file, or a package with its
+version."
   :type '(choice (const :tag "What came with the package" nil) string)
   :risky t
   :group 'pyagentd)
@@ -113,20 +115,20 @@ A string is a requirement for pip: a file, or a package with its version."
   "Directory of the files of this package.")
 
 (defconst pyagentd-install-buffer "*pyagentd-install*"
-  "Name of the buffer with what the installation printed.")
+  "Name of the buffer with the output of the installation.")
 
 (defvar pyagentd-install--running nil
-  "Plist of the installation that runs, or nil.
-:directory is where to, :waiting are pairs (THEN . FAILED) of
-functions, one of which is called after it, the latest first, :begun and
-:timer are about progress.")
+  "Plist of the installation in progress, or nil.
+:directory is the target.  :waiting is a list of pairs (THEN . FAILED), the
+latest first, of functions to call after success or failure.  :begun and
+:timer are for the progress message.")
 
 (defvar pyagentd-install--declined nil
-  "Non-nil after the user did not want the server to be installed.")
+  "Non-nil after the user has declined to install the server.")
 
 (defun pyagentd-install-requirement ()
-  "Return what to install, a string.
-It has what was added to the server before, see `pyagentd-install-extra'."
+  "Return the requirement to install, a string.
+It includes the extras of the previous server; see `pyagentd-install-extra'."
   (let ((checkout (expand-file-name ".." pyagentd-install--here))
         (extras (mapconcat
                  #'identity
@@ -146,11 +148,12 @@ It has what was added to the server before, see `pyagentd-install-extra'."
                                                      checkout))
                                   checkout))))
           (format "%s[%s]" came extras))
-        ;; Built without it, as MELPA does.
+        ;; The package came without a wheel, as from MELPA.
         (format "pyagentd[%s]~=%s" extras pyagentd-version))))
 
 (defun pyagentd-install-run (command then)
-  "Run COMMAND, a list, and show what it prints; THEN gets its exit status."
+  "Run COMMAND, a list; add its output to the buffer of the installation.
+Call THEN with its exit status."
   (make-process :name "pyagentd-install" :command command
                 :connection-type 'pipe :noquery t
                 :filter #'pyagentd-install--print
@@ -160,17 +163,17 @@ It has what was added to the server before, see `pyagentd-install-extra'."
                                 (funcall then (process-exit-status process)))))))
 
 (defun pyagentd-install-clear ()
-  "Begin the buffer of the installation anew."
+  "Empty the buffer of the installation."
   (with-current-buffer (get-buffer-create pyagentd-install-buffer)
     (let ((inhibit-read-only t)) (erase-buffer))
     (special-mode)))
 
 (defun pyagentd-install-server (&optional then failed)
   "Install the server of this package's version for this Emacs.
-It goes into a directory of its own below `pyagentd-server-directory',
-or, as a command with `pyagentd-host', onto that machine, after asking.
-Emacs stays usable meanwhile.  THEN, a function, is called afterwards
-if that worked; else FAILED is, with an error, a list (SYMBOL . DATA)."
+Install into a new directory below `pyagentd-server-directory'; as a command
+with `pyagentd-host' set, install on that machine, after asking.  Emacs stays
+usable meanwhile.  Afterwards call THEN, a function, or if the installation
+failed FAILED with an error, a list (SYMBOL . DATA)."
   (interactive)
   (cond
    ((and pyagentd-host (called-interactively-p 'any))
@@ -202,7 +205,7 @@ if that worked; else FAILED is, with an error, a list (SYMBOL . DATA)."
 
 (defun pyagentd-install-extra (name)
   "Install the Python packages of the feature NAME for the server.
-The installation leaves out what few need, such as servers of tools (mcp)."
+The installation leaves out rarely needed ones, such as mcp (tool servers)."
   (interactive
    (list (completing-read "Install packages for: "
                           '("acp" "bedrock" "dask" "epc" "mcp" "otel"
@@ -233,7 +236,7 @@ The installation leaves out what few need, such as servers of tools (mcp)."
       (when tail (goto-char (point-max))))))
 
 (defun pyagentd-install--last-line ()
-  "Return the last line that was printed."
+  "Return the last line of the installation's output."
   (with-current-buffer (get-buffer-create pyagentd-install-buffer)
     (save-excursion
       (goto-char (point-max))
@@ -241,7 +244,7 @@ The installation leaves out what few need, such as servers of tools (mcp)."
       (string-trim (buffer-substring (line-beginning-position) (point))))))
 
 (defun pyagentd-install--say ()
-  "Say in the echo area how far the installation is."
+  "Show the installation's progress in the echo area."
   (when pyagentd-install--running
     (unless (minibufferp (window-buffer (selected-window)))
       (let ((message-log-max nil))
@@ -254,7 +257,8 @@ The installation leaves out what few need, such as servers of tools (mcp)."
           (1- (frame-width)) nil nil "…"))))))
 
 (defun pyagentd-install--finish ()
-  "Note that the environment is complete, and go on with what waits for it."
+  "Mark the environment as complete, and call the functions that wait for it.
+Fail if the installed server's version does not fit this package."
   (let ((directory (plist-get pyagentd-install--running :directory))
         (extras (plist-get (car (pyagentd-server-environments)) :extras))
         (seconds (- (float-time) (plist-get pyagentd-install--running :begun)))
@@ -273,7 +277,7 @@ The installation leaves out what few need, such as servers of tools (mcp)."
       (pyagentd-install--end))))
 
 (defun pyagentd-install--fail (reason)
-  "Give up for REASON, a sentence; what was installed before stays."
+  "End the installation with REASON, a sentence; the previous server stays."
   (when-let ((directory (plist-get pyagentd-install--running :directory)))
     (ignore-errors (delete-directory directory t)))
   (display-buffer pyagentd-install-buffer)
@@ -287,7 +291,8 @@ The installation leaves out what few need, such as servers of tools (mcp)."
     (pyagentd-install--end (list 'user-error text))))
 
 (defun pyagentd-install--end (&optional err)
-  "Forget the installation that ran; tell what waits for it of ERR, or go on."
+  "Forget the installation, and call the functions that wait for it.
+Those for failure get ERR; those for success are called if that is nil."
   (let ((waiting (reverse (plist-get pyagentd-install--running :waiting))))
     (when-let ((timer (plist-get pyagentd-install--running :timer)))
       (cancel-timer timer))
@@ -298,7 +303,7 @@ The installation leaves out what few need, such as servers of tools (mcp)."
               ((and then (not err)) (funcall then)))))))
 
 (defun pyagentd-install--prune (new)
-  "Delete all environments but NEW and the one that was good before it."
+  "Delete all environments but NEW and the last complete one before it."
   (let* ((others (remove new (directory-files pyagentd-server-directory
                                               t "\\`[0-9]")))
          (before (seq-find (lambda (directory) (member directory others))
@@ -307,7 +312,7 @@ The installation leaves out what few need, such as servers of tools (mcp)."
                                    (pyagentd-server-environments)))))
     (dolist (directory others)
       (unless (or (equal directory before)
-                  ;; Another Emacs may be making it.
+                  ;; Another Emacs may be installing it.
                   (and (null (pyagentd-server--environment directory))
                        (time-less-p
                         (time-subtract nil (* 24 60 60))
@@ -316,9 +321,9 @@ The installation leaves out what few need, such as servers of tools (mcp)."
         (ignore-errors (delete-directory directory t))))))
 
 (defun pyagentd-install-offer (then &optional failed)
-  "Ask once whether to install the server, and call THEN after it is.
-FAILED is called with the error, a list (SYMBOL . DATA), if that fails.
-Without leave, now or earlier, signal an error that says what to do."
+  "Ask once whether to install the server; if so, install it and call THEN.
+If installing fails, call FAILED with the error, a list (SYMBOL . DATA).  If
+the user declines, or did so before, signal a `user-error' with alternatives."
   (cond (pyagentd-install--running (pyagentd-install-server then failed))
         ((and (not pyagentd-install--declined) (not noninteractive)
               (let ((question "Install the server into %s?  It fetches Python \
@@ -335,16 +340,16 @@ M-x pyagentd-install-server, or set `pyagentd-command'"))))
 
 ;;;; Checking the installation
 
-;; One buffer says what Emacs, the package, the server and other machines are
-;; like.  Each thing that is wrong has buttons that put it right.  What Emacs
-;; knows is there at once; the rest is read from what `pyagentd doctor' prints.
+;; One buffer shows the state of Emacs, the package, the server and other
+;; machines, with buttons to fix each problem.  Emacs' own checks are shown at
+;; once; the others are read from the output of `pyagentd doctor'.
 
 (defun pyagentd-doctor-mend-install ()
-  "Install the server and look again."
+  "Install the server and repeat the checks."
   (pyagentd-install-server #'pyagentd-doctor--again))
 
 (defun pyagentd-doctor-mend--here ()
-  "Signal what to do where the daemon in use is that of another machine."
+  "Signal a `user-error' if the daemon in use is on another machine."
   (when pyagentd-host
     (user-error "The daemon in use is that of %s; \
 M-x pyagentd-install-server installs the server there, then run \
@@ -352,8 +357,8 @@ M-x pyagentd-install-server installs the server there, then run \
 
 (defun pyagentd-upgrade ()
   "Install the server that fits this package, and restart the daemon with it.
-Work that runs is stopped and goes on when its session is continued; all
-data stays.  The server before is kept until the next upgrade."
+Runs in progress are stopped, and continue when you continue their session;
+all data stays.  The previous server is kept until the next upgrade."
   (interactive)
   (pyagentd-doctor-mend--here)
   (when (or noninteractive
@@ -362,7 +367,7 @@ data stays.  The server before is kept until the next upgrade."
     (pyagentd-doctor-mend-install-and-use t)))
 
 (defun pyagentd-doctor-mend-install-and-use (&optional restart)
-  "Install the server of this version, and take it whatever the path has.
+  "Install the server of this package's version, and prefer it to others.
 Then restart the daemon if RESTART is non-nil."
   (pyagentd-install-server
    (lambda ()
@@ -374,33 +379,33 @@ Then restart the daemon if RESTART is non-nil."
        (pyagentd-doctor--again)))))
 
 (defun pyagentd-doctor-mend-restart ()
-  "Stop the daemon and start the one that is found now."
+  "Stop the daemon, and start the server that is now installed."
   (pyagentd-doctor-mend--here)
   (pyagentd-run "pyagentd-stop" (append (pyagentd-server-command) '("stop"))
                 (lambda (_status text)
                   (message "pyagentd: %s" (string-trim text))
                   (pyagentd-start #'pyagentd-doctor--again))))
 
-;;;; What is wrong with an installation
+;;;; Checks
 
-;; A finding is a list (NAME LEVEL DETAIL . BUTTONS).  LEVEL is `ok',
-;; `warning', `missing' or `asked', DETAIL a text; a button is a pair of a
-;; label and a function.
+;; A finding, the result of a check, is a list (NAME LEVEL DETAIL . BUTTONS).
+;; LEVEL is `ok', `warning', `missing' or `asked' (in progress), DETAIL a
+;; string; a button is a pair of a label and a function.
 
 (defconst pyagentd-doctor-check--say-where
   (cons "Set pyagentd-command"
         (lambda () (customize-option 'pyagentd-command)))
-  "The button that changes `pyagentd-command'.")
+  "Button that customizes `pyagentd-command'.")
 
 (defconst pyagentd-doctor-check--install
   (cons (format "Install version %s" pyagentd-version)
         #'pyagentd-doctor-mend-install)
-  "The button that installs the server of the right version.")
+  "Button that installs the server of this package's version.")
 
 (defun pyagentd-doctor-check-examine (installer)
-  "Return what Emacs knows, a list of findings.
-INSTALLER is what can install the server, see `pyagentd-installer-find',
-or the symbol `asked' while that is looked for."
+  "Return the findings of the checks that need no server.
+INSTALLER is the program that can install the server, see
+`pyagentd-installer-find', or the symbol `asked' while it is searched for."
   (let ((markdown (locate-library "markdown-mode")))
     (list
      (list "emacs" 'ok (format "%s, %s" emacs-version
@@ -419,7 +424,7 @@ or the symbol `asked' while that is looked for."
      (pyagentd-doctor-check--found installer))))
 
 (defun pyagentd-doctor-check--found (installer)
-  "Return the finding about where the server is; INSTALLER can install it."
+  "Return the finding about the server's location; INSTALLER can install it."
   (let* ((found (pyagentd-server-found))
          (program (car (plist-get found :command)))
          (path (and program (executable-find program))))
@@ -448,8 +453,9 @@ with venv, or uv, is needed")
                ,pyagentd-doctor-check--say-where)))))
 
 (defun pyagentd-doctor-check-host (host version reason)
-  "Return the finding about HOST: its server's VERSION, or nil and REASON.
-Only the host that is in use counts as a failure."
+  "Return the finding about HOST, whose server has VERSION.
+VERSION is nil if it did not answer, for REASON.  That is a failure only for
+the host in use."
   (let ((good (and version (pyagentd-server-same-minor-p version)))
         (used (equal host pyagentd-host)))
     `(,host ,(cond (good 'ok) (used 'missing) (t 'warning))
@@ -464,14 +470,14 @@ Only the host that is in use counts as a failure."
                               (pyagentd-doctor--again))))))))
 
 (defun pyagentd-doctor-check-read (text)
-  "Return the findings in TEXT, what the server printed."
+  "Return the findings in TEXT, the output of `pyagentd doctor'."
   (let* ((answer (ignore-errors
                    (json-parse-string (string-trim text)
                                       :object-type 'plist :array-type 'list)))
          (version (plist-get answer :version))
          (protocol (plist-get answer :protocol))
          (speaks (eql protocol pyagentd-rpc-protocol)))
-    (if (null (plist-get answer :checks)) ; an error, or what is no JSON
+    (if (null (plist-get answer :checks)) ; an error, or not JSON
         (list (list "server" 'missing
                     (format "its check failed: %s"
                             (truncate-string-to-width
@@ -501,7 +507,7 @@ Only the host that is in use counts as a failure."
         (plist-get answer :checks))))))
 
 (defun pyagentd-doctor-check--remedies (name detail hint)
-  "Return the buttons for what is wrong with NAME, by DETAIL and HINT."
+  "Return the buttons that fix the failed check NAME with DETAIL and HINT."
   (pcase name
     ("daemon" (list '("Restart the daemon" . pyagentd-doctor-mend-restart)
                     (cons "Show its log"
@@ -510,7 +516,7 @@ Only the host that is in use counts as a failure."
                              (expand-file-name
                               "daemon.log" (file-name-directory
                                             (pyagentd-rpc-runtime-file))))))))
-    ((or "key" "backend")               ; the first and the last for this Emacs
+    ((or "key" "backend")               ; first and last: for this Emacs only
      (list (cons "Enter the API key"
                  (lambda ()
                    (setenv "ANTHROPIC_API_KEY"
@@ -543,18 +549,19 @@ Emacs only): "))
 ;;;; The buffer
 
 (defconst pyagentd-doctor--timeout 60
-  "Seconds that the server's own examination may take.")
+  "Seconds that `pyagentd doctor' may take.")
 
 (defvar-local pyagentd-doctor--findings nil
-  "Alist of what is examined and the findings about it, in their order.
-What is examined is `emacs', the names of other machines, and `server'.")
+  "Alist of subjects and their findings, in order.
+The subjects are `emacs', the names of other machines, and `server'.")
 
 (defvar pyagentd-doctor--host-timeout 15
   "Seconds that another machine may take to answer.")
 
 (defun pyagentd-doctor--awaiting (what &rest asked)
-  "Return a function that shows findings about WHAT; until then ASKED are shown.
-It does nothing once everything is examined anew."
+  "Return a function that shows the findings about WHAT, its arguments.
+Until it is called show the findings ASKED.  It does nothing if all checks
+were restarted meanwhile."
   (let ((entry (cons what asked)))
     (setq pyagentd-doctor--findings
           (append pyagentd-doctor--findings (list entry)))
@@ -565,7 +572,7 @@ It does nothing once everything is examined anew."
          (pyagentd-doctor--show))))))
 
 (defun pyagentd-doctor--ask ()
-  "Have the server examine itself; show what it says when it did."
+  "Run `pyagentd doctor' in the background, and show its findings."
   (when-let* ((command (plist-get (pyagentd-server-found) :command))
               ((executable-find (car command))))
     (let ((answered (pyagentd-doctor--awaiting
@@ -577,7 +584,7 @@ It does nothing once everything is examined anew."
        nil pyagentd-doctor--timeout))))
 
 (defun pyagentd-doctor--ask-hosts ()
-  "Ask the other machines whose daemon is used or was used."
+  "Check the other machines whose daemon is or was used."
   (require 'pyagentd-host)
   (dolist (host (pyagentd-host-known))
     (let* ((found (pyagentd-doctor--awaiting
@@ -587,11 +594,11 @@ It does nothing once everything is examined anew."
                                        host version reason)))))
       (condition-case error
           (pyagentd-host-probe host pyagentd-doctor--host-timeout answered)
-        (error                          ; there is no ssh
+        (error                          ; ssh is not installed
          (funcall answered nil (error-message-string error)))))))
 
 (defun pyagentd-doctor--lines (finding)
-  "Return FINDING as lines of a page, the last one with its buttons."
+  "Return FINDING as lines of a report, the last one with its buttons."
   (pcase-let* ((`(,name ,level ,detail . ,buttons) finding)
                (`(,mark ,face)
                 (pcase-exhaustive level
@@ -616,7 +623,7 @@ It does nothing once everything is examined anew."
                           buttons))))))))
 
 (defun pyagentd-doctor--verdict (findings)
-  "Return a sentence about FINDINGS as a whole."
+  "Return a sentence that summarises FINDINGS."
   (let* ((levels (mapcar #'cadr findings))
          (missing (seq-count (lambda (level) (eq level 'missing)) levels))
          (warnings (seq-count (lambda (level) (eq level 'warning)) levels)))
@@ -659,7 +666,7 @@ It does nothing once everything is examined anew."
               (lambda (&rest _) (pyagentd-doctor--refresh))))
 
 (defun pyagentd-doctor--refresh ()
-  "Examine everything anew."
+  "Run all checks again."
   (setq pyagentd-doctor--findings nil)
   (let ((examined (apply #'pyagentd-doctor--awaiting 'emacs
                          (pyagentd-doctor-check-examine 'asked))))
@@ -672,13 +679,13 @@ It does nothing once everything is examined anew."
          (apply examined (pyagentd-doctor-check-examine installer)))))))
 
 (defun pyagentd-doctor--again ()
-  "Look again, if the buffer is still there."
+  "Run all checks again if the doctor's buffer still exists."
   (when-let ((buffer (get-buffer "*pyagentd-doctor*")))
     (with-current-buffer buffer (pyagentd-doctor--refresh))))
 
 ;;;###autoload
 (defun pyagentd-doctor ()
-  "Check the installation; buttons repair what is wrong."
+  "Check the installation, and show buttons that fix problems."
   (interactive)
   (let ((buffer (get-buffer-create "*pyagentd-doctor*")))
     (with-current-buffer buffer

@@ -8,7 +8,8 @@
 
 ;;; Commentary:
 
-;; What a session is doing, its context and cost, todos, and its name.
+;; The header line of a session: its name, state, context usage, cost and
+;; todo list.  Also names of session buffers, and files that cause errors.
 
 ;;; Code:
 
@@ -19,19 +20,18 @@
 
 (declare-function pyagentd-plan--agent-words "pyagentd-chat")
 
-;;;; What an error says, in few words
+;;;; Short error messages
 
 (defun pyagentd-status-words-reason (message)
-  "Return MESSAGE, of an error, as short as a header line needs it.
-Of a file only its own name is left, and what is said of one of its lines
-stands first."
+  "Return the error MESSAGE, shortened for the header line.
+Drop the directories of file names, and the text before a FILE:LINE."
   (let ((text (string-replace "\n" " " (string-trim (or message "")))))
     (when (string-match "/\\([^/ :]+:[0-9]+: .*\\)" text)
       (setq text (match-string 1 text)))
     (replace-regexp-in-string
      "\\(\\`\\|[ (\"'`]\\)~?/\\(?:[^/ :]+/\\)+\\([^/ :]\\)" "\\1\\2" text)))
 
-;;;; Parts of a header line to click
+;;;; Buttons in a header line
 
 (defvar pyagentd-status-button-map
   (pyagentd-keymap
@@ -39,12 +39,12 @@ stands first."
    [header-line mouse-2] #'pyagentd-status--click
    [mouse-1] #'pyagentd-status--click
    [mouse-2] #'pyagentd-status--click
-   [down-mouse-1] #'ignore)             ; else it sets point first
-  "Keymap of parts of a header line, and of a notice in the text.")
+   [down-mouse-1] #'ignore)             ; it would move point first
+  "Keymap of buttons in a header line or in a notice in the text.")
 
 (defun pyagentd-status-button (text command &optional help)
-  "Return TEXT as a part of what is shown, a click on which runs COMMAND.
-HELP says in a few words what that does."
+  "Return TEXT as a button that runs COMMAND when clicked.
+HELP is a short description of that for the tooltip."
   (let ((text (copy-sequence text))
         (key (and help (where-is-internal command pyagentd-mode-map t))))
     (add-text-properties
@@ -59,7 +59,7 @@ HELP says in a few words what that does."
     text))
 
 (defun pyagentd-status--click (event)
-  "Run the command of the part of a header line that was clicked in EVENT."
+  "Run the command of the button that was clicked in EVENT."
   (interactive "e"
                pyagentd-mode)
   (let* ((place (event-start event))
@@ -70,44 +70,44 @@ HELP says in a few words what that does."
       (select-window (posn-window place))
       (call-interactively command))))
 
-;;;; What a session is doing
+;;;; State of a session
 
 (pyagentd-deflocal pyagentd-status nil
-  "What the daemon said last about this branch, a plist with :state.
+  "The branch's last status from the daemon, a plist with :state.
 The state is one of the symbols `idle', `busy', `retrying', `waiting' and
-`error', and here also `sending'; nil without a daemon.  The :phase of a
-busy one is that of gptel's machine: WAIT, TYPE or TOOL, with :tools.")
+`error', and in Emacs also `sending'; nil without a daemon.  While busy,
+:phase is a state of gptel's state machine: WAIT, TYPE or TOOL, with :tools.")
 (pyagentd-deflocal pyagentd-status-preset nil
   "Name of the preset of this branch.")
 (pyagentd-deflocal pyagentd-status-unconfined nil
-  "Why commands of this session are not confined; nil or \"\" if they are.")
+  "Why this session's commands run unconfined; nil or \"\" if they do not.")
 (pyagentd-deflocal pyagentd-status-model nil
   "Name of the model of this branch.")
 (pyagentd-deflocal pyagentd-status-hindrance nil
-  "Why nothing can be written here, a few words; nil if it can.")
+  "Why this session is read-only, a few words, or nil.")
 (pyagentd-deflocal pyagentd-status-refusal nil
-  "Why the daemon does not take part in this session, a line, or nil.")
+  "Why the daemon refuses this session, a line, or nil.")
 (pyagentd-deflocal pyagentd-status-silent nil
-  "Non-nil while the daemon does not say that it has a prompt.")
+  "Non-nil while the daemon does not acknowledge a prompt.")
 (pyagentd-deflocal pyagentd-status-title nil
-  "Title of the session in this buffer, nil if it has none.")
+  "Title of the session in this buffer, or nil.")
 (pyagentd-deflocal pyagentd-status--line nil
   "The header line, computed when something changes.")
 
 (pyagentd-deflocal pyagentd-status--narrow nil
-  "Header lines for windows with less room, an alist (WIDTH . LINE).")
+  "Header lines for narrow windows, an alist (WIDTH . LINE).")
 
 (defvar pyagentd-status-segment-functions nil
-  "Functions that return more to say in the header line, a string or nil.
+  "Functions that return a further part of the header line, a string or nil.
 They are called in the session buffer.")
 
-;;;; What a run does
+;;;; State of a run
 
 (defvar pyagentd-status--countdown nil
-  "Timer that counts down to the next attempt, in all session buffers.")
+  "Timer that counts down to the next retry, in all session buffers.")
 
 (defun pyagentd-status--count-down ()
-  "Show how long it is to the next attempt where one is awaited."
+  "Update the seconds to the next retry in sessions that wait for one."
   (let ((waiting nil))
     (dolist (buffer (buffer-list))
       (when (eq (plist-get (buffer-local-value 'pyagentd-status buffer) :state)
@@ -119,7 +119,7 @@ They are called in the session buffer.")
       (setq pyagentd-status--countdown nil))))
 
 (defun pyagentd-status--queued ()
-  "Return how many messages wait, in words, or nil."
+  "Return the header line's count of queued messages, or nil."
   (let ((number (or (plist-get pyagentd-status :queued) 0)))
     (when (> number 0)
       (pyagentd-status-button
@@ -131,8 +131,9 @@ They are called in the session buffer.")
 (add-hook 'pyagentd-status-segment-functions #'pyagentd-status--queued)
 
 (defun pyagentd-status--words (status)
-  "Return what there is to say of STATUS, see variable `pyagentd-status'.
-That is (TEXT FACE COMMAND HELP), of what a click runs nil for the inspector."
+  "Return how to show STATUS, see variable `pyagentd-status'.
+The value is (TEXT FACE COMMAND HELP); a click runs COMMAND, or
+`pyagentd-inspect' if that is nil."
   (pcase (plist-get status :state)
     ((and 'nil (guard pyagentd-status-refusal))
      (list (concat "Not connected: "
@@ -180,12 +181,12 @@ That is (TEXT FACE COMMAND HELP), of what a click runs nil for the inspector."
     (state (list (format "%s" state)))))
 
 (defun pyagentd-status--text (status)
-  "Return STATUS, see variable `pyagentd-status', in words."
+  "Return the text that describes STATUS, see variable `pyagentd-status'."
   (pcase-let ((`(,text ,face) (pyagentd-status--words status)))
     (propertize text 'face face)))
 
 (defun pyagentd-status-busy-p ()
-  "Return non-nil if a run is going on in this buffer."
+  "Return non-nil if a run is in progress in this buffer."
   (memq (plist-get pyagentd-status :state)
         '(sending busy retrying waiting)))
 
@@ -210,7 +211,7 @@ That is (TEXT FACE COMMAND HELP), of what a click runs nil for the inspector."
     (pyagentd-name-buffer title)))
 
 (defvar-local pyagentd-status--agent nil
-  "Whether a named agent is in this buffer, as (DIRECTORY . VALUE), or nil.")
+  "Cache (DIRECTORY . AGENT) of the named agent in this buffer, or nil.")
 
 (defconst pyagentd-status--rooms
   '((:name 1000 :state 1000 :preset 1000 :segments 1000)
@@ -220,15 +221,15 @@ That is (TEXT FACE COMMAND HELP), of what a click runs nil for the inspector."
     (:name 16 :state 30 :preset 14 :segments 1000)
     (:name 16 :state 30 :segments 1000)
     (:name 12 :state 16 :segments 24))
-  "How many columns parts of the header line have at most, widest first.
-A part without any is left out; the model is always whole.")
+  "Maximal columns of the parts of the header line, widest first.
+A part without a number is left out; the model is never truncated.")
 
 (defun pyagentd-status--cut (text width)
-  "Return TEXT in at most WIDTH columns."
+  "Return TEXT truncated to WIDTH columns."
   (truncate-string-to-width text width nil nil t))
 
 (defun pyagentd-status--name (room)
-  "Return what the session is called, and a branch that is not the first, for ROOM."
+  "Return the session's name, and its branch unless it is main, to fit ROOM."
   (unless (equal (car pyagentd-status--agent) pyagentd--branch-dir)
     (setq pyagentd-status--agent
           (cons pyagentd--branch-dir
@@ -251,7 +252,7 @@ A part without any is left out; the model is always whole.")
                        'pyagentd-branches "Branch"))))))
 
 (defun pyagentd-status--state (room)
-  "Return what the run does, as ROOM allows; a click shows more of it."
+  "Return the state of the run, to fit ROOM; a click shows more."
   (pcase-let ((`(,text ,face ,command ,help)
                (pyagentd-status--words pyagentd-status))
               (width (plist-get room :state)))
@@ -263,7 +264,8 @@ A part without any is left out; the model is always whole.")
      (or help "Inspect the requests of this run"))))
 
 (defun pyagentd-status--right (room)
-  "Return what stands at the right: who writes, preset and model, as ROOM allows."
+  "Return the right end of the header line, to fit ROOM.
+That is: why the session is read-only, not confined, the agent and the model."
   (string-join
    (delq nil
          (list (and pyagentd-status-hindrance
@@ -288,8 +290,8 @@ A part without any is left out; the model is always whole.")
 (defface pyagentd-header '((((type tty)) :inherit default :underline t)
                            (t nil))
   "Base face of the header line of a session.
-Terminals draw header lines in inverse colours, in which other faces
-could not be read."
+Terminals show header lines in inverse video, in which other faces would be
+unreadable."
   :group 'pyagentd)
 
 (defun pyagentd-status--make (room)
@@ -313,17 +315,17 @@ could not be read."
                                     (- right ,(1+ (string-width right)))))
                 (progn (add-face-text-property 0 (length right) 'shadow t right)
                        right))))
-    ;; What it says is no format of a mode line.
+    ;; Its % are no mode line constructs.
     (setq line (replace-regexp-in-string
                 "%" (lambda (sign) (concat sign sign)) line t t))
     (add-face-text-property 0 (length line) 'pyagentd-header t line)
     line))
 
 (defvar pyagentd-status-held nil
-  "Non-nil while several things change, after which the header line is computed.")
+  "Non-nil delays computing the header line, while several changes are made.")
 
 (defun pyagentd-status-refresh ()
-  "Compute the header line again."
+  "Recompute the header line, unless `pyagentd-status-held' is non-nil."
   (unless pyagentd-status-held
     (setq pyagentd-status--line (pyagentd-status--make
                                  (car pyagentd-status--rooms))
@@ -331,7 +333,7 @@ could not be read."
     (force-mode-line-update)))
 
 (defun pyagentd-status--shown ()
-  "Return the header line as far as there is room for it in this window."
+  "Return the header line that fits the width of this window."
   (let ((width (window-width)))
     (if (<= (string-width (or pyagentd-status--line "")) width)
         pyagentd-status--line
@@ -349,25 +351,25 @@ could not be read."
 (add-to-list 'pyagentd-session-settings
              '(header-line-format . (:eval (pyagentd-status--shown))))
 
-;;;; How full the window is and what it cost
+;;;; Context usage and cost
 
 (pyagentd-deflocal pyagentd-context nil
-  "What the daemon said last about the context of this branch, or nil.
-A plist; used of it are :used of :window tokens, :usable of them before it
-is compacted, :estimated, :known-usd, :short, tokens and cost in a few
-characters, and :words, all of it in lines.")
+  "The branch's context usage as last reported by the daemon, or nil.
+It is a plist with :used and :window, in tokens, :usable, the tokens before
+the context is compacted, :estimated, :known-usd, :short, a string with
+tokens and cost, and :words, a list of lines with all of it.")
 
 (defconst pyagentd-context--cells 5
-  "How many characters the bar has.")
+  "Length of the context bar in characters.")
 
 (defun pyagentd-context--segment ()
-  "Return the meter of this buffer, nil before there is anything to say."
+  "Return the header line's context meter, or nil before the first request."
   (when-let* ((context pyagentd-context)
               (used (plist-get context :used))
               ((or (> used 0) (> (or (plist-get context :known-usd) 0) 0))))
     (let* ((share (/ (float used) (max 1 (plist-get context :window))))
            (usable (max 1 (or (plist-get context :usable) 0)))
-           ;; A header line has no display table of its buffer.
+           ;; Header lines do not use their buffer's display table.
            (blocks (and (char-displayable-p ?█) (char-displayable-p ?▁)))
            (full (min pyagentd-context--cells
                       (ceiling (* share pyagentd-context--cells)))))
@@ -397,13 +399,13 @@ characters, and :words, all of it in lines.")
   (pyagentd-context-set context))
 
 (defun pyagentd-context ()
-  "Show how full the context window is and what the session cost."
+  "Show the context usage and the cost of the session."
   (interactive nil pyagentd-mode)
   (if pyagentd-context
       (message "%s" (string-join (plist-get pyagentd-context :words) "\n"))
     (user-error "No context usage known yet")))
 
-;;;; What an agent is about
+;;;; Todo list of an agent
 
 (defcustom pyagentd-todo-folded nil
   "Whether an agent's todo list is folded at first.
@@ -412,37 +414,37 @@ The header line always shows its progress."
   :group 'pyagentd)
 
 (pyagentd-deflocal pyagentd-todo nil
-  "The steps of the agent in this buffer, as the daemon sent them.
+  "The todo list of the agent in this buffer, steps as the daemon sent them.
 Each is a plist: :content, :status (\"pending\", \"in_progress\" or
-\"completed\") and :active-form, what it is called while it is done.")
+\"completed\") and :active-form, its name while it is in progress.")
 (pyagentd-deflocal pyagentd-todo--overlay nil
-  "Overlay of the list in this buffer, nil if there is none.")
+  "Overlay of the todo list in this buffer, or nil.")
 (pyagentd-deflocal pyagentd-todo--turned nil
-  "Non-nil if the list is folded here, unlike `pyagentd-todo-folded' says.")
+  "Non-nil inverts `pyagentd-todo-folded' in this buffer.")
 
 (defvar pyagentd-todo-map
   (pyagentd-keymap
    [mouse-1] #'pyagentd-todo)
-  "Keymap of the list and of what the header line says of it.")
+  "Keymap of the todo list.")
 
-;;;; Words
+;;;; Text of the todo list
 
 (defun pyagentd-todo--is (step status)
   "Return non-nil if STEP has STATUS, a string."
   (equal status (format "%s" (plist-get step :status))))
 
 (defun pyagentd-todo--done ()
-  "Return how many steps are completed."
+  "Return the number of completed steps."
   (seq-count (lambda (step) (pyagentd-todo--is step "completed"))
              pyagentd-todo))
 
 (defun pyagentd-todo-count ()
-  "Return how many of the steps here are completed, nil if there is no list."
+  "Return the completed and total number of steps here, as \"2/5\", or nil."
   (and pyagentd-todo
        (format "%d/%d" (pyagentd-todo--done) (length pyagentd-todo))))
 
 (defun pyagentd-todo-line ()
-  "Return in a line how far the agent here is, nil if it has no list."
+  "Return a line with the progress of the todo list here, or nil without one."
   (when pyagentd-todo
     (let ((doing (seq-find (lambda (step) (pyagentd-todo--is step "in_progress"))
                            pyagentd-todo)))
@@ -450,7 +452,7 @@ Each is a plist: :content, :status (\"pending\", \"in_progress\" or
               (if doing (concat ": " (plist-get doing :active-form)) "")))))
 
 (defun pyagentd-todo--segment ()
-  "Return what the header line says of the list here, or nil."
+  "Return the header line's part about the todo list, or nil."
   (when-let ((line (pyagentd-todo-line)))
     (pyagentd-status-button
      (propertize (truncate-string-to-width line 50 nil nil t)
@@ -461,7 +463,7 @@ Each is a plist: :content, :status (\"pending\", \"in_progress\" or
 (add-hook 'pyagentd-status-segment-functions #'pyagentd-todo--segment)
 
 (defun pyagentd-todo--text ()
-  "Return the list as it stands in the conversation."
+  "Return the todo list as shown in the conversation."
   (let ((folded (xor pyagentd-todo-folded pyagentd-todo--turned)))
     (propertize
      (concat "\n" (propertize (concat (if folded "▸ " "▾ ") (pyagentd-todo-line))
@@ -485,7 +487,7 @@ Each is a plist: :content, :status (\"pending\", \"in_progress\" or
 ;;;; The overlay
 
 (defun pyagentd-todo--move (&rest _)
-  "Put the list at the end of the run's text, above the prompt typed next."
+  "Move the list to the end of the run's text, above the next prompt."
   (when pyagentd-todo--overlay
     (let ((position (pyagentd-insert-end)))
       (move-overlay pyagentd-todo--overlay position position))))
@@ -499,7 +501,7 @@ Each is a plist: :content, :status (\"pending\", \"in_progress\" or
     (setq pyagentd-todo--overlay nil)))
 
 (defun pyagentd-todo--refresh ()
-  "Show the steps in this buffer, if there are any that are not completed."
+  "Show the todo list in this buffer, unless all its steps are completed."
   (if (= (pyagentd-todo--done) (length pyagentd-todo))
       (pyagentd-todo--delete)
     (unless pyagentd-todo--overlay
@@ -510,7 +512,7 @@ Each is a plist: :content, :status (\"pending\", \"in_progress\" or
   (pyagentd-status-refresh))
 
 (defun pyagentd-todo-receive (steps)
-  "Show STEPS, all that the agent in this buffer has."
+  "Show STEPS as the todo list of the agent in this buffer."
   (unless (equal steps pyagentd-todo)
     (setq pyagentd-todo steps)
     (pyagentd-todo--refresh)))
@@ -525,7 +527,7 @@ Each is a plist: :content, :status (\"pending\", \"in_progress\" or
             (pyagentd-todo--delete)))
 
 (defun pyagentd-todo ()
-  "Fold or unfold the list of steps of the agent in this buffer."
+  "Fold or unfold the todo list of the agent in this buffer."
   (interactive nil pyagentd-mode)
   (when (mouse-event-p last-input-event)
     (mouse-set-point last-input-event))
@@ -538,21 +540,21 @@ Each is a plist: :content, :status (\"pending\", \"in_progress\" or
     (setq pyagentd-todo--turned (not pyagentd-todo--turned))
     (pyagentd-todo--refresh)))
 
-;;;; What session buffers are called
+;;;; Names of session buffers
 
-;; Every conversation is in a file called session.md.  Its buffer is called
-;; what the session is called: from the beginning after the name that is
-;; in its id, and after its title as soon as that is known.  An agent's has
-;; the name of its preset before that, a branch follows in parentheses.
+;; Every conversation is in a file called session.md.  Its buffer is named
+;; after the session: first after the name in its id, then after its title
+;; once it has one.  An agent's buffer begins with the name of its preset, and
+;; a branch follows in parentheses.
 ;;
-;; Another buffer never changes its name because of that, and one that the
-;; user has renamed keeps its name.
+;; Naming one buffer never renames another, and a buffer that the user has
+;; renamed keeps its name.
 
 (pyagentd-deflocal pyagentd-buffer-name--given nil
-  "The name that this buffer was given here, nil if it was given none.")
+  "The last name given to this buffer automatically, or nil.")
 
 (defun pyagentd-buffer-name--wanted (title)
-  "Return what the buffer of a session with TITLE, or nil, is to be called."
+  "Return the name for the buffer of a session with TITLE, which may be nil."
   (let* ((id pyagentd--session-id)
          (agent (pyagentd-place-named-agent pyagentd--session-dir))
          (words (cond ((not (pyagentd-place-agent-p))
@@ -570,30 +572,30 @@ Each is a plist: :content, :status (\"pending\", \"in_progress\" or
 
 (defun pyagentd-name-buffer (&optional title)
   "Name the current session buffer after its TITLE, or else after its id.
-It keeps a name that the user gave it."
+Keep a name that the user gave it."
   (when (and pyagentd-mode
              (equal (buffer-name) pyagentd-buffer-name--given))
     (let ((name (generate-new-buffer-name (pyagentd-buffer-name--wanted title)
                                           (buffer-name))))
-      ;; Not with a second argument: then `uniquify' names others anew.
+      ;; With a second argument `uniquify' would rename other buffers.
       (unless (equal name (buffer-name))
         (rename-buffer name))
       (setq pyagentd-buffer-name--given name))))
 
 (defun pyagentd-buffer-name--begin ()
-  "Name the buffer of a session that was visited just now."
+  "Name a session buffer that was just visited."
   (unless pyagentd-buffer-name--given
     (setq pyagentd-buffer-name--given (buffer-name)))
   (pyagentd-name-buffer pyagentd-status-title))
 
 (add-hook 'pyagentd-mode-on-hook #'pyagentd-buffer-name--begin)
 
-;;;; The file that is the cause of an error
+;;;; The file that causes an error
 
 (defun pyagentd-cause (text)
-  "Return the file that TEXT, of an error, is about as (FILE . LINE), or nil.
-LINE is nil if it names none.  A file with a line goes before others;
-that of this buffer does not count."
+  "Return the file named in the error message TEXT, as (FILE . LINE), or nil.
+LINE is nil if TEXT names none.  Prefer a file with a line, and ignore the
+file of this buffer."
   (let ((start 0) found)
     (while (and (not (cdr found))
                 (string-match
@@ -614,10 +616,11 @@ that of this buffer does not count."
     (goto-char (point-min))
     (forward-line (1- (cdr cause)))))
 
-;;;; What keeps the daemon from a session
+;;;; Errors that make the daemon refuse a session
 
 (defun pyagentd-cause--refused (&optional err)
-  "Show that the daemon refuses this session, for ERR; without one, no longer."
+  "Show that the daemon refuses this session because of ERR.
+If ERR is nil it does not, or no longer."
   (unless (and err (not (eq (car err) 'pyagentd-remote-error)))
     (let ((refusal (and err (pyagentd-error-text err))))
       (unless (equal refusal pyagentd-status-refusal)
@@ -625,7 +628,7 @@ that of this buffer does not count."
         (pyagentd-status-refresh)))))
 
 (defun pyagentd-visit-cause ()
-  "Visit the file whose error keeps this session from continuing.
+  "Visit the file with the error that stops this session.
 Correct and save it, then send again."
   (interactive nil pyagentd-mode)
   (pyagentd-cause-visit
