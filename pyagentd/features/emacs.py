@@ -1,7 +1,7 @@
-"""Buffers, tools and hooks that Emacs offers to a run, and the calls to Emacs that wait for an answer.
+"""Buffers, tools and hooks that Emacs offers to a run, and requests to Emacs that wait for an answer.
 
-A question goes to one client as an event and has one answer, a JSON object, within a time limit of the asker's; a
-client that disconnects has not answered. docs/emacs-tools.md describes the protocol.
+A request goes to one client as an event and gets one answer, a JSON object, within the caller's time limit; if the
+client disconnects there is no answer. docs/emacs-tools.md describes the protocol.
 """
 
 import asyncio
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-# What a client says of a tool it has: gptel's definition as JSON, read into what a run needs.
+# A client's definition of a tool: gptel's definition as JSON, parsed for a run.
 #
 # The keys are those of ``gptel-make-tool``; an argument has ``name``, ``type``, ``description``, ``optional`` and
-# what JSON Schema knows. Two keys are ours, so that the decision sees what a tool touches: an argument with ``path``
-# ("read" or "write") is a file's name, and one with ``command`` is a command line.
+# keys of JSON Schema. Two keys are pyagentd's, for decisions about what a tool touches: an argument with ``path``
+# ("read" or "write") is a file name, and one with ``command`` is a command line.
 
 Confirms = Literal["never", "ask", "always", "function"]
 Right = Literal["read", "write"]
@@ -59,7 +59,7 @@ DEFAULT_S = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferedTool:
-    """One tool of a client's."""
+    """One tool of a client."""
 
     name: str
     description: str
@@ -79,7 +79,7 @@ def _tool_name(value: object) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OfferedArgument:
-    """An argument of a definition; what else it says is JSON Schema."""
+    """An argument of a definition; its other keys are JSON Schema."""
 
     name: FullText
     type: Literal["string", "integer", "number", "boolean", "array", "object", "null"] | None = None
@@ -87,7 +87,7 @@ class _OfferedArgument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Offer:
-    """What a definition has to say."""
+    """The required keys of a definition, and its arguments."""
 
     name: Annotated[str, Rule(parse=_tool_name, words="letters, digits, - and _, at most 64")]
     description: FullText
@@ -95,10 +95,10 @@ class _Offer:
 
 
 def offered_tool(said: object) -> OfferedTool:
-    """Return the tool that a definition describes.
+    """Parse a definition of a tool.
 
     Raises:
-        BadRequest: It cannot be used; says why.
+        BadRequest: It is invalid; the message says why.
     """
     told = read(said, Mapping[str, Any], Source.at("the definition of a tool", BadRequest))
     place = f"the tool {told.get('name')}"
@@ -135,12 +135,12 @@ What = Literal["look", "change", "call", "confirm", "hook"]
 
 _MOST_BYTES = 4_000_000  # of what an event carries: no command is so long, and no buffer that is looked at
 _TOOLS = "emacs_tools"
-"""In the session's row: the definitions that a run had last."""
+"""Key in the session's row for the definitions that the last run had."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmacsOffer:
-    """What one client offers."""
+    """The buffers, tools and hooks that one client offers."""
 
     buffers: bool = False
     tools: tuple[OfferedTool, ...] = ()
@@ -148,15 +148,15 @@ class EmacsOffer:
 
 
 class NoAnswer(Exception):
-    """A client was asked and has gone, or has not answered in time."""
+    """A client disconnected, or did not answer in time."""
 
 
 class TooLong(NoAnswer):
-    """A client cannot be asked about so much."""
+    """A request is too long for a client."""
 
 
 class EmacsClients(Feature):
-    """The clients of one daemon that offer something."""
+    """The clients that offer buffers, tools or hooks."""
 
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
@@ -165,19 +165,19 @@ class EmacsClients(Feature):
         self._silent: set[Sink] = set()
         kernel.bus.on(ClientGone, lambda gone: self.forget(gone.client))
 
-    # -- what a run is given: buffers, and those of its tools that the preset wants and nothing denies ---------------
+    # -- for a run: buffers, and the tools that its preset names and no profile denies -------------------------------
 
     def context_for(self, run: "RunBuilder") -> Mapping[str, Any]:
-        """Return who asks the user's Emacsen about files."""
+        """Return the access to the buffers of the user's Emacsen."""
         return {"buffers": RunBuffers(self, run.branch)}
 
     def further_tools(
         self, run: "RunBuilder", wanted: Sequence[str], taken: Collection[str], permitted: Permitted
     ) -> Mapping[str, ToolSpec]:
-        """Return the tools of Emacs for a run, by the name under which the model is told of them.
+        """Return the tools of Emacs for a run, by the name that the model sees.
 
-        While no Emacs shows its branch, those that it had last stay, and say so when they are called: what the model
-        is told first is the same with and without an Emacs, and the provider's cache holds.
+        While no Emacs shows its branch, the last known tools stay, and fail when called: so the beginning of the
+        request is the same with and without Emacs, and the provider's cache stays valid.
         """
         branch = run.branch
         last = branch.conversation.session.get("metadata_json", {}).get(_TOOLS)
@@ -200,11 +200,11 @@ class EmacsClients(Feature):
     # -- clients -----------------------------------------------------------------------------------------------------
 
     def offer(self, client: Sink, offered: EmacsOffer) -> None:
-        """Take what ``client`` offers from now on, in place of what it offered before."""
+        """Set what ``client`` offers from now on."""
         self._offers[client] = offered
 
     def forget(self, client: Sink) -> None:
-        """Let a client go that has gone; what it was asked it has not answered."""
+        """Forget a disconnected client; its pending requests fail."""
         self._offers.pop(client, None)
         self._silent.discard(client)
         for asked, answer in self._open.values():
@@ -212,12 +212,12 @@ class EmacsClients(Feature):
                 answer.set_exception(NoAnswer("the user's Emacs has gone"))
 
     def with_buffers(self, first: Iterable[Sink] = ()) -> list[Sink]:
-        """Return the clients that show buffers and answer, those of ``first`` before the others."""
+        """Return the clients that offer buffers and answer, those of ``first`` first."""
         every = dict.fromkeys((*first, *self._offers))
         return [one for one in every if self._offers.get(one, EmacsOffer()).buffers and one not in self._silent]
 
     def tools(self, watching: Iterable[Sink]) -> dict[str, tuple[Sink, OfferedTool]]:
-        """Return the tools of the clients ``watching``, by name, with who has each; the first one's counts."""
+        """Return the tools of the clients ``watching``, by name, each with its client; the first client wins."""
         found: dict[str, tuple[Sink, OfferedTool]] = {}
         for client in dict.fromkeys(watching):
             for tool in self._offers.get(client, EmacsOffer()).tools:
@@ -225,7 +225,7 @@ class EmacsClients(Feature):
         return found
 
     def with_hook(self, event: str, branch: LiveBranch) -> list[Sink]:
-        """Return the clients that watch ``branch`` and have functions for ``event``."""
+        """Return the clients that watch ``branch`` and have hook functions for ``event``."""
         if not self._offers:
             return []
         asked = {client for client, offered in self._offers.items() if event in offered.hooks}
@@ -233,17 +233,17 @@ class EmacsClients(Feature):
         return [client for client in watching if client in asked]
 
     def names(self) -> set[str]:
-        """Return the names of all tools that any client offers."""
+        """Return the names of all offered tools."""
         return {tool.name for offered in self._offers.values() for tool in offered.tools}
 
     async def ask(
         self, client: Sink, what: What, facts: Mapping[str, Any], *, timeout_s: float | None = None
     ) -> dict[str, Any]:
-        """Ask one client and return its answer; without a time limit it waits until the caller is cancelled.
+        """Send a request to a client and return its answer; without a time limit, wait until the caller is cancelled.
 
         Raises:
-            NoAnswer: It has gone, or did not answer in time.
-            TooLong: It cannot be asked about ``facts``.
+            NoAnswer: It disconnected, or did not answer in time.
+            TooLong: ``facts`` are too long.
         """
         if client not in self._offers:
             raise NoAnswer("the user's Emacs has gone")
@@ -266,7 +266,7 @@ class EmacsClients(Feature):
                 client.push(Event("emacs", "", 0, ({"id": number, "what": "stop", "facts": "{}"},)))
 
     def answer(self, client: Sink, number: str, said: str) -> bool:
-        """Take a client's answer, a JSON object; return whether anybody still waited for it.
+        """Handle a client's answer, a JSON object; return whether it was still awaited.
 
         Raises:
             BadRequest: It is not a JSON object.
@@ -281,7 +281,7 @@ class EmacsClients(Feature):
 
 
 def _read_kept(tools: object) -> dict[str, OfferedTool]:
-    """Return the tools that a run had last, by name; none where the log has them from another version."""
+    """Return the tools of the last run by name; none if another version wrote them."""
     try:
         found = read(tools, tuple[OfferedTool, ...], Source.at(_TOOLS, BadRequest))
     except BadRequest as error:
@@ -290,14 +290,14 @@ def _read_kept(tools: object) -> dict[str, OfferedTool]:
     return {tool.name: tool for tool in found if _NAME.fullmatch(tool.name)}
 
 
-# The buffers of the user's Emacsen, as the tools of one run see and change them.
+# The buffers of the user's Emacsen, for the tools of a run.
 
 LOOK_S = 1.0
 CHANGE_S = 20.0  # saving runs the user's hooks, formatters among them
 
 
 class RunBuffers:
-    """Asks for the runs of one branch; see ``tools.spec.Buffers``."""
+    """Reads and changes buffers for the runs of one branch; see ``tools.spec.Buffers``."""
 
     def __init__(self, clients: EmacsClients, branch: LiveBranch) -> None:
         self._clients = clients
@@ -305,7 +305,7 @@ class RunBuffers:
         self._loop = asyncio.get_running_loop()
 
     async def look(self, path: str, *, whole: bool) -> EditorView:
-        """Return what the Emacsen show of a file, all asked at once: one with unsaved text comes first."""
+        """Return a file's buffer, from all Emacsen asked at once; one with unsaved changes comes first."""
         if not self._clients.with_buffers():
             return EditorView()
         asked = self._clients.with_buffers(self._clients.kernel.watchers_of(self._branch))
@@ -319,13 +319,13 @@ class RunBuffers:
         return EditorView(silent=any(one.silent for one in seen))
 
     def look_now(self, path: str, *, whole: bool) -> EditorView:
-        """Do as ``look``, called from a thread."""
+        """Call ``look`` from a thread."""
         if not self._clients.with_buffers():
             return EditorView()
         return asyncio.run_coroutine_threadsafe(self.look(path, whole=whole), self._loop).result()
 
     async def change(self, path: str, seen: EditorView, edits: Sequence[Replacement]) -> ChangeOutcome:
-        """Have the Emacs that showed the text change and save it; one that went in between may have done so."""
+        """Make the Emacs that showed the text change and save it; an "unknown" outcome may have changed it too."""
         facts = {"path": path, "version": seen.version, "edits": [list(edit) for edit in edits]}
         try:
             said = await self._clients.ask(cast(Sink, seen.source), "change", facts, timeout_s=CHANGE_S)
@@ -360,13 +360,12 @@ class RunBuffers:
 
 # Tools that run in the user's Emacs, as tools of a run.
 #
-# Their actions are ``tool:emacs:<name>:<detail>``, whatever a definition is called: one called ``read_file`` has
-# none of the rights of Read. The detail is the file or the command where the definition says which argument is one,
-# and scope then decides about it as about any other; else it is the arguments as JSON. Places outside the scope are
-# taken out of what a tool finds.
+# Their actions are ``tool:emacs:<name>:<detail>``, whatever their name: one called ``read_file`` has no permissions
+# of Read. The detail is the file or the command if the definition marks an argument as one, and the scope then
+# applies as usual; else it is the arguments as JSON. Places outside the scope are removed from a tool's results.
 
 ALL = "emacs"
-"""What a preset's ``tools`` says for every tool of Emacs; ``emacs:NAME`` is one, or a category."""
+"""In a preset's ``tools``: every tool of Emacs; ``emacs:NAME`` is one tool, or a category."""
 
 _CONFIRM_S = 3.0
 _LATER_S = 5.0  # for an answer that is on its way when the limit of Emacs' own passes
@@ -380,9 +379,9 @@ def action_name(tool: str) -> str:
 def chosen_tools(
     wanted: Collection[str], offered: Mapping[str, OfferedTool], taken: Collection[str]
 ) -> dict[str, str]:
-    """Return which of the tools ``offered`` a preset has, by the name under which the model is told of them.
+    """Return which of the tools ``offered`` a preset has, by the name that the model sees.
 
-    It wants names, categories or everything; names that are ``taken`` mean another tool.
+    ``wanted`` has names, categories or ``emacs``; plain names that are ``taken`` mean another tool.
     """
     found: dict[str, str] = {}
     for name, tool in offered.items():
@@ -393,7 +392,7 @@ def chosen_tools(
 
 
 def emacs_tool(clients: EmacsClients, branch: LiveBranch, tool: OfferedTool, *, name: str) -> ToolSpec:
-    """Return a tool as the model calls it; the first Emacs that shows the branch and has it runs it."""
+    """Return the ``ToolSpec`` of an Emacs tool; the first Emacs that shows the branch and has the tool runs it."""
 
     async def ask(what: What, args: Args, ctx: ToolContext, timeout_s: float | None = None) -> dict[str, Any]:
         found = clients.tools(clients.kernel.watchers_of(branch)).get(tool.name)
@@ -459,7 +458,7 @@ def _path_keys(tool: OfferedTool, args: Args) -> list[str]:
 
 
 async def _at_hand(tool: OfferedTool, args: Args, ctx: ToolContext) -> None:
-    """Refuse files of other machines that are not open: a tool would have Emacs connect to these machines."""
+    """Refuse remote files that are not open: a tool would make Emacs connect to another machine."""
     if tool.command:
         return
     paths = [resolve(args[key], ctx.root) for key in _path_keys(tool, args)]
@@ -478,7 +477,7 @@ def _output(said: Mapping[str, Any], ctx: ToolContext) -> Output:
 
 
 def _places(places: list[Any], ctx: ToolContext) -> list[str]:
-    """Return the places a tool found, one a line, without those that the agent may not read."""
+    """Format the places that a tool found, one a line, without those that the agent may not read."""
     lines, hidden = [], 0
     readable: dict[str, bool] = {}
     for place in places:

@@ -32,9 +32,9 @@ from pyagentd.store.document.render import RUN_CLOSE, RUN_OPEN
 from pyagentd.store.document.text import PROMPT_PREFIX, Document
 from pyagentd.store.paths import BranchRef
 
-# What clients are told of a branch's history: which regions of the text are hidden turns, what has variants.
+# What clients see of a branch's history: hidden turns as regions of the text, and variants.
 #
-# Blocks where it reads the document; offsets are those of Emacs, from 1.
+# Blocks while it parses the document; offsets are those of Emacs, from 1.
 
 _ERROR = re.compile(r"\n+``` error\n.*?\n```(?=\n|\Z)", re.DOTALL)
 _LISTED = 8
@@ -44,9 +44,10 @@ _SHOWN = 50  # characters of a prompt
 def history(document: Document, revision: int, conversation: Conversation) -> dict[str, Any]:
     """Return hidden regions and variants in the document at a revision: ``{revision, hidden, variants}``.
 
-    ``hidden``: first position, position behind the last, number of turns, what hid them. ``variants``: positions of
-    the message, its id, its number among its variants, how many there are; where none is shown the number is 0 and
-    the positions are those of the message before.
+    ``hidden``: start, end, number of turns, which operation hid them. ``variants``: start and end of the message, its
+        id,
+    its number among its variants, how many there are; if none is shown, the number is 0 and the region is that of the
+    message before.
     """
     if not any(message.is_rewound for message in conversation.messages.values()):
         return {"revision": None, "hidden": [], "variants": []}
@@ -81,7 +82,7 @@ def history(document: Document, revision: int, conversation: Conversation) -> di
 def shown_variants(conversation: Conversation) -> list[tuple[str, int, int]]:
     """Return the visible messages that have variants: id, number among them from 1, how many there are.
 
-    Where none of the variants is shown the number is 0 and the message the last of them.
+    If no variant is shown, the number is 0 and the message is the last variant.
     """
     found = []
     for after in dict.fromkeys(group.after for group in hidden.groups_since(conversation)):
@@ -94,7 +95,7 @@ def shown_variants(conversation: Conversation) -> list[tuple[str, int, int]]:
 
 
 def prompts(conversation: Conversation) -> list[dict[str, Any]]:
-    """Return the prompts to which one can rewind, oldest first."""
+    """Return the prompts that can be rewound to, oldest first."""
     return [
         {"message_id": message.id, "text": message.text[:200], "created_at": message.row.get("created_at")}
         for message in hidden.prompts(conversation)
@@ -102,7 +103,7 @@ def prompts(conversation: Conversation) -> list[dict[str, Any]]:
 
 
 def candidates(of: Conversation | Sequence[Message]) -> str:
-    """Say which prompts there are, the last ones, for who named another."""
+    """List the last prompts, as a hint after a wrong id."""
     found = hidden.prompts(of) if isinstance(of, Conversation) else of
     if not found:
         return "There is no prompt yet"
@@ -112,13 +113,13 @@ def candidates(of: Conversation | Sequence[Message]) -> str:
 
 
 def _from_heading(doc: Document, start: int, first: Message) -> int:
-    """Return where a region of hidden turns begins for people: at a heading below which no prompt stands."""
+    """Return where a hidden region starts in the display: at the heading above, if no prompt follows that."""
     above = next((each for each in (RUN_CLOSE + RUN_OPEN, RUN_CLOSE) if doc.body.endswith(each, 0, start)), "")
     return start - len(above) if first.role != "user" else start
 
 
 def _with_error(doc: Document, end: int) -> int:
-    """Return where a region of hidden turns ends for people: behind what is said of how its run ended."""
+    """Return where a hidden region ends in the display: behind the error block of its run."""
     error = _ERROR.match(doc.body, end)
     index = bisect_right(doc.spans, end, key=lambda span: span.start)
     is_recorded = error is not None and index < len(doc.spans) and doc.spans[index].kind == "ignore"
@@ -126,7 +127,7 @@ def _with_error(doc: Document, end: int) -> int:
 
 
 def _with_heading(doc: Document, end: int) -> int:
-    """Return where a region of hidden turns ends for people: behind a heading below which no prompt stands."""
+    """Return where a hidden region ends in the display: behind the heading below, if no prompt follows that."""
     answer = end + len(RUN_CLOSE + RUN_OPEN)
     index = bisect_right(doc.spans, end, key=lambda span: span.start)
     is_left = doc.body.startswith(RUN_CLOSE + RUN_OPEN, end) and index < len(doc.spans)
@@ -134,18 +135,18 @@ def _with_heading(doc: Document, end: int) -> int:
 
 
 def _turns(messages: Sequence[Message]) -> int:
-    """Return how many turns messages are; an answer without its prompt is one as well."""
+    """Return the number of turns in messages; an answer without its prompt counts as one."""
     return sum(message.role == "user" for message in messages) + any(each.role != "user" for each in messages[:1])
 
 
-# Which message is meant: a prompt to go back to or to ask again, a variant to show.
+# Finding the message of an operation: a prompt to rewind to or to repeat, a variant to show.
 
 
 def chosen_prompt(conversation: Conversation, message_id: str) -> Message:
-    """Return the visible message of the user's with an id.
+    """Return the visible user message with an id.
 
     Raises:
-        NotFound: There is none; the error lists those there are.
+        NotFound: There is none; the error lists the prompts.
     """
     found = hidden.prompts(conversation)
     for prompt in found:
@@ -156,10 +157,10 @@ def chosen_prompt(conversation: Conversation, message_id: str) -> Message:
 
 
 def variants_of(conversation: Conversation, message_id: str) -> list[Variant]:
-    """Return what was said at different times where a message stands, itself included, oldest first.
+    """Return all variants of a message, itself included, oldest first.
 
     Raises:
-        NotFound: There is no such message, or it does not follow anything that is shown.
+        NotFound: There is no such message, or the message before it is hidden.
     """
     message = conversation.messages.get(message_id)
     if message is None:
@@ -175,12 +176,12 @@ def variants_of(conversation: Conversation, message_id: str) -> list[Variant]:
 
 
 def prompt_of(conversation: Conversation, message_id: str | None) -> Message:
-    """Return the prompt of a message's turn: what the user sent, not what was said while it was answered.
+    """Return the prompt of a message's turn; steering messages are no prompts.
 
     The message is the prompt or an answer to it; None means the last one.
 
     Raises:
-        NotFound: It is not shown, or there is none.
+        NotFound: The message is hidden, or there is none.
     """
     shown = hidden.visible(conversation)
     if message_id is not None:
@@ -200,7 +201,7 @@ _CARRIED = ("agent", "model", "settings")  # metadata of a prompt that its next 
 
 
 class HistoryChange(TypedDict):
-    """Messages that an operation hid and showed, by their ids."""
+    """The messages that an operation hid and showed, by id."""
 
     hidden: list[str]
     shown: list[str]
@@ -209,17 +210,17 @@ class HistoryChange(TypedDict):
 
 
 class History:
-    """The operations, on the branches of one daemon."""
+    """The operations on a branch's history."""
 
     def __init__(self, kernel: "Kernel") -> None:
         self._kernel = kernel
 
     async def rewind(self, branch: LiveBranch, message_id: str, *, files: bool = False) -> HistoryChange:
-        """Hide everything behind one of the user's messages, and with ``files`` restore what the turns changed.
+        """Hide everything behind one of the user's messages; with ``files`` restore the files changed since.
 
         Raises:
             Busy: A run is in flight.
-            NotFound: There is no such message of the user's.
+            NotFound: There is no such user message.
         """
         async with branch.starting:
             self.require_ready(branch)
@@ -231,11 +232,11 @@ class History:
             return {**changed, "files": restored} if restored else changed
 
     async def unrewind(self, branch: LiveBranch) -> HistoryChange:
-        """Reverse the last rewind, with the files that it restored.
+        """Undo the last rewind, with the files that it restored.
 
         Raises:
             Busy: A run is in flight.
-            BadRequest: There is none, or something was sent since.
+            BadRequest: There is no rewind, or a message was sent since.
         """
         async with branch.starting:
             self.require_ready(branch)
@@ -259,14 +260,14 @@ class History:
     async def regenerate(
         self, branch: LiveBranch, message_id: str | None, options: SendOptions
     ) -> tuple[HistoryChange, Receipt]:
-        """Ask a prompt again; its answer so far, and what came after it, becomes a variant of the new one.
+        """Send a prompt again; its answer so far, and what came after it, becomes a variant of the new one.
 
         The message is the prompt or an answer to it; None means the last one.
 
         Raises:
-            Busy: A run is in flight, or messages wait for theirs.
+            Busy: A run is in flight, or messages are queued.
             NotFound: There is no such message.
-            PyagentdError: The run cannot start; nothing is changed then.
+            PyagentdError: The run cannot start; then nothing has changed.
         """
         async with branch.starting:
             self.require_ready(branch, queue=branch.paused)  # else what is sent is answered behind what waits
@@ -280,14 +281,14 @@ class History:
     async def edit(
         self, branch: LiveBranch, message_id: str, text: str, options: SendOptions
     ) -> tuple[HistoryChange, Receipt]:
-        """Take a prompt and all after it back, and send ``text`` in its place.
+        """Hide a prompt and everything after it, and send ``text`` instead.
 
-        Where the document has that text in the prompt's place already, the recorded one stands there again.
+        If the document has ``text`` in place of the prompt already, the recorded prompt is written back there first.
 
         Raises:
-            Busy: A run is in flight, or messages wait for theirs.
-            NotFound: There is no such message of the user's.
-            PyagentdError: The run cannot start; nothing is changed then.
+            Busy: A run is in flight, or messages are queued.
+            NotFound: There is no such user message.
+            PyagentdError: The run cannot start; then nothing has changed.
         """
         if not text.strip():
             raise BadRequest("The prompt is empty", hint="Write something")
@@ -307,11 +308,11 @@ class History:
                 raise
 
     async def choose(self, branch: LiveBranch, message_id: str, number: int) -> HistoryChange:
-        """Show another variant of a message, the oldest is 1, with the turns that came after it.
+        """Show another variant of a message, 1 being the oldest, with the turns after it.
 
         Raises:
             Busy: A run is in flight.
-            NotFound: There is no such message, or not so many variants of it.
+            NotFound: There is no such message, or no variant with this number.
         """
         async with branch.starting:
             self.require_ready(branch)
@@ -331,13 +332,13 @@ class History:
             return _changed(hidden=gone, shown=chosen.messages)
 
     async def clear_held(self, branch: LiveBranch, **notes: Any) -> HistoryChange:
-        """Put the conversation behind a boundary, for a caller that holds ``branch.starting``: the next is a new one.
+        """Archive the conversation behind a boundary; the caller holds ``branch.starting``.
 
-        ``notes`` become metadata of its messages; ``notice``: what whoever opens it until then is told.
+        ``notes`` become metadata of its messages; ``notice`` is shown to clients that open the branch.
 
         Raises:
             Busy: A run is in flight.
-            BadRequest: There is none.
+            BadRequest: There is no conversation.
         """
         self.require_ready(branch)
         gone = hidden.continuation(branch.conversation, "")
@@ -348,7 +349,7 @@ class History:
     # -- inside ------------------------------------------------------------------------------------------------
 
     def require_ready(self, branch: LiveBranch, *, queue: bool = True) -> None:
-        """Raise ``Busy`` or ``StoreError`` if nothing can be changed now; without ``queue`` also if messages wait."""
+        """Raise ``Busy`` or ``StoreError`` if changes are impossible now; without ``queue`` also if messages wait."""
         branch.require_idle()
         branch.require_writable()
         if self._kernel.closing:
@@ -365,13 +366,13 @@ class History:
         return _changed(hidden=messages)
 
     async def _change(self, branch: LiveBranch, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Record message rows that hide and show, and give the document the roles that follow."""
+        """Record message rows that hide and show messages, and update the document's roles."""
         changed = list(rows)
         version, doc = await branch.record_edits()
         before = branch.conversation
         after = before.with_rows(changed)
         made = await asyncio.to_thread(change_roles, doc, before.snapshot(), after)
-        # What is shown now and does not stand in the document, the user removed or changed.
+        # The user removed or changed those messages that are visible now but not in the document.
         lacking = (await asyncio.to_thread(align, made, after)).edits
         with branch.recorder.together():
             for row in changed:
@@ -384,7 +385,7 @@ class History:
         self._kernel.bus.tell(BranchWritten(branch.ref))
 
     async def _reword(self, branch: LiveBranch, prompt: Message, old: str, new: str) -> bool:
-        """Write ``new`` where the document has ``old`` for a prompt; return whether it had."""
+        """Replace ``old`` by ``new`` in the document's text of a prompt; return whether it had ``old``."""
         if old.strip() == new.strip():
             return False
         live = await branch.document.look()
@@ -399,7 +400,7 @@ class History:
         return False
 
     async def _place(self, branch: LiveBranch, prompt: Message) -> DocumentVersion:
-        """Make room for another answer to ``prompt``; return where that is."""
+        """Make room for another answer to ``prompt``; return its place."""
         conversation, live = branch.conversation.snapshot(), await branch.document.look()
         version, doc = DocumentVersion(revision=live.revision), live.document
         made = await asyncio.to_thread(answer_place, doc, conversation, prompt.id)
@@ -408,7 +409,7 @@ class History:
         return replace(version, marker=made.marker)
 
     async def _attempt(self, branch: LiveBranch, gone: Sequence[Message], given: Submission) -> Receipt:
-        """Submit; what was hidden for that comes back if no run can start."""
+        """Submit a message; show the hidden messages again if no run can start."""
         try:
             return await self._kernel.queue.submit(branch, given)
         except PyagentdError:
@@ -427,19 +428,19 @@ def _changed(hidden: Sequence[Message] = (), shown: Sequence[Message] = ()) -> H
     return {"hidden": ids[0], "shown": ids[1], "turns": _turns(shown or hidden)}
 
 
-# Forking a session at one of its messages, and finding the forks again.
+# Forking a session at one of its messages, and listing the forks.
 
 
 async def fork_of(
     kernel: Kernel, branch: LiveBranch, message_id: str | None, *, title: str | None = None
 ) -> BranchRef:
-    """Make a session of a branch up to a message, by default all that is visible; also where the last run failed.
+    """Fork a session from a branch up to a message, by default all that is visible; a failed last run is no obstacle.
 
     Raises:
         Busy: A run is in flight.
-        BadRequest: The branch is an agent's, or of a session that is not trusted.
+        BadRequest: The branch is an agent's, or its session is not trusted.
         NotFound: The message cannot be forked at; the error lists the prompts.
-        StoreError: The disk refused; nothing was made.
+        StoreError: A write failed; nothing was created.
     """
     ref = branch.ref
     if ref.is_agent:
@@ -471,7 +472,7 @@ async def fork_of(
 
 
 def forks_of(ref: BranchRef, known: Iterable[BranchRef]) -> list[dict[str, Any]]:
-    """Return what was forked from the session of ``ref`` among ``known`` branches, oldest first; blocks."""
+    """Return the sessions among ``known`` that were forked from the session of ``ref``, oldest first; blocks."""
     found: dict[str, dict[str, Any]] = {}
     for other in known:
         if other.is_agent or other.session_id in found:
@@ -491,7 +492,7 @@ def forks_of(ref: BranchRef, known: Iterable[BranchRef]) -> list[dict[str, Any]]
 
 
 async def _settle(branch: LiveBranch) -> None:
-    """Have the log know what the user changed in the document, where that can be written."""
+    """Record the user's edits of the document in the log, if that can be written."""
     if branch.refusal:
         return
     branch.recorder.flush()

@@ -1,7 +1,7 @@
-"""Hooks: programs and Emacs functions of the user, and of trusted projects, that are called at five moments of a run.
+"""Hooks: programs and Emacs functions of the user, and of trusted projects, that are called at five points of a run.
 
 A hook can only restrict. Its changes are validated and authorised as if the model or the user had made them. A hook
-that fails, is late or is not trusted changes nothing, and the user is told. docs/hooks.md describes its JSON.
+that fails, times out or is not trusted changes nothing, and the user is notified. docs/hooks.md describes its JSON.
 """
 
 import asyncio
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-# One program that is asked about an event: JSON in, an exit code and perhaps JSON out.
+# Running one hook program: JSON on standard input, an exit code and optionally JSON on standard output.
 #
-# It runs as the user, in the workspace, with an environment that has no key in it, in a process group of its own
-# that ends with it, with its time, and with the run that asked.
+# It runs as the user, in the workspace, without keys in its environment, in its own process group; the group is
+# killed when the program ends, times out, or its run is cancelled.
 
 BLOCKS = 2  # the exit code
 
@@ -54,7 +54,7 @@ _NO_REASON = "no reason was given"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookAnswer:
-    """What a hook said."""
+    """The answer of a hook."""
 
     changes: Mapping[str, Any] = field(default_factory=dict)
     blocks: str | None = None  # why not
@@ -65,9 +65,9 @@ class HookAnswer:
 async def ask_program(
     hook: HookSettings, facts: Mapping[str, Any], *, base: Path, root: Path, env: Mapping[str, str]
 ) -> HookAnswer:
-    """Run ``hook`` in the workspace ``root`` and return its word; raises nothing but a cancellation.
+    """Run ``hook`` in the workspace ``root`` and return its answer; raises nothing but cancellation.
 
-    A relative name of a program begins at ``base``; ``env`` is the client's environment.
+    A relative program name is resolved from ``base``; ``env`` is the client's environment.
     """
     started, own, pipe = time.monotonic(), _environment(hook.event, root, env), asyncio.subprocess.PIPE
     try:
@@ -94,7 +94,7 @@ async def ask_program(
 
 
 def parse_answer(code: int, out: bytes, err: bytes) -> HookAnswer:
-    """Return what an exit code and what was printed mean."""
+    """Parse a hook's exit code and output."""
     said = err.decode(errors="replace").strip()[:_SHOWN]
     if code == BLOCKS:
         return HookAnswer(blocks=said or _NO_REASON)
@@ -116,9 +116,9 @@ _ANSWERS: Mapping[str, type] = {"text": str, "agent": str, "model": str, "append
 
 
 def answer_of(said: Mapping[str, Any]) -> HookAnswer:
-    """Return what an object means: with ``block`` or ``deny`` it blocks, whatever these say; else it changes things.
+    """Parse a hook's JSON: with ``block`` or ``deny``, not null or false, it blocks; else it has changes.
 
-    A value of the wrong type changes nothing: the hook has failed.
+    A value of the wrong type is dropped and reported as a problem.
     """
     given = {key: value for key, value in said.items() if value is not None}
     reasons = [given.pop(key) for key in ("block", "deny") if given.get(key, False) is not False]
@@ -134,7 +134,7 @@ def answer_of(said: Mapping[str, Any]) -> HookAnswer:
 
 
 def problem_of(hook: HookSettings, base: Path) -> str:
-    """Return why the program of ``hook``, named from ``base`` on, cannot be run; "" when it seems that it can."""
+    """Return why the program of ``hook``, resolved from ``base``, cannot be run; "" if it seems that it can."""
     program = _program(hook.command[0], base)
     if program is None:
         return f"there is no program {hook.command[0]}: give its whole path"
@@ -144,14 +144,14 @@ def problem_of(hook: HookSettings, base: Path) -> str:
 
 
 def _program(name: str, base: Path) -> str | None:
-    """Return where a program is; one without a path only from where the machine has its own."""
+    """Return the path of a program; a name without a path is found in the system's directories only."""
     if "/" not in name and not name.startswith("~"):
         return installation.program(name)
     return str(base / os.path.expanduser(name))  # noqa: PTH111 - Path raises
 
 
 def _environment(event: str, root: Path, client: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment: no keys, and no directory on ``PATH`` in which an agent could put a program."""
+    """Return the environment: no keys, and no directory of the workspace on ``PATH``."""
     env = child_environment(client)
     inside = str(root.resolve())
     kept = [
@@ -163,7 +163,7 @@ def _environment(event: str, root: Path, client: Mapping[str, str]) -> dict[str,
 
 
 async def _read(stream: asyncio.StreamReader | None, kept: bytearray) -> None:
-    """Keep what a stream has, up to a size; the rest is read and dropped, so that nobody waits."""
+    """Read a stream to its end and keep its beginning, so that the program never blocks on it."""
     assert stream is not None
     while data := await stream.read(65_536):
         kept += data[: _MOST_PRINTED - len(kept)]
@@ -185,7 +185,7 @@ _LAST_S = 3.0  # for hooks that are told of an end, once the daemon stops
 
 
 class Hooks(Feature):
-    """Asks the hooks of one daemon."""
+    """Runs the hooks of the user and of projects, and the hook functions of clients."""
 
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
@@ -193,13 +193,13 @@ class Hooks(Feature):
         self._telling: set[asyncio.Task[None]] = set()  # hooks of an end
         kernel.bus.on(RunEnded, self._run_ended)
 
-    # -- the five moments ----------------------------------------------------------------------------------------
+    # -- the five points -----------------------------------------------------------------------------------------
 
     async def before_prompt(self, branch: LiveBranch, prompt: Prompt, options: SendOptions, run_id: str) -> Prompt:
-        """Return the prompt as hooks want it: its document's text stays, what the model sees may be another.
+        """Return the prompt as changed by hooks; the document keeps its text, the model may see another.
 
         Raises:
-            Blocked: A hook does not let it pass.
+            Blocked: A hook blocked the message.
         """
         hooks = self._of(branch, options, run_id)
         if not hooks.is_any("message.user"):
@@ -230,7 +230,7 @@ class Hooks(Feature):
         return made
 
     async def before_steering(self, branch: LiveBranch, text: str, options: SendOptions, run_id: str) -> str:
-        """Return what the model sees of a message that steers a run; raises ``Blocked``."""
+        """Return the text of a steering message for the model; raises ``Blocked``."""
         hooks = self._of(branch, options, run_id)
         if not hooks.is_any("message.user"):
             return text
@@ -242,7 +242,7 @@ class Hooks(Feature):
         return text
 
     async def model_for(self, run: "RunBuilder", model: str, preset: Preset) -> str:
-        """Return the model that is asked."""
+        """Return the model of a run, as changed by hooks."""
         hooks = self._of_run(run)
         if not hooks.is_any("model.resolve"):
             return model
@@ -253,11 +253,11 @@ class Hooks(Feature):
         return facts["model"]
 
     def context_for(self, run: "RunBuilder") -> Mapping[str, Any]:
-        """Return who asks the hooks about the calls of a run."""
+        """Return the hooks for the calls of a run."""
         return {"hooks": self._of_run(run)}
 
     def _run_ended(self, ended: RunEnded) -> None:
-        """Tell the hooks that a run has ended; nobody waits for them."""
+        """Call the hooks for the end of a run, in the background."""
         branch, outcome = ended.branch, ended.outcome
         last = branch.conversation.last_run
         hooks = self._of(branch, ended.options, str(last.data["id"]) if last else "")
@@ -277,7 +277,7 @@ class Hooks(Feature):
             task.add_done_callback(self._telling.discard)
 
     async def close(self) -> None:
-        """Wait a moment for the hooks that are told of an end, and no longer."""
+        """Wait a moment for the hooks of ended runs, then cancel them."""
         if self._telling:
             for late in (await asyncio.wait(self._telling, timeout=_LAST_S))[1]:
                 late.cancel()
@@ -292,30 +292,30 @@ class Hooks(Feature):
     # -- functions of clients ------------------------------------------------------------------------------------
 
     def clients_for(self, event: str, branch: LiveBranch) -> list[Sink]:
-        """Return those of the clients that watch a branch that have functions for ``event``."""
+        """Return the clients that watch a branch and have functions for ``event``."""
         clients = self.kernel.find(EmacsClients)
         return [] if clients is None else clients.with_hook(event, branch)
 
     async def ask(self, client: Sink, facts: Mapping[str, Any]) -> HookAnswer:
-        """Ask one client and return its word.
+        """Call the hook function of a client and return its answer.
 
-        ``{"block": REASON}`` forbids, ``{"error": true, "text": TEXT}`` says that a function failed; all else are
+        ``{"block": REASON}`` blocks, ``{"error": true, "text": TEXT}`` means that the function failed; all else are
         changes.
         """
         try:
             said = await self.kernel.feature(EmacsClients).ask(client, "hook", facts, timeout_s=TIMEOUT_S)
         except TooLong as error:
-            # A model makes a call as long as it likes: that must not get it past a guard.
+            # A model can make a call of any length: that must not get it past a guard.
             why = str(error)
             return HookAnswer(blocks=why) if facts["event"] == "tool.before" else HookAnswer(problem=why)
         except NoAnswer as error:
             return HookAnswer(problem=str(error))
         return HookAnswer(problem=str(said.get("text"))) if said.get("error") else answer_of(said)
 
-    # -- what people know ----------------------------------------------------------------------------------------
+    # -- notices -------------------------------------------------------------------------------------------------
 
     def say(self, branch: LiveBranch, root: Path, text: str) -> None:
-        """Tell the user once."""
+        """Notify the user, once for each text."""
         if (str(root), text) not in self._notices:
             self._notices.add((str(root), text))
             log.warning("%s", text)
@@ -324,7 +324,7 @@ class Hooks(Feature):
 
 @dataclass(frozen=True, slots=True)
 class RunHooks:
-    """Asks the hooks about one run; of its calls see ``tools.spec.CallHooks``."""
+    """Calls the hooks of one run; for its tool calls see ``tools.spec.CallHooks``."""
 
     _hooks: Hooks
     branch: LiveBranch
@@ -336,7 +336,7 @@ class RunHooks:
     async def before(
         self, tool: str, args: Mapping[str, Any], action_of: Callable[[Mapping[str, Any]], Action], call_id: str
     ) -> Mapping[str, Any] | None:
-        """Return what hooks want in place of ``args``, or None; raises ``ToolError`` when one forbids the call."""
+        """Return the arguments as changed by hooks, or None; raises ``ToolError`` if one denies the call."""
         if not self.is_any("tool.before"):
             return None
         facts: dict[str, Any] = {
@@ -359,7 +359,7 @@ class RunHooks:
     async def after(
         self, tool: str, args: Mapping[str, Any], text: str, ok: bool, duration_ms: int, call_id: str
     ) -> str:
-        """Return what hooks add to a result."""
+        """Return the text that hooks append to a result."""
         if not self.is_any("tool.after"):
             return ""
         facts = {
@@ -379,7 +379,7 @@ class RunHooks:
         return "\n".join(f"[hook] {each}" for each in added)
 
     async def words_about_message(self, facts: Mapping[str, Any]) -> AsyncIterator[HookAnswer]:
-        """Yield what each hook says of a message; raises ``Blocked`` when one does not let it pass."""
+        """Yield the answer of each hook to a message; raises ``Blocked`` if one blocks it."""
         async for source, word in self.words("message.user", facts):
             if word.blocks is not None:
                 raise Blocked(f"The hook {source} blocked this message: {word.blocks}")
@@ -388,9 +388,9 @@ class RunHooks:
     async def words(
         self, event: str, facts: Mapping[str, Any], tool: str = ""
     ) -> AsyncIterator[tuple[str, HookAnswer]]:
-        """Ask every hook for ``event``, one after the other, and yield its name and its word.
+        """Call the hooks for ``event`` one after the other, and yield name and answer of each.
 
-        What the caller changes of ``facts`` meanwhile, the next one is told. It asks first whether there is any.
+        Changes that the caller makes to ``facts`` in between are passed to the next hook. Check ``is_any`` first.
         """
         ref = self.branch.ref
         common = {
@@ -415,7 +415,7 @@ class RunHooks:
             yield name, word
 
     def is_any(self, event: str) -> bool:
-        """Return whether somebody may have something to say about an event."""
+        """Return whether there may be a hook for an event."""
         return (
             event in map(attrgetter("event"), self._hooks.kernel.config.hooks)
             or bool(self._hooks.clients_for(event, self.branch))
@@ -423,7 +423,7 @@ class RunHooks:
         )
 
     async def _programs(self, event: str, tool: str) -> AsyncIterator[tuple[Path, HookSettings]]:
-        """Yield the programs for ``event`` with where their names begin: the user's, then a trusted project's."""
+        """Yield the programs for ``event`` with the base of their names: the user's, then a trusted project's."""
         config = self._hooks.kernel.config
         for hook in config.hooks:
             if hook.event == event and hook.is_about(tool):
@@ -437,7 +437,7 @@ class RunHooks:
                 return
 
     async def _trusted_hooks(self) -> ProjectPrograms | None:
-        """Return the project's hooks if the user trusts them as they are now; else say why they do not run."""
+        """Return the project's hooks if the user trusts their current content; else notify why they do not run."""
         project = await asyncio.to_thread(project_hooks, self.root)
         if project is None:
             return None
@@ -455,7 +455,7 @@ class RunHooks:
         return None
 
     def _note(self, event: str, name: str, word: HookAnswer) -> None:
-        """Have what a hook said in the log, and failures before the user."""
+        """Log a hook's answer, and notify the user of failures."""
         said = "blocks" if word.blocks is not None else "changes" if word.changes else word.problem or "nothing"
         log.info("hook %s for %s of %s: %s (%d ms)", name, event, self.branch.ref.name, said, word.duration_ms)
         if word.problem:

@@ -1,4 +1,4 @@
-"""The MCP servers of a session: the user's, a trusted project's, and those that its preset names."""
+"""The MCP servers of a session: the user's, a trusted project's, and those named by its preset."""
 
 import asyncio
 import contextlib
@@ -81,12 +81,12 @@ class Server:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The server's name."""
         return self.settings.name
 
 
 class Servers(Feature):
-    """The servers of one daemon."""
+    """The MCP servers of all sessions, and their connections."""
 
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
@@ -101,17 +101,17 @@ class Servers(Feature):
         kernel.bus.on(BranchesRemoved, lambda removed: self._take_back(removed.directory))
 
     async def close(self) -> None:
-        """End all of them."""
+        """Stop all servers."""
         await self.pool.close()
 
     def settings_for(self, run: "RunBuilder", settings: RunSettings) -> RunSettings:
-        """Have the tools of servers join those that a run offers, where it may do more than look."""
+        """Add the tools of MCP servers to a run, unless its preset is read-only."""
         if run.preset.read_only:
             return settings
         return replace(settings, ready=partial(self._join, run))
 
     async def before_prompt(self, branch: LiveBranch, prompt: Prompt, options: SendOptions, run_id: str) -> Prompt:
-        """Return a prompt with what it mentions of servers, for the model to see."""
+        """Append the resources that a prompt mentions, for the model to see."""
         is_typed = is_persons(prompt.metadata) and prompt.metadata.get("origin") != SERVERS
         if prompt.message_id or branch.ref.is_agent or not is_typed or not _MENTION.search(prompt.text):
             return prompt
@@ -134,7 +134,7 @@ class Servers(Feature):
         return prompt.seen_as("\n\n".join([text, *(part for part, _ in parts)])) or prompt
 
     async def commands(self, ref: BranchRef | None) -> Sequence[Command]:
-        """Return the prompts of the servers of a session as slash commands, those that are known."""
+        """Return the known prompts of a session's servers as slash commands."""
         branch = None if ref is None else self.kernel.opened(ref.key)
         if branch is None:
             return ()
@@ -142,7 +142,7 @@ class Servers(Feature):
         return [_command(server, prompt) for server in servers for prompt in server.connection.prompts]
 
     async def known(self, root: Path) -> tuple[dict[str, ServerSettings], list[str]]:
-        """Return the configured servers of a workspace by name, and why others of it are not among them."""
+        """Return the configured servers of a workspace by name, and the problems of those left out."""
         own = {each.name: each for each in self.kernel.config.mcp}
         project = await asyncio.to_thread(project_servers, root)
         of_user = list(self.kernel.config.mcp_problems)
@@ -155,24 +155,24 @@ class Servers(Feature):
             return own, problems
         if project.hash not in self.kernel.presets.trust:
             names = ", ".join(each.name for each in project.servers)
-            # It comes first: nothing else about them matters before.
+            # This problem comes first: the others do not matter before it is solved.
             return own, [
                 f"{project.files[-1][0]} names MCP servers that you have not said you trust, or that changed since: "
                 f"{names} are not started. Read it, then: pyagentd mcp trust",
                 *problems,
             ]
-        # Grants speak of names, so the user's own are theirs.
+        # Grants name servers, so the user's own servers take precedence.
         return own | {each.name: each for each in project.servers if each.name not in own}, problems
 
-    # -- servers of other editors: of one branch, sent with each session that they open ------------------------------
+    # -- servers of other editors: each for one branch, sent when the editor opens the session -----------------------
     #
-    # They are the user's, since the client is; they are kept in memory alone, because their variables and headers are
-    # often secrets. A run goes on without its client, and so do they: until it names others, or the daemon ends.
+    # They count as the user's, like the client; they are kept in memory alone, because their variables and headers
+    # are often secrets. They outlast their client, like a run: until the client sends others, or the daemon stops.
 
     def lend(self, key: str, servers: Sequence[ServerSettings]) -> None:
-        """Have the branch with that key get ``servers`` from its next run on, in place of those lent before.
+        """Set the ``servers`` of the branch with that key from its next run on, replacing those lent before.
 
-        The protocol has no variables in them, so a password may well have a ``${`` in it.
+        The protocol has no variables in them, so a ``${`` in a password is literal.
         """
         for server in servers:
             for value in (*server.env.values(), *server.headers.values()):
@@ -182,13 +182,13 @@ class Servers(Feature):
             self.lent[key] = tuple(replace(server, literal=True) for server in servers)
 
     def _take_back(self, directory: Path) -> None:
-        """Take back what was lent to the branches in a directory that is gone: another may get its name."""
+        """Forget the servers lent to the branches of a deleted directory: its name may be used again."""
         self.lent = {key: servers for key, servers in self.lent.items() if not Path(key).is_relative_to(directory)}
 
     def lent_beside(self, key: str, known: Mapping[str, ServerSettings]) -> tuple[list[ServerSettings], list[str]]:
-        """Return those lent to a branch, and why others of them are not among them.
+        """Return the servers lent to a branch, and the problems of those left out.
 
-        Grants speak of names, so those of the configured servers, ``known``, are taken.
+        Grants name servers, so a name of a configured server, in ``known``, is taken.
         """
         lent = self.lent.get(key, ())
         taken = [each for each in lent if each.name in known and _launch_key(each) != _launch_key(known[each.name])]
@@ -199,7 +199,7 @@ class Servers(Feature):
         return [each for each in lent if each.name not in known], problems
 
     async def of(self, ref: BranchRef, preset: Preset, root: Path, options: SendOptions) -> list[Server]:
-        """Return the servers that hold for a branch, and tell what is wrong with others; nothing is started."""
+        """Return the servers of a branch, and report problems with others; nothing is started."""
         wanted = preset.mcp if preset.mcp is not None else _AGENTS if ref.is_agent else _SESSIONS
         if ref.is_agent and wanted.own and not self.kernel.origins.is_own(ref):
             wanted = replace(wanted, own=())  # who trusted its session was shown the session's preset.md and no other
@@ -236,7 +236,7 @@ class Servers(Feature):
         return servers
 
     async def of_branch(self, branch: LiveBranch, options: SendOptions) -> list[Server]:
-        """Return the servers of an open branch as its next run would have them; none where they cannot be told."""
+        """Return the servers that the next run of an open branch would have; none if its preset is invalid."""
         try:
             preset = self.kernel.presets.of_branch(branch.ref)
         except PyagentdError:
@@ -245,14 +245,14 @@ class Servers(Feature):
         return await self.of(branch.ref, preset, root, options)
 
     def look(self, servers: Sequence[Server]) -> None:
-        """Have servers say what they offer that have not yet; nobody waits for it."""
+        """Start servers whose tools are not known yet, in the background."""
         for server in servers:
             wanted = server.connection.catalog is None and server.connection.state in ("stopped", "failed")
             if wanted and not self.kernel.closing:
                 self.kernel.spawn(_offers(server))
 
     def server(self, settings: ServerSettings, root: Path, options: SendOptions) -> Server:
-        """Return one server as it is in a workspace; raises ``ConfigError``."""
+        """Return a server for a workspace; raises ``ConfigError``."""
         around = ServerVariables(
             root=root,
             apart=self.kernel.config.runtime_dir / "mcp",
@@ -267,28 +267,28 @@ class Servers(Feature):
         return Server(settings=settings, connection=connection)
 
     def _refusal_of(self, root: Path) -> str:
-        """Return why a server of a workspace must not be started: it may be wanted long after it was trusted."""
+        """Return why a server of a project must not be started now, or "": its files may have changed since."""
         project = project_servers(root)
         if project is not None and project.hash in self.kernel.presets.trust:
             return ""
         return "its files changed since you said you trust it. Read them, then: pyagentd mcp trust"
 
     def say(self, key: str, text: str) -> None:
-        """Tell whoever watches a branch, once."""
+        """Notify the clients of a branch, once for each text."""
         if (key, text) not in self._notices:
             self._notices.add((key, text))
             log.warning("%s", text)
             self.notice(key, text)
 
     def notice(self, key: str, text: str) -> None:
-        """Tell whoever watches a branch."""
+        """Notify the clients of a branch."""
         self.kernel.publish(Event("notice", key, 0, ({"text": text},)))
 
-    # What servers last said they have is kept, so that none is started only to complete a word. Losing it loses
-    # nothing that a server would not say again.
+    # The prompts and resources that servers last offered are stored, so that no server is started only for
+    # completion. This cache may be lost: the servers send it again.
 
     def _recall(self, connection: Connection, settings: ServerSettings) -> None:
-        """Have a server that has not run yet offer what it last said, in whatever workspace that was."""
+        """Give a server that has not run yet the prompts and resources it last offered, in any workspace."""
         said = json.dumps([settings.name, settings.command, settings.url])
         mark = f"mcp-offer:{hashlib.sha256(said.encode(errors='replace')).hexdigest()}"
         self._marks[connection.launch] = mark
@@ -304,7 +304,7 @@ class Servers(Feature):
             log.info("forgot what the MCP server %s offered: %s", connection.name, error)
 
     def _learned(self, connection: Connection) -> None:
-        """Keep what a server says now."""
+        """Store the prompts and resources that a server offers now."""
         prompts, resources = connection.prompts[:_LISTED], connection.resources[:_LISTED]
         mark = self._marks[connection.launch]
         said = {"prompts": [*map(asdict, prompts)], "resources": [*map(asdict, resources)]}
@@ -322,7 +322,7 @@ class Servers(Feature):
             self.kernel.spawn(asyncio.to_thread(keep))
 
     def _on_tools_changed(self, connection: Connection, new: Sequence[str], gone: Sequence[str]) -> None:
-        """Tell the sessions that have a server that it offers something else."""
+        """Notify the sessions of a server that its tools changed."""
         parts = [f"new: {_some(new)}" if new else "", f"gone: {_some(gone)}" if gone else ""]
         told = "; ".join(filter(None, parts)) or "other descriptions"
         text, now = (
@@ -335,13 +335,13 @@ class Servers(Feature):
                 self._told[key, connection.name] = now
                 self.notice(key, text)
 
-    # -- how the tools of servers come into a run: when it begins, before its first request ----------------------
+    # -- the tools of servers in a run: added after its start, before its first request ------------------------------
     #
-    # A run is started at once and waits for its servers itself, so whoever sends a message does not. A server that
-    # cannot be started is told to the user, and the run goes on without it.
+    # A run starts at once and waits for its servers itself, so the sender of a message does not. A server that cannot
+    # be started is reported to the user, and the run goes on without it.
 
     async def _join(self, run: "RunBuilder") -> None:
-        """Wait until every server of a run has said what it offers, or cannot; have that offered."""
+        """Wait for the catalogs of a run's servers, and add their tools."""
         ref, offer, presets = run.branch.ref, run.offer, [run.presets.of_branch(run.branch.ref)]
         presets += map(run.presets.of_branch, run.ancestors)
         if any(each.read_only for each in presets):
@@ -351,7 +351,7 @@ class Servers(Feature):
         profiles = [profile for each in presets if (profile := resolve_profile(each.profile)) is not None]
 
         def permitted(server: str, tool: str) -> bool:
-            """Return whether nothing, of the branch or of those above it, denies a tool: as ``permitted_tools``."""
+            """Return whether no profile, of the branch or those above it, denies a tool; as ``permitted_tools``."""
             action = Action(tool=tool_name(server, tool), detail="", kind="mcp", rule=rule_of(server, tool))
             return all(verdict(profile, action) != "deny" for profile in profiles)
 
@@ -367,7 +367,7 @@ class Servers(Feature):
                 through = let_through(server.settings, catalog.tools)
                 offered.append((server, [tool for tool in through if permitted(server.name, tool.name)]))
         pairs = [(server.name, tool.name) for server, tools in offered for tool in tools]
-        # A name of a tool of ours is taken, though the preset may not offer that.
+        # The names of built-in tools are taken, even if the preset does not offer them.
         names = set(starmap(tool_name, pairs))
         shared = shared_names(pairs) | {
             each for each in names if each in _OURS or is_ours(each) or each in offer.tools
@@ -419,15 +419,15 @@ async def _offers(server: Server) -> None:
         await server.connection.offers()
 
 
-# Resources of servers in a message: ``@server:uri`` in what a person wrote has the model read what that holds.
+# Resources of servers in a message: ``@server:uri`` in a person's message adds that resource for the model.
 #
-# The document keeps what was written; the message's row says what the model saw, so it sees the same ever after.
-# Only what a person typed is looked at: a trigger, an agent, a hook or a server must not have resources read that
-# nobody asked for, and what a server says links none of the branch's files.
+# The document keeps what was typed; the message's row has what the model saw, so that never changes. Only messages
+# that a person typed count: a trigger, an agent, a hook or a server must not have resources read that nobody asked
+# for, and links in a server's text do not attach files of the branch.
 
 MOST = 10  # in one message
 SERVERS = "server"
-"""The ``origin`` of a message that a server wrote and a person sent: all of it is text."""
+"""The ``origin`` of a message that a server wrote and a person sent: all of it is plain text."""
 _WAIT_S = 8.0  # for all of them: whoever sends waits
 _SHOWN_BYTES = 100_000  # of each
 
@@ -436,13 +436,13 @@ _BEHIND = ".,;:!?)]}*_"  # what ends a sentence and not an address
 
 
 def mentioned_servers(text: str, known: Sequence[str]) -> list[tuple[str, str]]:
-    """Return what a text mentions of the servers ``known``: names and addresses, each once, in its order."""
+    """Return the resources of ``known`` servers that a text mentions: (name, uri), each once, in its order."""
     found = ((name, uri.rstrip(_BEHIND)) for name, uri in _MENTION.findall(text))
     return list(dict.fromkeys((name, uri) for name, uri in found if name in known and ":" in uri))[:MOST]
 
 
 def _part(name: str, uri: str, task: asyncio.Task[str] | None) -> tuple[str, str]:
-    """Return what the model sees of a mention, and what the user is told where it could not be read."""
+    """Return the model's text for a mention, and the user's notice if it could not be read."""
     try:
         if task is None:
             raise ToolError(f"it was not there within {_WAIT_S:g} s; send the message again in a moment")
@@ -464,9 +464,9 @@ async def _read(server: Server, uri: str, directory: Path) -> str:
     return await asyncio.to_thread(text)
 
 
-# Prompts of servers as slash commands: ``/server:prompt ARGUMENTS`` puts what the server makes of it to the model.
+# Prompts of servers as slash commands: ``/server:prompt ARGUMENTS`` sends the server's text to the model.
 #
-# Which there are is known since a server last said so, be it to an earlier daemon; none is started only to be asked.
+# The list is what a server last offered, perhaps to an earlier daemon; no server is started only for the list.
 
 _NO_NAME = re.compile(r"[^\w.-]")
 _SUMMARY = 200  # characters

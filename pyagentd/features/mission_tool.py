@@ -1,4 +1,4 @@
-"""Missions of a session: the ``mission`` tool, what the log says of each mission, budgets, and resuming.
+"""Missions of a session: the ``mission`` tool, the log's record of each mission, budgets, and resuming.
 
 Nothing here loads the mission language: ``features/missions.py`` does, when a mission starts.
 """
@@ -40,44 +40,44 @@ if TYPE_CHECKING:
     from pyagentd.runtime.run_setup import RunBuilder
 
 
-# The tool ``mission``: a typed task for a model that answers it with programs; its value is the tool's result.
+# The tool ``mission``: a typed task for a model that solves it with programs; the value is the tool's result.
 #
 # A mission is an agent: a session of its own below its parent's branch, made from the preset ``mission`` (or another
-# that promises a signature), with the caller's own model and at most the caller's own tools and rights.
+# with a signature), with the caller's own model and at most the caller's own tools and permissions.
 
 
-# A mission's value as people and other models read it, and read back.
+# A mission's value as text for people and other models, and parsed back.
 #
-# The answer of a mission is the last text of its run: a string as it is, anything else as JSON in a fence,
-# firewalled fields hidden. Whoever spawned it gets the same as JSON.
+# The answer of a mission is the last text of its run: a string unchanged, anything else as JSON in a fence,
+# firewalled fields hidden. The caller gets the same as JSON.
 
 _FENCED = re.compile(r"```json\n(.*)\n```", re.DOTALL)
 
 
 def answer_of_value(public: Any) -> str:
-    """Return the answer that a value is, of which everybody may see all."""
+    """Return the answer text for a value without firewalled fields."""
     if isinstance(public, str) and public.strip() and not _FENCED.fullmatch(public):
         return public
     return f"```json\n{dump_json(public, indent=2)}\n```"
 
 
 def as_json(answer: str) -> str:
-    """Return as JSON what ``answer_of_value`` made of a value."""
+    """Return as JSON the value of which ``answer_of_value`` made ``answer``."""
     fenced = _FENCED.fullmatch(answer.strip())
     return dump_json(json.loads(fenced[1])) if fenced else dump_json(answer)
 
 
 def dump_json(value: Any, *, indent: int | None = None) -> str:
-    """Return a plain value as JSON; what JSON does not know, a date say, as its text."""
+    """Return a plain value as JSON; what JSON cannot hold, such as a date, as its text."""
     return json.dumps(value, ensure_ascii=False, indent=indent, default=str)
 
 
 NAME = "mission"
 PRESET = "mission"
-"""The preset that a mission is made from."""
+"""The preset of missions."""
 
 _NEVER = frozenset({"question", "TodoWrite", "skill", "tool_search", "request_scope_expansion"})
-"""Tools that are about a conversation, which a mission is none."""
+"""Tools that need a conversation, which a mission is not."""
 
 _CHANGING = frozenset({"Write", "Edit"})
 _MISSIONS_DEEP = 3  # as ``mission.options.MAX_DEPTH``, whose room is not loaded here
@@ -92,7 +92,7 @@ pages or agents. `signature` says what comes back: `{count :int, files [{path :s
 
 
 class Missions(Feature):
-    """Runs that answer with a value of a type, and the tool that starts them."""
+    """Mission runs, and the tool that starts them."""
 
     tool_names = (NAME,)
 
@@ -103,7 +103,7 @@ class Missions(Feature):
             agents.outputs[NAME] = as_value
 
     def tools_for(self, run: "RunBuilder") -> Sequence[ToolSpec]:
-        """Return the tool, where there are agents."""
+        """Return the tool, if agents are enabled."""
         agents, ref = self.kernel.find(AgentSpawner), run.branch.ref
         if agents is None:
             return ()
@@ -114,7 +114,7 @@ class Missions(Feature):
         return (tool,)
 
     def settings_for(self, run: "RunBuilder", settings: RunSettings) -> RunSettings:
-        """Have the run of a preset that promises a signature be a mission."""
+        """Make the run of a preset with a signature a mission."""
         if not run.preset.signature:
             return settings
         given = run.message.get("mission") or {}
@@ -134,13 +134,13 @@ def mission_tool(
 ) -> ToolSpec:
     """Return the tool for a run of a branch that is ``depth`` agents below its root.
 
-    What a mission may be given is the caller's: of its preset as it holds now, and of its tools. ``above`` says how
-    many missions a mission of the caller would have above it.
+    A mission gets at most the caller's own: values of its current preset, and its tools. ``above`` returns how many
+    missions a mission of the caller would have above it.
     """
     able = tuple(name for name in tools if name not in _NEVER)
 
     def chosen(args: Args) -> tuple[str, ...]:
-        """Return the tools that a call wants; all of them where it does not say."""
+        """Return the tools that a call names; all if it names none."""
         wanted = args.get("tools")
         if unknown := [name for name in wanted or () if name not in able]:
             raise ToolError(
@@ -189,7 +189,7 @@ def mission_tool(
 
 
 def as_value(outcome: Outcome) -> Output:
-    """Return what a mission came to as the tool gives it: its value as JSON, or why there is none."""
+    """Return a mission's outcome as the tool's result: its value as JSON, or its error."""
     output = result_of(outcome)
     if output.ok:
         return replace(output, text=as_json(output.text))
@@ -198,7 +198,7 @@ def as_value(outcome: Outcome) -> Output:
 
 
 def _values(own: Preset, args: Args, tools: Sequence[str]) -> dict[str, Any]:
-    """Return what the mission's ``preset.md`` says in place of its template's."""
+    """Return the values of the mission's ``preset.md`` that replace its template's."""
     lent: dict[str, Any] = {"backend": own.backend, "model": own.model}  # "": the backend's own
     lent |= {"signature": args["signature"], "tools": list(tools)}
     if turns := args.get("max_turns"):
@@ -215,7 +215,7 @@ def _values(own: Preset, args: Args, tools: Sequence[str]) -> dict[str, Any]:
 
 
 def _preview(own: Preset, args: Args, tools: Sequence[str]) -> str:
-    """Return what a human should know before the mission starts, its rights first."""
+    """Return what a human should know before the mission starts, its permissions first."""
     lines = ["May read: what this session may read"]
     if _CHANGING.intersection(tools):
         lines.append(f"May write: {', '.join(own.paths.write) or 'nothing'}")
@@ -242,26 +242,26 @@ def _schema(tools: Sequence[str]) -> dict[str, Any]:
     )
 
 
-# Which missions run now, so that those below one share its budget of turns and know how deep they are.
+# The running missions, so that nested ones share a budget of turns and know their depth.
 #
-# Between a mission and one below it may be any number of chats: an agent of a mission that itself starts a mission.
+# Between a mission and a nested one may be any number of chats: an agent of a mission may itself start a mission.
 
 
 class Place(NamedTuple):
-    """Where in the tree a mission is."""
+    """A mission's place in the tree."""
 
     budget: "Budget"  # that it spends
     depth: int  # how many missions are above it
 
 
 class RunningMissions:
-    """The missions of all branches that run now."""
+    """The running missions of all branches."""
 
     def __init__(self) -> None:
         self._running: dict[str, Place] = {}  # by branch key
 
     def above(self, ref: BranchRef) -> int:
-        """Return how many missions a mission that is started from ``ref`` would have above it."""
+        """Return how many missions a mission started from ``ref`` would have above it."""
         place = self._nearest((ref, *paths.ancestors_of(ref)))
         return 0 if place is None else place.depth + 1
 
@@ -270,9 +270,9 @@ class RunningMissions:
 
     @contextmanager
     def running(self, ref: BranchRef, new: "Callable[[], Budget]") -> Iterator[Place]:
-        """Have missions below ``ref`` know, as long as the block lasts, that one runs there; say where that is.
+        """Register the mission of ``ref`` during the block; yield its place.
 
-        ``new`` makes a budget for it where no mission above has one to share.
+        ``new`` makes its budget if no mission above has one to share.
         """
         above = self._nearest(paths.ancestors_of(ref))
         place = Place(new(), 0) if above is None else Place(above.budget, above.depth + 1)
@@ -284,25 +284,25 @@ class RunningMissions:
 
 
 PROGRAM = "program"
-"""A program is recorded as a call of this tool, which no model is offered: its argument is ``program``,
-its result what the model reads next."""
+"""A program is recorded as a call of this tool, which is not offered to models: its argument is ``program``, its
+result the feedback to the model."""
 
 _SHOWN = 4000  # characters of one result
 
 Report = dict[str, Any]
 
 
-# Resuming a mission that was cut off: it goes on after the last finished turn, whichever run that was in. A mission
-# that was resumed and cut off again before a turn stands where the run before it stood; without any turn it begins
-# anew.
+# Resuming a mission that was cut off: it continues after the last finished turn, whichever run had that. If a resumed
+# mission was cut off before a turn of its own, the state of the run before counts; without any finished turn it
+# begins anew.
 
 _NO_ANSWER = frozenset({"error", "aborted"})
 
 
 def unfinished_mission(conversation: Conversation) -> str:
-    """Return the id of the last mission's run if that neither fulfilled its task nor gave up, else "".
+    """Return the id of the last mission's run if it ended without result or failure of its own, else "".
 
-    Messages behind it that failed before they began anything change nothing.
+    Runs after it that failed before they began a mission are ignored.
     """
     for run in reversed(conversation.runs.values()):
         if not run.is_finished:
@@ -316,17 +316,17 @@ def unfinished_mission(conversation: Conversation) -> str:
 
 
 def last_progress(conversation: Conversation, run_id: str) -> Mapping[str, Any] | None:
-    """Return the last row that says where the mission of a run stands; None while no turn of it has ended."""
+    """Return the row with the last recorded state of a run's mission; None if no turn of it has ended."""
     return next((rows["turn"] for rows in _chain(conversation, run_id) if "turn" in rows), None)
 
 
 def first_request(conversation: Conversation, run_id: str) -> Mapping[str, Any] | None:
-    """Return the row that says what the mission of a run was asked first."""
+    """Return the row with the original request of a run's mission."""
     return next((rows["start"] for rows in reversed(_chain(conversation, run_id)) if "start" in rows), None)
 
 
 def _chain(conversation: Conversation, run_id: str) -> list[Mapping[str, Mapping[str, Any]]]:
-    """Return the rows of a mission by phase, run by run, the last one first."""
+    """Return the rows of a mission by phase, for each of its runs, the last one first."""
     chain: list[Mapping[str, Mapping[str, Any]]] = []
     seen: set[str] = set()
     while run_id and run_id not in seen:
@@ -336,9 +336,9 @@ def _chain(conversation: Conversation, run_id: str) -> list[Mapping[str, Mapping
     return chain
 
 
-# What the log of a branch tells of its missions: the task, the turns, and how each ended.
+# The missions in the log of a branch: the task, the turns, and how each ended.
 #
-# Plain values for programs and screens, the same while a mission runs and afterwards.
+# Plain values for programs and clients, the same while a mission runs and afterwards.
 
 
 def missions(conversation: Conversation, ref: BranchRef) -> list[Report]:
@@ -346,8 +346,9 @@ def missions(conversation: Conversation, ref: BranchRef) -> list[Report]:
 
     Each is ``{run, state, prompt, signature, inputs, tools, max_turns, resumed, can_resume, started_at, duration_ms,
     ok, value, text, fail, usage, turns}``; state is "running", "done", "error", "aborted" or "restart", ``text`` the
-    value as JSON. A turn is ``{number, said, program, result, ok, state, duration_ms, usage, calls}``, a call of it
-    ``{id, name, input, result, state, duration_ms, branch}``: ``branch`` is the agent or mission that it started.
+    value as JSON. A turn is ``{number, said, program, result, ok, state, duration_ms, usage, calls}``, its calls are
+    ``{id, name, input, result, state, duration_ms, branch}``: ``branch`` is the agent or mission that the call
+    started.
     """
     below = {call_id: child.key for call_id, child in agents_by_call(ref).items()}
     resumable = unfinished_mission(conversation)
@@ -383,9 +384,9 @@ def _mission(
 
 
 def _turns(parts: Sequence[Part], below: Mapping[str, str], number: int) -> Iterator[Report]:
-    """Yield the turns behind turn ``number``.
+    """Yield the turns after turn ``number``.
 
-    Each begins where a request to the model did, and has a program or words that ask for one.
+    Each begins with a request to the model, and has a program or text that asks for one.
     """
     step: list[Part] = []
     for part in [*parts, None]:
@@ -425,6 +426,6 @@ def _outcome(part: Part) -> Report:
 
 
 def _cost(part: Part) -> dict[str, int] | None:
-    """Return what the request that a part begins used."""
+    """Return the token usage of the request that a part begins."""
     known = part.data.get("usage") if part.type == "step-start" else None
     return asdict(Usage(**known)) if isinstance(known, Mapping) else None

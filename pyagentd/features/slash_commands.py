@@ -1,7 +1,7 @@
 """Slash commands: parsing, arguments, completion, and running them. The built-in ones are in ``api.commands``.
 
-A ``Source`` offers commands: the daemon's own operations, prompts of servers, the user's files. The table
-``Commands`` has those of all sources; of two commands with the same name, that of the first source counts.
+A ``Source`` offers commands: the daemon's own operations, prompts of MCP servers, the user's files. ``Commands`` has
+those of all sources; if two have the same name, the first source wins.
 """
 
 import asyncio
@@ -34,24 +34,24 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Values = Literal["", "agents", "keys", "models", "permissions", "contexts", "tasks", "commands"]
-"""What completes an argument: names of agents, keys of ``agent config``, …; "" when nothing does."""
+"""The kind of completion for an argument: names of agents, keys of ``agent config``, …; "" is none."""
 
 Takes = Literal["word", "rest", "flag"]
-"""A word or a quoted text; all that is left of the line; nothing, and it is written ``--name``."""
+"""A word or a quoted text; the rest of the line; or a flag ``--name``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Argument:
-    """One argument.
+    """One argument of a command.
 
     Attributes:
-        name: Under which the command gets it; of a flag with ``_`` for ``-``.
-        summary: What it is, in a few words.
-        required: Whether the command does nothing without it.
-        takes: How it is written.
-        values: What completes it.
-        choices: All it can be, if that is a few words.
-        quoted: It is a text: several words of it are in quotation marks, and one without is the last of the line.
+        name: Its name; for a flag with ``_`` for ``-``.
+        summary: A description in a few words.
+        required: Whether the command fails without it.
+        takes: Its syntax.
+        values: Its completion.
+        choices: Its possible values, if these are few.
+        quoted: A text: several words need quotation marks; without them it must be the last word of the line.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Argument:
 
     @property
     def hint(self) -> str:
-        """How it is written in a synopsis."""
+        """Its form in a synopsis."""
         if self.takes == "flag":
             return f"[--{self.name.replace('_', '-')}]"
         shown = f"<{self.name}>" if self.required else f"[{self.name}]"
@@ -76,11 +76,11 @@ class Call:
     """A command that was typed.
 
     Attributes:
-        command: Which.
-        arguments: What was given, by name; a flag that was given is True.
-        ref: The conversation in which it was typed.
-        options: Of the client, for what asks a model.
-        client: Who typed it, as operations know it.
+        command: The command.
+        arguments: Its arguments by name; a flag that was given is True.
+        ref: The branch in which it was typed.
+        options: The client's options, for requests to a model.
+        client: The client that sent it, as operations know it.
     """
 
     command: "Command"
@@ -92,15 +92,15 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a command answers; the model never sees it.
+    """The answer of a command; it is never sent to the model.
 
     Attributes:
-        text: For people, in Markdown or as lines; "" when what follows says it all.
+        text: For people, in Markdown or as lines; "" if ``prompt`` is answer enough.
         data: The same for programs.
-        prompt: What is sent to the model next, as the user's message; "" for nothing.
-        prompt_origin: Who wrote it, as the ``origin`` of its row, where that is not the user.
-        then: What is done once the answer stands in the document, such as putting more text below it; returns the run
-            that it began, if it did.
+        prompt: A message to send to the model next, as the user's; "" for none.
+        prompt_origin: The ``origin`` of its row, if the user is not the author.
+        then: Called once the answer is in the document, to add more text below it, say; returns the id of the run
+            that it began, or None.
     """
 
     text: str
@@ -115,16 +115,16 @@ Run = Callable[[Call], Awaitable[Answer]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One command.
+    """A slash command.
 
     Attributes:
-        name: What is typed behind the slash: one word, or several with one space between.
-        summary: What it does, a line.
-        arguments: In their order; at most the last one takes the rest of the line.
-        run: Does it; a ``PyagentdError`` is what is answered then.
-        changed_by: The arguments with which it changes something; none when it only looks or sends a message to the
-            model, and None when it always changes something.
-        origin: Whose it is, for people: "pyagentd", a server's or a file's name.
+        name: The text behind the slash: one word, or several separated by single spaces.
+        summary: A description in one line.
+        arguments: In order; only the last one may take the rest of the line.
+        run: Runs it; a ``PyagentdError`` becomes the answer.
+        changed_by: The arguments with which it changes something; empty if it only reads or sends a message to the
+            model, None if it always changes something.
+        origin: Its source, for people: "pyagentd", a server's or a file's name.
     """
 
     name: str
@@ -135,33 +135,33 @@ class Command:
     origin: str = "pyagentd"
 
     def changes(self, arguments: Mapping[str, Any]) -> bool:
-        """Return whether it changes something when it is given ``arguments``."""
+        """Return whether the command changes something with these ``arguments``."""
         return self.changed_by is None or any(name in arguments for name in self.changed_by)
 
     @property
     def synopsis(self) -> str:
-        """How it is typed."""
+        """The command's syntax."""
         return " ".join([f"/{self.name}", *(argument.hint for argument in self.arguments)])
 
 
 @runtime_checkable
 class Source(Protocol):
-    """Who offers commands."""
+    """A provider of commands."""
 
     async def commands(self, ref: BranchRef | None) -> "Sequence[Command]":
-        """Return the commands of a conversation, or those that hold anywhere; quick, and asks nobody outside."""
+        """Return the commands of a branch, or with None those available anywhere; fast, without requests outside."""
         ...
 
 
 class Commands(Feature):
-    """All commands there are."""
+    """The commands of all sources."""
 
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
         self.builtin: Source | None = None  # who offers those of the daemon; features offer others
 
     async def of(self, ref: BranchRef | None) -> "dict[str, Command]":
-        """Return the commands of a conversation by name."""
+        """Return the commands available in a branch by name."""
         found: dict[str, Command] = {}
         features = [each for each in self.kernel.features if isinstance(each, Source)]
         for source in (*filter(None, (self.builtin,)), *features):
@@ -170,10 +170,10 @@ class Commands(Feature):
         return found
 
 
-# Reading what was typed: is it a command, which, with what arguments.
+# Parsing typed text: is it a command, which one, with which arguments.
 #
-# A command is a prompt that begins with ``/`` and the first word of a name that there is; everything else is text
-# for the model, a path like ``/etc/passwd`` too. Arguments are words, or texts in quotation marks. Pure.
+# A command is a prompt that begins with ``/`` and the first word of a known name; everything else is text for the
+# model, a path like ``/etc/passwd`` too. Arguments are words, or texts in quotation marks. Pure.
 
 _HEAD = re.compile(r"/([A-Za-z][\w:.-]*)(?!\S)")
 _WORD = re.compile(r"""(?s:"((?:[^"\\]|\\.)*)"|'([^']*)')(?!\S)|(\S+)""")
@@ -181,7 +181,7 @@ _ESCAPED = re.compile(r'\\(["\\])')
 
 
 class Token(NamedTuple):
-    """A word, or a quoted text; ``start`` and ``end`` are where it is in the text."""
+    """A word or a quoted text, with its position in the line."""
 
     text: str
     start: int
@@ -190,17 +190,17 @@ class Token(NamedTuple):
 
 
 class TypedCommand(NamedTuple):
-    """A command as it was typed."""
+    """A parsed command with its arguments."""
 
     command: "Command"
     arguments: Mapping[str, Any]
 
 
 def parse_typed(text: str, known: "Mapping[str, Command]") -> TypedCommand | None:
-    """Return the command that a prompt is; None when it is text for the model.
+    """Parse a prompt as a command; None if it is text for the model.
 
     Raises:
-        BadRequest: It is one, and its arguments do not fit.
+        BadRequest: It is a command with invalid arguments, or with an unknown second word.
     """
     head = _HEAD.match(text)
     if head is None or not (own := [name for name in known if name.split()[0] == head[1]]):
@@ -264,11 +264,11 @@ def arguments_of(command: "Command", text: str, given: list[Token]) -> dict[str,
     return found
 
 
-# A command and its answer in the conversation where it was typed: recorded, shown, never sent to a model.
+# A command and its answer in the conversation where it was typed: recorded and shown, never sent to a model.
 #
-# In the log both are a turn that nobody computed, hidden from its first row on (``hidden_by`` is ``command``); in
-# the document it has the role ``ignore`` and stays readable. While a run goes on, messages wait or nothing can be
-# written, a command is answered to its client alone.
+# In the log both are a turn without a request to a model, hidden from its first row on (``hidden_by`` is
+# ``command``); in the document it has the role ``ignore`` and stays readable. While a run is in flight, messages are
+# queued or nothing can be written, a command is answered to its client alone.
 
 _SLASH = re.compile(r"^[#* \t]*/[A-Za-z]", re.MULTILINE)
 _ALIKE = 0.75  # how much a word has in common with the command that was meant
@@ -279,13 +279,13 @@ _NO_HUMAN = "Type it at a terminal or in Emacs, send it with --command, or use t
 
 
 class NoHuman(UserError):
-    """A command that changes something came from a program that did not ask for it as a command."""
+    """A program sent a command that changes something, without marking it as a command."""
 
     code = "no-human"
 
 
 class CommandAnswer(TypedDict):
-    """What a slash command answered."""
+    """The answer of a slash command, for clients."""
 
     name: str
     text: str  # for people
@@ -298,13 +298,13 @@ class CommandAnswer(TypedDict):
 async def run_if_command(
     kernel: "Kernel", branch: LiveBranch, given: Submission, client: Any
 ) -> tuple[Receipt, CommandAnswer] | None:
-    """Do what a submission says if it is a command; None when it is a message for the model.
+    """Run a submission that is a command; return None if it is a message for the model.
 
-    Returns what became of it, or of the message that it sent to the model, and what it answered.
+    Returns the receipt of the command, or of the message that it sent to the model, and its answer.
 
     Raises:
-        PyagentdError: What stands before the end of the document cannot be read; a message would fail too.
-        NoHuman: The command changes something, and nobody says that a human typed it.
+        PyagentdError: The document above the prompt cannot be read; a message would fail too.
+        NoHuman: The command changes something, and the submission is not marked as typed by a human.
     """
     commands = kernel.find(Commands)
     if commands is None or given.command == "never" or not is_persons(given.metadata):
@@ -332,7 +332,7 @@ async def run_if_command(
                 branch.say(f"/{name} is not a command, and was sent as it is. {near}")
             return None
         name = found.command.name
-        # It may do more than look when a human typed it, or it was asked for as a command.
+        # It may change something if a human typed it, or if it was sent explicitly as a command.
         may_change = given.options.interactive or given.command == "always"
         if not may_change and found.command.changes(found.arguments):
             raise NoHuman(f"/{name} changes something, and nobody is there who typed it", hint=_NO_HUMAN)
@@ -369,7 +369,7 @@ async def run_if_command(
 
 
 async def _prompt(branch: LiveBranch, given: Submission) -> Prompt:
-    """Return the prompt that a submission is; while a run goes on it has no place in the document."""
+    """Return the prompt of a submission; while a run is in flight it has no place in the document."""
     if given.text is not None and (branch.run is not None or branch.queue.waiting):
         return _bare(given.text)
     if given.text is not None:
@@ -387,7 +387,7 @@ def _bare(text: str) -> Prompt:
 
 
 async def record_command(kernel: "Kernel", branch: LiveBranch, line: str, *, name: str, answer: str) -> None:
-    """Put a command that was not typed there, with its answer, into a conversation; no model is shown them."""
+    """Record a command that was not typed, with its answer, in a conversation; neither is sent to a model."""
     prompt = await turns.from_client(branch, line)
     await _record_command(kernel, branch, prompt, name, answer, Submission(text=line, options=SendOptions()))
 
@@ -395,7 +395,7 @@ async def record_command(kernel: "Kernel", branch: LiveBranch, line: str, *, nam
 async def _record_command(
     kernel: "Kernel", branch: LiveBranch, prompt: Prompt, name: str, answer: str, given: Submission
 ) -> tuple[str, str] | None:
-    """Put a command and its answer into the conversation, if it can be now; return the ids of its run and message."""
+    """Record a command and its answer, if that is possible now; return the ids of its run and message."""
     async with branch.starting:
         if not _may_stand(kernel, branch, prompt):
             return None
@@ -419,7 +419,7 @@ async def _record_command(
 
 
 async def _give_roles(branch: LiveBranch) -> None:
-    """Give the text of commands and answers, which are hidden since they were recorded, the roles that follow."""
+    """Set the document's roles for commands and answers, which are hidden from the start."""
     live = await branch.document.look()
     conversation = branch.conversation.snapshot()
     own = [each for each in conversation.messages.values() if each.metadata.get("hidden_by") == hidden.COMMAND]
@@ -431,13 +431,13 @@ async def _give_roles(branch: LiveBranch) -> None:
 
 
 def _may_stand(kernel: "Kernel", branch: LiveBranch, prompt: Prompt) -> bool:
-    """Return whether something can be put into a branch now, below the prompt; it may be gone since."""
+    """Return whether text can be added to a branch now, below the prompt; the branch may have been closed."""
     is_free = branch.run is None and not branch.queue.waiting and not branch.refusal and not kernel.closing
     return is_free and prompt.version.marker is not None and kernel.opened(branch.key) is branch
 
 
 async def _as_it_is(branch: LiveBranch, prompt: Prompt, given: Submission) -> Prompt:
-    """Return the prompt in the document as the command left it; as it was, if it is an editor's other text by now."""
+    """Return the prompt in the document as the command left it, or the old one if the document cannot be read."""
     try:
         return await _prompt(branch, given)
     except PyagentdError:
@@ -445,7 +445,7 @@ async def _as_it_is(branch: LiveBranch, prompt: Prompt, given: Submission) -> Pr
 
 
 def _as_markdown(text: str) -> str:
-    """Return an answer as it stands in Markdown: lines keep their columns."""
+    """Return an answer as Markdown; several lines are fenced, so that they keep their columns."""
     if "\n" not in text:
         return text
     longest = max((len(run) for run in _TICKS.findall(text)), default=0)

@@ -61,7 +61,7 @@ _Labels = tuple[tuple[str, str], ...]
 
 
 class Telemetry(Feature):
-    """Counts for one daemon, and its spans."""
+    """The counters and spans of the daemon."""
 
     def __init__(self, kernel: "Kernel") -> None:
         super().__init__(kernel)
@@ -78,20 +78,20 @@ class Telemetry(Feature):
         kernel.bus.on(RunEnded, self._on_run_ended)
 
     async def close(self) -> None:
-        """Send what has not been sent yet."""
+        """Send the rest to the collector."""
         if self._spans is not None:
             correlate(dict)
             await asyncio.to_thread(self._spans.close)
 
     def settings_for(self, run: "RunBuilder", settings: RunSettings) -> RunSettings:
-        """Return the settings of a run whose requests and tool calls are watched."""
+        """Return the settings of a run with its tool calls watched."""
         settings = replace(settings, around=partial(self._around, run.branch))
         if (spans := self._spans) is None:
             return settings
         return replace(settings, ready=partial(_ready, spans, run.branch, settings.ready))
 
     def watcher_for(self, run: "RunBuilder") -> Watcher:
-        """Return who counts the requests of a run, and has spans for them."""
+        """Return the watcher that counts the requests of a run and makes their spans."""
         return partial(_Request, self, run)
 
     # -- numbers -------------------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ class Telemetry(Feature):
                 yield dict(labels), value
 
     def gauges(self) -> Mapping[str, float]:
-        """Return what is so now, by the names of ``_GAUGES``."""
+        """Return the current values of ``_GAUGES``."""
         kernel = self.kernel
         return {
             "pyagentd.runs.active": len(kernel.runs),
@@ -116,7 +116,7 @@ class Telemetry(Feature):
         }
 
     def prometheus(self) -> str:
-        """Return all numbers in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         lines: list[str] = []
         for name, told in _COUNTERS.items():
             lines += _series(f"{_plain(name)}_total", "counter", told, self.counted(name))
@@ -124,7 +124,7 @@ class Telemetry(Feature):
             lines += _series(_plain(name), "gauge", _GAUGES[name], [({}, value)])
         return "".join(f"{line}\n" for line in lines)
 
-    # -- what happens --------------------------------------------------------------------------------------------
+    # -- events --------------------------------------------------------------------------------------------------
 
     def _on_run_ended(self, ended: RunEnded) -> None:
         self.count("pyagentd.runs", outcome=ended.outcome.reason)
@@ -132,7 +132,7 @@ class Telemetry(Feature):
             self._spans.run_ended(ended)
 
     async def _around(self, branch: LiveBranch, call: ToolCall, made: Awaitable[Envelope]) -> Envelope:
-        """Watch a tool call."""
+        """Count a tool call, in a span."""
         envelope = await (made if self._spans is None else self._spans.tool(branch, call, made))
         outcome = "denied" if envelope.denied else "ok" if envelope.ok else "error"
         self.count("pyagentd.tool.calls", tool=call.name, outcome=outcome)
@@ -140,7 +140,7 @@ class Telemetry(Feature):
 
 
 async def _ready(spans: "_Spans", branch: LiveBranch, before: Callable[[], Awaitable[None]] | None) -> None:
-    """Have what the task of a run logs belong to its span."""
+    """Make the span of a run current in its task, for its log lines."""
     spans.enter(branch)
     if before is not None:
         await before()
@@ -159,7 +159,7 @@ def _series(name: str, kind: str, told: str, values: Iterable[tuple[Mapping[str,
 
 
 class _Request:
-    """One request, counted, and its span; see ``runtime.tracing.RequestWatch``."""
+    """Counts one request and makes its span; see ``runtime.tracing.RequestWatch``."""
 
     def __init__(self, telemetry: Telemetry, run: "RunBuilder", request: ModelRequest) -> None:
         self._telemetry = telemetry
@@ -176,7 +176,7 @@ class _Request:
             self.inside = partial(spans.current, self._span)
 
     def see(self, batch: Sequence[StreamItem]) -> None:
-        """Note what of a batch is counted."""
+        """Note the parts, retries, end and first-token time of a request."""
         for item in batch:
             if isinstance(item, StepFinished):
                 self._stop = item
@@ -191,7 +191,7 @@ class _Request:
                 self._first_s = time.monotonic() - self._began
 
     def end(self, error: PyagentdError | None) -> None:
-        """Count, and end the span."""
+        """Count the request, and end its span."""
         took_s = time.monotonic() - self._began
         code, message = ("aborted", "") if error is None else (error.code, str(error))
         if self._span is not None:
@@ -210,7 +210,7 @@ class _Request:
             count("pyagentd.cost", cost, model=model)
 
     def _end_span(self, span: "Span", took_s: float, code: str, message: str) -> None:
-        """End the span; ``code`` and ``message`` say why where the request has no end."""
+        """End the span; ``code`` and ``message`` are the error of a request that did not finish."""
         spans, stop = self._telemetry._spans, self._stop
         assert spans is not None, "it has a span"
         about = {
@@ -248,17 +248,17 @@ class _Request:
 
 
 class _Spans:
-    """The spans of one daemon, and its numbers, on their way to a collector.
+    """Sends the daemon's spans and metrics to a collector.
 
-    A trace is what happens in a session, and in the agents below it, from its first run until none is in flight.
+    A trace has the runs of a session and of the agents below it, from its first run until none is in flight.
 
     Raises:
-        NotInstalled: The extra ``otel`` is missing.
-        ConfigError: The function that redacts cannot be loaded.
+        NotInstalled: The extra ``otel`` is missing, or the redaction function cannot be loaded.
     """
 
     def __init__(self, table: TelemetryTable, telemetry: Telemetry) -> None:
-        # Not at the top of the module: the SDK takes a quarter of a second, and most daemons have no use for it.
+        # Not at the top of the module: importing the SDK takes a quarter of a second, and most daemons do not need
+        # it.
         with extra("otel", "Telemetry"):
             from opentelemetry import context, trace
             from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
@@ -305,7 +305,7 @@ class _Spans:
         correlate(self._ids)
 
     def close(self) -> None:
-        """End what is open and send everything, or give up after a moment."""
+        """End all open spans and send everything, for ``_FLUSH_S`` seconds at most."""
         for span in (*self._runs.values(), *(span for span, _ in self._sessions.values())):
             span.add_event("the daemon ended")
             span.end()
@@ -322,11 +322,11 @@ class _Spans:
         return self._api.use_span(span, record_exception=False, set_status_on_exception=False)
 
     def enter(self, branch: LiveBranch) -> None:
-        """Make the span of a branch's run current in this task, to its end."""
+        """Make the span of a branch's run current in this task, until the task ends."""
         self._context.attach(self._api.set_span_in_context(self.run(branch)))
 
     def run(self, branch: LiveBranch) -> "Span":
-        """Return the span of a branch's run; it begins with the first call."""
+        """Return the span of a branch's run; the first call creates it."""
         if (known := self._runs.get(branch.key)) is not None:
             return known
         conversation, ref = branch.conversation, branch.ref
@@ -358,7 +358,7 @@ class _Spans:
         return span
 
     def run_ended(self, ended: RunEnded) -> None:
-        """End the span of a run, and that of its session when nothing else runs there."""
+        """End the span of a run, and that of its session if no other run is in flight there."""
         branch, outcome = ended.branch, ended.outcome
         if (span := self._runs.pop(branch.key, None)) is None:
             return
@@ -376,7 +376,7 @@ class _Spans:
             del self._sessions[top]
 
     def step(self, branch: LiveBranch, request: ModelRequest, provider: str) -> "Span":
-        """Begin the span of a request to a model."""
+        """Start the span of a request to a model."""
         from opentelemetry.trace import SpanKind
 
         span = self._begin(
@@ -399,7 +399,7 @@ class _Spans:
         return span
 
     async def tool(self, branch: LiveBranch, call: ToolCall, made: Awaitable[Envelope]) -> Envelope:
-        """Have a span for a tool call."""
+        """Make a tool call in a span."""
         span = self._begin(
             f"execute_tool {call.name}",
             self.run(branch),
@@ -435,7 +435,7 @@ class _Spans:
         span.set_status(self._api.StatusCode.ERROR, told)
 
     def text(self, span: "Span", name: str, content: Callable[[], Any]) -> None:
-        """Set what was said as an attribute, if that is wanted."""
+        """Set a text as an attribute, if ``capture_content`` is on."""
         if not self._table.capture_content:
             return
         made = content()
@@ -444,7 +444,7 @@ class _Spans:
             span.set_attribute(name, told)
 
     def _redact_text(self, name: str, text: str) -> str | None:
-        """Return a text as it may be sent; None where it may not."""
+        """Return a text with secrets masked and redacted; None if the redaction fails."""
         text = mask_secrets(text)
         if self._redact is None:
             return text
@@ -456,7 +456,7 @@ class _Spans:
         return told if isinstance(told, str) else None
 
     def _ids(self) -> Mapping[str, str]:
-        """Return what lines of the log say of the span they belong to."""
+        """Return trace and span id for a log line."""
         about = self._api.get_current_span().get_span_context()
         if not about.is_valid:
             return {}
@@ -467,10 +467,10 @@ class _Spans:
 
 
 def _import_function(name: str) -> Callable[[str, str], object]:
-    """Return the function that ``MODULE:NAME`` is.
+    """Import the function ``MODULE:NAME``.
 
     Raises:
-        NotInstalled: There is none.
+        NotInstalled: It cannot be imported.
     """
     try:
         return pkgutil.resolve_name(name)  # type: ignore[no-any-return]
@@ -481,7 +481,7 @@ def _import_function(name: str) -> Callable[[str, str], object]:
 
 
 def _messages(messages: Iterable[Message], finish: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Return messages in the form of the conventions."""
+    """Return messages in the form of OpenTelemetry's conventions."""
     told: list[dict[str, Any]] = [
         {"role": each.role, "parts": [_part(part) for part in each.parts]} for each in messages
     ]
