@@ -26,8 +26,9 @@
 ;; at point completes them: `completion-at-point' on its key or TAB, Corfu,
 ;; Company.
 ;;
-;; In a git repository the daemon lists the files that git tracks; until it
-;; has answered, and elsewhere, files complete directory by directory.
+;; In a git repository the daemon lists the files that git does not ignore;
+;; until it has answered, and elsewhere, files complete directory by
+;; directory.
 
 ;; Names are completed by any part of them.
 (add-to-list 'completion-category-defaults

@@ -210,9 +210,9 @@ the words \"serve\" and \"--detach\" are appended."
   :risky t)
 
 (defcustom pyagentd-host nil
-  "Machine whose daemon this Emacs uses, as ssh calls it; nil means this one.
-Sessions, files, tools and keys are those of that machine then.  See the
-command `pyagentd-use-host', which changes it while Emacs runs."
+  "Name for ssh of the machine whose daemon this Emacs uses; nil means this one.
+Sessions, files, tools and keys are those of that machine.  The command
+`pyagentd-use-host' changes it while Emacs runs."
   :type '(choice (const :tag "This machine" nil) string)
   :risky t)
 

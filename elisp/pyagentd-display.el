@@ -430,8 +430,8 @@ shows this line."
 
 (defcustom pyagentd-fold '(reasoning tool)
   "Which blocks of a conversation are folded when they appear.
-A list of symbols: `reasoning' for what the model thought, `tool' for
-tool calls with their results.  Nil folds none.
+A list of symbols: `reasoning' for thinking, `tool' for tool calls with
+their results.  Nil folds none.
 \\<pyagentd-mode-map>\\[pyagentd-fold-toggle] folds and unfolds."
   :type '(choice (const :tag "Thoughts and tools" (reasoning tool))
                  (const :tag "Tools" (tool))

@@ -822,7 +822,7 @@ They are lists as in `pyagentd-list--defined'."
     ("trust" . "the preset.md of a session from elsewhere, to trust it")
     ("mission" . "the missions of the session here, turn by turn, while they go on")
     ("charts" . "what all sessions cost, by day, model and session, as charts"))
-  "Alist of the pages that \\[pyagentd-list] offers besides lists: (NAME . SUMMARY).
+  "Alist of the pages that `pyagentd-list' offers besides lists: (NAME . SUMMARY).
 Content to be read before it is trusted is a page.")
 
 ;;;###autoload

@@ -915,7 +915,7 @@ replaces LENGTH characters of it, even its first or last word."
   "Non-nil during a save, or until the next command if the save fails.
 It is a list of the start of the block at the end of the text itself when
 the save began, nil without one.  Meanwhile save hooks that clean up white
-space may change recorded text, lest the save fails.")
+space may change recorded text, since an error would make the save fail.")
 
 (defun pyagentd-session--save-ends ()
   "Protect recorded text again."
@@ -1043,7 +1043,7 @@ Outside `pyagentd-mode' do nothing and return nil."
       (run-hooks 'pyagentd-session-saved-hook))))
 
 (defun pyagentd-session-saved-again ()
-  "Clear the error of an earlier save, and say that the text is saved."
+  "Clear the error of an earlier save, and tell the user that the text is saved."
   (when pyagentd-session-trouble
     (pyagentd-session--set-trouble nil)
     (pyagentd-session--drop-kept)
@@ -1195,7 +1195,7 @@ The property `pyagentd-session-depth' of FUNCTION is as for `add-hook'.")
 
 (defvar pyagentd-completing-functions nil
   "Functions that return non-nil where TAB completes in a session buffer.
-Elsewhere it does what it does in the major mode.")
+Elsewhere TAB runs its command in the major mode.")
 
 (define-minor-mode pyagentd-mode
   "Minor mode of buffers that show the conversation of a session.

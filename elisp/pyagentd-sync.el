@@ -35,7 +35,7 @@
 
 (defun pyagentd-viewing-set (refusal)
   "Make the buffer read-only because of REFUSAL, writable if that is nil.
-After some seconds the daemon is asked again."
+After some seconds, attach again to ask the daemon."
   (cond (refusal
          (setq buffer-read-only t)
          (unless pyagentd-viewing--timer ; the disk may work by then
@@ -382,7 +382,7 @@ know it."
   "Apply the daemon's edits in ANSWER; the request sent TEXT, or nil."
   (let ((revision (or (plist-get answer :revision) 0))
         (edits (plist-get answer :edits)))
-    ;; The daemon has read the file: Emacs has nothing to ask.
+    ;; The daemon has read the file: Emacs need not warn of changes on disk.
     (when (or text edits (plist-get answer :mtime))
       (clear-visited-file-modtime))
     (when text
@@ -503,7 +503,7 @@ WHAT was sent is kept in another buffer if this one was reverted since."
 REVISION is nil if the file does not hold all of the text."
   (when (and mtime (> mtime 0))
     (setq pyagentd-attach-mtime (cons mtime 1000000000))
-    ;; The daemon writes it: Emacs has nothing to ask.
+    ;; The daemon writes it: Emacs need not warn of changes on disk.
     (clear-visited-file-modtime))
   (when revision
     (pyagentd-edit-persisted revision)
@@ -885,7 +885,7 @@ used; M-x pyagentd-use-host changes that"))
                 ;; Even if a reply is due: it may be about an older text.
                 (pyagentd-attach))))
            (pyagentd-later-back #'pyagentd-attached--fail))
-        ;; The user may quit when asked whether to install the server.
+        ;; The user may quit the question whether to install the server.
         ((error quit)
          (setq pyagentd-attach-awaited (delq entry pyagentd-attach-awaited))
          (signal (car err) (cdr err)))))

@@ -137,14 +137,14 @@ A handle is a process, a timer or a function.")
   "Offer a function to the agents of sessions that this Emacs shows.
 SLOTS are those of `gptel-make-tool':
 
-:name         what the model calls it, in snake_case
+:name         its name for the model, in snake_case
 :function     the function; a nested or sequence argument comes as a plist
-              or vector, false as `:json-false', what is left out as nil
+              or vector, false as `:json-false', an omitted argument as nil
 :description  what it does and returns, for the model
 :args         a list of plists, one for each argument in their order, with
               :name, :type (a symbol of JSON Schema) and :description, and
               maybe :optional, :enum (a vector), :items, :properties,
-              :required and what else JSON Schema knows
+              :required and other keys of JSON Schema
 :async        non-nil means that the function gets a callback for the result
               as its first argument.  If it returns a process, a timer or a
               function, that is killed, canceled or called when the call is
