@@ -1,4 +1,4 @@
-"""The operations that clients can call: one short method each, in a class for each subject.
+"""The operations that clients can call: one short method each, grouped in classes by subject.
 
 The whole interface is ``Service.operations``: every public method of the groups, under its name on the wire.
 """
@@ -44,9 +44,9 @@ GROUPS = (
 
 
 class Service:
-    """All operations of one daemon; those that people type behind a slash are its commands.
+    """All operations of one daemon, and its built-in slash commands.
 
-    ``stop`` ends the daemon, ``clients`` returns how many are connected.
+    ``stop`` ends the daemon, ``clients`` returns the number of connected clients.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Service:
         stop: Callable[[], None],
         clients: Callable[[], int],
     ) -> None:
-        shutil.rmtree(kernel.config.runtime_dir / REPLIES, ignore_errors=True)  # of a daemon that was killed
+        shutil.rmtree(kernel.config.runtime_dir / REPLIES, ignore_errors=True)  # left by a daemon that was killed
         process = Process(stop=stop, clients=clients)
         self._operations = {
             name: getattr(group, method)

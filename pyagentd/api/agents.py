@@ -1,4 +1,4 @@
-"""Operations on agents: those of a session, named agents and their defaults."""
+"""Operations on the agents of a session, on named agents and on their defaults."""
 
 import asyncio
 import logging
@@ -39,36 +39,36 @@ from pyagentd.words import quantity
 
 
 class AgentsReply(TypedDict):
-    """The agents of a branch as a tree, here or, where they are many, in a file."""
+    """The agents of a branch as a tree, in the reply or, if there are many, in a file."""
 
     agents: NotRequired[list[AgentNode]]
-    path: NotRequired[str]  # of a file with that as JSON
+    path: NotRequired[str]  # of a JSON file with the same tree
 
 
 class AgentAborted(TypedDict):
-    """What became of an agent that was to stop."""
+    """Whether an agent was stopped."""
 
     id: str
-    aborted: bool  # it had a run
+    aborted: bool  # it was running
 
 
 _log = logging.getLogger(__name__)
 
 
 class AgentResult(TypedDict):
-    """What a parent would be told of its agent."""
+    """The result of an agent, as its parent would get it."""
 
     ok: bool
     text: str
 
 
 class AgentCreated(BranchPlaces):
-    """A named agent that was made."""
+    """A new named agent."""
 
     name: str
     dir: str
     welcome: str
-    note: str | None  # about a model that could not be checked, and files that an agent of that name left
+    note: str | None  # about a model that could not be checked, or files left by an earlier agent of that name
 
 
 class NamedAgent(TypedDict):
@@ -79,10 +79,10 @@ class NamedAgent(TypedDict):
     session_id: str
     status: Status
     model: str | None
-    effective_model: str | None  # its own, or that of its preset
+    effective_model: str | None  # its own, or its preset's
     permissions: str | Mapping[str, Any]  # a profile's name, or the profile itself
     created_at: str  # ISO 8601
-    branch: str | None  # to attach to; nil without files
+    branch: str | None  # to attach to; nil if its files are missing
     state: str  # of its active branch
     error: str | None  # what is wrong with its file
 
@@ -99,8 +99,8 @@ class AgentConfigured(TypedDict):
     name: str
     dir: str
     config: AgentSettings
-    effective_model: str | None  # which answers; nil where that cannot be told
-    model_source: str | None  # what says so: "agent.json", "preset.md" or "the backend"
+    effective_model: str | None  # the model that answers; nil if unknown
+    model_source: str | None  # where it is set: "agent.json", "preset.md" or "the backend"
     note: str | None  # about a model that could not be checked with the client's environment
 
 
@@ -114,14 +114,14 @@ class AgentRenamed(BranchPlaces):
 
 
 class DestroyWarnings(TypedDict):
-    """What would be lost with an agent."""
+    """What destroying an agent would lose."""
 
     dir: str
     lines: list[str]  # for people
 
 
 class SettingsReply(TypedDict):
-    """The defaults of named agents as they are set, and as they would be without."""
+    """The defaults of named agents: the current values, and those without any setting."""
 
     settings: AgentDefaults
     defaults: AgentDefaults
@@ -129,17 +129,17 @@ class SettingsReply(TypedDict):
 
 
 class Agents(Group):
-    """Agents of a session; named agents and their defaults; what other programs make agents of."""
+    """Agents of a session; named agents and their defaults; agents made by other programs."""
 
     async def agents(self, client: Client, *, branch: str, call: str | None = None) -> AgentsReply:
-        """Return the agents of a branch as a tree, or the one that a ``call`` started; what is large by ``path``."""
+        """Return the agents of a branch as a tree, or the one that a ``call`` started; by ``path`` if large."""
         tree = await agent_tree(self._kernel, self._ref(branch))
         found = [each for each in tree if call in (None, each["call_id"])]
         reply: AgentsReply = await self._rows_reply("agents", found)
         return reply
 
     async def abort_agent(self, client: Client, *, branch: str, agent: str) -> AgentAborted:
-        """Stop one agent below a branch, named by its id or the beginning of one, and all below it."""
+        """Stop one agent of a branch, named by its id or a prefix of it, and all agents below that one."""
         ids = {each["id"]: each["branch"] for each in _flat(await agent_tree(self._kernel, self._ref(branch)))}
         meant = [agent] if agent in ids else [id for id in ids if id.startswith(agent)]
         if not meant:
@@ -150,7 +150,7 @@ class Agents(Group):
         return {"id": meant[0], "aborted": live is not None and await self._kernel.abort(live)}
 
     async def abort_all(self, client: Client, *, branch: str) -> Note:
-        """Stop a branch's run and those of all its agents."""
+        """Stop the runs of a branch and of all its agents."""
         ref = self._ref(branch)
         number = 0
         for key in (ref.key, *(each["branch"] for each in _flat(await agent_tree(self._kernel, ref)))):
@@ -160,8 +160,7 @@ class Agents(Group):
 
     # Agents spawned by a client instead of a model: ``jf/gptel-persistent-agent--task`` called from Lisp.
     #
-    # Such an agent is one like any other, but that its result goes to the client who asks for it and not to its
-    # parent.
+    # They differ from others only in that the result goes to the client instead of the parent.
 
     async def spawn(
         self,
@@ -177,9 +176,9 @@ class Agents(Group):
         env: Env = NOTHING,
         allow: Sequence[str] = (),
     ) -> BranchPlaces:
-        """Start an agent below a branch or agent and return its id; ``agent_result`` waits for its end.
+        """Start an agent below a branch or agent and return its id; ``agent_result`` waits until it has finished.
 
-        It may read what its parent may, or ``allowed_paths``, or with ``unrestricted`` everything.
+        It may read what its parent may read, or ``allowed_paths``, or with ``unrestricted`` everything.
         """
         parent = self._ref(branch)
         if len(paths.ancestors_of(parent)) >= MAX_DEPTH:
@@ -203,7 +202,7 @@ class Agents(Group):
         return describe_branch(ref)
 
     async def agent_result(self, client: Client, *, branch: str) -> AgentResult:
-        """Wait until an agent's run has ended; return the result that its parent gets."""
+        """Wait until an agent's run has ended; return its result as its parent would get it."""
         async with self._kernel.using(self._ref(branch)) as live:
             while (task := live.task) is not None:
                 await asyncio.wait([task])
@@ -215,13 +214,13 @@ class Agents(Group):
         result = result_of(outcome)
         return {"ok": result.ok, "text": result.text}
 
-    # Operations on the pieces an agent is made of, one at a time: its directory, its preset, the preset's paths.
+    # Operations on the parts of an agent, one at a time: its directory, its preset, the preset's paths.
     #
     # For Emacs code that makes agents step by step (``jf/gptel--create-agent-directory`` and the
-    # like). The product itself makes an agent whole, or not at all (``store.sessions``).
+    # like). The daemon itself creates an agent in one step (``store.sessions``).
 
     async def create_agent_directory(self, client: Client, *, directory: str, preset: str, description: str) -> str:
-        """Make an empty directory for an agent under the branch, or agent, in ``directory``; return its name."""
+        """Create an empty directory for an agent below the branch or agent in ``directory``; return its name."""
         parent = paths.ref_of(expand_home(directory))
         name = paths.agent_id(preset, stamp(self._kernel.clock.now()), description)
         making = sessions.build_directory(paths.agents_dir(parent.branch_dir), name)
@@ -231,7 +230,7 @@ class Agents(Group):
         return str(place)
 
     async def copy_preset_template(self, client: Client, *, preset: str, directory: str) -> str:
-        """Make the template ``preset`` the configuration of the branch or agent in ``directory``; return its file."""
+        """Copy the template ``preset`` to ``preset.md`` in ``directory``, a branch's or agent's; return the file."""
         place = expand_home(directory).absolute()
         if not place.is_dir():
             raise NotFound(f"{directory} is not a directory", hint="Make it first")
@@ -242,7 +241,7 @@ class Agents(Group):
         return str(paths.preset_file(place))
 
     async def load_preset(self, client: Client, *, directory: str) -> dict[str, Any] | None:
-        """Return the keys of ``preset.md`` and its body as ``system``; nil when it is missing or no preset."""
+        """Return the keys of ``preset.md`` and its body as ``system``; nil when it is missing or not a preset."""
         place = expand_home(directory).absolute()
         front = metadata.read_preset_metadata(place)  # logs what is wrong
         return None if front is None else {**front, "system": presetfile.read(paths.preset_file(place)).body.strip()}
@@ -250,7 +249,7 @@ class Agents(Group):
     async def update_preset_paths(
         self, client: Client, *, file: str, allowed: Sequence[str] = (), denied: Sequence[str] = ()
     ) -> str:
-        """Set ``paths`` of the preset in ``file``: what may be read, and what else is denied; return the file."""
+        """Set ``paths`` of the preset in ``file``: ``allowed`` for reading, and ``denied``; return the file."""
         place = _preset(file)
         for pattern in (*allowed, *denied):
             validate_pattern(pattern)
@@ -270,10 +269,10 @@ class Agents(Group):
         permissions: str | Mapping[str, Any] | None = None,
         env: Env = NOTHING,
     ) -> AgentCreated:
-        """Make an agent; ``permissions`` is a profile's name or a profile, as JSON or as ``{allow, ask}``."""
+        """Create an agent; ``permissions`` is a profile's name or a profile, as JSON or as ``{allow, ask}``."""
         note = ""
         if model:
-            await asyncio.to_thread(atomic.make_dirs, self._kernel.config.sessions_dir)  # where lists of models are
+            await asyncio.to_thread(atomic.make_dirs, self._kernel.config.sessions_dir)  # holds the lists of models
             checked = await checked_model(self._kernel, None, model, send_options(client, env, ()))
             model, note = checked.model, checked.note
         place = self._kernel.config.agents_dir.resolve() / name
@@ -299,8 +298,8 @@ class Agents(Group):
     async def agent_list(self, client: Client, *, destroyed: bool = False, watch: bool = False) -> AgentList:
         """Return all named agents by name; with ``destroyed`` also destroyed ones.
 
-        With ``watch`` the client is told by events of kind "agents" when something of that has changed, and by
-        "task" of all tasks, as long as it is connected.
+        With ``watch`` the client receives an "agents" event when the list changes, and "task" events of all tasks, as
+        long as it is connected.
         """
         if watch:
             self._follow(client, "agents")
@@ -319,7 +318,7 @@ class Agents(Group):
     ) -> AgentConfigured | AgentRenamed:
         """Return an agent's configuration, or set ``key`` (system_prompt, model, permissions, name) to ``value``.
 
-        With ``reset`` the key gets its default. Without ``value`` and ``reset`` nothing is changed.
+        ``reset`` sets the key to its default. Without ``value`` and ``reset`` nothing changes.
         """
         note = ""
         if key in ("model", "permissions") and isinstance(value, str) and not value.strip():
@@ -329,7 +328,7 @@ class Agents(Group):
             preset = self._kernel.presets.of_branch(paths.ref_of(place))
             checked = await checked_model(self._kernel, preset, str(value), send_options(client, env, ()))
             value, note = checked.model, checked.note
-        if key == "name" and (value is not None or reset):  # which no agent can be without
+        if key == "name" and (value is not None or reset):  # a name has no default
             return await self.agent_rename(client, name=name, new_name=str(value or ""))
         if key is not None and (value is not None or reset):
             given = _permissions(value) if key == "permissions" else value
@@ -351,7 +350,7 @@ class Agents(Group):
         }
 
     async def agent_rename(self, client: Client, *, name: str, new_name: str) -> AgentRenamed:
-        """Give an agent another name: its directory, its session's id and everything recorded of it follow."""
+        """Rename an agent with its directory, its session's id and all its records."""
         old = paths.ref_of(await asyncio.to_thread(named_agents.agent_dir, self._kernel, name))
         ref = await named_agents.rename(self._kernel, name, new_name, user=local_subject())
         self._registry.forget(old.session_dir)
@@ -369,9 +368,9 @@ class Agents(Group):
     async def agent_destroy(
         self, client: Client, *, name: str, keep_files: bool = False, confirmed: bool = False
     ) -> AgentDestroyed:
-        """End an agent.
+        """Destroy an agent.
 
-        Without ``confirmed`` nothing is done: the error, ``unconfirmed``, says what would be lost.
+        Without ``confirmed`` nothing is done: the error ``unconfirmed`` says what would be lost.
         """
         if not confirmed:
             lines = await named_agents.destroy_warnings(self._kernel, name, keep_files=keep_files)
@@ -386,7 +385,7 @@ class Agents(Group):
         return done
 
     def _publish(self, name: str, key: str) -> None:
-        """Tell who watches an agent that another configuration holds."""
+        """Notify the clients that watch an agent of its new configuration."""
         place = self._kernel.config.agents_dir.resolve() / name
         self._kernel.publish(Event("agents", "", 0))
         were = "were" if key == "permissions" else "was"
@@ -394,7 +393,7 @@ class Agents(Group):
             live.say(f"The {key} of {name} {were} changed")
 
     def _model_of(self, ref: BranchRef) -> str | None:
-        """Return the model that answers an agent; None where that cannot be told."""
+        """Return an agent's model, or None if it cannot be determined."""
         try:
             return self._kernel.presets.of_branch(ref).model
         except PyagentdError:
@@ -432,9 +431,9 @@ class Agents(Group):
         reset: bool = False,
         env: Env = NOTHING,
     ) -> SettingsReply:
-        """Return the settings, or set ``key`` to ``value``, or with ``reset`` to its default.
+        """Return the defaults of named agents, or set ``key`` to ``value``, or with ``reset`` to its default.
 
-        ``idle_timeout`` may also be given as 45min, 2h or never.
+        ``idle_timeout`` also accepts 45min, 2h or never.
         """
         kernel, note = self._kernel, ""
         if key is not None and key not in named_agents.DEFAULTS:
@@ -452,7 +451,7 @@ class Agents(Group):
 
 
 async def agent_tree(kernel: Kernel, ref: BranchRef) -> list[AgentNode]:
-    """Return the agents of a branch as ``agents`` does, however many they are."""
+    """Return the agents of a branch like ``agents``, but without a limit."""
 
     def wanted(agent: BranchRef) -> Result:
         try:
@@ -468,7 +467,7 @@ async def agent_tree(kernel: Kernel, ref: BranchRef) -> list[AgentNode]:
 
 @contextmanager
 def _errors_logged(directory: Path) -> Iterator[None]:
-    """Log what goes wrong with a session or agent, too."""
+    """Log an error of a session or agent before it is raised."""
     try:
         yield
     except PyagentdError as error:
@@ -481,7 +480,7 @@ def _flat(agents: list[AgentNode]) -> list[AgentNode]:
 
 
 def _preset(file: str) -> Path:
-    """Return the preset that ``file`` means; a directory means the one in it."""
+    """Return the preset file for ``file``: itself, or the one in that directory."""
     place = expand_home(file).absolute()
     return paths.preset_file(place) if place.is_dir() else place
 
@@ -495,14 +494,14 @@ def _branch(row: AgentRow) -> BranchRef | None:
 
 
 def profile_word(permissions: Any) -> str:
-    """Return the name of a profile, "custom" for rules of one's own."""
+    """Return the name of a profile, or "custom" for the agent's own rules."""
     if isinstance(permissions, str) and not permissions.startswith("{"):
         return permissions
     return "custom" if permissions else ""
 
 
 def _permissions(value: Any) -> str | Mapping[str, Any] | None:
-    """Return permissions as a client gives them: a profile's name, or a profile."""
+    """Parse permissions that a client sent: a profile's name, or a profile."""
     if value is None or isinstance(value, str):
         return value or None
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Operations on approvals: questions and their answers, grants, the audit, and what the guard would decide."""
+"""Operations on approvals: questions and their answers, grants, the audit, and test queries to the guard."""
 
 import asyncio
 import contextlib
@@ -28,14 +28,14 @@ from pyagentd.tools.spec import ToolContext, ToolSpec
 from pyagentd.tools.write import WRITE
 from pyagentd.wire.operations import by_person
 
-MOST_DECISIONS = 1000  # in one answer
-_LARGEST_ID = 2**63 - 1  # that SQLite knows
+MOST_DECISIONS = 1000  # in one reply
+_LARGEST_ID = 2**63 - 1  # SQLite's largest integer
 
 _REMEMBERED_AS: Mapping[str, Kind] = {"session": "session", "always": "project"}
 
 Access = Literal["read", "write", "command"]
 
-# What stands for each right when somebody asks what the guard would say, and the argument that names the resource.
+# For each kind of access, the tool that ``scope_check`` tries, the argument that names the resource, and the others.
 _CHECKED: Mapping[Access, tuple[ToolSpec, str, Mapping[str, Any]]] = {
     "read": (READ, "file_path", {}),
     "write": (WRITE, "file_path", {"content": ""}),
@@ -51,7 +51,7 @@ class QuestionOption(TypedDict):
 
 
 class ModelQuestion(TypedDict):
-    """A question of a model's."""
+    """A question from a model."""
 
     question: str
     header: str
@@ -60,7 +60,7 @@ class ModelQuestion(TypedDict):
 
 
 class AskRow(TypedDict):
-    """What waits for a human, or waited: an approval, or questions of a model's."""
+    """An approval, or questions from a model, that waits or waited for a human."""
 
     id: str
     branch: str
@@ -73,37 +73,37 @@ class AskRow(TypedDict):
     action: NotRequired[str]
     detail: NotRequired[str]
     reason: NotRequired[str]
-    warning: NotRequired[str]  # what of the reason a human must see
+    warning: NotRequired[str]  # the part of the reason that a human must see
     preview: NotRequired[str]
-    choices: NotRequired[list[str]]  # decisions that can be made
-    remember: NotRequired[list[str]]  # regular expressions that session and always grant
+    choices: NotRequired[list[str]]  # the possible decisions
+    remember: NotRequired[list[str]]  # regular expressions that the decisions session and always grant
     covers: NotRequired[list[str]]  # the same in words
     allows: NotRequired[Mapping[str, str]]  # by decision: a sentence about what it allows from then on
-    project: NotRequired[str | None]  # the directory whose grants always is for
+    project: NotRequired[str | None]  # the project directory in which the decision always is remembered
     commands: NotRequired[list[str]]
     input: NotRequired[str | None]  # JSON: the arguments
-    path: NotRequired[str | None]  # the file to be written
-    for_tool: NotRequired[str]  # of kind scope: whose scope is to grow
-    patterns: NotRequired[list[str]]  # by what
+    path: NotRequired[str | None]  # the file to write
+    for_tool: NotRequired[str]  # of kind scope: the tool whose scope is to be expanded
+    patterns: NotRequired[list[str]]  # of kind scope: the patterns to add
     questions: NotRequired[list[ModelQuestion]]
-    who: str  # asks, in words; "" the session itself
-    what: str  # is asked, in a line
-    lines: list[LineReply]  # what decides, bounded; the first is the question
-    keys: list[KeyRow]  # that answer it; none: its questions are answered in a form
+    who: str  # the asking agent in words; "" for the session itself
+    what: str  # the question in one line
+    lines: list[LineReply]  # the question and the facts to decide by, bounded in length
+    keys: list[KeyRow]  # the keys that answer it; none: its questions are answered in a form
     decision: str | None
     created_at: int  # epoch ms
 
 
 class AsksReply(TypedDict):
-    """What waits for a human, oldest first."""
+    """The open approvals and questions, oldest first."""
 
     asks: list[AskRow]
 
 
 class AnswerReply(TypedDict):
-    """Whether an answer counted."""
+    """Whether an answer was accepted."""
 
-    accepted: bool  # somebody still waited for it
+    accepted: bool  # the run still waited for it
 
 
 class GrantRow(TypedDict):
@@ -112,12 +112,12 @@ class GrantRow(TypedDict):
     kind: Kind
     action: str  # a regular expression
     at: int  # epoch ms
-    ask: str  # the question that it answered
-    by: str  # the client through which it came
+    ask: str  # the question whose answer granted it
+    by: str  # the client that sent the answer
 
 
 class GrantsReply(TypedDict):
-    """What humans granted for a session and its project."""
+    """The grants of a session and its project."""
 
     grants: list[GrantRow]
     root: str  # the project's directory
@@ -125,7 +125,7 @@ class GrantsReply(TypedDict):
 
 
 class RevokeReply(TypedDict):
-    """How many grants were taken back."""
+    """The number of revoked grants."""
 
     revoked: int
 
@@ -142,9 +142,9 @@ class DecisionRow(TypedDict):
     tool: str
     action: str
     decision: Decided
-    rule: str  # what decided
+    rule: str  # the rule that decided
     reason: str
-    by: str | None  # the client through which a human decided
+    by: str | None  # the client of the human who decided
     detail: str | None  # JSON: what was changed, old and new
     user: str | None
 
@@ -154,23 +154,23 @@ class AuditReply(TypedDict):
 
     decisions: list[DecisionRow]
     more: bool  # there are older ones
-    problem: str | None  # why the last ones could not be written
+    problem: str | None  # why the latest ones could not be written
 
 
 class ScopeCheckReply(TypedDict):
-    """What the guard would say."""
+    """The guard's decision about an access."""
 
     decision: Literal["allow", "ask", "deny"]
     reason: str
 
 
 class Approvals(Group):
-    """What humans decide, have decided and may take back."""
+    """Open questions, the audit of decisions, and grants that can be revoked."""
 
     async def asks(self, client: Client, *, session: str | None = None, watch: bool = False) -> AsksReply:
-        """Return the open questions, oldest first; those of a session with all its branches and agents if named.
+        """Return the open questions, oldest first: all, or those of a ``session`` with its branches and agents.
 
-        With ``watch`` the client is told of all questions and their answers, as long as it is connected.
+        With ``watch`` the client receives all questions and their answers as long as it is connected.
         """
         if watch:
             self._kernel.humans.add(client)
@@ -195,10 +195,10 @@ class Approvals(Group):
     ) -> AnswerReply:
         """Answer a question.
 
-        ``session`` and ``always`` allow it and remember what the question said it would remember; other questions
-        that are covered by that are allowed too. ``input`` is JSON text: arguments in place of the model's, allowed
-        once. ``answers`` goes with ``answer``, the decision about a question of the model's: JSON text, a list of
-        strings for each of its questions. ``env`` is for a run whose client was gone with an earlier daemon.
+        The decisions ``session`` and ``always`` allow the call and remember what the question listed; other open
+        questions covered by that are allowed too. ``input`` is JSON text: arguments that replace the model's, allowed
+        once. ``answers`` goes with the decision ``answer`` to questions from the model: JSON text, a list of strings
+        for each question. ``env`` is the environment for a run that an earlier daemon began.
         """
         options = send_options(client, env, ())
         await self._kernel.trees.awake()
@@ -206,7 +206,7 @@ class Approvals(Group):
         said = None if row is None else self._check_answer(row, decision, input, answers)
         answer = Answer(decision=decision, reason=reason, input=input, answers=said, by=client.name)
         kind, live = _REMEMBERED_AS.get(decision), self._kernel.opened(str(row["branch"])) if row else None
-        granted: Sequence[str] = ()  # before the answer, and taken back if it comes too late
+        granted: Sequence[str] = ()  # granted before the answer, and revoked if it comes too late
         if kind and row and live and row.get("kind") == "tool":
             place = paths.root_of(live.ref), workspace_of(live)
             granted = await self._kernel.grants.remember(
@@ -214,7 +214,7 @@ class Approvals(Group):
             )
         try:
             accepted = await self._kernel.questions.answer(ask, answer, options)
-        except NotFound:  # somebody else was faster
+        except NotFound:  # another client answered first
             for action in granted:
                 await self._kernel.grants.revoke(*place, action, kind)
             raise
@@ -223,7 +223,7 @@ class Approvals(Group):
         return {"accepted": accepted}
 
     async def grants(self, client: Client, *, branch: str) -> GrantsReply:
-        """Return what humans granted for the session of a branch and for its project."""
+        """Return the grants for a branch's session and for its project."""
         async with self._kernel.using(self._ref(branch)) as live:
             root, workspace = paths.root_of(live.ref), workspace_of(live)
             await self._kernel.grants.load(root, workspace)
@@ -244,9 +244,9 @@ class Approvals(Group):
     async def audit(
         self, client: Client, *, session: str | None = None, limit: int = 200, before: int | None = None
     ) -> AuditReply:
-        """Return the last decisions, the newest first; of a session with all its branches and agents if named.
+        """Return the last decisions, newest first: all, or those of a ``session`` with its branches and agents.
 
-        ``before`` is the ``id`` of the oldest one that is known.
+        With ``before``, return those older than the decision with that ``id``.
         """
         problem = await asyncio.to_thread(self._kernel.ledger.flush)
         wanted = max(1, min(limit, MOST_DECISIONS))
@@ -254,7 +254,7 @@ class Approvals(Group):
         known = before if before is None else min(before, _LARGEST_ID)
         found = await asyncio.to_thread(audit.latest, self._kernel.state, limit=wanted + 1, before=known, **where)
         if session and "session" in where and before is None and not found:
-            self._directory(session)  # neither there nor remembered: say so
+            self._directory(session)  # raises NotFound for an unknown session
         rows: list[DecisionRow] = []
         size = 0
         for entry in found[:wanted]:
@@ -266,7 +266,7 @@ class Approvals(Group):
         return {"decisions": rows, "more": len(rows) < len(found), "problem": problem or None}
 
     async def scope_check(self, client: Client, *, branch: str, kind: Access, resource: str) -> ScopeCheckReply:
-        """Return how the guard would decide about an access in a run with a human.
+        """Return the guard's decision about an access in a run with a human.
 
         ``resource`` is a path, relative to the workspace root, or a command.
         """
@@ -281,10 +281,10 @@ class Approvals(Group):
     def _check_answer(
         self, row: Mapping[str, Any], decision: Decision, edited: str | None, answers: str | None
     ) -> tuple[tuple[str, ...], ...] | None:
-        """Return the ``answers`` to the questions in ``row``, None where it is an approval.
+        """Return the parsed ``answers`` to the questions in ``row``; None if it is an approval.
 
         Raises:
-            BadRequest: The ask has no such answer; it stays open.
+            BadRequest: The answer does not fit the ask, which stays open.
         """
         is_question, choices = row.get("kind") == "question", row.get("choices") or ["allow", "deny", "abort"]
         if decision != "answer" and answers is not None:
@@ -293,7 +293,7 @@ class Approvals(Group):
             )
         if decision == "answer" and not is_question:
             raise BadRequest("This is not a question but an approval", hint=f"One of {', '.join(choices)}")
-        if decision not in (*choices, "abort"):  # an older daemon did not record that every question has it
+        if decision not in (*choices, "abort"):  # older daemons did not record abort, which is always possible
             raise BadRequest(f"{decision!r} is not an answer to this question", hint=f"One of {', '.join(choices)}")
         if edited is not None:
             if row.get("kind") != "tool":
@@ -308,7 +308,7 @@ class Approvals(Group):
         return checked_answers(row["questions"], answers or "null") if decision == "answer" else None
 
     async def _answer_covered(self, client: Client, options: SendOptions) -> None:
-        """Allow what waits for a human and needs none any more."""
+        """Allow the waiting calls that the new grants cover."""
         for row in list(self._kernel.asks.all()):
             live = self._kernel.opened(str(row["branch"]))
             run = live.run if live is not None else None
@@ -358,7 +358,7 @@ class Approvals(Group):
                 return "ask", f"{question.reason}."
 
     def _audit_filter(self, session: str) -> dict[str, str]:
-        """Return which entries are meant; those of a session that is gone are found by its id."""
+        """Return the filter for a session's entries; a deleted session is found by its id."""
         try:
             directory = self._directory(session)
         except NotFound:

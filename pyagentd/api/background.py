@@ -1,4 +1,4 @@
-"""Operations on what happens without a person: background commands, schedules, triggers; how a session stands."""
+"""Operations on background commands, schedules and triggers, and on the status of a session."""
 
 import asyncio
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ class TaskReply(TypedDict):
 
     id: str
     agent: str  # the name of its agent, or the id of its session
-    session: str  # what people call that branch; "" when it is gone
+    session: str  # the displayed name of its branch; "" if that is deleted
     branch: str
     command: str
     cwd: str
@@ -56,76 +56,76 @@ class TaskReply(TypedDict):
     exit_code: int | None
     started_at: str  # ISO 8601
     ended_at: str | None
-    wake: bool  # its end begins a turn
+    wake: bool  # a turn begins when it ends
     output_path: str
 
 
 class TaskOutput(TaskReply):
-    """A background command with what it printed."""
+    """A background command with its output."""
 
-    output: str  # the end of it
-    whole: bool  # that is all
+    output: str  # the end of the output
+    whole: bool  # ``output`` is complete
 
 
 class TasksReply(TypedDict):
-    """Background commands in the order in which they began."""
+    """Background commands by start time."""
 
     tasks: list[TaskReply]
-    text: str  # the same for people
+    text: str  # the same as text for people
 
 
 class GitState(TypedDict):
-    """How a repository stands."""
+    """The state of a repository."""
 
-    branch: str  # "" when none is checked out
-    uncommitted: int  # files
+    branch: str  # "" if none is checked out
+    uncommitted: int  # number of files
 
 
 class LastSaved(TypedDict):
-    """When a conversation was last saved."""
+    """The last time that a conversation was saved."""
 
     saved_at: str  # ISO 8601
     description: str
 
 
 class AgentStatus(TypedDict):
-    """How a session or named agent stands."""
+    """The status of a session or named agent."""
 
     agent: str
     title: NotRequired[str]  # of a session that is not a named agent
-    model: str | None  # that would answer this client
+    model: str | None  # the model that would answer this client
     backend: str
-    stand_in: bool  # no model is asked: the offline stand-in answers
-    permissions: str  # the name of a profile; custom: rules of its own
+    stand_in: bool  # the offline stand-in answers, no model
+    permissions: str  # the name of a profile; "custom": its own rules
     status: str
     messages: int  # of the conversation
     asks: int  # open questions
     last_at: str | None  # ISO 8601, of the last message
-    git: GitState | None  # of the repository it works in
+    git: GitState | None  # of the repository of its workspace
     saved: LastSaved | None
-    tasks: list[TaskReply]  # that run
-    text: str  # all of it for people
+    tasks: list[TaskReply]  # the running ones
+    text: str  # all of this as text for people
 
 
 class ScheduleRow(TypedDict):
     """A schedule; times in epoch ms."""
 
     id: str
-    session: str  # what people call its branch; "" when that is gone
+    session: str  # the displayed name of its branch; "" if that is deleted
     branch: str
     source: Source
     when: str  # for people
     kind: Kind
-    value: str  # of kind at ISO 8601 in UTC, of every seconds, of cron the expression
+    value: str  # for kind at: ISO 8601 in UTC; for every: seconds; for cron: the expression
     zone: str | None  # of a cron expression; nil: the machine's
     text: str
-    reason: str | None  # why the model made it
-    auth_subject: str  # who made it
+    reason: str | None  # why the model created it
+    auth_subject: str  # who created it
     allow: list[str]
     created_at: int
     next_at: int
     expires_at: int | None
-    fired: int  # how often
+    fired: int  # number of times
     last_at: int | None
     last_error: str | None  # why the last firing failed
 
@@ -140,9 +140,9 @@ class Background(Group):
     """Background commands, schedules and triggers."""
 
     async def tasks(self, client: Client, *, branch: str | None = None, watch: bool = False) -> TasksReply:
-        """Return the background commands of a session or named agent, or all, in the order in which they began.
+        """Return the background commands of a session or named agent, or all, by start time.
 
-        With ``watch`` the client is told of all tasks and named agents from now on, as ``agent_list``.
+        With ``watch`` the client receives events of all tasks and named agents, as with ``agent_list``.
         """
         if watch:
             self._follow(client, "tasks")
@@ -152,7 +152,7 @@ class Background(Group):
         return {"tasks": [self._task(task) for task in found], "text": text}
 
     async def task_output(self, client: Client, *, branch: str, id: str) -> TaskOutput:
-        """Return a task with the end of its output; raises ``NotFound`` when that is gone."""
+        """Return a task with the end of its output; raises ``NotFound`` if the output was deleted."""
         task = await self._kernel.feature(Tasks).get_own(self._ref(branch), id)
         file = Path(task.output_path)
         if not await asyncio.to_thread(file.is_file):
@@ -160,7 +160,7 @@ class Background(Group):
         return await self._output(task)
 
     async def task_kill(self, client: Client, *, branch: str, id: str) -> TaskOutput:
-        """End a task with all it started, and return it as it is then; one that has ended stays as it is."""
+        """Kill a task and its child processes and return its new state; a task that has ended is unchanged."""
         task = await self._kernel.feature(Tasks).get_own(self._ref(branch), id)
         return await self._output(await self._kernel.feature(Tasks).kill(task))
 
@@ -179,7 +179,7 @@ class Background(Group):
                 answers = answers_next(kernel, live, options)
                 backend = provider_of(answers, kernel.config, options)
                 stand_in = kernel.config.backend(backend).kind == "offline"
-            except PyagentdError:  # whoever sends is told
+            except PyagentdError:  # sending a message reports it
                 answers, backend, stand_in = preset, preset.backend, False
             said = hidden.visible(live.conversation)
             messages = await asyncio.to_thread(contexts.count, live.conversation.snapshot())
@@ -234,9 +234,9 @@ class Background(Group):
         env: Env = NOTHING,
         allow: Sequence[str] = (),
     ) -> ScheduleRow:
-        """Have ``text`` sent to a branch later: at a time, after a delay, at intervals, or by a cron expression.
+        """Schedule ``text`` as a message to a branch: at a time, after a delay, at intervals, or by cron expression.
 
-        What repeats lives for a week; ``lifetime`` is another duration, or "never" for no end.
+        A repeating schedule expires after a week, or after ``lifetime``: a duration, or "never".
         """
         for pattern in allow:
             compile_action(pattern)
@@ -262,7 +262,7 @@ class Background(Group):
         return self._row(await self._kernel.feature(Schedules).cancel(id))
 
     async def schedule_run(self, client: Client, *, id: str) -> DeliveryReply:
-        """Deliver a schedule's message now; its next time does not change."""
+        """Deliver a schedule's message now; its next time is unchanged."""
         return await self._kernel.feature(Schedules).run(id)
 
     async def trigger(
@@ -277,9 +277,9 @@ class Background(Group):
         env: Env = NOTHING,
         allow: Sequence[str] = (),
     ) -> DeliveryReply:
-        """Deliver a message of another program to a branch; the same delivery twice is one message.
+        """Deliver another program's message to a branch; a repeated ``delivery_id`` is delivered once.
 
-        ``headers`` is a JSON object of texts that are kept with the message.
+        ``headers`` is a JSON object of strings to record with the message.
         """
         if source not in OUTSIDE:
             raise BadRequest(f"{source!r} is not a source", hint=", ".join(OUTSIDE))
@@ -289,7 +289,7 @@ class Background(Group):
             delivery_id=delivery_id,
             auth_subject=local_subject(),
             options=send_options(client, env, allow),
-            # They travel as JSON, which leaves their names as they are.
+            # JSON keeps the names of headers unchanged.
             headers={name: str(value) for name, value in object_in(headers, "headers").items() if value is not None},
         )
         async with self._kernel.using(self._ref(branch)) as live:
@@ -327,7 +327,7 @@ class Background(Group):
 
 
 def status_lines(facts: AgentStatus, running: Sequence[Task], now: datetime) -> str:
-    """Return the lines that ``/status`` shows."""
+    """Return the text that ``/status`` shows."""
     idle = f", idle {_for(facts['last_at'], now)}" if facts["last_at"] else ""
     count = facts["messages"]
     title, said = facts.get("title"), f"active ({quantity(count, 'message')}{idle})"

@@ -32,12 +32,12 @@ def slash(name: str, *arguments: Argument, changed_by: tuple[str, ...] | None = 
 
 
 def answer_with_note(text: str, told: Mapping[str, Any]) -> Answer:
-    """Return the answer ``text``, with the note that the reply may have."""
+    """Return the answer ``text``, followed by the reply's note if it has one."""
     return Answer(text=f"{text}\n{told['note']}" if told.get("note") else text, data=told)
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows as lines with aligned columns, the last one as it is."""
+    """Return rows as lines with aligned columns; the last column is not padded."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1] if rows else []
     lines = ("  ".join([*(cell.ljust(w) for cell, w in zip(row, widths, strict=False)), row[-1]]) for row in rows)
     return "\n".join(line.rstrip() for line in lines)
@@ -54,7 +54,7 @@ def _in_short(value: object) -> str:
 
 _SHORT = 100  # characters of a setting that are shown
 _ID = 8  # characters of an id that are shown
-_FORM = 26  # columns of a command in the list; of a longer one the summary stands below
+_FORM = 26  # width of a command in the list; for a longer one the summary goes on the next line
 
 KEYS = ("system_prompt", "model", "permissions", "name")
 
@@ -64,7 +64,7 @@ _TASK = Argument(name="id", summary="the id of a task", required=True, values="t
 
 
 class Builtin:
-    """The source of these commands; ``known`` are all commands of all sources, of which ``/help`` tells."""
+    """The source of the built-in commands; ``known`` are the commands of all sources, for ``/help``."""
 
     def __init__(self, operations: Operations, known: Commands) -> None:
         self._operations, self._known = operations, known
@@ -72,16 +72,16 @@ class Builtin:
         self._commands = [Command(run=getattr(self, name), **method.declared) for name, method in methods]
 
     async def commands(self, ref: paths.BranchRef | None) -> Sequence[Command]:
-        """Return them; they are the same everywhere."""
+        """Return the built-in commands, which are the same for every conversation."""
         return self._commands
 
     async def _ask(self, call: Call, operation: str, **arguments: Any) -> Any:
-        """Return the reply of an operation, in the name of whoever typed the command."""
+        """Call an operation on behalf of the client that sent the command."""
         return await self._operations[operation](call.client, **arguments)
 
     @slash("help", Argument(name="command", summary="a command", takes="rest", values="commands"), changed_by=())
     async def help(self, call: Call) -> Answer:
-        """List the commands, or tell of one."""
+        """List the commands, or describe one."""
         found = await self._known.of(call.ref)
         wanted = " ".join(str(call.arguments.get("command") or "").removeprefix("/").split())
         if not wanted:
@@ -101,7 +101,7 @@ class Builtin:
         Argument(name="permissions", summary="a profile: open, standard, locked, or your own", values="permissions"),
     )
     async def agent_init(self, call: Call) -> Answer:
-        """Make a named agent, with a directory, a workspace and a conversation of its own."""
+        """Create a named agent with its own directory, workspace and conversation."""
         made = await self._ask(call, "agent-init", **call.arguments, env=call.options.env)
         said = answer_with_note(f"The agent {made['name']} is in {made['dir']}. {made['welcome']}", made)
         return Answer(
@@ -128,7 +128,7 @@ class Builtin:
         changed_by=("value",),
     )
     async def agent_config(self, call: Call) -> Answer:
-        """Show what an agent is, or set one key of it."""
+        """Show an agent's configuration, or set one key of it."""
         told = await self._ask(call, "agent-config", **call.arguments, env=call.options.env)
         key = call.arguments.get("key")
         if key is None:
@@ -142,7 +142,7 @@ class Builtin:
 
     @slash("agent rename", _NAME, Argument(name="new_name", summary="its new name", required=True))
     async def agent_rename(self, call: Call) -> Answer:
-        """Give an agent another name."""
+        """Rename an agent."""
         told = await self._ask(call, "agent-rename", **call.arguments)
         return Answer(text=f"{call.arguments['name']} is called {told['name']} now, in {told['dir']}", data=told)
 
@@ -154,7 +154,7 @@ class Builtin:
         changed_by=("yes",),
     )
     async def agent_destroy(self, call: Call) -> Answer:
-        """End an agent with all it does; says first what is lost, and does it with --yes."""
+        """Destroy an agent; without --yes only say what would be lost."""
         name, keep_files = call.arguments["name"], bool(call.arguments.get("keep_files"))
         if call.arguments.get("yes"):
             done = await self._ask(call, "agent-destroy", name=name, keep_files=keep_files, confirmed=True)
@@ -167,13 +167,13 @@ class Builtin:
 
     @slash("context save", Argument(name="description", summary="what it is about", takes="rest"))
     async def context_save(self, call: Call) -> Answer:
-        """Save the conversation, which goes on; without a description a model says what it is about."""
+        """Save the conversation and continue it; without a description a model writes one."""
         made = await self._ask(call, "context-save", branch=call.ref.key, **call.arguments, env=call.options.env)
         return Answer(text=f"Context saved: [{made['id'][:_ID]}] {made['description']}", data=made)
 
     @slash("context clear")
     async def context_clear(self, call: Call) -> Answer:
-        """Begin anew without saving; the text stays in the document."""
+        """Start a new conversation without saving this one; the text stays in the document."""
         made = await self._ask(call, "context-clear", branch=call.ref.key)
         return Answer(text=f"Context cleared. {made['note']}", data=made)
 
@@ -184,9 +184,9 @@ class Builtin:
         ),
     )
     async def context_restore(self, call: Call) -> Answer:
-        """Go on with a saved conversation in the place of the present one.
+        """Replace the current conversation by a saved one.
 
-        It is restored once the command itself stands above it.
+        It is restored after the command was written to the document, so that the command stands above it.
         """
         found = await self._ask(call, "context-get", branch=call.ref.key, id=call.arguments["id"])
 
@@ -199,7 +199,7 @@ class Builtin:
 
     @slash("context history", Argument(name="agent", summary="the name of an agent", values="agents"), changed_by=())
     async def context_history(self, call: Call) -> Answer:
-        """List the saved conversations, of this agent or another."""
+        """List the saved conversations of this agent or another."""
         agent = call.arguments.get("agent")
         of = {"agent": agent} if agent else {"branch": call.ref.key}
         found = (await self._ask(call, "context-history", **of))["contexts"]
@@ -208,7 +208,7 @@ class Builtin:
 
     @slash("status", changed_by=())
     async def status(self, call: Call) -> Answer:
-        """Show how this agent or session stands: model, permissions, conversation, tasks."""
+        """Show the status of this agent or session: model, permissions, conversation, tasks."""
         told = await self._ask(call, "agent-status", branch=call.ref.key, env=call.options.env)
         return Answer(text=told["text"], data={key: value for key, value in told.items() if key != "text"})
 
@@ -220,22 +220,22 @@ class Builtin:
 
     @slash("tasks output", _TASK, changed_by=())
     async def tasks_output(self, call: Call) -> Answer:
-        """Show the end of what a background command printed."""
+        """Show the end of a background command's output."""
         told = await self._ask(call, "task-output", branch=call.ref.key, id=call.arguments["id"])
         printed = told["output"].rstrip("\n")
         return Answer(text=printed or f"{told['id']} has printed nothing", data=told)
 
     @slash("tasks kill", _TASK)
     async def tasks_kill(self, call: Call) -> Answer:
-        """End a background command with all it started."""
+        """Kill a background command and its child processes."""
         told = await self._ask(call, "task-kill", branch=call.ref.key, id=call.arguments["id"])
         return Answer(text=f"{told['id']} {told['status']}", data=told)
 
     @slash("compact", Argument(name="instructions", summary="what to keep", takes="rest"))
     async def compact(self, call: Call) -> Answer:
-        """Summarise everything said so far, so that there is room again.
+        """Summarise the conversation to make room in the context.
 
-        That is done below the command, which is no part of what is summarised.
+        The summary goes below the command, which is not part of it.
         """
 
         async def compact() -> str:
@@ -246,7 +246,7 @@ class Builtin:
 
     @slash("model", _MODEL, changed_by=("model",))
     async def model(self, call: Call) -> Answer:
-        """Show which model answers here, or have another one answer from now on."""
+        """Show the model of this conversation, or change it."""
         told = await self._ask(call, "model", branch=call.ref.key, **call.arguments, env=call.options.env)
         name = f"{told['model'] or 'the default model'} of {told['backend']}"
         if "model" not in call.arguments:
@@ -255,7 +255,7 @@ class Builtin:
 
     @slash("models", Argument(name="refresh", summary="ask the providers anew", takes="flag"), changed_by=())
     async def models(self, call: Call) -> Answer:
-        """List the models that can be had."""
+        """List the available models."""
         told = await self._ask(call, "models", **call.arguments, env=call.options.env)
         return Answer(text=catalog.provider_lines(told["providers"]), data=told)
 
@@ -267,7 +267,7 @@ class Builtin:
         changed_by=("value",),
     )
     async def set(self, call: Call) -> Answer:
-        """Show the settings here, or set one for this conversation; with --next for the next message only."""
+        """Show the settings of this conversation, or set one; with --next for the next message only."""
         given = call.arguments
         told = await self._ask(call, "set-setting", branch=call.ref.key, **given, env=call.options.env)
         held, following, key = told["settings"], told["next"], given.get("key")
@@ -313,11 +313,11 @@ class ArgumentRow(TypedDict):
     """An argument of a slash command."""
 
     name: str
-    hint: str  # how it is written
+    hint: str  # its form in the synopsis
     summary: str
     required: bool
     takes: str  # word, rest or flag
-    values: str  # what completes it: agents, keys, models, permissions, contexts, tasks, commands or ""
+    values: str  # what it can be completed with: agents, keys, models, permissions, contexts, tasks, commands or ""
     choices: list[str]
 
 
@@ -332,6 +332,6 @@ class CommandRow(TypedDict):
 
 
 def command_to_wire(command: Command) -> CommandRow:
-    """Return a command as clients are told of it."""
+    """Return a command in its wire form."""
     arguments = [reply_of(ArgumentRow, each, choices=list(each.choices)) for each in command.arguments]
     return reply_of(CommandRow, command, arguments=arguments)

@@ -63,7 +63,7 @@ class TurnModel(TypedDict):
 
 
 class QueueTrigger(TypedDict):
-    """What sent a message without a person: a schedule, a file, a webhook."""
+    """What sent a message instead of a human: a schedule, a file, a webhook."""
 
     source: str
     fired_at: int  # epoch ms
@@ -71,18 +71,18 @@ class QueueTrigger(TypedDict):
     auth_subject: str
     schedule_id: NotRequired[str]
     headers: NotRequired[Mapping[str, str]]
-    missed: NotRequired[int]  # how often it was due before, while no daemon ran
-    expired: NotRequired[bool]  # it was the schedule's last time
+    missed: NotRequired[int]  # how many earlier times it missed, while no daemon ran
+    expired: NotRequired[bool]  # it was the schedule's last message
     reason: NotRequired[str]  # why the agent scheduled it
 
 
 class QueueItem(TypedDict):
-    """A message that waits."""
+    """A queued message."""
 
     id: str
     text: str
     queued_at: int  # epoch ms
-    steer: bool  # the run in flight is to read it
+    steer: bool  # the current run reads it
     origin: str
     agent: NotRequired[str]  # the preset of its turn
     model: NotRequired[TurnModel]
@@ -91,29 +91,29 @@ class QueueItem(TypedDict):
 
 
 class QueueReply(TypedDict):
-    """The messages that wait, the next one first."""
+    """The queued messages, the next one first."""
 
     items: list[QueueItem]
     paused: bool
 
 
 class BranchStatus(TypedDict):
-    """What a branch is doing, as its ``status`` events say it."""
+    """The state of a branch, as in its ``status`` events."""
 
     state: str  # idle, busy, retrying, waiting or error
-    queued: int  # messages that wait
+    queued: int  # number of queued messages
     run: NotRequired[str]  # of a run, like the four that follow
     message_id: NotRequired[str]
     started_at: NotRequired[int]  # epoch ms
     phase: NotRequired[str]
     tools: NotRequired[Sequence[Any]]
-    attempt: NotRequired[int]  # while retrying: the failed one, from 1
+    attempt: NotRequired[int]  # while retrying: the attempt that failed, from 1
     max_attempts: NotRequired[int]
     retry_at: NotRequired[int]  # epoch ms
     message: NotRequired[str]  # while retrying, and of an error
     code: NotRequired[str]  # of an error
-    agent: NotRequired[str]  # the preset of its turns, where that is not its own
-    paused: NotRequired[bool]  # what waits does so until somebody goes on
+    agent: NotRequired[str]  # the preset of its turns, where that is not the branch's own
+    paused: NotRequired[bool]  # the queue waits to be resumed
 
 
 class CommandsReply(TypedDict):
@@ -123,9 +123,9 @@ class CommandsReply(TypedDict):
 
 
 class CommandAnswered(TypedDict):
-    """What became of a slash command, in the shape of what becomes of a message."""
+    """The outcome of a slash command, with the same keys as that of a message."""
 
-    run: str | None  # of the message that it sent to the model; nil: it stands in the conversation, or nowhere
+    run: str | None  # of the message that it sent to the model; nil: it sent none
     message: str | None
     queued: bool
     seq: int
@@ -134,7 +134,7 @@ class CommandAnswered(TypedDict):
 
 
 class SettingsRow(TypedDict):
-    """Settings that gptel's Local Variables can hold."""
+    """The settings that gptel's Local Variables can hold."""
 
     model: str | None
     backend: str | None
@@ -144,38 +144,38 @@ class SettingsRow(TypedDict):
 
 
 class NextTurn(TypedDict):
-    """Who answers next."""
+    """The preset that answers next."""
 
     agent: str | None  # the preset of the next turn
-    opened_with: str | None  # the session's own
+    opened_with: str | None  # the session's own preset
     plan: bool  # that turn can only read
 
 
 class BranchDescription(TypedDict):
-    """A branch as its editor shows it."""
+    """The state of a branch that an editor shows."""
 
     session_id: str
-    root: str | None  # the directory it works in
-    agents: list[Mapping[str, Any]]  # that run, as ``agent`` events tell them
+    root: str | None  # its working directory
+    agents: list[Mapping[str, Any]]  # running agents, as in ``agent`` events
     asks: list[AskRow]
     queue: list[QueueItem]
     todo: list[Mapping[str, str]]  # steps: content, status, active_form
     failed: list[str]  # ids of calls that failed
-    summaries: list[tuple[str, str]]  # ids of calls, and their summaries
+    summaries: list[tuple[str, str]]  # pairs: the id of a call, its summary
     reply_options: suggestions.ReplyOptionsReply | None
     context: ContextReply | None
-    preset: str | None  # the branch was made from
+    preset: str | None  # the preset that the branch was made from
     model: str | None
     turn: NextTurn
-    settings: SettingsRow  # that hold
+    settings: SettingsRow  # in effect
     own_settings: SettingsRow  # of preset.md
     gptel_tools: Sequence[str] | None
-    overridden: list[str]  # what the document sets in place of the preset
+    overridden: list[str]  # the settings of the preset that the document overrides
     thinking: str | None
 
 
 class SettingsKept(BranchDescription):
-    """A branch after its document's settings were written into preset.md."""
+    """A branch after its document's settings were written to ``preset.md``."""
 
     kept: list[str]
 
@@ -187,41 +187,41 @@ class SettingsDropped(BranchDescription):
 
 
 class AttachReply(BranchDescription):
-    """A branch that is attached."""
+    """The state of a branch that the client attached to."""
 
     branch: str
     seq: int  # of the last row
     revision: int  # of the document
-    edits: list[tuple[str | None, list[Any]]]  # that lead to it: the id of each, and its hunks
+    edits: list[tuple[str | None, list[Any]]]  # from the client's text to that revision: id and hunks of each
     marker: int | None  # position of the run's marker
     saved: bool  # the file holds the document
     unsaved: str | None  # why it could not be written
     mtime: int | None  # of the file, in nanoseconds
-    inserts: list[tuple[int, str, Any]]  # seq, text and role of what a client without a text has missed
+    inserts: list[tuple[int, str, Any]]  # for a client without a text, the insertions it missed: seq, text, role
     status: BranchStatus
-    roles: list[tuple[int, int, Any]] | None  # of all the text, where they changed: begin, end, role
+    roles: list[tuple[int, int, Any]] | None  # of the whole text, if they changed: begin, end, role
     notes: list[str]
-    read_only: str | None  # why nothing can be written
+    read_only: str | None  # why the branch cannot be written
     title: str | None
     unconfined: str  # why commands are not confined
 
 
 class Unknown(TypedDict):
-    """The daemon does not know the client's text: it must send that."""
+    """The daemon does not know the client's text: the client must send it."""
 
     branch: str
     unknown: Literal[True]
 
 
 class EditReply(TypedDict):
-    """What became of an edit."""
+    """The outcome of an edit."""
 
-    revision: int  # of the document with it
-    met: list[str]  # its texts that stand beside what somebody else wrote at the same place
+    revision: int  # of the document after the edit
+    met: list[str]  # its texts that met another client's text at the same position; both are kept
 
 
 class Checkpoint(TypedDict):
-    """The file holds the document."""
+    """The version of the document that was written to the file."""
 
     revision: int
     mtime: int  # of the file, in nanoseconds
@@ -230,7 +230,7 @@ class Checkpoint(TypedDict):
 class ToolsReply(TypedDict):
     """Tools by name."""
 
-    tools: list[str]  # that the session can have
+    tools: list[str]  # available to the session
     on: Sequence[str]
 
 
@@ -238,7 +238,7 @@ class AbortReply(TypedDict):
     """Whether a run was stopped."""
 
     aborted: bool
-    note: str | None  # says that there was none
+    note: str | None  # that there was no run
 
 
 class ShownConversation(JsonReply):
@@ -248,7 +248,7 @@ class ShownConversation(JsonReply):
 
 
 class CompactReply(TypedDict):
-    """A compaction; how it ended and what it made only where its end was waited for."""
+    """A compaction; its outcome only with ``wait``."""
 
     run: str
     seq: int
@@ -256,24 +256,24 @@ class CompactReply(TypedDict):
     message: NotRequired[str]
     code: NotRequired[str]
     summary: NotRequired[str | None]
-    tail_start_id: NotRequired[str | None]  # the first message that is still sent as it is
+    tail_start_id: NotRequired[str | None]  # the first message that is still sent unchanged
     auto: NotRequired[bool | None]
     summary_tokens: NotRequired[int | None]
-    id: NotRequired[str]  # of the message that has the summary
-    messages: NotRequired[int | None]  # that were summarised
-    tokens: NotRequired[int | None]  # that they had
+    id: NotRequired[str]  # of the message that holds the summary
+    messages: NotRequired[int | None]  # number of summarised messages
+    tokens: NotRequired[int | None]  # of the summarised messages
 
 
 APPROVED = "Approved, continue."
-"""What the user's message says that approves a plan; the same words as in other hosts of agents."""
+"""The user's message that approves a plan; other agent programs use the same words."""
 
 BUILD = "build"
 
-_DESCRIPTION = 300  # characters of one, as far as they are told
+_DESCRIPTION = 300  # characters of a preset's description in a reply
 
 
 class TurnAgent(TypedDict):
-    """A preset that a turn may have."""
+    """A preset that can answer a turn."""
 
     name: str
     description: str
@@ -283,7 +283,7 @@ class TurnAgent(TypedDict):
 
 
 class AgentsAvailable(NextTurn):
-    """Who answers next, and who may."""
+    """The preset that answers next, and the available ones."""
 
     agents: list[TurnAgent]
 
@@ -298,15 +298,15 @@ class SkillRow(TypedDict):
 
 
 class HiddenSkill(TypedDict):
-    """A skill that another one of the same name hides."""
+    """A skill hidden by another one of the same name."""
 
     name: str
     file: str
-    by: str  # the file that counts
+    by: str  # the file that is used
 
 
 class BrokenSkill(TypedDict):
-    """A file that is not a skill."""
+    """A skill file that cannot be parsed."""
 
     file: str
     error: str  # names the line
@@ -321,10 +321,10 @@ class SkillsReply(TypedDict):
 
 
 class Conversations(Group):
-    """One branch at a time: its document, its turns, its queue, its settings."""
+    """A branch's document, turns, queue and settings."""
 
     async def queue(self, client: Client, *, branch: str) -> QueueReply:
-        """Return the messages that wait."""
+        """Return the queued messages."""
         async with self._kernel.using(self._ref(branch)) as live:
             return {
                 "items": cast(list[QueueItem], live.queue.to_wire()),
@@ -332,17 +332,17 @@ class Conversations(Group):
             }
 
     async def queue_cancel(self, client: Client, *, branch: str, id: str) -> str:
-        """Remove a message from the queue and return its text; the document keeps it."""
+        """Remove a message from the queue and return its text; it stays in the document."""
         async with self._kernel.using(self._ref(branch)) as live:
             return await self._kernel.queue.cancel(live, id)
 
     async def queue_edit(self, client: Client, *, branch: str, id: str, text: str) -> None:
-        """Replace the text of a message; its place in the queue stays."""
+        """Replace the text of a queued message; it keeps its place in the queue."""
         async with self._kernel.using(self._ref(branch)) as live:
             await self._kernel.queue.edit(live, id, text)
 
     async def queue_pause(self, client: Client, *, branch: str) -> None:
-        """Pause the queue if it has messages, until it is resumed; a client calls this before it stops a run."""
+        """Pause the queue, if it has messages, until it is resumed; a client calls this before it stops a run."""
         async with self._kernel.using(self._ref(branch)) as live:
             self._kernel.queue.pause(live)
 
@@ -353,7 +353,7 @@ class Conversations(Group):
         branch: str,
         env: Env = NOTHING,
     ) -> Note:
-        """Resume a paused queue; the environment is for messages whose client is gone."""
+        """Resume a paused queue; messages whose client is gone run with the environment ``env``."""
         options = send_options(client, env, ())
         async with self._kernel.using(self._ref(branch)) as live:
             live.require_writable()
@@ -361,12 +361,12 @@ class Conversations(Group):
         return {"note": None if waiting else "The queue is empty"}
 
     async def get_status(self, client: Client, *, branch: str) -> BranchStatus:
-        """Return what a session is doing, as its ``status`` events say it; after a restart that is ``idle``."""
+        """Return the state of a branch, as in its ``status`` events; after a restart it is ``idle``."""
         async with self._kernel.using(self._ref(branch)) as live:
             return cast(BranchStatus, live.status)
 
     async def retry_now(self, client: Client, *, branch: str) -> Note:
-        """Retry the failed request at once, if one waits to be retried."""
+        """Retry now the failed request that waits for its next attempt, if there is one."""
         async with self._kernel.using(self._ref(branch)) as live:
             waits = live.status["state"] == "retrying" and live.run is not None
             if waits and live.run is not None:
@@ -374,17 +374,17 @@ class Conversations(Group):
         return {"note": None if waits else "No request is waiting to be retried"}
 
     async def attach_file(self, client: Client, *, branch: str, name: str, content: str) -> str:
-        """Put ``content``, in base64, into the branch's ``files/``, and return the file.
+        """Save ``content``, in base64, as a file in the branch's ``files/``, and return the path.
 
-        That is for a client on another machine. What has that ``name`` already stays.
+        This is for clients on another machine. An existing file with that ``name`` is kept.
         """
         data = attachments.decoded(content)
         return str(await asyncio.to_thread(attachments.keep_file, self._ref(branch).branch_dir, name, data))
 
     async def commands(self, client: Client, *, branch: str | None = None) -> CommandsReply:
-        """Return the commands of a conversation, or without ``branch`` those that work everywhere.
+        """Return the slash commands of a conversation, or without ``branch`` those that work everywhere.
 
-        Nobody outside is asked for them.
+        No MCP server is contacted for them.
         """
         ref = self._ref(branch) if branch else None
         found = await self._kernel.feature(Commands).of(ref)
@@ -400,12 +400,12 @@ class Conversations(Group):
         text: str | None = None,
         seq: int | None = None,
     ) -> AttachReply | Unknown:
-        """Attach to a branch: receive its events, and edit its document from the text that the client has.
+        """Attach to a branch: receive its events, and edit its document starting from the client's text.
 
-        That is the document at ``revision``, what was read from the file and has hash ``sha256``, or ``text``. The
-        answer has ``edits``, ``((ID HUNKS)...)``, that lead from it to ``revision``: each hunk is ``(BEG END TEXT
-        ROLES)``. It is ``{unknown: t}`` where the text is not known and must be sent. Who names no text only hears
-        what comes from now on, and with ``seq`` what the run inserted since that event.
+        The client names its text as the document at ``revision``, as the file with hash ``sha256``, or as ``text``.
+        The reply has the ``edits``, ``((ID HUNKS)...)``, that turn it into ``revision``; each hunk is ``(BEG END TEXT
+        ROLES)``. The reply ``{unknown: t}`` means that the daemon does not know that text: the client must send it. A
+        client that names no text only receives later events, and with ``seq`` what the run inserted since then.
         """
         known = attaching.ClientText(revision=revision, sha256=sha256, text=text, seq=seq)
         async with self._kernel.using(self._ref(branch)) as live:
@@ -413,7 +413,7 @@ class Conversations(Group):
             unconfined = await self._unconfined(preset) if "Bash" in preset.tools else ""
             made_from = await _made_from(live)
             answer = await attaching.attach(live, client, known)
-            # Nothing is awaited from here on: an event that overtook the answer would be taken for a part of it.
+            # No await from here on: the client would take an event sent before the reply for a part of it.
             if answer is None:
                 return Unknown(branch=live.key, unknown=True)
             if not known.is_nothing:
@@ -421,7 +421,7 @@ class Conversations(Group):
                 live.note_lasting_notices()
                 said = live.document.settings_now
                 if live.conversation.runs and all(getattr(said, name) is None for name in FIELDS):
-                    # A program wrote the text without its Local Variables.
+                    # Another program wrote the text without its Local Variables.
                     live.write_settings(given=live.given, effective=live.given, seen=said)
                 if live.key in self._kernel.emptied and client.human:
                     emptied.ask(self._kernel, live)
@@ -436,14 +436,14 @@ class Conversations(Group):
             return cast(AttachReply, {**answer, "notes": notes, "unconfined": unconfined, **described})
 
     async def _unconfined(self, preset: Preset) -> str:
-        """Return why commands of a session are not confined, "" when they are."""
+        """Return why a session's commands are not confined, or "" if they are."""
         scope = ShellScope(confine=preset.shell.confine, wanted=self._kernel.config.shell.confinement)
         if enclosure.is_tried():
             return enclosure.confinement_warning(scope)
         return await asyncio.to_thread(enclosure.confinement_warning, scope)
 
     async def detach(self, client: Client, *, branch: str) -> None:
-        """Stop watching; a run goes on."""
+        """Stop receiving a branch's events; its run goes on."""
         if (live := self._kernel.opened(branch)) is not None:
             async with self._kernel.using(live.ref):
                 live.detach(client)
@@ -459,12 +459,12 @@ class Conversations(Group):
         after: str = "",
         settings: Mapping[str, Any] = NOTHING,
     ) -> EditReply:
-        """Change the text of a branch that is attached, as it was at ``revision``.
+        """Edit the document of an attached branch; the hunks apply to the text at ``revision``.
 
-        Each hunk is ``(BEG END TEXT ROLES)``: TEXT in place of what is between two positions (from 1), with ROLES,
-        ``(BEG END ROLE)`` each, of its characters from 1; all are of the same text, in order. Who watches is told of
-        it by an event ``edit`` with ``id``. With ``after`` the text is that after the edit with this id, which the
-        client made there. ``settings`` are what the Local Variables say.
+        Each hunk ``(BEG END TEXT ROLES)`` replaces the text between two positions (from 1) with TEXT; ROLES are
+        ``(BEG END ROLE)`` each, with positions in TEXT from 1. Hunks are in order, and all their positions are from
+        before the edit. Attached clients receive an event ``edit`` with ``id``. With ``after`` the hunks apply to the
+        text after the client's own edit with that id. ``settings`` are the values of the Local Variables.
         """
         live = self._open(branch)
         live.require_writable()
@@ -475,7 +475,7 @@ class Conversations(Group):
         return {"revision": live.document.live.revision, "met": met}
 
     async def checkpoint(self, client: Client, *, branch: str) -> Checkpoint:
-        """Return when the file holds the document; changes of the file by another program are taken in."""
+        """Write the document to the file and return once it is saved; merge changes that another program made."""
         live = self._open(branch)
         live.require_writable()
         async with self._kernel.using(live.ref):
@@ -485,15 +485,15 @@ class Conversations(Group):
         return {"revision": saved, "mtime": 0 if stamp is None else stamp.mtime_ns}
 
     async def recovery(self, client: Client, *, branch: str) -> str:
-        """Return what the last recovery of roles changed, as a unified diff; "" where none were recovered."""
+        """Return the changes of the last recovery of roles as a unified diff; "" if there was none."""
         live = self._kernel.opened(self._ref(branch).key)
         known = live.recovery if live is not None else None
         return await asyncio.to_thread(role_diff, *known) if known else ""
 
     async def keep_settings(self, client: Client, *, branch: str) -> SettingsKept:
-        """Write what the document's Local Variables set in place of the preset into ``preset.md``.
+        """Write the settings in which the document's Local Variables differ from ``preset.md`` to that file.
 
-        A named agent's model is written into its ``agent.json``, which owns it.
+        A named agent's model is written to its ``agent.json``, which owns it.
         """
         async with self._kernel.using(self._ref(branch)) as live:
             live.require_writable()
@@ -515,10 +515,11 @@ class Conversations(Group):
         system: str | None = None,
         tools: str | Sequence[str] | None = None,
     ) -> BranchDescription:
-        """Write how much the model thinks, the system prompt and the tools into a session's ``preset.md``.
+        """Write thinking, system prompt and tools to a session's ``preset.md``.
 
-        What is not given stays; tools are names, or one text of names, "" for none. A named agent's system prompt is
-        written into its ``agent.json``, which owns it. An editor gives its Local Variables the tools it is told.
+        Arguments that are left out change nothing; tools are a list of names, or one string of names, "" for none. A
+        named agent's system prompt is written to its ``agent.json``, which owns it. An editor then updates the tools
+        in its Local Variables from the reply.
         """
         given = {"thinking": thinking, "system": system, "tools": tools}
         values = parse_message_settings({name: value for name, value in given.items() if value is not None})
@@ -540,14 +541,14 @@ class Conversations(Group):
             return self._described_live(live, own, await _made_from(live))
 
     async def system_prompt(self, client: Client, *, branch: str) -> str:
-        """Return the system prompt of the session's configuration, without what the daemon adds."""
+        """Return the system prompt of the session's configuration, without the daemon's additions."""
         async with self._kernel.using(self._ref(branch)) as live:
             return self._kernel.presets.of_branch(live.ref).body
 
     async def tools_available(self, client: Client, *, branch: str) -> ToolsReply:
-        """Return the names of the tools that a session can have, and of those that are on.
+        """Return the names of the tools available to a session, and of those that are on.
 
-        Tools of MCP servers are not among them: ``mcp`` in the preset switches their servers.
+        Tools of MCP servers are not included: ``mcp`` in the preset switches their servers.
         """
         async with self._kernel.using(self._ref(branch)) as live:
             preset = self._kernel.presets.of_branch(live.ref)
@@ -557,7 +558,7 @@ class Conversations(Group):
             return {"tools": sorted({*on, *TOOLS, *offered}, key=str.casefold), "on": on}
 
     async def drop_settings(self, client: Client, *, branch: str) -> SettingsDropped:
-        """Drop the settings of the document's Local Variables; those of ``preset.md`` hold again."""
+        """Drop the settings of the document's Local Variables; those of ``preset.md`` apply again."""
         async with self._kernel.using(self._ref(branch)) as live:
             live.require_writable()
             seen = (await live.document.look()).document.settings
@@ -587,9 +588,9 @@ class Conversations(Group):
     ) -> PromptReceipt | CommandAnswered:
         """Submit the prompt that ends at position ``end`` of the document at ``revision``.
 
-        With ``after`` that is a position in the text after the edit with this id, which its client made there.
+        With ``after`` it is a position in the text after the client's own edit with that id.
 
-        A slash command is answered at once. ``settings`` hold for this message only.
+        A slash command is answered at once. ``settings`` apply to this message only.
         """
         options = send_options(client, env, allow)
         metadata = await self._metadata(branch, options, agent, model, settings)
@@ -612,11 +613,10 @@ class Conversations(Group):
         steer: bool = False,
         command: CommandRule = "human",
     ) -> PromptReceipt | CommandAnswered:
-        """Submit ``text`` as the next message; it is put into the document when its turn comes.
+        """Submit ``text`` as the next message; it is inserted into the document when its turn begins.
 
-        A slash command is answered at once; one that changes something only from a client with
-        a human. With ``command`` "never" the text is a message whatever it looks like, and with "always" a command is
-        done in any case.
+        A slash command is run at once; one that changes something is run only for a client with a human. With
+        ``command`` "never" the text is always a message, and with "always" every command is run.
         """
         options = send_options(client, env, allow)
         metadata = await self._metadata(branch, options, agent, model, settings)
@@ -631,7 +631,7 @@ class Conversations(Group):
         model: str | None,
         settings: Mapping[str, Any],
     ) -> dict[str, Any]:
-        """Return the metadata of a message that names preset, model (``[BACKEND/]MODEL``) or settings of its turn.
+        """Return the metadata of a message that sets preset, model (``[BACKEND/]MODEL``) or settings of its turn.
 
         Raises:
             BadRequest: A setting is unknown or of the wrong kind, or there is no such model.
@@ -649,7 +649,7 @@ class Conversations(Group):
         return metadata
 
     async def _model_named(self, branch: str, model: str, options: SendOptions) -> str:
-        """Return the model that a message names as it is written, checked as ``/model`` checks it."""
+        """Return the full name of the model that a message names, checked as in ``/model``."""
         kernel, ref = self._kernel, self._ref(branch)
         checked = await checked_model(kernel, kernel.presets.of_branch(ref), model, options)
         if checked.note:
@@ -659,7 +659,7 @@ class Conversations(Group):
 
     async def _submit(self, client: Client, branch: str, given: Submission) -> PromptReceipt | CommandAnswered:
         async with self._kernel.using(self._ref(branch)) as live:
-            if live.document.trouble or live.run is None:  # where the disk refuses what was typed nothing is recorded
+            if live.document.trouble or live.run is None:  # record nothing if the typed text cannot be saved
                 await live.document.flush()
             if (done := await run_if_command(self._kernel, live, given, client)) is not None:
                 receipt, command = done
@@ -669,14 +669,14 @@ class Conversations(Group):
 
     async def abort(self, client: Client, *, branch: str) -> AbortReply:
         """Stop the branch's run."""
-        async with self._kernel.using(self._ref(branch)) as live:  # what waits since an earlier daemon goes on first
+        async with self._kernel.using(self._ref(branch)) as live:  # resumes what an earlier daemon left waiting
             aborted = await self._kernel.abort(live)
         return {"aborted": aborted, "note": None if aborted else "Not running"}
 
     async def show(self, client: Client, *, branch: str, message: str | None = None) -> ShownConversation:
-        """Return the conversation up to row ``seq`` as canonical JSON, when large as a file.
+        """Return the conversation up to row ``seq`` as canonical JSON, if large in a file.
 
-        Of its messages all, or those of the model's that answer ``message``.
+        With ``message`` it only has the model's messages that answer that one.
         """
         async with self._kernel.using(self._ref(branch)) as live:
             live.recorder.flush()
@@ -720,7 +720,7 @@ class Conversations(Group):
         wait: bool = False,
         env: Env = NOTHING,
     ) -> CompactReply:
-        """Summarise everything said so far; ``instructions`` say what to keep, ``wait`` answers when it is done."""
+        """Summarise the conversation; ``instructions`` say what to keep, ``wait`` delays the reply until the end."""
         options = send_options(client, env, ())
         async with self._kernel.using(self._ref(branch)) as live:
             run = await compact(self._kernel, live, options, instructions.strip())
@@ -731,7 +731,7 @@ class Conversations(Group):
             return cast(CompactReply, {**started, "seq": live.recorder.last_seq, **_compaction_ended(live, run)})
 
     async def agents_available(self, client: Client, *, branch: str) -> AgentsAvailable:
-        """Return which agents the next turn of a branch may have."""
+        """Return the presets that can answer the next turn of a branch."""
         async with self._kernel.using(self._ref(branch)) as live:
             root = live.conversation.session.get("workspace_root")
             presets = await asyncio.to_thread(self._kernel.presets.for_project, Path(root) if root else None)
@@ -760,9 +760,9 @@ class Conversations(Group):
         allow: Sequence[str] = (),
         id: str | None = None,
     ) -> PromptReceipt:
-        """Approve the plan in a branch: the user's message that says so, answered by ``agent``.
+        """Approve the plan in a branch: send a message that says so, which the preset ``agent`` answers.
 
-        It is a message like any that is typed: it waits for its turn while a run is in flight, and no trigger.
+        Like any typed message it is queued while a run is in flight.
         """
         options = send_options(client, env, allow)
         async with self._kernel.using(self._ref(branch)) as live:
@@ -802,10 +802,10 @@ def _answers(messages: Sequence[Mapping[str, Any]], prompt: str) -> Iterator[Map
 
 
 def _edit_from_wire(hunks: Sequence[Any]) -> Edit:
-    """Return an edit as a client sent it.
+    """Parse an edit that a client sent.
 
     Raises:
-        BadRequest: It is none.
+        BadRequest: It is malformed.
     """
     found, last = [], 0
     for hunk in hunks:
@@ -831,7 +831,7 @@ def _span_from_wire(given: Any, length: int) -> Iterator[Span]:
 
 
 def _local_settings(said: Mapping[str, Any]) -> Settings:
-    """Return what the Local Variables say as an editor has them."""
+    """Parse the values of the Local Variables that an editor sent."""
     tools = said.get("tools")
     return Settings(
         model=said.get("model") or None,
@@ -843,7 +843,7 @@ def _local_settings(said: Mapping[str, Any]) -> Settings:
 
 
 def _compaction_ended(live: LiveBranch, run: str) -> dict[str, Any]:
-    """Return how a compaction ended, and what it made."""
+    """Return the outcome of a compaction."""
     data = live.conversation.runs[run].data
     error: Mapping[str, Any] = data.get("error") or {}
     ended = {"reason": data.get("reason"), "message": error.get("message") or "", "code": error.get("code") or ""}
@@ -857,7 +857,7 @@ def _compaction_ended(live: LiveBranch, run: str) -> dict[str, Any]:
 
 
 async def _made_from(live: LiveBranch) -> str | None:
-    """Return the name of the preset that a branch was made from, as ``scope-plan.yml`` has it."""
+    """Return the name of the preset that a branch was made from, according to ``scope-plan.yml``."""
     stamp = stamp_of(paths.scope_plan_file(live.ref.branch_dir))
     if live.made_from is None or live.made_from[0] != stamp:
         found = await asyncio.to_thread(metadata.read_session_metadata, live.ref.branch_dir)

@@ -1,7 +1,7 @@
-"""The base class of all groups of operations: the kernel, the registry, and how a branch is named.
+"""The base class of all groups of operations: access to the kernel and the registry, and the lookup of branches.
 
-A group is a class whose public methods are operations: they take the client that calls and keyword arguments, and
-return plain values; ``wire.operations`` says how both travel. Errors are those of ``errors.py``.
+A group is a class whose public methods are operations: they take the calling client and keyword arguments, and
+return plain values; ``wire.operations`` converts both for the wire. Errors are those of ``errors.py``.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ from pyagentd.store.paths import BranchRef
 from pyagentd.store.registry import Registry
 from pyagentd.wire.operations import Operation, operation
 
-# A reply larger than this goes by file, which is kept for a while.
+# A reply larger than this is sent as a file, which is kept for a while.
 INLINE_LIMIT = 512 * 1024
 REPLIES = "replies"  # the directory of these files, in the runtime directory
 KEPT_S = 600.0
@@ -47,7 +47,7 @@ TITLE_LENGTH = 200  # characters
 Followed = Literal["sessions", "tasks", "output", "agents", "queue", "asks"]  # output: of tasks
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
-"""A plist that was left out."""
+"""The default of a plist argument."""
 
 Env = Mapping[str, Any]
 """The client's variables; on the wire a plist, ``(:NAME "value" …)``."""
@@ -56,15 +56,15 @@ _log = logging.getLogger(__name__)
 
 
 class Client(Sink, Protocol):
-    """The caller, as far as operations care."""
+    """The calling client, as operations see it."""
 
-    name: str  # what it calls itself
-    human: bool  # somebody is there to answer questions
+    name: str  # as the client introduced itself
+    human: bool  # a human can answer questions there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """What operations know of the daemon's process."""
+    """The daemon's process, as operations see it."""
 
     stop: Callable[[], None]
     clients: Callable[[], int]  # how many are connected
@@ -72,14 +72,14 @@ class Process:
 
 
 class JsonReply(TypedDict):
-    """JSON, here or, where it is large, in a file."""
+    """JSON, in the reply or, if large, in a file."""
 
     json: NotRequired[str]
     path: NotRequired[str]
 
 
 class Note(TypedDict):
-    """What there is to say where nothing was done."""
+    """A remark, if nothing was done."""
 
     note: str | None
 
@@ -105,7 +105,7 @@ class Group:
         return live.ref if live is not None else self._registry.resolve(branch)
 
     def _directory(self, session: str) -> Path:
-        """Return what a name means: of ID/BRANCH the branch, else the whole session or agent."""
+        """Return the directory that a name means: the branch's for ID/BRANCH, else the session's or agent's."""
         ref = self._registry.resolve(session)
         named = "/" in session and not session.startswith(("/", "~", "."))
         return ref.branch_dir if named else ref.session_dir
@@ -123,19 +123,19 @@ class Group:
         return self._indexer
 
     async def _json_reply(self, what: str, text: str) -> JsonReply:
-        """Return JSON, in a file called after ``what`` where it is too large for a frame."""
-        if len(text) < INLINE_LIMIT // 4:  # characters may have four bytes
+        """Return JSON in the reply, or in a file named after ``what`` if it is too large for a frame."""
+        if len(text) < INLINE_LIMIT // 4:  # a character may take four bytes
             return {"json": text}
         return {"path": await self._spill(f"{what}.json", text.encode("utf-8", "replace"))}
 
     async def _rows_reply(self, what: str, rows: Sequence[Any]) -> Any:
-        """Return rows as ``what``, or a file with that as JSON where they are too large for a frame."""
-        # One by one: a single call would hold up every other thread.
+        """Return rows under the key ``what``, or a JSON file with them if they are too large for a frame."""
+        # Row by row: one long call would block every other thread.
         data = await asyncio.to_thread(lambda: f'{{"{what}": [{", ".join(map(json.dumps, rows))}]}}'.encode())
         return {what: rows} if len(data) < INLINE_LIMIT else {"path": await self._spill(f"{what}.json", data)}
 
     async def _spill(self, name: str, data: bytes) -> str:
-        """Return the file of a reply that is too large for a frame; it is there as long as reading it may take."""
+        """Write a reply that is too large for a frame to a file; it is deleted after ``KEPT_S`` seconds."""
         file = self._kernel.config.runtime_dir / REPLIES / f"{secrets.token_hex(8)}-{name}"
         await asyncio.to_thread(make_dirs, file.parent)
         await asyncio.to_thread(write_bytes, file, data, fsync=False)
@@ -143,14 +143,14 @@ class Group:
         return str(file)
 
     async def _root(self, branch: str | None, root: str | None) -> str | None:
-        """Return the project: that of a branch if there is one."""
+        """Return the workspace of ``branch`` if given, else ``root``."""
         if not branch:
             return root
         async with self._kernel.using(self._ref(branch)) as live:
             return str(workspace_of(live))
 
     async def _template(self, root: str | None, preset: str) -> tuple[Path | None, Preset, str]:
-        """Return the project ``root``, None for none, and the preset for a session there, read and as text."""
+        """Return the project ``root`` (or None), and the preset for a session there, parsed and as text."""
         workspace = project_of(root) if root else None
         of_project = await asyncio.to_thread(self._kernel.presets.for_project, workspace)
         return workspace, *of_project.template(preset)
@@ -166,7 +166,7 @@ class Group:
         readable: Sequence[str] = (),
         **more: Any,
     ) -> BranchRef:
-        """Create a session, as ``sessions.create_session``, that may read and write below ``workspace``."""
+        """Create a session, like ``sessions.create_session``, that may read and write below ``workspace``."""
         inside = () if workspace is None else (under(str(workspace)),)
         if inside or readable:
             preset_text = await asyncio.to_thread(
@@ -184,11 +184,11 @@ class Group:
         )
         self._registry.add(ref)
         self._kernel.origins.note_made(ref)
-        await self._kernel.hold(ref)  # whoever lists sessions learns of it
+        await self._kernel.hold(ref)  # clients that list sessions are notified
         return ref
 
     def _touch(self, *branches: BranchRef) -> None:
-        """Set when the metadata was last changed; what was done is done, even where the disk refuses this."""
+        """Update the metadata's time of change; a failure is only logged."""
         now = self._kernel.clock.now()
         for ref in branches:
             try:
@@ -197,14 +197,14 @@ class Group:
                 _log.warning("%s", error)
 
     def _follow(self, client: Client, *what: Followed) -> None:
-        """Have a client told what changes of what it shows."""
+        """Subscribe a client to the events that it follows."""
         if "sessions" in what and (overview := self._kernel.find(Overview)) is not None:
             overview.watchers.add(client)
         if {"tasks", "output", "agents"} & set(what):
             self._kernel.overseers.add(client)
 
     def _tell_written(self, *branches: BranchRef) -> None:
-        """Tell those who keep an eye on files."""
+        """Announce on the bus that the files of branches were written."""
         for ref in branches:
             self._kernel.bus.tell(BranchWritten(ref))
 
@@ -212,7 +212,7 @@ class Group:
 def methods(group: type[Group]) -> Iterator[tuple[str, str]]:
     """Yield for each operation of a class its name on the wire and its method's name.
 
-    An operation called like a word of the language, such as ``import_``, has its name without the line.
+    A method such as ``import_``, named after a Python keyword, loses its trailing underscore.
     """
     for name, value in vars(group).items():
         if name.startswith("_") or not inspect.iscoroutinefunction(value):
@@ -227,13 +227,13 @@ def operations_of(group: Group) -> dict[str, Operation]:
 
 
 def reply_of(kind: type[Reply], source: object, **more: Any) -> Reply:
-    """Return a reply, or a part of one, of the type ``kind``: what is in ``more``, the rest as ``source`` has it."""
+    """Return a reply, or a part of one, of type ``kind``, from ``more`` and the attributes of ``source``."""
     names = [name for name in kind.__annotations__ if name in more or name in kind.__required_keys__]  # type: ignore[attr-defined]
     return cast(Reply, {name: more[name] if name in more else getattr(source, name) for name in names})
 
 
 def name_of(directory: Path) -> str:
-    """Return what people call the branch in a directory, "" when it is gone."""
+    """Return the displayed name of the branch in a directory, or "" if it is deleted."""
     try:
         return paths.ref_of(directory).name
     except NotASession:
@@ -241,7 +241,7 @@ def name_of(directory: Path) -> str:
 
 
 def typed_title(text: str) -> str:
-    """Return the title that somebody typed as ``text``, on one line; raises ``BadRequest`` if it is none."""
+    """Return a title that a user typed, on one line; raises ``BadRequest`` if it is not valid."""
     wanted = " ".join(text.split())
     if not 0 < len(wanted) <= TITLE_LENGTH or any(unicodedata.category(char) in ("Cc", "Cs") for char in wanted):
         raise BadRequest(f"{text[:40]!r} is not a title", hint=f"Give one line of up to {TITLE_LENGTH} characters")
@@ -249,12 +249,12 @@ def typed_title(text: str) -> str:
 
 
 def workspace_of(live: LiveBranch) -> Path:
-    """Return the directory that a session works in."""
+    """Return the working directory of a session."""
     return Path(live.conversation.session.get("workspace_root") or Path.home())
 
 
 def expand_home(path: str) -> Path:
-    """Return ``path`` with ``~`` replaced, where there is such a user; raises ``BadRequest`` where it is no path."""
+    """Expand ``~`` in ``path`` if that user exists; raises ``BadRequest`` if it is not a path."""
     if "\0" in path:
         raise BadRequest(f"{path!r} is no path", hint="Leave out the zero byte")
     return Path(os.path.expanduser(path))  # noqa: PTH111 - Path raises
@@ -264,9 +264,9 @@ def directory(path: str) -> Path:
     """Return ``path`` resolved.
 
     Raises:
-        BadRequest: It is not a directory, or one that cannot be read.
+        BadRequest: It is not a readable directory.
     """
-    if not expand_home(path).is_absolute():  # from where we stand it would mean something else than to a client
+    if not expand_home(path).is_absolute():  # the daemon's working directory is not the client's
         raise BadRequest(f"{path!r} is not an absolute path of a directory", hint="Name the project's directory")
     place = expand_home(path).resolve()
     try:
@@ -280,9 +280,9 @@ def directory(path: str) -> Path:
 
 
 def project_of(path: str) -> Path | None:
-    """Return the project that ``path`` means: of what is in a branch's directory, the one that its session works in.
+    """Return the project for ``path``: itself, or for a path inside a branch's directory that session's project.
 
-    A session's own directory, with its rights in it, is not a project. None where that session has no project either.
+    A session's directory is not a project, since its rights are stored there. None if that session has no project.
 
     Raises:
         BadRequest: It is not a directory.
@@ -295,14 +295,14 @@ def project_of(path: str) -> Path | None:
     return place
 
 
-# What a client says about a message: the run's environment, its key, what it allows beforehand, preset and model.
+# What a client sends with a message: the run's environment, its key, actions allowed beforehand, preset and model.
 
 
 def send_options(client: Client, env: Env, allow: Sequence[str]) -> SendOptions:
-    """Return what a client wants of the run it starts.
+    """Return the options for a run that a client starts.
 
     Raises:
-        BadRequest: ``allow`` has something that is not a regular expression.
+        BadRequest: ``allow`` has an invalid regular expression.
     """
     variables = {name: str(value) for name, value in env.items() if value is not None}
     grants = tuple(map(compile_action, allow))
@@ -310,17 +310,17 @@ def send_options(client: Client, env: Env, allow: Sequence[str]) -> SendOptions:
 
 
 class PromptReceipt(TypedDict):
-    """What became of a message."""
+    """The outcome of sending a message."""
 
-    run: str | None  # that answers it; nil while it waits
+    run: str | None  # the run that answers it; nil while it is queued
     message: str
     queued: bool
     seq: int
-    ended: str | None  # of a message that came before and is over: how
+    ended: str | None  # for a message that was sent before and whose run ended: how it ended
 
 
 def prompt_receipt(made: Receipt) -> PromptReceipt:
-    """Return what became of a message, as its client is told."""
+    """Return the outcome of sending a message in its wire form."""
     return {
         "run": made.run_id,
         "message": made.message_id,

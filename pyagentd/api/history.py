@@ -1,4 +1,4 @@
-"""Operations on history: rewind, edit and ask again, variants, forks; files as they were; saved conversations."""
+"""Operations on history: rewind, edit and regenerate, variants, forks, restoring files, saved conversations."""
 
 import asyncio
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ _SHOWN = 200  # characters of a variant
 
 
 class HistoryRun(HistoryChange):
-    """Messages that were hidden and shown, and the run that began."""
+    """The messages that were hidden and shown, and the new run."""
 
     run: str | None
     message: str
@@ -55,7 +55,7 @@ class VariantsReply(TypedDict):
 
 
 class PromptRow(TypedDict):
-    """A prompt to which one can rewind."""
+    """A prompt to rewind to."""
 
     message_id: str
     text: str  # the beginning
@@ -63,16 +63,16 @@ class PromptRow(TypedDict):
 
 
 class HistoryReply(TypedDict):
-    """Where hidden turns and variants stand in the document, by Emacs positions, and the prompts."""
+    """The Emacs positions of hidden turns and variants in the document, and the prompts."""
 
-    revision: int | None  # of the document; nil where nothing is hidden
+    revision: int | None  # of the document; nil if nothing is hidden
     hidden: list[tuple[int, int, int, str | None]]  # begin, end, number of turns, what hid them
-    variants: list[tuple[int, int, str, int, int]]  # begin, end, message, its number (0: none is shown), how many
+    variants: list[tuple[int, int, str, int, int]]  # begin, end, message, shown variant (0: none), number of variants
     prompts: list[PromptRow]  # oldest first
 
 
 class ForkReply(BranchPlaces):
-    """The names and places of a fork."""
+    """The ids and paths of a fork."""
 
     dir: str
 
@@ -84,7 +84,7 @@ class ForkRow(TypedDict):
     dir: str
     branch: str
     file: str
-    message: str | None  # the last one that it has of the other
+    message: str | None  # the last message that it copied
     parent_branch: str | None
     created: str | None  # ISO 8601
 
@@ -95,7 +95,7 @@ class ForksReply(TypedDict):
     forks: list[ForkRow]
 
 
-_SNAPSHOTS_SHOWN = 400_000  # characters of all differences in one answer
+_SNAPSHOTS_SHOWN = 400_000  # characters of all diffs in one reply
 
 
 class ChangeRow(TypedDict):
@@ -104,17 +104,17 @@ class ChangeRow(TypedDict):
     path: str
     change: Literal["restore", "create", "delete", "conflict", "unkept"]
     reason: str
-    diff: str | None  # from what is there now; nil: there was no room for it
+    diff: str | None  # from the current file; nil: the reply had no room for it
 
 
 class ChangesReply(TypedDict):
-    """What restoring would do."""
+    """What restoring would do to files."""
 
     files: list[ChangeRow]
 
 
 class SavedConversation(TypedDict):
-    """A conversation that was saved."""
+    """A saved conversation."""
 
     id: str
     agent_name: str  # or the id of its session
@@ -128,7 +128,7 @@ class SavedConversation(TypedDict):
 class ListedConversation(SavedConversation):
     """A saved conversation, and whether it can be restored."""
 
-    gone: bool  # its file is not there
+    gone: bool  # its file is missing
 
 
 class ConversationHistory(TypedDict):
@@ -138,17 +138,17 @@ class ConversationHistory(TypedDict):
 
 
 class ClearReply(TypedDict):
-    """What was put behind a boundary."""
+    """The result of clearing a conversation."""
 
     messages: int
     note: str
 
 
 class Histories(Group):
-    """Turns taken back and asked anew, files as they were, saved conversations."""
+    """Rewinding, variants, forks, restoring files, saved conversations."""
 
     async def rewind(self, client: Client, *, branch: str, message: str, files: bool = False) -> HistoryChange:
-        """Hide everything behind the user's message ``message``; with ``files`` restore what the turns changed."""
+        """Hide everything after the user's message ``message``; with ``files`` undo the turns' changes to files."""
         async with self._kernel.using(self._ref(branch)) as live:
             return await self._history.rewind(live, message, files=files)
 
@@ -167,7 +167,7 @@ class Histories(Group):
         env: Env = NOTHING,
         allow: Sequence[str] = (),
     ) -> HistoryRun:
-        """Take the user's message ``message`` and all after it back, and run ``text`` in its place."""
+        """Hide the user's message ``message`` and everything after it, and run ``text`` instead."""
         options = send_options(client, env, allow)
         async with self._kernel.using(self._ref(branch)) as live:
             changed, submitted = await self._history.edit(live, message, text, options)
@@ -189,7 +189,7 @@ class Histories(Group):
         return _with_run(changed, submitted)
 
     async def variants(self, client: Client, *, branch: str, message: str | None = None) -> VariantsReply:
-        """Return the variants of ``message``, oldest first; without one those of all messages that have some."""
+        """Return the variants of ``message``, or of all messages that have some, oldest first."""
         async with self._kernel.using(self._ref(branch)) as live:
             conversation = live.conversation
             asked = [id for id, _, _ in looking.shown_variants(conversation)] if message is None else [message]
@@ -206,7 +206,7 @@ class Histories(Group):
             return chosen_prompt(live.conversation, message).text
 
     async def history(self, client: Client, *, branch: str) -> HistoryReply:
-        """Return which regions of the document are hidden turns, which messages have variants, and the prompts."""
+        """Return the document's regions of hidden turns and of messages with variants, and the prompts."""
         async with self._kernel.using(self._ref(branch)) as live:
             conversation = live.conversation.snapshot()
             now = await live.document.look()
@@ -216,7 +216,7 @@ class Histories(Group):
     async def fork(
         self, client: Client, *, branch: str, message: str | None = None, title: str | None = None
     ) -> ForkReply:
-        """Make a session of the conversation up to ``message``, by default all of it."""
+        """Create a session with the conversation up to ``message``, by default all of it."""
         wanted = typed_title(title) if title and title.strip() else None
         async with self._kernel.using(self._ref(branch)) as live:
             made = await fork_of(self._kernel, live, message, title=wanted)
@@ -237,10 +237,10 @@ class Histories(Group):
     async def changes(
         self, client: Client, *, branch: str, message: str | None = None, paths: Sequence[str] | None = None
     ) -> ChangesReply:
-        """Return what restoring files to before a message of the user's would do.
+        """Return what restoring files to their state before a user's message would do.
 
-        ``message`` nil means all of the session, ``last`` the last message. What somebody else changed since is a
-        ``conflict``, which is kept unless said otherwise; of what is ``unkept`` there is no old version.
+        ``message`` nil means the whole session, ``last`` the last message. A file that another program changed since
+        is a ``conflict``, which restoring keeps by default; of an ``unkept`` file there is no old version.
         """
         ref = self._ref(branch)
         found = await self._kernel.feature(Snapshots).preview(ref, await self._message(ref, message), paths)
@@ -260,10 +260,10 @@ class Histories(Group):
         paths: Sequence[str] | None = None,
         conflicts: Conflicts = "keep",
     ) -> RestoreReply:
-        """Put files back as they were before a message of the user's.
+        """Restore files to their state before a user's message.
 
-        ``paths`` are those of files and directories, nil all; ``conflicts`` says what becomes of files that somebody
-        else changed since: keep, copy (the old version is put beside) or overwrite.
+        ``paths`` are files and directories, nil all; ``conflicts`` says what to do with files that another program
+        changed since: keep, copy (save the old version beside it) or overwrite.
         """
         ref = self._ref(branch)
         self._require_quiet(ref)
@@ -281,7 +281,7 @@ class Histories(Group):
         return await self._kernel.feature(Snapshots).prune()
 
     async def _message(self, ref: BranchRef, message: str | None) -> str | None:
-        """Return the id that ``message`` means: itself, or of "last" the last message of the user's."""
+        """Return the message id: ``message`` itself, or for "last" the user's last message."""
         return await self._kernel.feature(Snapshots).last_turn(ref) if message == "last" else message
 
     def _require_quiet(self, ref: BranchRef) -> None:
@@ -298,19 +298,19 @@ class Histories(Group):
         description: str = "",
         env: Env = NOTHING,
     ) -> SavedConversation:
-        """Save the conversation, which goes on; without ``description`` a model writes one."""
+        """Save the conversation and continue it; without ``description`` a model writes one."""
         options = send_options(client, env, ())
         async with self._kernel.using(self._ref(branch)) as live:
             return _saved_conversation(await self._kernel.feature(Contexts).save(live, description, options=options))
 
     async def context_clear(self, client: Client, *, branch: str) -> ClearReply:
-        """Begin a new conversation without saving the present one, which the model no longer sees."""
+        """Start a new conversation without saving the current one, which the model no longer sees."""
         async with self._kernel.using(self._ref(branch)) as live:
             cleared = await self._kernel.feature(Contexts).clear(live)
         return {"messages": cleared, "note": KEPT}
 
     async def context_restore(self, client: Client, *, branch: str, id: str) -> SavedConversation:
-        """Restore the saved conversation whose id is, or begins with, ``id``, in place of the present one."""
+        """Replace the current conversation by the saved one whose id is, or begins with, ``id``."""
         async with self._kernel.using(self._ref(branch)) as live:
             return _saved_conversation(await self._kernel.feature(Contexts).restore(live, id))
 
@@ -323,7 +323,7 @@ class Histories(Group):
     ) -> ConversationHistory:
         """Return the saved conversations of a branch's session or agent, the last one first.
 
-        ``agent`` names an agent that may be gone: the records of its conversations are kept.
+        ``agent`` may name a destroyed agent: the records of its conversations are kept.
         """
         if (branch is None) == (agent is None):
             raise BadRequest("Name a branch or an agent", hint="`pyagentd list contexts SESSION`: those of one")

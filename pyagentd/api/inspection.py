@@ -1,4 +1,4 @@
-"""Operations that only read: events of a branch, traces of requests, search, the state of the daemon."""
+"""Operations for inspection: events of a branch, traces of requests, search, the state of the daemon."""
 
 import asyncio
 import json
@@ -40,11 +40,11 @@ from pyagentd.wire.sexp import to_symbols
 
 _MOST_DECISIONS = 5000
 
-_PAGE = INLINE_LIMIT // 4  # characters may have four bytes
+_PAGE = INLINE_LIMIT // 4  # characters; each may take four bytes
 
 
 class EventsPage(TypedDict):
-    """Events of a branch, as they travel."""
+    """Events of a branch in their wire form."""
 
     events: list[list[Any]]
     seq: int  # the next page begins after it
@@ -64,7 +64,7 @@ PROGRESS_S = 0.1
 
 
 class ReindexReply(TypedDict):
-    """What the new index has."""
+    """The size of the new index."""
 
     branches: int
     messages: int
@@ -72,28 +72,28 @@ class ReindexReply(TypedDict):
 
 
 class LocateReply(TypedDict):
-    """Positions in the saved document as in Emacs, from 1; nil where nothing was found."""
+    """Emacs positions in the saved document, from 1; nil if nothing was found."""
 
     position: int | None
     end: int | None
 
 
 class DaemonStatus(TypedDict):
-    """What the daemon is doing."""
+    """The state of the daemon."""
 
     pid: int
     version: str
     uptime: float  # seconds
     clients: int
     runs: int
-    tasks: int  # background work of its own
+    tasks: int  # the daemon's own background tasks
     memory: int  # bytes
     sessions_dir: str
-    confinement: str | None  # what confines commands: bubblewrap or landlock
+    confinement: str | None  # of commands: bubblewrap or landlock
 
 
 class StopReply(TypedDict):
-    """What stays when the daemon stops."""
+    """What remains when the daemon stops."""
 
     asks: int  # questions that stay open
 
@@ -111,14 +111,14 @@ _PARAMETERS = (
 
 
 class Inspection(Group):
-    """What happened, exactly; search; the process."""
+    """Events and traces, search, and the daemon's process."""
 
     async def replay(
         self, client: Client, *, branch: str, after: int | None = None, upto: int | None = None
     ) -> EventsPage:
-        """Return the events of a branch after row ``after`` (of the run in flight when it is nil), up to ``upto``.
+        """Return a page of a branch's events after row ``after`` (nil: those of the current run), up to ``upto``.
 
-        In pages: until ``done`` the next one begins after ``seq``.
+        Unless ``done``, the next page begins after ``seq``.
         """
         async with self._kernel.using(self._ref(branch)) as live:
             live.recorder.flush()
@@ -130,39 +130,39 @@ class Inspection(Group):
         return {"events": list(map(_event_to_wire, page.events)), "seq": page.seq, "done": page.done}
 
     async def rows(self, client: Client, *, branch: str, after: int) -> RowsPage:
-        """Return the rows of a branch after row ``after`` as JSON texts, for clients that show the parts themselves.
+        """Return a page of a branch's rows after row ``after`` as JSON texts, for clients that render them.
 
-        In pages: until ``done`` the next one begins after ``seq``.
+        Unless ``done``, the next page begins after ``seq``.
         """
         async with self._kernel.using(self._ref(branch)) as live:
             live.recorder.flush()
             return await asyncio.to_thread(_rows_page, live.recorder.journal.rows_after(after), after)
 
     async def trace(self, client: Client, *, branch: str) -> JsonReply:
-        """Return what happened in a branch as JSON: runs, requests, tokens, tools, decisions; by path when large."""
+        """Return the runs, requests, tokens, tools and decisions of a branch as JSON; by path if large."""
         told = await self.traced(self._ref(branch))
         return await self._json_reply("trace", json.dumps(told, ensure_ascii=False))
 
     async def traced_request(
         self, client: Client, *, branch: str, run: str, step: int, purpose: str = "step", pretty: bool = False
     ) -> JsonReply:
-        """Return the exact request of a step as the JSON that was sent, in the reply or, when large, as a file.
+        """Return the exact JSON of a step's request, in the reply or, if large, in a file.
 
-        ``pretty`` breaks it into lines, for people.
+        ``pretty`` indents it.
         """
         written = partial(json.dumps, ensure_ascii=False, indent=2) if pretty else as_json
         body = await asyncio.to_thread(written, await self.request_body(self._ref(branch), run, step, purpose))
         return await self._json_reply("request", body)
 
     async def request_body(self, ref: BranchRef, run: str, step: int, purpose: str) -> Mapping[str, Any]:
-        """Return what ``traced_request`` does, as it is before it is JSON."""
+        """Return the data of ``traced_request`` before it is encoded as JSON."""
         for traced in await asyncio.to_thread(read_trace, ref.branch_dir):
             if (traced.run_id, traced.step, traced.purpose) == (run, step, purpose):
                 return traced.body
         raise NotFound(f"No step {step} of {run} is traced", hint="`pyagentd show SESSION --trace` lists them")
 
     async def traced(self, ref: BranchRef) -> dict[str, Any]:
-        """Return what ``trace`` does, as it is before it is JSON."""
+        """Return the data of ``trace`` before it is encoded as JSON."""
         async with self._kernel.using(ref) as live:
             live.recorder.flush()
             conversation = live.conversation.snapshot()
@@ -231,19 +231,19 @@ class Inspection(Group):
     ) -> SearchReply:
         """Search sessions and agents for ``query``; the best hits come first.
 
-        Words are all wanted, ``"…"`` is a phrase, a leading ``-`` excludes, the last word may be a beginning.
-        ``session`` (an id, or ID/BRANCH) limits where; ``hidden`` finds also what was removed from a document.
+        A hit contains all words; ``"…"`` is a phrase, a leading ``-`` excludes, the last word may be a prefix.
+        ``session`` (an id, or ID/BRANCH) limits the search; with ``hidden`` it includes text removed from a document.
         """
         wanted = parse(query)
         if not 1 <= limit <= MAX_HITS:
             raise BadRequest(f"{limit} is not a limit", hint=f"Give 1 to {MAX_HITS}")
-        # Who names a session wants to look there, archived or not.
+        # A session named explicitly is searched even if it is archived.
         within = self._index.projection.key(self._directory(session)) if session else ""
         scope = Scope(archived=archived or bool(session), hidden=hidden, within=within)
         return await self._index.search(wanted, limit=limit, scope=scope)
 
     async def reindex(self, client: Client) -> ReindexReply:
-        """Rebuild the index; ``progress`` events ("reindex") tell the caller how far it is."""
+        """Rebuild the index; the caller receives ``progress`` events ("reindex")."""
         started, told_at = time.monotonic(), 0.0
 
         def tell(done: int, total: int) -> None:
@@ -265,9 +265,9 @@ class Inspection(Group):
         part: str | None = None,
         query: str | None = None,
     ) -> LocateReply:
-        """Return where a message, or a part of it, stands in the saved document; nil when it does not.
+        """Return the position of a message, or of a part of it, in the saved document; nil if it is not there.
 
-        Without a message it is the first place where words of ``query`` stand.
+        Without a message, return the first position of words of ``query``.
         """
         ref = self._ref(branch)
         if message is None:
@@ -294,11 +294,11 @@ class Inspection(Group):
         }
 
     async def metrics(self, client: Client) -> str:
-        """Return what was counted since the daemon began, as text for Prometheus."""
+        """Return the counters since the daemon's start, as text for Prometheus."""
         return self._kernel.feature(Telemetry).prometheus()
 
     async def stop(self, client: Client) -> StopReply:
-        """Stop the daemon: runs that wait for a human go on in the next one, others are aborted."""
+        """Stop the daemon: runs that wait for a human continue in the next daemon, others are aborted."""
         await self._kernel.trees.awake()
         self._process.stop()
         return {"asks": len(self._kernel.asks.all())}
@@ -318,7 +318,7 @@ def _rows_page(rows: Iterable[Row], after: int) -> RowsPage:
 
 
 def _event_to_wire(event: Event) -> list[Any]:
-    """Return an event as it travels; the arguments of an ask and its like are JSON, as they were recorded."""
+    """Return an event in its wire form; except for inserts and prompts its argument is sent as JSON."""
     match event.kind, event.args:
         case "insert", (text, role):
             return [event.kind, event.seq, text, to_symbols(role)]
@@ -328,7 +328,7 @@ def _event_to_wire(event: Event) -> list[Any]:
 
 
 def _place(ref: BranchRef, message: str, part: str | None) -> tuple[int | None, int | None]:
-    """Return where the pieces of a message, or of one of its parts, begin and end in the document."""
+    """Return where a message, or one of its parts, begins and ends in the document."""
     conversation = Conversation(read_rows(paths.journal_file(ref.branch_dir)))
     pieces = recognise(text.read(paths.session_file(ref.branch_dir)), conversation).pieces
     own = [piece for piece in pieces if piece.message is not None and piece.message.id == message]
@@ -345,10 +345,10 @@ def _memory() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-# The timeline of a branch: runs, requests, decisions and costs, for the inspector; pure.
+# The timeline of a branch for the inspector: runs, requests, decisions and costs. Pure functions.
 #
-# The log knows runs and tools, the trace what was sent and how long it took, the audit who allowed what. Nothing here
-# is kept anywhere else: it is made anew whenever somebody looks.
+# Runs and tools come from the log, requests and durations from the trace, decisions from the audit. The result is
+# computed for each call and not stored.
 
 
 def timeline(
@@ -356,8 +356,8 @@ def timeline(
 ) -> list[dict[str, Any]]:
     """Return the runs of a branch, oldest first, each with its ``steps`` and ``decisions``.
 
-    Steps are numbered over all runs. Requests beside the conversation, such as those of a compaction, are steps with
-    another ``purpose``; a run that only they know has no ``message_id``.
+    Steps are numbered over all runs. Requests outside the conversation, such as those of a compaction, are steps with
+    another ``purpose``; a run that has only such steps has no ``message_id``.
     """
     runs: dict[str, dict[str, Any]] = {
         id: _run(conversation, state.data) | {"steps": [], "decisions": []} for id, state in conversation.runs.items()
@@ -376,11 +376,11 @@ def timeline(
 
 
 def catalogue(step: TracedStep | None) -> dict[str, Any]:
-    """Return the system prompt and the tools that the model was told of last; empty before the first request."""
+    """Return the system prompt and the tools of the last request; empty before the first request."""
     head = step.head if step is not None else {}
     first = (step.messages or ({},))[0] if step is not None else {}
     system = head.get("system") or head.get("instructions") or ()
-    if first.get("role") == "system":  # as Chat Completions have it
+    if first.get("role") == "system":  # the form of Chat Completions
         system = first.get("content") or ()
     texts = [str(block.get("text", "")) for block in system if isinstance(block, Mapping)]
     return {
@@ -390,11 +390,11 @@ def catalogue(step: TracedStep | None) -> dict[str, Any]:
 
 
 async def context_chart(live: LiveBranch) -> Chart | None:
-    """Return what fills the context, by the latest request of the branch; None without one that can be read."""
+    """Return a chart of the context's contents from the branch's last readable request, or None."""
     meter = live.meter.to_wire() if live.meter is not None else None
     try:
         steps = await asyncio.to_thread(read_trace, live.ref.branch_dir)
-    except StoreError:  # a page is worth more than its last chart
+    except StoreError:  # show the page without this chart
         return None
     last = next((step for step in reversed(steps) if step.purpose == "step" and step.messages), None)
     if last is None or meter is None:
@@ -450,7 +450,7 @@ def _step(
 
 
 def _providers(conversation: Conversation) -> dict[str, str]:
-    """Return which backend answered, by the id of the user's message."""
+    """Return the backend that answered, by the id of the user's message."""
     providers: dict[str, str] = {}
     asked = ""
     for message in conversation.messages.values():
@@ -462,7 +462,7 @@ def _providers(conversation: Conversation) -> dict[str, str]:
 
 
 def _results(conversation: Conversation) -> dict[str, dict[str, Any]]:
-    """Return what became of every call, by its id."""
+    """Return the outcome of every tool call by its id."""
     return {
         str(part.data["toolCallId"]): {
             "state": part.data.get("state"),

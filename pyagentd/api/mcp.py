@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class FileText(TypedDict):
-    """A file and its text, cut where it is long."""
+    """A file and its text, cut if it is long."""
 
     path: str
     text: str
@@ -47,7 +47,7 @@ class ServerRow(TypedDict):
     state: str  # stopped, starting, running or failed
     problem: str
     title: str
-    tools: int | None  # how many, where that is known
+    tools: int | None  # their number, if known
 
 
 class McpReply(TypedDict):
@@ -55,7 +55,7 @@ class McpReply(TypedDict):
 
     root: str
     servers: list[ServerRow]
-    hash: str  # what trust-mcp takes; "" without a project
+    hash: str  # the argument for trust-mcp; "" without a project
     files: list[FileText]  # the project's configuration
     scripts: list[FileText]  # the project's own programs that its servers run
     error: str
@@ -65,9 +65,9 @@ class ToolOffered(TypedDict):
     """A tool of a server."""
 
     name: str
-    rule: str  # its name in permissions
+    rule: str  # its name in permission rules
     description: str
-    looks: bool  # it only reads
+    looks: bool  # it is read-only
 
 
 class ToolRefused(TypedDict):
@@ -101,7 +101,7 @@ class PromptOffered(TypedDict):
 
 
 class McpOffer(TypedDict, total=False):
-    """What a server offers."""
+    """The tools, resources and prompts of a server."""
 
     title: str
     protocol: str
@@ -112,7 +112,7 @@ class McpOffer(TypedDict, total=False):
 
 
 class McpTested(McpOffer):
-    """What a server offers, or why it does not."""
+    """The tools, resources and prompts of a server, or why it failed."""
 
     name: str
     ok: bool
@@ -121,7 +121,7 @@ class McpTested(McpOffer):
 
 
 class MentionRow(TypedDict):
-    """A resource as a message mentions it."""
+    """A resource that a message can mention."""
 
     mention: str  # @server:uri
     name: str
@@ -130,13 +130,13 @@ class MentionRow(TypedDict):
 
 
 class MentionsReply(TypedDict):
-    """What a message can mention."""
+    """The resources that a message can mention."""
 
     resources: list[MentionRow]
 
 
 class TrustReply(TypedDict):
-    """What is trusted now, by name."""
+    """The names of what is trusted now."""
 
     trusted: list[str]
 
@@ -147,7 +147,7 @@ class HookRow(TypedDict):
     event: str
     command: list[str]
     timeout: float  # seconds
-    tools: str | None  # a regular expression of the tools it is for
+    tools: str | None  # a regular expression that matches its tools
     source: str
     origin: Literal["user", "project"]
     trusted: bool
@@ -158,22 +158,22 @@ class HooksReply(TypedDict):
     """Hooks of the user and of a project."""
 
     hooks: list[HookRow]
-    hash: str  # what trust-hooks takes; "" where the project has none
+    hash: str  # the argument for trust-hooks; "" if the project has no hooks
     scripts: list[FileText]  # the project's own programs that its hooks run
-    file: str  # the project's
-    text: str  # what it says
+    file: str  # the project's file of hooks
+    text: str  # its contents
     error: str
 
 
 class EmacsOffered(TypedDict):
-    """What was taken of an offer."""
+    """The tools that were accepted from an offer, and the others."""
 
     tools: list[str]
     refused: list[ToolRefused]
 
 
 class McpOperations(Group):
-    """Servers of tools, hooks, and what a client offers of its Emacs."""
+    """MCP servers, hooks, and the buffers and tools that an Emacs client offers."""
 
     async def mcp(
         self, client: Client, *, root: str | None = None, branch: str | None = None, env: Env = NOTHING
@@ -201,12 +201,10 @@ class McpOperations(Group):
         }
 
     async def mcp_test(self, client: Client, *, name: str, root: str | None = None, env: Env = NOTHING) -> McpTested:
-        """Start a server if it does not run, and return what it offers."""
+        """Start a server if it is not running, and return its tools, resources and prompts."""
         place, project = await self._servers_of(root)
         known, problems = await self._kernel.feature(Servers).known(place)
-        if (
-            name in {each.name for each in project.servers} - known.keys()
-        ):  # they are not among them as long as they are not trusted
+        if name in {each.name for each in project.servers} - known.keys():  # untrusted servers are not known
             raise NotFound(
                 f"The MCP server {name} belongs to the project, which you have not trusted in its present form",
                 hint="Read it, then: pyagentd mcp trust",
@@ -229,7 +227,7 @@ class McpOperations(Group):
         return {"name": name, "ok": True, "error": "", "duration_ms": duration_ms, **offered}
 
     async def mcp_resources(self, client: Client, *, branch: str) -> MentionsReply:
-        """Return the resources that a message in ``branch`` can mention; starts servers that are not known yet."""
+        """Return the resources that a message in ``branch`` can mention; start servers that were never asked."""
         live = self._open(branch)
         servers = await self._kernel.feature(Servers).of_branch(live, SendOptions())
         self._kernel.feature(Servers).look(servers)
@@ -242,10 +240,10 @@ class McpOperations(Group):
 
     @by_person
     async def lend_mcp(self, client: Client, *, branch: str, servers: str) -> None:
-        """Give ``branch`` the client's MCP servers too, from its next run on, in place of those it gave before.
+        """Add the client's MCP servers to ``branch`` from its next run on, replacing those it added before.
 
-        ``servers`` is a JSON list of tables as of ``config.toml``, each with its ``name``, whose texts mean what
-        they say: ``${NAME}`` is not a variable. They are not kept on disk.
+        ``servers`` is a JSON list of tables as in ``config.toml``, each with its ``name``. Strings are literal:
+        ``${NAME}`` is not expanded. They are not saved on disk.
         """
         given = [
             read_server(
@@ -270,7 +268,7 @@ class McpOperations(Group):
         return {"trusted": [each.name for each in project.servers]}
 
     async def _trust(self, client: Client, project: ProjectPrograms, hash: str, what: str, where: str) -> None:
-        """Trust what a project has run if its hash is still ``hash``."""
+        """Trust the programs that a project runs if their hash is still ``hash``."""
         if not project.hooks and not project.servers:
             because = f": {project.error}" if project.error else ""
             raise BadRequest(f"{project.root} has no {what} that can be used{because}", hint=where)
@@ -353,9 +351,9 @@ class McpOperations(Group):
     async def emacs_offer(
         self, client: Client, *, buffers: bool = False, tools: str = "[]", hooks: Sequence[str] | None = None
     ) -> EmacsOffered:
-        """Offer ``buffers``, ``tools`` and ``hooks``, in place of what the client offered before.
+        """Offer the client's ``buffers``, ``tools`` and ``hooks``, replacing its earlier offer.
 
-        ``tools`` is a JSON list of definitions, ``hooks`` the events that the client has functions for.
+        ``tools`` is a JSON list of definitions, ``hooks`` the events for which the client has functions.
         """
         if unknown := set(hooks or ()) - set(EVENTS):
             raise BadRequest(f"There is no event {min(unknown)!r} for hooks", hint=f"Known: {', '.join(EVENTS)}")

@@ -30,15 +30,15 @@ from pyagentd.tools.builtin import builtin_tools
 
 _GO_ON = "Continue."
 _COMMANDS = "Bash"
-_ASK = ("id", "tool", "detail", "reason")  # what a trace says of a question
+_ASK = ("id", "tool", "detail", "reason")  # the fields of a question in a trace
 
 
 class MissionStarted(BranchPlaces, PromptReceipt):
-    """The session of a mission, and what became of its prompt."""
+    """The session of a mission, and the outcome of sending its prompt."""
 
 
 class Missions(Group):
-    """Typed tasks that are answered by programs."""
+    """Typed tasks that the model answers with programs."""
 
     async def mission(
         self,
@@ -58,8 +58,8 @@ class Missions(Group):
     ) -> MissionStarted:
         """Start a mission as a new session; return the session and the run.
 
-        ``context`` is a JSON object, the data that its programs see; ``tools`` are its tools in place of the
-        preset's, and ``no_tools`` leaves it none; ``parallel`` calls of one program run at a time.
+        ``context`` is a JSON object with data for its programs; ``tools`` replace the preset's tools, ``no_tools``
+        removes them all; one program runs up to ``parallel`` calls at a time.
         """
         if not prompt.strip():
             raise BadRequest("prompt is empty", hint="Say what the mission is to find out or do")
@@ -72,13 +72,13 @@ class Missions(Group):
         if tools or no_tools:
             values["tools"] = _known(tools)
         limits = {"max-turns": max_turns, "parallel": parallel}
-        source = Source.at("mission", BadRequest)  # told before there is a session
+        source = Source.at("mission", BadRequest)  # fails before a session is created
         values |= {name: read(n, FromOne, source, (name,)) for name, n in limits.items() if n is not None}
         workspace, parsed, text = await self._template(root, preset)
         if not parsed.signature and not signature:
             raise BadRequest(f"The preset {preset} has no signature", hint="Give the signature of the result")
         if _COMMANDS in values.get("tools", ()) and not parsed.shell.allow:
-            values["shell_commands"] = {"allow": ["*"]}  # each is asked about all the same
+            values["shell_commands"] = {"allow": ["*"]}  # each command still needs an approval
         ref = await self._create_session(
             short_title(prompt),
             workspace,
@@ -90,7 +90,7 @@ class Missions(Group):
         metadata = {"mission": told}
         async with self._kernel.using(ref) as live:
             made = await self._kernel.submit(live, Submission(text=prompt, options=options, metadata=metadata))
-            await live.secure()  # who visits the document now finds the prompt in it
+            await live.secure()  # the document has the prompt when a client opens it
         return {**describe_branch(ref), **prompt_receipt(made)}
 
     async def mission_resume(
@@ -103,7 +103,7 @@ class Missions(Group):
     ) -> MissionStarted:
         """Resume the last mission of a session after its last finished program.
 
-        One that goes on already is left to do so: what comes back names its run.
+        If it is running already, only its run is returned.
         """
         options = send_options(client, env, allow)
         async with self._kernel.using(self._ref(branch)) as live:
@@ -122,15 +122,15 @@ class Missions(Group):
         return {**describe_branch(live.ref), **prompt_receipt(made)}
 
     async def mission_trace(self, client: Client, *, branch: str) -> JsonReply:
-        """Return the missions of a session turn by turn, as JSON, in the reply or, when large, as a file.
+        """Return the missions of a session turn by turn as JSON, in the reply or, if large, in a file.
 
-        It is ``{session, preset, asks, missions}``; ``asks`` wait for a human, ``missions`` are ``Report``s.
+        Its keys are ``{session, preset, asks, missions}``: ``asks`` are open questions, ``missions`` are ``Report``s.
         """
         told = await self.traced(self._ref(branch))
         return await self._json_reply("mission", json.dumps(told, ensure_ascii=False, default=str))
 
     async def traced(self, ref: BranchRef) -> dict[str, Any]:
-        """Return what ``mission_trace`` does, as it is before it is JSON."""
+        """Return the data of ``mission_trace`` before it is encoded as JSON."""
         async with self._kernel.using(ref) as live:
             live.recorder.flush()
             found = await asyncio.to_thread(missions, live.conversation.snapshot(), live.ref)
@@ -139,12 +139,12 @@ class Missions(Group):
         return {"session": describe_branch(ref), "preset": preset, "asks": asks, "missions": found}
 
     async def mission_tools(self, client: Client) -> list[str]:
-        """Return the names of the tools that a mission can be given."""
+        """Return the names of the tools that a mission can use."""
         return sorted(_tool_names())
 
 
 def _known(tools: Sequence[str]) -> list[str]:
-    """Return the tools by their own names; raises ``BadRequest`` for those that nobody has."""
+    """Return the canonical names of tools; raises ``BadRequest`` if one does not exist."""
     names = list(dict.fromkeys(map(canonical_tool, tools)))
     if unknown := [name for name in names if name not in _tool_names()]:
         raise BadRequest(

@@ -64,7 +64,7 @@ from pyagentd.wire.operations import by_person
 
 
 class ModelRow(TypedDict):
-    """What is known of a model."""
+    """The known facts about a model."""
 
     name: str
     words: str  # for people
@@ -79,29 +79,29 @@ class ProviderRow(TypedDict):
     """A provider and its models."""
 
     name: str
-    valid: bool  # there is a key for it, which was not refused
+    valid: bool  # it has a key that was not refused
     models: list[str]
-    checked_at: str | None  # when it listed them; nil: it has not, and these are known by name
-    trouble: str | None  # why it has not
-    stand_in: bool  # no model answers there: it is for trying things out
-    facts: list[ModelRow]  # of the models of which something is known
+    checked_at: str | None  # when it listed its models; nil: it did not, and these are the names known in advance
+    trouble: str | None  # why it did not
+    stand_in: bool  # the offline stand-in: no model answers
+    facts: list[ModelRow]  # of the models that something is known about
 
 
 class OfferedModel(TypedDict):
     """A model that can be chosen."""
 
-    text: str  # what it is chosen by: its name, or BACKEND/NAME where several backends have one of that name
+    text: str  # how to name it: NAME, or BACKEND/NAME where several backends have a model of that name
     backend: str
     name: str
-    words: str  # for people: the backend, and what is known of it
+    words: str  # for people: the backend and the facts
 
 
 class ModelsReply(TypedDict):
     """Providers with their models."""
 
     providers: list[ProviderRow]
-    offered: list[OfferedModel]  # of the providers that can be had
-    file: str  # where the lists are kept
+    offered: list[OfferedModel]  # of the valid providers
+    file: str  # the file that keeps the lists
     backend: str | None  # the provider of the branch
 
 
@@ -110,15 +110,15 @@ class ModelReply(TypedDict):
 
     model: str | None
     backend: str
-    source: str  # what says so: "agent.json", "preset.md", "Local Variables of the document", "the backend"
+    source: str  # where it is set: "agent.json", "preset.md", "Local Variables of the document", "the backend"
     note: str | None  # about a model that could not be checked
 
 
 class SettingValues(TypedDict):
-    """The settings that a conversation has now."""
+    """The current settings of a conversation."""
 
-    model: str | None  # as the backend has it where nil
-    temperature: float | None  # the model's default where nil
+    model: str | None  # nil: the backend's default
+    temperature: float | None  # nil: the model's default
     max_tokens: int | None  # of an answer
     thinking: str | int  # off, low, medium, high, or a number of tokens
     system: str  # the system prompt
@@ -126,7 +126,7 @@ class SettingValues(TypedDict):
 
 
 class NextSettings(TypedDict, total=False):
-    """Settings of the next message alone, as they were given."""
+    """Settings of the next message only, as they were given."""
 
     model: str
     temperature: float | None
@@ -141,7 +141,7 @@ class ConversationSettings(TypedDict):
 
     settings: SettingValues
     next: NextSettings
-    note: str | None  # about a model that could not be checked, and a setting that the document has too
+    note: str | None  # about a model that could not be checked, or a setting that the document overrides
 
 
 class RewriteReply(TypedDict):
@@ -152,15 +152,15 @@ class RewriteReply(TypedDict):
     model: str
 
 
-_LONGEST_PASSAGE = 200_000  # characters that are rewritten at once
+_LONGEST_PASSAGE = 200_000  # characters in one rewrite
 
 
 SETTINGS = ("model", "temperature", "max-tokens", "thinking", "system", "tools")
-"""What can be set for a conversation, or for its next message."""
+"""The settings of a conversation, or of its next message."""
 
 
 _CHAT, _RESPONSES = "/chat/completions", "/responses"
-_OTHERS = {  # kinds of gptel's backends that need what only gptel has
+_OTHERS = {  # types of gptel's backends that work only in gptel, with the reason
     "gptel--gh": "GitHub Copilot has a login of its own",
     "gptel-openai-oauth": "it logs in with ChatGPT's own way",
     "gptel-kagi": "Kagi's API has no conversations",
@@ -170,14 +170,14 @@ _TABLES = ("backend", "model", "default")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GptelBackend:
-    """One backend as gptel has it.
+    """A backend as gptel defines it.
 
     Attributes:
-        name: What the user calls it.
-        type: The structure that it is, such as ``gptel-openai``.
-        host: With a port, and perhaps a path.
-        endpoint: What follows it.
-        models: Of each its name, and what gptel says of it: thousands of tokens, dollars per million.
+        name: The user's name for it.
+        type: Its structure type, such as ``gptel-openai``.
+        host: May include a port and a path.
+        endpoint: The path after the host.
+        models: The name and gptel's facts of each: thousands of tokens, dollars per million.
         key: Whether it has a key.
     """
 
@@ -191,66 +191,66 @@ class GptelBackend:
 
 
 class BackendTable(NamedTuple):
-    """What of ``config.toml`` a backend is."""
+    """A backend's table in ``config.toml``, and its key."""
 
     table: dict[str, Any]
-    key: tuple[str, str] | None = None  # the variable that its key is sent in, and the host that it is for
+    key: tuple[str, str] | None = None  # the environment variable for its key, and the host that receives the key
 
 
 class GptelConfiguration(TypedDict):
-    """What config.toml would say of gptel's backends."""
+    """The ``config.toml`` text for gptel's backends."""
 
     text: str
     file: str
-    keys: Sequence[Sequence[str]]  # pairs: a variable that a key is to be sent in, the host it is for
+    keys: Sequence[Sequence[str]]  # pairs: the environment variable for a key, the host that receives the key
     notes: list[str]
 
 
 _SHOWN_BYTES = 300_000  # of the texts of all presets in one answer
-_DESCRIPTION = 500  # characters of one, as far as they are told
+_DESCRIPTION = 500  # characters of a preset's description in a reply
 
 TOOLS = frozenset(
     {*builtin_tools(), *run_setup.NAMES, instructions.NAME, "request_scope_expansion"}
-)  # that there are
+)  # every tool that a preset can name without a warning
 _KEYS = ("mcp", *(key.replace("_", "-") for key in keys_of(Preset)))
 
 _log = logging.getLogger(__name__)
 
 
 class PresetRow(TypedDict):
-    """A preset; a broken one has an error in place of description and mode."""
+    """A preset; a broken one has ``error`` instead of ``description`` and ``mode``."""
 
     name: str
     source: str  # its file
     origin: str  # shipped, user or project
-    hash: NotRequired[str]  # of a project's, for trust-presets
+    hash: NotRequired[str]  # of a project's preset, for trust-presets
     description: NotRequired[str]
     mode: NotRequired[str]
-    warning: NotRequired[str]  # what it names that is not there
+    warning: NotRequired[str]  # unknown tools, backends or keys
     error: NotRequired[str]
-    text: NotRequired[str]  # of one that waits for trust, with that of its scripts, as far as there is room
+    text: NotRequired[str]  # of an untrusted preset and its scripts, if the reply has room
 
 
 class PresetsReply(TypedDict):
     """Presets."""
 
     presets: list[PresetRow]
-    untrusted: list[PresetRow]  # of the project, which wait for the user's word
+    untrusted: list[PresetRow]  # presets of the project that the user has not trusted yet
 
 
 class FilesReply(TypedDict):
     """The files of a project."""
 
-    files: list[str]  # names from its root on, those of directories with a slash at the end; none where git has none
+    files: list[str]  # relative to its root; directories end in a slash; empty without a git repository
 
 
 MOST_MESSAGES = 1000  # in one reply; earlier ones are counted in the sums
 MOST_DAYS = 36_500
-MOST_LINES = 200  # in one reply; the cheaper ones are one together
+MOST_LINES = 200  # in one reply; the cheaper ones are summed up in one
 
 
 class AgentCostRow(Cost):
-    """What an agent cost."""
+    """The cost of an agent."""
 
     id: str
     branch: str
@@ -260,7 +260,7 @@ class AgentCostRow(Cost):
 
 
 class MessageCost(Cost):
-    """What a message cost."""
+    """The cost of a message."""
 
     id: str
     model: str
@@ -271,12 +271,12 @@ class MessageCost(Cost):
 
 
 class UsageReply(TypedDict):
-    """What a branch cost."""
+    """The cost of a branch."""
 
     branch: str
     session_id: str
     context: ContextReply
-    rollup: Mapping[str, int]  # tokens of what still counts towards the model's context, by bucket
+    rollup: Mapping[str, int]  # tokens of the messages in the model's context, by bucket
     own: Cost
     agents: list[AgentCostRow]
     agents_total: Cost
@@ -285,7 +285,7 @@ class UsageReply(TypedDict):
 
 
 class UsageLineReply(Cost):
-    """What a day, model, session or preset cost."""
+    """The cost of a day, model, session or preset."""
 
     key: str  # the day in ISO 8601, the name of the model or preset, the session's directory
     requests: int
@@ -295,13 +295,13 @@ class UsageLineReply(Cost):
 
 
 class UsageRest(UsageLineReply):
-    """What the lines cost that are too many."""
+    """The sum of the lines that were left out."""
 
     number: int
 
 
 class UsageReport(TypedDict):
-    """What all sessions cost: days with the newest first, the others with the dearest."""
+    """The cost of all sessions: days with the newest first, other lines with the dearest first."""
 
     by: By
     days: int
@@ -309,11 +309,11 @@ class UsageReport(TypedDict):
     rest: UsageRest | None
     together: UsageLineReply
     indexing: bool  # the index is still being built
-    problem: str | None  # why it cannot be
+    problem: str | None  # why it cannot be built
 
 
 class ModelOperations(Group):
-    """Models and who has them, presets, and what was spent."""
+    """Models and their providers, presets, and costs."""
 
     async def models(
         self,
@@ -323,9 +323,9 @@ class ModelOperations(Group):
         branch: str | None = None,
         env: Env = NOTHING,
     ) -> ModelsReply:
-        """Return the providers with their models, as a run of this client could have them.
+        """Return the providers with their models, as this client's runs could use them.
 
-        A list that is younger than a day is not asked for again, unless with ``refresh``.
+        The daemon asks a provider for its list once a day, or with ``refresh`` now.
         """
         config, options = self._kernel.config, send_options(client, env, ())
         found = await self._kernel.feature(Models).look(options, refresh=refresh)
@@ -349,9 +349,9 @@ class ModelOperations(Group):
         }
 
     async def model(self, client: Client, *, branch: str, model: str | None = None, env: Env = NOTHING) -> ModelReply:
-        """Return which model answers in a conversation, or have it be ``model`` from the next request on.
+        """Return the model of a conversation, or set it to ``model`` from the next request on.
 
-        Of a named agent that is written to ``agent.json``, of others to ``preset.md``.
+        It is written to ``preset.md``, or to the ``agent.json`` of a named agent.
         """
         kernel, ref, options = self._kernel, self._ref(branch), send_options(client, env, ())
         note = ""
@@ -383,12 +383,12 @@ class ModelOperations(Group):
         next: bool = False,
         env: Env = NOTHING,
     ) -> ConversationSettings:
-        """Return the settings of a conversation, after having ``key`` be ``value``.
+        """Set ``key`` to ``value``, if both are given, and return the settings of a conversation.
 
-        Keys are model, temperature, max-tokens, thinking, system and tools; the value ``default`` is the provider's
-        temperature, max-tokens or thinking. Tools are names, or ``+NAME`` and ``-NAME``; ``none`` is none. That is
-        written into ``preset.md`` (``agent.json`` of a named agent), or with ``next`` it holds for the next message
-        alone, until the daemon ends.
+        Keys are model, temperature, max-tokens, thinking, system and tools; the value ``default`` resets temperature,
+        max-tokens or thinking to the provider's. Tools are names, or ``+NAME`` and ``-NAME``; ``none`` means none.
+        The value is written to ``preset.md`` (``agent.json`` of a named agent), or with ``next`` it applies to the
+        next message only, unless the daemon ends before.
         """
         kernel, ref, options = self._kernel, self._ref(branch), send_options(client, env, ())
         waiting, note = kernel.feature(Models).next_settings, ""
@@ -425,14 +425,14 @@ class ModelOperations(Group):
         model: str | None = None,
         env: Env = NOTHING,
     ) -> RewriteReply:
-        """Have a model rewrite a passage, outside of any session.
+        """Rewrite a passage with a model, outside of any session.
 
-        It answers which would answer in a new session, or ``model``, ``[BACKEND/]NAME``. ``name`` is that of the file
-        or buffer, ``before`` and ``after`` what stands around the passage there.
+        The model is ``model``, ``[BACKEND/]NAME``, by default that of a new session. ``name`` names the file or
+        buffer; ``before`` and ``after`` are the text around the passage there.
 
         Raises:
             BadRequest: The passage or the instruction is empty, or the passage too long.
-            ProviderError: The model said nothing that could be used.
+            ProviderError: The model gave no usable answer.
         """
         if not text.strip() or not instruction.strip():
             raise BadRequest("The text or the instruction of the rewrite is empty")
@@ -462,7 +462,7 @@ class ModelOperations(Group):
         return {"text": made, "diff": "\n".join(diff), "model": answering}
 
     async def _parse_setting(self, live: LiveBranch, key: str, value: str, options: SendOptions) -> dict[str, Any]:
-        """Return a setting by its name on the wire, checked."""
+        """Return the checked setting, under its name on the wire."""
         kernel = self._kernel
         own = kernel.presets.of_branch(live.ref)
         given: Any = None if value == "default" else value
@@ -492,10 +492,10 @@ class ModelOperations(Group):
     async def gptel_backends(
         self, client: Client, *, backends: Sequence[Any], current: str = ""
     ) -> GptelConfiguration:
-        """Return what ``config.toml`` would say of gptel's backends.
+        """Return the text that adds gptel's backends to ``config.toml``.
 
         Nothing is written. Each of ``backends`` is a plist ``(:name :type :protocol :host :endpoint :models :key)``,
-        see ``GptelBackend``; its models are plists ``(:name :context-window :input-cost :output-cost)``.
+        and each of its models a plist ``(:name :context-window :input-cost :output-cost)``, see ``GptelBackend``.
         """
         config = self._kernel.config
         source = Source.at("backends", BadRequest)
@@ -505,10 +505,10 @@ class ModelOperations(Group):
 
     @by_person
     async def add_configuration(self, client: Client, *, text: str) -> str:
-        """Append ``text`` to ``config.toml``: backends, models and the default one; return the file.
+        """Append ``text`` (backends, models, the default backend) to ``config.toml``; return the file.
 
         Raises:
-            ConfigError: It holds something else, or the file would be wrong with it; nothing is written.
+            ConfigError: The text has other tables or would make the file invalid; nothing is written.
         """
         file = self._kernel.config.file
         if others := read_toml(file, text).data.keys() - set(_TABLES):
@@ -543,7 +543,7 @@ class ModelOperations(Group):
     async def trust_presets(self, client: Client, *, root: str, hashes: Sequence[str]) -> TrustReply:
         """Trust presets of the project ``root`` by their ``hash``.
 
-        What has changed since the hash was told, or is broken, is not trusted.
+        A preset that is broken, or that has another hash now, is not trusted.
         """
         found = await asyncio.to_thread(self._for_project, root)
         wanted = [template for template in found.found if template.hash in hashes and not template.trusted]
@@ -564,7 +564,7 @@ class ModelOperations(Group):
         return self._kernel.presets.for_project(project_of(str(place)) if place and place.is_dir() else place)
 
     async def usage(self, client: Client, *, branch: str) -> UsageReply:
-        """Return what a branch cost: its own, its agents, both together, and its last messages one by one."""
+        """Return the cost of a branch: its own, its agents', the sum, and that of each of its last messages."""
         async with self._kernel.using(self._ref(branch)) as live:
             below = await look_below(self._kernel, live)
             if (meter := live.meter) is None:
@@ -582,13 +582,13 @@ class ModelOperations(Group):
             }
 
     async def usage_report(self, client: Client, *, by: By = "day", days: int = 30) -> UsageReport:
-        """Return what all sessions cost, by day, model, session or preset.
+        """Return the cost of all sessions, by day, model, session or preset.
 
-        ``days`` are local ones of the daemon's machine, today with them; 0 is always.
+        ``days`` counts local days of the daemon's machine, including today; 0 means all.
         """
         if not 0 <= days <= MOST_DAYS:
             raise BadRequest(f"{days} is not a number of days", hint=f"Up to {MOST_DAYS}; 0 is always")
-        for live in self._kernel.runs:  # what they have so far
+        for live in self._kernel.runs:  # count their requests so far
             self._index.branch_written(live.ref)
         complete = await self._index.fresh()
         since = days_ago(days, self._kernel.clock.now()) if days else 0
@@ -627,7 +627,7 @@ class ModelOperations(Group):
 
 
 def model_source(kernel: Kernel, ref: BranchRef, model: str | None) -> str:
-    """Return what says that ``model`` answers in a branch whose document says nothing of it."""
+    """Return where the branch's ``model`` is set, given that the document does not set it."""
     if model is None or model != kernel.presets.of_branch(ref).model:
         return "the backend"
     is_own = kernel.named.is_named(ref) and kernel.named.file(ref).model
@@ -635,7 +635,7 @@ def model_source(kernel: Kernel, ref: BranchRef, model: str | None) -> str:
 
 
 async def write_settings(kernel: Kernel, ref: BranchRef, values: Mapping[str, Any]) -> None:
-    """Write settings, by their names in ``Preset``, into ``preset.md``, or where a named agent's are kept."""
+    """Write settings, by their names in ``Preset``, to ``preset.md``, or to the ``agent.json`` of a named agent."""
     left = dict(await named_agents.keep_document_settings(kernel, ref, values, user=local_subject()))
     body = left.pop("body", None)
     if body is not None and kernel.named.is_named(ref):
@@ -651,7 +651,7 @@ async def write_settings(kernel: Kernel, ref: BranchRef, values: Mapping[str, An
 
 
 def _switch_tools(on: Sequence[str], value: str) -> list[str]:
-    """Return tools after ``value``: names, or ``+NAME`` and ``-NAME``; ``none`` is none."""
+    """Return the tools as changed by ``value``: names, or ``+NAME`` and ``-NAME``; ``none`` means none."""
     words = [] if value == "none" else re.findall(r"[^\s,]+", value)
     changing = [word for word in words if word[0] in "+-"]
     if not changing:
@@ -666,7 +666,7 @@ def _switch_tools(on: Sequence[str], value: str) -> list[str]:
 
 
 def offered(providers: Sequence[ProviderRow]) -> list[OfferedModel]:
-    """Return the models to choose from; those of a stand-in are always named with it."""
+    """Return the models to choose from; those of a stand-in always have its name as a prefix."""
     usable = [each for each in providers if each["valid"]]
     count = Counter(name for each in usable if not each["stand_in"] for name in each["models"])
     rows: list[OfferedModel] = []
@@ -680,13 +680,13 @@ def offered(providers: Sequence[ProviderRow]) -> list[OfferedModel]:
 
 
 def _known(backend: str, model: str, config: Config) -> ModelRow | None:
-    """Return the row of what is known of a model, None for nothing."""
+    """Return the known facts about a model, or None."""
     known = catalog.facts(model, config, backend=backend).to_wire()
     return cast(ModelRow, {"name": model, "words": catalog.words(known), **known}) if known else None
 
 
 async def checked_model(kernel: Kernel, preset: Preset | None, model: str, options: SendOptions) -> CheckedModel:
-    """Return a model that a person gives a conversation with this preset, None for that of a new agent.
+    """Check a model that a user chose for a conversation with this preset; None means a new agent's preset.
 
     Raises:
         BadRequest, ConfigError: See ``Models.checked``.
@@ -697,14 +697,14 @@ async def checked_model(kernel: Kernel, preset: Preset | None, model: str, optio
     )
 
 
-# Backends of gptel, taken over into ``config.toml``.
+# Import of gptel's backends into ``config.toml``.
 
 
 def backend_table(backend: GptelBackend) -> BackendTable:
-    """Return a backend of gptel's as a table of ``[backend.NAME]``.
+    """Return a backend of gptel as a table for ``[backend.NAME]``.
 
     Raises:
-        ConfigError: It cannot be had here; says why.
+        ConfigError: The backend cannot be used here; the message says why.
     """
     if why := _OTHERS.get(backend.type):
         raise ConfigError(f"{backend.name}: {why}")
@@ -718,7 +718,7 @@ def backend_table(backend: GptelBackend) -> BackendTable:
     base, kind = _base_and_kind(backend, url)
     service = next((name for name, each in SERVICES.items() if each.base_url == base), None)
     if service and backend.key and SERVICES[service].key_env is None:
-        service = None  # a server of one's own that wants a key
+        service = None  # the user's own server, which needs a key
     own = service or ("anthropic" if base == "https://api.anthropic.com" else "")
     if own:
         variable = SERVICES[own].key_env if own in SERVICES else "ANTHROPIC_API_KEY"
@@ -731,7 +731,7 @@ def backend_table(backend: GptelBackend) -> BackendTable:
     names = [str(each["name"]) for each in backend.models or ()]
     if names:
         table["model"] = names[0]
-        if own not in ("anthropic", "openai", "gemini"):  # these list theirs
+        if own not in ("anthropic", "openai", "gemini"):  # these list their models
             table["models"] = names
     return BackendTable(table, key)
 
@@ -755,12 +755,12 @@ def _base_and_kind(backend: GptelBackend, url: str) -> tuple[str, str]:
 def configuration_of(
     backends: Sequence[GptelBackend], config: Config, *, current: str = ""
 ) -> tuple[str, list[list[str]], list[str]]:
-    """Return what ``config.toml`` lacks of gptel's backends, the variables of their keys with hosts, and remarks.
+    """Return the text for the backends that ``config.toml`` lacks, the pairs of key variable and host, and remarks.
 
     Args:
-        backends: Of gptel, in its order.
-        config: What is configured.
-        current: The one that answers in gptel, which is offered as the default.
+        backends: Gptel's backends in its order.
+        config: The current configuration.
+        current: The backend in use in gptel, to suggest as the default.
     """
     known = {name.casefold() for name in read_config_file(config.file).data.get("backend", {})}
     tables, keys, notes = list[str](), list[list[str]](), list[str]()
@@ -793,7 +793,7 @@ def configuration_of(
 
 
 def _facts_from_gptel(model: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what gptel says of a model, in our words."""
+    """Return gptel's facts about a model under the keys of ``config.toml``."""
     window, price = model.get("context_window"), (model.get("input_cost"), model.get("output_cost"))
     stated: dict[str, Any] = (
         {"context_window": int(window * 1000)} if isinstance(window, int | float) and window else {}
@@ -821,14 +821,14 @@ def _preset_row(found: ProjectPresets, template: PresetTemplate, config: Config)
 
 
 def _misspelt(front: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the keys that mean nothing and look much like one that does."""
+    """Yield a message for each unknown key that resembles a known one."""
     for key in map(str, front):
         if (dashed := key.replace("_", "-")) not in _KEYS and (meant := nearest(dashed, _KEYS, cutoff=0.8)):
             yield f"`{key}` is not a key; is `{meant}` meant?"
 
 
 def _doubts(preset: Preset, config: Config) -> Iterator[str]:
-    """Yield what a preset names and is not there: no error, since another machine may have it."""
+    """Yield messages about missing tools and backends; no errors, since another machine may have them."""
     if unknown := [tool for tool in preset.tools if tool not in TOOLS]:
         yield f"there is no tool {', '.join(unknown)}"
     try:
@@ -838,7 +838,7 @@ def _doubts(preset: Preset, config: Config) -> Iterator[str]:
 
 
 def summary(meter: Meter) -> dict[str, Any]:
-    """Return what ``show`` says of usage: the branch's own and, as far as they are known, its agents'."""
+    """Return the usage for ``show``: the branch's own and, as far as known, its agents'."""
     return {"context": meter.to_wire(), "own": meter.own.to_wire(), "together": meter.together.to_wire()}
 
 
@@ -854,7 +854,7 @@ def _agent(below: AgentCost) -> AgentCostRow:
 
 
 def _file(session_dir: Path) -> str | None:
-    """Return the conversation of a session's active branch; None when there is none."""
+    """Return the conversation file of a session's active branch, or None."""
     try:
         return str(paths.session_file(paths.ref_of(session_dir).branch_dir))
     except NotASession:

@@ -1,4 +1,4 @@
-"""Pages as every client shows them: outlined text with faces and buttons, made by the operation ``report``.
+"""Pages of outlined text with faces and buttons, ready for every client to show: the operation ``report``.
 
 Emacs shows a page in a buffer of ``pyagentd-list.el``, folded by its headings; the command line prints it.
 """
@@ -48,13 +48,13 @@ class ReportReply(TypedDict):
     title: str
     lines: list[LineReply]
     actions: list[ActionReply]
-    follows: list[str]  # what has it made again when it changes
-    end: bool  # it is shown from its end, like a log
+    follows: list[str]  # the kinds of events after which the client reloads the page
+    end: bool  # the client scrolls to the end, as in a log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """A page; ``actions`` take nothing from a row, ``follows`` has it made again when that changes."""
+    """A page; its ``actions`` use no facts of rows, and clients reload it after the events in ``follows``."""
 
     title: str
     lines: Sequence[Line]
@@ -74,12 +74,12 @@ def body(*parts: Text | str) -> Line:
 
 
 def drawn(chart: Chart, width: int = _WIDTH) -> Line:
-    """Return a chart, which is one line for clients that show its picture."""
+    """Return a chart as one line, which graphical clients show as a picture."""
     return Line((Text(charts.text(chart, width), svg=charts.svg(chart)),))
 
 
 def text_lines(text: str) -> list[Line]:
-    """Return the lines of a longer text below a heading."""
+    """Return the lines of a multi-line text below a heading."""
     return [body(line) for line in text.split("\n")]
 
 
@@ -87,7 +87,7 @@ class Pages(Group):
     """The pages, each a method that takes typed arguments, as an operation does, and returns a ``Report``."""
 
     async def ask(self, client: Client, *, id: str) -> Report:
-        """Return a pending question with all that is known of it."""
+        """Return a pending question with all its details."""
         found = next((row for row in self._kernel.asks.all() if row["id"] == id), None)
         if found is None:
             raise NotFound(f"No question {id} is open", hint="It may have been answered elsewhere")
@@ -96,7 +96,7 @@ class Pages(Group):
         return Report(title="Question", lines=list(_ask_lines(found, log, state)))
 
     async def mission(self, client: Client, *, branch: str) -> Report:
-        """Return the missions of a session, turn by turn; looking runs nothing."""
+        """Return the missions of a session, turn by turn; nothing is run."""
         told = await self._group(Missions).traced(self._ref(branch))
         found = told["missions"]
         last = found[-1] if found else {}
@@ -121,7 +121,7 @@ class Pages(Group):
         )
 
     async def task(self, client: Client, *, branch: str, id: str) -> Report:
-        """Return the end of what a background command printed."""
+        """Return the end of a background command's output."""
         task = await self._group(Background).task_output(client, branch=branch, id=id)
         lines = [
             Line((Text(*task_status(task)), "  ", *task["command"].splitlines()[:1])),
@@ -135,7 +135,7 @@ class Pages(Group):
         return Report(title="Output", lines=lines, actions=actions, end=True, follows=("tasks", "output"))
 
     async def hooks(self, client: Client, *, branch: str | None = None, root: str | None = None) -> Report:
-        """Return the hooks, yours and the project's, with the texts of the project's."""
+        """Return your hooks and the project's, with the project's scripts."""
         root = await self._root(branch, root)
         told = await self._group(McpOperations).hooks(client, root=root)
         lines = [
@@ -162,7 +162,7 @@ class Pages(Group):
         return Report(title="Hooks", lines=lines, actions=[_trust("trust-hooks", arguments, question)] if can else [])
 
     async def presets(self, client: Client, *, branch: str | None = None, root: str | None = None) -> Report:
-        """Return the presets of the project that you have not trusted yet."""
+        """Return the project's presets that you have not trusted yet."""
         root = await self._root(branch, root)
         found = (await self._group(ModelOperations).presets(client, root=root))["untrusted"]
         if not found:
@@ -183,7 +183,7 @@ class Pages(Group):
         return Report(title="Presets", lines=lines, actions=actions)
 
     async def servers(self, client: Client, *, branch: str | None = None, root: str | None = None) -> Report:
-        """Return what the MCP servers of the project run, with the texts."""
+        """Return the commands and scripts of the project's MCP servers."""
         told = await self._group(McpOperations).mcp(client, branch=branch, root=root)
         waiting = [each["name"] for each in told["servers"] if not each["trusted"]]
         wrong = [Line((Text(f"Cannot be used: {told['error']}", "bad"),))] if told["error"] else []
@@ -200,7 +200,7 @@ class Pages(Group):
         return Report(title="MCP servers", lines=lines, actions=[_trust("trust-mcp", arguments, question)])
 
     async def trust(self, client: Client, *, branch: str) -> Report:
-        """Return the preset.md of a session that came from elsewhere, to trust it."""
+        """Return the ``preset.md`` of a session from another machine, to trust it."""
         told = await self._group(Sessions).trust_session(client, branch=branch)
         data = await asyncio.to_thread(presetfile.content, Path(told["file"]))
         if hashlib.sha256(data).hexdigest() != told["sha256"]:
@@ -214,7 +214,7 @@ class Pages(Group):
         return Report(title="Trust", lines=lines, actions=actions)
 
     async def decision(self, client: Client, *, id: int) -> Report:
-        """Return one decision of the audit with all that is known of it."""
+        """Return one decision of the audit with all its details."""
         found = (await self._group(Approvals).audit(client, limit=1, before=id + 1))["decisions"]
         if not found or found[0]["id"] != id:
             raise NotFound(f"There is no decision {id}")
@@ -236,7 +236,7 @@ class Pages(Group):
         return Report(title="Inspect", lines=list(_inspector_lines(told, branch, filled, turns)))
 
     async def usage(self, client: Client, *, days: int = 30, by: By | None = None, width: int = _WIDTH) -> Report:
-        """Return charts of what all sessions cost."""
+        """Return charts of the cost of all sessions."""
         lines: list[Line] = []
         for each in (by,) if by else ("day", "model", "session"):
             told = await self._group(ModelOperations).usage_report(client, by=each, days=days)
@@ -246,7 +246,7 @@ class Pages(Group):
         return Report(title="Usage", lines=lines)
 
     async def request(self, client: Client, *, branch: str, run: str, step: int, purpose: str = "step") -> Report:
-        """Return a request as it was sent, but for what is long: pictures."""
+        """Return a request as it was sent, without its pictures."""
         sent = await self._group(Inspection).request_body(self._ref(branch), run, step, purpose)
         shown = await asyncio.to_thread(lambda: json.dumps(_without_pictures(sent), ensure_ascii=False, indent=2))
         return Report(title="Request", lines=[Line((line,)) for line in shown.split("\n")])
@@ -256,7 +256,7 @@ class Pages(Group):
         told = await self._group(McpOperations).mcp_test(client, name=name, root=root, env=env)
         if not told["ok"]:
             return Report(title="MCP server", lines=[heading(name), body(Text(told["error"], "bad"))])
-        # What a server says of itself stays on its line: another one might pass for something of ours.
+        # A server's texts are kept on one line: with a line break they could pass for text of the daemon.
         lines = [heading(_on_a_line(told["title"] or name))]
         lines.append(body(f"protocol {_on_a_line(told['protocol'])}, {told['duration_ms']} ms"))
         for tool in told["tools"]:
@@ -284,7 +284,7 @@ def _on_a_line(text: str) -> str:
 
 
 class Reports(Group):
-    """What clients ask to show a page."""
+    """The operations that show pages."""
 
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)
@@ -298,13 +298,13 @@ class Reports(Group):
         arguments: Mapping[str, Any] = NOTHING,
         watch: bool = False,
     ) -> ReportReply:
-        """Return the page ``name``, as lines with headings, faces and buttons.
+        """Return the page ``name`` as lines with headings, faces and buttons.
 
-        It is "ask" (``id``) and "decision" (``id``), "inspect" and "mission" (``branch``), "request" (of an
-        inspector), "task" (``branch``, ``id``: what a background command printed), "usage" (``days``, ``width``,
-        ``by``: one chart instead of three), "server" (``name``, ``root``, ``env``), which starts an MCP server, or
-        what somebody reads before trusting it: "hooks", "presets" and "servers" of the project (``branch`` or
-        ``root``), "trust" (``branch``). With ``watch`` the client is told what changes of what the page ``follows``.
+        Pages and their arguments: "ask" and "decision" (``id``), "inspect" and "mission" (``branch``), "request" (one
+        step of an inspector), "task" (``branch``, ``id``: the output of a background command), "usage" (``days``,
+        ``width``, ``by``: one chart instead of three), and "server" (``name``, ``root``, ``env``), which starts an
+        MCP server. Pages to read before trusting: "hooks", "presets" and "servers" of the project (``branch`` or
+        ``root``), "trust" (``branch``). With ``watch`` the client receives the events that the page ``follows``.
         """
         report: Report = await make(self._pages, "page", client, name, arguments)
         if watch:
@@ -317,7 +317,7 @@ _LONGEST_PICTURE = 200  # characters of base64
 
 
 def _without_pictures(value: Any) -> Any:
-    """Return a request with the data of pictures named instead of shown."""
+    """Return a request in which a placeholder replaces the data of each picture."""
     if isinstance(value, list):
         return [_without_pictures(each) for each in value]
     if isinstance(value, dict):
@@ -330,7 +330,7 @@ def _without_pictures(value: Any) -> Any:
     return value
 
 
-# What somebody reads before trusting it.
+# Files to read before trusting them.
 
 
 def _files(files: Sequence[Mapping[str, Any]]) -> list[Line]:
@@ -466,7 +466,7 @@ def _inspector_lines(
         yield heading(filled.title, 2)
         yield drawn(filled)
     yield from _rights(told["permissions"])
-    if told["system"] or told["tools"]:  # else no request was sent from here
+    if told["system"] or told["tools"]:  # empty if the branch sent no request
         yield heading("System prompt", 2, folded=True)
         yield from text_lines(told["system"])
         yield heading(f"Tools ({len(told['tools'])})", 2, folded=True)

@@ -55,13 +55,13 @@ _NOTHING = Expense()
 
 
 class SessionCreated(BranchPlaces):
-    """The session that was made."""
+    """The created session."""
 
     title: str | None
 
 
 class SessionTrust(TypedDict):
-    """What the preset.md at the root of a session's tree allows."""
+    """Whether a session is trusted, by the ``preset.md`` at the root of its tree."""
 
     foreign: bool  # the session waits for trust
     file: str
@@ -69,7 +69,7 @@ class SessionTrust(TypedDict):
 
 
 class ListedRow(BranchPlaces):
-    """A branch or agent, and what it cost without the agents below it."""
+    """A branch or agent with its own cost, without that of its agents."""
 
     agent: bool
     title: str | None
@@ -78,12 +78,12 @@ class ListedRow(BranchPlaces):
     current: bool  # the active branch of its session
     state: str
     tokens: int
-    usd: float  # as far as prices are known
-    unpriced: bool  # some are not known
+    usd: float  # of the requests with a known price
+    unpriced: bool  # some prices are unknown
 
 
 class SessionRow(ListedRow):
-    """A branch or agent in the list of all."""
+    """A branch or agent in the list of all sessions."""
 
     parent: str | None  # of an agent: the branch it belongs to
     preset: str | None
@@ -91,14 +91,14 @@ class SessionRow(ListedRow):
 
 
 class SessionsReply(TypedDict):
-    """Branches and agents, here or, where they are many, in a file."""
+    """Branches and agents, in the reply or, if there are many, in a file."""
 
     sessions: NotRequired[list[SessionRow]]
-    path: NotRequired[str]  # of a file with that as JSON
+    path: NotRequired[str]  # of a JSON file with the same rows
 
 
 class RunningRow(ListedRow):
-    """A branch or agent that answers, and what it does; nil where there is none."""
+    """A running branch or agent and its activity; values that do not apply are nil."""
 
     parent: NotRequired[str | None]
     preset: NotRequired[str | None]
@@ -114,7 +114,7 @@ class RunningRow(ListedRow):
 
 
 class RunningReply(TypedDict):
-    """What answers now, or waits for a human to."""
+    """The branches and agents that run or wait for a human."""
 
     running: list[RunningRow]
 
@@ -126,41 +126,41 @@ class RenameReply(BranchPlaces):
     """A session under its new title."""
 
     title: str
-    note: str | None  # where the title is not the name
+    note: str | None  # for a named agent: its name is unchanged
 
 
 class ArchiveReply(BranchPlaces):
-    """A session that lists leave out, or do not."""
+    """A session after it was archived or unarchived."""
 
     archived_at: int | None  # epoch ms
 
 
 class DuplicateReply(BranchPlaces):
-    """The names and places of a copy."""
+    """The ids and paths of a copy."""
 
-    note: str | None  # what of a named agent is not copied
+    note: str | None  # which parts of a named agent are not copied
 
 
 class DeletionRow(TypedDict):
-    """What may be moved to the trash."""
+    """A candidate for deletion."""
 
     what: What
-    words: str  # all that goes: session “Tea” with 2 branches and 4 agents
+    words: str  # what is deleted: session “Tea” with 2 branches and 4 agents
 
 
 class DeletionsReply(TypedDict):
-    """What may be meant where something is to be deleted, the smallest first."""
+    """The candidates for deletion, the smallest first."""
 
     deletions: list[DeletionRow]
 
 
 class TrashReply(TypedDict):
-    """What was moved to the trash."""
+    """The directories that were moved to the trash."""
 
     trashed: list[str]
 
 
-_SHOWN = 200  # characters of a prompt
+_SHOWN = 200  # characters of a prompt in a reply
 
 
 class PointRow(TypedDict):
@@ -174,16 +174,16 @@ class PointRow(TypedDict):
 
 
 class BranchPoints(TypedDict):
-    """Prompts, in their order."""
+    """Prompts in the order of the document."""
 
     points: list[PointRow]
 
 
 class BranchMade(BranchPlaces):
-    """The names and places of a new branch."""
+    """The ids and paths of a new branch."""
 
     parent: str  # the name of the branch it was made from
-    position: int  # in that one's document
+    position: int  # in the parent's document
 
 
 class BranchesReply(TypedDict):
@@ -196,21 +196,21 @@ _TEMPERATURES = (0.0, 2.0)
 
 
 class ExportReply(TypedDict):
-    """An exported conversation, here or in a file."""
+    """An exported conversation, in the reply or in a file."""
 
     text: NotRequired[str]
     path: NotRequired[str]
-    notes: Sequence[str]  # what could not be said in that format
+    notes: Sequence[str]  # what the format cannot express
 
 
 class ImportReply(BranchPlaces):
-    """The session that was made of a chat."""
+    """The session created from a chat."""
 
-    notes: list[str]  # what could not be taken over
+    notes: list[str]  # what could not be imported
 
 
 class Sessions(Group):
-    """All sessions and their branches, and how they come and go."""
+    """Sessions and branches: create, list, delete, export and import them."""
 
     async def create_session(
         self,
@@ -227,9 +227,9 @@ class Sessions(Group):
     ) -> SessionCreated:
         """Create a session; with ``root`` (a project) it may read and write everything below it.
 
-        ``root`` may be a branch's directory, too: then it is where that one works. ``titled`` means that somebody
-        typed ``name``, which is the title then; where it is blank, the session is titled after its first answer.
-        Activities give its directory and id, the directories of ``projects`` that it may read, and their document.
+        If ``root`` is a branch's directory, the project is that of the branch. ``titled`` means that the user typed
+        ``name`` as the title; if it is blank, the session gets a title after its first answer. For an activity, the
+        client also gives the session's directory and id, the ``projects`` it may read, and the activity's document.
         """
         title = typed_title(name) if titled and name.strip() else ""
         place = expand_home(session_dir) if session_dir else None
@@ -255,7 +255,7 @@ class Sessions(Group):
 
     @by_person
     async def trust_session(self, client: Client, *, branch: str, sha256: str | None = None) -> SessionTrust:
-        """Trust a session that is not from this machine while its ``preset.md`` has the hash ``sha256``.
+        """Trust a session from another machine if its ``preset.md`` still has the hash ``sha256``.
 
         Without ``sha256`` nothing is trusted.
         """
@@ -271,13 +271,13 @@ class Sessions(Group):
         return {"foreign": kernel.origins.foreign(ref), "file": str(file), "sha256": found}
 
     async def resolve(self, client: Client, *, name: str) -> BranchPlaces:
-        """Return the branch that an id, a prefix, ID/BRANCH or a directory means."""
+        """Return the branch named by an id, a prefix of one, ID/BRANCH or a directory."""
         return describe_branch(await asyncio.to_thread(self._registry.resolve, name))
 
     async def sessions(self, client: Client, *, archived: bool = False, watch: bool = False) -> SessionsReply:
-        """Return every branch and agent, agents after the branch they belong to; archived ones only if asked for.
+        """Return all branches and agents, agents after their branch; archived ones only with ``archived``.
 
-        With ``watch`` the client is told what changes, as ``sessions`` events.
+        With ``watch`` the client receives changes as ``sessions`` events.
         """
         if watch:
             self._follow(client, "sessions")
@@ -285,7 +285,7 @@ class Sessions(Group):
         return reply
 
     async def running(self, client: Client, *, watch: bool = False) -> RunningReply:
-        """Return the branches and agents that answer now, or wait for a human to; ``watch`` as of ``sessions``."""
+        """Return the branches and agents that run or wait for a human; ``watch`` as in ``sessions``."""
         if watch:
             self._follow(client, "sessions")
         return {"running": cast(list[RunningRow], self._kernel.feature(Overview).running())}
@@ -293,15 +293,15 @@ class Sessions(Group):
     async def unwatch(self, client: Client) -> None:
         """Stop sending the client changes of sessions, named agents and tasks.
 
-        That is what ``watch`` of ``sessions``, ``running``, ``agent_list`` and ``tasks`` asked for. What it is
-        attached to, and the questions to humans, are told as before.
+        This undoes ``watch`` of ``sessions``, ``running``, ``agent_list`` and ``tasks``. Events of attached branches
+        and questions to humans still arrive.
         """
         if (overview := self._kernel.find(Overview)) is not None:
             overview.watchers.discard(client)
         self._kernel.overseers.discard(client)
 
     async def session_rows(self, *, archived: bool) -> list[SessionRow]:
-        """Return all branches and agents, with their state and what they cost."""
+        """Return all branches and agents with their state and cost."""
 
         def found() -> list[dict[str, Any]]:
             facts, spent = {} if self._indexer is None else self._indexer.facts(), self._spent()
@@ -319,26 +319,26 @@ class Sessions(Group):
         return cast(list[SessionRow], rows)
 
     def _spent(self) -> dict[str, Expense]:
-        """Return what each branch cost, as far as the tables know."""
+        """Return the cost of each branch according to the database; empty if it cannot be read."""
         if self._indexer is None:
             return {}
         known = cache(facts_of(self._kernel))
         try:
             found = spent_by_branch(self._kernel.state)
-        except StoreError:  # the list is worth more than its last column
+        except StoreError:  # show the list without costs
             return {}
         place = self._indexer.projection.place
         return {
             place(key): sum((priced_usage(each, known) for each in sums), Expense()) for key, sums in found.items()
         }
 
-    # Operations on a session's life: renaming, archiving, duplicating and deleting it, and reading its metadata.
+    # Operations that rename, archive, duplicate and delete a session, and read its metadata.
     #
-    # Deleting moves to the system's trash. Title and archive state are facts of the whole session, so they are
-    # recorded in each of its branches; an agent has its own.
+    # Deleting moves to the system's trash. Title and archive state belong to the whole session, so they are recorded
+    # in each of its branches; an agent has its own.
 
     async def rename(self, client: Client, *, branch: str, title: str) -> RenameReply:
-        """Give a session, or an agent, another title; ids and directories never change."""
+        """Change the title of a session or agent; ids and directories never change."""
         wanted, ref = typed_title(title), self._ref(branch)
         await self._note(ref, title=wanted)
         self._touch(*_timelines(ref))
@@ -347,7 +347,7 @@ class Sessions(Group):
         return {**describe_branch(ref), "title": wanted, "note": note if named else None}
 
     async def archive(self, client: Client, *, branch: str, undo: bool = False) -> ArchiveReply:
-        """Hide a session or agent from lists, or with ``undo`` show it again; it is not changed."""
+        """Hide a session or agent from lists, or with ``undo`` show it again; its files stay."""
         ref = self._ref(branch)
         archived_at = None if undo else epoch_ms(self._kernel.clock.now())
         await self._note(ref, archived_at=archived_at)
@@ -356,12 +356,12 @@ class Sessions(Group):
     async def duplicate(self, client: Client, *, branch: str, name: str | None = None) -> DuplicateReply:
         """Copy a session with all its branches, agents and files; the copy has an id of its own.
 
-        Of a named agent the conversation alone is copied.
+        Of a named agent, only the conversation is copied.
         """
         ref, title = self._ref(branch), typed_title(name) if name and name.strip() else None
         if ref.is_agent:
             raise BadRequest(f"{ref.session_id} is an agent", hint="Duplicate the session it belongs to")
-        if self._kernel.origins.foreign(ref):  # a copy would be the user's own
+        if self._kernel.origins.foreign(ref):  # a copy would count as the user's own
             raise BadRequest(f"{ref.session_id} is not from this machine", hint="Read its preset.md, then trust it")
         for live in self._kernel.inside(ref.session_dir):
             if live.run is not None or live.starting.locked():
@@ -382,14 +382,14 @@ class Sessions(Group):
         return {**describe_branch(made), "note": note if named else None}
 
     async def deletions(self, client: Client, *, branch: str, what: What | None = None) -> DeletionsReply:
-        """Return in words what ``delete`` would move to the trash: ``what``, or all that may be meant."""
+        """Describe what ``delete`` would move to the trash: ``what``, or without it each candidate."""
         ref = self._ref(branch)
         chosen = _what(ref, what)
         if chosen == "agent":
             return {"deletions": [{"what": "agent", "words": f"agent {ref.session_id}"}]}
         branches = await asyncio.to_thread(metadata.branches, ref.session_dir)
         title = f"“{ref.session_id}”"
-        with contextlib.suppress(PyagentdError):  # one that cannot be opened can be deleted all the same
+        with contextlib.suppress(PyagentdError):  # a session that cannot be opened can still be deleted
             async with self._kernel.using(ref) as live:
                 title = f"“{live.conversation.session.get('title') or ref.session_id}”"
         rows: list[DeletionRow] = []
@@ -403,8 +403,9 @@ class Sessions(Group):
     async def delete(self, client: Client, *, branch: str, what: What | None = None) -> TrashReply:
         """Move a session, a branch or an agent to the trash.
 
-        Without ``what`` an agent's ref means the agent, a branch's ref the branch, or the session if it is all of it.
-        A named agent is destroyed instead (``agent-destroy``), which tells what is lost and saves its conversation.
+        Without ``what`` it deletes what ``branch`` names: the agent, the branch, or if that is the only branch, the
+        session. A named agent must be destroyed instead (``agent-destroy``), which warns of losses and saves its
+        conversation.
         """
         ref = self._ref(branch)
         chosen = _what(ref, what)
@@ -429,10 +430,10 @@ class Sessions(Group):
         return {"trashed": [str(directory)]}
 
     async def session_metadata(self, client: Client, *, directory: str) -> dict[str, Any] | None:
-        """Return what ``scope-plan.yml`` of a branch or agent says; nil when it is missing or cannot be parsed.
+        """Return a branch's or agent's ``scope-plan.yml`` as data; nil when it is missing or cannot be parsed.
 
-        Keys are ``:version``, ``:session-id``, ``:created``, ``:updated`` (ISO 8601), ``:preset``, of an agent
-        ``:type`` and ``:parent-session-id``, and what other programs wrote there.
+        Keys are ``:version``, ``:session-id``, ``:created``, ``:updated`` (ISO 8601), ``:preset``, for an agent
+        ``:type`` and ``:parent-session-id``, and any that other programs wrote.
         """
         return cast(dict[str, Any], await asyncio.to_thread(metadata.read_session_metadata, _place(directory)))
 
@@ -444,15 +445,15 @@ class Sessions(Group):
         return await asyncio.to_thread(metadata.read_preset_metadata, _place(directory))
 
     async def branch_metadata(self, client: Client, *, directory: str) -> dict[str, Any] | None:
-        """Return what ``branch-metadata.yml`` says; nil when it is missing, as in "main", or cannot be parsed.
+        """Return ``branch-metadata.yml`` as data; nil when it is missing, as in "main", or cannot be parsed.
 
-        Keys are ``:parent-branch``, ``:created`` (ISO 8601), maybe ``:branch-point-position``, a position of Emacs,
-        and what other programs wrote there.
+        Keys are ``:parent-branch``, ``:created`` (ISO 8601), optionally ``:branch-point-position`` (an Emacs
+        position), and any that other programs wrote.
         """
         return await asyncio.to_thread(metadata.read_branch_metadata, _place(directory))
 
     async def _note(self, ref: BranchRef, **facts: Any) -> None:
-        """Record facts of a session in each of its branches and tell who watches them."""
+        """Record facts of a session in each of its branches and notify their clients."""
         for sibling in _timelines(ref):
             async with self._kernel.using(sibling) as live:
                 live.note_session(**facts)
@@ -465,7 +466,7 @@ class Sessions(Group):
         """Return the user's prompts in the saved document, in order."""
         ref = self._ref(branch)
         async with self._kernel.using(ref) as live:
-            with contextlib.suppress(StoreError):  # what is saved can be looked at all the same
+            with contextlib.suppress(StoreError):  # the saved document can still be read
                 live.recorder.flush()
                 await live.document.flush()
             found = await asyncio.to_thread(branching.read_outline, ref)
@@ -488,7 +489,7 @@ class Sessions(Group):
     ) -> BranchMade:
         """Create a branch after a prompt, by default the last one, or with ``exclude`` before it.
 
-        ``at`` names it by its message, ``position`` by an Emacs position inside it.
+        ``at`` names the prompt by its message id, ``position`` by an Emacs position inside it.
         """
         parent = self._ref(branch)
         async with self._kernel.using(parent) as live:
@@ -514,7 +515,7 @@ class Sessions(Group):
         return {"branches": await asyncio.to_thread(metadata.tree, self._ref(branch).session_dir)}
 
     async def branch_diff(self, client: Client, *, branch: str, other: str) -> str:
-        """Return how the saved conversation of a branch differs from that of another: a diff, a sentence if not."""
+        """Return a diff between the saved conversations of two branches; a sentence if they are equal."""
         return await asyncio.to_thread(branching.difference, self._ref(other), self._ref(branch))
 
     async def switch(self, client: Client, *, branch: str) -> BranchPlaces:
@@ -527,9 +528,10 @@ class Sessions(Group):
     async def export(
         self, client: Client, *, branch: str, format: str = "md", file: str | None = None
     ) -> ExportReply:
-        """Export a branch as ``md``, ``json``, ``jsonl``, ``html`` or ``acp``: to ``file``, or as text or our file.
+        """Export a branch as ``md``, ``json``, ``jsonl``, ``html`` or ``acp``.
 
-        An existing ``file`` is replaced.
+        With ``file`` it is written there, replacing an existing file; otherwise the reply has the text, or if it is
+        large the path of a file with it.
         """
         if format not in exchange.export.FORMATS:
             raise BadRequest(f"{format!r} is not a format", hint=", ".join(exchange.export.FORMATS))
@@ -541,7 +543,7 @@ class Sessions(Group):
             filled = await context_chart(live) if format == "html" else None
             source = replace(await asyncio.to_thread(exchange.export.read_source, ref), filled=filled)
             made = await asyncio.to_thread(exchange.export.export_text, source, format, self._settings_of(ref))
-        data = made.text.encode("utf-8", "surrogateescape")  # bytes that are not text go out as they came
+        data = made.text.encode("utf-8", "surrogateescape")  # keeps bytes that are not UTF-8
         if place is not None:
             await asyncio.to_thread(write_bytes, place, data)
             return {"path": str(place), "notes": made.notes}
@@ -558,7 +560,7 @@ class Sessions(Group):
         preset: str = DEFAULT_PRESET,
         root: str | None = None,
     ) -> ImportReply:
-        """Import a chat of gptel or another program as a session; ``name`` is its title, too."""
+        """Import a chat of gptel or another program as a session; ``name`` also becomes its title."""
         title = typed_title(name) if name and name.strip() else ""
         path = expand_home(file)
         chat = await asyncio.to_thread(exchange.importing.read_chat, path)
@@ -603,11 +605,11 @@ class Sessions(Group):
     def _settings_of(self, ref: BranchRef) -> Settings | None:
         try:
             return settings_in_document(settings_of(self._kernel.presets.of_branch(ref)))
-        except PyagentdError:  # a conversation can be exported whatever became of its preset
+        except PyagentdError:  # a conversation with a broken preset can still be exported
             return None
 
     def _usable(self, settings: Settings, template: Preset) -> tuple[Settings, list[str]]:
-        """Return what of a chat's settings can be used here, and what not."""
+        """Return the chat's settings that can be used here, and remarks on the others."""
         notes = []
         if settings.backend is not None:
             try:
@@ -628,13 +630,13 @@ class Sessions(Group):
 
 
 def _agent_name(kernel: Kernel, ref: BranchRef) -> str:
-    """Return the name of the named agent that ``ref`` is a branch of; "" of everything else."""
+    """Return the name of the named agent that ``ref`` belongs to, or ""."""
     place = named_dir(kernel.config.agents_dir.resolve(), ref)
     return place.name if place is not None else ""
 
 
 def _timelines(ref: BranchRef) -> list[BranchRef]:
-    """Return all branches of a session; of an agent, itself."""
+    """Return all branches of a session; for an agent, only itself."""
     return [ref] if ref.is_agent else metadata.branches(ref.session_dir)
 
 
@@ -643,10 +645,10 @@ def _all_of(ref: BranchRef) -> list[BranchRef]:
 
 
 def _what(ref: BranchRef, wanted: What | None) -> What:
-    """Return what is to be deleted.
+    """Return what to delete.
 
     Raises:
-        BadRequest: ``ref`` is no such thing, or the only branch of its session.
+        BadRequest: ``ref`` is not what ``wanted`` names, or is the only branch of its session.
     """
     if ref.is_agent:
         if wanted not in (None, "agent"):
@@ -667,7 +669,7 @@ def _with_agents(*branches: BranchRef, beside: Sequence[str] = ()) -> str:
 
 
 def _heir(ref: BranchRef) -> str | None:
-    """Return which branch is to be the active one when ``ref`` is gone; None when another one is already."""
+    """Return the branch to activate after ``ref`` is deleted; None if ``ref`` is not the active one."""
     if metadata.active(ref.session_dir) != ref.branch_name:
         return None
     others = [other.branch_name for other in metadata.branches(ref.session_dir) if other.key != ref.key]
@@ -680,10 +682,10 @@ def _place(directory: str) -> Path:
 
 
 async def _sync_document(live: LiveBranch) -> str | None:
-    """Bring what was recorded into the document, and return the run whose text it lacks all the same.
+    """Write recorded text into the document; return the run whose text is still missing, if any.
 
     Raises:
-        StoreError: The disk refused.
+        StoreError: The file could not be written.
     """
     live.recorder.flush()
     await live.document.flush()

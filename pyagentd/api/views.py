@@ -1,4 +1,4 @@
-"""Lists as every client shows them: columns, rows and actions on a row, made by the operation ``view``.
+"""Lists with columns, rows and row actions, ready for every client to show: the operation ``view``.
 
 A client shows any view without knowing its subject: Emacs in a buffer of ``pyagentd-list.el``, the command line with
 ``print_view``. Rows come from the operations that programs use; a view makes them readable for people.
@@ -42,70 +42,70 @@ class ColumnReply(TypedDict):
     """A column of a list."""
 
     title: str
-    width: int  # characters; 0 for the last one, which has the rest
-    most: int | None  # characters it may have where there is room
-    least: int | None  # characters it must have: without room for them the column is left out
+    width: int  # characters; 0 for the last column, which gets the rest
+    most: int | None  # maximum width in characters, where there is room
+    least: int | None  # minimum width in characters; without room for them the column is left out
     right: bool  # aligned to the right
     sorts: bool  # rows can be sorted by it
 
 
 class CellReply(TypedDict):
-    """What stands in one column of a row."""
+    """A cell: one column of a row."""
 
     text: str  # one line
     face: str | None
-    sort: str | float | None  # what it is sorted by, where that is not its text
-    matches: NotRequired[list[list[int]]]  # what of it was searched for: pairs of offsets from 0
+    sort: str | float | None  # the sort key, where that is not the text
+    matches: NotRequired[list[list[int]]]  # search matches in the text: pairs of offsets from 0
 
 
 class MessagePlace(HitFacts):
-    """A message that was found."""
+    """A message that a search found."""
 
     kind: Literal["message"]
-    query: str  # what was searched for
+    query: str  # the search query
 
 
 Fact = str | bool | None | list[str] | Place | AskRow
 
 
 class RowReply(TypedDict):
-    """One line of a list."""
+    """A row of a list."""
 
     id: str
     cells: list[CellReply]
-    label: str  # what a question or message calls it
+    label: str  # its name in questions and messages
     facts: Mapping[str, Fact]  # the arguments that actions take
-    visit: Place | MessagePlace | None  # what visiting it opens
-    level: int  # more than 0: it belongs to the next one above with a smaller level
+    visit: Place | MessagePlace | None  # the place to open when it is visited
+    level: int  # depth in the tree: its parent is the nearest row above with a smaller level
 
 
 class PromptReply(TypedDict):
-    """What the client asks the user for, before it calls an operation."""
+    """An argument that the client reads from the user before it calls an operation."""
 
-    argument: str  # whose value it is
+    argument: str  # its name
     prompt: str
-    number: NotRequired[bool]  # it is one
+    number: NotRequired[bool]  # the value is a number
 
 
 class ActionReply(TypedDict):
     """What a key does: copy a text, call an operation, open a place, or show the list with other arguments."""
 
-    key: str  # as Emacs writes it
+    key: str  # in the notation of Emacs
     label: str
     operation: str | None
     takes: list[str]  # the facts of the row that are arguments
     arguments: Mapping[str, Any]
     place: str | None  # the fact that holds the place to open
-    several: bool  # it is done to all marked rows
-    question: str | None  # to confirm; %s is the row, or how many there are
-    noun: str | None  # what several rows are, in the singular
+    several: bool  # it applies to all marked rows
+    question: str | None  # to confirm; %s is the row's label, or the number of rows
+    noun: str | None  # what a row is, in the singular, to count several
     asks: Literal["always", "several"]
     needs: str | None  # the fact that must be true of a row
     done: str | None  # the message afterwards
     env: bool  # the operation also takes the client's environment
     reads: PromptReply | None
-    saves: bool  # the client first saves what it shows of the branch
-    patience: int | None  # seconds that the reply may take
+    saves: bool  # the client first saves its buffer of the branch
+    patience: int | None  # timeout of the call in seconds
     copies: str | None
 
 
@@ -117,16 +117,16 @@ class ViewReply(TypedDict):
     columns: list[ColumnReply]
     rows: list[RowReply]
     actions: list[ActionReply]
-    empty: str  # what to say where there are no rows
-    note: str | None  # what to say of all of them
-    follows: list[str]  # what has it made again when it changes
-    more: bool  # there are further rows
-    current: str | None  # the row to begin at
-    filters: bool  # it takes ``words``, so that a filter also finds what is beyond these rows
+    empty: str  # the text to show when there are no rows
+    note: str | None  # a remark on the whole list
+    follows: list[str]  # the kinds of events after which the client reloads the list
+    more: bool  # there are more rows
+    current: str | None  # the id of the row to start at
+    filters: bool  # it takes ``words``: the daemon filters, so that rows beyond these are found too
 
 
 class ViewSummary(TypedDict):
-    """A list that there is."""
+    """A list that ``view`` can make."""
 
     name: str
     summary: str
@@ -135,17 +135,17 @@ class ViewSummary(TypedDict):
 
 
 class ViewsReply(TypedDict):
-    """The lists that there are."""
+    """The available lists."""
 
     views: list[ViewSummary]
 
 
-Value = Callable[[Any], CellReply]  # makes the cell of an item
+Value = Callable[[Any], CellReply]  # makes the cell for an item
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: what travels of it, see ``ColumnReply``, and what makes its cells."""
+    """One column: the fields of ``ColumnReply``, and the function that makes its cells."""
 
     title: str
     width: int
@@ -158,7 +158,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line: the item that the columns show, and what travels beside its cells, see ``RowReply``."""
+    """One row: the item that the columns show, and the other fields of ``RowReply``."""
 
     item: Any
     id: str
@@ -170,7 +170,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """A list: its columns, its rows in order, and what travels beside them, see ``ViewReply``."""
+    """A list: its columns, its rows in order, and the other fields of ``ViewReply``."""
 
     title: str
     columns: Sequence[Column]
@@ -182,10 +182,10 @@ class View:
     more: bool = False
     current: str = ""
     filters: bool = False
-    sorts: bool = True  # by those of its columns that can be sorted
+    sorts: bool = True  # false: no column can be sorted by
 
     def to_wire(self, name: str, limit: int) -> ViewReply:
-        """Return it as it travels, with at most ``limit`` rows."""
+        """Return the list as a reply, with at most ``limit`` rows."""
         return reply_of(
             ViewReply,
             self,
@@ -206,10 +206,10 @@ class View:
 def action(
     key: str, label: str, operation: str | None = None, *takes: str, verb: tuple[str, str] | None = None, **more: Any
 ) -> ActionReply:
-    """Return what a key does, ``more`` as in ``ActionReply``.
+    """Return the action of a key; ``more`` are further fields of ``ActionReply``.
 
-    Without an operation it shows the list with other arguments; with a noun it is done to marked rows, too. With a
-    ``verb``, such as ("Stop", "Stopped"), it is confirmed first.
+    Without an operation it shows the list with other arguments. With a noun it also applies to marked rows. With a
+    ``verb``, such as ("Stop", "Stopped"), the user confirms first.
     """
     given = {"key": key, "label": label, "operation": operation, "takes": list(takes), "several": "noun" in more}
     if verb is not None:
@@ -222,53 +222,53 @@ _STOP = action("k", "stop", "abort", "branch", verb=("Stop", "Stopped"), noun="r
 
 
 def _clear(which: str, *takes: str, **more: Any) -> ActionReply:
-    """Return the action that begins a new conversation in place of the one that ``which`` names."""
+    """Return the action that clears the conversation that ``which`` names."""
     question = f"Clear the {which} without saving it?"
     return action("C", "clear", "context-clear", *takes, question=question, saves=True, **more)
 
 
-_RESET = "%s: the default again"  # the message after it
+_RESET = "%s: the default again"  # the message after a reset
 
 
 def toggle(name: str, *, shown: bool) -> ActionReply:
-    """Return the action that shows the list with what is left out, or without it."""
+    """Return the action that shows or hides the rows that are left out by default."""
     return action("A", f"without {name}" if shown else name, arguments={name: not shown})
 
 
-# Cells. How people read numbers and times.
+# Cells: numbers and times in a readable form.
 
 
 def cell(
     text: str, face: Face = "", sort: str | float | None = None, matches: Sequence[Sequence[int]] = ()
 ) -> CellReply:
-    """Return what stands in one column of a row, in one line."""
+    """Return a cell with ``text`` on one line, cut where it is long."""
     line = truncate(text.replace("\n", " ").replace("\t", " "), LONGEST_CELL)
     made: CellReply = {"text": line, "face": face or None, "sort": sort}
     return {**made, "matches": [list(each) for each in matches]} if matches else made
 
 
 def of(key: str, face: Face = "") -> Value:
-    """Return what makes the cell of one value of an item."""
+    """Return a function that makes the cell for the value under ``key``."""
     return lambda item: cell(str(item[key] or ""), face)
 
 
 def number_of(key: str) -> Value:
-    """Return what makes the cell of one number of an item, empty for none."""
+    """Return a function that makes the cell for the number under ``key``; empty for 0 or None."""
     return lambda item: cell(str(item[key] or ""), sort=item[key] or 0)
 
 
 def unless(problem: str, value: Value) -> Value:
-    """Return what makes the cell of ``value``, or where an item has a problem under this key the cell of that."""
+    """Return a function that shows the item's problem under this key, or without a problem its ``value``."""
     return lambda item: cell(f"! {item[problem]}", "bad") if item[problem] else value(item)
 
 
 def time_of(key: str, form: str = "%Y-%m-%d %H:%M") -> Value:
-    """Return what makes the cell of one time of an item."""
+    """Return a function that makes the cell for the time under ``key``."""
     return lambda item: local_time(item[key], form)
 
 
 def local_datetime(value: object) -> datetime | None:
-    """Return a time of a reply, milliseconds or ISO 8601, in local time; None where there is none."""
+    """Return a time of a reply, milliseconds or ISO 8601, in local time; None if it is not a time."""
     if isinstance(value, int | float):
         return datetime.fromtimestamp(value / 1000).astimezone()
     try:
@@ -278,13 +278,13 @@ def local_datetime(value: object) -> datetime | None:
 
 
 def local_time(value: object, form: str = "%Y-%m-%d %H:%M") -> CellReply:
-    """Return the cell of a time of a reply."""
+    """Return the cell for a time of a reply."""
     at = local_datetime(value)
     return cell(at.strftime(form), sort=at.timestamp()) if at else cell("", sort=0)
 
 
 def age(value: object, now: datetime) -> CellReply:
-    """Return the cell that says how long ago a time of a reply was: "3h"."""
+    """Return the cell for the age of a time of a reply, such as "3h"."""
     at = local_datetime(value)
     if at is None:
         return cell("", sort=0)
@@ -295,12 +295,12 @@ def age(value: object, now: datetime) -> CellReply:
 
 
 def tokens(number: int | None, none: str = "0") -> CellReply:
-    """Return the cell of a number of tokens in a few characters: 950, 1.2k, 12k, 1.2M."""
+    """Return the cell for a number of tokens in a few characters: 950, 1.2k, 12k, 1.2M."""
     return cell(short_tokens(number) if number else none, sort=number or 0)
 
 
 def decision(value: str) -> tuple[str, Face]:
-    """Return what a decision of the audit is called, and its face."""
+    """Return the word for a decision in the audit, and its face."""
     known: Mapping[str, tuple[str, Face]] = {
         "allow": ("allowed", "good"),
         "ask_approved": ("approved", "good"),
@@ -311,13 +311,13 @@ def decision(value: str) -> tuple[str, Face]:
 
 
 def bar(value: float, most: float, width: int = 16) -> str:
-    """Return a bar of at most ``width`` characters for ``most``; what is more than nothing is seen."""
+    """Return a bar for ``value``, ``width`` characters long for ``most``; any value above 0 is visible."""
     eighths = max(1, round(8 * width * value / most)) if value > 0 and most > 0 else 0
     return "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
 
 
 def span(seconds: float) -> str:
-    """Return a time as people write it, in a form that can be set: "45min", "2h", "never"."""
+    """Return a time span in the form that settings accept: "45min", "2h", "never"."""
     whole = int(seconds)
     if not whole:
         return "never"
@@ -326,7 +326,7 @@ def span(seconds: float) -> str:
 
 
 def title_of(row: Mapping[str, Any]) -> str:
-    """Return what people call a session as operations tell it: its title, of an agent without one its subject."""
+    """Return the displayed name of a session row: its title, or without one its id (of an agent, its subject)."""
     if row.get("title"):
         return str(row["title"])
     name = str(row.get("session_id") or "")
@@ -334,7 +334,7 @@ def title_of(row: Mapping[str, Any]) -> str:
 
 
 def _stem(above: str, *, last: bool) -> str:
-    """Return the stem of a line of a tree below one with the stem ``above``."""
+    """Return the tree-drawing prefix of a line whose parent has the prefix ``above``."""
     return above.replace("├", "│").replace("└", " ") + ("└ " if last else "├ ")
 
 
@@ -342,22 +342,22 @@ def _stem(above: str, *, last: bool) -> str:
 
 
 def session_place(branch: str, title: str = "") -> SessionPlace:
-    """Return the place that is a branch's conversation; ``title`` is what its session is called."""
+    """Return a place that opens a branch's conversation; ``title`` is its session's."""
     return {"kind": "session", "branch": branch, "title": title or None}
 
 
 def report_place(report: str, /, *, env: bool = False, called: str = "", **arguments: Any) -> ReportPlace:
-    """Return the place that is a report, see ``ReportPlace``."""
+    """Return a place that opens a report, see ``ReportPlace``."""
     return {"kind": "report", "name": report, "arguments": arguments, "env": env, "called": called}
 
 
 def view_place(name: str, **arguments: Any) -> ViewPlace:
-    """Return the place that is a view."""
+    """Return a place that opens a view."""
     return {"kind": "view", "name": name, "arguments": arguments}
 
 
 def file_place(path: Path | str) -> FilePlace:
-    """Return the place that is a file or directory."""
+    """Return a place that opens a file or directory."""
     return {"kind": "file", "file": str(path)}
 
 
@@ -367,7 +367,7 @@ def file_place(path: Path | str) -> FilePlace:
 class Lists(Group):
     """The lists, each a method that takes typed arguments, as an operation does, and returns a ``View``.
 
-    The first line of its docstring is the summary that ``views`` tells.
+    The first line of a method's docstring is its summary in ``views``.
     """
 
     async def sessions(self, client: Client, *, archived: bool = False, words: str = "", limit: int = LIMIT) -> View:
@@ -1029,7 +1029,7 @@ async def make(
     arguments: Mapping[str, Any],
     **more: Any,
 ) -> Any:
-    """Return the list or page ``name`` made of ``arguments``, and of those in ``more`` that it takes."""
+    """Call the maker of the list or page ``name`` with ``arguments``, and with those of ``more`` that it accepts."""
     maker = makers.get(name)
     if maker is None:
         known = did_you_mean(name, makers) or f"There are: {', '.join(sorted(makers))}"
@@ -1039,7 +1039,7 @@ async def make(
 
 
 class Views(Group):
-    """What clients ask to show a list."""
+    """The operations that show lists."""
 
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)
@@ -1056,8 +1056,8 @@ class Views(Group):
     ) -> ViewReply:
         """Return the list ``name``, ready to be shown: columns, rows, actions.
 
-        ``arguments`` are those that ``views`` tells of it, at most ``limit`` rows are returned, and ``more`` is true
-        where there are others. With ``watch`` the client is told what changes of what the list ``follows``, as by
+        ``views`` names the ``arguments`` of each list. At most ``limit`` rows are returned; ``more`` is true if there
+        are others. With ``watch`` the client receives the events that the list ``follows``, like those of
         ``sessions`` and ``tasks``.
         """
         view: View = await make(self._lists, "list", client, name, arguments, limit=limit)
@@ -1066,9 +1066,9 @@ class Views(Group):
         return view.to_wire(name, limit)
 
     async def views(self, client: Client) -> ViewsReply:
-        """Return what ``view`` can list.
+        """Return the lists that ``view`` can make.
 
-        Left out are those that need another argument than a session, such as "agent".
+        Lists that need another argument than a session, such as "agent", are left out.
         """
         found: list[ViewSummary] = []
         for each in self._lists.values():
@@ -1092,14 +1092,14 @@ class Views(Group):
 
 @dataclass(slots=True)
 class Node:
-    """A branch or an agent with what stands below it; ``spent``: tokens, dollars, whether a price is unknown."""
+    """A branch or agent with its children; ``spent``: tokens, dollars, whether a price is unknown."""
 
     row: Mapping[str, Any]
     below: list["Node"] = field(default_factory=list)
     spent: tuple[int, float, bool] = (0, 0.0, False)
 
     def matching(self, words: Sequence[str]) -> "Node | None":
-        """Return it with those below it that have all ``words``, or lead to one; None where nothing has."""
+        """Return the node with the descendants that contain all ``words``, and their parents; None if none does."""
         if not words:
             return self
         below = [found for each in self.below if (found := each.matching(words))]
@@ -1108,17 +1108,17 @@ class Node:
         return Node(self.row, below, self.spent) if below or all(word in text for word in words) else None
 
     def lines(self, stem: str = "", level: int = 0) -> Iterator[tuple["Node", str, int]]:
-        """Yield it and all below it, with the stem and the level of each."""
+        """Yield the node and its descendants, each with its tree-drawing prefix and level."""
         yield self, stem, level
         for number, each in enumerate(self.below, 1):
             yield from each.lines(_stem(stem, last=number == len(self.below)), level + 1)
 
 
 def session_forest(rows: Iterable[Mapping[str, Any]]) -> list[Node]:
-    """Return the sessions as trees, the latest first; other branches and agents stand below the current branch.
+    """Return the sessions as trees, the latest first: the current branch on top, other branches and agents below it.
 
     Args:
-        rows: As ``sessions`` has them, agents after what they belong to.
+        rows: The rows of ``sessions``; agents come after their parents.
     """
     heads: list[Node] = []
     known: dict[str, Node] = {}
@@ -1147,7 +1147,7 @@ def _stamp(row: Mapping[str, Any]) -> str:
 
 
 def _add_up(node: Node) -> None:
-    """Note what a node cost with its agents, but not other branches; order those below as they were made."""
+    """Set the cost of a node to the sum with its agents, without other branches; sort its children by time."""
     node.below.sort(key=lambda each: _stamp(each.row))
     used, usd, unpriced = node.row["tokens"] or 0, node.row["usd"] or 0.0, bool(node.row["unpriced"])
     for each in node.below:
@@ -1163,7 +1163,7 @@ _STATES: Mapping[str, tuple[int, Face]] = {
     "busy": (2, "good"),
     "retrying": (3, "warn"),
 }
-"""Where states sort, first what waits for somebody, and their faces."""
+"""Rank and face of each state; sessions that wait for a human sort first."""
 
 
 def _session_row(node: Node, stem: str, level: int) -> Row:
@@ -1214,7 +1214,7 @@ def _price_cell(row: Mapping[str, Any]) -> CellReply:
 
 
 def _found_in(hits: Sequence[Mapping[str, Any]], query: str) -> Iterator[Row]:
-    """Return the rows of the hits in one branch, below one that names it."""
+    """Yield a row that names the branch, then the rows of its hits."""
     first = hits[0]
     shown = [hit for hit in hits if hit["kind"] != "title"] or hits  # a title matters where nothing else was found
     title, branch = title_of(first), first["branch_name"]
@@ -1243,7 +1243,7 @@ def _found_in(hits: Sequence[Mapping[str, Any]], query: str) -> Iterator[Row]:
 
 
 def _below(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return rows in order: the first is the one that began first, agents stand below who waits for them."""
+    """Return the rows by start time, each agent below the parent that waits for it."""
     keys = {row["branch"] for row in rows}
     below: dict[str | None, list[Mapping[str, Any]]] = {}
     for row in sorted(rows, key=lambda row: row["started_at"] or 0):
@@ -1269,7 +1269,7 @@ def _activity_of(row: Mapping[str, Any]) -> str:
     return {"WAIT": "waits for the model", "TYPE": "answers"}.get(str(row["phase"]), "")
 
 
-# Named agents, and what holds for all of them.
+# Named agents and their defaults.
 
 AGENT_KEYS = {
     "name": "its name and that of its directory",
@@ -1277,14 +1277,14 @@ AGENT_KEYS = {
     "model": "its model",
     "permissions": "which actions need no approval",
 }
-"""What can be set of a named agent."""
+"""The settings of a named agent."""
 
 SETTINGS = {
     "default_model": "model of new agents",
     "default_permissions": "permissions of new agents",
     "idle_timeout": "when a conversation is saved and cleared",
 }
-"""What can be set for all named agents."""
+"""The defaults of all named agents."""
 
 
 def _keys_view(
@@ -1295,7 +1295,7 @@ def _keys_view(
     facts: Callable[[str], Mapping[str, Fact]],
     actions: Sequence[ActionReply],
 ) -> View:
-    """Return the list of what can be set, each of ``keys`` with its value and what it is."""
+    """Return the list of settings: each of ``keys`` with its value and description."""
     return View(
         title=title,
         columns=(
@@ -1345,7 +1345,7 @@ def _status_cell(row: Mapping[str, Any]) -> CellReply:
 
 
 def task_status(row: Mapping[str, Any]) -> tuple[str, Face]:
-    """Return how a background command stands."""
+    """Return the status of a background command, and its face."""
     faces: Mapping[str, Face] = {"running": "good", "completed": "dim"}
     text = f"{row['status']} ({row['exit_code']})" if row["exit_code"] else row["status"]
     return text, faces.get(row["status"], "bad")
@@ -1377,7 +1377,7 @@ def _decider_cell(row: Mapping[str, Any]) -> CellReply:
 
 
 SAVED_BY = {"manual_save": "by hand", "idle_timeout": "idle", "context_clear": "clear"}
-"""Why a conversation was saved, in words."""
+"""Words for the reasons why a conversation was saved."""
 
 
 def _spender_cell(line: Mapping[str, Any], by: By) -> CellReply:
@@ -1408,7 +1408,7 @@ CHANGES: Mapping[str, tuple[str, Face]] = {
     "conflict": ("conflict", "bad"),
     "unkept": ("not kept", "dim"),
 }
-"""What became of a file that restoring would put back, and its face."""
+"""Words and faces for the kinds of change that restoring would undo."""
 
 _RESTORABLE = ("restore", "create", "delete")
 _PATIENCE = 60  # seconds: many files are compared
